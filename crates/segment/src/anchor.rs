@@ -1,0 +1,245 @@
+//! The time of a segment: nanoseconds that go on through restarts, suspends and clock changes.
+//!
+//! A segment's time begins as the wall clock's Unix time and from then on follows the time since
+//! boot, which nobody can set and which counts a suspended machine. After a reboot it goes on
+//! from what it was at the last sync by as much as the wall clock has advanced since, and never
+//! backwards.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// What the clocks of the machine say at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Readings {
+    /// Names the boot of the machine that `since_boot` counts from; zeros where it is unknown.
+    pub boot: [u8; 16],
+    /// The time since boot, suspended time included.
+    pub since_boot: Duration,
+    /// The wall clock, as time since 1970.
+    pub wall: Duration,
+}
+
+impl Readings {
+    /// Reads the clocks.
+    pub fn now() -> Self {
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            boot: boot_id(),
+            since_boot: Duration::from_nanos(since_boot()),
+            wall,
+        }
+    }
+}
+
+/// What is added to the time since boot, modulo 2^64 nanoseconds, to give a segment's time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Anchor(u64);
+
+impl Anchor {
+    /// The anchor of a time that is the wall clock's now.
+    pub fn at_wall(readings: &Readings) -> Self {
+        Self::at(nanoseconds(readings.wall), readings)
+    }
+
+    /// The anchor of a time that is `time` nanoseconds now.
+    pub fn at(time: u64, readings: &Readings) -> Self {
+        Self(time.wrapping_sub(nanoseconds(readings.since_boot)))
+    }
+
+    /// The segment's time in nanoseconds when the machine has been up for `since_boot`.
+    pub fn time(self, since_boot: Duration) -> u64 {
+        self.0.wrapping_add(nanoseconds(since_boot))
+    }
+
+    /// The nanoseconds that are added to the time since boot, modulo 2^64.
+    pub(crate) fn offset(self) -> u64 {
+        self.0
+    }
+}
+
+/// The cells of a header in which a segment keeps its time.
+pub(crate) struct AnchorCells<'a> {
+    pub(crate) boot: [&'a AtomicU64; 2],
+    pub(crate) anchor: &'a AtomicU64,
+    pub(crate) seen_time: &'a AtomicU64,
+    pub(crate) seen_wall: &'a AtomicU64,
+}
+
+impl AnchorCells<'_> {
+    /// Writes the anchor of a new segment, whose time is the wall clock's.
+    pub(crate) fn begin(&self, readings: &Readings) -> Anchor {
+        let anchor = Anchor::at_wall(readings);
+        self.store(anchor, readings);
+        self.see(anchor, readings);
+        anchor
+    }
+
+    /// Gives the anchor of a segment that was made before, renewed where the machine was booted
+    /// since.
+    pub(crate) fn resume(&self, readings: &Readings) -> Anchor {
+        let boot = [0, 1].map(|i| self.boot[i].load(Ordering::Relaxed));
+        if readings.boot != [0; 16] && boot == halves(readings.boot) {
+            return Anchor(self.anchor.load(Ordering::Relaxed));
+        }
+        let seen_wall = self.seen_wall.load(Ordering::Relaxed);
+        let elapsed = nanoseconds(readings.wall).saturating_sub(seen_wall);
+        let time = self
+            .seen_time
+            .load(Ordering::Relaxed)
+            .saturating_add(elapsed);
+        let anchor = Anchor::at(time, readings);
+        self.store(anchor, readings);
+        anchor
+    }
+
+    /// Notes what time it is, for the first start after the next boot.
+    pub(crate) fn see(&self, anchor: Anchor, readings: &Readings) {
+        // Should only the first store survive, time stands still for the time since the last one.
+        self.seen_wall
+            .store(nanoseconds(readings.wall), Ordering::Relaxed);
+        self.seen_time
+            .store(anchor.time(readings.since_boot), Ordering::Relaxed);
+    }
+
+    fn store(&self, anchor: Anchor, readings: &Readings) {
+        // A death between two stores leaves a boot id that fits no boot: the next start takes the
+        // way of a reboot.
+        self.boot[0].store(0, Ordering::Relaxed);
+        self.boot[1].store(0, Ordering::Release);
+        self.anchor.store(anchor.0, Ordering::Release);
+        let boot = halves(readings.boot);
+        self.boot[1].store(boot[1], Ordering::Release);
+        self.boot[0].store(boot[0], Ordering::Release);
+    }
+}
+
+fn halves(boot: [u8; 16]) -> [u64; 2] {
+    let (first, second) = boot.split_at(8);
+    [first, second].map(|half| u64::from_le_bytes(half.try_into().expect("a half has 8 bytes")))
+}
+
+/// Nanoseconds, as far as 64 bits reach: 584 years.
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(target_os = "linux")]
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits = text.trim().replace('-', "");
+    u128::from_str_radix(&digits, 16).map_or([0; 16], u128::to_be_bytes)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn boot_id() -> [u8; 16] {
+    [0; 16]
+}
+
+/// The nanoseconds since boot, suspended time included.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[inline]
+pub(crate) fn since_boot() -> u64 {
+    crate::clock::read(rustix::time::ClockId::Boottime)
+}
+
+/// Elsewhere: the time since the first call, which is as good for a process that keeps no file.
+#[cfg(any(not(target_os = "linux"), miri))]
+pub(crate) fn since_boot() -> u64 {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static START: OnceLock<Instant> = OnceLock::new();
+    nanoseconds(START.get_or_init(Instant::now).elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn readings(boot: u8, since_boot: u64, wall: u64) -> Readings {
+        let seconds = |n| SECOND * u32::try_from(n).unwrap();
+        Readings {
+            boot: [boot; 16],
+            since_boot: seconds(since_boot),
+            wall: seconds(wall),
+        }
+    }
+
+    fn seconds(anchor: Anchor, readings: &Readings) -> u64 {
+        anchor.time(readings.since_boot) / 1_000_000_000
+    }
+
+    /// Runs a segment's header through the given starts and returns its time at each.
+    fn times(starts: &[Readings]) -> Vec<u64> {
+        let cells: [AtomicU64; 5] = Default::default();
+        let cells = AnchorCells {
+            boot: [&cells[0], &cells[1]],
+            anchor: &cells[2],
+            seen_time: &cells[3],
+            seen_wall: &cells[4],
+        };
+        starts
+            .iter()
+            .enumerate()
+            .map(|(i, now)| {
+                let anchor = if i == 0 {
+                    cells.begin(now)
+                } else {
+                    cells.resume(now)
+                };
+                cells.see(anchor, now);
+                seconds(anchor, now)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn within_a_boot_the_wall_clock_does_not_matter() {
+        let starts = [
+            readings(1, 100, 5000),
+            readings(1, 160, 1000),
+            readings(1, 170, 99_000),
+        ];
+        assert_eq!(times(&starts), [5000, 5060, 5070]);
+    }
+
+    #[test]
+    fn a_reboot_advances_by_the_wall_clock() {
+        let starts = [
+            readings(1, 100, 5000),
+            readings(2, 7, 5090),
+            readings(2, 8, 5091),
+        ];
+        assert_eq!(times(&starts), [5000, 5090, 5091]);
+    }
+
+    #[test]
+    fn a_reboot_with_the_wall_clock_set_back_never_goes_backwards() {
+        let starts = [
+            readings(1, 100, 5000),
+            readings(2, 7, 1000),
+            readings(2, 9, 1002),
+        ];
+        assert_eq!(times(&starts), [5000, 5000, 5002]);
+    }
+
+    #[test]
+    fn an_unknown_boot_is_taken_as_a_reboot() {
+        let starts = [readings(0, 100, 5000), readings(0, 3, 5010)];
+        assert_eq!(times(&starts), [5000, 5010]);
+    }
+
+    #[test]
+    fn clocks_are_read() {
+        let now = Readings::now();
+        assert!(now.wall > SECOND);
+        let anchor = Anchor::at_wall(&now);
+        assert!(
+            anchor.time(Readings::now().since_boot) >= u64::try_from(now.wall.as_nanos()).unwrap()
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Cells: a range of 64-bit atomics that lies in a segment and keeps it alive.
+
+use std::ops::Deref;
+
+use crate::sync::{Arc, AtomicU64};
+
+/// Some cells of a segment. A clone is another handle to the same cells.
+///
+/// It dereferences to a slice. Loads and stores go through the atomics, so that other threads, and
+/// other processes that map the same file, may use the cells at the same time.
+#[derive(Clone)]
+pub struct Cells {
+    #[cfg(not(loom))]
+    first: std::ptr::NonNull<AtomicU64>,
+    #[cfg(not(loom))]
+    count: usize,
+    /// Keeps the memory mapped for as long as the cells are in reach.
+    #[cfg(not(loom))]
+    _region: Arc<crate::region::Region>,
+
+    #[cfg(loom)]
+    all: Arc<Vec<AtomicU64>>,
+    #[cfg(loom)]
+    range: std::ops::Range<usize>,
+}
+
+#[cfg(not(loom))]
+impl Cells {
+    /// The `count` cells from byte `offset` of a region, whose bytes up to there are usable.
+    pub(crate) fn new(region: &Arc<crate::region::Region>, offset: u64, count: usize) -> Self {
+        let first = region.cells(offset, count);
+        Self {
+            first,
+            count,
+            _region: Arc::clone(region),
+        }
+    }
+
+    /// The cells of `range` among these.
+    ///
+    /// # Panics
+    /// If the range does not lie inside.
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
+        let part = &self[range];
+        let first = std::ptr::NonNull::from(part).cast();
+        Self {
+            first,
+            count: part.len(),
+            _region: Arc::clone(&self._region),
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl Deref for Cells {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `new` took the cells from inside the region, which `_region` keeps alive and
+        // which never moves; atomics may be shared.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
+    }
+}
+
+// SAFETY: a handle gives nothing but shared atomics, and the region it owns is Send and Sync.
+#[cfg(not(loom))]
+unsafe impl Send for Cells {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Sync for Cells {}
+
+#[cfg(loom)]
+impl Cells {
+    /// Zeroed cells for a model.
+    pub fn private(count: usize) -> Self {
+        let all = (0..count).map(|_| AtomicU64::new(0)).collect();
+        Self {
+            all: Arc::new(all),
+            range: 0..count,
+        }
+    }
+
+    /// The cells of `range` among these.
+    pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
+        let start = self.range.start + range.start;
+        Self {
+            all: Arc::clone(&self.all),
+            range: start..self.range.start + range.end,
+        }
+    }
+}
+
+#[cfg(loom)]
+impl Deref for Cells {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        &self.all[self.range.clone()]
+    }
+}
+
+impl std::fmt::Debug for Cells {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cells").field("count", &self.len()).finish()
+    }
+}

@@ -1,0 +1,333 @@
+//! Clocks: nanoseconds that never go back, from 4 ns a reading to exact, and one set by hand.
+//!
+//! Time is an argument here, never a hidden call: every counter takes its clock, and each can be
+//! told the time instead. Choose [`Coarse`] unless there is a reason: it steps by the kernel's
+//! tick (1 to 10 ms), costs a few nanoseconds, and needs no thread. [`Precise`] steps by
+//! nanoseconds and costs five times as much. [`Noted`] is for a loop that already knows the time:
+//! it costs a load. [`Manual`] is for tests.
+//!
+//! All count from 1970 by the wall clock *as it was when the clock was made*; a wall clock that is
+//! set later does not move them. A suspended machine moves them on by the time that it slept.
+
+use std::time::Duration;
+
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// A source of time in nanoseconds that never goes back by more than its readers tolerate.
+pub trait Clock {
+    /// The time now.
+    fn now(&self) -> u64;
+
+    /// The time now, after a look at what [`Clock::now`] is too cheap to see, such as a machine
+    /// that was suspended. Counters call it when a bucket begins.
+    fn settle(&self) -> u64 {
+        self.now()
+    }
+
+    /// The wall clock's Unix time in nanoseconds, which may go any way: what is saved and loaded
+    /// is dated by it.
+    fn unix(&self) -> u64 {
+        self.now()
+    }
+}
+
+impl<C: Clock + ?Sized> Clock for &C {
+    #[inline]
+    fn now(&self) -> u64 {
+        (**self).now()
+    }
+
+    fn settle(&self) -> u64 {
+        (**self).settle()
+    }
+
+    fn unix(&self) -> u64 {
+        (**self).unix()
+    }
+}
+
+#[cfg(not(loom))]
+pub use system::{Coarse, Noted, Precise};
+
+#[cfg(all(target_os = "linux", not(any(miri, loom))))]
+pub(crate) use system::read;
+
+/// A clock that stands until it is set: for tests, and for time that comes with the events.
+#[derive(Debug, Clone)]
+pub struct Manual {
+    now: Arc<AtomicU64>,
+    /// What the wall clock is ahead, modulo 2^64.
+    ahead: Arc<AtomicU64>,
+}
+
+impl Manual {
+    /// A clock that stands at `now` nanoseconds. Its clones share its hands.
+    pub fn new(now: u64) -> Self {
+        Self {
+            now: Arc::new(AtomicU64::new(now)),
+            ahead: Arc::new(AtomicU64::new(0)),
+        }
+    }
+
+    /// Sets the time, also backwards.
+    pub fn set(&self, now: u64) {
+        self.now.store(now, Ordering::Relaxed);
+    }
+
+    /// Moves the time on, up to the last nanosecond that 64 bits hold.
+    pub fn advance(&self, by: Duration) {
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        self.set(self.now().saturating_add(by));
+    }
+
+    /// Sets the wall clock, which otherwise shows the same time. It runs on with the clock.
+    pub fn set_unix(&self, unix: u64) {
+        self.ahead.store(unix.wrapping_sub(self.now()), Ordering::Relaxed);
+    }
+}
+
+impl Clock for Manual {
+    #[inline]
+    fn now(&self) -> u64 {
+        self.now.load(Ordering::Relaxed)
+    }
+
+    fn unix(&self) -> u64 {
+        self.now().wrapping_add(self.ahead.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(not(loom))]
+mod system {
+    use std::time::{SystemTime, UNIX_EPOCH};
+
+    use super::*;
+    use crate::anchor::{Anchor, Readings, since_boot};
+
+    /// The kernel's tick: cheap, monotonic on every core, 1 to 10 ms coarse.
+    ///
+    /// A suspend is seen at the next [`Clock::settle`], so that a counter is late by at most one
+    /// of its buckets after the machine wakes.
+    #[derive(Debug, Clone)]
+    pub struct Coarse {
+        shift: Arc<Shift>,
+    }
+
+    /// What is added to the monotonic clock; on a cache line of its own.
+    #[derive(Debug)]
+    #[repr(align(64))]
+    struct Shift {
+        /// The anchor plus the time that the machine was suspended since boot.
+        shift: AtomicU64,
+        anchor: Anchor,
+    }
+
+    impl Coarse {
+        /// A clock that begins at the wall clock's time.
+        pub fn new() -> Self {
+            Self::anchored(Anchor::at_wall(&Readings::now()))
+        }
+
+        /// The clock of a segment: all processes that share the segment read the same time.
+        pub fn anchored(anchor: Anchor) -> Self {
+            let shift = AtomicU64::new(anchor.offset().wrapping_add(suspended()));
+            Self {
+                shift: Arc::new(Shift { shift, anchor }),
+            }
+        }
+    }
+
+    impl Default for Coarse {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
+
+    impl Clock for Coarse {
+        #[inline]
+        fn now(&self) -> u64 {
+            self.shift
+                .shift
+                .load(Ordering::Relaxed)
+                .wrapping_add(coarse())
+        }
+
+        fn settle(&self) -> u64 {
+            let found = self.shift.anchor.offset().wrapping_add(suspended());
+            let known = self.shift.shift.load(Ordering::Relaxed);
+            // Two clocks cannot be read at one moment: a smaller difference is their distance.
+            if found.wrapping_sub(known).cast_signed() > SUSPEND {
+                self.shift.shift.store(found, Ordering::Relaxed);
+            }
+            self.now()
+        }
+
+        fn unix(&self) -> u64 {
+            unix()
+        }
+    }
+
+    /// The time since boot to the nanosecond, suspended time included.
+    #[derive(Debug, Clone, Copy)]
+    pub struct Precise {
+        anchor: Anchor,
+    }
+
+    impl Precise {
+        /// A clock that begins at the wall clock's time.
+        pub fn new() -> Self {
+            Self::anchored(Anchor::at_wall(&Readings::now()))
+        }
+
+        /// The clock of a segment: all processes that share the segment read the same time.
+        pub fn anchored(anchor: Anchor) -> Self {
+            Self { anchor }
+        }
+    }
+
+    impl Default for Precise {
+        fn default() -> Self {
+            Self::new()
+        }
+    }
+
+    impl Clock for Precise {
+        #[inline]
+        fn now(&self) -> u64 {
+            self.anchor.offset().wrapping_add(since_boot())
+        }
+
+        fn unix(&self) -> u64 {
+            unix()
+        }
+    }
+
+    /// The time that was last noted: a load instead of a clock.
+    ///
+    /// Whoever runs a loop calls [`Noted::note`] once a turn; a counter on this clock is as late
+    /// as the last turn is old. Clones share what is noted.
+    #[derive(Debug, Clone, Default)]
+    pub struct Noted {
+        source: Coarse,
+        now: Arc<AtomicU64>,
+    }
+
+    impl Noted {
+        /// A clock that stands at the wall clock's time until the next note.
+        pub fn new() -> Self {
+            let noted = Self::default();
+            noted.note();
+            noted
+        }
+
+        /// Notes what time it is, and returns it.
+        pub fn note(&self) -> u64 {
+            let now = self.source.settle();
+            // Two threads that note at once must not move the time back.
+            self.now.fetch_max(now, Ordering::Relaxed);
+            now
+        }
+    }
+
+    impl Clock for Noted {
+        #[inline]
+        fn now(&self) -> u64 {
+            self.now.load(Ordering::Relaxed)
+        }
+
+        fn unix(&self) -> u64 {
+            unix()
+        }
+    }
+
+    fn unix() -> u64 {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The shortest suspend that is seen.
+    const SUSPEND: i64 = 1_000_000;
+
+    /// The widest distance of two readings that still counts as one moment.
+    const MOMENT: u64 = 100_000;
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[inline]
+    fn coarse() -> u64 {
+        read(rustix::time::ClockId::MonotonicCoarse)
+    }
+
+    #[cfg(any(not(target_os = "linux"), miri))]
+    fn coarse() -> u64 {
+        since_boot()
+    }
+
+    /// The nanoseconds that the machine has been suspended since boot.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn suspended() -> u64 {
+        let monotonic = || read(rustix::time::ClockId::Monotonic);
+        // A thread that is interrupted between two readings would take the interruption for a
+        // suspend: so the one between two close readings counts, or the closest of a few.
+        let (mut closest, mut found) = (u64::MAX, 0);
+        for _ in 0..8 {
+            let (before, all, after) = (monotonic(), since_boot(), monotonic());
+            if after - before < closest {
+                (closest, found) = (after - before, all.saturating_sub(before));
+            }
+            if closest < MOMENT {
+                break;
+            }
+        }
+        found
+    }
+
+    #[cfg(any(not(target_os = "linux"), miri))]
+    fn suspended() -> u64 {
+        0
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[inline]
+    pub(crate) fn read(clock: rustix::time::ClockId) -> u64 {
+        let time = rustix::time::clock_gettime(clock);
+        // The kernel's clocks since boot are never negative.
+        time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_go_on() {
+        let (coarse, precise, noted) = (Coarse::new(), Precise::new(), Noted::new());
+        let before = (coarse.now(), precise.now(), noted.now());
+        std::thread::sleep(Duration::from_millis(25));
+        assert!(coarse.now() > before.0);
+        assert!(precise.now() > before.1);
+        assert_eq!(noted.now(), before.2);
+        noted.note();
+        assert!(noted.now() > before.2);
+    }
+
+    #[test]
+    fn settling_without_a_suspend_changes_nothing() {
+        let coarse = Coarse::new();
+        let now = coarse.now();
+        assert!(coarse.settle() - now < 1_000_000_000);
+        assert!(coarse.now() - now < 1_000_000_000);
+    }
+
+    #[test]
+    fn manual_clocks_share_their_hands() {
+        let clock = Manual::new(5);
+        let other = clock.clone();
+        clock.advance(Duration::from_nanos(7));
+        assert_eq!(other.now(), 12);
+        other.set(3);
+        assert_eq!(clock.now(), 3);
+        clock.advance(Duration::MAX);
+        assert_eq!(clock.now(), u64::MAX);
+    }
+}

@@ -1,0 +1,189 @@
+//! What can go wrong with a segment, each with the input that it names and the way out.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An operation on a segment that failed.
+#[derive(Debug)]
+pub struct Error {
+    path: Option<PathBuf>,
+    flaw: Flaw,
+}
+
+/// Why it failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Flaw {
+    /// The file does not begin with the magic of a segment: it is somebody else's.
+    NotASegment,
+    /// The file is shorter than a header, or than the size that its header states.
+    TooShort {
+        /// The bytes that the file has.
+        length: u64,
+        /// The bytes that it should have.
+        expected: u64,
+    },
+    /// The file is longer than its header states, and not by an unfinished growth.
+    TooLong {
+        /// The bytes that the file has.
+        length: u64,
+        /// The bytes that it should have.
+        expected: u64,
+    },
+    /// The file has a layout version that this library does not know.
+    Version {
+        /// The version that the file states.
+        found: u32,
+    },
+    /// A field, an offset or a record contradicts the layout.
+    Damaged(String),
+    /// A record is there, but not as its reader laid it out.
+    Mismatch(String),
+    /// Another process has the file open.
+    Locked,
+    /// The path is a directory.
+    IsDirectory,
+    /// The file system has no room for the bytes asked for.
+    NoSpace {
+        /// The size that the file should have got.
+        wanted: u64,
+    },
+    /// The file or its directory may not be written.
+    NotWritable(io::Error),
+    /// The directory that should hold the file is not there.
+    NoDirectory,
+    /// The segment may not grow past its limit.
+    Full {
+        /// The bytes that did not fit.
+        wanted: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
+    /// A name or a size that was asked for is out of its bounds.
+    Request(String),
+    /// Any other error of the operating system.
+    Io(io::Error),
+}
+
+impl Error {
+    pub(crate) fn new(path: Option<&Path>, flaw: Flaw) -> Self {
+        Self {
+            path: path.map(Path::to_owned),
+            flaw,
+        }
+    }
+
+    /// Makes the error for a record in `segment` that its reader cannot use.
+    pub fn mismatch(segment: &crate::Segment, what: impl Into<String>) -> Self {
+        Self::new(segment.path(), Flaw::Mismatch(what.into()))
+    }
+
+    /// Why it failed.
+    pub fn flaw(&self) -> &Flaw {
+        &self.flaw
+    }
+
+    /// The file, where the segment lies in one.
+    pub fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Whether the file is a segment that was cut or damaged, so that setting it aside and
+    /// starting afresh is an answer. A foreign file, a later version, a lock are not damage.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self.flaw,
+            Flaw::TooShort { .. } | Flaw::TooLong { .. } | Flaw::Damaged(_)
+        )
+    }
+
+    /// Whether another process holds the file.
+    pub fn is_locked(&self) -> bool {
+        matches!(self.flaw, Flaw::Locked)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "segment file {}: ", path.display())?,
+            None => write!(f, "private segment: ")?,
+        }
+        match &self.flaw {
+            Flaw::NotASegment => write!(
+                f,
+                "it is not a segment (its first 8 bytes are not \"QUIPUSEG\"); \
+                 it was left untouched: name another file, or move this one away"
+            ),
+            Flaw::TooShort { length, expected } => write!(
+                f,
+                "it has {length} bytes where {expected} are expected, so it was cut; \
+                 it was left untouched: restore it, or move it away to start afresh"
+            ),
+            Flaw::TooLong { length, expected } => write!(
+                f,
+                "it has {length} bytes where {expected} are expected, so something was appended; \
+                 it was left untouched: restore it, or move it away to start afresh"
+            ),
+            Flaw::Version { found } => write!(
+                f,
+                "it has layout version {found} and this program knows up to {}; \
+                 it was left untouched: use a newer quipu, or move the file away to start afresh",
+                crate::LAYOUT_VERSION
+            ),
+            Flaw::Damaged(what) => write!(
+                f,
+                "it is damaged: {what}; \
+                 it was left untouched: restore it, or move it away to start afresh"
+            ),
+            Flaw::Mismatch(what) => write!(
+                f,
+                "it was made with other settings: {what}; \
+                 start with those settings, or name another file"
+            ),
+            Flaw::Locked => write!(
+                f,
+                "another process has it open; stop that process, or name another file"
+            ),
+            Flaw::IsDirectory => {
+                write!(
+                    f,
+                    "it is a directory; name a file, for example one inside it"
+                )
+            }
+            Flaw::NoSpace { wanted } => write!(
+                f,
+                "no space left on the device for {wanted} bytes; \
+                 free some, or name a file on another device"
+            ),
+            Flaw::NotWritable(error) => write!(
+                f,
+                "it cannot be written ({error}); \
+                 make the file and its directory writable for this user, or name another file"
+            ),
+            Flaw::NoDirectory => {
+                write!(
+                    f,
+                    "its directory does not exist; create it, or name another file"
+                )
+            }
+            Flaw::Full { wanted, limit } => write!(
+                f,
+                "{wanted} more bytes do not fit into its limit of {limit} bytes; \
+                 make it with a greater limit"
+            ),
+            Flaw::Request(what) => write!(f, "{what}"),
+            Flaw::Io(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.flaw {
+            Flaw::Io(error) | Flaw::NotWritable(error) => Some(error),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! A segment's file: made whole or not at all, locked, mapped, grown, synced.
+//!
+//! A new file gets its name by `linkat`, when its header is complete and on the disk: a process
+//! that dies before leaves no file, and one that comes second never overwrites the first.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+use rustix::fs::{AtFlags, CWD};
+use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
+
+use crate::error::{Error, Flaw};
+use crate::layout::{HEADER_BYTES, Header, check_header};
+
+/// A file that is locked for this process and mapped up to the limit of its segment.
+///
+/// The mapping is longer than the file: bytes behind its end must not be touched, and become
+/// usable where they are when the file grows.
+#[derive(Debug)]
+pub(crate) struct MappedFile {
+    path: PathBuf,
+    file: File,
+    base: NonNull<u8>,
+}
+
+impl MappedFile {
+    /// Makes the file at `path` with `size` bytes that begin with `head`. `Ok(None)` where a file
+    /// of that name is there already.
+    pub(crate) fn create(
+        path: &Path,
+        head: &[u8],
+        size: u64,
+        limit: u64,
+    ) -> Result<Option<Self>, Error> {
+        let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, size));
+        if path.is_dir() {
+            return Err(Error::new(Some(path), Flaw::IsDirectory));
+        }
+        if path.symlink_metadata().is_ok() {
+            return Ok(None);
+        }
+        let directory = parent(path);
+        let draft = Draft::new(directory, path).map_err(fail)?;
+        lock(path, &draft.file)?;
+        allocate(&draft.file, size).map_err(fail)?;
+        draft.file.write_all_at(head, 0).map_err(fail)?;
+        draft.file.sync_all().map_err(fail)?;
+        match draft.name(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+            Err(error) => return Err(fail(error)),
+        }
+        drop(draft.temporary);
+        // The name must outlive a power loss as the content does.
+        File::open(directory)
+            .and_then(|d| d.sync_all())
+            .map_err(fail)?;
+        Self::map(path, draft.file, limit).map(Some)
+    }
+
+    /// Opens the file at `path`, locks it, checks its header, and maps it. `Ok(None)` where there
+    /// is none.
+    pub(crate) fn open(path: &Path) -> Result<Option<(Self, Header)>, Error> {
+        let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
+        let file = match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(fail(error)),
+        };
+        let metadata = file.metadata().map_err(fail)?;
+        if !metadata.is_file() {
+            let what = "it is not a regular file; name one".into();
+            return Err(Error::new(Some(path), Flaw::Request(what)));
+        }
+        lock(path, &file)?;
+        // The length is read under the lock: whoever held it before may have grown the file.
+        let length = file.metadata().map_err(fail)?.len();
+        let mut head = [0; HEADER_BYTES as usize];
+        let filled = read_up_to(&file, &mut head, 0).map_err(fail)?;
+        let header =
+            check_header(&head[..filled], length).map_err(|flaw| Error::new(Some(path), flaw))?;
+        if length > header.size
+            && (header.clean || !zero(&file, header.size..length).map_err(fail)?)
+        {
+            let flaw = Flaw::TooLong {
+                length,
+                expected: header.size,
+            };
+            return Err(Error::new(Some(path), flaw));
+        }
+        Ok(Some((Self::map(path, file, header.limit)?, header)))
+    }
+
+    fn map(path: &Path, file: File, limit: u64) -> Result<Self, Error> {
+        let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, limit));
+        let length = usize::try_from(limit).map_err(|_| {
+            Error::new(
+                Some(path),
+                Flaw::Request(format!("{limit} bytes cannot be addressed")),
+            )
+        })?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing of ours.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                length,
+                protection,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        }
+        .map_err(|error| fail(error.into()))?;
+        let base = NonNull::new(base.cast()).expect("mmap answers an address or an error");
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            base,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Gives the file at least `size` bytes, with their blocks: a write into the mapping never
+    /// meets a full disk.
+    pub(crate) fn grow(&self, size: u64) -> Result<(), Error> {
+        allocate(&self.file, size)
+            .map_err(|error| Error::new(Some(&self.path), flaw_of(error, size)))
+    }
+
+    /// Writes the bytes of `range` to the disk and waits for it.
+    pub(crate) fn sync(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
+        let page = rustix::param::page_size() as u64;
+        let start = range.start / page * page;
+        let length = (range.end - start) as usize;
+        // SAFETY: the range lies inside the mapping; msync changes no byte of it.
+        unsafe {
+            rustix::mm::msync(
+                self.base.as_ptr().add(start as usize).cast(),
+                length,
+                MsyncFlags::SYNC,
+            )
+        }
+        .map_err(|error| Error::new(Some(&self.path), flaw_of(error.into(), range.end)))
+    }
+
+    /// Takes the mapping down.
+    ///
+    /// # Safety
+    /// `limit` is the length that was mapped, and nothing refers to the mapping any more.
+    pub(crate) unsafe fn unmap(&self, limit: u64) {
+        // SAFETY: the caller's obligation. An error would leave the range mapped, which harms
+        // nothing.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), limit as usize) };
+    }
+}
+
+/// A file that has no name yet, or a temporary one.
+struct Draft {
+    file: File,
+    temporary: Option<Temporary>,
+}
+
+/// A name that is taken away again when its owner goes.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What cannot be removed is a small file with a speaking name.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Draft {
+    fn new(directory: &Path, path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).mode(0o644);
+        #[cfg(target_os = "linux")]
+        if Path::new("/proc/self/fd").is_dir() {
+            let flags = rustix::fs::OFlags::TMPFILE.bits().cast_signed();
+            match options.clone().custom_flags(flags).open(directory) {
+                Ok(file) => {
+                    return Ok(Self {
+                        file,
+                        temporary: None,
+                    });
+                }
+                // This file system has no files without names: give it one.
+                Err(error) if is_unsupported(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        let temporary = directory.join(name);
+        let file = options.create_new(true).open(&temporary)?;
+        Ok(Self {
+            file,
+            temporary: Some(Temporary(temporary)),
+        })
+    }
+
+    /// Gives the file its name; an error where the name is taken.
+    fn name(&self, path: &Path) -> io::Result<()> {
+        let source = match &self.temporary {
+            Some(temporary) => temporary.0.clone(),
+            None => PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd())),
+        };
+        Ok(rustix::fs::linkat(
+            CWD,
+            &source,
+            CWD,
+            path,
+            AtFlags::SYMLINK_FOLLOW,
+        )?)
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn is_unsupported(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    // A kernel that does not know O_TMPFILE opens the directory for writing: EISDIR.
+    [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+/// The directory that holds `path`.
+fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn lock(path: &Path, file: &File) -> Result<(), Error> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => Err(Error::new(Some(path), Flaw::Locked)),
+        Err(TryLockError::Error(error)) => Err(Error::new(Some(path), Flaw::Io(error))),
+    }
+}
+
+/// Gives the file at least `size` bytes, with blocks behind them where the system can promise it.
+fn allocate(file: &File, size: u64) -> io::Result<()> {
+    if file.metadata()?.len() >= size {
+        return Ok(());
+    }
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, size) {
+        Ok(()) => return Ok(()),
+        // The file system has no such call: write the zeros, which claims the blocks as well.
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let zeros = [0; 64 * 1024];
+    let mut at = file.metadata()?.len();
+    while at < size {
+        let count = zeros.len().min((size - at) as usize);
+        file.write_all_at(&zeros[..count], at)?;
+        at += count as u64;
+    }
+    Ok(())
+}
+
+fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Whether a range of the file holds nothing but zeros, as a growth that was cut off leaves it.
+fn zero(file: &File, range: std::ops::Range<u64>) -> io::Result<bool> {
+    let mut buffer = [0; 64 * 1024];
+    let mut at = range.start;
+    while at < range.end {
+        let wanted = buffer.len().min((range.end - at) as usize);
+        let filled = read_up_to(file, &mut buffer[..wanted], at)?;
+        if filled == 0 {
+            break;
+        }
+        if buffer[..filled].iter().any(|&byte| byte != 0) {
+            return Ok(false);
+        }
+        at += filled as u64;
+    }
+    Ok(true)
+}
+
+fn flaw_of(error: io::Error, wanted: u64) -> Flaw {
+    match error.kind() {
+        io::ErrorKind::IsADirectory => Flaw::IsDirectory,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            Flaw::NoSpace { wanted }
+        }
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            Flaw::NotWritable(error)
+        }
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Flaw::NoDirectory,
+        _ => Flaw::Io(error),
+    }
+}

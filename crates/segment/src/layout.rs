@@ -1,0 +1,307 @@
+//! The layout of a segment, version 1, and the check of everything that opening will trust.
+//!
+//! The check reads bytes and nothing else, so that a fuzz target can drive it. It is drawn in
+//! `docs/formats.md`; both change together.
+
+use crate::error::Flaw;
+
+/// The first 8 bytes of a segment.
+pub const MAGIC: [u8; 8] = *b"QUIPUSEG";
+/// The layout version that this library writes, and the last that it reads.
+pub const LAYOUT_VERSION: u32 = 1;
+/// The bytes of the header; the first record begins behind them.
+pub const HEADER_BYTES: u64 = 256;
+/// The bytes of a cache line, to which every record is aligned.
+pub const LINE_BYTES: u64 = 64;
+/// The bytes of a cell.
+pub const CELL_BYTES: u64 = 8;
+/// The cells of a cache line.
+pub const LINE_CELLS: usize = 8;
+/// The longest name of a record, in bytes.
+pub const NAME_BYTES: usize = 39;
+
+/// The greatest limit that a header may state: 1 TiB.
+pub(crate) const MAX_LIMIT: u64 = 1 << 40;
+/// The bytes of a record's own header; its cells begin behind them, on a cache line.
+pub(crate) const RECORD_BYTES: u64 = 64;
+
+/// Byte offsets of the fields of the header.
+pub(crate) mod at {
+    pub(crate) const MAGIC: usize = 0;
+    pub(crate) const VERSION: usize = 8;
+    pub(crate) const HEADER_BYTES: usize = 12;
+    pub(crate) const LIMIT: usize = 16;
+    pub(crate) const CREATED: usize = 24;
+    pub(crate) const INSTANCE: usize = 32;
+    pub(crate) const CHECKSUM: usize = 48;
+    pub(crate) const SIZE: usize = 64;
+    pub(crate) const CURSOR: usize = 72;
+    pub(crate) const ROOT: usize = 80;
+    pub(crate) const CLEAN: usize = 88;
+    pub(crate) const BOOT: usize = 128;
+    pub(crate) const ANCHOR: usize = 144;
+    pub(crate) const SEEN_TIME: usize = 152;
+    pub(crate) const SEEN_WALL: usize = 160;
+}
+
+/// Byte offsets of the fields of a record.
+pub(crate) mod record_at {
+    pub(crate) const LENGTH: usize = 0;
+    pub(crate) const KIND: usize = 8;
+    pub(crate) const NEXT: usize = 16;
+    pub(crate) const NAME_LENGTH: usize = 24;
+}
+
+/// What a record holds: a tag of four ASCII letters and the version of that kind's cells.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Kind {
+    tag: [u8; 4],
+    version: u32,
+}
+
+impl Kind {
+    /// Makes a kind. `version` changes when the meaning of the kind's cells does.
+    pub const fn new(tag: [u8; 4], version: u32) -> Self {
+        Self { tag, version }
+    }
+
+    /// The four letters.
+    pub const fn tag(self) -> [u8; 4] {
+        self.tag
+    }
+
+    /// The version of the kind's cells.
+    pub const fn version(self) -> u32 {
+        self.version
+    }
+
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(u32::from_le_bytes(self.tag)) | u64::from(self.version) << 32
+    }
+
+    fn from_bits(bits: u64) -> Self {
+        // Both halves are taken whole: the casts cut off exactly the other one.
+        Self {
+            tag: (bits as u32).to_le_bytes(),
+            version: (bits >> 32) as u32,
+        }
+    }
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.tag.escape_ascii(), self.version)
+    }
+}
+
+/// Reads aligned 64-bit words of a segment, wherever it lies.
+pub(crate) trait Words {
+    /// The word at byte `offset`, a multiple of 8 inside the segment.
+    fn word(&self, offset: u64) -> u64;
+}
+
+impl Words for [u8] {
+    fn word(&self, offset: u64) -> u64 {
+        let at = offset as usize;
+        let bytes = self[at..at + 8]
+            .try_into()
+            .expect("a slice of 8 bytes is an array of 8");
+        u64::from_le_bytes(bytes)
+    }
+}
+
+/// What the header of a checked file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The bytes in use, all of them in the file.
+    pub(crate) size: u64,
+    /// The bytes up to which the file may grow.
+    pub(crate) limit: u64,
+    /// Whether the last process that had it closed it.
+    pub(crate) clean: bool,
+}
+
+/// Where a record lies, and what it says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) next: u64,
+}
+
+impl Found {
+    /// The byte offset of its first cell.
+    pub(crate) fn cells(&self) -> u64 {
+        self.offset + RECORD_BYTES
+    }
+
+    /// How many cells it has.
+    pub(crate) fn cell_count(&self) -> usize {
+        ((self.length - RECORD_BYTES) / CELL_BYTES) as usize
+    }
+}
+
+/// Checks the fixed part of the header: the first [`HEADER_BYTES`] of a file of `length` bytes.
+pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
+    let magic = &head[..head.len().min(MAGIC.len())];
+    // A file cut inside its magic is still ours to name as cut, an empty one too.
+    if !MAGIC.starts_with(magic) {
+        return Err(Flaw::NotASegment);
+    }
+    if (head.len() as u64) < HEADER_BYTES || length < HEADER_BYTES {
+        return Err(Flaw::TooShort {
+            length,
+            expected: HEADER_BYTES,
+        });
+    }
+    let first = head.word(at::VERSION as u64);
+    let (version, header_bytes) = (first as u32, (first >> 32) as u32);
+    // Version 0 was never written: it is a zeroed header, not an older layout.
+    if version > LAYOUT_VERSION {
+        return Err(Flaw::Version { found: version });
+    }
+    if head.word(at::CHECKSUM as u64) != checksum(&head[..at::CHECKSUM]) {
+        return Err(Flaw::Damaged(
+            "the checksum of its header does not match".into(),
+        ));
+    }
+    if version == 0 || u64::from(header_bytes) != HEADER_BYTES {
+        return Err(Flaw::Damaged(format!(
+            "its header states version {version} and {header_bytes} bytes"
+        )));
+    }
+    let limit = head.word(at::LIMIT as u64);
+    let size = head.word(at::SIZE as u64);
+    let cursor = head.word(at::CURSOR as u64);
+    let clean = head.word(at::CLEAN as u64);
+    if limit > MAX_LIMIT {
+        return Err(Flaw::Damaged(format!(
+            "its limit of {limit} bytes is over {MAX_LIMIT}"
+        )));
+    }
+    if size < HEADER_BYTES || size > limit || !size.is_multiple_of(LINE_BYTES) {
+        return Err(Flaw::Damaged(format!(
+            "its size of {size} bytes is out of its bounds"
+        )));
+    }
+    if length < size {
+        return Err(Flaw::TooShort {
+            length,
+            expected: size,
+        });
+    }
+    if length > limit {
+        return Err(Flaw::TooLong {
+            length,
+            expected: size,
+        });
+    }
+    if cursor < HEADER_BYTES || cursor > size || !cursor.is_multiple_of(LINE_BYTES) {
+        return Err(Flaw::Damaged(format!(
+            "its allocation cursor {cursor} points outside of its {size} bytes"
+        )));
+    }
+    if clean > 1 {
+        return Err(Flaw::Damaged(format!(
+            "its clean mark is {clean}, neither 0 nor 1"
+        )));
+    }
+    Ok(Header {
+        size,
+        limit,
+        clean: clean == 1,
+    })
+}
+
+/// Walks the list of records from the root, newest first, and checks each.
+///
+/// The walk is bounded by the number of records that fit before the cursor, so that a list that
+/// runs in a circle ends.
+pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<Found, Flaw>> {
+    let cursor = words.word(at::CURSOR as u64);
+    let mut left = (cursor - HEADER_BYTES) / RECORD_BYTES;
+    let mut next = words.word(at::ROOT as u64);
+    std::iter::from_fn(move || {
+        if next == 0 {
+            return None;
+        }
+        let offset = std::mem::take(&mut next);
+        if left == 0 {
+            return Some(Err(Flaw::Damaged(
+                "its list of records runs in a circle".into(),
+            )));
+        }
+        left -= 1;
+        let found = check_record(words, offset, cursor);
+        if let Ok(found) = &found {
+            next = found.next;
+        }
+        Some(found)
+    })
+}
+
+/// Checks every record: that it lies inside, names itself, and overlaps no other.
+pub(crate) fn check_records(words: &(impl Words + ?Sized)) -> Result<Vec<Found>, Flaw> {
+    let mut records = walk(words).collect::<Result<Vec<_>, _>>()?;
+    records.sort_by_key(|record| record.offset);
+    for pair in records.windows(2) {
+        if pair[0].offset + pair[0].length > pair[1].offset {
+            return Err(Flaw::Damaged(format!(
+                "its records {:?} at {} and {:?} at {} overlap",
+                pair[0].name, pair[0].offset, pair[1].name, pair[1].offset
+            )));
+        }
+    }
+    Ok(records)
+}
+
+fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Result<Found, Flaw> {
+    let outside = |what: &str, value: u64| {
+        Flaw::Damaged(format!(
+            "its record at {offset} has {what} {value}, outside of the {cursor} bytes in use"
+        ))
+    };
+    if offset < HEADER_BYTES || !offset.is_multiple_of(LINE_BYTES) || offset > cursor - RECORD_BYTES
+    {
+        return Err(Flaw::Damaged(format!(
+            "an offset {offset} to a record points outside of the {cursor} bytes in use"
+        )));
+    }
+    let length = words.word(offset + record_at::LENGTH as u64);
+    if length < RECORD_BYTES || !length.is_multiple_of(LINE_BYTES) || length > cursor - offset {
+        return Err(outside("length", length));
+    }
+    let kind = Kind::from_bits(words.word(offset + record_at::KIND as u64));
+    if !kind.tag.iter().all(u8::is_ascii_graphic) {
+        return Err(Flaw::Damaged(format!(
+            "its record at {offset} has no kind ({kind:?})"
+        )));
+    }
+    let next = words.word(offset + record_at::NEXT as u64);
+    let mut text = [0; RECORD_BYTES as usize - record_at::NAME_LENGTH];
+    for (i, chunk) in text.chunks_exact_mut(8).enumerate() {
+        let at = offset + (record_at::NAME_LENGTH + 8 * i) as u64;
+        chunk.copy_from_slice(&words.word(at).to_le_bytes());
+    }
+    let name_length = usize::from(text[0]);
+    let name = text
+        .get(1..=name_length)
+        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+        .ok_or_else(|| Flaw::Damaged(format!("its record at {offset} has no readable name")))?;
+    Ok(Found {
+        offset,
+        length,
+        kind,
+        name: name.to_owned(),
+        next,
+    })
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): guards the few header bytes that are written once.
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

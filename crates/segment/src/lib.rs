@@ -1,0 +1,55 @@
+//! A segment: a flat region of memory, with no pointers in it, in which everything that counts
+//! lives.
+//!
+//! A segment lies in private memory or in a file that is mapped and shared; the code that counts
+//! does not know which. It holds *records*, each with a kind and a name, and each record holds
+//! *cells*, 64-bit atomics. A process that dies loses nothing that it counted in a file: the pages
+//! belong to the kernel. [`Segment::sync`] makes them outlive a power loss as well.
+//!
+//! ```
+//! use quipu_segment::{Kind, Segment};
+//! use std::sync::atomic::Ordering;
+//!
+//! let segment = Segment::private(4096)?;
+//! let draft = segment.reserve(Kind::new(*b"DEMO", 1), "requests", 8)?;
+//! draft.cells()[0].store(17, Ordering::Relaxed);
+//! segment.publish(draft)?;
+//!
+//! let record = segment.find(Kind::new(*b"DEMO", 1), "requests")?.expect("it was just published");
+//! assert_eq!(record.cells()[0].load(Ordering::Relaxed), 17);
+//! # Ok::<(), quipu_segment::Error>(())
+//! ```
+//!
+//! The layout is drawn byte for byte in `docs/formats.md` of the project.
+
+mod cells;
+pub mod clock;
+mod stripes;
+pub mod sync;
+
+#[cfg(not(loom))]
+mod anchor;
+#[cfg(not(loom))]
+mod error;
+#[cfg(all(unix, not(loom)))]
+mod file;
+#[cfg(not(loom))]
+mod layout;
+#[cfg(not(loom))]
+mod region;
+#[cfg(not(loom))]
+mod segment;
+
+pub use cells::Cells;
+pub use stripes::Stripes;
+
+#[cfg(not(loom))]
+pub use anchor::{Anchor, Readings};
+#[cfg(not(loom))]
+pub use error::{Error, Flaw};
+#[cfg(not(loom))]
+pub use layout::{
+    CELL_BYTES, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, LINE_CELLS, MAGIC, NAME_BYTES,
+};
+#[cfg(not(loom))]
+pub use segment::{Draft, Options, Record, Segment};

@@ -1,0 +1,493 @@
+//! The segment: records that are reserved, filled, and published by one store.
+
+use std::path::Path;
+
+use crate::anchor::{Anchor, AnchorCells, Readings};
+use crate::cells::Cells;
+use crate::error::{Error, Flaw};
+#[cfg(unix)]
+use crate::file::MappedFile;
+use crate::layout::{
+    CELL_BYTES, Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, MAGIC, MAX_LIMIT,
+    NAME_BYTES, RECORD_BYTES, at, check_records, checksum, record_at, walk,
+};
+use crate::region::Region;
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// A handle to a segment. Clones share it; the last one that goes, cells included, releases the
+/// memory, and the lock of the file.
+#[derive(Debug, Clone)]
+pub struct Segment {
+    region: Arc<Region>,
+    anchor: Anchor,
+    found: FoundAs,
+}
+
+/// How a segment was when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FoundAs {
+    New,
+    Clean,
+    Unclean,
+}
+
+/// How a file of a segment is made or opened.
+#[derive(Debug, Clone)]
+pub struct Options {
+    limit: u64,
+    size: u64,
+    readings: Option<Readings>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            limit: DEFAULT_LIMIT,
+            size: 0,
+            readings: None,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults: a limit of 256 MiB, no size in advance.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The bytes up to which a new file may grow, at most 1 TiB. Whoever opens it reserves as many
+    /// addresses; an existing file keeps the limit that it was made with.
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    /// The bytes that a new file gets at once, so that a full disk shows when it is made.
+    pub fn size(mut self, bytes: u64) -> Self {
+        self.size = bytes;
+        self
+    }
+
+    /// The clocks' readings, where time is injected.
+    pub fn readings(mut self, readings: Readings) -> Self {
+        self.readings = Some(readings);
+        self
+    }
+
+    /// Opens the file at `path`, or makes it where there is none, and locks it for this process.
+    ///
+    /// # Errors
+    /// A file that is no segment, is damaged, or is of a later layout is refused and left as it
+    /// is; so are a file that another process holds, a directory, a full disk, and a place that
+    /// cannot be written. [`Error`] says which and what to do.
+    #[cfg(unix)]
+    pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
+        let path = path.as_ref();
+        if cfg!(target_endian = "big") {
+            let what = "segment files are little-endian, as this machine is not";
+            return Err(Error::new(Some(path), Flaw::Request(what.into())));
+        }
+        if let Some(segment) = self.open_existing(path)? {
+            return Ok(segment);
+        }
+        if let Some(segment) = self.create_new(path)? {
+            return Ok(segment);
+        }
+        // Another process made it between the two looks; now it is there to be opened.
+        self.open_existing(path)?
+            .ok_or_else(|| Error::new(Some(path), Flaw::NoDirectory))
+    }
+
+    #[cfg(unix)]
+    fn open_existing(&self, path: &Path) -> Result<Option<Segment>, Error> {
+        let Some((file, header)) = MappedFile::open(path)? else {
+            return Ok(None);
+        };
+        let region = Region::mapped(file, header.limit);
+        check_records(&region).map_err(|flaw| Error::new(Some(path), flaw))?;
+        let found = if header.clean {
+            FoundAs::Clean
+        } else {
+            FoundAs::Unclean
+        };
+        let anchor = anchor_cells(&region).resume(&self.now());
+        region.cell(at::CLEAN as u64).store(0, Ordering::Release);
+        Ok(Some(Segment {
+            region: Arc::new(region),
+            anchor,
+            found,
+        }))
+    }
+
+    #[cfg(unix)]
+    fn create_new(&self, path: &Path) -> Result<Option<Segment>, Error> {
+        let fail = |what| Error::new(Some(path), Flaw::Request(what));
+        let size = self
+            .size
+            .max(HEADER_BYTES)
+            .checked_next_multiple_of(LINE_BYTES);
+        let Some(size) = size.filter(|&size| size <= self.limit && self.limit <= MAX_LIMIT) else {
+            return Err(fail(format!(
+                "a size of {} bytes and a limit of {} do not go together; \
+                 the limit is at least the size and at most {MAX_LIMIT}",
+                self.size, self.limit
+            )));
+        };
+        let readings = self.now();
+        let head = header(size, self.limit, &readings);
+        let Some(file) = MappedFile::create(path, &head, size, self.limit)? else {
+            return Ok(None);
+        };
+        let region = Region::mapped(file, self.limit);
+        let anchor = anchor_cells(&region).begin(&readings);
+        Ok(Some(Segment {
+            region: Arc::new(region),
+            anchor,
+            found: FoundAs::New,
+        }))
+    }
+
+    fn now(&self) -> Readings {
+        self.readings.unwrap_or_else(Readings::now)
+    }
+}
+
+impl Segment {
+    /// A segment of `limit` bytes in private memory, which is taken page by page as it is used.
+    ///
+    /// # Errors
+    /// A limit that holds no header, and memory that the system refuses.
+    pub fn private(limit: u64) -> Result<Self, Error> {
+        let limit = limit
+            .checked_next_multiple_of(LINE_BYTES)
+            .filter(|&limit| limit <= MAX_LIMIT);
+        let region = limit
+            .filter(|&limit| limit >= HEADER_BYTES)
+            .and_then(Region::private);
+        let (Some(limit), Some(region)) = (limit, region) else {
+            let what = "its limit is too small for a header, or more than the system gives";
+            return Err(Error::new(None, Flaw::Request(what.into())));
+        };
+        let readings = Readings::now();
+        for (i, chunk) in header(limit, limit, &readings).chunks_exact(8).enumerate() {
+            let word = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
+            region
+                .cell(i as u64 * CELL_BYTES)
+                .store(word, Ordering::Relaxed);
+        }
+        let anchor = anchor_cells(&region).begin(&readings);
+        Ok(Self {
+            region: Arc::new(region),
+            anchor,
+            found: FoundAs::New,
+        })
+    }
+
+    /// Opens or makes a file with the default [`Options`].
+    ///
+    /// # Errors
+    /// Those of [`Options::open_or_create`].
+    #[cfg(unix)]
+    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Options::new().open_or_create(path)
+    }
+
+    /// The bytes that private memory needs for records of so many cells each.
+    pub fn bytes_for(records: &[usize]) -> u64 {
+        records.iter().fold(HEADER_BYTES, |sum, &cells| {
+            sum.saturating_add(record_bytes(cells))
+        })
+    }
+
+    /// The file, where it lies in one.
+    pub fn path(&self) -> Option<&Path> {
+        self.region.path()
+    }
+
+    /// The bytes in use by records, header included.
+    pub fn used(&self) -> u64 {
+        self.region.cell(at::CURSOR as u64).load(Ordering::Acquire)
+    }
+
+    /// The bytes of the file, or of private memory.
+    pub fn size(&self) -> u64 {
+        self.region.cell(at::SIZE as u64).load(Ordering::Acquire)
+    }
+
+    /// The bytes up to which it may grow.
+    pub fn limit(&self) -> u64 {
+        self.region.limit()
+    }
+
+    /// Its time, which goes on through restarts and reboots.
+    pub fn anchor(&self) -> Anchor {
+        self.anchor
+    }
+
+    /// Whether this handle made it.
+    pub fn is_new(&self) -> bool {
+        self.found == FoundAs::New
+    }
+
+    /// Whether the last process that had it ended without closing it. Nothing is lost by that,
+    /// unless the machine lost power as well.
+    pub fn was_left_open(&self) -> bool {
+        self.found == FoundAs::Unclean
+    }
+
+    /// Reserves a record of `cells` zeroed cells. It is seen by nobody until it is published;
+    /// should the process die before, its bytes are lost and nothing else.
+    ///
+    /// # Errors
+    /// A name longer than [`NAME_BYTES`], a record that does not fit under the limit, a full disk.
+    pub fn reserve(&self, kind: Kind, name: &str, cells: usize) -> Result<Draft, Error> {
+        if name.len() > NAME_BYTES {
+            let what = format!(
+                "the record name {name:?} has {} bytes; at most {NAME_BYTES} fit",
+                name.len()
+            );
+            return Err(Error::new(self.path(), Flaw::Request(what)));
+        }
+        let length = record_bytes(cells);
+        let offset = self.allocate(length)?;
+        let word = |at: usize, value: u64| {
+            self.region
+                .cell(offset + at as u64)
+                .store(value, Ordering::Relaxed);
+        };
+        word(record_at::LENGTH, length);
+        word(record_at::KIND, kind.to_bits());
+        let mut text = [0; RECORD_BYTES as usize - record_at::NAME_LENGTH];
+        text[0] = name.len() as u8; // At most NAME_BYTES.
+        text[1..=name.len()].copy_from_slice(name.as_bytes());
+        for (i, chunk) in text.chunks_exact(8).enumerate() {
+            let bytes = chunk.try_into().expect("a chunk has 8 bytes");
+            word(record_at::NAME_LENGTH + 8 * i, u64::from_le_bytes(bytes));
+        }
+        let found = Found {
+            offset,
+            length,
+            kind,
+            name: name.to_owned(),
+            next: 0,
+        };
+        Ok(Draft(self.record(found)))
+    }
+
+    /// Makes a record visible to everyone who walks the segment, now and after a restart.
+    ///
+    /// # Errors
+    /// The disk's, where the segment lies in a file.
+    pub fn publish(&self, draft: Draft) -> Result<Record, Error> {
+        let record = draft.0;
+        let Found { offset, length, .. } = record.found;
+        // After a power loss, the root must not point to a record that never reached the disk.
+        self.region.sync(offset..offset + length)?;
+        let root = self.region.cell(at::ROOT as u64);
+        let next = self.region.cell(offset + record_at::NEXT as u64);
+        let mut head = root.load(Ordering::Relaxed);
+        loop {
+            next.store(head, Ordering::Relaxed);
+            // Release: who reads the root (Acquire) sees the whole record.
+            match root.compare_exchange_weak(head, offset, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return Ok(record),
+                Err(found) => head = found,
+            }
+        }
+    }
+
+    /// The records, newest first.
+    ///
+    /// # Errors
+    /// An item is an error where a record contradicts the layout.
+    pub fn records(&self) -> impl Iterator<Item = Result<Record, Error>> {
+        walk(&*self.region).map(|found| match found {
+            Ok(found) => Ok(self.record(found)),
+            Err(flaw) => Err(Error::new(self.path(), flaw)),
+        })
+    }
+
+    /// The newest record of that kind's tag and that name.
+    ///
+    /// # Errors
+    /// A record of that tag and name in another version of the kind, and a damaged list.
+    pub fn find(&self, kind: Kind, name: &str) -> Result<Option<Record>, Error> {
+        for record in self.records() {
+            let record = record?;
+            if record.kind().tag() != kind.tag() || record.name() != name {
+                continue;
+            }
+            if record.kind() != kind {
+                let what = format!(
+                    "record {name:?} is of kind {:?} and this program reads {kind:?}",
+                    record.kind()
+                );
+                return Err(Error::new(self.path(), Flaw::Mismatch(what)));
+            }
+            return Ok(Some(record));
+        }
+        Ok(None)
+    }
+
+    /// Writes everything to the disk and waits for it: what was counted before is there after a
+    /// power loss. Threads go on counting meanwhile.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.sync_at(&Readings::now())
+    }
+
+    /// As [`Segment::sync`], at the time of the given readings.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn sync_at(&self, readings: &Readings) -> Result<(), Error> {
+        anchor_cells(&self.region).see(self.anchor, readings);
+        self.region.sync(0..self.size())
+    }
+
+    /// Notes that everything is in order, and syncs. Cells may still be read; whoever writes to
+    /// them after this undoes the mark's meaning.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn close(&self) -> Result<(), Error> {
+        self.sync()?;
+        self.region
+            .cell(at::CLEAN as u64)
+            .store(1, Ordering::Release);
+        self.region.sync(0..HEADER_BYTES)
+    }
+
+    /// Takes `length` bytes, a multiple of a line, from behind the cursor.
+    fn allocate(&self, length: u64) -> Result<u64, Error> {
+        let cursor = self.region.cell(at::CURSOR as u64);
+        let mut offset = cursor.load(Ordering::Relaxed);
+        loop {
+            let end = offset
+                .checked_add(length)
+                .filter(|&end| end <= self.limit())
+                .ok_or_else(|| {
+                    let flaw = Flaw::Full {
+                        wanted: length,
+                        limit: self.limit(),
+                    };
+                    Error::new(self.path(), flaw)
+                })?;
+            self.grow_to(end)?;
+            match cursor.compare_exchange_weak(offset, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(offset),
+                Err(found) => offset = found,
+            }
+        }
+    }
+
+    fn grow_to(&self, end: u64) -> Result<(), Error> {
+        let size = self.region.cell(at::SIZE as u64);
+        if end <= size.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let step = (size.load(Ordering::Relaxed) / 2).clamp(LEAST_GROWTH, MOST_GROWTH);
+        let wanted = end
+            .max(size.load(Ordering::Relaxed).saturating_add(step))
+            .min(self.limit());
+        let wanted = wanted / LINE_BYTES * LINE_BYTES;
+        self.region.grow(wanted)?;
+        // Release: the bytes are there before the size says so.
+        size.fetch_max(wanted, Ordering::Release);
+        Ok(())
+    }
+
+    fn record(&self, found: Found) -> Record {
+        let cells = Cells::new(&self.region, found.cells(), found.cell_count());
+        Record { found, cells }
+    }
+}
+
+/// A record that is not yet published.
+#[derive(Debug)]
+#[must_use = "a draft that is not published is lost space"]
+pub struct Draft(Record);
+
+impl Draft {
+    /// Its cells, zeroed.
+    pub fn cells(&self) -> &Cells {
+        &self.0.cells
+    }
+}
+
+/// A published record.
+#[derive(Debug, Clone)]
+pub struct Record {
+    found: Found,
+    cells: Cells,
+}
+
+impl Record {
+    /// What it holds.
+    pub fn kind(&self) -> Kind {
+        self.found.kind
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.found.name
+    }
+
+    /// Its cells. Their number is what was asked for, rounded up to a cache line.
+    pub fn cells(&self) -> &Cells {
+        &self.cells
+    }
+}
+
+const DEFAULT_LIMIT: u64 = 256 << 20;
+/// The least and the most bytes by which a file grows at once.
+const LEAST_GROWTH: u64 = 64 << 10;
+const MOST_GROWTH: u64 = 16 << 20;
+
+fn record_bytes(cells: usize) -> u64 {
+    (cells as u64)
+        .saturating_mul(CELL_BYTES)
+        .checked_next_multiple_of(LINE_BYTES)
+        .map_or(u64::MAX, |bytes| bytes.saturating_add(RECORD_BYTES))
+}
+
+fn anchor_cells(region: &Region) -> AnchorCells<'_> {
+    let cell = |at: usize| -> &AtomicU64 { region.cell(at as u64) };
+    AnchorCells {
+        boot: [cell(at::BOOT), cell(at::BOOT + 8)],
+        anchor: cell(at::ANCHOR),
+        seen_time: cell(at::SEEN_TIME),
+        seen_wall: cell(at::SEEN_WALL),
+    }
+}
+
+/// The bytes of a new header.
+fn header(size: u64, limit: u64, readings: &Readings) -> [u8; HEADER_BYTES as usize] {
+    let mut head = [0; HEADER_BYTES as usize];
+    let mut put = |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
+    put(at::MAGIC, &MAGIC);
+    put(at::VERSION, &LAYOUT_VERSION.to_le_bytes());
+    put(at::HEADER_BYTES, &(HEADER_BYTES as u32).to_le_bytes());
+    put(at::LIMIT, &limit.to_le_bytes());
+    let created = u64::try_from(readings.wall.as_nanos()).unwrap_or(u64::MAX);
+    put(at::CREATED, &created.to_le_bytes());
+    put(at::INSTANCE, &instance());
+    put(at::SIZE, &size.to_le_bytes());
+    put(at::CURSOR, &HEADER_BYTES.to_le_bytes());
+    let sum = checksum(&head[..at::CHECKSUM]);
+    head[at::CHECKSUM..at::CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
+    head
+}
+
+/// 16 bytes that no other segment has.
+fn instance() -> [u8; 16] {
+    use std::hash::{BuildHasher, RandomState};
+    // The standard library seeds its hasher from the system's random numbers.
+    let draw = |salt: u8| RandomState::new().hash_one(salt).to_le_bytes();
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&draw(0));
+    bytes[8..].copy_from_slice(&draw(1));
+    bytes
+}

@@ -1,0 +1,339 @@
+//! Stripes: one counter on several cache lines, so that threads that add at once do not meet.
+//!
+//! Each CPU has a line of its own, to which a thread adds in a restartable sequence (`rseq(2)`,
+//! Linux 4.18; Desnoyers, Turner, Hunter): the kernel restarts the two instructions should the
+//! thread lose its CPU between them, so that the add needs no lock prefix and never waits, across
+//! all processes that share the cells. Behind them lie lines for threads without that means, which
+//! add atomically. A reader adds up all lines: the sum is at least what was added before it began
+//! and at most what was added before it ended.
+
+use crate::cells::Cells;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A counter on `cpus` lines of their own and `shared` lines for everyone else.
+#[derive(Debug, Clone)]
+pub struct Stripes {
+    lines: Cells,
+    cpus: usize,
+    shared: usize,
+}
+
+/// The cells of a cache line.
+const LINE: usize = 8;
+
+impl Stripes {
+    /// The cells that a counter of so many lines takes.
+    pub const fn cells(cpus: usize, shared: usize) -> usize {
+        (cpus + shared) * LINE
+    }
+
+    /// Takes over cells, which begin on a cache line.
+    ///
+    /// # Panics
+    /// If there are not exactly [`Stripes::cells`] of them, or no shared line.
+    pub fn new(lines: Cells, cpus: usize, shared: usize) -> Self {
+        assert!(shared > 0 && lines.len() == Self::cells(cpus, shared));
+        Self {
+            lines,
+            cpus,
+            shared,
+        }
+    }
+
+    /// How many lines of CPUs and how many shared ones serve this machine best.
+    ///
+    /// Every line costs each reader a load: no machine gets more than 64.
+    pub fn advised() -> (usize, usize) {
+        match sequence::cpus() {
+            Some(cpus) => (cpus.min(MOST), 1),
+            None => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                (0, cores.min(MOST))
+            }
+        }
+    }
+
+    /// Adds `n`, modulo 2^64.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        if self.cpus == 0 || !sequence::add(&self.lines[..self.cpus * LINE], n) {
+            self.add_shared(n);
+        }
+    }
+
+    /// Adds `n` and returns the sum with it. Of two calls at once, both may see both additions,
+    /// unless all additions go to one line: then each sees a sum of its own.
+    #[inline]
+    pub fn add_and_sum(&self, n: u64) -> u64 {
+        if self.cpus == 0 && self.shared == 1 {
+            // Release: as in `add_shared`.
+            return self.lines[0].fetch_add(n, Ordering::AcqRel).wrapping_add(n);
+        }
+        self.add(n);
+        self.sum()
+    }
+
+    /// The sum of all lines, modulo 2^64.
+    #[inline]
+    pub fn sum(&self) -> u64 {
+        // Acquire: a reader that sees an addition sees what its adder had seen before it; and no
+        // load that follows in the program comes before these.
+        self.lines.chunks_exact(LINE).fold(0, |sum: u64, line| {
+            sum.wrapping_add(line[0].load(Ordering::Acquire))
+        })
+    }
+
+    /// Makes the sum `n`. Not for a counter to which others add meanwhile.
+    pub fn set(&self, n: u64) {
+        for (i, line) in self.lines.chunks_exact(LINE).enumerate() {
+            line[0].store(if i == 0 { n } else { 0 }, Ordering::Release);
+        }
+    }
+
+    #[inline]
+    fn add_shared(&self, n: u64) {
+        let line = self.cpus
+            + if self.shared == 1 {
+                0
+            } else {
+                thread_number() % self.shared
+            };
+        // Release: whoever sees the addition sees what this thread had seen before.
+        self.lines[line * LINE].fetch_add(n, Ordering::Release);
+    }
+}
+
+/// The most lines that [`Stripes::advised`] names.
+const MOST: usize = 64;
+
+/// A small number of this thread's own, in the order of their first additions.
+fn thread_number() -> usize {
+    #[cfg(loom)]
+    return 0;
+    #[cfg(not(loom))]
+    {
+        use std::cell::Cell;
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
+        // A thread that is ending has no locals any more: any line is right for it.
+        NUMBER
+            .try_with(|number| {
+                if number.get() == usize::MAX {
+                    number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+                }
+                number.get()
+            })
+            .unwrap_or(0)
+    }
+}
+
+#[cfg(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_env = "gnu",
+    not(any(miri, loom))
+))]
+mod sequence {
+    //! Restartable sequences by way of the area that glibc (2.35 and newer) registers for each
+    //! thread, at `__rseq_offset` from the thread pointer.
+
+    use std::arch::asm;
+    use std::sync::atomic::AtomicIsize;
+
+    use super::{AtomicU64, LINE, Ordering};
+
+    /// `__rseq_offset`, or one of the two marks.
+    static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
+    const UNKNOWN: isize = 0;
+    const ABSENT: isize = isize::MAX;
+
+    /// How many CPUs the machine may ever have, where sequences can be used.
+    pub(super) fn cpus() -> Option<usize> {
+        let known = OFFSET.load(Ordering::Relaxed);
+        let offset = if known == UNKNOWN { find() } else { known };
+        if offset == ABSENT {
+            return None;
+        }
+        // SAFETY: sysconf has no preconditions.
+        let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+        usize::try_from(count).ok().filter(|&count| count > 0)
+    }
+
+    /// Adds `n` to the line of this thread's CPU. False where that CPU has no line or the thread
+    /// no sequences; nothing was added then.
+    #[inline]
+    pub(super) fn add(lines: &[AtomicU64], n: u64) -> bool {
+        let offset = OFFSET.load(Ordering::Relaxed);
+        if offset == UNKNOWN || offset == ABSENT {
+            return offset == UNKNOWN && find() != ABSENT && add(lines, n);
+        }
+        let bytes = lines.len() * 8;
+        let at: u64;
+        // SAFETY: `offset` is where glibc keeps this thread's `struct rseq` (cpu_id at 4, rseq_cs
+        // at 8), for as long as the thread lives. The sequence from 71 to 72 reads the CPU and
+        // adds to that CPU's line, in one instruction at its end; the kernel jumps to 74, behind
+        // the signature that it was registered with, should it take the CPU away in between.
+        // `at` is compared before it is used, so that no write leaves `lines`; a thread that is
+        // not registered has a negative cpu_id, which as an unsigned one is past every line. The
+        // atomics may be written through a shared reference; other threads read them with
+        // atomic loads, and x86-64 makes the store a releasing one.
+        unsafe {
+            asm!(
+                ".pushsection __rseq_cs, \"aw\"",
+                ".balign 32",
+                "77:",
+                ".long 0, 0",
+                ".quad 71f, (72f - 71f), 74f",
+                ".popsection",
+                "70:",
+                "lea {at}, [rip + 77b]",
+                "mov qword ptr fs:[{rseq} + 8], {at}",
+                "71:",
+                "mov {at:e}, dword ptr fs:[{rseq} + 4]",
+                "shl {at}, 6",
+                "cmp {at}, {bytes}",
+                "jae 72f",
+                "add qword ptr [{lines} + {at}], {n}",
+                "72:",
+                ".pushsection __rseq_failure, \"ax\"",
+                ".byte 0x0f, 0xb9, 0x3d",
+                ".long 0x53053053",
+                "74:",
+                "jmp 70b",
+                ".popsection",
+                at = out(reg) at,
+                rseq = in(reg) offset,
+                bytes = in(reg) bytes,
+                lines = in(reg) lines.as_ptr(),
+                n = in(reg) n,
+                options(nostack),
+            );
+        }
+        at < bytes as u64
+    }
+
+    /// Asks the C library once, by name: older ones lack it, and must still be able to load us.
+    #[cold]
+    fn find() -> isize {
+        // SAFETY: both names are those of data objects, read only where they exist; dlsym has no
+        // other preconditions.
+        let offset = unsafe {
+            let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
+            let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
+            if offset.is_null() || size.is_null() || size.cast::<u32>().read() == 0 {
+                ABSENT
+            } else {
+                offset.cast::<isize>().read()
+            }
+        };
+        OFFSET.store(offset, Ordering::Relaxed);
+        offset
+    }
+
+    const _: () = assert!(
+        LINE * 8 == 1 << 6,
+        "the shift in the sequence is that of a line"
+    );
+}
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_env = "gnu",
+    not(any(miri, loom))
+)))]
+mod sequence {
+    //! No restartable sequences here: all threads use the shared lines.
+
+    use super::AtomicU64;
+
+    pub(super) fn cpus() -> Option<usize> {
+        None
+    }
+
+    #[inline]
+    pub(super) fn add(_lines: &[AtomicU64], _n: u64) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Kind, Segment};
+
+    fn stripes(cpus: usize, shared: usize) -> Stripes {
+        let count = Stripes::cells(cpus, shared);
+        let segment = Segment::private(1 << 16).unwrap();
+        let draft = segment
+            .reserve(Kind::new(*b"TEST", 1), "stripes", count)
+            .unwrap();
+        Stripes::new(draft.cells().slice(0..count), cpus, shared)
+    }
+
+    #[test]
+    fn additions_of_many_threads_all_count() {
+        let (cpus, shared) = Stripes::advised();
+        let each = if cfg!(miri) { 50 } else { 200_000 };
+        for (cpus, shared) in [(cpus, shared), (0, 1), (0, 3), (1, 1)] {
+            let stripes = stripes(cpus, shared);
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        for n in 0..each {
+                            stripes.add(n);
+                        }
+                    });
+                }
+            });
+            assert_eq!(
+                stripes.sum(),
+                8 * each * (each - 1) / 2,
+                "{cpus} + {shared} lines"
+            );
+        }
+    }
+
+    #[test]
+    fn one_line_gives_every_caller_a_sum_of_its_own() {
+        let stripes = stripes(0, 1);
+        let mut seen: Vec<u64> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| (0..100).map(|_| stripes.add_and_sum(1)).collect::<Vec<_>>())
+                })
+                .collect();
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        seen.sort_unstable();
+        assert_eq!(seen, (1..=400).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn sums_wrap() {
+        let stripes = stripes(0, 2);
+        stripes.set(u64::MAX);
+        assert_eq!(stripes.add_and_sum(3), 2);
+    }
+
+    #[cfg(all(
+        target_os = "linux",
+        target_arch = "x86_64",
+        target_env = "gnu",
+        not(miri)
+    ))]
+    #[test]
+    fn each_cpu_has_a_line() {
+        let Some(cpus) = sequence::cpus() else { return };
+        let stripes = stripes(cpus, 1);
+        stripes.add(5);
+        let own: u64 = (0..cpus)
+            .map(|i| stripes.lines[i * LINE].load(Ordering::Relaxed))
+            .sum();
+        assert_eq!(own, 5);
+    }
+}

@@ -1,0 +1,15 @@
+//! The one door through which atomics come, so that loom can take over in a model.
+//!
+//! Lock-free code of every crate here imports its atomics from this module. `--cfg loom` swaps
+//! them for loom's, which cannot lie in a mapped file: a model gets its cells from
+//! [`crate::Cells::private`].
+
+#[cfg(loom)]
+pub use loom::sync::Arc;
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
+
+#[cfg(not(loom))]
+pub use std::sync::Arc;
+#[cfg(not(loom))]
+pub use std::sync::atomic::{AtomicU64, Ordering, fence};

@@ -1,0 +1,600 @@
+//! A window for each key, in a table that never takes more memory than it was given.
+
+use std::hash::BuildHasher;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+use quipu_segment::clock::{Clock, Coarse};
+use quipu_segment::sync::Ordering;
+use quipu_segment::{Cells, Kind, LINE_CELLS, Record, Segment};
+
+use crate::error::Error;
+use crate::ring::{Lines, Ring};
+use crate::shape::Shape;
+
+/// A sliding window for each key, with room for a fixed number of keys.
+///
+/// When there is no room for a new key, the one that was hit least recently leaves, with its
+/// events; [`Keyed::evicted`] says how many have left. Reading a key does not count as a use.
+///
+/// # Error bound
+/// That of [`Bucketed`](crate::Bucketed), for each key since it came.
+///
+/// # Cost
+/// A hit takes a lock for the time of a lookup in a hash table, an addition, and a move in a list.
+/// The memory is that of the table, all of it from the start: see [`KeyedOptions::bytes`]. In a
+/// segment's file, every hit is there after the process was killed. The hash is seeded anew in
+/// each process, so that nobody can choose keys that collide.
+#[derive(Debug)]
+pub struct Keyed<C = Coarse> {
+    shape: Shape,
+    /// The ticks of the longest window.
+    span: u64,
+    key_bytes: usize,
+    clock: C,
+    table: Cells,
+    hasher: DefaultHashBuilder,
+    state: Mutex<State>,
+}
+
+/// What is needed to find keys; made anew from the table whenever it is opened.
+#[derive(Debug)]
+struct State {
+    slots: Vec<Slot>,
+    index: HashTable<u32>,
+    /// Slots without a key.
+    free: Vec<u32>,
+    /// The slots that were used most and least recently; [`NONE`] without any.
+    newest: u32,
+    oldest: u32,
+}
+
+/// A place for a key and its window.
+#[derive(Debug)]
+struct Slot {
+    cells: Cells,
+    ring: Ring,
+    hash: u64,
+    newer: u32,
+    older: u32,
+}
+
+/// How a [`Keyed`] table is made.
+#[derive(Debug, Clone)]
+pub struct KeyedOptions {
+    window: Duration,
+    accuracy: Duration,
+    span: Duration,
+    capacity: usize,
+    key_bytes: usize,
+}
+
+impl KeyedOptions {
+    /// The longest window that can be asked for, where it is longer than the table's own.
+    pub fn span(mut self, span: Duration) -> Self {
+        self.span = span;
+        self
+    }
+
+    /// The bytes that a key may have, 128 unless another number is given.
+    pub fn key_bytes(mut self, bytes: usize) -> Self {
+        self.key_bytes = bytes;
+        self
+    }
+
+    /// The bytes that a table takes in its segment.
+    ///
+    /// # Errors
+    /// Durations that make no window, and a table for no keys.
+    pub fn bytes(&self) -> Result<u64, Error> {
+        let (_, span) = self.shapes()?;
+        Ok(self.cells(span) as u64 * 8)
+    }
+
+    /// Makes the table in private memory, on the kernel's coarse clock.
+    ///
+    /// # Errors
+    /// Durations that make no window, and a table for no keys.
+    pub fn private(&self) -> Result<Keyed, Error> {
+        self.private_on(Coarse::new())
+    }
+
+    /// Makes the table in private memory, on a clock of the caller's.
+    ///
+    /// # Errors
+    /// As [`KeyedOptions::private`].
+    pub fn private_on<C: Clock>(&self, clock: C) -> Result<Keyed<C>, Error> {
+        let (_, span) = self.shapes()?;
+        let segment = Segment::private(Segment::bytes_for(&[self.cells(span)]))?;
+        self.open_on(&segment, "keys", clock)
+    }
+
+    /// Opens the table `name` of a segment, or makes it there, on the segment's own time.
+    ///
+    /// # Errors
+    /// Durations that make no window; a table of that name which was made with other settings;
+    /// the segment's errors.
+    pub fn open(&self, segment: &Segment, name: &str) -> Result<Keyed, Error> {
+        self.open_on(segment, name, Coarse::anchored(segment.anchor()))
+    }
+
+    /// As [`KeyedOptions::open`], on a clock of the caller's.
+    ///
+    /// # Errors
+    /// As [`KeyedOptions::open`].
+    pub fn open_on<C: Clock>(
+        &self,
+        segment: &Segment,
+        name: &str,
+        clock: C,
+    ) -> Result<Keyed<C>, Error> {
+        let (shape, span) = self.shapes()?;
+        let table = match segment.find(KIND, name)? {
+            Some(record) => {
+                self.check(segment, &record, span)?;
+                record.cells().clone()
+            }
+            None => {
+                let draft = segment.reserve(KIND, name, self.cells(span))?;
+                for (at, value) in self.settings(span) {
+                    draft.cells()[at].store(value, Ordering::Relaxed);
+                }
+                segment.publish(draft)?.cells().clone()
+            }
+        };
+        let hasher = DefaultHashBuilder::default();
+        let state = self.index(&table, span, &hasher);
+        Ok(Keyed {
+            shape,
+            span: span.ticks,
+            key_bytes: self.key_bytes,
+            clock,
+            table,
+            hasher,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// The window and the span.
+    fn shapes(&self) -> Result<(Shape, Shape), Error> {
+        let window = Shape::new(self.window, self.accuracy)?;
+        let span = Shape::new(self.span, self.accuracy)?;
+        if window.ticks > span.ticks {
+            return Err(Error::OverSpan {
+                window: self.window,
+                span: self.span,
+            });
+        }
+        if self.capacity == 0 || self.capacity > MOST_KEYS || self.key_bytes == 0 {
+            return Err(Error::NoCapacity);
+        }
+        Ok((window, span))
+    }
+
+    /// The cells of a slot: its head, its key, its ring.
+    fn slot_cells(&self, span: Shape) -> usize {
+        let key = self.key_bytes.div_ceil(8).next_multiple_of(LINE_CELLS);
+        LINE_CELLS
+            .saturating_add(key)
+            .saturating_add(Ring::cells(span.ticks, Lines::ONE))
+    }
+
+    fn cells(&self, span: Shape) -> usize {
+        LINE_CELLS.saturating_add(self.slot_cells(span).saturating_mul(self.capacity))
+    }
+
+    fn settings(&self, span: Shape) -> [(usize, u64); 4] {
+        [
+            (at::ACCURACY, span.accuracy),
+            (at::SPAN, span.ticks),
+            (at::CAPACITY, self.capacity as u64),
+            (at::KEY_BYTES, self.key_bytes as u64),
+        ]
+    }
+
+    /// Checks a record that may say anything.
+    fn check(&self, segment: &Segment, record: &Record, span: Shape) -> Result<(), Error> {
+        let mismatch = |what: String| {
+            let what = format!("key table {:?} {what}", record.name());
+            Error::Segment(quipu_segment::Error::mismatch(segment, what))
+        };
+        if record.cells().len() < LINE_CELLS {
+            return Err(mismatch("has no room for its settings".into()));
+        }
+        let found = |at: usize| record.cells()[at].load(Ordering::Relaxed);
+        for ((at, wanted), what) in self.settings(span).into_iter().zip(SETTINGS) {
+            if found(at) != wanted {
+                return Err(mismatch(format!(
+                    "was made with {what} {}, not {wanted}",
+                    found(at)
+                )));
+            }
+        }
+        if record.cells().len() != self.cells(span) {
+            return Err(mismatch("has a size that does not fit its settings".into()));
+        }
+        Ok(())
+    }
+
+    /// Finds the keys of a table, and what was used when.
+    fn index(&self, table: &Cells, span: Shape, hasher: &DefaultHashBuilder) -> State {
+        let step = self.slot_cells(span);
+        let ring_cells = Ring::cells(span.ticks, Lines::ONE);
+        let mut state = State {
+            slots: Vec::with_capacity(self.capacity),
+            index: HashTable::with_capacity(self.capacity),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+        };
+        let mut used = Vec::new();
+        for number in 0..self.capacity {
+            let start = LINE_CELLS + number * step;
+            let cells = table.slice(start..start + step);
+            let ring_at = step - ring_cells;
+            let ring = Ring::new(
+                &cells.slice(ring_at..step),
+                span.accuracy,
+                span.ticks,
+                Lines::ONE,
+            );
+            let slot = Slot {
+                cells,
+                ring,
+                hash: 0,
+                newer: NONE,
+                older: NONE,
+            };
+            if slot.key_length() > 0 {
+                used.push((slot.used(), number as u32)); // At most MOST_KEYS.
+            }
+            state.slots.push(slot);
+        }
+        // Oldest first, so that each goes before the ones that are there. Should power loss have
+        // left a key twice, the one that was used last is kept.
+        used.sort_unstable();
+        let mut key = Vec::new();
+        for (_, number) in used {
+            let slot = &mut state.slots[number as usize];
+            slot.ring.mend();
+            slot.read_key(&mut key);
+            if slot.key_length() > self.key_bytes as u64 {
+                slot.clear();
+                continue;
+            }
+            slot.hash = hasher.hash_one(&key[..]);
+            let hash = slot.hash;
+            if let Some(double) = state.find(hash, &key) {
+                state.remove(double);
+            }
+            state.insert(number, hash);
+        }
+        for number in (0..self.capacity).rev() {
+            if state.slots[number].key_length() == 0 {
+                state.free.push(number as u32); // At most MOST_KEYS.
+            }
+        }
+        state
+    }
+}
+
+impl Keyed {
+    /// How a table for `capacity` keys is made.
+    pub fn options(window: Duration, accuracy: Duration, capacity: usize) -> KeyedOptions {
+        KeyedOptions {
+            window,
+            accuracy,
+            span: window,
+            capacity,
+            key_bytes: 128,
+        }
+    }
+}
+
+impl<C: Clock> Keyed<C> {
+    /// Counts `n` events of a key, and gives the events of its window with them.
+    ///
+    /// # Errors
+    /// A key that is empty or longer than the table has room for.
+    pub fn hit(&self, key: &[u8], n: u64) -> Result<u64, Error> {
+        if key.is_empty() || key.len() > self.key_bytes {
+            return Err(Error::Key {
+                length: key.len(),
+                most: self.key_bytes,
+            });
+        }
+        let hash = self.hasher.hash_one(key);
+        let now = self.clock.now();
+        let state = &mut self.state();
+        let number = match state.find(hash, key) {
+            Some(number) => {
+                state.unlink(number);
+                number
+            }
+            None => self.admit(state, hash, key),
+        };
+        state.link_newest(number);
+        let slot = &state.slots[number as usize];
+        // The order of uses outlives the process, with the events.
+        let use_number = self.table[at::USES].fetch_add(1, Ordering::Relaxed) + 1;
+        slot.cells[slot_at::USED].store(use_number, Ordering::Relaxed);
+        self.turn(&slot.ring, now);
+        Ok(slot.ring.add_and_count(n, self.shape.ticks))
+    }
+
+    /// The events of a key's window; `None` for a key that is not there, or no longer.
+    pub fn count(&self, key: &[u8]) -> Option<u64> {
+        self.look(key, |ring, _| ring.count(self.shape.ticks))
+    }
+
+    /// The events of a key in another window.
+    ///
+    /// # Errors
+    /// A window that is no whole number of accuracies, or longer than the span.
+    pub fn count_over(&self, key: &[u8], window: Duration) -> Result<Option<u64>, Error> {
+        let shape = Shape::new(window, self.shape.accuracy())?;
+        if shape.ticks > self.span {
+            return Err(Error::OverSpan {
+                window,
+                span: self.span(),
+            });
+        }
+        Ok(self.look(key, |ring, _| ring.count(shape.ticks)))
+    }
+
+    /// A key's events a second over the window, with the oldest bucket counted in part.
+    pub fn rate(&self, key: &[u8]) -> Option<f64> {
+        let seconds = self.shape.window().as_secs_f64();
+        self.look(key, |ring, now| {
+            ring.estimate(self.shape.ticks, now) / seconds
+        })
+    }
+
+    /// The `most` keys with the most events in their windows, most first. Looks at every key.
+    pub fn top(&self, most: usize) -> Vec<(Vec<u8>, u64)> {
+        let now = self.clock.now();
+        let state = &self.state();
+        let mut counts: Vec<(u64, u32)> = state
+            .index
+            .iter()
+            .map(|&number| {
+                let ring = &state.slots[number as usize].ring;
+                self.turn(ring, now);
+                (ring.count(self.shape.ticks), number)
+            })
+            .collect();
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        counts.truncate(most);
+        counts
+            .into_iter()
+            .map(|(count, number)| {
+                let mut key = Vec::new();
+                state.slots[number as usize].read_key(&mut key);
+                (key, count)
+            })
+            .collect()
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.state().index.len()
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many keys fit.
+    pub fn capacity(&self) -> usize {
+        self.state().slots.len()
+    }
+
+    /// How many keys have left since the table was made, for others to come.
+    pub fn evicted(&self) -> u64 {
+        self.table[at::EVICTED].load(Ordering::Relaxed)
+    }
+
+    /// The window of every key.
+    pub fn window(&self) -> Duration {
+        self.shape.window()
+    }
+
+    /// The longest window that can be asked for.
+    pub fn span(&self) -> Duration {
+        Shape {
+            ticks: self.span,
+            ..self.shape
+        }
+        .window()
+    }
+
+    /// Removes all keys and their events. They do not count as evicted.
+    pub fn reset(&self) {
+        let state = &mut self.state();
+        while state.oldest != NONE {
+            let number = state.oldest;
+            state.remove(number);
+            state.free.push(number);
+        }
+    }
+
+    /// Gives a key a slot, if need be that of the key that was used least recently.
+    fn admit(&self, state: &mut State, hash: u64, key: &[u8]) -> u32 {
+        let number = match state.free.pop() {
+            Some(number) => number,
+            None => {
+                let oldest = state.oldest;
+                state.remove(oldest);
+                self.table[at::EVICTED].fetch_add(1, Ordering::Relaxed);
+                oldest
+            }
+        };
+        let slot = &mut state.slots[number as usize];
+        slot.hash = hash;
+        slot.ring.begin(self.clock.settle());
+        slot.write_key(key);
+        state
+            .index
+            .insert_unique(hash, number, |&number| state.slots[number as usize].hash);
+        number
+    }
+
+    fn look<T>(&self, key: &[u8], read: impl FnOnce(&Ring, u64) -> T) -> Option<T> {
+        let hash = self.hasher.hash_one(key);
+        let now = self.clock.now();
+        let state = &self.state();
+        let number = state.find(hash, key)?;
+        let ring = &state.slots[number as usize].ring;
+        self.turn(ring, now);
+        Some(read(ring, now))
+    }
+
+    fn turn(&self, ring: &Ring, now: u64) {
+        if ring.is_due(now) {
+            ring.advance(self.clock.settle());
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics under the lock short of a fault in this crate; each step of the table
+        // leaves it readable.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
+        self.index
+            .find(hash, |&number| {
+                let slot = &self.slots[number as usize];
+                slot.hash == hash && slot.has_key(key)
+            })
+            .copied()
+    }
+
+    /// Takes a slot whose key is written into the index and the list.
+    fn insert(&mut self, number: u32, hash: u64) {
+        self.index
+            .insert_unique(hash, number, |&number| self.slots[number as usize].hash);
+        self.link_newest(number);
+    }
+
+    /// Takes a slot out of the index and the list, and its key away.
+    fn remove(&mut self, number: u32) {
+        let hash = self.slots[number as usize].hash;
+        if let Ok(entry) = self.index.find_entry(hash, |&other| other == number) {
+            entry.remove();
+        }
+        self.unlink(number);
+        self.slots[number as usize].clear();
+    }
+
+    fn link_newest(&mut self, number: u32) {
+        let slot = &mut self.slots[number as usize];
+        (slot.newer, slot.older) = (NONE, self.newest);
+        match self.newest {
+            NONE => self.oldest = number,
+            newest => self.slots[newest as usize].newer = number,
+        }
+        self.newest = number;
+    }
+
+    fn unlink(&mut self, number: u32) {
+        let Slot { newer, older, .. } = self.slots[number as usize];
+        match newer {
+            NONE => self.newest = older,
+            newer => self.slots[newer as usize].older = older,
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.slots[older as usize].newer = newer,
+        }
+    }
+}
+
+impl Slot {
+    /// The bytes of its key; 0 for a slot that is free.
+    fn key_length(&self) -> u64 {
+        // Acquire: with the length come key and ring.
+        self.cells[slot_at::KEY_LENGTH].load(Ordering::Acquire)
+    }
+
+    fn used(&self) -> u64 {
+        self.cells[slot_at::USED].load(Ordering::Relaxed)
+    }
+
+    fn has_key(&self, key: &[u8]) -> bool {
+        self.key_length() == key.len() as u64
+            && words(key)
+                .zip(&self.cells[slot_at::KEY..])
+                .all(|(word, cell)| cell.load(Ordering::Relaxed) == word)
+    }
+
+    /// Reads the key, or as much of it as the slot has room for.
+    fn read_key(&self, key: &mut Vec<u8>) {
+        key.clear();
+        let length = usize::try_from(self.key_length()).unwrap_or(usize::MAX);
+        for cell in &self.cells[slot_at::KEY..] {
+            if key.len() >= length {
+                break;
+            }
+            key.extend_from_slice(&cell.load(Ordering::Relaxed).to_le_bytes());
+        }
+        key.truncate(length);
+    }
+
+    fn write_key(&self, key: &[u8]) {
+        for (word, cell) in words(key).zip(&self.cells[slot_at::KEY..]) {
+            cell.store(word, Ordering::Relaxed);
+        }
+        // Release: whoever sees the length sees the key and the empty ring.
+        self.cells[slot_at::KEY_LENGTH].store(key.len() as u64, Ordering::Release);
+    }
+
+    fn clear(&self) {
+        self.cells[slot_at::KEY_LENGTH].store(0, Ordering::Release);
+    }
+}
+
+/// A key as words, the last one filled with zeros.
+fn words(key: &[u8]) -> impl Iterator<Item = u64> {
+    key.chunks(8).map(|chunk| {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(bytes)
+    })
+}
+
+const KIND: Kind = Kind::new(*b"KEYS", 1);
+
+/// The cells of a table's first line.
+mod at {
+    pub(super) const ACCURACY: usize = 0;
+    pub(super) const SPAN: usize = 1;
+    pub(super) const CAPACITY: usize = 2;
+    pub(super) const KEY_BYTES: usize = 3;
+    /// Counts the hits of all keys: the order of uses.
+    pub(super) const USES: usize = 4;
+    pub(super) const EVICTED: usize = 5;
+}
+
+/// The cells of a slot.
+mod slot_at {
+    pub(super) const KEY_LENGTH: usize = 0;
+    pub(super) const USED: usize = 1;
+    pub(super) const KEY: usize = 8;
+}
+
+/// The settings as a message names them, in the order of `settings`.
+const SETTINGS: [&str; 4] = [
+    "an accuracy in nanoseconds of",
+    "a span in buckets of",
+    "a capacity of",
+    "a key size of",
+];
+
+/// Stands for no slot.
+const NONE: u32 = u32::MAX;
+const MOST_KEYS: usize = 1 << 28;

@@ -1,0 +1,559 @@
+//! A log of times in about the bits that they are worth: sorted nanoseconds as Rice codes.
+//!
+//! A time is stored as its distance from the one before, in a code of R. F. Rice (1979): the
+//! distance shifted right by `k` in unary, then its lowest `k` bits. For events that come at
+//! random at a steady rate that is within 0.1 bit of their entropy. `k` is chosen for each block
+//! of 2048 codes, from the mean of the block before. What is rare has an escape: a distance that
+//! would take long in unary, and several events in one nanosecond.
+//!
+//! Tried and dropped: LEB128 distances, 2.8 bytes an event instead of 2.2 at 16,667 events a
+//! second, and no faster.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::bits::{Bits, peek};
+
+/// Times in the order in which they came, from which the oldest are dropped.
+#[derive(Debug)]
+pub(crate) struct Log {
+    sealed: VecDeque<Arc<Block>>,
+    /// The bytes of the sealed blocks.
+    sealed_bytes: usize,
+    open: Open,
+    head: Cursor,
+    /// Events that were pushed and not yet dropped.
+    events: u64,
+}
+
+/// Codes that no longer change: a save reads them while the log goes on.
+#[derive(Debug)]
+struct Block {
+    /// The time before the first distance.
+    base: u64,
+    last: u64,
+    /// The events of all its codes.
+    events: u64,
+    codes: u32,
+    shift: u32,
+    words: Box<[u64]>,
+}
+
+/// The block that is being written.
+#[derive(Debug)]
+struct Open {
+    base: u64,
+    last: u64,
+    events: u64,
+    codes: u32,
+    shift: u32,
+    bits: Bits,
+}
+
+/// The oldest event that is left, in the oldest block.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cursor {
+    /// The bit behind its code.
+    at: usize,
+    /// The codes of the block up to it and with it; 0 before the first was read.
+    codes: u32,
+    time: u64,
+    /// The events of the code that are left.
+    events: u64,
+    /// The events of the block that are gone.
+    gone: u64,
+}
+
+/// One code: a distance, and how many events lie there.
+#[derive(Debug, PartialEq, Eq)]
+struct Code {
+    distance: u64,
+    events: u64,
+    bits: usize,
+}
+
+const CODES: u32 = 2048;
+/// A first block is sealed early, since its shift is a guess.
+const FIRST_CODES: u32 = 64;
+const FIRST_SHIFT: u32 = 12;
+/// So many ones instead of a quotient announce an escape.
+const ESCAPE: u32 = 24;
+/// The shift leaves room for quotient and remainder in one word.
+const MOST_SHIFT: u32 = 64 - ESCAPE - 1;
+
+impl Log {
+    pub(crate) fn new() -> Self {
+        let bits = Bits::with_capacity(CODES as usize * 8);
+        let open = Open {
+            base: 0,
+            last: 0,
+            events: 0,
+            codes: 0,
+            shift: FIRST_SHIFT,
+            bits,
+        };
+        Self {
+            sealed: VecDeque::new(),
+            sealed_bytes: 0,
+            open,
+            head: Cursor::default(),
+            events: 0,
+        }
+    }
+
+    /// The events that are left.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The time of the newest event, of one that was dropped too.
+    pub(crate) fn last(&self) -> u64 {
+        self.open.last
+    }
+
+    /// Whether there is a block besides the one that is being written.
+    pub(crate) fn has_sealed(&self) -> bool {
+        !self.sealed.is_empty()
+    }
+
+    /// The memory in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.sealed_bytes
+            + self.sealed.capacity() * size_of::<Arc<Block>>()
+            + self.open.bits.bytes()
+            + size_of::<Self>()
+    }
+
+    /// Appends `events` events, at least one, at `time` or at the last time where that is later.
+    /// True where a block was sealed: a moment to drop what has expired.
+    #[inline]
+    pub(crate) fn push(&mut self, time: u64, events: u64) -> bool {
+        let open = &mut self.open;
+        if open.codes == 0 {
+            let begin = time.max(open.last);
+            (open.base, open.last) = (begin, begin);
+        }
+        let distance = time.saturating_sub(open.last);
+        open.last += distance;
+        let quotient = distance >> open.shift;
+        if quotient < u64::from(ESCAPE) && events == 1 {
+            let ones = (1 << quotient) - 1;
+            let low = distance & ((1 << open.shift) - 1);
+            let quotient = quotient as u32; // Below ESCAPE.
+            open.bits
+                .put(ones | low << (quotient + 1), quotient + 1 + open.shift);
+        } else {
+            open.bits.put((1 << ESCAPE) - 1, ESCAPE);
+            open.bits.put(distance, 64);
+            open.bits.put(events, 64);
+        }
+        open.codes += 1;
+        open.events += events;
+        self.events += events;
+        let full = if self.sealed.is_empty() {
+            FIRST_CODES
+        } else {
+            CODES
+        };
+        if open.codes < full {
+            return false;
+        }
+        self.seal();
+        true
+    }
+
+    /// Drops the events up to `border`, with it.
+    #[inline]
+    pub(crate) fn drop_until(&mut self, border: u64) {
+        while self.events > 0 {
+            if self.head.events == 0 && !self.read_next() {
+                return;
+            }
+            if self.head.time > border {
+                return;
+            }
+            let last = self
+                .sealed
+                .front()
+                .map_or(self.open.last, |block| block.last);
+            if last <= border {
+                self.drop_block();
+                continue;
+            }
+            self.events -= self.head.events;
+            self.head.gone += self.head.events;
+            self.head.events = 0;
+        }
+    }
+
+    /// Drops the oldest block and returns how many events went with it.
+    pub(crate) fn drop_block(&mut self) -> u64 {
+        let all = match self.sealed.pop_front() {
+            Some(block) => {
+                self.sealed_bytes -= block.bytes();
+                block.events
+            }
+            None => self.open.begin(),
+        };
+        let dropped = all - self.head.gone;
+        self.events -= dropped;
+        self.head = Cursor::default();
+        dropped
+    }
+
+    /// The events after `border`.
+    pub(crate) fn count_after(&self, border: u64) -> u64 {
+        // Blocks are in order of time: those that end at the border or before do not count.
+        let index = self.sealed.partition_point(|block| block.last <= border);
+        let newer: u64 = self
+            .sealed
+            .iter()
+            .skip(index + 1)
+            .map(|block| block.events)
+            .sum();
+        let (all, part) = match self.sealed.get(index) {
+            Some(block) => (newer + self.open.events + block.events, block.times()),
+            None => (self.open.events, self.open.times()),
+        };
+        let older: u64 = part
+            .take_while(|&(time, _)| time <= border)
+            .map(|(_, events)| events)
+            .sum();
+        // Events that were dropped are older than any border that is asked for, or not.
+        (all - older).min(self.events)
+    }
+
+    /// The events that are left, oldest first, as they are now: to be read while others push.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let open = self.open.to_block(self.open.bits.words().into());
+        let mut blocks: Vec<_> = self.sealed.iter().cloned().collect();
+        blocks.push(Arc::new(open));
+        Snapshot {
+            blocks,
+            gone: self.head.gone,
+        }
+    }
+
+    /// Reads the next code of the oldest block. False where there is none, which a log with
+    /// events does not have.
+    fn read_next(&mut self) -> bool {
+        let (base, codes, shift, words) = match self.sealed.front() {
+            Some(block) => (block.base, block.codes, block.shift, &*block.words),
+            None => {
+                let open = &self.open;
+                (open.base, open.codes, open.shift, open.bits.words())
+            }
+        };
+        let head = &mut self.head;
+        if head.codes == codes {
+            // All of a block were dropped one by one.
+            if self.sealed.is_empty() {
+                return false;
+            }
+            self.drop_block();
+            return self.read_next();
+        }
+        if head.codes == 0 {
+            head.time = base;
+        }
+        let code = decode(words, head.at, shift);
+        head.at += code.bits;
+        head.codes += 1;
+        head.time += code.distance;
+        head.events = code.events;
+        true
+    }
+
+    /// Closes the open block, and chooses the shift of the next.
+    #[cold]
+    fn seal(&mut self) {
+        let open = &mut self.open;
+        let words: Box<[u64]> = open.bits.words().into();
+        let block = open.to_block(words);
+        let mean = (block.last - block.base) / u64::from(block.codes);
+        open.begin();
+        open.shift = shift_for(mean);
+        self.sealed_bytes += block.bytes();
+        self.sealed.push_back(Arc::new(block));
+    }
+}
+
+impl Open {
+    /// Begins a new block. Returns how many events the old one had.
+    fn begin(&mut self) -> u64 {
+        self.bits.clear();
+        self.codes = 0;
+        std::mem::take(&mut self.events)
+    }
+
+    fn to_block(&self, words: Box<[u64]>) -> Block {
+        Block {
+            base: self.base,
+            last: self.last,
+            events: self.events,
+            codes: self.codes,
+            shift: self.shift,
+            words,
+        }
+    }
+
+    fn times(&self) -> Times<'_> {
+        Times {
+            words: self.bits.words(),
+            at: 0,
+            codes: self.codes,
+            shift: self.shift,
+            time: self.base,
+        }
+    }
+}
+
+impl Block {
+    fn times(&self) -> Times<'_> {
+        Times {
+            words: &self.words,
+            at: 0,
+            codes: self.codes,
+            shift: self.shift,
+            time: self.base,
+        }
+    }
+
+    /// Its memory, with the two counts of its `Arc`.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + 2 * size_of::<usize>() + self.words.len() * 8
+    }
+}
+
+/// A log as it was at one moment.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    blocks: Vec<Arc<Block>>,
+    /// The events of the first block that were dropped.
+    gone: u64,
+}
+
+impl Snapshot {
+    /// Calls `visit` with each time and how many events lie there, oldest first.
+    pub(crate) fn try_for_each<E>(
+        &self,
+        mut visit: impl FnMut(u64, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut gone = self.gone;
+        for (time, events) in self.blocks.iter().flat_map(|block| block.times()) {
+            let dropped = gone.min(events);
+            gone -= dropped;
+            if events > dropped {
+                visit(time, events - dropped)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The times of a block, each with its events.
+struct Times<'a> {
+    words: &'a [u64],
+    at: usize,
+    codes: u32,
+    shift: u32,
+    time: u64,
+}
+
+impl Iterator for Times<'_> {
+    type Item = (u64, u64);
+
+    #[inline]
+    fn next(&mut self) -> Option<(u64, u64)> {
+        self.codes = self.codes.checked_sub(1)?;
+        let code = decode(self.words, self.at, self.shift);
+        self.at += code.bits;
+        self.time += code.distance;
+        Some((self.time, code.events))
+    }
+}
+
+#[inline]
+fn decode(words: &[u64], at: usize, shift: u32) -> Code {
+    let next = peek(words, at);
+    let quotient = next.trailing_ones();
+    if quotient < ESCAPE {
+        // The sum of all three is at most 64 bits, see MOST_SHIFT.
+        let low = next >> (quotient + 1) & ((1 << shift) - 1);
+        let distance = u64::from(quotient) << shift | low;
+        return Code {
+            distance,
+            events: 1,
+            bits: (quotient + 1 + shift) as usize,
+        };
+    }
+    let at = at + ESCAPE as usize;
+    let (distance, events) = (peek(words, at), peek(words, at + 64));
+    Code {
+        distance,
+        events,
+        bits: ESCAPE as usize + 128,
+    }
+}
+
+/// The shift that takes the fewest bits for distances that are distributed exponentially.
+fn shift_for(mean: u64) -> u32 {
+    // The best shift is about log2(mean * ln 2) (Gallager, Van Voorhis 1975); 89/128 is ln 2.
+    let half = mean.saturating_mul(89) / 128;
+    half.checked_ilog2().unwrap_or(0).min(MOST_SHIFT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a log does, said slowly.
+    #[derive(Debug, Default)]
+    struct Naive(VecDeque<u64>);
+
+    impl Naive {
+        fn push(&mut self, time: u64, events: u64) {
+            let time = self.0.back().map_or(time, |&last| last.max(time));
+            self.0.extend((0..events).map(|_| time));
+        }
+
+        fn drop_until(&mut self, border: u64) {
+            while self.0.front().is_some_and(|&time| time <= border) {
+                self.0.pop_front();
+            }
+        }
+
+        fn count_after(&self, border: u64) -> u64 {
+            self.0.iter().filter(|&&time| time > border).count() as u64
+        }
+    }
+
+    fn times(log: &Log) -> Vec<u64> {
+        let mut times = Vec::new();
+        log.snapshot()
+            .try_for_each(|time, events| {
+                times.extend((0..events).map(|_| time));
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+        times
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Push {
+            after: u64,
+            events: u64,
+            repeat: u32,
+        },
+        Drop {
+            back: u64,
+        },
+        Count {
+            back: u64,
+        },
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let distance = prop_oneof![0..4u64, 0..100_000u64, Just(1 << 40)];
+        let push = (
+            distance,
+            prop_oneof![9 => Just(1u64), 1 => 2..5u64],
+            1..400u32,
+        )
+            .prop_map(|(after, events, repeat)| Step::Push {
+                after,
+                events,
+                repeat,
+            });
+        let step = prop_oneof![
+            4 => push,
+            1 => (0..50_000_000u64).prop_map(|back| Step::Drop { back }),
+            1 => (0..50_000_000u64).prop_map(|back| Step::Count { back }),
+        ];
+        prop::collection::vec(step, 1..24)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 400 }))]
+        #[test]
+        fn a_log_is_a_queue_of_times(steps in steps()) {
+            let (mut log, mut naive, mut now) = (Log::new(), Naive::default(), 1u64);
+            for step in steps {
+                match step {
+                    Step::Push { after, events, repeat } => for i in 0..repeat {
+                        now += after + u64::from(i % 3);
+                        log.push(now, events);
+                        naive.push(now, events);
+                    },
+                    Step::Drop { back } => {
+                        log.drop_until(now.saturating_sub(back));
+                        naive.drop_until(now.saturating_sub(back));
+                    }
+                    Step::Count { back } => {
+                        let border = now.saturating_sub(back);
+                        prop_assert_eq!(log.count_after(border), naive.count_after(border));
+                    }
+                }
+                prop_assert_eq!(log.events(), naive.0.len() as u64);
+            }
+            prop_assert_eq!(times(&log), Vec::from(naive.0));
+        }
+    }
+
+    #[test]
+    fn times_never_go_back() {
+        let mut log = Log::new();
+        for time in [10, 5, 20, 0] {
+            log.push(time, 1);
+        }
+        assert_eq!(times(&log), [10, 10, 20, 20]);
+        log.drop_until(u64::MAX);
+        log.push(7, 2);
+        assert_eq!(times(&log), [20, 20]);
+    }
+
+    #[test]
+    fn the_widest_values_fit() {
+        let mut log = Log::new();
+        log.push(0, u64::MAX >> 1);
+        log.push(u64::MAX, 1);
+        assert_eq!(log.count_after(u64::MAX - 1), 1);
+        log.drop_until(u64::MAX - 1);
+        assert_eq!(log.events(), 1);
+        assert_eq!(times(&log), [u64::MAX]);
+    }
+
+    #[test]
+    fn blocks_can_be_dropped_early() {
+        let mut log = Log::new();
+        for time in 0..5000 {
+            log.push(time, 1);
+        }
+        log.drop_until(9);
+        assert_eq!(log.drop_block(), u64::from(FIRST_CODES) - 10);
+        assert_eq!(log.events(), 5000 - u64::from(FIRST_CODES));
+        while log.drop_block() > 0 {}
+        assert_eq!(log.events(), 0);
+        log.push(9999, 1);
+        assert_eq!(times(&log), [9999]);
+    }
+
+    #[test]
+    fn random_events_take_little_more_than_their_entropy() {
+        // 10^6 events in a minute, exponentially distributed: 17.3 bits each.
+        let events = if cfg!(miri) { 3000 } else { 1_000_000 };
+        let (mut log, mut time, mut random) = (Log::new(), 0.0, 0x9e37_79b9_7f4a_7c15_u64);
+        for _ in 0..events {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let uniform = (random >> 11) as f64 / (1u64 << 53) as f64;
+            time += -60_000.0 * (1.0 - uniform).ln();
+            log.push(time as u64, 1);
+        }
+        let bytes = log.bytes() as f64 / f64::from(events);
+        assert!(cfg!(miri) || bytes < 2.3, "{bytes} bytes an event");
+    }
+}

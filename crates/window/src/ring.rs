@@ -1,0 +1,323 @@
+//! The ring under every bucketed counter: one sum that only grows, and what it was when each of
+//! the last buckets began.
+//!
+//! Time is cut into *ticks* of one accuracy. Slot `k` (modulo the ring) holds the *prefix* of
+//! tick `k`: the sum at its beginning. The count of a window is the sum minus the prefix of the
+//! tick in which the window begins, so that
+//!
+//! - adding is one addition, and no bucket is ever emptied: nothing can drift;
+//! - counting is a subtraction, for any window up to the span, at the same price;
+//! - what expires is forgotten by looking elsewhere, with no thread and no timer.
+//!
+//! All arithmetic is modulo 2^64: a count is right as long as it is below 2^64 itself.
+//!
+//! # Advancing
+//!
+//! `last` is the tick up to which the slots are filled. Whoever comes with a later time fills the
+//! next slot and moves `last` on, by compare-and-swap both times; nobody waits for anybody, and
+//! whoever dies half-way leaves a slot that the next one fills again. The order is: read the sum,
+//! read the slot, see that `last` is still what it was, swap the slot, swap `last`. It follows:
+//!
+//! 1. A prefix is read while `last` is older than its tick. An adder has seen `last` at its own
+//!    tick or later before it adds. So an addition is never in the prefix of its own tick or of
+//!    an earlier one: *no event leaves a window early*.
+//! 2. A filler that sleeps between its look and its swap finds the slot changed, and fails; or
+//!    unchanged, which means that nothing was added in between or that the slot is the one that
+//!    it looked at. It cannot put an old sum into a slot of a later tick, since that slot then
+//!    holds a sum at least as great, which its expected value is not.
+//! 3. A slot that a reader at `last` needs is at most `span` ticks old, and the ring is longer: it
+//!    is not filled anew before `last` has moved, which the reader sees when it looks again.
+//!
+//! After a silence longer than the span every window is empty. Then all slots that matter are
+//! filled with the one sum, and `last` jumps: readers in between see an empty window early, which
+//! by that time is the truth.
+
+use quipu_segment::sync::Ordering;
+use quipu_segment::{Cells, Stripes};
+
+/// A ring on cells that somebody else laid out.
+#[derive(Debug, Clone)]
+pub(crate) struct Ring {
+    /// The width of a tick in nanoseconds.
+    accuracy: u64,
+    /// The longest window in ticks.
+    span: u64,
+    head: Cells,
+    sum: Stripes,
+    slots: Cells,
+}
+
+/// The cells of the head, on a line that is written once a tick.
+mod head {
+    /// The tick up to which slots are filled.
+    pub(super) const LAST: usize = 0;
+    /// The sum at the last reset.
+    pub(super) const FLOOR: usize = 1;
+    /// The tick of the last reset: windows that begin then or before begin at the floor instead.
+    pub(super) const RESET: usize = 2;
+    pub(super) const CELLS: usize = 8;
+}
+
+/// Slots more than the span: the tick that begins, the one that ends, and room for a reader that
+/// is late.
+const SPARE: u64 = 4;
+
+/// How often a reader looks again before it accepts an answer whose window began late.
+const PATIENCE: usize = 16;
+
+/// The lines of a ring's sum: one for each CPU, and shared ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lines {
+    pub(crate) cpus: usize,
+    pub(crate) shared: usize,
+}
+
+impl Lines {
+    /// One line for all: each `add_and_count` gets a number of its own.
+    pub(crate) const ONE: Self = Self { cpus: 0, shared: 1 };
+}
+
+impl Ring {
+    /// The slots of a ring for windows of up to `span` ticks.
+    pub(crate) const fn slots(span: u64) -> usize {
+        (span + SPARE).next_power_of_two() as usize
+    }
+
+    /// The cells of a ring.
+    pub(crate) const fn cells(span: u64, lines: Lines) -> usize {
+        head::CELLS + Stripes::cells(lines.cpus, lines.shared) + Self::slots(span)
+    }
+
+    /// Takes over the cells of a ring, zeroed or in use.
+    ///
+    /// # Panics
+    /// If there are not as many as [`Ring::cells`] says.
+    pub(crate) fn new(cells: &Cells, accuracy: u64, span: u64, lines: Lines) -> Self {
+        let sum_end = head::CELLS + Stripes::cells(lines.cpus, lines.shared);
+        let slots_end = sum_end + Self::slots(span);
+        Self {
+            accuracy,
+            span,
+            head: cells.slice(0..head::CELLS),
+            sum: Stripes::new(cells.slice(head::CELLS..sum_end), lines.cpus, lines.shared),
+            slots: cells.slice(sum_end..slots_end),
+        }
+    }
+
+    pub(crate) fn accuracy(&self) -> u64 {
+        self.accuracy
+    }
+
+    pub(crate) fn span(&self) -> u64 {
+        self.span
+    }
+
+    /// Whether a tick begins by `now`, so that [`Ring::advance`] is due. A time before the last
+    /// tick says yes as well; advancing does nothing then.
+    #[inline]
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        let last = self.head[head::LAST].load(Ordering::Acquire);
+        now.wrapping_sub(last.wrapping_mul(self.accuracy)) >= self.accuracy
+    }
+
+    /// Adds `n` to the tick up to which the ring was last advanced.
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.sum.add(n);
+    }
+
+    /// What was added in the last `ticks` ticks and in the one that has begun.
+    #[inline]
+    pub(crate) fn count(&self, ticks: u64) -> u64 {
+        let mut tries = 0;
+        loop {
+            let last = self.last();
+            let prefix = self.prefix(last.saturating_sub(ticks));
+            let count = self.sum.sum().wrapping_sub(prefix);
+            let late = self.last().wrapping_sub(last);
+            // Who cannot keep up with the ticks, because they are as short as a look, accepts an
+            // answer whose window began late, by less than the spare slots.
+            if late == 0 || (late <= SPARE - 2 && tries >= PATIENCE) {
+                return count;
+            }
+            tries += 1;
+        }
+    }
+
+    /// Adds `n` and counts, by one addition. With [`Lines::ONE`], two callers of the same tick
+    /// never get the same number.
+    #[inline]
+    pub(crate) fn add_and_count(&self, n: u64, ticks: u64) -> u64 {
+        let last = self.last();
+        let prefix = self.prefix(last.saturating_sub(ticks));
+        let count = self.sum.add_and_sum(n).wrapping_sub(prefix);
+        if self.last() == last {
+            count
+        } else {
+            self.count(ticks)
+        }
+    }
+
+    /// What was added, as if each bucket's events were spread evenly over it: the oldest bucket
+    /// counts by the part of it that the window still covers at `now`.
+    pub(crate) fn estimate(&self, ticks: u64, now: u64) -> f64 {
+        let whole = self.count(ticks) as f64;
+        let inner = self.count(ticks - 1) as f64;
+        let begun = self.last().wrapping_mul(self.accuracy);
+        let part = now.saturating_sub(begun).min(self.accuracy) as f64 / self.accuracy as f64;
+        whole - (whole - inner).max(0.0) * part
+    }
+
+    /// The buckets of the last `ticks` ticks and of the one that has begun, oldest first, as the
+    /// tick and what was added in it.
+    pub(crate) fn buckets(&self, ticks: u64) -> Vec<(u64, u64)> {
+        let last = self.last();
+        let first = last.saturating_sub(ticks);
+        // A slot that is filled anew meanwhile holds a greater prefix: as if less had been added
+        // since an older tick than since a newer one.
+        let mut buckets: Vec<(u64, u64)> = (first..=last)
+            .map(|tick| (tick, self.prefix(tick)))
+            .collect();
+        let sum = self.sum.sum();
+        let mut newer = 0;
+        for (_, count) in buckets.iter_mut().rev() {
+            let since = sum.wrapping_sub(*count).max(newer);
+            *count = since - newer;
+            newer = since;
+        }
+        buckets
+    }
+
+    /// Forgets everything that was added so far.
+    pub(crate) fn reset(&self) {
+        loop {
+            let last = self.last();
+            let floor = self.head[head::FLOOR].load(Ordering::Acquire);
+            let sum = self.sum.sum();
+            if self.last() != last {
+                continue;
+            }
+            // Who fails here was overtaken by another reset, after this one had begun: that one
+            // forgot what this one should. Release: who sees the tick sees the floor.
+            let _ = self.head[head::FLOOR].compare_exchange(
+                floor,
+                sum,
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+            self.head[head::RESET].fetch_max(last, Ordering::Release);
+            return;
+        }
+    }
+
+    /// Brings the ring to the tick of `now`.
+    #[cold]
+    pub(crate) fn advance(&self, now: u64) {
+        let target = now / self.accuracy;
+        loop {
+            let last = self.last();
+            if target <= last {
+                return;
+            }
+            let (next, oldest) = if target - last > self.span {
+                (target, target - self.span)
+            } else {
+                (last + 1, last + 1)
+            };
+            if self.fill(oldest, next, last) {
+                // Release: who sees the tick sees its slot. Who fails was overtaken.
+                let _ = self.head[head::LAST].compare_exchange(
+                    last,
+                    next,
+                    Ordering::Release,
+                    Ordering::Relaxed,
+                );
+            }
+        }
+    }
+
+    /// Begins a new ring at the tick of `now`, or empties one that nobody uses meanwhile.
+    pub(crate) fn begin(&self, now: u64) {
+        self.fill_with(now, |_| 0);
+    }
+
+    /// Gives a ring that nobody uses meanwhile these buckets: `count(tick)` for each tick of the
+    /// span up to that of `now`.
+    pub(crate) fn fill_with(&self, now: u64, mut count: impl FnMut(u64) -> u64) {
+        let last = now / self.accuracy;
+        for slot in self.slots.iter() {
+            slot.store(0, Ordering::Relaxed);
+        }
+        self.head[head::FLOOR].store(0, Ordering::Relaxed);
+        self.head[head::RESET].store(0, Ordering::Relaxed);
+        let mut sum: u64 = 0;
+        for tick in last.saturating_sub(self.span)..=last {
+            self.slot(tick).store(sum, Ordering::Relaxed);
+            sum = sum.wrapping_add(count(tick));
+        }
+        self.sum.set(sum);
+        self.head[head::LAST].store(last, Ordering::Release);
+    }
+
+    /// Mends a ring of which some pages reached the disk and some did not, when power was lost.
+    /// Nobody may use it meanwhile. Returns how many slots were wrong.
+    ///
+    /// A prefix is at most the sum and at least its predecessor. One that is not was written
+    /// since the last sync: it takes its predecessor's value.
+    pub(crate) fn mend(&self) -> usize {
+        let (last, sum) = (self.last(), self.sum.sum());
+        let mut mended = 0;
+        let mut older = sum;
+        for tick in last.saturating_sub(self.span)..=last {
+            let since = sum.wrapping_sub(self.slot(tick).load(Ordering::Relaxed));
+            if since > older {
+                self.slot(tick)
+                    .store(sum.wrapping_sub(older), Ordering::Relaxed);
+                mended += 1;
+            } else {
+                older = since;
+            }
+        }
+        mended
+    }
+
+    /// The tick up to which slots are filled.
+    pub(crate) fn last(&self) -> u64 {
+        // Acquire: with the tick comes its slot.
+        self.head[head::LAST].load(Ordering::Acquire)
+    }
+
+    #[inline]
+    fn prefix(&self, tick: u64) -> u64 {
+        // Acquire: with the tick of a reset comes its floor; with a prefix come the additions
+        // that are in it, so that a sum read later is at least as great.
+        if tick <= self.head[head::RESET].load(Ordering::Acquire) {
+            self.head[head::FLOOR].load(Ordering::Acquire)
+        } else {
+            self.slot(tick).load(Ordering::Acquire)
+        }
+    }
+
+    /// Puts the sum into the slots from `oldest` to `next`. False where `last` has moved.
+    fn fill(&self, oldest: u64, next: u64, last: u64) -> bool {
+        let sum = self.sum.sum();
+        for tick in oldest..=next {
+            let slot = self.slot(tick);
+            // Acquire: the look at `last` comes after this load.
+            let old = slot.load(Ordering::Acquire);
+            if self.last() != last {
+                return false;
+            }
+            // Release: who reads the prefix sees the additions that are in it. Who fails was
+            // overtaken by one who read a sum as good.
+            let _ = slot.compare_exchange(old, sum, Ordering::Release, Ordering::Relaxed);
+        }
+        true
+    }
+
+    #[inline]
+    fn slot(&self, tick: u64) -> &quipu_segment::sync::AtomicU64 {
+        // The number of slots is a power of two: the mask stays below it.
+        &self.slots[(tick & (self.slots.len() as u64 - 1)) as usize]
+    }
+}

@@ -1,0 +1,92 @@
+//! Windows and accuracies in nanoseconds, checked once so that nothing behind them can fail.
+
+use std::time::Duration;
+
+use crate::error::{Error, LONGEST, MOST_BUCKETS};
+
+/// A window that is a whole number of buckets of one width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// The width of a bucket in nanoseconds, at least 1.
+    pub(crate) accuracy: u64,
+    /// The window in buckets, at least 1 and at most [`MOST_BUCKETS`].
+    pub(crate) ticks: u64,
+}
+
+impl Shape {
+    pub(crate) fn new(window: Duration, accuracy: Duration) -> Result<Self, Error> {
+        let wide = nanoseconds("window", window)?;
+        let narrow = nanoseconds("accuracy", accuracy)?;
+        if wide < narrow || !wide.is_multiple_of(narrow) {
+            return Err(Error::NotMultiple { window, accuracy });
+        }
+        let ticks = wide / narrow;
+        if ticks > MOST_BUCKETS {
+            return Err(Error::TooManyBuckets { window, accuracy });
+        }
+        Ok(Self {
+            accuracy: narrow,
+            ticks,
+        })
+    }
+
+    pub(crate) fn window(self) -> Duration {
+        Duration::from_nanos(self.accuracy * self.ticks)
+    }
+
+    pub(crate) fn accuracy(self) -> Duration {
+        Duration::from_nanos(self.accuracy)
+    }
+}
+
+/// The nanoseconds of a window or an accuracy, at least 1 and at most `i64::MAX`.
+pub(crate) fn nanoseconds(what: &'static str, value: Duration) -> Result<u64, Error> {
+    if value.is_zero() {
+        return Err(Error::Zero(what));
+    }
+    if value > LONGEST {
+        return Err(Error::TooLong(what, value));
+    }
+    // At most LONGEST, so it fits.
+    Ok(value.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(window: Duration, accuracy: Duration) -> String {
+        Shape::new(window, accuracy).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn any_unit_from_nanoseconds_up() {
+        let (ns, day) = (Duration::from_nanos(1), Duration::from_secs(86_400));
+        assert_eq!(
+            Shape::new(ns, ns).unwrap(),
+            Shape {
+                accuracy: 1,
+                ticks: 1
+            }
+        );
+        let shape = Shape::new(day * 365, day).unwrap();
+        assert_eq!(
+            (shape.ticks, shape.window(), shape.accuracy()),
+            (365, day * 365, day)
+        );
+        let shape = Shape::new(LONGEST, LONGEST).unwrap();
+        assert_eq!(shape.window(), LONGEST);
+    }
+
+    #[test]
+    fn senseless_values_are_errors_that_say_what_to_do() {
+        let (ms, s) = (Duration::from_millis(1), Duration::from_secs(1));
+        assert!(message(Duration::ZERO, ms).contains("zero is no window"));
+        assert!(message(s, Duration::ZERO).contains("zero is no accuracy"));
+        assert!(message(Duration::MAX, ms).contains("too long; give at most"));
+        assert!(message(LONGEST + ms, ms).contains("too long"));
+        assert!(message(s, ms * 300).contains("take 900ms or 1.2s"));
+        assert!(message(ms, s).contains("take 1s, or a finer accuracy"));
+        assert!(message(s * 3600, Duration::from_nanos(1)).contains("a coarser accuracy"));
+    }
+}
