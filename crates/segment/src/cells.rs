@@ -1,8 +1,14 @@
 //! Cells: a range of 64-bit atomics that lies in a segment and keeps it alive.
+//!
+//! [`Line`] and [`Cycle`] are the same with a number of cells that is known: hot paths reach into
+//! them without a bounds check.
 
 use std::ops::Deref;
 
 use crate::sync::{Arc, AtomicU64};
+
+/// The cells of a cache line.
+const LINE: usize = 8;
 
 /// Some cells of a segment. A clone is another handle to the same cells.
 ///
@@ -97,6 +103,72 @@ impl Deref for Cells {
 
     fn deref(&self) -> &[AtomicU64] {
         &self.all[self.range.clone()]
+    }
+}
+
+/// The eight cells of a cache line.
+#[derive(Clone, Debug)]
+pub struct Line(Cells);
+
+impl Line {
+    /// Takes over cells.
+    ///
+    /// # Panics
+    /// If there are not eight.
+    pub fn new(cells: Cells) -> Self {
+        assert_eq!(cells.len(), LINE);
+        Self(cells)
+    }
+}
+
+impl Deref for Line {
+    type Target = [AtomicU64; LINE];
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        #[cfg(not(loom))]
+        // SAFETY: `new` saw that there are so many cells, and `Cells` keeps them alive.
+        return unsafe { self.0.first.cast().as_ref() };
+        #[cfg(loom)]
+        self.0[..]
+            .try_into()
+            .expect("`new` saw that there are so many cells")
+    }
+}
+
+/// Cells that are numbered on and on: behind the last comes the first.
+#[derive(Clone, Debug)]
+pub struct Cycle {
+    cells: Cells,
+    mask: u64,
+}
+
+impl Cycle {
+    /// Takes over cells.
+    ///
+    /// # Panics
+    /// If their number is no power of two.
+    pub fn new(cells: Cells) -> Self {
+        assert!(cells.len().is_power_of_two());
+        let mask = cells.len() as u64 - 1;
+        Self { cells, mask }
+    }
+
+    /// The cell of a number, modulo the number of cells.
+    #[inline]
+    pub fn at(&self, number: u64) -> &AtomicU64 {
+        let index = (number & self.mask) as usize;
+        #[cfg(not(loom))]
+        // SAFETY: the mask is one less than the number of cells, a power of two that never
+        // changes, so that the index is below it.
+        return unsafe { self.cells.first.add(index).as_ref() };
+        #[cfg(loom)]
+        &self.cells[index]
+    }
+
+    /// All cells once.
+    pub fn iter(&self) -> impl Iterator<Item = &AtomicU64> {
+        self.cells.iter()
     }
 }
 

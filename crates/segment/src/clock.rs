@@ -82,7 +82,8 @@ impl Manual {
 
     /// Sets the wall clock, which otherwise shows the same time. It runs on with the clock.
     pub fn set_unix(&self, unix: u64) {
-        self.ahead.store(unix.wrapping_sub(self.now()), Ordering::Relaxed);
+        self.ahead
+            .store(unix.wrapping_sub(self.now()), Ordering::Relaxed);
     }
 }
 
@@ -241,7 +242,9 @@ mod system {
     }
 
     fn unix() -> u64 {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX)
     }
 

@@ -40,7 +40,7 @@ mod region;
 #[cfg(not(loom))]
 mod segment;
 
-pub use cells::Cells;
+pub use cells::{Cells, Cycle, Line};
 pub use stripes::Stripes;
 
 #[cfg(not(loom))]

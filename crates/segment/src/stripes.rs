@@ -7,6 +7,7 @@
 //! add atomically. A reader adds up all lines: the sum is at least what was added before it began
 //! and at most what was added before it ended.
 
+use self::sequence::Sequence;
 use crate::cells::Cells;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -16,6 +17,8 @@ pub struct Stripes {
     lines: Cells,
     cpus: usize,
     shared: usize,
+    /// How this machine adds to a CPU's line, where it can and there are any.
+    sequence: Option<Sequence>,
 }
 
 /// The cells of a cache line.
@@ -33,10 +36,12 @@ impl Stripes {
     /// If there are not exactly [`Stripes::cells`] of them, or no shared line.
     pub fn new(lines: Cells, cpus: usize, shared: usize) -> Self {
         assert!(shared > 0 && lines.len() == Self::cells(cpus, shared));
+        let sequence = if cpus > 0 { Sequence::find() } else { None };
         Self {
             lines,
             cpus,
             shared,
+            sequence,
         }
     }
 
@@ -44,7 +49,7 @@ impl Stripes {
     ///
     /// Every line costs each reader a load: no machine gets more than 64.
     pub fn advised() -> (usize, usize) {
-        match sequence::cpus() {
+        match Sequence::find().and_then(|sequence| sequence.cpus()) {
             Some(cpus) => (cpus.min(MOST), 1),
             None => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -56,17 +61,20 @@ impl Stripes {
     /// Adds `n`, modulo 2^64.
     #[inline]
     pub fn add(&self, n: u64) {
-        if self.cpus == 0 || !sequence::add(&self.lines[..self.cpus * LINE], n) {
-            self.add_shared(n);
+        if let Some(sequence) = self.sequence
+            && sequence.add(&self.lines[..self.cpus * LINE], n)
+        {
+            return;
         }
+        self.add_shared(n);
     }
 
     /// Adds `n` and returns the sum with it. Of two calls at once, both may see both additions,
     /// unless all additions go to one line: then each sees a sum of its own.
     #[inline]
     pub fn add_and_sum(&self, n: u64) -> u64 {
-        if self.cpus == 0 && self.shared == 1 {
-            // Release: as in `add_shared`.
+        if self.lines.len() == LINE {
+            // Release: as in `add_shared`. Acquire: as in `sum`.
             return self.lines[0].fetch_add(n, Ordering::AcqRel).wrapping_add(n);
         }
         self.add(n);
@@ -78,15 +86,15 @@ impl Stripes {
     pub fn sum(&self) -> u64 {
         // Acquire: a reader that sees an addition sees what its adder had seen before it; and no
         // load that follows in the program comes before these.
-        self.lines.chunks_exact(LINE).fold(0, |sum: u64, line| {
-            sum.wrapping_add(line[0].load(Ordering::Acquire))
+        self.lines.iter().step_by(LINE).fold(0, |sum: u64, cell| {
+            sum.wrapping_add(cell.load(Ordering::Acquire))
         })
     }
 
     /// Makes the sum `n`. Not for a counter to which others add meanwhile.
     pub fn set(&self, n: u64) {
-        for (i, line) in self.lines.chunks_exact(LINE).enumerate() {
-            line[0].store(if i == 0 { n } else { 0 }, Ordering::Release);
+        for (i, cell) in self.lines.iter().step_by(LINE).enumerate() {
+            cell.store(if i == 0 { n } else { 0 }, Ordering::Release);
         }
     }
 
@@ -139,96 +147,87 @@ mod sequence {
     //! thread, at `__rseq_offset` from the thread pointer.
 
     use std::arch::asm;
-    use std::sync::atomic::AtomicIsize;
+    use std::sync::LazyLock;
 
-    use super::{AtomicU64, LINE, Ordering};
+    use super::{AtomicU64, LINE};
 
-    /// `__rseq_offset`, or one of the two marks.
-    static OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
-    const UNKNOWN: isize = 0;
-    const ABSENT: isize = isize::MAX;
+    /// Where a thread's `struct rseq` lies, from its thread pointer.
+    #[derive(Debug, Clone, Copy)]
+    pub(super) struct Sequence(isize);
 
-    /// How many CPUs the machine may ever have, where sequences can be used.
-    pub(super) fn cpus() -> Option<usize> {
-        let known = OFFSET.load(Ordering::Relaxed);
-        let offset = if known == UNKNOWN { find() } else { known };
-        if offset == ABSENT {
-            return None;
+    impl Sequence {
+        /// Finds out whether the C library registers its threads.
+        pub(super) fn find() -> Option<Self> {
+            // By name, at run time: older libraries lack it, and must still be able to load us.
+            static FOUND: LazyLock<Option<isize>> = LazyLock::new(|| {
+                // SAFETY: both names are those of data objects, read only where they exist; dlsym
+                // has no other preconditions.
+                unsafe {
+                    let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
+                    let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
+                    let registered =
+                        !offset.is_null() && !size.is_null() && size.cast::<u32>().read() > 0;
+                    registered.then(|| offset.cast::<isize>().read())
+                }
+            });
+            FOUND.map(Self)
         }
-        // SAFETY: sysconf has no preconditions.
-        let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-        usize::try_from(count).ok().filter(|&count| count > 0)
-    }
 
-    /// Adds `n` to the line of this thread's CPU. False where that CPU has no line or the thread
-    /// no sequences; nothing was added then.
-    #[inline]
-    pub(super) fn add(lines: &[AtomicU64], n: u64) -> bool {
-        let offset = OFFSET.load(Ordering::Relaxed);
-        if offset == UNKNOWN || offset == ABSENT {
-            return offset == UNKNOWN && find() != ABSENT && add(lines, n);
+        /// How many CPUs the machine may ever have.
+        pub(super) fn cpus(self) -> Option<usize> {
+            // SAFETY: sysconf has no preconditions.
+            let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+            usize::try_from(count).ok().filter(|&count| count > 0)
         }
-        let bytes = lines.len() * 8;
-        let at: u64;
-        // SAFETY: `offset` is where glibc keeps this thread's `struct rseq` (cpu_id at 4, rseq_cs
-        // at 8), for as long as the thread lives. The sequence from 71 to 72 reads the CPU and
-        // adds to that CPU's line, in one instruction at its end; the kernel jumps to 74, behind
-        // the signature that it was registered with, should it take the CPU away in between.
-        // `at` is compared before it is used, so that no write leaves `lines`; a thread that is
-        // not registered has a negative cpu_id, which as an unsigned one is past every line. The
-        // atomics may be written through a shared reference; other threads read them with
-        // atomic loads, and x86-64 makes the store a releasing one.
-        unsafe {
-            asm!(
-                ".pushsection __rseq_cs, \"aw\"",
-                ".balign 32",
-                "77:",
-                ".long 0, 0",
-                ".quad 71f, (72f - 71f), 74f",
-                ".popsection",
-                "70:",
-                "lea {at}, [rip + 77b]",
-                "mov qword ptr fs:[{rseq} + 8], {at}",
-                "71:",
-                "mov {at:e}, dword ptr fs:[{rseq} + 4]",
-                "shl {at}, 6",
-                "cmp {at}, {bytes}",
-                "jae 72f",
-                "add qword ptr [{lines} + {at}], {n}",
-                "72:",
-                ".pushsection __rseq_failure, \"ax\"",
-                ".byte 0x0f, 0xb9, 0x3d",
-                ".long 0x53053053",
-                "74:",
-                "jmp 70b",
-                ".popsection",
-                at = out(reg) at,
-                rseq = in(reg) offset,
-                bytes = in(reg) bytes,
-                lines = in(reg) lines.as_ptr(),
-                n = in(reg) n,
-                options(nostack),
-            );
-        }
-        at < bytes as u64
-    }
 
-    /// Asks the C library once, by name: older ones lack it, and must still be able to load us.
-    #[cold]
-    fn find() -> isize {
-        // SAFETY: both names are those of data objects, read only where they exist; dlsym has no
-        // other preconditions.
-        let offset = unsafe {
-            let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
-            let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
-            if offset.is_null() || size.is_null() || size.cast::<u32>().read() == 0 {
-                ABSENT
-            } else {
-                offset.cast::<isize>().read()
+        /// Adds `n` to the line of this thread's CPU. False where that CPU has no line or the
+        /// thread is not registered; nothing was added then.
+        #[inline]
+        pub(super) fn add(self, lines: &[AtomicU64], n: u64) -> bool {
+            let bytes = lines.len() * 8;
+            let at: u64;
+            // SAFETY: at the offset glibc keeps this thread's `struct rseq` (cpu_id at 4, rseq_cs
+            // at 8), for as long as the thread lives. The sequence from 71 to 72 reads the CPU and
+            // adds to that CPU's line, in one instruction at its end; the kernel jumps to 74,
+            // behind the signature that it was registered with, should it take the CPU away in
+            // between. `at` is compared before it is used, so that no write leaves `lines`; a
+            // thread that is not registered has a negative cpu_id, which as an unsigned one is
+            // past every line. The atomics may be written through a shared reference; other
+            // threads read them with atomic loads, and x86-64 makes the store a releasing one.
+            unsafe {
+                asm!(
+                    ".pushsection __rseq_cs, \"aw\"",
+                    ".balign 32",
+                    "77:",
+                    ".long 0, 0",
+                    ".quad 71f, (72f - 71f), 74f",
+                    ".popsection",
+                    "70:",
+                    "lea {at}, [rip + 77b]",
+                    "mov qword ptr fs:[{rseq} + 8], {at}",
+                    "71:",
+                    "mov {at:e}, dword ptr fs:[{rseq} + 4]",
+                    "shl {at}, 6",
+                    "cmp {at}, {bytes}",
+                    "jae 72f",
+                    "add qword ptr [{lines} + {at}], {n}",
+                    "72:",
+                    ".pushsection __rseq_failure, \"ax\"",
+                    ".byte 0x0f, 0xb9, 0x3d",
+                    ".long 0x53053053",
+                    "74:",
+                    "jmp 70b",
+                    ".popsection",
+                    at = out(reg) at,
+                    rseq = in(reg) self.0,
+                    bytes = in(reg) bytes,
+                    lines = in(reg) lines.as_ptr(),
+                    n = in(reg) n,
+                    options(nostack),
+                );
             }
-        };
-        OFFSET.store(offset, Ordering::Relaxed);
-        offset
+            at < bytes as u64
+        }
     }
 
     const _: () = assert!(
@@ -248,13 +247,22 @@ mod sequence {
 
     use super::AtomicU64;
 
-    pub(super) fn cpus() -> Option<usize> {
-        None
-    }
+    #[derive(Debug, Clone, Copy)]
+    pub(super) enum Sequence {}
 
-    #[inline]
-    pub(super) fn add(_lines: &[AtomicU64], _n: u64) -> bool {
-        false
+    impl Sequence {
+        pub(super) fn find() -> Option<Self> {
+            None
+        }
+
+        pub(super) fn cpus(self) -> Option<usize> {
+            match self {}
+        }
+
+        #[inline]
+        pub(super) fn add(self, _lines: &[AtomicU64], _n: u64) -> bool {
+            match self {}
+        }
     }
 }
 
@@ -328,7 +336,9 @@ mod tests {
     ))]
     #[test]
     fn each_cpu_has_a_line() {
-        let Some(cpus) = sequence::cpus() else { return };
+        let Some(cpus) = Sequence::find().and_then(Sequence::cpus) else {
+            return;
+        };
         let stripes = stripes(cpus, 1);
         stripes.add(5);
         let own: u64 = (0..cpus)

@@ -26,9 +26,7 @@
 //! the wall clock moves no window. Where a clock that the program supplies goes back all the same,
 //! the window stands still until it has caught up; nothing is lost and nothing underflows.
 
-mod error;
 mod ring;
-mod shape;
 
 #[cfg(not(loom))]
 mod bits;
@@ -36,6 +34,8 @@ mod bits;
 mod bucketed;
 #[cfg(not(loom))]
 mod constant;
+#[cfg(not(loom))]
+mod error;
 #[cfg(not(loom))]
 mod exact;
 #[cfg(not(loom))]
@@ -46,11 +46,14 @@ mod keyed;
 mod log;
 #[cfg(not(loom))]
 mod save;
+#[cfg(not(loom))]
+mod shape;
 
 #[cfg(not(loom))]
 pub use bucketed::{Bucketed, BucketedOptions, Over};
 #[cfg(not(loom))]
 pub use constant::Constant;
+#[cfg(not(loom))]
 pub use error::Error;
 #[cfg(not(loom))]
 pub use exact::Exact;

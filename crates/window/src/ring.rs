@@ -32,8 +32,8 @@
 //! filled with the one sum, and `last` jumps: readers in between see an empty window early, which
 //! by that time is the truth.
 
-use quipu_segment::sync::Ordering;
-use quipu_segment::{Cells, Stripes};
+use quipu_segment::sync::{AtomicU64, Ordering};
+use quipu_segment::{Cells, Cycle, Line, Stripes};
 
 /// A ring on cells that somebody else laid out.
 #[derive(Debug, Clone)]
@@ -42,9 +42,9 @@ pub(crate) struct Ring {
     accuracy: u64,
     /// The longest window in ticks.
     span: u64,
-    head: Cells,
+    head: Line,
     sum: Stripes,
-    slots: Cells,
+    slots: Cycle,
 }
 
 /// The cells of the head, on a line that is written once a tick.
@@ -98,9 +98,9 @@ impl Ring {
         Self {
             accuracy,
             span,
-            head: cells.slice(0..head::CELLS),
+            head: Line::new(cells.slice(0..head::CELLS)),
             sum: Stripes::new(cells.slice(head::CELLS..sum_end), lines.cpus, lines.shared),
-            slots: cells.slice(sum_end..slots_end),
+            slots: Cycle::new(cells.slice(sum_end..slots_end)),
         }
     }
 
@@ -144,17 +144,24 @@ impl Ring {
         }
     }
 
-    /// Adds `n` and counts, by one addition. With [`Lines::ONE`], two callers of the same tick
-    /// never get the same number.
+    /// Adds `n` and counts, by one addition. With [`Lines::ONE`], no two callers get the same
+    /// number while nothing expires.
     #[inline]
     pub(crate) fn add_and_count(&self, n: u64, ticks: u64) -> u64 {
-        let last = self.last();
-        let prefix = self.prefix(last.saturating_sub(ticks));
-        let count = self.sum.add_and_sum(n).wrapping_sub(prefix);
-        if self.last() == last {
-            count
-        } else {
-            self.count(ticks)
+        let sum = self.sum.add_and_sum(n);
+        let mut tries = 0;
+        loop {
+            let last = self.last();
+            let count = sum.wrapping_sub(self.prefix(last.saturating_sub(ticks)));
+            if count.cast_signed() < 0 {
+                // A reset, or a silence between the two loads, took the addition away again; or
+                // there are 2^63 events.
+                return self.count(ticks);
+            }
+            if self.last() == last || tries >= PATIENCE {
+                return count;
+            }
+            tries += 1;
         }
     }
 
@@ -316,8 +323,7 @@ impl Ring {
     }
 
     #[inline]
-    fn slot(&self, tick: u64) -> &quipu_segment::sync::AtomicU64 {
-        // The number of slots is a power of two: the mask stays below it.
-        &self.slots[(tick & (self.slots.len() as u64 - 1)) as usize]
+    fn slot(&self, tick: u64) -> &AtomicU64 {
+        self.slots.at(tick)
     }
 }

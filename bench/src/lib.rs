@@ -1,0 +1,27 @@
+//! The ground on which quipu is measured beside its peers.
+//!
+//! A benchmark is a binary of this crate. It times subjects with [`measure`] (code in this
+//! process), [`peer`] (programs in other languages) or [`server`] (HTTP servers under load), and
+//! writes one [`record::Record`] a figure to `docs/benchmarks/NAME.jsonl` through
+//! [`output::Output`], with the [`machine::Machine`] beside it. [`report`] turns these two files
+//! and the text of `bench/reports/NAME.md` into the tables and plots of `docs/benchmarks/NAME.md`,
+//! and needs nothing else: whoever doubts a table can read the figures that it was made of.
+
+pub mod error;
+pub mod machine;
+pub mod measure;
+pub mod memory;
+pub mod output;
+pub mod peer;
+pub mod progress;
+pub mod record;
+pub mod report;
+pub mod server;
+
+pub use error::{Error, Result};
+
+/// The root of the repository that this crate was built from.
+pub fn root() -> &'static std::path::Path {
+    let bench = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    bench.parent().unwrap_or(bench)
+}

@@ -1,0 +1,44 @@
+//! Where a benchmark puts its figures: `NAME.jsonl` with `NAME.machine.json` beside it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::machine::Machine;
+use crate::record::{self, Record};
+use crate::{Error, Result};
+
+/// The folder of the figures and reports in a checkout.
+pub fn default_folder() -> PathBuf {
+    crate::root().join("docs/benchmarks")
+}
+
+/// The path of a benchmark's records.
+pub fn records_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.jsonl"))
+}
+
+/// The path of what is known of the machine that took them.
+pub fn machine_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.machine.json"))
+}
+
+/// The figures of one benchmark, as they come.
+pub struct Output {
+    path: PathBuf,
+}
+
+impl Output {
+    /// Notes the machine and starts an empty file of records in place of an older one.
+    pub fn create(folder: &Path, name: &str) -> Result<Output> {
+        fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
+        Machine::collect().write(&machine_path(folder, name))?;
+        let path = records_path(folder, name);
+        fs::write(&path, "").map_err(Error::file("write", &path))?;
+        Ok(Output { path })
+    }
+
+    /// Adds records.
+    pub fn push(&self, records: &[Record]) -> Result<()> {
+        record::append(&self.path, records)
+    }
+}

@@ -1,0 +1,316 @@
+//! Programs of operations, run on each counter and on a slow, obvious model of it.
+
+#![cfg(not(loom))]
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use quipu_segment::clock::{Clock, Manual};
+use quipu_window::{Bucketed, Constant, Exact, Keyed, Window};
+
+const START: u64 = 1_700_000_000_000_000_123;
+
+/// Every event, with the time at which it counts.
+#[derive(Debug, Default)]
+struct Model {
+    events: Vec<(u64, u64)>,
+    /// The latest time that was seen: a clock that goes back stands still instead.
+    now: u64,
+}
+
+impl Model {
+    fn see(&mut self, now: u64) {
+        self.now = self.now.max(now);
+    }
+
+    fn add(&mut self, n: u64) {
+        self.events.push((self.now, n));
+    }
+
+    /// The events of the last `ticks` whole buckets, and of the one that has begun.
+    fn count(&self, accuracy: u64, ticks: u64) -> u64 {
+        let first = (self.now / accuracy).saturating_sub(ticks);
+        self.sum(|time| time / accuracy >= first)
+    }
+
+    /// The events that are younger than the window.
+    fn exact(&self, window: u64) -> u64 {
+        self.sum(|time| self.now < window || time > self.now - window)
+    }
+
+    fn sum(&self, counts: impl Fn(u64) -> bool) -> u64 {
+        let counted = self.events.iter().filter(|(time, _)| counts(*time));
+        counted.fold(0, |sum, (_, n)| sum.wrapping_add(*n))
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    /// The clock goes on.
+    Wait(u64),
+    /// The clock jumps back.
+    Back(u64),
+    Add(u64),
+    AddAndCount(u64),
+    Count,
+    Over(u64),
+    Reset,
+    SaveAndLoad,
+}
+
+/// Steps for a window of `ticks` buckets: waits within a bucket, over some, over all of them.
+fn steps(accuracy: u64, ticks: u64) -> impl Strategy<Value = Vec<Step>> {
+    let n = prop_oneof![8 => 0..100u64, 1 => Just(1 << 62), 1 => Just((1 << 63) - 50)];
+    let wait = prop_oneof![
+        4 => 0..accuracy * 2,
+        2 => 0..accuracy * (ticks + 3),
+        1 => 0..accuracy * ticks * 10,
+        1 => Just(86_400_000_000_000),
+    ];
+    let step = prop_oneof![
+        6 => wait.prop_map(Step::Wait),
+        1 => (0..accuracy * 5).prop_map(Step::Back),
+        6 => n.clone().prop_map(Step::Add),
+        3 => n.prop_map(Step::AddAndCount),
+        3 => Just(Step::Count),
+        2 => (1..=ticks).prop_map(Step::Over),
+        1 => Just(Step::Reset),
+        1 => Just(Step::SaveAndLoad),
+    ];
+    prop::collection::vec(step, 1..60)
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 600 })
+}
+
+fn saved(window: &impl Window) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    window.save(&mut bytes).unwrap();
+    bytes
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn bucketed(
+        (accuracy, ticks, steps) in (1..1000u64, 1..40u64)
+            .prop_flat_map(|(a, t)| (Just(a), Just(t), steps(a, t))),
+        tickets: bool,
+        start in prop_oneof![Just(START), 0..100u64],
+    ) {
+        let clock = Manual::new(start);
+        let nanos = Duration::from_nanos;
+        let mut options = Bucketed::options(nanos(accuracy * ticks), nanos(accuracy));
+        if tickets {
+            options = options.tickets();
+        }
+        let mut counter = options.private_on(clock.clone()).unwrap();
+        let mut model = Model { now: start, ..Model::default() };
+        for step in steps {
+            match step {
+                Step::Wait(by) => clock.advance(nanos(by)),
+                Step::Back(by) => clock.set(clock.now().saturating_sub(by)),
+                Step::Add(n) => {
+                    counter.add(n);
+                    model.see(clock.now());
+                    model.add(n);
+                }
+                Step::AddAndCount(n) => {
+                    model.see(clock.now());
+                    model.add(n);
+                    prop_assert_eq!(counter.add_and_count(n), model.count(accuracy, ticks));
+                }
+                Step::Count => {}
+                Step::Over(ticks) => {
+                    let over = counter.over(nanos(accuracy * ticks)).unwrap();
+                    model.see(clock.now());
+                    let count = model.count(accuracy, ticks);
+                    prop_assert_eq!(counter.count_over(over), count);
+                    let whole = model.events.iter().try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
+                    if whole.is_none() {
+                        // Single buckets need a sum that did not wrap.
+                        continue;
+                    }
+                    let buckets = counter.buckets_over(over);
+                    let sum = buckets.iter().fold(0, |sum: u64, (_, n)| sum.wrapping_add(*n));
+                    prop_assert_eq!(sum, count);
+                    for (time, n) in buckets {
+                        let found = model.sum(|t| t / accuracy * accuracy == time);
+                        prop_assert_eq!(n, found);
+                    }
+                    let estimate = counter.estimate_over(over);
+                    prop_assert!(estimate <= count as f64 && estimate >= 0.0);
+                }
+                Step::Reset => {
+                    counter.reset();
+                    model.see(clock.now());
+                    model.events.clear();
+                }
+                Step::SaveAndLoad => {
+                    model.see(clock.now());
+                    let sum = model.events.iter()
+                        .filter(|(time, _)| time / accuracy + ticks >= model.now / accuracy)
+                        .try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
+                    // A clock that stands before the last bucket would save it as the future.
+                    if sum.is_some() && clock.now() >= model.now {
+                        let bytes = saved(&counter);
+                        let loaded = counter.load(&mut &bytes[..]).unwrap();
+                        prop_assert_eq!(loaded.counted, model.count(accuracy, ticks));
+                        prop_assert_eq!((loaded.expired, loaded.future), (0, 0));
+                    }
+                }
+            }
+            model.see(clock.now());
+            prop_assert_eq!(counter.count(), model.count(accuracy, ticks));
+        }
+    }
+
+    #[test]
+    fn constant(steps in steps(50, 20)) {
+        let clock = Manual::new(START);
+        let nanos = Duration::from_nanos;
+        let counter = Constant::on(clock.clone(), nanos(1000), 20).unwrap();
+        let mut model = Model { now: START, ..Model::default() };
+        for step in steps {
+            match step {
+                Step::Wait(by) => clock.advance(nanos(by)),
+                Step::Add(n) => {
+                    counter.add(n);
+                    model.see(clock.now());
+                    model.add(n);
+                }
+                Step::AddAndCount(n) => {
+                    model.see(clock.now());
+                    model.add(n);
+                    prop_assert_eq!(counter.add_and_count(n), model.count(50, 20));
+                }
+                Step::Reset => {
+                    counter.reset();
+                    model.events.clear();
+                }
+                _ => {}
+            }
+            model.see(clock.now());
+            prop_assert_eq!(counter.count(), model.count(50, 20));
+        }
+    }
+
+    #[test]
+    fn exact((window, steps) in (1..5000u64).prop_flat_map(|w| (Just(w), steps(w, 3)))) {
+        let clock = Manual::new(START);
+        let nanos = Duration::from_nanos;
+        let mut counter = Exact::on(clock.clone(), nanos(window)).unwrap();
+        let mut model = Model { now: START, ..Model::default() };
+        let mut all: u64 = 0;
+        // The time of the newest event, of one that has expired too: the clock does not go back
+        // before it, but may go back between two looks.
+        let mut last = 0;
+        let forget = |model: &mut Model| {
+            let now = model.now;
+            model.events.retain(|(time, n)| *time + window > now && *n > 0);
+        };
+        for step in steps {
+            match step {
+                Step::Wait(by) => clock.advance(nanos(by)),
+                Step::Back(by) => clock.set(clock.now().saturating_sub(by)),
+                // A log of events holds no more than 2^64 of them.
+                Step::Add(n) | Step::AddAndCount(n) if all.checked_add(n).is_none() => {}
+                Step::Add(n) | Step::AddAndCount(n) => {
+                    all += n;
+                    if n > 0 {
+                        last = last.max(clock.now());
+                    }
+                    model.now = clock.now().max(last);
+                    model.add(n);
+                    prop_assert_eq!(counter.add_and_count(n), model.exact(window));
+                    forget(&mut model);
+                }
+                Step::Over(part) => {
+                    let part = (window / part).max(1);
+                    model.now = clock.now().max(last);
+                    prop_assert_eq!(counter.count_over(nanos(part)).unwrap(), model.exact(part));
+                    forget(&mut model);
+                }
+                Step::Reset => {
+                    counter.reset();
+                    model.events.clear();
+                }
+                Step::SaveAndLoad if clock.now() >= last && model.exact(window) < 10_000 => {
+                    model.now = clock.now();
+                    let bytes = saved(&counter);
+                    let loaded = counter.load(&mut &bytes[..]).unwrap();
+                    prop_assert_eq!(loaded.counted, model.exact(window));
+                    prop_assert_eq!(bytes.len() as u64, model.exact(window) * 8);
+                    forget(&mut model);
+                    last = model.events.last().map_or(0, |(time, _)| *time);
+                }
+                Step::Count | Step::SaveAndLoad => {}
+            }
+        }
+        model.now = clock.now().max(last);
+        prop_assert_eq!(counter.count(), model.exact(window));
+    }
+
+    #[test]
+    fn keyed(
+        capacity in 1..6usize,
+        steps in prop::collection::vec((0..9u8, 0..3u64, 0..400u64, 0..20u8), 1..120),
+    ) {
+        let nanos = Duration::from_nanos;
+        let clock = Manual::new(START);
+        let options = Keyed::options(nanos(1000), nanos(100), capacity).key_bytes(9);
+        let segment = quipu_segment::Segment::private(1 << 20).unwrap();
+        let mut table = options.open_on(&segment, "keys", clock.clone()).unwrap();
+        // Keys by their last use, and a model of each.
+        let mut order: Vec<u8> = Vec::new();
+        let mut models: HashMap<u8, Model> = HashMap::new();
+        let mut evicted = 0;
+        for (key, n, wait, what) in steps {
+            clock.advance(nanos(wait));
+            match what {
+                0 => table.reset(),
+                // A table that is opened anew finds everything in the segment.
+                1 => table = options.open_on(&segment, "keys", clock.clone()).unwrap(),
+                _ => {}
+            }
+            if what == 0 {
+                order.clear();
+                models.clear();
+            }
+            let name = vec![b'k'; usize::from(key) + 1];
+            if what == 2 {
+                let count = models.get_mut(&key).map(|model| {
+                    model.see(clock.now());
+                    model.count(100, 10)
+                });
+                prop_assert_eq!(table.count(&name), count);
+                continue;
+            }
+            if !models.contains_key(&key) && models.len() == capacity {
+                models.remove(&order.remove(0));
+                evicted += 1;
+            }
+            order.retain(|other| *other != key);
+            order.push(key);
+            let model = models.entry(key).or_default();
+            model.see(clock.now());
+            model.add(n);
+            prop_assert_eq!(table.hit(&name, n).unwrap(), model.count(100, 10));
+            prop_assert_eq!((table.len(), table.evicted()), (models.len(), evicted));
+        }
+        let mut top: Vec<u64> = models
+            .values_mut()
+            .map(|model| {
+                model.see(clock.now());
+                model.count(100, 10)
+            })
+            .collect();
+        top.sort_unstable_by(|a, b| b.cmp(a));
+        let found: Vec<u64> = table.top(capacity).into_iter().map(|(_, count)| count).collect();
+        prop_assert_eq!(found, top);
+    }
+}

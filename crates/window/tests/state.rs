@@ -1,0 +1,217 @@
+//! Counters that live in a segment's file.
+
+#![cfg(all(unix, not(loom), not(miri)))]
+#![allow(clippy::unwrap_used)]
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quipu_segment::clock::{Clock, Manual};
+use quipu_segment::{Kind, Segment};
+use quipu_window::{Bucketed, Keyed, Window};
+
+const MINUTE: Duration = Duration::from_secs(60);
+const ACCURACY: Duration = Duration::from_millis(200);
+const START: u64 = 1_700_000_000_000_000_000;
+const RING: Kind = Kind::new(*b"RING", 1);
+
+fn counter(segment: &Segment, clock: &Manual) -> Bucketed<Manual> {
+    Bucketed::options(MINUTE, ACCURACY)
+        .open_on(segment, "requests", clock.clone())
+        .unwrap()
+}
+
+#[test]
+fn it_goes_on_where_it_was() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.quipu");
+    let clock = Manual::new(START);
+    for i in 1..=5 {
+        let segment = Segment::open_or_create(&path).unwrap();
+        assert_eq!(segment.was_left_open(), i > 1);
+        let counter = counter(&segment, &clock);
+        assert_eq!(counter.add_and_count(1), i);
+        clock.advance(MINUTE / 10);
+    }
+    let segment = Segment::open_or_create(&path).unwrap();
+    clock.advance(MINUTE / 2);
+    assert_eq!(counter(&segment, &clock).count(), 5);
+    clock.advance(MINUTE / 3);
+    assert_eq!(counter(&segment, &clock).count(), 1);
+    clock.advance(MINUTE);
+    assert_eq!(counter(&segment, &clock).count(), 0);
+}
+
+#[test]
+fn two_handles_count_in_the_same_cells() {
+    let segment = Segment::private(1 << 20).unwrap();
+    let clock = Manual::new(START);
+    let (a, b) = (counter(&segment, &clock), counter(&segment, &clock));
+    a.add(3);
+    b.add(4);
+    assert_eq!((a.count(), b.count()), (7, 7));
+    a.reset();
+    assert_eq!(b.count(), 0);
+}
+
+#[test]
+fn other_settings_are_refused() {
+    let segment = Segment::private(1 << 20).unwrap();
+    let clock = Manual::new(START);
+    counter(&segment, &clock);
+    for (options, message) in [
+        (
+            Bucketed::options(MINUTE, ACCURACY * 2),
+            "has an accuracy of 200ms",
+        ),
+        (
+            Bucketed::options(MINUTE, ACCURACY).span(MINUTE * 2),
+            "a span of 60s, not 200ms and 120s",
+        ),
+    ] {
+        let error = options
+            .open_on(&segment, "requests", clock.clone())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(message), "{error}");
+        assert!(error.contains("start with those settings"), "{error}");
+    }
+    // A shorter window needs no other ring.
+    let shorter = Bucketed::options(MINUTE / 2, ACCURACY).span(MINUTE);
+    shorter
+        .open_on(&segment, "requests", clock.clone())
+        .unwrap();
+    let keys = |n| Keyed::options(MINUTE, ACCURACY * 5, n).open(&segment, "keys");
+    keys(3).unwrap();
+    let error = keys(4).unwrap_err().to_string();
+    assert!(
+        error.contains("was made with a capacity of 3, not 4"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_record_that_lies_is_refused() {
+    let clock = Manual::new(START);
+    // The cell, what it says, and a part of the message.
+    for (cell, value, message) in [
+        (0, 7, "accuracy"),
+        (1, u64::MAX, "span"),
+        (2, 1 << 40, "lines"),
+        (3, 0, "lines"),
+        (2, 1, "cells"),
+    ] {
+        let segment = Segment::private(1 << 20).unwrap();
+        Bucketed::options(MINUTE, ACCURACY)
+            .tickets()
+            .open_on(&segment, "requests", clock.clone())
+            .unwrap();
+        let record = segment.find(RING, "requests").unwrap().unwrap();
+        record.cells()[cell].store(value, Ordering::Relaxed);
+        let error = Bucketed::options(MINUTE, ACCURACY)
+            .open_on(&segment, "requests", clock.clone())
+            .unwrap_err();
+        assert!(error.to_string().contains(message), "{error}");
+    }
+}
+
+#[test]
+fn pages_that_power_loss_left_behind_are_mended() {
+    // Whatever of a page is old, a count is at most what the newest sync had counted, and no
+    // window counts more than the one that holds it.
+    let clock = Manual::new(START);
+    let segment = Segment::private(1 << 20).unwrap();
+    let made = Bucketed::options(MINUTE, ACCURACY)
+        .tickets()
+        .open_on(&segment, "requests", clock.clone())
+        .unwrap();
+    let record = segment.find(RING, "requests").unwrap().unwrap();
+    let cells = record.cells();
+    let image = || {
+        cells
+            .iter()
+            .map(|cell| cell.load(Ordering::Relaxed))
+            .collect::<Vec<_>>()
+    };
+    for _ in 0..2000 {
+        clock.advance(ACCURACY);
+        made.add(10);
+    }
+    let old = image();
+    for _ in 0..5 {
+        clock.advance(ACCURACY);
+        made.add(10);
+    }
+    let new = image();
+    let all = made.count();
+    // Every pair of old and new pages, of 64 cells here.
+    for pages in 0..1u32 << (cells.len() / 64).min(10) {
+        for (i, cell) in cells.iter().enumerate() {
+            let image = if pages >> (i / 64) & 1 == 0 {
+                &old
+            } else {
+                &new
+            };
+            cell.store(image[i], Ordering::Relaxed);
+        }
+        let counter = counter(&segment, &clock);
+        let mut before = 0;
+        for ticks in 1..=300 {
+            let count = counter.count_over(counter.over(ACCURACY * ticks).unwrap());
+            assert!(
+                count >= before,
+                "pages {pages:b}, {ticks} ticks: {count} < {before}"
+            );
+            before = count;
+        }
+        assert!(before <= all + 50, "pages {pages:b}: {before} of {all}");
+        assert!(before + 60 >= all, "pages {pages:b}: {before} of {all}");
+        clock.advance(Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_key_table_with_nonsense_in_it_is_cleaned() {
+    let segment = Segment::private(1 << 20).unwrap();
+    let options = Keyed::options(MINUTE, ACCURACY * 5, 4).key_bytes(16);
+    let table = options.open(&segment, "keys").unwrap();
+    for key in [&b"one"[..], b"two", b"three"] {
+        table.hit(key, 1).unwrap();
+    }
+    drop(table);
+    let record = segment
+        .find(Kind::new(*b"KEYS", 1), "keys")
+        .unwrap()
+        .unwrap();
+    let cells = record.cells();
+    let step = (cells.len() - 8) / 4;
+    // "one" gets a length that no slot has; "three" becomes a second, older "two".
+    cells[8].store(1 << 60, Ordering::Relaxed);
+    let (two, three) = (8 + step, 8 + 2 * step);
+    for i in [0, 8] {
+        cells[three + i].store(cells[two + i].load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    cells[three + 1].store(0, Ordering::Relaxed);
+    let table = options.open(&segment, "keys").unwrap();
+    assert_eq!((table.len(), table.count(b"two")), (1, Some(1)));
+    for key in [&b"a"[..], b"b", b"c"] {
+        table.hit(key, 1).unwrap();
+    }
+    assert_eq!((table.len(), table.evicted()), (4, 0));
+}
+
+#[test]
+fn a_segments_clock_serves_all_its_counters() {
+    let segment = Segment::private(1 << 20).unwrap();
+    let counter = Bucketed::options(MINUTE, ACCURACY)
+        .open(&segment, "requests")
+        .unwrap();
+    counter.add(3);
+    let wall = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap();
+    let (begun, count) = *counter.buckets_over(counter.own()).last().unwrap();
+    assert_eq!(count, 3);
+    assert!(wall.abs_diff(Duration::from_nanos(begun)) < Duration::from_secs(5));
+    assert!(quipu_segment::clock::Coarse::anchored(segment.anchor()).now() > begun);
+}
