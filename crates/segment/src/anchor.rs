@@ -23,14 +23,8 @@ pub struct Readings {
 impl Readings {
     /// Reads the clocks.
     pub fn now() -> Self {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        Self {
-            boot: boot_id(),
-            since_boot: Duration::from_nanos(since_boot()),
-            wall,
-        }
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { boot: boot_id(), since_boot: Duration::from_nanos(since_boot()), wall }
     }
 }
 
@@ -86,10 +80,7 @@ impl AnchorCells<'_> {
         }
         let seen_wall = self.seen_wall.load(Ordering::Relaxed);
         let elapsed = nanoseconds(readings.wall).saturating_sub(seen_wall);
-        let time = self
-            .seen_time
-            .load(Ordering::Relaxed)
-            .saturating_add(elapsed);
+        let time = self.seen_time.load(Ordering::Relaxed).saturating_add(elapsed);
         let anchor = Anchor::at(time, readings);
         self.store(anchor, readings);
         anchor
@@ -98,10 +89,8 @@ impl AnchorCells<'_> {
     /// Notes what time it is, for the first start after the next boot.
     pub(crate) fn see(&self, anchor: Anchor, readings: &Readings) {
         // Should only the first store survive, time stands still for the time since the last one.
-        self.seen_wall
-            .store(nanoseconds(readings.wall), Ordering::Relaxed);
-        self.seen_time
-            .store(anchor.time(readings.since_boot), Ordering::Relaxed);
+        self.seen_wall.store(nanoseconds(readings.wall), Ordering::Relaxed);
+        self.seen_time.store(anchor.time(readings.since_boot), Ordering::Relaxed);
     }
 
     fn store(&self, anchor: Anchor, readings: &Readings) {
@@ -162,11 +151,7 @@ mod tests {
 
     fn readings(boot: u8, since_boot: u64, wall: u64) -> Readings {
         let seconds = |n| SECOND * u32::try_from(n).unwrap();
-        Readings {
-            boot: [boot; 16],
-            since_boot: seconds(since_boot),
-            wall: seconds(wall),
-        }
+        Readings { boot: [boot; 16], since_boot: seconds(since_boot), wall: seconds(wall) }
     }
 
     fn seconds(anchor: Anchor, readings: &Readings) -> u64 {
@@ -186,11 +171,7 @@ mod tests {
             .iter()
             .enumerate()
             .map(|(i, now)| {
-                let anchor = if i == 0 {
-                    cells.begin(now)
-                } else {
-                    cells.resume(now)
-                };
+                let anchor = if i == 0 { cells.begin(now) } else { cells.resume(now) };
                 cells.see(anchor, now);
                 seconds(anchor, now)
             })
@@ -199,31 +180,19 @@ mod tests {
 
     #[test]
     fn within_a_boot_the_wall_clock_does_not_matter() {
-        let starts = [
-            readings(1, 100, 5000),
-            readings(1, 160, 1000),
-            readings(1, 170, 99_000),
-        ];
+        let starts = [readings(1, 100, 5000), readings(1, 160, 1000), readings(1, 170, 99_000)];
         assert_eq!(times(&starts), [5000, 5060, 5070]);
     }
 
     #[test]
     fn a_reboot_advances_by_the_wall_clock() {
-        let starts = [
-            readings(1, 100, 5000),
-            readings(2, 7, 5090),
-            readings(2, 8, 5091),
-        ];
+        let starts = [readings(1, 100, 5000), readings(2, 7, 5090), readings(2, 8, 5091)];
         assert_eq!(times(&starts), [5000, 5090, 5091]);
     }
 
     #[test]
     fn a_reboot_with_the_wall_clock_set_back_never_goes_backwards() {
-        let starts = [
-            readings(1, 100, 5000),
-            readings(2, 7, 1000),
-            readings(2, 9, 1002),
-        ];
+        let starts = [readings(1, 100, 5000), readings(2, 7, 1000), readings(2, 9, 1002)];
         assert_eq!(times(&starts), [5000, 5000, 5002]);
     }
 

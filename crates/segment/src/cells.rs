@@ -35,11 +35,7 @@ impl Cells {
     /// The `count` cells from byte `offset` of a region, whose bytes up to there are usable.
     pub(crate) fn new(region: &Arc<crate::region::Region>, offset: u64, count: usize) -> Self {
         let first = region.cells(offset, count);
-        Self {
-            first,
-            count,
-            _region: Arc::clone(region),
-        }
+        Self { first, count, _region: Arc::clone(region) }
     }
 
     /// The cells of `range` among these.
@@ -49,11 +45,7 @@ impl Cells {
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
         let part = &self[range];
         let first = std::ptr::NonNull::from(part).cast();
-        Self {
-            first,
-            count: part.len(),
-            _region: Arc::clone(&self._region),
-        }
+        Self { first, count: part.len(), _region: Arc::clone(&self._region) }
     }
 }
 
@@ -81,19 +73,13 @@ impl Cells {
     /// Zeroed cells for a model.
     pub fn private(count: usize) -> Self {
         let all = (0..count).map(|_| AtomicU64::new(0)).collect();
-        Self {
-            all: Arc::new(all),
-            range: 0..count,
-        }
+        Self { all: Arc::new(all), range: 0..count }
     }
 
     /// The cells of `range` among these.
     pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
         let start = self.range.start + range.start;
-        Self {
-            all: Arc::clone(&self.all),
-            range: start..self.range.start + range.end,
-        }
+        Self { all: Arc::clone(&self.all), range: start..self.range.start + range.end }
     }
 }
 
@@ -130,9 +116,7 @@ impl Deref for Line {
         // SAFETY: `new` saw that there are so many cells, and `Cells` keeps them alive.
         return unsafe { self.0.first.cast().as_ref() };
         #[cfg(loom)]
-        self.0[..]
-            .try_into()
-            .expect("`new` saw that there are so many cells")
+        self.0[..].try_into().expect("`new` saw that there are so many cells")
     }
 }
 

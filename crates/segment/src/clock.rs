@@ -63,10 +63,7 @@ pub struct Manual {
 impl Manual {
     /// A clock that stands at `now` nanoseconds. Its clones share its hands.
     pub fn new(now: u64) -> Self {
-        Self {
-            now: Arc::new(AtomicU64::new(now)),
-            ahead: Arc::new(AtomicU64::new(0)),
-        }
+        Self { now: Arc::new(AtomicU64::new(now)), ahead: Arc::new(AtomicU64::new(0)) }
     }
 
     /// Sets the time, also backwards.
@@ -82,8 +79,7 @@ impl Manual {
 
     /// Sets the wall clock, which otherwise shows the same time. It runs on with the clock.
     pub fn set_unix(&self, unix: u64) {
-        self.ahead
-            .store(unix.wrapping_sub(self.now()), Ordering::Relaxed);
+        self.ahead.store(unix.wrapping_sub(self.now()), Ordering::Relaxed);
     }
 }
 
@@ -132,9 +128,7 @@ mod system {
         /// The clock of a segment: all processes that share the segment read the same time.
         pub fn anchored(anchor: Anchor) -> Self {
             let shift = AtomicU64::new(anchor.offset().wrapping_add(suspended()));
-            Self {
-                shift: Arc::new(Shift { shift, anchor }),
-            }
+            Self { shift: Arc::new(Shift { shift, anchor }) }
         }
     }
 
@@ -147,10 +141,7 @@ mod system {
     impl Clock for Coarse {
         #[inline]
         fn now(&self) -> u64 {
-            self.shift
-                .shift
-                .load(Ordering::Relaxed)
-                .wrapping_add(coarse())
+            self.shift.shift.load(Ordering::Relaxed).wrapping_add(coarse())
         }
 
         fn settle(&self) -> u64 {
@@ -242,9 +233,7 @@ mod system {
     }
 
     fn unix() -> u64 {
-        let wall = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX)
     }
 

@@ -68,10 +68,7 @@ pub enum Flaw {
 
 impl Error {
     pub(crate) fn new(path: Option<&Path>, flaw: Flaw) -> Self {
-        Self {
-            path: path.map(Path::to_owned),
-            flaw,
-        }
+        Self { path: path.map(Path::to_owned), flaw }
     }
 
     /// Makes the error for a record in `segment` that its reader cannot use.
@@ -92,10 +89,7 @@ impl Error {
     /// Whether the file is a segment that was cut or damaged, so that setting it aside and
     /// starting afresh is an answer. A foreign file, a later version, a lock are not damage.
     pub fn is_damage(&self) -> bool {
-        matches!(
-            self.flaw,
-            Flaw::TooShort { .. } | Flaw::TooLong { .. } | Flaw::Damaged(_)
-        )
+        matches!(self.flaw, Flaw::TooShort { .. } | Flaw::TooLong { .. } | Flaw::Damaged(_))
     }
 
     /// Whether another process holds the file.
@@ -142,15 +136,11 @@ impl fmt::Display for Error {
                 "it was made with other settings: {what}; \
                  start with those settings, or name another file"
             ),
-            Flaw::Locked => write!(
-                f,
-                "another process has it open; stop that process, or name another file"
-            ),
+            Flaw::Locked => {
+                write!(f, "another process has it open; stop that process, or name another file")
+            }
             Flaw::IsDirectory => {
-                write!(
-                    f,
-                    "it is a directory; name a file, for example one inside it"
-                )
+                write!(f, "it is a directory; name a file, for example one inside it")
             }
             Flaw::NoSpace { wanted } => write!(
                 f,
@@ -163,10 +153,7 @@ impl fmt::Display for Error {
                  make the file and its directory writable for this user, or name another file"
             ),
             Flaw::NoDirectory => {
-                write!(
-                    f,
-                    "its directory does not exist; create it, or name another file"
-                )
+                write!(f, "its directory does not exist; create it, or name another file")
             }
             Flaw::Full { wanted, limit } => write!(
                 f,

@@ -56,9 +56,7 @@ impl MappedFile {
         }
         drop(draft.temporary);
         // The name must outlive a power loss as the content does.
-        File::open(directory)
-            .and_then(|d| d.sync_all())
-            .map_err(fail)?;
+        File::open(directory).and_then(|d| d.sync_all()).map_err(fail)?;
         Self::map(path, draft.file, limit).map(Some)
     }
 
@@ -86,10 +84,7 @@ impl MappedFile {
         if length > header.size
             && (header.clean || !zero(&file, header.size..length).map_err(fail)?)
         {
-            let flaw = Flaw::TooLong {
-                length,
-                expected: header.size,
-            };
+            let flaw = Flaw::TooLong { length, expected: header.size };
             return Err(Error::new(Some(path), flaw));
         }
         Ok(Some((Self::map(path, file, header.limit)?, header)))
@@ -98,30 +93,16 @@ impl MappedFile {
     fn map(path: &Path, file: File, limit: u64) -> Result<Self, Error> {
         let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, limit));
         let length = usize::try_from(limit).map_err(|_| {
-            Error::new(
-                Some(path),
-                Flaw::Request(format!("{limit} bytes cannot be addressed")),
-            )
+            Error::new(Some(path), Flaw::Request(format!("{limit} bytes cannot be addressed")))
         })?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing of ours.
         let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                length,
-                protection,
-                MapFlags::SHARED,
-                &file,
-                0,
-            )
+            rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &file, 0)
         }
         .map_err(|error| fail(error.into()))?;
         let base = NonNull::new(base.cast()).expect("mmap answers an address or an error");
-        Ok(Self {
-            path: path.to_owned(),
-            file,
-            base,
-        })
+        Ok(Self { path: path.to_owned(), file, base })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -191,10 +172,7 @@ impl Draft {
             let flags = rustix::fs::OFlags::TMPFILE.bits().cast_signed();
             match options.clone().custom_flags(flags).open(directory) {
                 Ok(file) => {
-                    return Ok(Self {
-                        file,
-                        temporary: None,
-                    });
+                    return Ok(Self { file, temporary: None });
                 }
                 // This file system has no files without names: give it one.
                 Err(error) if is_unsupported(&error) => {}
@@ -205,10 +183,7 @@ impl Draft {
         name.push(format!(".{}.new", std::process::id()));
         let temporary = directory.join(name);
         let file = options.create_new(true).open(&temporary)?;
-        Ok(Self {
-            file,
-            temporary: Some(Temporary(temporary)),
-        })
+        Ok(Self { file, temporary: Some(Temporary(temporary)) })
     }
 
     /// Gives the file its name; an error where the name is taken.
@@ -217,13 +192,7 @@ impl Draft {
             Some(temporary) => temporary.0.clone(),
             None => PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd())),
         };
-        Ok(rustix::fs::linkat(
-            CWD,
-            &source,
-            CWD,
-            path,
-            AtFlags::SYMLINK_FOLLOW,
-        )?)
+        Ok(rustix::fs::linkat(CWD, &source, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
     }
 }
 

@@ -81,10 +81,7 @@ impl Kind {
 
     fn from_bits(bits: u64) -> Self {
         // Both halves are taken whole: the casts cut off exactly the other one.
-        Self {
-            tag: (bits as u32).to_le_bytes(),
-            version: (bits >> 32) as u32,
-        }
+        Self { tag: (bits as u32).to_le_bytes(), version: (bits >> 32) as u32 }
     }
 }
 
@@ -103,9 +100,7 @@ pub(crate) trait Words {
 impl Words for [u8] {
     fn word(&self, offset: u64) -> u64 {
         let at = offset as usize;
-        let bytes = self[at..at + 8]
-            .try_into()
-            .expect("a slice of 8 bytes is an array of 8");
+        let bytes = self[at..at + 8].try_into().expect("a slice of 8 bytes is an array of 8");
         u64::from_le_bytes(bytes)
     }
 }
@@ -151,10 +146,7 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
         return Err(Flaw::NotASegment);
     }
     if (head.len() as u64) < HEADER_BYTES || length < HEADER_BYTES {
-        return Err(Flaw::TooShort {
-            length,
-            expected: HEADER_BYTES,
-        });
+        return Err(Flaw::TooShort { length, expected: HEADER_BYTES });
     }
     let first = head.word(at::VERSION as u64);
     let (version, header_bytes) = (first as u32, (first >> 32) as u32);
@@ -163,9 +155,7 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
         return Err(Flaw::Version { found: version });
     }
     if head.word(at::CHECKSUM as u64) != checksum(&head[..at::CHECKSUM]) {
-        return Err(Flaw::Damaged(
-            "the checksum of its header does not match".into(),
-        ));
+        return Err(Flaw::Damaged("the checksum of its header does not match".into()));
     }
     if version == 0 || u64::from(header_bytes) != HEADER_BYTES {
         return Err(Flaw::Damaged(format!(
@@ -177,26 +167,16 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
     let cursor = head.word(at::CURSOR as u64);
     let clean = head.word(at::CLEAN as u64);
     if limit > MAX_LIMIT {
-        return Err(Flaw::Damaged(format!(
-            "its limit of {limit} bytes is over {MAX_LIMIT}"
-        )));
+        return Err(Flaw::Damaged(format!("its limit of {limit} bytes is over {MAX_LIMIT}")));
     }
     if size < HEADER_BYTES || size > limit || !size.is_multiple_of(LINE_BYTES) {
-        return Err(Flaw::Damaged(format!(
-            "its size of {size} bytes is out of its bounds"
-        )));
+        return Err(Flaw::Damaged(format!("its size of {size} bytes is out of its bounds")));
     }
     if length < size {
-        return Err(Flaw::TooShort {
-            length,
-            expected: size,
-        });
+        return Err(Flaw::TooShort { length, expected: size });
     }
     if length > limit {
-        return Err(Flaw::TooLong {
-            length,
-            expected: size,
-        });
+        return Err(Flaw::TooLong { length, expected: size });
     }
     if cursor < HEADER_BYTES || cursor > size || !cursor.is_multiple_of(LINE_BYTES) {
         return Err(Flaw::Damaged(format!(
@@ -204,15 +184,9 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
         )));
     }
     if clean > 1 {
-        return Err(Flaw::Damaged(format!(
-            "its clean mark is {clean}, neither 0 nor 1"
-        )));
+        return Err(Flaw::Damaged(format!("its clean mark is {clean}, neither 0 nor 1")));
     }
-    Ok(Header {
-        size,
-        limit,
-        clean: clean == 1,
-    })
+    Ok(Header { size, limit, clean: clean == 1 })
 }
 
 /// Walks the list of records from the root, newest first, and checks each.
@@ -229,9 +203,7 @@ pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<
         }
         let offset = std::mem::take(&mut next);
         if left == 0 {
-            return Some(Err(Flaw::Damaged(
-                "its list of records runs in a circle".into(),
-            )));
+            return Some(Err(Flaw::Damaged("its list of records runs in a circle".into())));
         }
         left -= 1;
         let found = check_record(words, offset, cursor);
@@ -275,9 +247,7 @@ fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Resu
     }
     let kind = Kind::from_bits(words.word(offset + record_at::KIND as u64));
     if !kind.tag.iter().all(u8::is_ascii_graphic) {
-        return Err(Flaw::Damaged(format!(
-            "its record at {offset} has no kind ({kind:?})"
-        )));
+        return Err(Flaw::Damaged(format!("its record at {offset} has no kind ({kind:?})")));
     }
     let next = words.word(offset + record_at::NEXT as u64);
     let mut text = [0; RECORD_BYTES as usize - record_at::NAME_LENGTH];
@@ -290,13 +260,7 @@ fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Resu
         .get(1..=name_length)
         .and_then(|bytes| std::str::from_utf8(bytes).ok())
         .ok_or_else(|| Flaw::Damaged(format!("its record at {offset} has no readable name")))?;
-    Ok(Found {
-        offset,
-        length,
-        kind,
-        name: name.to_owned(),
-        next,
-    })
+    Ok(Found { offset, length, kind, name: name.to_owned(), next })
 }
 
 /// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): guards the few header bytes that are written once.

@@ -48,21 +48,13 @@ impl Region {
         let shift = start.as_ptr().align_offset(LINE_BYTES as usize);
         // SAFETY: `shift` is less than LINE_BYTES, by which the allocation is longer than `limit`.
         let base = unsafe { start.add(shift) }.cast();
-        Some(Self {
-            base,
-            limit,
-            backing: Backing::Heap(start, layout),
-        })
+        Some(Self { base, limit, backing: Backing::Heap(start, layout) })
     }
 
     /// Takes over a file that is mapped up to `limit` bytes.
     #[cfg(unix)]
     pub(crate) fn mapped(file: MappedFile, limit: u64) -> Self {
-        Self {
-            base: file.base().cast(),
-            limit,
-            backing: Backing::File(file),
-        }
+        Self { base: file.base().cast(), limit, backing: Backing::File(file) }
     }
 
     pub(crate) fn limit(&self) -> u64 {

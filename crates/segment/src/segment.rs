@@ -41,11 +41,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            limit: DEFAULT_LIMIT,
-            size: 0,
-            readings: None,
-        }
+        Self { limit: DEFAULT_LIMIT, size: 0, readings: None }
     }
 }
 
@@ -94,8 +90,7 @@ impl Options {
             return Ok(segment);
         }
         // Another process made it between the two looks; now it is there to be opened.
-        self.open_existing(path)?
-            .ok_or_else(|| Error::new(Some(path), Flaw::NoDirectory))
+        self.open_existing(path)?.ok_or_else(|| Error::new(Some(path), Flaw::NoDirectory))
     }
 
     #[cfg(unix)]
@@ -105,27 +100,16 @@ impl Options {
         };
         let region = Region::mapped(file, header.limit);
         check_records(&region).map_err(|flaw| Error::new(Some(path), flaw))?;
-        let found = if header.clean {
-            FoundAs::Clean
-        } else {
-            FoundAs::Unclean
-        };
+        let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
         let anchor = anchor_cells(&region).resume(&self.now());
         region.cell(at::CLEAN as u64).store(0, Ordering::Release);
-        Ok(Some(Segment {
-            region: Arc::new(region),
-            anchor,
-            found,
-        }))
+        Ok(Some(Segment { region: Arc::new(region), anchor, found }))
     }
 
     #[cfg(unix)]
     fn create_new(&self, path: &Path) -> Result<Option<Segment>, Error> {
         let fail = |what| Error::new(Some(path), Flaw::Request(what));
-        let size = self
-            .size
-            .max(HEADER_BYTES)
-            .checked_next_multiple_of(LINE_BYTES);
+        let size = self.size.max(HEADER_BYTES).checked_next_multiple_of(LINE_BYTES);
         let Some(size) = size.filter(|&size| size <= self.limit && self.limit <= MAX_LIMIT) else {
             return Err(fail(format!(
                 "a size of {} bytes and a limit of {} do not go together; \
@@ -140,11 +124,7 @@ impl Options {
         };
         let region = Region::mapped(file, self.limit);
         let anchor = anchor_cells(&region).begin(&readings);
-        Ok(Some(Segment {
-            region: Arc::new(region),
-            anchor,
-            found: FoundAs::New,
-        }))
+        Ok(Some(Segment { region: Arc::new(region), anchor, found: FoundAs::New }))
     }
 
     fn now(&self) -> Readings {
@@ -158,12 +138,8 @@ impl Segment {
     /// # Errors
     /// A limit that holds no header, and memory that the system refuses.
     pub fn private(limit: u64) -> Result<Self, Error> {
-        let limit = limit
-            .checked_next_multiple_of(LINE_BYTES)
-            .filter(|&limit| limit <= MAX_LIMIT);
-        let region = limit
-            .filter(|&limit| limit >= HEADER_BYTES)
-            .and_then(Region::private);
+        let limit = limit.checked_next_multiple_of(LINE_BYTES).filter(|&limit| limit <= MAX_LIMIT);
+        let region = limit.filter(|&limit| limit >= HEADER_BYTES).and_then(Region::private);
         let (Some(limit), Some(region)) = (limit, region) else {
             let what = "its limit is too small for a header, or more than the system gives";
             return Err(Error::new(None, Flaw::Request(what.into())));
@@ -171,16 +147,10 @@ impl Segment {
         let readings = Readings::now();
         for (i, chunk) in header(limit, limit, &readings).chunks_exact(8).enumerate() {
             let word = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
-            region
-                .cell(i as u64 * CELL_BYTES)
-                .store(word, Ordering::Relaxed);
+            region.cell(i as u64 * CELL_BYTES).store(word, Ordering::Relaxed);
         }
         let anchor = anchor_cells(&region).begin(&readings);
-        Ok(Self {
-            region: Arc::new(region),
-            anchor,
-            found: FoundAs::New,
-        })
+        Ok(Self { region: Arc::new(region), anchor, found: FoundAs::New })
     }
 
     /// Opens or makes a file with the default [`Options`].
@@ -194,9 +164,12 @@ impl Segment {
 
     /// The bytes that private memory needs for records of so many cells each.
     pub fn bytes_for(records: &[usize]) -> u64 {
-        records.iter().fold(HEADER_BYTES, |sum, &cells| {
-            sum.saturating_add(record_bytes(cells))
-        })
+        records.iter().fold(HEADER_BYTES, |sum, &cells| sum.saturating_add(record_bytes(cells)))
+    }
+
+    /// The bytes that a record of so many cells takes.
+    pub fn record_bytes(cells: usize) -> u64 {
+        record_bytes(cells)
     }
 
     /// The file, where it lies in one.
@@ -251,9 +224,7 @@ impl Segment {
         let length = record_bytes(cells);
         let offset = self.allocate(length)?;
         let word = |at: usize, value: u64| {
-            self.region
-                .cell(offset + at as u64)
-                .store(value, Ordering::Relaxed);
+            self.region.cell(offset + at as u64).store(value, Ordering::Relaxed);
         };
         word(record_at::LENGTH, length);
         word(record_at::KIND, kind.to_bits());
@@ -264,13 +235,7 @@ impl Segment {
             let bytes = chunk.try_into().expect("a chunk has 8 bytes");
             word(record_at::NAME_LENGTH + 8 * i, u64::from_le_bytes(bytes));
         }
-        let found = Found {
-            offset,
-            length,
-            kind,
-            name: name.to_owned(),
-            next: 0,
-        };
+        let found = Found { offset, length, kind, name: name.to_owned(), next: 0 };
         Ok(Draft(self.record(found)))
     }
 
@@ -354,9 +319,7 @@ impl Segment {
     /// The disk's.
     pub fn close(&self) -> Result<(), Error> {
         self.sync()?;
-        self.region
-            .cell(at::CLEAN as u64)
-            .store(1, Ordering::Release);
+        self.region.cell(at::CLEAN as u64).store(1, Ordering::Release);
         self.region.sync(0..HEADER_BYTES)
     }
 
@@ -365,14 +328,9 @@ impl Segment {
         let cursor = self.region.cell(at::CURSOR as u64);
         let mut offset = cursor.load(Ordering::Relaxed);
         loop {
-            let end = offset
-                .checked_add(length)
-                .filter(|&end| end <= self.limit())
-                .ok_or_else(|| {
-                    let flaw = Flaw::Full {
-                        wanted: length,
-                        limit: self.limit(),
-                    };
+            let end =
+                offset.checked_add(length).filter(|&end| end <= self.limit()).ok_or_else(|| {
+                    let flaw = Flaw::Full { wanted: length, limit: self.limit() };
                     Error::new(self.path(), flaw)
                 })?;
             self.grow_to(end)?;
@@ -389,9 +347,7 @@ impl Segment {
             return Ok(());
         }
         let step = (size.load(Ordering::Relaxed) / 2).clamp(LEAST_GROWTH, MOST_GROWTH);
-        let wanted = end
-            .max(size.load(Ordering::Relaxed).saturating_add(step))
-            .min(self.limit());
+        let wanted = end.max(size.load(Ordering::Relaxed).saturating_add(step)).min(self.limit());
         let wanted = wanted / LINE_BYTES * LINE_BYTES;
         self.region.grow(wanted)?;
         // Release: the bytes are there before the size says so.

@@ -37,12 +37,7 @@ impl Stripes {
     pub fn new(lines: Cells, cpus: usize, shared: usize) -> Self {
         assert!(shared > 0 && lines.len() == Self::cells(cpus, shared));
         let sequence = if cpus > 0 { Sequence::find() } else { None };
-        Self {
-            lines,
-            cpus,
-            shared,
-            sequence,
-        }
+        Self { lines, cpus, shared, sequence }
     }
 
     /// How many lines of CPUs and how many shared ones serve this machine best.
@@ -86,9 +81,10 @@ impl Stripes {
     pub fn sum(&self) -> u64 {
         // Acquire: a reader that sees an addition sees what its adder had seen before it; and no
         // load that follows in the program comes before these.
-        self.lines.iter().step_by(LINE).fold(0, |sum: u64, cell| {
-            sum.wrapping_add(cell.load(Ordering::Acquire))
-        })
+        self.lines
+            .iter()
+            .step_by(LINE)
+            .fold(0, |sum: u64, cell| sum.wrapping_add(cell.load(Ordering::Acquire)))
     }
 
     /// Makes the sum `n`. Not for a counter to which others add meanwhile.
@@ -100,12 +96,7 @@ impl Stripes {
 
     #[inline]
     fn add_shared(&self, n: u64) {
-        let line = self.cpus
-            + if self.shared == 1 {
-                0
-            } else {
-                thread_number() % self.shared
-            };
+        let line = self.cpus + if self.shared == 1 { 0 } else { thread_number() % self.shared };
         // Release: whoever sees the addition sees what this thread had seen before.
         self.lines[line * LINE].fetch_add(n, Ordering::Release);
     }
@@ -136,12 +127,7 @@ fn thread_number() -> usize {
     }
 }
 
-#[cfg(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    target_env = "gnu",
-    not(any(miri, loom))
-))]
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(any(miri, loom))))]
 mod sequence {
     //! Restartable sequences by way of the area that glibc (2.35 and newer) registers for each
     //! thread, at `__rseq_offset` from the thread pointer.
@@ -230,10 +216,7 @@ mod sequence {
         }
     }
 
-    const _: () = assert!(
-        LINE * 8 == 1 << 6,
-        "the shift in the sequence is that of a line"
-    );
+    const _: () = assert!(LINE * 8 == 1 << 6, "the shift in the sequence is that of a line");
 }
 
 #[cfg(not(all(
@@ -274,9 +257,7 @@ mod tests {
     fn stripes(cpus: usize, shared: usize) -> Stripes {
         let count = Stripes::cells(cpus, shared);
         let segment = Segment::private(1 << 16).unwrap();
-        let draft = segment
-            .reserve(Kind::new(*b"TEST", 1), "stripes", count)
-            .unwrap();
+        let draft = segment.reserve(Kind::new(*b"TEST", 1), "stripes", count).unwrap();
         Stripes::new(draft.cells().slice(0..count), cpus, shared)
     }
 
@@ -295,11 +276,7 @@ mod tests {
                     });
                 }
             });
-            assert_eq!(
-                stripes.sum(),
-                8 * each * (each - 1) / 2,
-                "{cpus} + {shared} lines"
-            );
+            assert_eq!(stripes.sum(), 8 * each * (each - 1) / 2, "{cpus} + {shared} lines");
         }
     }
 
@@ -312,10 +289,7 @@ mod tests {
                     scope.spawn(|| (0..100).map(|_| stripes.add_and_sum(1)).collect::<Vec<_>>())
                 })
                 .collect();
-            threads
-                .into_iter()
-                .flat_map(|thread| thread.join().unwrap())
-                .collect()
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
         });
         seen.sort_unstable();
         assert_eq!(seen, (1..=400).collect::<Vec<_>>());
@@ -328,12 +302,7 @@ mod tests {
         assert_eq!(stripes.add_and_sum(3), 2);
     }
 
-    #[cfg(all(
-        target_os = "linux",
-        target_arch = "x86_64",
-        target_env = "gnu",
-        not(miri)
-    ))]
+    #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)))]
     #[test]
     fn each_cpu_has_a_line() {
         let Some(cpus) = Sequence::find().and_then(Sequence::cpus) else {
@@ -341,9 +310,7 @@ mod tests {
         };
         let stripes = stripes(cpus, 1);
         stripes.add(5);
-        let own: u64 = (0..cpus)
-            .map(|i| stripes.lines[i * LINE].load(Ordering::Relaxed))
-            .sum();
+        let own: u64 = (0..cpus).map(|i| stripes.lines[i * LINE].load(Ordering::Relaxed)).sum();
         assert_eq!(own, 5);
     }
 }

@@ -31,25 +31,15 @@ fn sample(directory: &Path) -> PathBuf {
 }
 
 fn names(segment: &Segment) -> Vec<String> {
-    segment
-        .records()
-        .map(|record| record.unwrap().name().to_owned())
-        .collect()
+    segment.records().map(|record| record.unwrap().name().to_owned()).collect()
 }
 
 /// Opens a file that must be refused, and checks that it was left as it was.
 fn refused(path: &Path) -> Error {
     let before = fs::read(path).unwrap();
     let error = Segment::open_or_create(path).unwrap_err();
-    assert_eq!(
-        fs::read(path).unwrap(),
-        before,
-        "a refused file must stay as it is"
-    );
-    assert!(
-        error.to_string().contains(&path.display().to_string()),
-        "{error}"
-    );
+    assert_eq!(fs::read(path).unwrap(), before, "a refused file must stay as it is");
+    assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     error
 }
 
@@ -85,10 +75,7 @@ fn a_draft_that_was_not_published_is_not_there() {
     let segment = Segment::open_or_create(&path).unwrap();
     assert!(segment.was_left_open());
     assert_eq!(names(&segment), ["two", "one"]);
-    assert!(
-        segment.used() > used,
-        "the reserved bytes are leaked, not reused"
-    );
+    assert!(segment.used() > used, "the reserved bytes are leaked, not reused");
 }
 
 #[test]
@@ -111,16 +98,7 @@ fn it_grows_in_place_up_to_its_limit() {
         assert_eq!(fs::metadata(&path).unwrap().len(), segment.size());
     };
     assert_eq!(made, 16);
-    assert!(
-        matches!(
-            error.flaw(),
-            Flaw::Full {
-                limit: 1_048_576,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error.flaw(), Flaw::Full { limit: 1_048_576, .. }), "{error}");
     assert_eq!(std::ptr::from_ref(&first.cells()[0]), address);
     drop((segment, first));
     assert_eq!(options.open_or_create(&path).unwrap().limit(), 1 << 20);
@@ -132,12 +110,7 @@ fn a_growth_that_was_cut_off_is_finished() {
     let path = sample(directory.path());
     drop(Segment::open_or_create(&path).unwrap());
     let length = fs::metadata(&path).unwrap().len();
-    fs::OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .unwrap()
-        .set_len(length + 4096)
-        .unwrap();
+    fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length + 4096).unwrap();
     let segment = Segment::open_or_create(&path).unwrap();
     assert!(segment.was_left_open());
     assert_eq!(names(&segment), ["two", "one"]);
@@ -152,11 +125,7 @@ fn a_second_opener_is_refused() {
     let _held = Segment::open_or_create(&path).unwrap();
     let error = refused_while_held(&path);
     assert!(error.is_locked() && !error.is_damage());
-    assert!(
-        error
-            .to_string()
-            .contains("another process has it open; stop that process")
-    );
+    assert!(error.to_string().contains("another process has it open; stop that process"));
 }
 
 fn refused_while_held(path: &Path) -> Error {
@@ -168,21 +137,13 @@ fn cells_keep_the_file_mapped_and_locked() {
     let directory = directory();
     let path = sample(directory.path());
     let segment = Segment::open_or_create(&path).unwrap();
-    let cells = segment
-        .find(KIND, "one")
-        .unwrap()
-        .unwrap()
-        .cells()
-        .slice(0..1);
+    let cells = segment.find(KIND, "one").unwrap().unwrap().cells().slice(0..1);
     drop(segment);
     cells[0].store(18, Ordering::Relaxed);
     assert!(refused_while_held(&path).is_locked());
     drop(cells);
     let segment = Segment::open_or_create(&path).unwrap();
-    assert_eq!(
-        segment.find(KIND, "one").unwrap().unwrap().cells()[0].load(Ordering::Relaxed),
-        18
-    );
+    assert_eq!(segment.find(KIND, "one").unwrap().unwrap().cells()[0].load(Ordering::Relaxed), 18);
 }
 
 #[test]
@@ -191,21 +152,12 @@ fn every_truncation_is_refused() {
     let path = sample(directory.path());
     let whole = fs::read(&path).unwrap();
     let cut = directory.path().join("cut.quipu");
-    for length in (0..whole.len())
-        .step_by(7)
-        .chain([255, 256, 257, whole.len() - 1])
-    {
+    for length in (0..whole.len()).step_by(7).chain([255, 256, 257, whole.len() - 1]) {
         fs::write(&cut, &whole[..length]).unwrap();
         let error = refused(&cut);
-        assert!(
-            matches!(error.flaw(), Flaw::TooShort { .. }),
-            "{length}: {error}"
-        );
+        assert!(matches!(error.flaw(), Flaw::TooShort { .. }), "{length}: {error}");
         assert!(error.is_damage());
-        assert!(
-            error.to_string().contains("move it away to start afresh"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("move it away to start afresh"), "{error}");
     }
 }
 
@@ -213,18 +165,11 @@ fn every_truncation_is_refused() {
 fn a_foreign_file_is_refused() {
     let directory = directory();
     let path = directory.path().join("notes.txt");
-    for content in [
-        &b"Dear diary, this is not a segment."[..],
-        b"QUIPUSEx",
-        b"x",
-    ] {
+    for content in [&b"Dear diary, this is not a segment."[..], b"QUIPUSEx", b"x"] {
         fs::write(&path, content).unwrap();
         let error = refused(&path);
         assert!(matches!(error.flaw(), Flaw::NotASegment));
-        assert!(
-            !error.is_damage(),
-            "somebody else's file is not a damaged one of ours"
-        );
+        assert!(!error.is_damage(), "somebody else's file is not a damaged one of ours");
     }
 }
 
@@ -235,11 +180,7 @@ fn a_later_version_is_refused() {
     patch(&path, 8, 2 | 256 << 32);
     let error = refused(&path);
     assert!(matches!(error.flaw(), Flaw::Version { found: 2 }));
-    assert!(
-        error
-            .to_string()
-            .contains("layout version 2 and this program knows up to 1")
-    );
+    assert!(error.to_string().contains("layout version 2 and this program knows up to 1"));
 }
 
 #[test]
@@ -280,10 +221,7 @@ fn offsets_that_point_outside_are_refused() {
         let path = sample(directory.path());
         patch(&path, offset, value);
         let error = refused(&path);
-        assert!(
-            error.to_string().contains(message),
-            "{offset} = {value}: {error}"
-        );
+        assert!(error.to_string().contains(message), "{offset} = {value}: {error}");
         assert!(error.is_damage(), "{error}");
         fs::remove_file(&path).unwrap();
     }
@@ -301,12 +239,7 @@ fn a_directory_in_the_files_place_is_refused() {
 fn a_missing_directory_is_refused() {
     let directory = directory();
     let error = Segment::open_or_create(directory.path().join("no/state.quipu")).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("its directory does not exist; create it"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("its directory does not exist; create it"), "{error}");
 }
 
 #[test]
@@ -334,10 +267,7 @@ fn a_read_only_directory_is_refused() {
     // /proc takes no new files, whoever asks.
     let error = Segment::open_or_create("/proc/state.quipu").unwrap_err();
     assert!(
-        matches!(
-            error.flaw(),
-            Flaw::NotWritable(_) | Flaw::NoDirectory | Flaw::Io(_)
-        ),
+        matches!(error.flaw(), Flaw::NotWritable(_) | Flaw::NoDirectory | Flaw::Io(_)),
         "{error}"
     );
 }
@@ -349,11 +279,7 @@ fn a_full_disk_is_refused_at_once_and_leaves_no_file() {
     let path = directory.path().join("huge.quipu");
     // No file system of a test machine has 1 TiB to spare; those that lie about it are told by
     // the size of the blocks that they gave.
-    match Options::new()
-        .limit(1 << 40)
-        .size(1 << 40)
-        .open_or_create(&path)
-    {
+    match Options::new().limit(1 << 40).size(1 << 40).open_or_create(&path) {
         Err(error) => {
             assert!(matches!(error.flaw(), Flaw::NoSpace { .. }), "{error}");
             assert!(error.to_string().contains("no space left on the device"));
@@ -377,15 +303,10 @@ fn bad_requests_are_refused() {
     assert!(Segment::private(u64::MAX).is_err());
     let directory = directory();
     let path = directory.path().join("x");
-    for options in [
-        Options::new().limit(8),
-        Options::new().limit(u64::MAX),
-        Options::new().size(u64::MAX),
-    ] {
-        assert!(matches!(
-            options.open_or_create(&path).unwrap_err().flaw(),
-            Flaw::Request(_)
-        ));
+    for options in
+        [Options::new().limit(8), Options::new().limit(u64::MAX), Options::new().size(u64::MAX)]
+    {
+        assert!(matches!(options.open_or_create(&path).unwrap_err().flaw(), Flaw::Request(_)));
         assert!(!path.exists());
     }
 }
@@ -396,12 +317,7 @@ fn another_version_of_a_kind_is_a_mismatch() {
     let path = sample(directory.path());
     let segment = Segment::open_or_create(&path).unwrap();
     let error = segment.find(Kind::new(*b"TEST", 4), "one").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("of kind TEST/3 and this program reads TEST/4"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("of kind TEST/3 and this program reads TEST/4"), "{error}");
 }
 
 #[test]
@@ -409,16 +325,9 @@ fn time_goes_on_through_restarts_and_reboots() {
     let directory = directory();
     let path = directory.path().join("time.quipu");
     let second = Duration::from_secs(1);
-    let mut readings = Readings {
-        boot: [1; 16],
-        since_boot: second * 50,
-        wall: second * 9000,
-    };
+    let mut readings = Readings { boot: [1; 16], since_boot: second * 50, wall: second * 9000 };
     let time = |readings: &Readings, sync| {
-        let segment = Options::new()
-            .readings(*readings)
-            .open_or_create(&path)
-            .unwrap();
+        let segment = Options::new().readings(*readings).open_or_create(&path).unwrap();
         if sync {
             segment.sync_at(readings).unwrap();
         }
@@ -430,11 +339,7 @@ fn time_goes_on_through_restarts_and_reboots() {
     readings.wall = second * 100;
     assert_eq!(time(&readings, true), 9010);
     // A reboot, ten seconds of wall clock later.
-    readings = Readings {
-        boot: [2; 16],
-        since_boot: second,
-        wall: second * 110,
-    };
+    readings = Readings { boot: [2; 16], since_boot: second, wall: second * 110 };
     assert_eq!(time(&readings, false), 9020);
 }
 
@@ -448,9 +353,7 @@ fn many_threads_publish_at_once() {
             let segment = &segment;
             scope.spawn(move || {
                 for i in 0..20 {
-                    let draft = segment
-                        .reserve(KIND, &format!("{thread}/{i}"), 100)
-                        .unwrap();
+                    let draft = segment.reserve(KIND, &format!("{thread}/{i}"), 100).unwrap();
                     draft.cells()[99].store(thread * 100 + i, Ordering::Relaxed);
                     segment.publish(draft).unwrap();
                 }

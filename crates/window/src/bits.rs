@@ -10,10 +10,7 @@ pub(crate) struct Bits {
 impl Bits {
     /// Room for `bits` bits.
     pub(crate) fn with_capacity(bits: usize) -> Self {
-        Self {
-            words: Vec::with_capacity(bits.div_ceil(64)),
-            count: 0,
-        }
+        Self { words: Vec::with_capacity(bits.div_ceil(64)), count: 0 }
     }
 
     /// Appends the lowest `count` bits of `value`, whose other bits are zero; `count` is 1 to 64.
@@ -69,14 +66,7 @@ mod tests {
 
     #[test]
     fn what_is_put_is_peeked() {
-        let values = [
-            (5, 3),
-            (0, 1),
-            (u64::MAX, 64),
-            (1, 1),
-            (0x1234_5678_9abc, 48),
-            (7, 64),
-        ];
+        let values = [(5, 3), (0, 1), (u64::MAX, 64), (1, 1), (0x1234_5678_9abc, 48), (7, 64)];
         for start in 1..=64 {
             let mut bits = Bits::with_capacity(64);
             bits.put(0, start);

@@ -68,6 +68,15 @@ impl BucketedOptions {
         self
     }
 
+    /// The bytes that the counter takes in its segment.
+    ///
+    /// # Errors
+    /// Durations that make no window, see [`Error`].
+    pub fn bytes(&self) -> Result<u64, Error> {
+        let (_, span) = self.shapes()?;
+        Ok(Segment::record_bytes(self.cells(span)))
+    }
+
     /// Makes the counter in private memory, on the kernel's coarse clock.
     ///
     /// # Errors
@@ -120,12 +129,7 @@ impl BucketedOptions {
                 ring
             }
         };
-        Ok(Bucketed {
-            ring,
-            shape,
-            clock,
-            segment: segment.clone(),
-        })
+        Ok(Bucketed { ring, shape, clock, segment: segment.clone() })
     }
 
     fn cells(&self, span: Shape) -> usize {
@@ -137,10 +141,7 @@ impl BucketedOptions {
         let window = Shape::new(self.window, self.accuracy)?;
         let span = Shape::new(self.span, self.accuracy)?;
         if window.ticks > span.ticks {
-            return Err(Error::OverSpan {
-                window: self.window,
-                span: self.span,
-            });
+            return Err(Error::OverSpan { window: self.window, span: self.span });
         }
         Ok((window, span))
     }
@@ -159,12 +160,7 @@ impl Bucketed {
     /// How else a counter can be made: in a segment, with a longer span, on another clock.
     pub fn options(window: Duration, accuracy: Duration) -> BucketedOptions {
         let (cpus, shared) = Stripes::advised();
-        BucketedOptions {
-            window,
-            accuracy,
-            span: window,
-            lines: Lines { cpus, shared },
-        }
+        BucketedOptions { window, accuracy, span: window, lines: Lines { cpus, shared } }
     }
 }
 
@@ -176,11 +172,7 @@ impl<C: Clock> Bucketed<C> {
 
     /// The longest window that can be asked for.
     pub fn span(&self) -> Duration {
-        Shape {
-            ticks: self.ring.span(),
-            ..self.shape
-        }
-        .window()
+        Shape { ticks: self.ring.span(), ..self.shape }.window()
     }
 
     /// The segment in which it lies.
@@ -195,12 +187,14 @@ impl<C: Clock> Bucketed<C> {
     pub fn over(&self, window: Duration) -> Result<Over, Error> {
         let shape = Shape::new(window, self.accuracy())?;
         if shape.ticks > self.ring.span() {
-            return Err(Error::OverSpan {
-                window,
-                span: self.span(),
-            });
+            return Err(Error::OverSpan { window, span: self.span() });
         }
         Ok(Over { ticks: shape.ticks })
+    }
+
+    /// The length of that window.
+    pub fn length(&self, over: Over) -> Duration {
+        Shape { ticks: over.ticks, ..self.shape }.window()
     }
 
     /// The events of that window, which ends now.
@@ -224,29 +218,25 @@ impl<C: Clock> Bucketed<C> {
 
     /// Events a second over that window, from the estimate.
     pub fn rate_over(&self, over: Over) -> f64 {
-        let seconds = Shape {
-            ticks: over.ticks,
-            ..self.shape
-        }
-        .window()
-        .as_secs_f64();
+        let seconds = Shape { ticks: over.ticks, ..self.shape }.window().as_secs_f64();
         self.estimate_over(over) / seconds
     }
 
     /// The most events that a bucket of that window has, the one that has begun included.
     pub fn max_over(&self, over: Over) -> u64 {
         self.turn(self.clock.now());
-        self.ring
-            .buckets(over.ticks)
-            .iter()
-            .map(|&(_, count)| count)
-            .max()
-            .unwrap_or(0)
+        self.ring.buckets(over.ticks).iter().map(|&(_, count)| count).max().unwrap_or(0)
     }
 
     /// The greatest rate in events a second that a bucket of that window had.
     pub fn max_rate_over(&self, over: Over) -> f64 {
         self.max_over(over) as f64 / self.accuracy().as_secs_f64()
+    }
+
+    /// All events since the counter was made, loaded, or mended, modulo 2^64. A reset does not
+    /// change it: it only grows, as counters do that a scrape reads.
+    pub fn total(&self) -> u64 {
+        self.ring.total()
     }
 
     /// The buckets of that window, oldest first: when each began, in nanoseconds of the clock, and
@@ -262,9 +252,7 @@ impl<C: Clock> Bucketed<C> {
 
     /// The counter's own window, for the calls that take one.
     pub fn own(&self) -> Over {
-        Over {
-            ticks: self.shape.ticks,
-        }
+        Over { ticks: self.shape.ticks }
     }
 
     /// Counts `n` events at time `now` of the counter's clock, which is not read.
@@ -309,10 +297,7 @@ impl<C: Clock> Bucketed<C> {
     }
 
     fn moment(&self) -> Moment {
-        Moment {
-            now: self.clock.settle(),
-            unix: self.clock.unix(),
-        }
+        Moment { now: self.clock.settle(), unix: self.clock.unix() }
     }
 }
 
@@ -408,21 +393,13 @@ fn lay_ring(cells: &Cells, span: Shape, lines: Lines) -> Ring {
     for (at, value) in values {
         cells[at].store(value, Ordering::Relaxed);
     }
-    Ring::new(
-        &cells.slice(LINE_CELLS..cells.len()),
-        span.accuracy,
-        span.ticks,
-        lines,
-    )
+    Ring::new(&cells.slice(LINE_CELLS..cells.len()), span.accuracy, span.ticks, lines)
 }
 
 /// Takes over the ring of a record, whose cells may say anything.
 fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Result<Ring, Error> {
     let mismatch = |what: String| {
-        Error::Segment(quipu_segment::Error::mismatch(
-            segment,
-            format!("window {name:?} {what}"),
-        ))
+        Error::Segment(quipu_segment::Error::mismatch(segment, format!("window {name:?} {what}")))
     };
     if cells.len() < LINE_CELLS {
         return Err(mismatch("has no room for its settings".into()));
@@ -443,22 +420,11 @@ fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Resul
     if cpus > MOST_LINES || shared == 0 || shared > MOST_LINES {
         return Err(mismatch(format!("states {cpus} + {shared} lines")));
     }
-    let lines = Lines {
-        cpus: cpus as usize,
-        shared: shared as usize,
-    };
+    let lines = Lines { cpus: cpus as usize, shared: shared as usize };
     if cells.len() != LINE_CELLS + Ring::cells(ticks, lines) {
-        return Err(mismatch(format!(
-            "has {} cells, which do not fit its settings",
-            cells.len()
-        )));
+        return Err(mismatch(format!("has {} cells, which do not fit its settings", cells.len())));
     }
-    Ok(Ring::new(
-        &cells.slice(LINE_CELLS..cells.len()),
-        accuracy,
-        ticks,
-        lines,
-    ))
+    Ok(Ring::new(&cells.slice(LINE_CELLS..cells.len()), accuracy, ticks, lines))
 }
 
 /// More lines than any counter is made with.

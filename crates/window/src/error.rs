@@ -66,10 +66,7 @@ impl fmt::Display for Error {
                 write!(f, "zero is no {what}; give at least a nanosecond")
             }
             Self::TooLong(what, value) => {
-                write!(
-                    f,
-                    "a {what} of {value:?} is too long; give at most {LONGEST:?}"
-                )
+                write!(f, "a {what} of {value:?} is too long; give at most {LONGEST:?}")
             }
             Self::NotMultiple { window, accuracy } => {
                 write!(
@@ -96,10 +93,7 @@ impl fmt::Display for Error {
                 write!(f, "a key has 1 to {most} bytes; this one has {length}")
             }
             Self::NoCapacity => {
-                write!(
-                    f,
-                    "a table for no keys counts nothing; give room for at least one"
-                )
+                write!(f, "a table has room for 1 to 2^28 keys, of at least a byte each")
             }
             Self::Malformed(what) => write!(f, "not a saved counter: {what}"),
             Self::Io(error) => write!(f, "{error}"),
@@ -143,8 +137,5 @@ fn neighbours(window: Duration, accuracy: Duration) -> (Option<Duration>, Durati
     let nanos = accuracy.as_nanos().max(1);
     let below = window.as_nanos() / nanos * nanos;
     let duration = |nanos: u128| Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-    (
-        (below > 0).then(|| duration(below)),
-        duration(below + nanos),
-    )
+    ((below > 0).then(|| duration(below)), duration(below + nanos))
 }

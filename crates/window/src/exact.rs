@@ -61,16 +61,8 @@ impl<C: Clock> Exact<C> {
     /// As [`Exact::new`].
     pub fn on(clock: C, window: Duration) -> Result<Self, Error> {
         let window = nanoseconds("window", window)?;
-        let state = Mutex::new(State {
-            log: Log::new(),
-            dropped: 0,
-        });
-        Ok(Self {
-            window,
-            limit: usize::MAX,
-            clock,
-            state,
-        })
+        let state = Mutex::new(State { log: Log::new(), dropped: 0 });
+        Ok(Self { window, limit: usize::MAX, clock, state })
     }
 
     /// Bounds the memory: over `bytes`, the oldest events leave before their time and are counted
@@ -118,10 +110,7 @@ impl<C: Clock> Exact<C> {
     pub fn count_over(&self, window: Duration) -> Result<u64, Error> {
         let nanos = nanoseconds("window", window)?;
         if nanos > self.window {
-            return Err(Error::OverSpan {
-                window,
-                span: self.window(),
-            });
+            return Err(Error::OverSpan { window, span: self.window() });
         }
         let now = self.clock.now();
         let state = &mut self.state();
@@ -248,10 +237,7 @@ impl<C: Clock> Window for Exact<C> {
             times.sort_unstable();
         }
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        *state = State {
-            log: Log::new(),
-            dropped: 0,
-        };
+        *state = State { log: Log::new(), dropped: 0 };
         for time in times {
             if state.log.push(time, 1) {
                 state.trim(self.limit);

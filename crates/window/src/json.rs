@@ -84,10 +84,7 @@ pub(crate) fn read(
             if ahead > PLAUSIBLE {
                 return Err(implausible("after", bucket.tick, accuracy));
             }
-            loaded.future = loaded
-                .future
-                .checked_add(bucket.count)
-                .ok_or_else(overflow)?;
+            loaded.future = loaded.future.checked_add(bucket.count).ok_or_else(overflow)?;
             continue;
         }
         let age = newest.saturating_sub(bucket.tick);
@@ -95,16 +92,10 @@ pub(crate) fn read(
             if age.saturating_mul(accuracy) > PLAUSIBLE {
                 return Err(implausible("before", bucket.tick, accuracy));
             }
-            loaded.expired = loaded
-                .expired
-                .checked_add(bucket.count)
-                .ok_or_else(overflow)?;
+            loaded.expired = loaded.expired.checked_add(bucket.count).ok_or_else(overflow)?;
             continue;
         }
-        loaded.counted = loaded
-            .counted
-            .checked_add(bucket.count)
-            .ok_or_else(overflow)?;
+        loaded.counted = loaded.counted.checked_add(bucket.count).ok_or_else(overflow)?;
         // At most the total, which did not overflow.
         counts[(ticks - age) as usize] += bucket.count;
     }

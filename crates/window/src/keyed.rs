@@ -29,21 +29,30 @@ use crate::shape::Shape;
 #[derive(Debug)]
 pub struct Keyed<C = Coarse> {
     shape: Shape,
-    /// The ticks of the longest window.
-    span: u64,
     key_bytes: usize,
     clock: C,
-    table: Cells,
+    table: Table,
     hasher: DefaultHashBuilder,
     state: Mutex<State>,
+}
+
+/// The cells of a table, and how they are divided.
+#[derive(Debug)]
+struct Table {
+    cells: Cells,
+    accuracy: u64,
+    /// The ticks of the longest window.
+    span: u64,
+    slot_cells: usize,
 }
 
 /// What is needed to find keys; made anew from the table whenever it is opened.
 #[derive(Debug)]
 struct State {
+    /// The slots that ever had a key: a table that is not full touches no more of its memory.
     slots: Vec<Slot>,
     index: HashTable<u32>,
-    /// Slots without a key.
+    /// Those of them that have none now.
     free: Vec<u32>,
     /// The slots that were used most and least recently; [`NONE`] without any.
     newest: u32,
@@ -89,7 +98,7 @@ impl KeyedOptions {
     /// Durations that make no window, and a table for no keys.
     pub fn bytes(&self) -> Result<u64, Error> {
         let (_, span) = self.shapes()?;
-        Ok(self.cells(span) as u64 * 8)
+        Ok(Segment::record_bytes(self.cells(span)))
     }
 
     /// Makes the table in private memory, on the kernel's coarse clock.
@@ -130,7 +139,7 @@ impl KeyedOptions {
         clock: C,
     ) -> Result<Keyed<C>, Error> {
         let (shape, span) = self.shapes()?;
-        let table = match segment.find(KIND, name)? {
+        let cells = match segment.find(KIND, name)? {
             Some(record) => {
                 self.check(segment, &record, span)?;
                 record.cells().clone()
@@ -143,11 +152,12 @@ impl KeyedOptions {
                 segment.publish(draft)?.cells().clone()
             }
         };
+        let slot_cells = self.slot_cells(span);
+        let table = Table { cells, accuracy: span.accuracy, span: span.ticks, slot_cells };
         let hasher = DefaultHashBuilder::default();
-        let state = self.index(&table, span, &hasher);
+        let state = self.index(&table, &hasher);
         Ok(Keyed {
             shape,
-            span: span.ticks,
             key_bytes: self.key_bytes,
             clock,
             table,
@@ -161,10 +171,7 @@ impl KeyedOptions {
         let window = Shape::new(self.window, self.accuracy)?;
         let span = Shape::new(self.span, self.accuracy)?;
         if window.ticks > span.ticks {
-            return Err(Error::OverSpan {
-                window: self.window,
-                span: self.span,
-            });
+            return Err(Error::OverSpan { window: self.window, span: self.span });
         }
         if self.capacity == 0 || self.capacity > MOST_KEYS || self.key_bytes == 0 {
             return Err(Error::NoCapacity);
@@ -175,9 +182,7 @@ impl KeyedOptions {
     /// The cells of a slot: its head, its key, its ring.
     fn slot_cells(&self, span: Shape) -> usize {
         let key = self.key_bytes.div_ceil(8).next_multiple_of(LINE_CELLS);
-        LINE_CELLS
-            .saturating_add(key)
-            .saturating_add(Ring::cells(span.ticks, Lines::ONE))
+        LINE_CELLS.saturating_add(key).saturating_add(Ring::cells(span.ticks, Lines::ONE))
     }
 
     fn cells(&self, span: Shape) -> usize {
@@ -205,10 +210,7 @@ impl KeyedOptions {
         let found = |at: usize| record.cells()[at].load(Ordering::Relaxed);
         for ((at, wanted), what) in self.settings(span).into_iter().zip(SETTINGS) {
             if found(at) != wanted {
-                return Err(mismatch(format!(
-                    "was made with {what} {}, not {wanted}",
-                    found(at)
-                )));
+                return Err(mismatch(format!("was made with {what} {}, not {wanted}", found(at))));
             }
         }
         if record.cells().len() != self.cells(span) {
@@ -218,77 +220,69 @@ impl KeyedOptions {
     }
 
     /// Finds the keys of a table, and what was used when.
-    fn index(&self, table: &Cells, span: Shape, hasher: &DefaultHashBuilder) -> State {
-        let step = self.slot_cells(span);
-        let ring_cells = Ring::cells(span.ticks, Lines::ONE);
+    fn index(&self, table: &Table, hasher: &DefaultHashBuilder) -> State {
+        let begun = table.cells[at::BEGUN].load(Ordering::Relaxed);
+        let begun = usize::try_from(begun).unwrap_or(usize::MAX).min(self.capacity);
         let mut state = State {
-            slots: Vec::with_capacity(self.capacity),
-            index: HashTable::with_capacity(self.capacity),
+            slots: (0..begun).map(|number| table.slot(number)).collect(),
+            index: HashTable::new(),
             free: Vec::new(),
             newest: NONE,
             oldest: NONE,
         };
-        let mut used = Vec::new();
-        for number in 0..self.capacity {
-            let start = LINE_CELLS + number * step;
-            let cells = table.slice(start..start + step);
-            let ring_at = step - ring_cells;
-            let ring = Ring::new(
-                &cells.slice(ring_at..step),
-                span.accuracy,
-                span.ticks,
-                Lines::ONE,
-            );
-            let slot = Slot {
-                cells,
-                ring,
-                hash: 0,
-                newer: NONE,
-                older: NONE,
-            };
-            if slot.key_length() > 0 {
-                used.push((slot.used(), number as u32)); // At most MOST_KEYS.
-            }
-            state.slots.push(slot);
-        }
         // Oldest first, so that each goes before the ones that are there. Should power loss have
         // left a key twice, the one that was used last is kept.
-        used.sort_unstable();
+        let mut used: Vec<usize> = (0..begun).collect();
+        used.sort_by_key(|&number| state.slots[number].used());
         let mut key = Vec::new();
-        for (_, number) in used {
-            let slot = &mut state.slots[number as usize];
-            slot.ring.mend();
+        for number in used {
+            let slot = &mut state.slots[number];
             slot.read_key(&mut key);
-            if slot.key_length() > self.key_bytes as u64 {
-                slot.clear();
-                continue;
-            }
             slot.hash = hasher.hash_one(&key[..]);
             let hash = slot.hash;
+            let number = number as u32; // At most MOST_KEYS.
+            match slot.key_length() {
+                0 => {
+                    state.free.push(number);
+                    continue;
+                }
+                length if length > self.key_bytes as u64 => {
+                    slot.clear();
+                    state.free.push(number);
+                    continue;
+                }
+                _ => slot.ring.mend(),
+            };
             if let Some(double) = state.find(hash, &key) {
                 state.remove(double);
+                state.free.push(double);
             }
             state.insert(number, hash);
         }
-        for number in (0..self.capacity).rev() {
-            if state.slots[number].key_length() == 0 {
-                state.free.push(number as u32); // At most MOST_KEYS.
-            }
-        }
         state
+    }
+}
+
+impl Table {
+    /// Reaches into the slot of a number below the capacity.
+    fn slot(&self, number: usize) -> Slot {
+        let start = LINE_CELLS + number * self.slot_cells;
+        let cells = self.cells.slice(start..start + self.slot_cells);
+        let ring_at = self.slot_cells - Ring::cells(self.span, Lines::ONE);
+        let ring_cells = cells.slice(ring_at..self.slot_cells);
+        let ring = Ring::new(&ring_cells, self.accuracy, self.span, Lines::ONE);
+        Slot { cells, ring, hash: 0, newer: NONE, older: NONE }
+    }
+
+    fn capacity(&self) -> usize {
+        (self.cells.len() - LINE_CELLS) / self.slot_cells
     }
 }
 
 impl Keyed {
     /// How a table for `capacity` keys is made.
     pub fn options(window: Duration, accuracy: Duration, capacity: usize) -> KeyedOptions {
-        KeyedOptions {
-            window,
-            accuracy,
-            span: window,
-            capacity,
-            key_bytes: 128,
-        }
+        KeyedOptions { window, accuracy, span: window, capacity, key_bytes: 128 }
     }
 }
 
@@ -299,10 +293,7 @@ impl<C: Clock> Keyed<C> {
     /// A key that is empty or longer than the table has room for.
     pub fn hit(&self, key: &[u8], n: u64) -> Result<u64, Error> {
         if key.is_empty() || key.len() > self.key_bytes {
-            return Err(Error::Key {
-                length: key.len(),
-                most: self.key_bytes,
-            });
+            return Err(Error::Key { length: key.len(), most: self.key_bytes });
         }
         let hash = self.hasher.hash_one(key);
         let now = self.clock.now();
@@ -317,7 +308,7 @@ impl<C: Clock> Keyed<C> {
         state.link_newest(number);
         let slot = &state.slots[number as usize];
         // The order of uses outlives the process, with the events.
-        let use_number = self.table[at::USES].fetch_add(1, Ordering::Relaxed) + 1;
+        let use_number = self.table.cells[at::USES].fetch_add(1, Ordering::Relaxed) + 1;
         slot.cells[slot_at::USED].store(use_number, Ordering::Relaxed);
         self.turn(&slot.ring, now);
         Ok(slot.ring.add_and_count(n, self.shape.ticks))
@@ -333,22 +324,18 @@ impl<C: Clock> Keyed<C> {
     /// # Errors
     /// A window that is no whole number of accuracies, or longer than the span.
     pub fn count_over(&self, key: &[u8], window: Duration) -> Result<Option<u64>, Error> {
-        let shape = Shape::new(window, self.shape.accuracy())?;
-        if shape.ticks > self.span {
-            return Err(Error::OverSpan {
-                window,
-                span: self.span(),
-            });
-        }
-        Ok(self.look(key, |ring, _| ring.count(shape.ticks)))
+        let ticks = self.ticks(window)?;
+        Ok(self.look(key, |ring, _| ring.count(ticks)))
     }
 
-    /// A key's events a second over the window, with the oldest bucket counted in part.
-    pub fn rate(&self, key: &[u8]) -> Option<f64> {
-        let seconds = self.shape.window().as_secs_f64();
-        self.look(key, |ring, now| {
-            ring.estimate(self.shape.ticks, now) / seconds
-        })
+    /// A key's events a second over a window, with the oldest bucket counted in part.
+    ///
+    /// # Errors
+    /// As [`Keyed::count_over`].
+    pub fn rate_over(&self, key: &[u8], window: Duration) -> Result<Option<f64>, Error> {
+        let ticks = self.ticks(window)?;
+        let seconds = window.as_secs_f64();
+        Ok(self.look(key, |ring, now| ring.estimate(ticks, now) / seconds))
     }
 
     /// The `most` keys with the most events in their windows, most first. Looks at every key.
@@ -388,12 +375,12 @@ impl<C: Clock> Keyed<C> {
 
     /// How many keys fit.
     pub fn capacity(&self) -> usize {
-        self.state().slots.len()
+        self.table.capacity()
     }
 
     /// How many keys have left since the table was made, for others to come.
     pub fn evicted(&self) -> u64 {
-        self.table[at::EVICTED].load(Ordering::Relaxed)
+        self.table.cells[at::EVICTED].load(Ordering::Relaxed)
     }
 
     /// The window of every key.
@@ -403,11 +390,7 @@ impl<C: Clock> Keyed<C> {
 
     /// The longest window that can be asked for.
     pub fn span(&self) -> Duration {
-        Shape {
-            ticks: self.span,
-            ..self.shape
-        }
-        .window()
+        Shape { ticks: self.table.span, ..self.shape }.window()
     }
 
     /// Removes all keys and their events. They do not count as evicted.
@@ -424,10 +407,16 @@ impl<C: Clock> Keyed<C> {
     fn admit(&self, state: &mut State, hash: u64, key: &[u8]) -> u32 {
         let number = match state.free.pop() {
             Some(number) => number,
+            None if state.slots.len() < self.capacity() => {
+                let number = state.slots.len();
+                state.slots.push(self.table.slot(number));
+                self.table.cells[at::BEGUN].store(number as u64 + 1, Ordering::Relaxed);
+                number as u32 // At most MOST_KEYS.
+            }
             None => {
                 let oldest = state.oldest;
                 state.remove(oldest);
-                self.table[at::EVICTED].fetch_add(1, Ordering::Relaxed);
+                self.table.cells[at::EVICTED].fetch_add(1, Ordering::Relaxed);
                 oldest
             }
         };
@@ -435,10 +424,16 @@ impl<C: Clock> Keyed<C> {
         slot.hash = hash;
         slot.ring.begin(self.clock.settle());
         slot.write_key(key);
-        state
-            .index
-            .insert_unique(hash, number, |&number| state.slots[number as usize].hash);
+        state.index.insert_unique(hash, number, |&number| state.slots[number as usize].hash);
         number
+    }
+
+    fn ticks(&self, window: Duration) -> Result<u64, Error> {
+        let shape = Shape::new(window, self.shape.accuracy())?;
+        if shape.ticks > self.table.span {
+            return Err(Error::OverSpan { window, span: self.span() });
+        }
+        Ok(shape.ticks)
     }
 
     fn look<T>(&self, key: &[u8], read: impl FnOnce(&Ring, u64) -> T) -> Option<T> {
@@ -476,8 +471,7 @@ impl State {
 
     /// Takes a slot whose key is written into the index and the list.
     fn insert(&mut self, number: u32, hash: u64) {
-        self.index
-            .insert_unique(hash, number, |&number| self.slots[number as usize].hash);
+        self.index.insert_unique(hash, number, |&number| self.slots[number as usize].hash);
         self.link_newest(number);
     }
 
@@ -578,6 +572,8 @@ mod at {
     /// Counts the hits of all keys: the order of uses.
     pub(super) const USES: usize = 4;
     pub(super) const EVICTED: usize = 5;
+    /// How many slots ever had a key.
+    pub(super) const BEGUN: usize = 6;
 }
 
 /// The cells of a slot.
@@ -588,12 +584,8 @@ mod slot_at {
 }
 
 /// The settings as a message names them, in the order of `settings`.
-const SETTINGS: [&str; 4] = [
-    "an accuracy in nanoseconds of",
-    "a span in buckets of",
-    "a capacity of",
-    "a key size of",
-];
+const SETTINGS: [&str; 4] =
+    ["an accuracy in nanoseconds of", "a span in buckets of", "a capacity of", "a key size of"];
 
 /// Stands for no slot.
 const NONE: u32 = u32::MAX;

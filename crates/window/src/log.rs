@@ -84,21 +84,8 @@ const MOST_SHIFT: u32 = 64 - ESCAPE - 1;
 impl Log {
     pub(crate) fn new() -> Self {
         let bits = Bits::with_capacity(CODES as usize * 8);
-        let open = Open {
-            base: 0,
-            last: 0,
-            events: 0,
-            codes: 0,
-            shift: FIRST_SHIFT,
-            bits,
-        };
-        Self {
-            sealed: VecDeque::new(),
-            sealed_bytes: 0,
-            open,
-            head: Cursor::default(),
-            events: 0,
-        }
+        let open = Open { base: 0, last: 0, events: 0, codes: 0, shift: FIRST_SHIFT, bits };
+        Self { sealed: VecDeque::new(), sealed_bytes: 0, open, head: Cursor::default(), events: 0 }
     }
 
     /// The events that are left.
@@ -140,8 +127,7 @@ impl Log {
             let ones = (1 << quotient) - 1;
             let low = distance & ((1 << open.shift) - 1);
             let quotient = quotient as u32; // Below ESCAPE.
-            open.bits
-                .put(ones | low << (quotient + 1), quotient + 1 + open.shift);
+            open.bits.put(ones | low << (quotient + 1), quotient + 1 + open.shift);
         } else {
             open.bits.put((1 << ESCAPE) - 1, ESCAPE);
             open.bits.put(distance, 64);
@@ -150,11 +136,7 @@ impl Log {
         open.codes += 1;
         open.events += events;
         self.events += events;
-        let full = if self.sealed.is_empty() {
-            FIRST_CODES
-        } else {
-            CODES
-        };
+        let full = if self.sealed.is_empty() { FIRST_CODES } else { CODES };
         if open.codes < full {
             return false;
         }
@@ -172,10 +154,7 @@ impl Log {
             if self.head.time > border {
                 return;
             }
-            let last = self
-                .sealed
-                .front()
-                .map_or(self.open.last, |block| block.last);
+            let last = self.sealed.front().map_or(self.open.last, |block| block.last);
             if last <= border {
                 self.drop_block();
                 continue;
@@ -205,20 +184,13 @@ impl Log {
     pub(crate) fn count_after(&self, border: u64) -> u64 {
         // Blocks are in order of time: those that end at the border or before do not count.
         let index = self.sealed.partition_point(|block| block.last <= border);
-        let newer: u64 = self
-            .sealed
-            .iter()
-            .skip(index + 1)
-            .map(|block| block.events)
-            .sum();
+        let newer: u64 = self.sealed.iter().skip(index + 1).map(|block| block.events).sum();
         let (all, part) = match self.sealed.get(index) {
             Some(block) => (newer + self.open.events + block.events, block.times()),
             None => (self.open.events, self.open.times()),
         };
-        let older: u64 = part
-            .take_while(|&(time, _)| time <= border)
-            .map(|(_, events)| events)
-            .sum();
+        let older: u64 =
+            part.take_while(|&(time, _)| time <= border).map(|(_, events)| events).sum();
         // Events that were dropped are older than any border that is asked for, or not.
         (all - older).min(self.events)
     }
@@ -228,10 +200,7 @@ impl Log {
         let open = self.open.to_block(self.open.bits.words().into());
         let mut blocks: Vec<_> = self.sealed.iter().cloned().collect();
         blocks.push(Arc::new(open));
-        Snapshot {
-            blocks,
-            gone: self.head.gone,
-        }
+        Snapshot { blocks, gone: self.head.gone }
     }
 
     /// Reads the next code of the oldest block. False where there is none, which a log with
@@ -310,13 +279,7 @@ impl Open {
 
 impl Block {
     fn times(&self) -> Times<'_> {
-        Times {
-            words: &self.words,
-            at: 0,
-            codes: self.codes,
-            shift: self.shift,
-            time: self.base,
-        }
+        Times { words: &self.words, at: 0, codes: self.codes, shift: self.shift, time: self.base }
     }
 
     /// Its memory, with the two counts of its `Arc`.
@@ -381,19 +344,11 @@ fn decode(words: &[u64], at: usize, shift: u32) -> Code {
         // The sum of all three is at most 64 bits, see MOST_SHIFT.
         let low = next >> (quotient + 1) & ((1 << shift) - 1);
         let distance = u64::from(quotient) << shift | low;
-        return Code {
-            distance,
-            events: 1,
-            bits: (quotient + 1 + shift) as usize,
-        };
+        return Code { distance, events: 1, bits: (quotient + 1 + shift) as usize };
     }
     let at = at + ESCAPE as usize;
     let (distance, events) = (peek(words, at), peek(words, at + 64));
-    Code {
-        distance,
-        events,
-        bits: ESCAPE as usize + 128,
-    }
+    Code { distance, events, bits: ESCAPE as usize + 128 }
 }
 
 /// The shift that takes the fewest bits for distances that are distributed exponentially.
@@ -442,31 +397,15 @@ mod tests {
 
     #[derive(Debug, Clone)]
     enum Step {
-        Push {
-            after: u64,
-            events: u64,
-            repeat: u32,
-        },
-        Drop {
-            back: u64,
-        },
-        Count {
-            back: u64,
-        },
+        Push { after: u64, events: u64, repeat: u32 },
+        Drop { back: u64 },
+        Count { back: u64 },
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let distance = prop_oneof![0..4u64, 0..100_000u64, Just(1 << 40)];
-        let push = (
-            distance,
-            prop_oneof![9 => Just(1u64), 1 => 2..5u64],
-            1..400u32,
-        )
-            .prop_map(|(after, events, repeat)| Step::Push {
-                after,
-                events,
-                repeat,
-            });
+        let push = (distance, prop_oneof![9 => Just(1u64), 1 => 2..5u64], 1..400u32)
+            .prop_map(|(after, events, repeat)| Step::Push { after, events, repeat });
         let step = prop_oneof![
             4 => push,
             1 => (0..50_000_000u64).prop_map(|back| Step::Drop { back }),

@@ -165,6 +165,11 @@ impl Ring {
         }
     }
 
+    /// All that was added so far.
+    pub(crate) fn total(&self) -> u64 {
+        self.sum.sum()
+    }
+
     /// What was added, as if each bucket's events were spread evenly over it: the oldest bucket
     /// counts by the part of it that the window still covers at `now`.
     pub(crate) fn estimate(&self, ticks: u64, now: u64) -> f64 {
@@ -182,9 +187,8 @@ impl Ring {
         let first = last.saturating_sub(ticks);
         // A slot that is filled anew meanwhile holds a greater prefix: as if less had been added
         // since an older tick than since a newer one.
-        let mut buckets: Vec<(u64, u64)> = (first..=last)
-            .map(|tick| (tick, self.prefix(tick)))
-            .collect();
+        let mut buckets: Vec<(u64, u64)> =
+            (first..=last).map(|tick| (tick, self.prefix(tick))).collect();
         let sum = self.sum.sum();
         let mut newer = 0;
         for (_, count) in buckets.iter_mut().rev() {
@@ -278,8 +282,7 @@ impl Ring {
         for tick in last.saturating_sub(self.span)..=last {
             let since = sum.wrapping_sub(self.slot(tick).load(Ordering::Relaxed));
             if since > older {
-                self.slot(tick)
-                    .store(sum.wrapping_sub(older), Ordering::Relaxed);
+                self.slot(tick).store(sum.wrapping_sub(older), Ordering::Relaxed);
                 mended += 1;
             } else {
                 older = since;

@@ -75,11 +75,7 @@ pub fn save_file(window: &(impl Window + ?Sized), path: impl AsRef<Path>) -> Res
     name.push(format!(".{}.new", std::process::id()));
     let draft = path.with_file_name(name);
     let write = || -> Result<(), Error> {
-        let file = File::options()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&draft)?;
+        let file = File::options().write(true).create(true).truncate(true).open(&draft)?;
         let mut out = BufWriter::with_capacity(BUFFER, file);
         window.save(&mut out)?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;

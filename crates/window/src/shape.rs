@@ -24,10 +24,7 @@ impl Shape {
         if ticks > MOST_BUCKETS {
             return Err(Error::TooManyBuckets { window, accuracy });
         }
-        Ok(Self {
-            accuracy: narrow,
-            ticks,
-        })
+        Ok(Self { accuracy: narrow, ticks })
     }
 
     pub(crate) fn window(self) -> Duration {
@@ -62,18 +59,9 @@ mod tests {
     #[test]
     fn any_unit_from_nanoseconds_up() {
         let (ns, day) = (Duration::from_nanos(1), Duration::from_secs(86_400));
-        assert_eq!(
-            Shape::new(ns, ns).unwrap(),
-            Shape {
-                accuracy: 1,
-                ticks: 1
-            }
-        );
+        assert_eq!(Shape::new(ns, ns).unwrap(), Shape { accuracy: 1, ticks: 1 });
         let shape = Shape::new(day * 365, day).unwrap();
-        assert_eq!(
-            (shape.ticks, shape.window(), shape.accuracy()),
-            (365, day * 365, day)
-        );
+        assert_eq!((shape.ticks, shape.window(), shape.accuracy()), (365, day * 365, day));
         let shape = Shape::new(LONGEST, LONGEST).unwrap();
         assert_eq!(shape.window(), LONGEST);
     }

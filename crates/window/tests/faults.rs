@@ -17,12 +17,7 @@ const START: u64 = 1_700_000_000_000_000_000;
 
 fn minute() -> (Bucketed<Manual>, Manual) {
     let clock = Manual::new(START);
-    (
-        Bucketed::options(MINUTE, ACCURACY)
-            .private_on(clock.clone())
-            .unwrap(),
-        clock,
-    )
+    (Bucketed::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap(), clock)
 }
 
 /// Fills every bucket of the minute with a hundred events.
@@ -51,9 +46,7 @@ fn a_restart_after_a_day_begins_at_nothing() {
     let mut saved = Vec::new();
     counter.save(&mut saved).unwrap();
     clock.advance(SECOND * 86_400);
-    let mut restarted = Bucketed::options(MINUTE, ACCURACY)
-        .private_on(clock.clone())
-        .unwrap();
+    let mut restarted = Bucketed::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap();
     let loaded = restarted.load(&mut &saved[..]).unwrap();
     assert_eq!((loaded.counted, loaded.expired), (0, 30_000));
     assert_eq!(restarted.add_and_count(1), 1);
@@ -90,9 +83,7 @@ fn events_of_the_future_are_left_out_and_named() {
     let mut saved = Vec::new();
     counter.save(&mut saved).unwrap();
     clock.set_unix(START - 3_600_000_000_000);
-    let mut restarted = Bucketed::options(MINUTE, ACCURACY)
-        .private_on(clock.clone())
-        .unwrap();
+    let mut restarted = Bucketed::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap();
     let loaded = restarted.load(&mut &saved[..]).unwrap();
     assert_eq!((loaded.counted, loaded.future), (0, 30_000));
     assert_eq!(restarted.count(), 0);
@@ -117,16 +108,11 @@ fn another_accuracy_is_noticed() {
     let mut saved = Vec::new();
     counter.save(&mut saved).unwrap();
     for (accuracy, side) in [(ACCURACY * 2, "after"), (ACCURACY / 2, "before")] {
-        let mut other = Bucketed::options(MINUTE, accuracy)
-            .private_on(clock.clone())
-            .unwrap();
+        let mut other = Bucketed::options(MINUTE, accuracy).private_on(clock.clone()).unwrap();
         other.add(5);
         let message = other.load(&mut &saved[..]).unwrap_err().to_string();
         assert!(message.contains(side), "{message}");
-        assert!(
-            message.contains("load it with the accuracy that it was saved with"),
-            "{message}"
-        );
+        assert!(message.contains("load it with the accuracy that it was saved with"), "{message}");
         assert_eq!(other.count(), 5, "a refused file must change nothing");
     }
 }
@@ -140,9 +126,7 @@ fn a_file_is_whole_or_as_it_was() {
     save_file(&counter, &path).unwrap();
     let whole = fs::read(&path).unwrap();
     // A writer that fails half-way: the directory takes no draft any more.
-    let draft = directory
-        .path()
-        .join(format!("state.{}.new", std::process::id()));
+    let draft = directory.path().join(format!("state.{}.new", std::process::id()));
     fs::create_dir(&draft).unwrap();
     let message = save_file(&counter, &path).unwrap_err().to_string();
     assert!(message.contains(&path.display().to_string()), "{message}");
@@ -182,13 +166,7 @@ fn torn_and_foreign_files_are_errors_that_name_the_file() {
     let huge = format!(
         "[{{\"Timeint\":{tick},\"Count\":18446744073709551615}},{{\"Timeint\":{tick},\"Count\":1}}]"
     );
-    assert!(
-        counter
-            .load(&mut huge.as_bytes())
-            .unwrap_err()
-            .to_string()
-            .contains("2^64")
-    );
+    assert!(counter.load(&mut huge.as_bytes()).unwrap_err().to_string().contains("2^64"));
 }
 
 #[test]
@@ -213,20 +191,14 @@ fn negative_and_senseless_durations_are_errors() {
         (Duration::MAX, ACCURACY),
         (MINUTE, Duration::from_nanos(1)),
     ] {
-        assert!(
-            Bucketed::new(window, accuracy).is_err(),
-            "{window:?} {accuracy:?}"
-        );
+        assert!(Bucketed::new(window, accuracy).is_err(), "{window:?} {accuracy:?}");
     }
     assert!(Constant::new(Duration::ZERO).is_err());
     assert!(Constant::new(Duration::from_nanos(19)).is_err());
     assert!(Constant::on(Coarse::new(), SECOND, 0).is_err());
     assert!(Exact::new(Duration::ZERO).is_err());
     assert!(Exact::new(Duration::MAX).is_err());
-    let over = Bucketed::new(SECOND, ACCURACY)
-        .unwrap()
-        .over(MINUTE)
-        .unwrap_err();
+    let over = Bucketed::new(SECOND, ACCURACY).unwrap().over(MINUTE).unwrap_err();
     assert!(matches!(over, Error::OverSpan { .. }), "{over}");
 }
 
@@ -236,16 +208,10 @@ fn a_write_error_is_told() {
     // There, saving to a full device succeeded.
     let exact = Exact::new(MINUTE).unwrap();
     exact.add(100_000);
-    let mut full = fs::OpenOptions::new()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
+    let mut full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     assert!(matches!(exact.save(&mut full).unwrap_err(), Error::Io(_)));
     let (bucketed, _) = filled();
-    assert!(matches!(
-        bucketed.save(&mut full).unwrap_err(),
-        Error::Io(_)
-    ));
+    assert!(matches!(bucketed.save(&mut full).unwrap_err(), Error::Io(_)));
 }
 
 #[test]
@@ -260,11 +226,7 @@ fn memory_shrinks_when_events_expire() {
     let full = exact.bytes();
     clock.advance(MINUTE);
     assert_eq!(exact.count(), 0);
-    assert!(
-        exact.bytes() < full / 5,
-        "{} of {full} bytes",
-        exact.bytes()
-    );
+    assert!(exact.bytes() < full / 5, "{} of {full} bytes", exact.bytes());
 }
 
 #[test]
@@ -279,10 +241,7 @@ fn times_that_are_not_in_order_are_sorted() {
         .chain([1, 2, 3])
         .collect();
     let loaded = exact.load(&mut &saved[..]).unwrap();
-    assert_eq!(
-        (loaded.counted, loaded.expired, loaded.future, loaded.ragged),
-        (3, 1, 1, 3)
-    );
+    assert_eq!((loaded.counted, loaded.expired, loaded.future, loaded.ragged), (3, 1, 1, 3));
     assert_eq!(exact.count_over(SECOND * 4).unwrap(), 2);
     let mut again = Vec::new();
     exact.save(&mut again).unwrap();
@@ -296,10 +255,7 @@ fn times_that_are_not_in_order_are_sorted() {
 #[test]
 fn each_caller_gets_a_number_of_its_own() {
     // There, two requests could get one number, and a number be skipped.
-    let counter = Bucketed::options(MINUTE, ACCURACY)
-        .tickets()
-        .private()
-        .unwrap();
+    let counter = Bucketed::options(MINUTE, ACCURACY).tickets().private().unwrap();
     let mut numbers: Vec<u64> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -310,10 +266,7 @@ fn each_caller_gets_a_number_of_its_own() {
                 })
             })
             .collect();
-        threads
-            .into_iter()
-            .flat_map(|thread| thread.join().unwrap())
-            .collect()
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
     numbers.sort_unstable();
     let all = numbers.len() as u64;
@@ -324,9 +277,7 @@ fn each_caller_gets_a_number_of_its_own() {
 fn a_window_as_wide_as_its_accuracy_works() {
     // There, it allocated at every call; elsewhere, windows of one bucket panicked.
     let clock = Manual::new(START);
-    let counter = Bucketed::options(SECOND, SECOND)
-        .private_on(clock.clone())
-        .unwrap();
+    let counter = Bucketed::options(SECOND, SECOND).private_on(clock.clone()).unwrap();
     counter.add(3);
     clock.advance(SECOND);
     assert_eq!(counter.add_and_count(1), 4);

@@ -16,9 +16,7 @@ const START: u64 = 1_700_000_000_000_000_000;
 const RING: Kind = Kind::new(*b"RING", 1);
 
 fn counter(segment: &Segment, clock: &Manual) -> Bucketed<Manual> {
-    Bucketed::options(MINUTE, ACCURACY)
-        .open_on(segment, "requests", clock.clone())
-        .unwrap()
+    Bucketed::options(MINUTE, ACCURACY).open_on(segment, "requests", clock.clone()).unwrap()
 }
 
 #[test]
@@ -60,34 +58,20 @@ fn other_settings_are_refused() {
     let clock = Manual::new(START);
     counter(&segment, &clock);
     for (options, message) in [
-        (
-            Bucketed::options(MINUTE, ACCURACY * 2),
-            "has an accuracy of 200ms",
-        ),
-        (
-            Bucketed::options(MINUTE, ACCURACY).span(MINUTE * 2),
-            "a span of 60s, not 200ms and 120s",
-        ),
+        (Bucketed::options(MINUTE, ACCURACY * 2), "has an accuracy of 200ms"),
+        (Bucketed::options(MINUTE, ACCURACY).span(MINUTE * 2), "a span of 60s, not 200ms and 120s"),
     ] {
-        let error = options
-            .open_on(&segment, "requests", clock.clone())
-            .unwrap_err()
-            .to_string();
+        let error = options.open_on(&segment, "requests", clock.clone()).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
         assert!(error.contains("start with those settings"), "{error}");
     }
     // A shorter window needs no other ring.
     let shorter = Bucketed::options(MINUTE / 2, ACCURACY).span(MINUTE);
-    shorter
-        .open_on(&segment, "requests", clock.clone())
-        .unwrap();
+    shorter.open_on(&segment, "requests", clock.clone()).unwrap();
     let keys = |n| Keyed::options(MINUTE, ACCURACY * 5, n).open(&segment, "keys");
     keys(3).unwrap();
     let error = keys(4).unwrap_err().to_string();
-    assert!(
-        error.contains("was made with a capacity of 3, not 4"),
-        "{error}"
-    );
+    assert!(error.contains("was made with a capacity of 3, not 4"), "{error}");
 }
 
 #[test]
@@ -127,12 +111,7 @@ fn pages_that_power_loss_left_behind_are_mended() {
         .unwrap();
     let record = segment.find(RING, "requests").unwrap().unwrap();
     let cells = record.cells();
-    let image = || {
-        cells
-            .iter()
-            .map(|cell| cell.load(Ordering::Relaxed))
-            .collect::<Vec<_>>()
-    };
+    let image = || cells.iter().map(|cell| cell.load(Ordering::Relaxed)).collect::<Vec<_>>();
     for _ in 0..2000 {
         clock.advance(ACCURACY);
         made.add(10);
@@ -147,21 +126,14 @@ fn pages_that_power_loss_left_behind_are_mended() {
     // Every pair of old and new pages, of 64 cells here.
     for pages in 0..1u32 << (cells.len() / 64).min(10) {
         for (i, cell) in cells.iter().enumerate() {
-            let image = if pages >> (i / 64) & 1 == 0 {
-                &old
-            } else {
-                &new
-            };
+            let image = if pages >> (i / 64) & 1 == 0 { &old } else { &new };
             cell.store(image[i], Ordering::Relaxed);
         }
         let counter = counter(&segment, &clock);
         let mut before = 0;
         for ticks in 1..=300 {
             let count = counter.count_over(counter.over(ACCURACY * ticks).unwrap());
-            assert!(
-                count >= before,
-                "pages {pages:b}, {ticks} ticks: {count} < {before}"
-            );
+            assert!(count >= before, "pages {pages:b}, {ticks} ticks: {count} < {before}");
             before = count;
         }
         assert!(before <= all + 50, "pages {pages:b}: {before} of {all}");
@@ -179,10 +151,7 @@ fn a_key_table_with_nonsense_in_it_is_cleaned() {
         table.hit(key, 1).unwrap();
     }
     drop(table);
-    let record = segment
-        .find(Kind::new(*b"KEYS", 1), "keys")
-        .unwrap()
-        .unwrap();
+    let record = segment.find(Kind::new(*b"KEYS", 1), "keys").unwrap().unwrap();
     let cells = record.cells();
     let step = (cells.len() - 8) / 4;
     // "one" gets a length that no slot has; "three" becomes a second, older "two".
@@ -203,13 +172,9 @@ fn a_key_table_with_nonsense_in_it_is_cleaned() {
 #[test]
 fn a_segments_clock_serves_all_its_counters() {
     let segment = Segment::private(1 << 20).unwrap();
-    let counter = Bucketed::options(MINUTE, ACCURACY)
-        .open(&segment, "requests")
-        .unwrap();
+    let counter = Bucketed::options(MINUTE, ACCURACY).open(&segment, "requests").unwrap();
     counter.add(3);
-    let wall = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let (begun, count) = *counter.buckets_over(counter.own()).last().unwrap();
     assert_eq!(count, 3);
     assert!(wall.abs_diff(Duration::from_nanos(begun)) < Duration::from_secs(5));

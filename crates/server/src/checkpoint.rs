@@ -1,0 +1,72 @@
+//! Syncs the state to the disk, now and then, on a thread of its own.
+//!
+//! A process that is killed loses nothing without it. It is for the machine that loses power,
+//! which then loses what was counted since the last sync.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use quipu_segment::Segment;
+use tracing::{error, info};
+
+use crate::metrics::Metrics;
+
+/// The running checkpoints. They end when this is dropped.
+#[derive(Debug)]
+pub struct Checkpoints {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Checkpoints {
+    /// Syncs the segment each time that `period` has passed since the last sync began.
+    ///
+    /// # Errors
+    /// A system that gives no thread.
+    pub fn start(
+        segment: Segment,
+        period: Duration,
+        metrics: &'static Metrics,
+    ) -> std::io::Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let run = move || {
+            let mut failing = false;
+            let mut begun = Instant::now();
+            loop {
+                let left = period.saturating_sub(begun.elapsed());
+                match stopped.recv_timeout(left) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    _ => return,
+                }
+                begun = Instant::now();
+                let result = segment.sync();
+                metrics.checkpointed(begun.elapsed(), result.is_ok());
+                match result {
+                    // A line at each change, not twice a second.
+                    Err(error) if !failing => {
+                        error!(%error, "a checkpoint failed; counting goes on in memory");
+                        failing = true;
+                    }
+                    Ok(()) if failing => {
+                        info!("checkpoints work again");
+                        failing = false;
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("checkpoint".into()).spawn(run)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there was told there, and the last sync is the caller's.
+            let _ = thread.join();
+        }
+    }
+}

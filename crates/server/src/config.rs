@@ -1,0 +1,490 @@
+//! The settings of the daemon: from flags, the environment, and a file, in this order of weight.
+//!
+//! One table, [`Flags`], says what can be set: clap reads it from flags and `QUIPU_*`, serde from
+//! the TOML file, where every name is that of the flag.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use quipu_window::{Bucketed, BucketedOptions, Keyed, KeyedOptions};
+use serde::{Deserialize, Serialize};
+
+use crate::http;
+
+/// A length of time as people write it: `200ms`, `1m 30s`, `1h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Time(pub Duration);
+
+/// What can be set. Every field may be left out; [`Settings::resolve`] fills it in.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Flags {
+    /// Address to listen on; may be given several times [default: 127.0.0.1:8081]
+    #[arg(long, env = "QUIPU_LISTEN", value_name = "HOST:PORT", value_delimiter = ',')]
+    pub listen: Option<Vec<String>>,
+
+    /// Window whose requests GET / counts [default: 60s]
+    #[arg(long, env = "QUIPU_WINDOW", value_name = "TIME")]
+    pub window: Option<Time>,
+
+    /// Width of the buckets of the window [default: 200ms]
+    #[arg(long, env = "QUIPU_ACCURACY", value_name = "TIME")]
+    pub accuracy: Option<Time>,
+
+    /// Longest window that GET /rate?window= can ask for [default: 1h, or the window if longer]
+    #[arg(long, env = "QUIPU_SPAN", value_name = "TIME")]
+    pub span: Option<Time>,
+
+    /// File that keeps the counts [default: state.quipu]
+    #[arg(long, env = "QUIPU_STATE", value_name = "FILE")]
+    pub state: Option<PathBuf>,
+
+    /// What to do with a damaged state file [default: refuse]
+    #[arg(long, env = "QUIPU_DAMAGED_STATE", value_name = "WHAT")]
+    pub damaged_state: Option<Damaged>,
+
+    /// How often the state is synced to the disk: what a power loss may cost [default: 500ms]
+    #[arg(long, env = "QUIPU_CHECKPOINT", value_name = "TIME")]
+    pub checkpoint: Option<Time>,
+
+    /// Keys of POST /hit/{key} that are kept; the least recently hit leave first
+    /// [default: 10000]
+    #[arg(long, env = "QUIPU_KEYS", value_name = "COUNT")]
+    pub keys: Option<usize>,
+
+    /// Width of the buckets of each key's window [default: a 60th of the window, or the accuracy]
+    #[arg(long, env = "QUIPU_KEY_ACCURACY", value_name = "TIME")]
+    pub key_accuracy: Option<Time>,
+
+    /// Longest key in bytes [default: 128]
+    #[arg(long, env = "QUIPU_KEY_BYTES", value_name = "BYTES")]
+    pub key_bytes: Option<usize>,
+
+    /// Threads that serve; one answers some 100,000 requests a second [default: 1]
+    #[arg(long, env = "QUIPU_THREADS", value_name = "COUNT")]
+    pub threads: Option<usize>,
+
+    /// Connections open at a time; more are answered 503 [default: 10000]
+    #[arg(long, env = "QUIPU_CONNECTIONS", value_name = "COUNT")]
+    pub connections: Option<usize>,
+
+    /// Bytes of a request's line and headers; more are answered 431 or 414 [default: 16384]
+    #[arg(long, env = "QUIPU_HEADER_BYTES", value_name = "BYTES")]
+    pub header_bytes: Option<usize>,
+
+    /// Bytes of a request's body; more are answered 413 [default: 1048576]
+    #[arg(long, env = "QUIPU_BODY_BYTES", value_name = "BYTES")]
+    pub body_bytes: Option<usize>,
+
+    /// Time to send a request; a slower one is answered 408 [default: 10s]
+    #[arg(long, env = "QUIPU_READ_TIMEOUT", value_name = "TIME")]
+    pub read_timeout: Option<Time>,
+
+    /// Time to take an answer; a slower client is cut off [default: 30s]
+    #[arg(long, env = "QUIPU_WRITE_TIMEOUT", value_name = "TIME")]
+    pub write_timeout: Option<Time>,
+
+    /// Time that a connection may be kept without a request [default: 60s]
+    #[arg(long, env = "QUIPU_IDLE_TIMEOUT", value_name = "TIME")]
+    pub idle_timeout: Option<Time>,
+
+    /// Time that running requests get at the end [default: 10s]
+    #[arg(long, env = "QUIPU_DRAIN_TIMEOUT", value_name = "TIME")]
+    pub drain_timeout: Option<Time>,
+
+    /// Form of the log [default: text]
+    #[arg(long, env = "QUIPU_LOG_FORMAT", value_name = "FORM")]
+    pub log_format: Option<LogFormat>,
+
+    /// Least grave events that are logged: error, warn, info, debug, trace [default: info]
+    #[arg(long, env = "QUIPU_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: Option<LogLevel>,
+}
+
+/// What becomes of a state file that was cut or damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Damaged {
+    /// The daemon does not start, and leaves the file as it is.
+    Refuse,
+    /// The file is renamed, and the daemon starts with a new one.
+    SetAside,
+}
+
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Words, for people.
+    Text,
+    /// An object a line, for programs.
+    Json,
+}
+
+/// The least grave events that are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// What failed.
+    Error,
+    /// What may fail soon.
+    Warn,
+    /// What happened.
+    Info,
+    /// How it happened.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+/// The settings in force.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The window of all requests.
+    pub window: BucketedOptions,
+    /// The windows of keys.
+    pub keys: KeyedOptions,
+    /// The state file.
+    pub state: PathBuf,
+    /// What becomes of a damaged one.
+    pub damaged_state: Damaged,
+    /// How often it is synced.
+    pub checkpoint: Duration,
+    /// Where to listen.
+    pub listen: Vec<String>,
+    /// How to serve.
+    pub http: http::Options,
+    /// How a line of the log looks.
+    pub log_format: LogFormat,
+    /// The least grave events that are logged.
+    pub log_level: LogLevel,
+    /// All of the above as flags.
+    pub flags: Flags,
+}
+
+/// Settings that cannot be used, each message with the setting and the way out.
+#[derive(Debug)]
+pub enum Error {
+    /// The file cannot be read.
+    Read(PathBuf, std::io::Error),
+    /// The file is no TOML, or names what is not a setting.
+    Parse(PathBuf, toml::de::Error),
+    /// Values that do not go together.
+    Value(&'static str, String),
+}
+
+impl Flags {
+    /// Reads the settings of a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is no TOML, or sets what cannot be set.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::Read(path.into(), e))?;
+        toml::from_str(&text).map_err(|e| Error::Parse(path.into(), e))
+    }
+
+    /// These settings, and where they say nothing, the others.
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            listen: self.listen.or(other.listen),
+            window: self.window.or(other.window),
+            accuracy: self.accuracy.or(other.accuracy),
+            span: self.span.or(other.span),
+            state: self.state.or(other.state),
+            damaged_state: self.damaged_state.or(other.damaged_state),
+            checkpoint: self.checkpoint.or(other.checkpoint),
+            keys: self.keys.or(other.keys),
+            key_accuracy: self.key_accuracy.or(other.key_accuracy),
+            key_bytes: self.key_bytes.or(other.key_bytes),
+            threads: self.threads.or(other.threads),
+            connections: self.connections.or(other.connections),
+            header_bytes: self.header_bytes.or(other.header_bytes),
+            body_bytes: self.body_bytes.or(other.body_bytes),
+            read_timeout: self.read_timeout.or(other.read_timeout),
+            write_timeout: self.write_timeout.or(other.write_timeout),
+            idle_timeout: self.idle_timeout.or(other.idle_timeout),
+            drain_timeout: self.drain_timeout.or(other.drain_timeout),
+            log_format: self.log_format.or(other.log_format),
+            log_level: self.log_level.or(other.log_level),
+        }
+    }
+
+    /// The defaults that the help names, all but those that follow from others.
+    pub fn defaults() -> Self {
+        let limits = http::Limits::default();
+        let time = |duration| Some(Time(duration));
+        Self {
+            listen: Some(vec!["127.0.0.1:8081".to_owned()]),
+            window: time(Duration::from_secs(60)),
+            accuracy: time(Duration::from_millis(200)),
+            span: None,
+            state: Some("state.quipu".into()),
+            damaged_state: Some(Damaged::Refuse),
+            checkpoint: time(Duration::from_millis(500)),
+            keys: Some(10_000),
+            key_accuracy: None,
+            key_bytes: Some(128),
+            threads: Some(1),
+            connections: Some(limits.connections),
+            header_bytes: Some(limits.header_bytes),
+            body_bytes: Some(limits.body_bytes),
+            read_timeout: time(limits.read_timeout),
+            write_timeout: time(limits.write_timeout),
+            idle_timeout: time(limits.idle_timeout),
+            drain_timeout: time(limits.drain_timeout),
+            log_format: Some(LogFormat::Text),
+            log_level: Some(LogLevel::Info),
+        }
+    }
+}
+
+impl Settings {
+    /// Fills in what was left out, and checks that everything goes together.
+    ///
+    /// # Errors
+    /// [`Error::Value`].
+    pub fn resolve(flags: Flags) -> Result<Self, Error> {
+        let mut flags = flags.or(Flags::defaults());
+        let window = set(flags.window).0;
+        let accuracy = set(flags.accuracy).0;
+        let longest = window.max(HOUR);
+        let span = flags.span.get_or_insert(Time(longest)).0;
+        let key_accuracy = window / 60;
+        let key_accuracy = if key_accuracy * 60 == window && key_accuracy >= accuracy {
+            key_accuracy
+        } else {
+            accuracy
+        };
+        let key_accuracy = flags.key_accuracy.get_or_insert(Time(key_accuracy)).0;
+
+        let value = |name| move |error: quipu_window::Error| Error::Value(name, error.to_string());
+        let bucketed = Bucketed::options(window, accuracy).tickets();
+        bucketed.bytes().map_err(value("window"))?;
+        let bucketed = bucketed.span(span);
+        bucketed.bytes().map_err(value("span"))?;
+        let keyed =
+            Keyed::options(window, key_accuracy, set(flags.keys)).key_bytes(set(flags.key_bytes));
+        keyed.bytes().map_err(|error| match error {
+            quipu_window::Error::NoCapacity => value("keys")(error),
+            other => value("key-accuracy")(other),
+        })?;
+
+        let checkpoint = at_least("checkpoint", flags.checkpoint, Duration::from_millis(1))?;
+        let limits = http::Limits {
+            header_bytes: number("header-bytes", flags.header_bytes, 256, 1 << 30)?,
+            body_bytes: number("body-bytes", flags.body_bytes, 0, 1 << 40)?,
+            connections: number("connections", flags.connections, 1, 1 << 30)?,
+            read_timeout: at_least("read-timeout", flags.read_timeout, LEAST)?,
+            write_timeout: at_least("write-timeout", flags.write_timeout, LEAST)?,
+            idle_timeout: at_least("idle-timeout", flags.idle_timeout, LEAST)?,
+            drain_timeout: set(flags.drain_timeout).0,
+            ..http::Limits::default()
+        };
+        let http = http::Options {
+            threads: number("threads", flags.threads, 1, 1024)?,
+            limits,
+            ..http::Options::default()
+        };
+        Ok(Self {
+            window: bucketed,
+            keys: keyed,
+            state: set(flags.state.clone()),
+            damaged_state: set(flags.damaged_state),
+            checkpoint,
+            listen: set(flags.listen.clone()),
+            http,
+            log_format: set(flags.log_format),
+            log_level: set(flags.log_level),
+            flags,
+        })
+    }
+
+    /// The settings in force as the TOML of a file.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(&self.flags).expect("flags are a flat table of plain values")
+    }
+}
+
+/// A setting that the defaults have filled in.
+fn set<T>(value: Option<T>) -> T {
+    value.expect("the defaults have a value for it")
+}
+
+fn at_least(name: &'static str, value: Option<Time>, least: Duration) -> Result<Duration, Error> {
+    let value = set(value);
+    if value.0 < least {
+        let least = Time(least);
+        return Err(Error::Value(name, format!("{value} is too short; give at least {least}")));
+    }
+    Ok(value.0)
+}
+
+fn number(
+    name: &'static str,
+    value: Option<usize>,
+    least: usize,
+    most: usize,
+) -> Result<usize, Error> {
+    let value = set(value);
+    if !(least..=most).contains(&value) {
+        let what = format!("{value} is out of range; give {least} to {most}");
+        return Err(Error::Value(name, what));
+    }
+    Ok(value)
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// The shortest timeout that is not a mistake.
+const LEAST: Duration = Duration::from_millis(10);
+
+impl FromStr for Time {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        humantime::parse_duration(text)
+            .map(Self)
+            .map_err(|error| format!("{error}; write a time such as 200ms, 60s, or 1h 30m"))
+    }
+}
+
+impl TryFrom<String> for Time {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map_err(|error| format!("{text:?}: {error}"))
+    }
+}
+
+impl From<Time> for String {
+    fn from(time: Time) -> Self {
+        time.to_string()
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", humantime::format_duration(self.0))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(path, error) => write!(
+                f,
+                "cannot read the settings in {}: {error}; name a TOML file that this user may read",
+                path.display()
+            ),
+            Self::Parse(path, error) => {
+                write!(f, "cannot use the settings in {}: {error}", path.display())
+            }
+            Self::Value(name, what) => write!(f, "cannot use --{name}: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Read(_, error) => Some(error),
+            Self::Parse(_, error) => Some(error),
+            Self::Value(..) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, CommandFactory, FromArgMatches, Parser};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags,
+    }
+
+    fn resolve(toml: &str) -> Result<Settings, Error> {
+        Settings::resolve(toml::from_str(toml).unwrap())
+    }
+
+    #[test]
+    fn the_help_names_the_defaults_that_hold() {
+        let defaults = toml::Table::try_from(Settings::resolve(Flags::default()).unwrap().flags);
+        let defaults = defaults.unwrap();
+        let command: Command = Line::command();
+        for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
+            let name = argument.get_long().unwrap();
+            let help = argument.get_help().unwrap().to_string();
+            let value = &defaults[name];
+            let shown = match value {
+                toml::Value::String(text) => text.replace("1m", "60s"),
+                toml::Value::Array(list) => list[0].as_str().unwrap().to_owned(),
+                other => other.to_string(),
+            };
+            let derived = ["span", "key-accuracy"].contains(&name);
+            assert!(derived || help.contains(&format!("[default: {shown}]")), "{name}: {help}");
+            let env = argument.get_env().unwrap().to_str().unwrap();
+            assert_eq!(env, format!("QUIPU_{}", name.to_uppercase().replace('-', "_")));
+        }
+    }
+
+    #[test]
+    fn flags_weigh_more_than_the_file() {
+        let line = ["quipu", "--window", "10s", "--keys", "5"];
+        let flags = Line::from_arg_matches(&Line::command().get_matches_from(line)).unwrap().flags;
+        let file: Flags = toml::from_str("window = \"20s\"\naccuracy = \"1s\"").unwrap();
+        let settings = Settings::resolve(flags.or(file)).unwrap();
+        let shown = settings.to_toml();
+        for part in ["window = \"10s\"", "accuracy = \"1s\"", "keys = 5", "span = \"1h\""] {
+            assert!(shown.contains(part), "{part} in {shown}");
+        }
+        // What is shown can be used as a file.
+        let again = resolve(&shown).unwrap();
+        assert_eq!(again.flags, settings.flags);
+    }
+
+    #[test]
+    fn senseless_values_name_the_flag_and_the_way_out() {
+        for (toml, flag, way) in [
+            ("window = \"0s\"", "--window", "at least a nanosecond"),
+            ("window = \"1s\"\naccuracy = \"300ms\"", "--window", "take 900ms or 1.2s"),
+            ("accuracy = \"2m\"", "--window", "take 120s, or a finer accuracy"),
+            ("span = \"30s\"", "--span", "longer span"),
+            ("checkpoint = \"0s\"", "--checkpoint", "give at least 1ms"),
+            ("keys = 0", "--keys", "room for 1 to 2^28 keys"),
+            ("threads = 0", "--threads", "give 1 to 1024"),
+            ("connections = 0", "--connections", "give 1 to"),
+            ("read-timeout = \"1ms\"", "--read-timeout", "give at least 10ms"),
+            ("accuracy = \"1ns\"", "--window", "a coarser accuracy"),
+        ] {
+            let message = resolve(toml).unwrap_err().to_string();
+            assert!(message.contains(flag) && message.contains(way), "{toml}: {message}");
+        }
+        assert!("tomorrow".parse::<Time>().unwrap_err().contains("such as 200ms"));
+        assert!("-1s".parse::<Time>().is_err());
+        assert!("99999999999999999999s".parse::<Time>().is_err());
+    }
+
+    #[test]
+    fn a_file_with_what_is_no_setting_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("quipu.toml");
+        for (text, part) in [
+            ("windw = \"60s\"", "unknown field `windw`"),
+            ("window = 60", "invalid type"),
+            ("window = \"60 parsecs\"", "such as 200ms"),
+            ("window", "quipu.toml"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let message = Flags::read(&path).unwrap_err().to_string();
+            assert!(message.contains(part) && message.contains("quipu.toml"), "{message}");
+        }
+        let missing = Flags::read(&directory.path().join("none")).unwrap_err().to_string();
+        assert!(missing.contains("name a TOML file"), "{missing}");
+    }
+}

@@ -1,0 +1,84 @@
+//! Why a server could not start.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// A failure to listen or to run; the message names the address and the way out.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text is no `host:port`, or its host has no address.
+    Address {
+        /// The text as given.
+        address: String,
+        /// What the resolver said.
+        source: io::Error,
+    },
+    /// The operating system refused to listen on the address.
+    Listen {
+        /// The address after resolution.
+        address: SocketAddr,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// No address was given.
+    NoAddress,
+    /// The runtime of a thread could not be built.
+    Runtime(io::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Address { address, source } => write!(
+                f,
+                "cannot use {address:?} as a listening address: {source}; \
+                 write host:port, such as 127.0.0.1:8081, [::1]:8081 or :8081"
+            ),
+            Error::Listen { address, source } => {
+                write!(f, "cannot listen on {address}: {source}; {}", way_out(*address, source))
+            }
+            Error::NoAddress => {
+                write!(f, "no address to listen on; give at least one, such as 127.0.0.1:8081")
+            }
+            Error::Runtime(source) => write!(
+                f,
+                "cannot start a server thread: {source}; \
+                 look at the limits on open files (ulimit -n) and on memory"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Address { source, .. } | Error::Listen { source, .. } => Some(source),
+            Error::NoAddress => None,
+            Error::Runtime(source) => Some(source),
+        }
+    }
+}
+
+fn way_out(address: SocketAddr, source: &io::Error) -> String {
+    let port = address.port();
+    match source.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "another process has port {port} (ss -ltnp 'sport = :{port}' names it): \
+             stop it or choose another port"
+        ),
+        io::ErrorKind::PermissionDenied => format!(
+            "port {port} needs a privilege: choose one from 1024 up or grant CAP_NET_BIND_SERVICE"
+        ),
+        io::ErrorKind::AddrNotAvailable => format!(
+            "no interface of this machine has the address {}: use one of its own, or 0.0.0.0 \
+             or [::] for all of them",
+            address.ip()
+        ),
+        _ if source.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
+            format!("this machine has no such protocol: without IPv6 use 0.0.0.0:{port}")
+        }
+        _ => "check the address and the limit on open files (ulimit -n)".to_owned(),
+    }
+}

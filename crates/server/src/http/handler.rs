@@ -1,0 +1,128 @@
+//! What the transport asks of the daemon: answer a request, and hear what happens around it.
+
+use std::time::Instant;
+
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{HeaderMap, Method, StatusCode, Uri};
+
+use super::refusal::{Refusal, TEXT};
+
+/// An answer: status, header fields and the whole body. The transport adds `content-length`,
+/// `date` and `connection`.
+pub type Response = hyper::Response<Bytes>;
+
+/// Answers requests. Each server thread makes its own handler and calls it from that thread only.
+pub trait Handler: 'static {
+    /// Answers one request. A panic becomes a 500 and closes the connection.
+    fn handle(&self, request: &Request) -> Response;
+
+    /// Hears what the transport did, for metrics. Called on the path of every request, so it has
+    /// to be as cheap as an increment, and it must not panic.
+    fn event(&self, _event: Event) {}
+}
+
+/// A request whose body has been read to its end.
+#[derive(Debug)]
+pub struct Request {
+    head: Parts,
+    body: Bytes,
+    started: Instant,
+}
+
+impl Request {
+    pub(super) fn new(head: Parts, body: Bytes, started: Instant) -> Request {
+        Request { head, body, started }
+    }
+
+    /// The method.
+    pub fn method(&self) -> &Method {
+        &self.head.method
+    }
+
+    /// The request target.
+    pub fn uri(&self) -> &Uri {
+        &self.head.uri
+    }
+
+    /// The path of the target, `*` for the asterisk form.
+    pub fn path(&self) -> &str {
+        self.head.uri.path()
+    }
+
+    /// The query of the target, without its question mark.
+    pub fn query(&self) -> Option<&str> {
+        self.head.uri.query()
+    }
+
+    /// The header fields.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.head.headers
+    }
+
+    /// The body, at most [`Limits::body_bytes`](super::Limits::body_bytes) long.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// When the head was parsed.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+}
+
+/// Something that the transport did.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A connection was accepted and counts as open.
+    Accepted,
+    /// A connection ended and no longer counts as open.
+    Closed(Closed),
+    /// A handler gave an answer.
+    Answered {
+        /// Its status.
+        status: StatusCode,
+        /// When the head of the request was parsed.
+        started: Instant,
+    },
+    /// The transport answered by itself. With [`Refusal::Busy`] the connection never counted as
+    /// open.
+    Refused(Refusal),
+    /// The system had no descriptor or memory for a new connection; accepting pauses for a moment.
+    AcceptPaused,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Closed {
+    /// One of the sides asked to close after the last answer, or the client left between requests.
+    Finished,
+    /// No request within the idle timeout.
+    Idle,
+    /// The client did not take its answer within the write timeout.
+    Stalled,
+    /// A refusal ended it.
+    Refused,
+    /// The client left in the middle of a request or answer.
+    Broken,
+    /// The server stopped.
+    Shutdown,
+}
+
+/// An answer with a text body.
+pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
+    response
+}
+
+/// 405 with the methods that the resource has, such as `"GET, HEAD"`.
+pub fn method_not_allowed(allow: &'static str) -> Response {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, format!("use {allow}\n"));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}

@@ -1,0 +1,126 @@
+//! What one client may ask of the server: sizes, counts and times.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit};
+
+use super::registry::MAX_LINGERING;
+
+/// Bounds that hold for every connection; exceeding one is a [`Refusal`](super::Refusal) or a
+/// silent close, as each field says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request line with its header fields; 431 beyond, or 414 if the request line
+    /// alone is longer. Also bounds chunked trailers.
+    pub header_bytes: usize,
+    /// Header fields in a request; 431 beyond. Values other than 100 cost an allocation a request.
+    pub headers: usize,
+    /// Bytes of a request body after chunked decoding; 413 beyond.
+    pub body_bytes: usize,
+    /// Connections open at a time, over all threads; 503 beyond. The limit on open files of the
+    /// process bounds it further, see [`Server::connections`](super::Server::connections).
+    pub connections: usize,
+    /// From the first byte of a request to its last; 408 beyond, however steadily bytes arrive.
+    pub read_timeout: Duration,
+    /// From an answer that the client did not take at once to its last byte; closed beyond.
+    pub write_timeout: Duration,
+    /// Between requests, and before the first; closed silently beyond.
+    pub idle_timeout: Duration,
+    /// From the shutdown signal until requests under way are cut.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            header_bytes: 16 << 10,
+            headers: DEFAULT_HEADERS,
+            body_bytes: 1 << 20,
+            connections: 10_000,
+            read_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(60),
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Limits {
+    /// The pause between two looks at the deadlines: no timeout is overrun by more than this.
+    pub(super) fn sweep_period(&self) -> Duration {
+        let shortest = self.read_timeout.min(self.write_timeout).min(self.idle_timeout);
+        (shortest / 4).clamp(Duration::from_millis(5), Duration::from_millis(100))
+    }
+}
+
+/// The connections that may be open at a time, counted over all threads.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    limit: usize,
+    taken: Arc<AtomicUsize>,
+}
+
+impl Places {
+    pub(super) fn new(connections: usize) -> Places {
+        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let files = usize::try_from(files).unwrap_or(usize::MAX);
+        let room = files.saturating_sub(RESERVED_FILES + MAX_LINGERING).max(1);
+        Places { limit: connections.min(room), taken: Arc::default() }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// One of the places, if one is free.
+    pub(super) fn take(&self) -> Option<Place> {
+        let place = Place { taken: self.taken.clone() };
+        // The place is given back by its drop if it was one too many.
+        (self.taken.fetch_add(1, Ordering::Relaxed) < self.limit).then_some(place)
+    }
+}
+
+/// One connection's place, free again when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    taken: Arc<AtomicUsize>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Open files left to the rest of the daemon: listeners, logs, its data.
+const RESERVED_FILES: usize = 64;
+
+/// The number of header fields that hyper parses without allocating.
+pub(super) const DEFAULT_HEADERS: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sweep_is_coarse_but_finer_than_every_timeout() {
+        assert_eq!(Limits::default().sweep_period(), Duration::from_millis(100));
+        let short = Limits { idle_timeout: Duration::from_millis(80), ..Limits::default() };
+        assert_eq!(short.sweep_period(), Duration::from_millis(20));
+        let zero = Limits { idle_timeout: Duration::ZERO, ..Limits::default() };
+        assert_eq!(zero.sweep_period(), Duration::from_millis(5));
+    }
+
+    #[test]
+    fn a_place_is_free_again_when_dropped() {
+        let places = Places::new(2);
+        let first = places.take().unwrap();
+        let _second = places.take().unwrap();
+        assert!(places.take().is_none());
+        assert!(places.take().is_none());
+        drop(first);
+        assert!(places.take().is_some());
+    }
+}

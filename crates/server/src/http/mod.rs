@@ -1,0 +1,30 @@
+//! The HTTP/1.1 transport of the daemon: sockets, limits, deadlines and shutdown around `hyper`.
+//!
+//! [`Server::bind`] opens the listeners and [`Server::serve`] runs them until a shutdown future
+//! ends. Each thread owns one current-thread runtime, its own listeners and its own [`Handler`];
+//! nothing is shared between threads but the number of open connections. A handler is synchronous
+//! and sees whole requests: the daemon answers from memory.
+//!
+//! What it costs: a request on a kept connection is one `recv` and one `send` (plus its share of
+//! an `epoll_wait`), and a connection that carries one request is `accept4`, `recv`, `send`,
+//! `close`: a socket joins the reactor only when it has to wait (see `wire`). There is no timer
+//! and no box a request; deadlines are kept by one coarse sweep a thread (see `worker`).
+
+mod connection;
+mod error;
+mod handler;
+mod limits;
+mod listener;
+mod refusal;
+mod registry;
+mod server;
+mod service;
+mod wire;
+mod worker;
+
+pub use error::Error;
+pub use handler::{Closed, Event, Handler, Request, Response, method_not_allowed, text};
+pub use limits::Limits;
+pub use listener::Options;
+pub use refusal::Refusal;
+pub use server::{Server, Stopped};

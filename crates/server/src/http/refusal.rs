@@ -1,0 +1,124 @@
+//! Answers that the transport gives on its own, without or instead of the handler.
+
+use std::time::SystemTime;
+
+use hyper::StatusCode;
+
+use super::limits::Limits;
+
+/// Why a request was not answered by its handler. Every refusal closes its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// 400: the request is not HTTP/1, or an HTTP/1.1 request does not name exactly one host.
+    Malformed,
+    /// 408: the request was not complete within the read timeout.
+    Timeout,
+    /// 413: the body is over the limit.
+    BodyTooLarge,
+    /// 414: the request line alone is over the limit of the head.
+    TargetTooLong,
+    /// 431: the head is over a limit.
+    HeadTooLarge,
+    /// 500: the handler panicked.
+    Panicked,
+    /// 503: as many connections as allowed are open.
+    Busy,
+}
+
+impl Refusal {
+    /// All refusals, in the order of their status codes.
+    pub const ALL: [Refusal; 7] = [
+        Refusal::Malformed,
+        Refusal::Timeout,
+        Refusal::BodyTooLarge,
+        Refusal::TargetTooLong,
+        Refusal::HeadTooLarge,
+        Refusal::Panicked,
+        Refusal::Busy,
+    ];
+
+    /// The status code that the client gets.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Refusal::Malformed => StatusCode::BAD_REQUEST,
+            Refusal::Timeout => StatusCode::REQUEST_TIMEOUT,
+            Refusal::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::TargetTooLong => StatusCode::URI_TOO_LONG,
+            Refusal::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Refusal::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+            Refusal::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// A word for labels and logs.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Refusal::Malformed => "malformed",
+            Refusal::Timeout => "timeout",
+            Refusal::BodyTooLarge => "body_too_large",
+            Refusal::TargetTooLong => "target_too_long",
+            Refusal::HeadTooLarge => "head_too_large",
+            Refusal::Panicked => "panicked",
+            Refusal::Busy => "busy",
+        }
+    }
+
+    /// The body of the answer: which limit was met.
+    pub(super) fn text(self, limits: &Limits) -> String {
+        match self {
+            Refusal::Malformed => "malformed HTTP/1 request\n".to_owned(),
+            Refusal::Timeout => {
+                format!("request not complete within {:?}\n", limits.read_timeout)
+            }
+            Refusal::BodyTooLarge => {
+                format!("request body larger than {} bytes\n", limits.body_bytes)
+            }
+            Refusal::TargetTooLong => {
+                format!("request line longer than {} bytes\n", limits.header_bytes)
+            }
+            Refusal::HeadTooLarge => format!(
+                "request head larger than {} bytes or {} fields\n",
+                limits.header_bytes, limits.headers
+            ),
+            Refusal::Panicked => "internal error\n".to_owned(),
+            Refusal::Busy => "too many connections, try again\n".to_owned(),
+        }
+    }
+
+    /// The whole answer, for a connection on which hyper no longer speaks.
+    pub(super) fn answer(self, limits: &Limits) -> Vec<u8> {
+        let status = self.status();
+        let date = httpdate::fmt_http_date(SystemTime::now());
+        let retry = if self == Refusal::Busy { "retry-after: 1\r\n" } else { "" };
+        let text = self.text(limits);
+        format!(
+            "HTTP/1.1 {} {}\r\n{retry}connection: close\r\ncontent-type: {TEXT}\r\n\
+             content-length: {}\r\ndate: {date}\r\n\r\n{text}",
+            status.as_str(),
+            status.canonical_reason().unwrap_or("Refused"),
+            text.len(),
+        )
+        .into_bytes()
+    }
+}
+
+/// The content type of the bodies written here.
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_is_a_complete_answer() {
+        for refusal in Refusal::ALL {
+            let answer = String::from_utf8(refusal.answer(&Limits::default())).unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with(&format!("HTTP/1.1 {} ", refusal.status().as_u16())));
+            assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{head}");
+            assert!(head.contains("connection: close\r\n"), "{head}");
+            assert_eq!(head.contains("retry-after: 1\r\n"), refusal == Refusal::Busy);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Binding and running a server: its threads and its end.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::watch;
+
+use super::error::Error;
+use super::handler::Handler;
+use super::limits::{Limits, Places};
+use super::listener::{self, Options};
+use super::worker::Worker;
+
+/// A server that listens already and answers once it is told to [`serve`](Server::serve).
+#[derive(Debug)]
+pub struct Server {
+    /// The listeners of each thread.
+    threads: Vec<Vec<OwnedFd>>,
+    addresses: Vec<SocketAddr>,
+    limits: Limits,
+    places: Places,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// Connections that were cut because the drain timeout was over.
+    pub cut: usize,
+}
+
+impl Server {
+    /// Listens on every address, given as `host:port`, `[ipv6]:port` or `:port`.
+    pub fn bind<A: AsRef<str>>(addresses: &[A], options: &Options) -> Result<Server, Error> {
+        let mut threads: Vec<Vec<OwnedFd>> = Vec::new();
+        threads.resize_with(options.threads.max(1), Vec::new);
+        let mut bound = Vec::new();
+        for text in addresses {
+            let address = listener::resolve(text.as_ref())?;
+            let sockets = listener::open(address, options)?;
+            let local = listener::local_address(&sockets[0]);
+            bound.push(local.map_err(|source| Error::Listen { address, source })?);
+            for (listeners, socket) in threads.iter_mut().zip(sockets) {
+                listeners.push(socket);
+            }
+        }
+        if bound.is_empty() {
+            return Err(Error::NoAddress);
+        }
+        Ok(Server {
+            threads,
+            addresses: bound,
+            limits: options.limits.clone(),
+            places: Places::new(options.limits.connections),
+        })
+    }
+
+    /// The addresses it listens on, in the order given, with the ports that it got.
+    pub fn local_addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The connections that it holds at a time: [`Limits::connections`], or fewer if the limit on
+    /// open files (`ulimit -n`) does not leave room for them.
+    pub fn connections(&self) -> usize {
+        self.places.limit()
+    }
+
+    /// Answers requests until `shutdown` ends. Then it listens no more, closes idle connections,
+    /// finishes requests under way within the drain timeout, and returns.
+    ///
+    /// The calling thread is the first server thread and runs `shutdown` in its runtime, so that
+    /// the signals of tokio can be awaited there. `handler` is called once in each thread with the
+    /// number of the thread.
+    pub fn serve<H, F, S>(self, handler: F, shutdown: S) -> Result<Stopped, Error>
+    where
+        H: Handler,
+        F: Fn(usize) -> H + Sync,
+        S: Future<Output = ()> + 'static,
+    {
+        let (stop, stopping) = watch::channel(false);
+        let run = |number: usize, listeners: Vec<OwnedFd>, shutdown: Option<S>| {
+            let stop = stop.clone();
+            let stopping = stopping.clone();
+            let worker = Worker::new(handler(number), self.limits.clone(), self.places.clone());
+            let result = Builder::new_current_thread()
+                .enable_all()
+                .build_local(LocalOptions::default())
+                .map_err(Error::Runtime)
+                .and_then(|runtime| {
+                    runtime.block_on(async {
+                        if let Some(shutdown) = shutdown {
+                            let stop = stop.clone();
+                            tokio::task::spawn_local(async move {
+                                shutdown.await;
+                                stop.send_replace(true);
+                            });
+                        }
+                        worker.run(listeners, stopping).await
+                    })
+                });
+            // A thread that could not start stops the others.
+            stop.send_replace(true);
+            result
+        };
+        let mut threads = self.threads.into_iter().enumerate();
+        let first = threads.next().map(|(_, listeners)| listeners).unwrap_or_default();
+        thread::scope(|scope| {
+            let others: Vec<_> = threads
+                .map(|(number, listeners)| scope.spawn(move || run(number, listeners, None)))
+                .collect();
+            let mut cut = run(0, first, Some(shutdown))?;
+            for thread in others {
+                cut += thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            Ok(Stopped { cut })
+        })
+    }
+}

@@ -1,0 +1,381 @@
+//! One connection's socket: what hyper reads from and writes to.
+//!
+//! Two things differ from a plain `TcpStream`:
+//!
+//! * It joins the reactor lazily. A fresh socket is simply tried; only a call that would block
+//!   registers it. A connection that brings its request along and is closed after the answer never
+//!   touches epoll. After a short read the socket is known to be drained and is not tried again
+//!   before the reactor says so. (Joining at once: 6,500 more instructions in user space and 2.6
+//!   us more of processor time for each connection of `ab -c100`.)
+//! * It is corked. Small writes gather in a buffer that the connection sends after each poll of
+//!   hyper, so pipelined requests share their sends: 468k requests/s instead of 149k with 16 of
+//!   them in flight, for 50 instructions a request. Hyper's own `pipeline_flush` holds an answer
+//!   back while the request behind it is incomplete, which can be for ever.
+//!
+//! It also knows in which phase of a request the connection is, which is what deadlines are about.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::TcpStream as StdTcpStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker, ready};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::registry::Registry;
+
+/// A nonblocking connected socket, shared by hyper, its connection task and the sweep.
+pub(super) struct Wire {
+    socket: RefCell<Socket>,
+    registry: Rc<Registry>,
+    phase: Cell<Phase>,
+    /// When the phase began, or when the request did if it has begun.
+    since: Cell<u64>,
+    /// When the client stopped taking what we send.
+    blocked_since: Cell<Option<u64>>,
+    /// Whether a read may find something although the reactor said nothing.
+    untried: Cell<bool>,
+    /// Whether the last answer is a refusal.
+    refused: Cell<bool>,
+    corked: RefCell<Corked>,
+    waker: RefCell<Option<Waker>>,
+    /// The place of this wire in the registry.
+    pub(super) slot: Cell<usize>,
+}
+
+/// How far the current request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Waiting for a request.
+    Idle,
+    /// Some of a head was read.
+    Head,
+    /// The head is complete, the body is not.
+    Body,
+    /// The handler has the request, or hyper has not yet passed on all of its answer.
+    Answer,
+}
+
+/// A deadline that a connection has overrun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overdue {
+    /// No request came.
+    Idle,
+    /// A request did not become complete.
+    Request,
+    /// The client does not take an answer.
+    Answer,
+}
+
+impl Wire {
+    pub(super) fn new(socket: OwnedFd, registry: Rc<Registry>) -> Wire {
+        let since = registry.now();
+        Wire {
+            socket: RefCell::new(Socket::Fresh(socket.into())),
+            registry,
+            phase: Cell::new(Phase::Idle),
+            since: Cell::new(since),
+            blocked_since: Cell::new(None),
+            untried: Cell::new(true),
+            refused: Cell::new(false),
+            corked: RefCell::default(),
+            waker: RefCell::new(None),
+            slot: Cell::new(usize::MAX),
+        }
+    }
+
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Enters a phase. The clock runs on from the first byte of a request to its last.
+    pub(super) fn enter(&self, phase: Phase) {
+        let before = self.phase.replace(phase);
+        if !(before == Phase::Head && phase == Phase::Body) {
+            self.restart_clock();
+        }
+    }
+
+    /// Counts the time of the phase from now.
+    pub(super) fn restart_clock(&self) {
+        self.since.set(self.registry.now());
+    }
+
+    /// Whether bytes may be left that nobody has read.
+    pub(super) fn may_have_unread(&self) -> bool {
+        self.untried.get()
+    }
+
+    /// Whether the last answer is a refusal: its client may still be sending.
+    pub(super) fn refused(&self) -> bool {
+        self.refused.get()
+    }
+
+    pub(super) fn set_refused(&self) {
+        self.refused.set(true);
+    }
+
+    /// The deadline that is overrun by now, if one is.
+    pub(super) fn overdue(&self) -> Option<Overdue> {
+        let deadlines = &self.registry.deadlines;
+        let (since, limit, overdue) = match (self.blocked_since.get(), self.phase.get()) {
+            (Some(since), _) => (since, deadlines.write, Overdue::Answer),
+            (None, Phase::Idle) => (self.since.get(), deadlines.idle, Overdue::Idle),
+            (None, Phase::Head | Phase::Body) => {
+                (self.since.get(), deadlines.read, Overdue::Request)
+            }
+            (None, Phase::Answer) => (self.since.get(), deadlines.write, Overdue::Answer),
+        };
+        (self.registry.now().saturating_sub(since) > limit).then_some(overdue)
+    }
+
+    /// Remembers whom [`wake`](Wire::wake) wakes.
+    pub(super) fn watch(&self, waker: &Waker) {
+        let mut watching = self.waker.borrow_mut();
+        match &mut *watching {
+            Some(known) if known.will_wake(waker) => {}
+            other => *other = Some(waker.clone()),
+        }
+    }
+
+    /// Has the connection polled, and the socket tried for bytes that are not announced yet.
+    pub(super) fn wake(&self) {
+        self.untried.set(true);
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Queues bytes after all that hyper has written.
+    pub(super) fn append(&self, bytes: &[u8]) {
+        self.corked.borrow_mut().bytes.extend_from_slice(bytes);
+    }
+
+    /// Sends what is corked.
+    pub(super) fn poll_uncork(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut corked = self.corked.borrow_mut();
+        if corked.bytes.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        while corked.sent < corked.bytes.len() {
+            let rest = &corked.bytes[corked.sent..];
+            let n = ready!(self.poll_send(cx, rest))?;
+            corked.sent += n;
+        }
+        corked.clear();
+        self.blocked_since.set(None);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Forgets what is corked.
+    pub(super) fn give_up(&self) {
+        self.corked.borrow_mut().clear();
+    }
+
+    /// Sends at most a buffer's worth at once, without waiting. For sockets that hyper never sees.
+    pub(super) fn send_now(&self, bytes: &[u8]) {
+        let _ = self.socket.borrow().send(bytes);
+    }
+
+    /// Tells the client that nothing follows.
+    pub(super) fn finish_sending(&self) {
+        let _ = self.socket.borrow().fd().and_then(|fd| shutdown(fd, Shutdown::Write));
+    }
+
+    /// Throws away what the client has sent so far; true when it has left.
+    pub(super) fn discard(&self) -> bool {
+        let mut scratch = self.registry.scratch.borrow_mut();
+        for _ in 0..MAX_DISCARDS {
+            match self.socket.borrow().receive(&mut scratch) {
+                Ok(0) => return true,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return false,
+                Err(_) => return true,
+            }
+        }
+        false
+    }
+
+    fn poll_receive(
+        &self,
+        cx: &mut Context<'_>,
+        into: &mut ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        // The bytes take a detour over a buffer of the thread, which costs a copy of a request and
+        // saves unsafe code.
+        let mut scratch = self.registry.scratch.borrow_mut();
+        let want = into.remaining().min(scratch.len());
+        let mut socket = self.socket.borrow_mut();
+        let n = match self.receive_untried(&socket, &mut scratch[..want])? {
+            Some(n) => n,
+            None => {
+                let mut buffer = ReadBuf::new(&mut scratch[..want]);
+                ready!(Pin::new(socket.join()?).poll_read(cx, &mut buffer))?;
+                buffer.filled().len()
+            }
+        };
+        // The reactor is edge-triggered: after a short read it will announce what comes.
+        self.untried.set(n == want);
+        into.put_slice(&scratch[..n]);
+        if n > 0 && self.phase.get() == Phase::Idle {
+            self.enter(Phase::Head);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Receives what may be there without an announcement; none if the reactor has to be asked.
+    fn receive_untried(&self, socket: &Socket, into: &mut [u8]) -> io::Result<Option<usize>> {
+        while self.untried.get() {
+            match socket.receive(into) {
+                Ok(n) => return Ok(Some(n)),
+                Err(Errno::AGAIN) => self.untried.set(false),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut socket = self.socket.borrow_mut();
+        match socket.send(bytes) {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            result => return Poll::Ready(Ok(result?)),
+        }
+        if self.blocked_since.get().is_none() {
+            self.blocked_since.set(Some(self.registry.now()));
+        }
+        let stream = &*socket.join()?;
+        loop {
+            ready!(stream.poll_write_ready(cx))?;
+            let sent = stream.try_io(Interest::WRITABLE, || {
+                send(stream, bytes, SendFlags::NOSIGNAL).map_err(io::Error::from)
+            });
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                sent => return Poll::Ready(sent),
+            }
+        }
+    }
+}
+
+/// The end of a [`Wire`] that hyper holds.
+pub(super) struct Plug(pub(super) Rc<Wire>);
+
+impl Read for Plug {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.0.poll_receive(cx, &mut into)
+    }
+}
+
+impl Write for Plug {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let wire = &self.0;
+        if matches!(wire.phase(), Phase::Idle | Phase::Head) {
+            // No request is under way, so this is an answer that hyper makes up when it cannot
+            // parse one. The connection writes a better one.
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        let gathered = wire.corked.borrow().bytes.len();
+        if gathered + bytes.len() <= MAX_CORKED {
+            wire.append(bytes);
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        ready!(wire.poll_uncork(cx))?;
+        wire.poll_send(cx, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Hyper has passed on all of an answer. The connection sends it right after this poll.
+        let wire = &self.0;
+        if wire.phase() == Phase::Answer {
+            if wire.corked.borrow().bytes.is_empty() {
+                wire.blocked_since.set(None);
+            }
+            wire.enter(Phase::Idle);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // Closing the descriptor says the same with one call less.
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Bytes that wait to be sent together.
+#[derive(Default)]
+struct Corked {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+impl Corked {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.sent = 0;
+    }
+}
+
+/// A socket that has or has not joined the reactor.
+enum Socket {
+    Fresh(StdTcpStream),
+    Joined(TcpStream),
+    /// The reactor had no room for it; the connection ends with the error.
+    Lost,
+}
+
+impl Socket {
+    fn receive(&self, into: &mut [u8]) -> Result<usize, Errno> {
+        recv(self.fd()?, into, RecvFlags::empty()).map(|(n, _)| n)
+    }
+
+    fn send(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        send(self.fd()?, bytes, SendFlags::NOSIGNAL)
+    }
+
+    fn fd(&self) -> Result<BorrowedFd<'_>, Errno> {
+        match self {
+            Socket::Fresh(stream) => Ok(stream.as_fd()),
+            Socket::Joined(stream) => Ok(stream.as_fd()),
+            Socket::Lost => Err(Errno::BADF),
+        }
+    }
+
+    fn join(&mut self) -> io::Result<&mut TcpStream> {
+        if let Socket::Fresh(_) = self
+            && let Socket::Fresh(stream) = std::mem::replace(self, Socket::Lost)
+        {
+            *self = Socket::Joined(TcpStream::from_std(stream)?);
+        }
+        match self {
+            Socket::Joined(stream) => Ok(stream),
+            Socket::Fresh(_) | Socket::Lost => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+}
+
+/// Larger answers are sent without being copied.
+const MAX_CORKED: usize = 8 << 10;
+
+/// Reads of one [`Wire::discard`], so that a fast sender cannot hold the thread.
+const MAX_DISCARDS: usize = 64;

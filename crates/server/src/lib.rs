@@ -1,0 +1,15 @@
+//! The quipu daemon: counts requests over sliding windows, and loses none that it answered.
+//!
+//! `quipu serve` is a straight line, see [`serve`]: parse, open the state, listen, answer, and
+//! stop in reverse. The program is the product; this library is how its parts are named, and makes
+//! no promise to stay as it is.
+
+pub mod checkpoint;
+pub mod config;
+pub mod http;
+pub mod logs;
+pub mod metrics;
+pub mod routes;
+pub mod serve;
+pub mod signals;
+pub mod state;

@@ -1,0 +1,28 @@
+//! The log: a line an event on standard error, in words or as JSON.
+
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::time::SystemTime;
+
+use crate::config::{LogFormat, LogLevel};
+
+/// Starts the log of this process. A second call changes nothing.
+pub fn start(format: LogFormat, level: LogLevel) {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    let log = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_timer(SystemTime)
+        .with_target(false)
+        .with_ansi(false)
+        .with_writer(std::io::stderr);
+    // An error means that there is a log already, which serves as well.
+    let _ = match format {
+        LogFormat::Text => log.try_init(),
+        LogFormat::Json => log.json().flatten_event(true).try_init(),
+    };
+}

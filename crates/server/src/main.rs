@@ -1,0 +1,78 @@
+//! The command line: `quipu serve`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use quipu_server::config::{Flags, Settings};
+use quipu_server::{logs, serve};
+
+/// Counts events over sliding windows, and loses none.
+#[derive(Parser)]
+#[command(name = "quipu", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs the daemon: an HTTP server that counts its requests
+    Serve(Serve),
+}
+
+#[derive(Args)]
+#[command(after_help = "Times are written 200ms, 60s, 1h 30m. Every flag can stand in the TOML \
+    file under its name without the dashes. Flags weigh more than the environment, and that more \
+    than the file.")]
+struct Serve {
+    /// TOML file with settings
+    #[arg(long, env = "QUIPU_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Checks the settings, prints those in force, and ends
+    #[arg(long)]
+    check_config: bool,
+
+    #[command(flatten)]
+    flags: Flags,
+}
+
+/// Settings that cannot be used, as clap's own errors.
+const USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    let Command::Serve(arguments) = Cli::parse().command;
+    let settings = match settings(&arguments) {
+        Ok(settings) => settings,
+        Err(error) => return fail(&error, USAGE),
+    };
+    if arguments.check_config {
+        use std::io::Write;
+        return match std::io::stdout().write_all(settings.to_toml().as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, 1),
+        };
+    }
+    logs::start(settings.log_format, settings.log_level);
+    match serve::run(&settings) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "the daemon ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn settings(arguments: &Serve) -> Result<Settings, quipu_server::config::Error> {
+    let file = match &arguments.config {
+        Some(path) => Flags::read(path)?,
+        None => Flags::default(),
+    };
+    Settings::resolve(arguments.flags.clone().or(file))
+}
+
+fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
+    eprintln!("quipu: {error}");
+    ExitCode::from(code)
+}

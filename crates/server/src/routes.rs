@@ -1,0 +1,274 @@
+//! What the daemon answers: the routes, each from memory.
+
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use quipu_window::Window;
+
+use crate::config::Time;
+use crate::http::{Event, Handler, Request, Response, method_not_allowed, text};
+use crate::metrics::Metrics;
+use crate::state::State;
+
+/// Answers requests from a state. One for each thread of the server, all on the same state.
+#[derive(Debug, Clone, Copy)]
+pub struct Routes {
+    state: &'static State,
+    metrics: &'static Metrics,
+}
+
+impl Routes {
+    /// Routes over a state.
+    pub fn new(state: &'static State, metrics: &'static Metrics) -> Self {
+        Self { state, metrics }
+    }
+
+    fn answer(&self, request: &Request) -> Result<Response, Refused> {
+        let path = request.path();
+        let (first, rest) = match path.strip_prefix('/').map(|path| path.split_once('/')) {
+            Some(Some((first, rest))) => (first, Some(rest)),
+            Some(None) => (&path[1..], None),
+            None => return Err(Refused::NotFound),
+        };
+        match (first, rest) {
+            ("", None) => {
+                read_only(request)?;
+                Ok(number(self.state.requests.add_and_count(1)))
+            }
+            ("rate", None) => {
+                read_only(request)?;
+                self.rate(request)
+            }
+            ("rate", Some(key)) => {
+                read_only(request)?;
+                self.key_rate(request, key)
+            }
+            ("hit", Some(key)) => {
+                if request.method() != Method::POST {
+                    return Err(Refused::Method("POST"));
+                }
+                self.hit(request, key)
+            }
+            ("top", None) => {
+                read_only(request)?;
+                self.top(request)
+            }
+            ("metrics", None) => {
+                read_only(request)?;
+                let mut response = text(StatusCode::OK, self.metrics.expose(self.state));
+                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(EXPOSITION));
+                Ok(response)
+            }
+            ("-", Some("healthy" | "ready")) => {
+                read_only(request)?;
+                Ok(text(StatusCode::OK, "ok\n"))
+            }
+            _ => Err(Refused::NotFound),
+        }
+    }
+
+    /// `GET /rate?window=1s`: the events of a window that ends now, without counting this one.
+    fn rate(&self, request: &Request) -> Result<Response, Refused> {
+        let query = Query::of(request, &["window", "format"])?;
+        let requests = &self.state.requests;
+        let over = match query.window()? {
+            Some(window) => requests.over(window).map_err(bad)?,
+            None => requests.own(),
+        };
+        let count = requests.count_over(over);
+        if !query.wants_json()? {
+            return Ok(number(count));
+        }
+        let object = serde_json::json!({
+            "window": requests.length(over).as_secs_f64(),
+            "count": count,
+            "rate": requests.rate_over(over),
+            "max_rate": requests.max_rate_over(over),
+        });
+        Ok(json(&object))
+    }
+
+    /// `GET /rate/{key}`: the events of a key; none for a key that is not there.
+    fn key_rate(&self, request: &Request, key: &str) -> Result<Response, Refused> {
+        let query = Query::of(request, &["window", "format"])?;
+        let keys = &self.state.keys;
+        let key = decode(key)?;
+        let window = query.window()?.unwrap_or(keys.window());
+        let count = keys.count_over(&key, window).map_err(bad)?;
+        if !query.wants_json()? {
+            return Ok(number(count.unwrap_or(0)));
+        }
+        let count = count.unwrap_or(0);
+        let seconds = window.as_secs_f64();
+        let object = serde_json::json!({
+            "key": String::from_utf8_lossy(&key),
+            "window": seconds,
+            "count": count,
+            "rate": keys.rate_over(&key, window).map_err(bad)?.unwrap_or(0.0),
+        });
+        Ok(json(&object))
+    }
+
+    /// `POST /hit/{key}`: counts an event of a key, or `?n=` of them.
+    fn hit(&self, request: &Request, key: &str) -> Result<Response, Refused> {
+        let query = Query::of(request, &["n"])?;
+        let n = query.number("n")?.unwrap_or(1);
+        let key = decode(key)?;
+        Ok(number(self.state.keys.hit(&key, n).map_err(bad)?))
+    }
+
+    /// `GET /top?n=10`: the keys with the most events, a line each.
+    fn top(&self, request: &Request) -> Result<Response, Refused> {
+        let query = Query::of(request, &["n"])?;
+        let most = query.number("n")?.unwrap_or(10);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let mut lines = Vec::new();
+        for (key, count) in self.state.keys.top(most) {
+            lines.extend_from_slice(&digits(count));
+            lines.push(b' ');
+            // A key may hold line ends; a reader of lines must not be led astray.
+            lines.extend(key.escape_ascii());
+            lines.push(b'\n');
+        }
+        Ok(text(StatusCode::OK, lines))
+    }
+}
+
+impl Handler for Routes {
+    fn handle(&self, request: &Request) -> Response {
+        self.answer(request).unwrap_or_else(|refused| refused.response(request.path()))
+    }
+
+    fn event(&self, event: Event) {
+        self.metrics.event(event);
+    }
+}
+
+/// The parameters of a request, all of them known.
+struct Query<'a>(Vec<(&'a str, String)>);
+
+impl<'a> Query<'a> {
+    fn of(request: &'a Request, known: &[&str]) -> Result<Self, Refused> {
+        let mut parameters = Vec::new();
+        for pair in request.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !known.contains(&name) {
+                return Err(bad(format!(
+                    "there is no parameter {name:?} here; there is {}",
+                    known.join(", ")
+                )));
+            }
+            let value = percent_decode_str(value).decode_utf8().map_err(|_| {
+                bad(format!("the parameter {name:?} is no UTF-8; percent-encode it"))
+            })?;
+            parameters.push((name, value.replace('+', " ")));
+        }
+        Ok(Self(parameters))
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        let found = self.0.iter().find(|(other, _)| *other == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn window(&self) -> Result<Option<std::time::Duration>, Refused> {
+        let parse = |text: &str| text.parse::<Time>().map(|time| time.0);
+        let parsed = self.get("window").map(parse).transpose();
+        parsed.map_err(|error| bad(format!("the window cannot be read: {error}")))
+    }
+
+    fn number(&self, name: &str) -> Result<Option<u64>, Refused> {
+        let parsed = self.get(name).map(str::parse).transpose();
+        parsed.map_err(|error| bad(format!("{name} cannot be read: {error}; give a whole number")))
+    }
+
+    fn wants_json(&self) -> Result<bool, Refused> {
+        match self.get("format") {
+            None | Some("text") => Ok(false),
+            Some("json") => Ok(true),
+            Some(other) => Err(bad(format!("there is no format {other:?}; give text or json"))),
+        }
+    }
+}
+
+/// Refuses what would change something.
+fn read_only(request: &Request) -> Result<(), Refused> {
+    match *request.method() {
+        Method::GET | Method::HEAD => Ok(()),
+        _ => Err(Refused::Method("GET, HEAD")),
+    }
+}
+
+fn decode(key: &str) -> Result<Vec<u8>, Refused> {
+    if key.is_empty() {
+        return Err(bad("the key is empty; give one behind the slash"));
+    }
+    Ok(percent_decode_str(key).collect())
+}
+
+/// A count as the seed's server writes it.
+fn number(count: u64) -> Response {
+    text(StatusCode::OK, digits(count).to_vec())
+}
+
+/// 20 digits, which hold every count.
+fn digits(mut count: u64) -> [u8; 20] {
+    let mut digits = [b'0'; 20];
+    for digit in digits.iter_mut().rev() {
+        *digit += (count % 10) as u8; // Below 10.
+        count /= 10;
+    }
+    digits
+}
+
+fn json(value: &serde_json::Value) -> Response {
+    let mut response = text(StatusCode::OK, format!("{value}\n"));
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn bad(what: impl ToString) -> Refused {
+    Refused::Bad(what.to_string())
+}
+
+/// Why a request gets no number.
+#[derive(Debug)]
+enum Refused {
+    /// 400, with what is wrong and the way out.
+    Bad(String),
+    /// 404.
+    NotFound,
+    /// 405, with the methods that there are.
+    Method(&'static str),
+}
+
+impl Refused {
+    fn response(self, path: &str) -> Response {
+        match self {
+            Self::Bad(what) => text(StatusCode::BAD_REQUEST, what + "\n"),
+            Self::NotFound => text(
+                StatusCode::NOT_FOUND,
+                format!(
+                    "nothing at {path}; there is /, /rate, /rate/KEY, /hit/KEY, /top, /metrics, \
+                     /-/healthy and /-/ready\n"
+                ),
+            ),
+            Self::Method(allow) => method_not_allowed(allow),
+        }
+    }
+}
+
+/// The content type of Prometheus' text format.
+const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_twenty_digits() {
+        assert_eq!(&digits(17), b"00000000000000000017");
+        assert_eq!(&digits(0), b"00000000000000000000");
+        assert_eq!(&digits(u64::MAX), b"18446744073709551615");
+    }
+}

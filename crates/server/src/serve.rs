@@ -1,0 +1,85 @@
+//! The daemon from start to end.
+
+use std::fmt;
+use std::time::Instant;
+
+use tracing::{info, warn};
+
+use crate::checkpoint::Checkpoints;
+use crate::config::Settings;
+use crate::http::{self, Server};
+use crate::metrics::Metrics;
+use crate::routes::Routes;
+use crate::signals::Signals;
+use crate::state::{self, State};
+
+/// Why the daemon could not start, or not end in order.
+#[derive(Debug)]
+pub enum Error {
+    /// The state.
+    State(state::Error),
+    /// The sockets.
+    Http(http::Error),
+    /// What the system gives a process: threads, signals.
+    System(&'static str, std::io::Error),
+    /// The last sync: counts are in the file, but not surely on the disk.
+    Sync(quipu_segment::Error),
+}
+
+/// Runs the daemon until a signal ends it.
+///
+/// # Errors
+/// [`Error`], with the way out.
+pub fn run(settings: &Settings) -> Result<(), Error> {
+    let begun = Instant::now();
+    let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
+    // Both live as long as the process: no answer has to count references.
+    let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
+    let metrics: &Metrics = Box::leak(Box::new(Metrics::new()));
+    let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
+    let checkpoints = Checkpoints::start(state.segment.clone(), settings.checkpoint, metrics)
+        .map_err(|error| Error::System("start a thread", error))?;
+    for address in server.local_addresses() {
+        info!(%address, connections = server.connections(), "listening");
+    }
+    info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
+
+    let stopping = async move {
+        signals.first().await;
+        info!("stopping: no new connections, running requests end; a second signal ends at once");
+    };
+    let served = server.serve(|_| Routes::new(state, metrics), stopping);
+
+    let begun = Instant::now();
+    drop(checkpoints);
+    let closed = state.segment.close();
+    match &served {
+        Ok(stopped) if stopped.cut > 0 => {
+            warn!(connections = stopped.cut, "cut connections that did not end in time");
+        }
+        _ => {}
+    }
+    served.map_err(Error::Http)?;
+    closed.map_err(Error::Sync)?;
+    info!(took = ?begun.elapsed(), "synced the state and stopped");
+    Ok(())
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State(error) => write!(f, "{error}"),
+            Self::Http(error) => write!(f, "{error}"),
+            Self::System(what, error) => {
+                write!(f, "the system does not let the daemon {what}: {error}; raise its limits")
+            }
+            Self::Sync(error) => write!(
+                f,
+                "the last sync failed: {error}; the counts are in the file, but a power loss now \
+                 may take the newest"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

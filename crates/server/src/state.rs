@@ -1,0 +1,123 @@
+//! What the daemon remembers: a segment file with the window of all requests and those of keys.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use quipu_segment::{Options, Segment};
+use quipu_window::{Bucketed, Keyed};
+use tracing::{info, warn};
+
+use crate::config::{Damaged, Settings};
+
+/// The open state.
+#[derive(Debug)]
+pub struct State {
+    /// The file.
+    pub segment: Segment,
+    /// The window of all requests.
+    pub requests: Bucketed,
+    /// The windows of keys.
+    pub keys: Keyed,
+}
+
+/// A state that cannot be used.
+#[derive(Debug)]
+pub enum Error {
+    /// The file, or what lies in it.
+    Window(quipu_window::Error),
+    /// As before, where the daemon could be told to go on.
+    Damaged(quipu_segment::Error),
+    /// A damaged file that could not be set aside.
+    SetAside(PathBuf, std::io::Error),
+}
+
+impl State {
+    /// Opens the state, or makes it where there is none.
+    ///
+    /// # Errors
+    /// [`Error`], with the file and the way out.
+    pub fn open(settings: &Settings) -> Result<Self, Error> {
+        let begun = Instant::now();
+        let path = &settings.state;
+        let segment = match open_segment(settings) {
+            Err(error) if error.is_damage() => match settings.damaged_state {
+                Damaged::Refuse => return Err(Error::Damaged(error)),
+                Damaged::SetAside => {
+                    let aside = set_aside(path)?;
+                    warn!(%error, aside = %aside.display(), "set a damaged state file aside");
+                    open_segment(settings).map_err(quipu_window::Error::from)?
+                }
+            },
+            other => other.map_err(quipu_window::Error::from)?,
+        };
+        let requests = settings.window.open(&segment, "requests")?;
+        let keys = settings.keys.open(&segment, "keys")?;
+        let state = Self { segment, requests, keys };
+        info!(
+            path = %path.display(),
+            new = state.segment.is_new(),
+            left_open = state.segment.was_left_open(),
+            bytes = state.segment.size(),
+            keys = state.keys.len(),
+            took = ?begun.elapsed(),
+            "opened the state"
+        );
+        Ok(state)
+    }
+}
+
+fn open_segment(settings: &Settings) -> Result<Segment, quipu_segment::Error> {
+    // All of it at once: a disk that is too full shows now, not when a key comes.
+    let bytes = Segment::bytes_for(&[])
+        + [settings.window.bytes(), settings.keys.bytes()]
+            .map(|bytes| bytes.unwrap_or(0))
+            .iter()
+            .sum::<u64>();
+    Options::new().size(bytes).limit(bytes.saturating_add(ROOM)).open_or_create(&settings.state)
+}
+
+/// Renames a file to a name that is free and says what it is.
+fn set_aside(path: &Path) -> Result<PathBuf, Error> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
+    let named = |n: u32| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".damaged-{now}"));
+        if n > 0 {
+            name.push(format!("-{n}"));
+        }
+        PathBuf::from(name)
+    };
+    let aside = (0..).map(named).find(|name| name.symlink_metadata().is_err());
+    let aside = aside.unwrap_or_else(|| named(u32::MAX));
+    std::fs::rename(path, &aside).map_err(|error| Error::SetAside(aside.clone(), error))?;
+    Ok(aside)
+}
+
+/// What a state file may grow by, for what later versions add to it.
+const ROOM: u64 = 64 << 20;
+
+impl From<quipu_window::Error> for Error {
+    fn from(error: quipu_window::Error) -> Self {
+        Self::Window(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Window(error) => write!(f, "cannot use the state: {error}"),
+            Self::Damaged(error) => write!(
+                f,
+                "cannot use the state: {error}; --damaged-state set-aside does that by itself"
+            ),
+            Self::SetAside(aside, error) => write!(
+                f,
+                "cannot set the damaged state aside as {}: {error}; move it away by hand",
+                aside.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

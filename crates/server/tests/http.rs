@@ -1,0 +1,540 @@
+//! The HTTP transport over real sockets, with a plain blocking client.
+
+#![allow(clippy::unwrap_used, reason = "functions of tests may fail by panicking")]
+
+#[path = "http/support.rs"]
+mod support;
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::{Shutdown, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quipu_server::http::{Closed, Error, Limits, Options, Refusal, Server};
+
+use support::{Client, LARGE, Recorder, Running};
+
+// What a request gets.
+
+#[test]
+fn a_plain_request() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(answer.line, "HTTP/1.1 200 OK");
+    assert_eq!(answer.body, b"00000000000000000001");
+    assert_eq!(answer.fields["content-type"], "text/plain");
+    assert_eq!(answer.fields["content-length"], "20");
+    assert!(answer.fields["date"].ends_with(" GMT"), "{answer:?}");
+    assert_eq!(answer.fields.len(), 3, "{answer:?}");
+}
+
+#[test]
+fn connections_are_kept() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    for count in 1..=50 {
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(client.answer().body, format!("{count:020}").as_bytes());
+    }
+    drop(client);
+    server.wait_until(|seen| seen.closed(Closed::Finished) == 1);
+    assert_eq!(server.seen().accepted, 1);
+    assert_eq!(server.seen().answered[&200], 50);
+}
+
+#[test]
+fn requests_may_be_pipelined() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send(&"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100));
+    for count in 1..=100 {
+        assert_eq!(client.answer().body, format!("{count:020}").as_bytes());
+    }
+    // An answer does not wait for the request behind it to be complete.
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT");
+    assert_eq!(client.answer().status(), 200);
+    client.send("TP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(client.answer().status(), 200);
+}
+
+#[test]
+fn http_1_0_closes_unless_asked_to_keep() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(answer.line, "HTTP/1.0 200 OK");
+    assert_eq!(answer.fields["connection"], "keep-alive");
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(answer.line, "HTTP/1.0 200 OK");
+    assert_eq!(answer.fields.get("connection"), None);
+    client.expect_end();
+}
+
+#[test]
+fn close_is_echoed() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(client.answer().fields["connection"], "close");
+    client.expect_end();
+}
+
+#[test]
+fn a_half_closed_client_gets_its_answer() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.answer().status(), 200);
+    client.expect_end();
+}
+
+#[test]
+fn head_has_no_body() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let head = client.answer_without_body();
+    assert_eq!(head.fields["content-length"], "20");
+    assert_eq!(client.answer().body, b"00000000000000000002");
+}
+
+#[test]
+fn bodies_by_length_and_by_chunks() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
+    assert_eq!(client.answer().body, b"hello");
+    client.send(
+        "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nTrailer: dropped\r\n\r\n",
+    );
+    assert_eq!(client.answer().body, b"hello world");
+    // A body in pieces, larger than any buffer on its way.
+    let body = "0123456789abcdef".repeat(60_000);
+    client
+        .send(&format!("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len()));
+    client.send(&body);
+    assert_eq!(client.answer().body, body.as_bytes());
+}
+
+#[test]
+fn expect_100_continue() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send(
+        "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
+    );
+    assert_eq!(client.answer_without_body().line, "HTTP/1.1 100 Continue");
+    client.send("hello");
+    assert_eq!(client.answer().body, b"hello");
+}
+
+#[test]
+fn routes_are_the_handlers_decision() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send("GET /nowhere?a=b HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(client.answer().status(), 404);
+    client.send("DELETE / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!((answer.status(), answer.fields["allow"].as_str()), (405, "GET, HEAD"));
+}
+
+// What a request may not be.
+
+#[test]
+fn a_head_over_the_limit() {
+    let limits = Limits { header_bytes: 1000, ..Limits::default() };
+    let server = Running::start_with(limits);
+    let long = "x".repeat(2000);
+    let head = format!("GET / HTTP/1.1\r\nHost: x\r\nLong: {long}\r\n\r\n");
+    server.expect_refusal(&head, Refusal::HeadTooLarge, 431);
+    let endless = format!("GET / HTTP/1.1\r\nHost: x\r\nLong: {long}");
+    server.expect_refusal(&endless, Refusal::HeadTooLarge, 431);
+    let target = format!("GET /{long}");
+    server.expect_refusal(&target, Refusal::TargetTooLong, 414);
+    let fields = "A: b\r\n".repeat(101);
+    let many = format!("GET / HTTP/1.1\r\n{fields}\r\n");
+    server.expect_refusal(&many, Refusal::HeadTooLarge, 431);
+}
+
+#[test]
+fn a_target_longer_than_any() {
+    let limits = Limits { header_bytes: 1 << 20, ..Limits::default() };
+    let server = Running::start_with(limits);
+    let request = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000));
+    server.expect_refusal(&request, Refusal::TargetTooLong, 414);
+}
+
+#[test]
+fn the_number_of_fields_is_a_setting() {
+    let server = Running::start_with(Limits { headers: 3, ..Limits::default() });
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\nA: b\r\nC: d\r\n\r\n");
+    assert_eq!(client.answer().status(), 200);
+    let four = "GET / HTTP/1.1\r\nHost: x\r\nA: b\r\nC: d\r\nE: f\r\n\r\n";
+    server.expect_refusal(four, Refusal::HeadTooLarge, 431);
+}
+
+#[test]
+fn a_body_over_the_limit() {
+    let server = Running::start_with(Limits { body_bytes: 10, ..Limits::default() });
+    let mut client = server.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789");
+    assert_eq!(client.answer().body, b"0123456789");
+    // Refused by what it announces: nothing of the body was sent, nor asked for.
+    let announced = "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\
+                     Content-Length: 11\r\n\r\n";
+    server.expect_refusal(announced, Refusal::BodyTooLarge, 413);
+    let chunked = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   6\r\n012345\r\n5\r\n67890\r\n";
+    server.expect_refusal(chunked, Refusal::BodyTooLarge, 413);
+    // A client that sends all of it regardless still gets to read why.
+    let large = format!(
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n{}",
+        "x".repeat(3_000_000)
+    );
+    server.expect_refusal(&large, Refusal::BodyTooLarge, 413);
+}
+
+#[test]
+fn malformed_requests() {
+    let server = Running::start(Options::default());
+    for request in [
+        "\0\0\0\0\r\n\r\n",
+        "GET\r\n\r\n",
+        "GET / HTTP/9.9\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnot a length\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+    ] {
+        server.expect_refusal(request, Refusal::Malformed, 400);
+    }
+}
+
+#[test]
+fn garbage_after_a_request() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n\x01\x02garbage\r\n\r\n");
+    assert_eq!(client.answer().status(), 200);
+    let refusal = client.answer();
+    assert_eq!((refusal.status(), refusal.fields["connection"].as_str()), (400, "close"));
+    client.expect_end();
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\ngarbage");
+    assert_eq!(client.answer().status(), 200);
+    client.expect_end();
+}
+
+#[test]
+fn a_handler_that_panics() {
+    let server = Running::start(Options::default());
+    server.expect_refusal("GET /panic HTTP/1.1\r\nHost: x\r\n\r\n", Refusal::Panicked, 500);
+    server.expect_service();
+}
+
+// Time.
+
+#[test]
+fn a_request_has_to_be_complete_in_time() {
+    let limits = Limits { read_timeout: Duration::from_millis(200), ..Limits::default() };
+    let server = Running::start_with(limits);
+    let body = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n";
+    for start in ["GET / HTTP/1.1\r\nSlow: ", body] {
+        let begin = Instant::now();
+        let mut client = server.connect();
+        client.send(start);
+        // A byte now and then does not help.
+        let mut trickle = client.stream.try_clone().unwrap();
+        let trickling = thread::spawn(move || {
+            while trickle.write_all(b"x").is_ok() && begin.elapsed() < Duration::from_secs(2) {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let answer = client.answer();
+        assert_eq!((answer.status(), answer.fields["connection"].as_str()), (408, "close"));
+        let took = begin.elapsed();
+        assert!(took > Duration::from_millis(150) && took < Duration::from_secs(1), "{took:?}");
+        drop(client);
+        trickling.join().unwrap();
+    }
+    server.wait_until(|seen| seen.refused(Refusal::Timeout) == 2);
+}
+
+#[test]
+fn an_idle_connection_is_closed_silently() {
+    let limits = Limits { idle_timeout: Duration::from_millis(100), ..Limits::default() };
+    let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
+    let mut used = server.connect();
+    let mut fresh = server.connect();
+    used.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(used.answer().status(), 200);
+    used.expect_end();
+    fresh.expect_end();
+    server.wait_until(|seen| seen.closed(Closed::Idle) == 2);
+}
+
+#[test]
+fn a_client_that_does_not_read() {
+    let limits = Limits { write_timeout: Duration::from_millis(200), ..Limits::default() };
+    let server = Running::start_with(limits);
+    let mut client = server.connect();
+    client.send(&"GET /large HTTP/1.1\r\nHost: x\r\n\r\n".repeat(10));
+    server.expect_service();
+    server.wait_until(|seen| seen.closed(Closed::Stalled) == 1);
+    // One that reads slowly, but in time, gets everything.
+    let mut client = server.connect();
+    client.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(client.answer().body.len(), LARGE);
+}
+
+#[test]
+fn a_client_that_leaves_half_way() {
+    let server = Running::start(Options::default());
+    for request in [
+        "GET / HT",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nsome",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe",
+    ] {
+        server.connect().send(request);
+    }
+    server.wait_until(|seen| seen.closed(Closed::Broken) == 3);
+    server.expect_service();
+}
+
+// Many.
+
+#[test]
+fn more_connections_than_allowed() {
+    let server = Running::start_with(Limits { connections: 3, ..Limits::default() });
+    let mut open: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    for client in &mut open {
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(client.answer().status(), 200);
+    }
+    for _ in 0..20 {
+        let mut extra = server.connect();
+        extra.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let answer = extra.answer();
+        assert_eq!((answer.status(), answer.fields["retry-after"].as_str()), (503, "1"));
+        assert_eq!(answer.fields["connection"], "close");
+        extra.expect_end();
+        for client in &mut open {
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            assert_eq!(client.answer().status(), 200);
+        }
+    }
+    assert_eq!(server.seen().refused(Refusal::Busy), 20);
+    assert_eq!(server.seen().accepted, 3);
+    open.pop();
+    server.wait_until(|seen| seen.closed(Closed::Finished) == 1);
+    server.expect_service();
+}
+
+#[test]
+fn threads_share_a_port() {
+    let server = Running::start(Options { threads: 2, ..Options::default() });
+    let mut clients: Vec<Client> = (0..64).map(|_| server.connect()).collect();
+    for _ in 0..3 {
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        }
+        for client in &mut clients {
+            assert_eq!(client.answer().status(), 200);
+        }
+    }
+    assert_eq!(server.seen().answered[&200], 3 * 64);
+    assert_eq!(server.handlers.load(Ordering::Relaxed), 2);
+    // Sharing is between threads, not with a second server.
+    let again = Options { threads: 2, ..Options::default() };
+    let error = Server::bind(&[server.address.to_string()], &again).unwrap_err();
+    assert!(error.to_string().contains("another process has port"), "{error}");
+}
+
+/// Runs a server in a process of its own that has few descriptors left.
+#[test]
+fn running_out_of_descriptors() {
+    const CHILD: &str = "QUIPU_TEST_FEW_DESCRIPTORS";
+    if std::env::var_os(CHILD).is_some() {
+        use rustix::process::{Resource, Rlimit, setrlimit};
+        let server = Server::bind(&["127.0.0.1:0"], &Options::default()).unwrap();
+        println!("listening on {}", server.local_addresses()[0]);
+        let few = Rlimit { current: Some(32), maximum: Some(32) };
+        setrlimit(Resource::Nofile, few).unwrap();
+        let seen = Arc::default();
+        server.serve(|_| Recorder::new(&seen), std::future::pending()).unwrap();
+        return;
+    }
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "running_out_of_descriptors", "--nocapture"])
+        .env(CHILD, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let address = loop {
+        let mut line = String::new();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0);
+        if let Some((_, address)) = line.trim().split_once("listening on ") {
+            break address.parse().unwrap();
+        }
+    };
+    let mut clients: Vec<Client> = (0..64).map(|_| Client::connect(address)).collect();
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    }
+    // Those that were accepted are served, and the others cost next to nothing while they wait.
+    assert_eq!(clients[0].answer().status(), 200);
+    let processor_time = |id: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
+        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let field = |n: usize| fields.split(' ').nth(n).unwrap().parse::<u64>().unwrap();
+        field(12) + field(13)
+    };
+    let before = processor_time(child.id());
+    thread::sleep(Duration::from_millis(500));
+    let ticks = processor_time(child.id()) - before;
+    assert!(ticks <= 10, "{ticks} ticks of 10 ms while waiting for descriptors");
+    clients[0].send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(clients[0].answer().status(), 200);
+    for mut client in clients.into_iter().skip(1) {
+        assert_eq!(client.answer().status(), 200);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+// The end.
+
+#[test]
+fn stopping_closes_idle_connections_and_finishes_requests() {
+    let server = Running::start(Options { defer_accept: false, ..Options::default() });
+    let mut fresh = server.connect();
+    let mut idle = server.connect();
+    idle.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(idle.answer().status(), 200);
+    let mut head = server.connect();
+    head.send("GET / HTTP/1.1\r\n");
+    let mut body = server.connect();
+    body.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe");
+    server.wait_until(|seen| seen.accepted == 4);
+    server.stop();
+    idle.expect_end();
+    fresh.expect_end();
+    server.wait_until(|seen| seen.closed(Closed::Shutdown) == 2);
+    assert_eq!(
+        TcpStream::connect(server.address).unwrap_err().kind(),
+        ErrorKind::ConnectionRefused
+    );
+    body.send("llo");
+    let answer = body.answer();
+    assert_eq!((&answer.body[..], answer.fields["connection"].as_str()), (&b"hello"[..], "close"));
+    body.expect_end();
+    head.send("Host: x\r\n\r\n");
+    assert_eq!(head.answer().fields["connection"], "close");
+    head.expect_end();
+    assert_eq!(server.stopped().cut, 0);
+}
+
+#[test]
+fn stopping_answers_what_has_arrived() {
+    for defer_accept in [true, false] {
+        let server = Running::start(Options { defer_accept, ..Options::default() });
+        let mut clients: Vec<Client> = (0..10).map(|_| server.connect()).collect();
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            assert_eq!(client.answer().status(), 200);
+        }
+        // While the server sleeps, requests arrive on known connections and on more new ones than
+        // it accepts in one go.
+        let mut sleeper = server.connect();
+        sleeper.send("GET /sleep HTTP/1.1\r\nHost: x\r\n\r\n");
+        server.wait_until(|seen| seen.asleep);
+        clients.extend((0..200).map(|_| server.connect()));
+        for client in &mut clients {
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        }
+        server.stop();
+        for client in &mut clients {
+            assert_eq!(client.answer().status(), 200);
+            client.expect_end();
+        }
+        assert_eq!(sleeper.answer().status(), 200);
+        assert_eq!(server.stopped().cut, 0);
+    }
+}
+
+#[test]
+fn stopping_cuts_what_does_not_end() {
+    let limits = Limits { drain_timeout: Duration::from_millis(100), ..Limits::default() };
+    let server = Running::start_with(limits);
+    let mut client = server.connect();
+    client.send("GET / HT");
+    server.wait_until(|seen| seen.accepted == 1);
+    let begin = Instant::now();
+    server.stop();
+    assert_eq!(server.stopped().cut, 1);
+    assert!(begin.elapsed() < Duration::from_secs(2));
+    client.expect_end();
+}
+
+#[test]
+fn an_empty_server_stops_at_once() {
+    let server = Running::start(Options { threads: 2, ..Options::default() });
+    let begin = Instant::now();
+    server.stop();
+    assert_eq!(server.stopped().cut, 0);
+    assert!(begin.elapsed() < Duration::from_secs(1));
+}
+
+// The beginning.
+
+#[test]
+fn errors_name_the_address_and_the_way_out() {
+    let server = Running::start(Options::default());
+    let taken = server.address.to_string();
+    let bind = |address: &str| Server::bind(&[address], &Options::default()).unwrap_err();
+    let error = bind(&taken);
+    assert!(matches!(error, Error::Listen { .. }));
+    let message = error.to_string();
+    assert!(message.contains(&taken) && message.contains("choose another port"), "{message}");
+    let message = bind("192.0.2.1:8081").to_string();
+    assert!(message.contains("192.0.2.1:8081") && message.contains("0.0.0.0"), "{message}");
+    let message = bind("localhost").to_string();
+    assert!(message.contains("\"localhost\"") && message.contains("host:port"), "{message}");
+    let error = Server::bind::<&str>(&[], &Options::default()).unwrap_err();
+    assert!(matches!(error, Error::NoAddress));
+}
+
+#[test]
+fn several_addresses() {
+    let server = Running::start_on(&["127.0.0.1:0", "127.0.0.2:0"], Options::default());
+    for address in server.addresses.clone() {
+        let mut client = Client::connect(address);
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(client.answer().status(), 200);
+    }
+}
+
+#[test]
+fn the_limit_on_open_files_bounds_connections() {
+    let limits = Limits { connections: usize::MAX, ..Limits::default() };
+    let options = Options { limits, ..Options::default() };
+    let server = Server::bind(&["127.0.0.1:0"], &options).unwrap();
+    assert!(server.connections() >= 1 && server.connections() < usize::MAX);
+}

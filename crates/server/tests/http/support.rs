@@ -1,0 +1,268 @@
+//! A server whose handler records what it hears, and a client that reads answers strictly.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use hyper::StatusCode;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use quipu_server::http::{
+    Closed, Error, Event, Handler, Limits, Options, Refusal, Request, Response, Server, Stopped,
+    method_not_allowed, text,
+};
+use tokio::sync::oneshot;
+
+/// A server in a thread; stops when dropped.
+pub(crate) struct Running {
+    pub(crate) address: SocketAddr,
+    pub(crate) addresses: Vec<SocketAddr>,
+    seen: Arc<Mutex<Seen>>,
+    pub(crate) handlers: Arc<AtomicUsize>,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    thread: Mutex<Option<JoinHandle<Result<Stopped, Error>>>>,
+}
+
+impl Running {
+    pub(crate) fn start(options: Options) -> Running {
+        Running::start_on(&["127.0.0.1:0"], options)
+    }
+
+    pub(crate) fn start_with(limits: Limits) -> Running {
+        Running::start(Options { limits, ..Options::default() })
+    }
+
+    pub(crate) fn start_on(addresses: &[&str], options: Options) -> Running {
+        let server = Server::bind(addresses, &options).unwrap();
+        let addresses = server.local_addresses().to_vec();
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let handlers: Arc<AtomicUsize> = Arc::default();
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::spawn({
+            let (seen, handlers) = (seen.clone(), handlers.clone());
+            move || {
+                let make = |_| {
+                    handlers.fetch_add(1, Ordering::Relaxed);
+                    Recorder::new(&seen)
+                };
+                server.serve(make, async { drop(stopped.await) })
+            }
+        });
+        Running {
+            address: addresses[0],
+            addresses,
+            seen,
+            handlers,
+            stop: Mutex::new(Some(stop)),
+            thread: Mutex::new(Some(thread)),
+        }
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    pub(crate) fn seen(&self) -> Seen {
+        self.seen.lock().unwrap().clone()
+    }
+
+    pub(crate) fn wait_until(&self, condition: impl Fn(&Seen) -> bool) {
+        let begin = Instant::now();
+        while !condition(&self.seen()) {
+            assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", self.seen());
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The request is refused, the connection closed and the refusal counted.
+    pub(crate) fn expect_refusal(&self, request: &str, refusal: Refusal, status: u16) {
+        let before = self.seen().refused(refusal);
+        let mut client = self.connect();
+        client.send(request);
+        let answer = client.answer();
+        let shown = &request[..request.len().min(60)];
+        assert_eq!(answer.status(), status, "{shown:?}");
+        assert_eq!(answer.fields["connection"], "close", "{shown:?}");
+        assert!(answer.fields.contains_key("date") && !answer.body.is_empty(), "{answer:?}");
+        client.expect_end();
+        self.wait_until(|seen| seen.refused(refusal) == before + 1);
+    }
+
+    pub(crate) fn expect_service(&self) {
+        let mut client = self.connect();
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(client.answer().status(), 200);
+    }
+
+    pub(crate) fn stop(&self) {
+        drop(self.stop.lock().unwrap().take());
+    }
+
+    pub(crate) fn stopped(&self) -> Stopped {
+        self.thread.lock().unwrap().take().unwrap().join().unwrap().unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+        // What was open has ended: the balance of events is even.
+        if let Some(thread) = self.thread.lock().unwrap().take()
+            && !thread::panicking()
+        {
+            thread.join().unwrap().unwrap();
+            let seen = self.seen();
+            assert_eq!(seen.accepted, seen.closed.values().sum::<usize>(), "{seen:?}");
+        }
+    }
+}
+
+/// What the observer heard.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) requests: u64,
+    pub(crate) asleep: bool,
+    pub(crate) accepted: usize,
+    pub(crate) closed: HashMap<Closed, usize>,
+    pub(crate) answered: HashMap<u16, usize>,
+    pub(crate) refused: HashMap<Refusal, usize>,
+}
+
+impl Seen {
+    pub(crate) fn closed(&self, closed: Closed) -> usize {
+        self.closed.get(&closed).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn refused(&self, refusal: Refusal) -> usize {
+        self.refused.get(&refusal).copied().unwrap_or_default()
+    }
+}
+
+pub(crate) struct Recorder(Arc<Mutex<Seen>>);
+
+impl Recorder {
+    pub(crate) fn new(seen: &Arc<Mutex<Seen>>) -> Recorder {
+        Recorder(seen.clone())
+    }
+}
+
+impl Handler for Recorder {
+    fn handle(&self, request: &Request) -> Response {
+        assert!(request.started().elapsed() < Duration::from_secs(60));
+        match (request.method().as_str(), request.path()) {
+            ("GET" | "HEAD", "/") => {
+                let mut seen = self.0.lock().unwrap();
+                seen.requests += 1;
+                let mut response = Response::new(format!("{:020}", seen.requests).into());
+                let plain = HeaderValue::from_static("text/plain");
+                response.headers_mut().insert(CONTENT_TYPE, plain);
+                response
+            }
+            (_, "/") => method_not_allowed("GET, HEAD"),
+            ("POST", "/echo") => Response::new(request.body().clone()),
+            ("GET", "/large") => Response::new(vec![b'x'; LARGE].into()),
+            ("GET", "/panic") => panic!("a panic that the test asked for"),
+            ("GET", "/sleep") => {
+                self.0.lock().unwrap().asleep = true;
+                thread::sleep(Duration::from_millis(300));
+                text(StatusCode::OK, "slept\n")
+            }
+            _ => {
+                assert_eq!(request.query(), Some("a=b"));
+                text(StatusCode::NOT_FOUND, "no such path\n")
+            }
+        }
+    }
+
+    fn event(&self, event: Event) {
+        let mut seen = self.0.lock().unwrap();
+        match event {
+            Event::Accepted => seen.accepted += 1,
+            Event::Closed(closed) => *seen.closed.entry(closed).or_default() += 1,
+            Event::Answered { status, started } => {
+                assert!(started.elapsed() < Duration::from_secs(60));
+                *seen.answered.entry(status.as_u16()).or_default() += 1;
+            }
+            Event::Refused(refusal) => *seen.refused.entry(refusal).or_default() += 1,
+            _ => {}
+        }
+    }
+}
+
+/// More than the buffers between two sockets hold.
+pub(crate) const LARGE: usize = 16 << 20;
+
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) line: String,
+    pub(crate) fields: HashMap<String, String>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn status(&self) -> u16 {
+        self.line.split(' ').nth(1).unwrap().parse().unwrap()
+    }
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, unread: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, bytes: &str) {
+        self.stream.write_all(bytes.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn answer(&mut self) -> Answer {
+        let mut answer = self.answer_without_body();
+        let length: usize = answer.fields["content-length"].parse().unwrap();
+        while self.unread.len() < length {
+            assert_ne!(self.receive(), 0, "the connection ended in a body");
+        }
+        answer.body = self.unread.drain(..length).collect();
+        answer
+    }
+
+    pub(crate) fn answer_without_body(&mut self) -> Answer {
+        let end = loop {
+            if let Some(end) = self.unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+                break end;
+            }
+            assert_ne!(self.receive(), 0, "the connection ended before an answer");
+        };
+        let head: Vec<u8> = self.unread.drain(..end + 4).collect();
+        let head = String::from_utf8(head).unwrap();
+        let mut lines = head.trim_end().lines();
+        let line = lines.next().unwrap().to_owned();
+        let fields = lines
+            .map(|line| line.split_once(": ").unwrap())
+            .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
+            .collect();
+        Answer { line, fields, body: Vec::new() }
+    }
+
+    /// The server closed in good order: no byte more, and no reset.
+    pub(crate) fn expect_end(&mut self) {
+        assert_eq!(self.receive(), 0);
+        assert_eq!(self.unread, b"");
+    }
+
+    fn receive(&mut self) -> usize {
+        let mut buffer = vec![0; 64 << 10];
+        let n = self.stream.read(&mut buffer).unwrap();
+        self.unread.extend_from_slice(&buffer[..n]);
+        n
+    }
+}
