@@ -47,50 +47,29 @@ impl Error {
     /// For `map_err`: what was tried with a file.
     pub fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_path_buf();
-        move |source| Error::File {
-            path,
-            doing,
-            source,
-        }
+        move |source| Error::File { path, doing, source }
     }
 
     pub(crate) fn line(place: impl Into<String>, line: usize, problem: impl Into<String>) -> Error {
-        Error::Line {
-            place: place.into(),
-            line,
-            problem: problem.into(),
-        }
+        Error::Line { place: place.into(), line, problem: problem.into() }
     }
 
     pub(crate) fn report(problem: impl Into<String>) -> Error {
-        Error::Report {
-            problem: problem.into(),
-        }
+        Error::Report { problem: problem.into() }
     }
 
     pub(crate) fn command(command: impl Into<String>, problem: impl Into<String>) -> Error {
-        Error::Command {
-            command: command.into(),
-            problem: problem.into(),
-        }
+        Error::Command { command: command.into(), problem: problem.into() }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::File {
-                path,
-                doing,
-                source,
-            } => {
+            Error::File { path, doing, source } => {
                 write!(f, "cannot {doing} {}: {source}", path.display())
             }
-            Error::Line {
-                place,
-                line,
-                problem,
-            } => write!(f, "{place}:{line}: {problem}"),
+            Error::Line { place, line, problem } => write!(f, "{place}:{line}: {problem}"),
             Error::Report { problem } => f.write_str(problem),
             Error::Command { command, problem } => write!(f, "`{command}`: {problem}"),
         }

@@ -41,9 +41,7 @@ impl Machine {
     /// Looks at this machine.
     pub fn collect() -> Machine {
         let cpuinfo = read("/proc/cpuinfo");
-        let mut cpu = field(&cpuinfo, "model name")
-            .unwrap_or("unknown")
-            .to_string();
+        let mut cpu = field(&cpuinfo, "model name").unwrap_or("unknown").to_string();
         if field(&cpuinfo, "flags").is_some_and(|flags| flags.contains("hypervisor")) {
             cpu.push_str(", virtual machine");
         }
@@ -113,21 +111,13 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
                     if index == 0 || before.is_empty() || before.ends_with('=') =>
                 {
                     let name = path.rsplit('/').next().unwrap_or_default();
-                    if index == 0 {
-                        name.to_string()
-                    } else {
-                        format!("{before}{name}")
-                    }
+                    if index == 0 { name.to_string() } else { format!("{before}{name}") }
                 }
                 _ => word,
             }
         });
         let text = words_of_it.collect::<Vec<_>>().join(" ");
-        words.push(if text.contains(' ') {
-            format!("'{text}'")
-        } else {
-            text
-        });
+        words.push(if text.contains(' ') { format!("'{text}'") } else { text });
     }
     words.join(" ")
 }
@@ -197,23 +187,14 @@ mod tests {
         let inside = crate::root().join("docs/x").display().to_string();
         let text = |words: &[&str]| command(words.iter().map(|word| word.to_string()));
         assert_eq!(text(&["/a/b/release/rates", "--quick"]), "rates --quick");
-        assert_eq!(
-            text(&["target/release/rates", "--out", &inside]),
-            "rates --out docs/x"
-        );
+        assert_eq!(text(&["target/release/rates", "--out", &inside]), "rates --out docs/x");
         assert_eq!(text(&["rates", "--out=/a/b", "/c/d"]), "rates --out=b d");
-        assert_eq!(
-            text(&["rates", "s=/a/b -p {port}"]),
-            "rates 's=b -p {port}'"
-        );
+        assert_eq!(text(&["rates", "s=/a/b -p {port}"]), "rates 's=b -p {port}'");
     }
 
     #[test]
     fn reads_fields_of_proc_files() {
-        assert_eq!(
-            field("a\t: 1\nmodel name\t: X Y\n", "model name"),
-            Some("X Y")
-        );
+        assert_eq!(field("a\t: 1\nmodel name\t: X Y\n", "model name"), Some("X Y"));
         assert_eq!(field("a : 1", "b"), None);
     }
 }

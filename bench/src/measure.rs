@@ -39,20 +39,14 @@ pub struct Options {
 impl Default for Options {
     /// Nine runs of 100 ms.
     fn default() -> Options {
-        Options {
-            runs: 9,
-            run_time: Duration::from_millis(100),
-        }
+        Options { runs: 9, run_time: Duration::from_millis(100) }
     }
 }
 
 impl Options {
     /// Nine runs of 10 ms, to try a benchmark out.
     pub fn quick() -> Options {
-        Options {
-            run_time: Duration::from_millis(10),
-            ..Options::default()
-        }
+        Options { run_time: Duration::from_millis(10), ..Options::default() }
     }
 }
 
@@ -73,11 +67,7 @@ struct Subject<'a> {
 impl<'a> Case<'a> {
     /// A case on one thread, without subjects so far.
     pub fn new(name: impl Into<String>) -> Case<'a> {
-        Case {
-            name: name.into(),
-            threads: 1,
-            subjects: Vec::new(),
-        }
+        Case { name: name.into(), threads: 1, subjects: Vec::new() }
     }
 
     /// Measures on so many threads at the same time.
@@ -98,9 +88,7 @@ impl<'a> Case<'a> {
     /// Adds a subject that does `n` operations on the given thread, which is called on all threads
     /// at the same time as `body(thread, n)`.
     pub fn shared(self, subject: &str, body: impl Fn(usize, u64) + Sync + 'a) -> Case<'a> {
-        self.timed(subject, move |threads, n| {
-            on_threads(threads, |thread| body(thread, n))
-        })
+        self.timed(subject, move |threads, n| on_threads(threads, |thread| body(thread, n)))
     }
 
     /// Adds a subject that starts each run from a fresh state, whose making is not timed.
@@ -137,10 +125,7 @@ impl<'a> Case<'a> {
         subject: &str,
         run: impl FnMut(usize, u64) -> Duration + 'a,
     ) -> Case<'a> {
-        self.subjects.push(Subject {
-            name: subject.into(),
-            run: Box::new(run),
-        });
+        self.subjects.push(Subject { name: subject.into(), run: Box::new(run) });
         self
     }
 
@@ -193,15 +178,11 @@ pub fn on_threads(threads: usize, body: impl Fn(usize) + Sync) -> Duration {
             })
             .collect();
         // A panic of the body is the benchmark's own.
-        handles
-            .into_iter()
-            .map(|handle| handle.join().expect("the body panicked"))
-            .collect()
+        handles.into_iter().map(|handle| handle.join().expect("the body panicked")).collect()
     });
     let first = spans.iter().map(|span| span.0).min();
     let last = spans.iter().map(|span| span.1).max();
-    last.zip(first)
-        .map_or(Duration::ZERO, |(last, first)| last - first)
+    last.zip(first).map_or(Duration::ZERO, |(last, first)| last - first)
 }
 
 /// The number of operations, at least 1, that take about the given time.
@@ -229,10 +210,7 @@ mod tests {
         let micros = |n: u64| Duration::from_micros(2 * n);
         let n = calibrate(micros, Duration::from_millis(100));
         assert!((49_000..=51_000).contains(&n), "{n}");
-        assert_eq!(
-            calibrate(|_| Duration::from_secs(1), Duration::from_millis(100)),
-            1
-        );
+        assert_eq!(calibrate(|_| Duration::from_secs(1), Duration::from_millis(100)), 1);
     }
 
     #[test]
@@ -245,26 +223,17 @@ mod tests {
                 Duration::from_millis(1)
             }
         };
-        let options = Options {
-            runs: 2,
-            run_time: Duration::from_millis(1),
-        };
+        let options = Options { runs: 2, run_time: Duration::from_millis(1) };
         let case = Case::new("c").timed("a", body("a")).timed("b", body("b"));
         let records = case.run(&options);
         assert_eq!(*order.borrow(), ["a", "b", "a", "b", "a", "b"]);
-        assert_eq!(
-            (records[0].subject.as_str(), records[1].subject.as_str()),
-            ("a", "b")
-        );
+        assert_eq!((records[0].subject.as_str(), records[1].subject.as_str()), ("a", "b"));
         assert_eq!((records[0].median, records[0].runs), (1e6, 2));
     }
 
     #[test]
     fn aggregate_time_is_by_all_operations_of_all_threads() {
-        let options = Options {
-            runs: 1,
-            run_time: Duration::from_millis(1),
-        };
+        let options = Options { runs: 1, run_time: Duration::from_millis(1) };
         let run = |_: usize, n: u64| Duration::from_nanos(100 * n);
         let records = Case::new("c").threads(4).timed("a", run).run(&options);
         assert_eq!((records[0].median, records[0].threads), (25.0, 4));
@@ -274,10 +243,7 @@ mod tests {
     fn every_thread_does_its_operations_on_a_fresh_state() {
         let states = AtomicU64::new(0);
         let total = AtomicU64::new(0);
-        let options = Options {
-            runs: 2,
-            run_time: Duration::from_micros(1),
-        };
+        let options = Options { runs: 2, run_time: Duration::from_micros(1) };
         let records = Case::new("c")
             .threads(3)
             .prepared(

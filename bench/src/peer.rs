@@ -17,10 +17,7 @@ pub fn run(command: &mut Command) -> Result<Vec<Record>> {
         .output()
         .map_err(|error| Error::command(&name, format!("cannot be started: {error}")))?;
     if !output.status.success() {
-        return Err(Error::command(
-            &name,
-            format!("failed with {}", output.status),
-        ));
+        return Err(Error::command(&name, format!("failed with {}", output.status)));
     }
     let text = String::from_utf8(output.stdout)
         .map_err(|_| Error::command(&name, "printed bytes that are not UTF-8"))?;
@@ -35,15 +32,10 @@ pub fn run(command: &mut Command) -> Result<Vec<Record>> {
 pub fn go(program: &str) -> Result<PathBuf> {
     let module = crate::root().join("bench/peers/go");
     let mut command = Command::new("go");
-    command
-        .args(["build", "-o", "bin/", "./..."])
-        .current_dir(&module);
+    command.args(["build", "-o", "bin/", "./..."]).current_dir(&module);
     let name = describe(&command);
     let status = command.status().map_err(|error| {
-        Error::command(
-            &name,
-            format!("cannot be started: {error}. Install Go 1.24 or later."),
-        )
+        Error::command(&name, format!("cannot be started: {error}. Install Go 1.24 or later."))
     })?;
     if !status.success() {
         return Err(Error::command(&name, format!("failed with {status}")));
@@ -51,21 +43,14 @@ pub fn go(program: &str) -> Result<PathBuf> {
     let path = module.join("bin").join(program);
     match path.is_file() {
         true => Ok(path),
-        false => Err(Error::command(
-            &name,
-            format!("made no program of the name {program}"),
-        )),
+        false => Err(Error::command(&name, format!("made no program of the name {program}"))),
     }
 }
 
 /// A command as one would type it, without the path of the program.
 pub(crate) fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program());
-    let mut text = program
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy()
-        .into_owned();
+    let mut text = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     for argument in command.get_args() {
         text.push(' ');
         text.push_str(&argument.to_string_lossy());
@@ -97,17 +82,11 @@ mod tests {
     #[test]
     fn says_what_failed() {
         let error = |script: &str| run(&mut shell(script)).unwrap_err().to_string();
-        assert!(
-            error("exit 3").contains("exit status: 3"),
-            "{}",
-            error("exit 3")
-        );
+        assert!(error("exit 3").contains("exit status: 3"), "{}", error("exit 3"));
         assert!(error("true").contains("printed no record"));
         let second = error(&format!("echo '{LINE}'; echo hello"));
         assert!(second.contains(":2: not a record"), "{second}");
-        let missing = run(&mut Command::new("no-such-program-here"))
-            .unwrap_err()
-            .to_string();
+        let missing = run(&mut Command::new("no-such-program-here")).unwrap_err().to_string();
         assert!(missing.contains("cannot be started"), "{missing}");
     }
 }

@@ -15,12 +15,7 @@ impl Progress {
     /// Starts the clock of work in so many steps.
     pub fn new(total: usize) -> Progress {
         let terminal = std::io::stderr().is_terminal();
-        Progress {
-            total,
-            done: 0,
-            started: Instant::now(),
-            terminal,
-        }
+        Progress { total, done: 0, started: Instant::now(), terminal }
     }
 
     /// Says that a step begins.
@@ -37,10 +32,7 @@ impl Progress {
     /// Ends the work with a last line. Dropping does the same on a terminal, without words.
     pub fn finish(mut self, what: &str) {
         let line = line(self.done, self.total, self.started.elapsed(), what);
-        self.write(&format!(
-            "{}{line}\n",
-            if self.terminal { "\r\x1b[K" } else { "" }
-        ));
+        self.write(&format!("{}{line}\n", if self.terminal { "\r\x1b[K" } else { "" }));
         // The line has ended: nothing is left for the drop to do.
         self.terminal = false;
     }
@@ -62,11 +54,7 @@ impl Drop for Progress {
 fn line(done: usize, total: usize, elapsed: Duration, what: &str) -> String {
     let width = total.to_string().len();
     let seconds = elapsed.as_secs();
-    format!(
-        "[{done:width$}/{total} {:2}:{:02}] {what}",
-        seconds / 60,
-        seconds % 60
-    )
+    format!("[{done:width$}/{total} {:2}:{:02}] {what}", seconds / 60, seconds % 60)
 }
 
 #[cfg(test)]

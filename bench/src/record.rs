@@ -53,11 +53,7 @@ impl Record {
         if self.unit != other.unit || ours <= 0.0 || theirs <= 0.0 {
             return None;
         }
-        Some(if self.higher_is_better() {
-            ours / theirs
-        } else {
-            theirs / ours
-        })
+        Some(if self.higher_is_better() { ours / theirs } else { theirs / ours })
     }
 
     fn key(&self) -> (&str, &str, u32, &str) {
@@ -109,10 +105,7 @@ impl Label {
     /// If there is no value, or one is not finite: the benchmark itself is wrong then.
     pub fn of(&self, values: &[f64]) -> Record {
         assert!(!values.is_empty(), "{self:?} has no runs");
-        assert!(
-            values.iter().all(|v| v.is_finite()),
-            "{self:?} has a value that is no number"
-        );
+        assert!(values.iter().all(|v| v.is_finite()), "{self:?} has a value that is no number");
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
@@ -194,9 +187,7 @@ pub fn merge(rounds: &[Vec<Record>]) -> Result<Vec<Record>> {
     let same_size = rounds.iter().all(|round| round.len() == first.len());
     let single = rounds.iter().flatten().all(|record| record.runs == 1);
     if !same_size || !single {
-        return Err(Error::report(
-            "rounds can be merged if all have the same figures of one run",
-        ));
+        return Err(Error::report("rounds can be merged if all have the same figures of one run"));
     }
     let mut merged = Vec::new();
     for record in first {
@@ -284,10 +275,7 @@ mod tests {
         let path = dir.path().join("a.jsonl");
         append(&path, &[sample("quipu", 4.5)]).unwrap();
         append(&path, &[sample("peer 1.0", 56.0)]).unwrap();
-        assert_eq!(
-            read(&path).unwrap(),
-            [sample("quipu", 4.5), sample("peer 1.0", 56.0)]
-        );
+        assert_eq!(read(&path).unwrap(), [sample("quipu", 4.5), sample("peer 1.0", 56.0)]);
     }
 
     #[test]
@@ -295,36 +283,14 @@ mod tests {
         let good = to_line(&sample("quipu", 4.5));
         let fault = |line: &str| parse("a.jsonl", &format!("{good}\n\n{line}\n")).unwrap_err();
         let text = |line: &str| fault(line).to_string();
-        assert!(
-            text("{").starts_with("a.jsonl:3: not a record: EOF"),
-            "{}",
-            text("{")
-        );
-        let extra = good
-            .replace("quipu", "p")
-            .replace("\"runs\":1", "\"runs\":1,\"more\":1");
-        assert!(
-            text(&extra).contains("unknown field `more`"),
-            "{}",
-            text(&extra)
-        );
+        assert!(text("{").starts_with("a.jsonl:3: not a record: EOF"), "{}", text("{"));
+        let extra = good.replace("quipu", "p").replace("\"runs\":1", "\"runs\":1,\"more\":1");
+        assert!(text(&extra).contains("unknown field `more`"), "{}", text(&extra));
         let missing = good.replace(",\"runs\":1", "");
-        assert!(
-            text(&missing).contains("missing field `runs`"),
-            "{}",
-            text(&missing)
-        );
+        assert!(text(&missing).contains("missing field `runs`"), "{}", text(&missing));
         let disorder = good.replace("\"min\":4.5", "\"min\":5");
-        assert!(
-            text(&disorder).contains("does not hold"),
-            "{}",
-            text(&disorder)
-        );
-        assert!(
-            text(&good).contains("a.jsonl:3: a second figure"),
-            "{}",
-            text(&good)
-        );
+        assert!(text(&disorder).contains("does not hold"), "{}", text(&disorder));
+        assert!(text(&good).contains("a.jsonl:3: a second figure"), "{}", text(&good));
         assert!(text(&good).contains("line 1"), "{}", text(&good));
     }
 
@@ -334,10 +300,7 @@ mod tests {
         assert_eq!(better, Some(10.0));
         let rate = |v| Label::new("ab", "s", "requests/s", "1/s").of(&[v]);
         assert_eq!(rate(20.0).times_better_than(&rate(10.0)), Some(2.0));
-        assert_eq!(
-            sample("quipu", 0.0).times_better_than(&sample("peer", 5.0)),
-            None
-        );
+        assert_eq!(sample("quipu", 0.0).times_better_than(&sample("peer", 5.0)), None);
         assert_eq!(sample("quipu", 5.0).times_better_than(&rate(5.0)), None);
     }
 

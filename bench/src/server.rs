@@ -41,12 +41,7 @@ pub struct Options {
 impl Default for Options {
     /// Five rounds, and 20 kills.
     fn default() -> Options {
-        Options {
-            rounds: 5,
-            sizes: Sizes::default(),
-            kills: 20,
-            one_core: false,
-        }
+        Options { rounds: 5, sizes: Sizes::default(), kills: 20, one_core: false }
     }
 }
 
@@ -86,11 +81,7 @@ pub fn loads(programs: &[Program], options: &Options) -> Result<Vec<Record>> {
     for (index, (load, one_core)) in cases.iter().enumerate() {
         for (turn, program) in programs.iter().enumerate() {
             let samples = &samples[index * programs.len() + turn];
-            records.extend(sample_records(
-                &case_name(*load, *one_core),
-                &program.subject,
-                samples,
-            ));
+            records.extend(sample_records(&case_name(*load, *one_core), &program.subject, samples));
         }
     }
     Ok(records)
@@ -147,11 +138,7 @@ fn measure(program: &Program, load: Load, sizes: &Sizes, core: Option<usize>) ->
     let memory = server.peak_memory()? as f64;
     server.stop()?;
     let completed = figures.completed.max(1) as f64;
-    Ok(Sample {
-        figures,
-        cpu_us_per_request: spent.as_secs_f64() * 1e6 / completed,
-        memory,
-    })
+    Ok(Sample { figures, cpu_us_per_request: spent.as_secs_f64() * 1e6 / completed, memory })
 }
 
 fn warm_up(server: &Running) {
@@ -203,18 +190,12 @@ fn kill(program: &Program, after: Duration) -> Result<Outcome> {
 
     let restarted = program.start(folder.path(), Some(port), None)?;
     let probes = restarted.probes();
-    let outcome = Outcome {
-        answered: load.answered,
-        shown: restarted.first_count(),
-    };
+    let outcome = Outcome { answered: load.answered, shown: restarted.first_count() };
     restarted.stop()?;
 
     let problem = |text: String| Err(Error::command(&program.subject, text));
     if started.elapsed() > WINDOW / 2 {
-        return problem(format!(
-            "a kill took {:?}, so events may expire",
-            started.elapsed()
-        ));
+        return problem(format!("a kill took {:?}, so events may expire", started.elapsed()));
     }
     if outcome.shown > load.sent + probes.sent {
         return problem(format!(
@@ -256,18 +237,11 @@ fn time_to_kill(trial: usize) -> Duration {
 }
 
 fn case_name(load: Load, one_core: bool) -> String {
-    format!(
-        "{}{}",
-        load.name(),
-        if one_core { ", one core" } else { "" }
-    )
+    format!("{}{}", load.name(), if one_core { ", one core" } else { "" })
 }
 
 fn temporary_folder() -> Result<tempfile::TempDir> {
-    tempfile::tempdir().map_err(Error::file(
-        "make a folder in",
-        Path::new(&std::env::temp_dir()),
-    ))
+    tempfile::tempdir().map_err(Error::file("make a folder in", Path::new(&std::env::temp_dir())))
 }
 
 #[cfg(test)]
@@ -279,11 +253,7 @@ mod tests {
         let outcome = |answered, shown| Outcome { answered, shown };
         assert_eq!(outcome(100, 101).lost(), 0);
         assert_eq!(outcome(100, 61).lost(), 40);
-        assert_eq!(
-            outcome(100, 104).lost(),
-            0,
-            "requests on their way were counted"
-        );
+        assert_eq!(outcome(100, 104).lost(), 0, "requests on their way were counted");
         assert_eq!(outcome(99, 50).share_kept(), 0.5);
     }
 

@@ -97,11 +97,7 @@ fn default_servers() -> Result<Vec<Program>> {
             .collect(),
     };
     Ok(vec![
-        program(
-            "quipu",
-            quipu,
-            "serve --listen 127.0.0.1:{port} --state {state}",
-        ),
+        program("quipu", quipu, "serve --listen 127.0.0.1:{port} --state {state}"),
         program(PEER, go, "-listen 127.0.0.1:{port} -state {state}"),
     ])
 }

@@ -34,9 +34,7 @@ fn main() -> ExitCode {
             report = report.template(template);
         }
         match report.write() {
-            Ok(paths) => paths
-                .iter()
-                .for_each(|path| eprintln!("wrote {}", path.display())),
+            Ok(paths) => paths.iter().for_each(|path| eprintln!("wrote {}", path.display())),
             Err(error) => {
                 eprintln!("report {name}: {error}");
                 return ExitCode::FAILURE;

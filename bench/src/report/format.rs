@@ -10,31 +10,16 @@ pub(super) struct Scale {
 
 /// The scale in which a value of a record's unit is short.
 pub(super) fn scale(value: f64, unit: &str) -> Scale {
-    let time = |nanos: f64| {
-        pick(
-            value,
-            nanos,
-            &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)],
-        )
-    };
+    let time =
+        |nanos: f64| pick(value, nanos, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)]);
     match unit {
         "ns" => time(1.0),
         "us" => time(1e3),
         "ms" => time(1e6),
         "s" => time(1e9),
-        "B" => pick(
-            value,
-            1.0,
-            &[("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)],
-        ),
-        "1/s" => Scale {
-            factor: 1.0,
-            unit: "/s".into(),
-        },
-        other => Scale {
-            factor: 1.0,
-            unit: format!(" {other}"),
-        },
+        "B" => pick(value, 1.0, &[("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9)]),
+        "1/s" => Scale { factor: 1.0, unit: "/s".into() },
+        other => Scale { factor: 1.0, unit: format!(" {other}") },
     }
 }
 
@@ -47,11 +32,7 @@ pub(super) fn quantity(value: f64, unit: &str) -> String {
 /// The range of a median, in the median's scale and without its unit: `4.50 to 4.90`.
 pub(super) fn range(median: f64, min: f64, max: f64, unit: &str) -> String {
     let factor = scale(median, unit).factor;
-    format!(
-        "{} to {}",
-        number_of(min * factor, unit),
-        number_of(max * factor, unit)
-    )
+    format!("{} to {}", number_of(min * factor, unit), number_of(max * factor, unit))
 }
 
 /// A ratio, for instance `12.1x`.
@@ -86,15 +67,8 @@ fn number_of(value: f64, unit: &str) -> String {
 fn pick(value: f64, base: f64, units: &[(&str, f64)]) -> Scale {
     // A value that rounds up to 1000 belongs to the next unit.
     let size = value.abs() * base * 1.0005;
-    let fits = units
-        .iter()
-        .rev()
-        .find(|(_, unit)| size >= *unit)
-        .unwrap_or(&units[0]);
-    Scale {
-        factor: base / fits.1,
-        unit: format!(" {}", fits.0),
-    }
+    let fits = units.iter().rev().find(|(_, unit)| size >= *unit).unwrap_or(&units[0]);
+    Scale { factor: base / fits.1, unit: format!(" {}", fits.0) }
 }
 
 fn commas(digits: &str) -> String {

@@ -46,26 +46,17 @@ const PEERS: [RGBColor; 6] = [
 
 /// The plot as the text of an SVG file. All records must have one metric and unit.
 pub(super) fn render(title: &str, records: &[&Record]) -> Result<String> {
-    let first = *records
-        .first()
-        .ok_or_else(|| Error::report("a plot of no records"))?;
-    if records
-        .iter()
-        .any(|r| r.metric != first.metric || r.unit != first.unit)
-    {
-        return Err(Error::report(
-            "a plot needs records of one metric and unit: give metric=...",
-        ));
+    let first = *records.first().ok_or_else(|| Error::report("a plot of no records"))?;
+    if records.iter().any(|r| r.metric != first.metric || r.unit != first.unit) {
+        return Err(Error::report("a plot needs records of one metric and unit: give metric=..."));
     }
     let plot = Plot::new(title, records);
     let mut svg = String::new();
     {
         let backend = SVGBackend::with_string(&mut svg, (WIDTH as u32, plot.height as u32));
         let area = backend.into_drawing_area();
-        plot.draw(&area)
-            .map_err(|error| Error::report(format!("the plot: {error}")))?;
-        area.present()
-            .map_err(|error| Error::report(format!("the plot: {error}")))?;
+        plot.draw(&area).map_err(|error| Error::report(format!("the plot: {error}")))?;
+        area.present().map_err(|error| Error::report(format!("the plot: {error}")))?;
     }
     Ok(svg)
 }
@@ -121,16 +112,8 @@ impl<'a> Plot<'a> {
 
         let first = records[0];
         let axis = Axis::of(records);
-        let better = if first.higher_is_better() {
-            "higher"
-        } else {
-            "lower"
-        };
-        let scale = if axis.logarithmic {
-            ", logarithmic scale"
-        } else {
-            ""
-        };
+        let better = if first.higher_is_better() { "higher" } else { "lower" };
+        let scale = if axis.logarithmic { ", logarithmic scale" } else { "" };
         let subtitle = format!("{}, {better} is better{scale}", first.metric);
 
         let mut legend = Vec::new();
@@ -140,18 +123,10 @@ impl<'a> Plot<'a> {
             if x > PADDING && x + width > WIDTH - PADDING {
                 (x, y) = (PADDING, y + 22);
             }
-            legend.push(LegendEntry {
-                subject,
-                colour,
-                at: (x, y),
-            });
+            legend.push(LegendEntry { subject, colour, at: (x, y) });
             x += width;
         }
-        let longest = groups
-            .iter()
-            .map(|group| text_width(&group.title))
-            .max()
-            .unwrap_or(0);
+        let longest = groups.iter().map(|group| text_width(&group.title)).max().unwrap_or(0);
         let top = y + 32;
         let bars: i32 = groups.iter().map(|group| group.height() + GROUP_GAP).sum();
         Plot {
@@ -175,24 +150,14 @@ impl<'a> Plot<'a> {
         text(area, &self.subtitle, (PADDING, 50), 15.0, FAINT, HPos::Left)?;
         for entry in &self.legend {
             let (x, y) = entry.at;
-            area.draw(&Rectangle::new(
-                [(x, y - 6), (x + 13, y + 7)],
-                entry.colour.filled(),
-            ))?;
+            area.draw(&Rectangle::new([(x, y - 6), (x + 13, y + 7)], entry.colour.filled()))?;
             text(area, entry.subject, (x + 20, y), 16.0, TEXT, HPos::Left)?;
         }
         self.draw_axis(area)?;
         let mut y = self.top + GROUP_GAP / 2;
         for group in &self.groups {
             let middle = y + group.height() / 2;
-            text(
-                area,
-                &group.title,
-                (self.left - 12, middle),
-                16.0,
-                TEXT,
-                HPos::Right,
-            )?;
+            text(area, &group.title, (self.left - 12, middle), 16.0, TEXT, HPos::Right)?;
             for (record, colour) in &group.bars {
                 self.draw_bar(area, record, *colour, y)?;
                 y += BAR + BAR_GAP;
@@ -206,10 +171,7 @@ impl<'a> Plot<'a> {
         let bottom = self.height - 34;
         for tick in &self.axis.ticks {
             let x = self.x(*tick);
-            area.draw(&PathElement::new(
-                [(x, self.top), (x, bottom)],
-                GRID.stroke_width(1),
-            ))?;
+            area.draw(&PathElement::new([(x, self.top), (x, bottom)], GRID.stroke_width(1)))?;
             let label = self.axis.label(*tick, self.unit);
             text(area, &label, (x, bottom + 13), 14.0, FAINT, HPos::Center)?;
         }
@@ -219,10 +181,7 @@ impl<'a> Plot<'a> {
 
     fn draw_bar(&self, area: &Area, record: &Record, colour: RGBColor, y: i32) -> Drawn {
         let end = self.x(record.median);
-        area.draw(&Rectangle::new(
-            [(self.left, y), (end, y + BAR)],
-            colour.filled(),
-        ))?;
+        area.draw(&Rectangle::new([(self.left, y), (end, y + BAR)], colour.filled()))?;
         let middle = y + BAR / 2;
         let (least, greatest) = (self.x(record.min), self.x(record.max));
         if greatest > least + 1 {
@@ -236,14 +195,7 @@ impl<'a> Plot<'a> {
             }
         }
         let value = format::quantity(record.median, &record.unit);
-        text(
-            area,
-            &value,
-            (end.max(greatest) + 7, middle),
-            15.0,
-            TEXT,
-            HPos::Left,
-        )
+        text(area, &value, (end.max(greatest) + 7, middle), 15.0, TEXT, HPos::Left)
     }
 
     fn x(&self, value: f64) -> i32 {
@@ -262,46 +214,22 @@ struct Axis {
 
 impl Axis {
     fn of(records: &[&Record]) -> Axis {
-        let medians = || {
-            records
-                .iter()
-                .map(|record| record.median)
-                .filter(|value| *value > 0.0)
-        };
+        let medians = || records.iter().map(|record| record.median).filter(|value| *value > 0.0);
         let least = medians().fold(f64::INFINITY, f64::min);
         let greatest = medians().fold(0.0, f64::max);
-        let to = records
-            .iter()
-            .map(|record| record.max)
-            .fold(greatest, f64::max);
+        let to = records.iter().map(|record| record.max).fold(greatest, f64::max);
         if greatest > LINEAR_SPAN * least {
             // The least bar keeps some length, and the least run stays inside.
-            let low = records
-                .iter()
-                .map(|r| r.min)
-                .filter(|v| *v > 0.0)
-                .fold(least, f64::min);
+            let low = records.iter().map(|r| r.min).filter(|v| *v > 0.0).fold(least, f64::min);
             let first = (low * 0.7).log10().floor() as i32;
             let last = to.log10().floor() as i32;
             let ticks = (first..=last).map(|power| 10f64.powi(power)).collect();
-            return Axis {
-                logarithmic: true,
-                from: 10f64.powi(first),
-                to,
-                ticks,
-            };
+            return Axis { logarithmic: true, from: 10f64.powi(first), to, ticks };
         }
         let to = if to > 0.0 { to } else { 1.0 };
         let step = round_step(to / 5.0);
-        let ticks = (0..=(to / step) as u32)
-            .map(|index| f64::from(index) * step)
-            .collect();
-        Axis {
-            logarithmic: false,
-            from: 0.0,
-            to,
-            ticks,
-        }
+        let ticks = (0..=(to / step) as u32).map(|index| f64::from(index) * step).collect();
+        Axis { logarithmic: false, from: 0.0, to, ticks }
     }
 
     /// Where on the axis a value is, from 0 to 1.
@@ -327,9 +255,7 @@ impl Axis {
 /// The step of 1, 2 or 5 times a power of ten that is next above.
 fn round_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
-    let factor = [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .find(|factor| factor * power >= step * 0.999);
+    let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= step * 0.999);
     factor.unwrap_or(10.0) * power
 }
 
@@ -345,10 +271,7 @@ fn colours<'a>(subjects: &[&'a str]) -> Vec<(&'a str, RGBColor)> {
         *index += 1;
         colour
     };
-    subjects
-        .iter()
-        .map(|subject| (*subject, next(subject)))
-        .collect()
+    subjects.iter().map(|subject| (*subject, next(subject))).collect()
 }
 
 fn text_width(text: &str) -> i32 {
@@ -378,10 +301,7 @@ mod tests {
 
     fn records(values: &[(&str, f64)]) -> Vec<Record> {
         let label = |subject: &str| Label::new("bucketed/add", subject, "time", "ns");
-        values
-            .iter()
-            .map(|(subject, value)| label(subject).of(&[*value]))
-            .collect()
+        values.iter().map(|(subject, value)| label(subject).of(&[*value])).collect()
     }
 
     fn axis(values: &[f64]) -> Axis {
@@ -392,10 +312,7 @@ mod tests {
     #[test]
     fn scale_is_logarithmic_where_ratios_exceed_20() {
         assert!(!axis(&[5.0, 100.0]).logarithmic && axis(&[4.9, 100.0]).logarithmic);
-        assert_eq!(
-            axis(&[5.0, 100.0]).ticks,
-            [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]
-        );
+        assert_eq!(axis(&[5.0, 100.0]).ticks, [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!(axis(&[2.0, 400.0]).ticks, [1.0, 10.0, 100.0]);
         assert_eq!(axis(&[1.0, 400.0]).from, 0.1);
         assert!(axis(&[0.0]).share(0.0) == 0.0);
@@ -420,13 +337,7 @@ mod tests {
     fn draws_every_subject_and_escapes_its_name() {
         let records = records(&[("quipu", 5.0), ("a & b <1>", 50.0)]);
         let svg = render("Time to add", &records.iter().collect::<Vec<_>>()).unwrap();
-        for text in [
-            "Time to add",
-            "time, lower is better",
-            "5.00 ns",
-            "50.0 ns",
-            "quipu",
-        ] {
+        for text in ["Time to add", "time, lower is better", "5.00 ns", "50.0 ns", "quipu"] {
             assert!(svg.contains(text), "{text}");
         }
         assert!(svg.contains("a &amp; b &lt;1&gt;"), "{svg}");

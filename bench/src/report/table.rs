@@ -10,9 +10,7 @@ pub(super) fn render(records: &[&Record], peer: Option<&str>) -> Result<String> 
     if let Some(peer) = peer
         && !records.iter().any(|record| record.subject == peer)
     {
-        return Err(Error::report(format!(
-            "no record of these cases is of the peer {peer}"
-        )));
+        return Err(Error::report(format!("no record of these cases is of the peer {peer}")));
     }
     let subjects = subjects(records);
     let many_threads = records.iter().any(|record| record.threads > 1);
@@ -63,11 +61,7 @@ pub(super) struct Row<'a> {
 pub(super) fn rows<'a>(records: &[&'a Record]) -> Vec<Row<'a>> {
     let mut rows = Vec::new();
     for record in records {
-        let row = Row {
-            case: &record.case,
-            threads: record.threads,
-            metric: &record.metric,
-        };
+        let row = Row { case: &record.case, threads: record.threads, metric: &record.metric };
         if !rows.contains(&row) {
             rows.push(row);
         }
@@ -129,11 +123,7 @@ fn cell(record: &Record, reference: Option<&Record>) -> String {
 fn legend(records: &[&Record], peer: Option<&str>) -> String {
     let fewest = records.iter().map(|record| record.runs).min().unwrap_or(0);
     let most = records.iter().map(|record| record.runs).max().unwrap_or(0);
-    let runs = if fewest == most {
-        format!("{most}")
-    } else {
-        format!("{fewest} to {most}")
-    };
+    let runs = if fewest == most { format!("{most}") } else { format!("{fewest} to {most}") };
     let mut text = format!("Median of {runs} runs; below it the least and the greatest.");
     if let Some(peer) = peer {
         text.push_str(&format!("\nNx: N times better than {peer}."));
@@ -175,10 +165,7 @@ mod tests {
     fn a_row_names_a_metric_that_its_case_does_not() {
         let record = Label::new("ab -k", "quipu", "requests/s", "1/s").of(&[152_300.0]);
         let text = render(&[&record], None).unwrap();
-        assert!(
-            text.contains("| ab -k: requests/s | **152,000/s** |"),
-            "{text}"
-        );
+        assert!(text.contains("| ab -k: requests/s | **152,000/s** |"), "{text}");
     }
 
     #[test]
@@ -186,9 +173,6 @@ mod tests {
         let label = |subject: &str| Label::new("kill -9", subject, "lost requests", "requests");
         let records = [label("peer").of(&[19_366.0]), label("quipu").of(&[0.0])];
         let text = render(&records.iter().collect::<Vec<_>>(), Some("peer")).unwrap();
-        assert!(
-            text.contains("| **0 requests** | 19,366 requests |"),
-            "{text}"
-        );
+        assert!(text.contains("| **0 requests** | 19,366 requests |"), "{text}");
     }
 }

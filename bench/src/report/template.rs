@@ -40,11 +40,7 @@ impl Placeholder {
             let problem = format!("{} has {} words after it", self.word, self.words.len());
             return Err(Error::report(problem));
         }
-        match self
-            .options
-            .iter()
-            .find(|(name, _)| !options.contains(&name.as_str()))
-        {
+        match self.options.iter().find(|(name, _)| !options.contains(&name.as_str())) {
             None => Ok(()),
             Some((name, _)) => Err(Error::report(format!(
                 "{} has no option {name}; it has: {}",
@@ -60,9 +56,7 @@ pub(super) fn parse<'a>(place: &str, text: &'a str) -> Result<Vec<Part<'a>>> {
     let mut parts = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find("{{") {
-        let line = 1 + text[..text.len() - rest.len() + start]
-            .matches('\n')
-            .count();
+        let line = 1 + text[..text.len() - rest.len() + start].matches('\n').count();
         let inner = &rest[start + 2..];
         let Some(end) = inner.find("}}") else {
             return Err(Error::line(place, line, "{{ without }}"));
@@ -82,10 +76,7 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
         Some((before, after)) => text.strip_prefix(before).is_some_and(|rest| {
-            let ends = rest
-                .char_indices()
-                .map(|(index, _)| index)
-                .chain([rest.len()]);
+            let ends = rest.char_indices().map(|(index, _)| index).chain([rest.len()]);
             ends.into_iter().any(|index| matches(after, &rest[index..]))
         }),
     }
@@ -94,12 +85,7 @@ pub(super) fn matches(pattern: &str, text: &str) -> bool {
 fn parse_placeholder(line: usize, text: &str) -> std::result::Result<Placeholder, String> {
     let mut tokens = split(text)?.into_iter();
     let (_, word) = tokens.next().ok_or("an empty placeholder")?;
-    let mut placeholder = Placeholder {
-        line,
-        word,
-        words: Vec::new(),
-        options: Vec::new(),
-    };
+    let mut placeholder = Placeholder { line, word, words: Vec::new(), options: Vec::new() };
     for (key, value) in tokens {
         match key {
             None => placeholder.words.push(value),
@@ -140,20 +126,12 @@ mod tests {
     #[test]
     fn splits_text_and_placeholders() {
         let parts = parse("t", "a\n{{table b/* \"c d\" peer=\"e = f\" metric=g}}\nh").unwrap();
-        let [
-            Part::Text("a\n"),
-            Part::Placeholder(table),
-            Part::Text("\nh"),
-        ] = &parts[..]
-        else {
+        let [Part::Text("a\n"), Part::Placeholder(table), Part::Text("\nh")] = &parts[..] else {
             panic!("{parts:?}");
         };
         assert_eq!((table.line, table.word.as_str()), (2, "table"));
         assert_eq!(table.words, ["b/*", "c d"]);
-        assert_eq!(
-            (table.option("peer"), table.option("metric")),
-            (Some("e = f"), Some("g"))
-        );
+        assert_eq!((table.option("peer"), table.option("metric")), (Some("e = f"), Some("g")));
         assert!(table.expect(1, &["peer", "metric"]).is_ok());
         assert!(table.expect(1, &["peer"]).is_err());
         assert!(table.expect(3, &["peer", "metric"]).is_err());

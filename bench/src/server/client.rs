@@ -40,9 +40,8 @@ pub fn ask(address: SocketAddr) -> io::Result<u64> {
 /// without being in the tally.
 pub(super) fn load(address: SocketAddr, stop: &AtomicBool) -> Tally {
     let mut tally = Tally::default();
-    let mut connections: Vec<Connection> = (0..CONNECTIONS)
-        .filter_map(|_| Connection::open(address).ok())
-        .collect();
+    let mut connections: Vec<Connection> =
+        (0..CONNECTIONS).filter_map(|_| Connection::open(address).ok()).collect();
     while !connections.is_empty() && !stop.load(Ordering::Relaxed) {
         connections.retain_mut(|connection| {
             tally.sent += 1;
@@ -68,15 +67,11 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Connection {
-            stream,
-            buffer: Vec::new(),
-        })
+        Ok(Connection { stream, buffer: Vec::new() })
     }
 
     fn send(&mut self) -> io::Result<()> {
-        self.stream
-            .write_all(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n")
+        self.stream.write_all(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n")
     }
 
     fn receive(&mut self) -> io::Result<u64> {
@@ -110,8 +105,7 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(u64, usize)>> {
     }
     let length: Option<usize> = lines.find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length")
-            .then(|| value.trim().parse().ok())?
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
     });
     if length != Some(20) {
         return Err(invalid("the body is not 20 bytes long"));
@@ -120,9 +114,7 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(u64, usize)>> {
     let Some(body) = bytes.get(body_start..body_start + 20) else {
         return Ok(None);
     };
-    let digits = std::str::from_utf8(body)
-        .ok()
-        .filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
+    let digits = std::str::from_utf8(body).ok().filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
     let count = digits.and_then(|text| text.parse().ok());
     let count = count.ok_or_else(|| invalid("the body is not a count of 20 digits"))?;
     Ok(Some((count, body_start + 20)))
@@ -153,12 +145,7 @@ mod tests {
 
     #[test]
     fn refuses_other_answers() {
-        for (from, to) in [
-            ("200 OK", "503 No"),
-            ("42", "4x"),
-            (": 20", ": 21"),
-            ("length", "l"),
-        ] {
+        for (from, to) in [("200 OK", "503 No"), ("42", "4x"), (": 20", ": 21"), ("length", "l")] {
             assert!(parse(ANSWER.replace(from, to).as_bytes()).is_err(), "{to}");
         }
     }
@@ -182,12 +169,6 @@ mod tests {
         let tally = load(address, &AtomicBool::new(false));
         server.join().unwrap();
         let connections = CONNECTIONS as u64;
-        assert_eq!(
-            tally,
-            Tally {
-                sent: 2 * connections,
-                answered: connections
-            }
-        );
+        assert_eq!(tally, Tally { sent: 2 * connections, answered: connections });
     }
 }

@@ -34,31 +34,19 @@ pub struct Sizes {
 
 impl Default for Sizes {
     fn default() -> Sizes {
-        Sizes {
-            ab: 200_000,
-            ab_keep_alive: 400_000,
-            wrk_seconds: 5,
-        }
+        Sizes { ab: 200_000, ab_keep_alive: 400_000, wrk_seconds: 5 }
     }
 }
 
 impl Sizes {
     /// A million requests of `ab` and of `ab -k`.
     pub fn full() -> Sizes {
-        Sizes {
-            ab: 1_000_000,
-            ab_keep_alive: 1_000_000,
-            wrk_seconds: 10,
-        }
+        Sizes { ab: 1_000_000, ab_keep_alive: 1_000_000, wrk_seconds: 10 }
     }
 
     /// To try a benchmark out.
     pub fn quick() -> Sizes {
-        Sizes {
-            ab: 20_000,
-            ab_keep_alive: 40_000,
-            wrk_seconds: 1,
-        }
+        Sizes { ab: 20_000, ab_keep_alive: 40_000, wrk_seconds: 1 }
     }
 }
 
@@ -99,20 +87,14 @@ impl Load {
 
 /// Checks that the tools are there, before any work is done.
 pub(super) fn check_tools(one_core: bool) -> Result<()> {
-    for (tool, argument, package) in [
-        ("ab", "-V", "apache2-utils"),
-        ("wrk", "-v", "wrk"),
-        ("taskset", "-V", "util-linux"),
-    ] {
+    for (tool, argument, package) in
+        [("ab", "-V", "apache2-utils"), ("wrk", "-v", "wrk"), ("taskset", "-V", "util-linux")]
+    {
         let needed = tool != "taskset" || one_core;
         let quiet = || Stdio::null();
         let mut command = Command::new(tool);
         // wrk ends with 1 after its version.
-        let started = command
-            .arg(argument)
-            .stdout(quiet())
-            .stderr(quiet())
-            .status();
+        let started = command.arg(argument).stdout(quiet()).stderr(quiet()).status();
         if needed && let Err(error) = started {
             let problem = format!("{error}. Install the package {package}.");
             return Err(Error::command(tool, problem));
@@ -127,16 +109,7 @@ fn ab(address: SocketAddr, requests: u64, keep: bool, core: Option<usize>) -> Re
         .map_err(Error::file("make a file in", &std::env::temp_dir()))?;
     let percentiles = file.path().display().to_string();
     let (requests, url) = (requests.to_string(), format!("http://{address}/"));
-    let mut words = vec![
-        "ab",
-        "-q",
-        "-n",
-        &requests,
-        "-c",
-        CONNECTIONS,
-        "-e",
-        &percentiles,
-    ];
+    let mut words = vec!["ab", "-q", "-n", &requests, "-c", CONNECTIONS, "-e", &percentiles];
     words.extend(keep.then_some("-k"));
     words.push(&url);
     let text = output(&words, core)?;
@@ -146,14 +119,7 @@ fn ab(address: SocketAddr, requests: u64, keep: bool, core: Option<usize>) -> Re
 
 fn wrk(address: SocketAddr, seconds: u64, core: Option<usize>) -> Result<Figures> {
     let (duration, url) = (format!("-d{seconds}s"), format!("http://{address}/"));
-    let words = [
-        "wrk",
-        "-t1",
-        &format!("-c{CONNECTIONS}"),
-        &duration,
-        "--latency",
-        &url,
-    ];
+    let words = ["wrk", "-t1", &format!("-c{CONNECTIONS}"), &duration, "--latency", &url];
     let text = output(&words, core)?;
     parse_wrk(&text).ok_or_else(|| unreadable(&words, &text))
 }
@@ -176,10 +142,7 @@ fn output(words: &[&str], core: Option<usize>) -> Result<String> {
 }
 
 fn unreadable(words: &[&str], text: &str) -> Error {
-    Error::command(
-        words.join(" "),
-        format!("printed something else than expected:\n{text}"),
-    )
+    Error::command(words.join(" "), format!("printed something else than expected:\n{text}"))
 }
 
 fn parse_ab(text: &str, percentiles: &str) -> Option<Figures> {
@@ -188,9 +151,7 @@ fn parse_ab(text: &str, percentiles: &str) -> Option<Figures> {
         line.split_whitespace().next()
     };
     let percentile = |percent: &str| {
-        let line = percentiles
-            .lines()
-            .find_map(|line| line.strip_prefix(percent))?;
+        let line = percentiles.lines().find_map(|line| line.strip_prefix(percent))?;
         line.strip_prefix(',')?.parse().ok()
     };
     let failed: u64 = field("Failed requests:")?.parse().ok()?;
@@ -207,18 +168,12 @@ fn parse_ab(text: &str, percentiles: &str) -> Option<Figures> {
 
 fn parse_wrk(text: &str) -> Option<Figures> {
     let after = |name: &str| {
-        let line = text
-            .lines()
-            .find_map(|line| line.trim().strip_prefix(name))?;
+        let line = text.lines().find_map(|line| line.trim().strip_prefix(name))?;
         Some(line.trim())
     };
-    let completed = text
-        .lines()
-        .find_map(|line| line.split_once(" requests in "))?;
+    let completed = text.lines().find_map(|line| line.split_once(" requests in "))?;
     let numbers = |line: &str| -> u64 {
-        line.split(|c: char| !c.is_ascii_digit())
-            .filter_map(|n| n.parse::<u64>().ok())
-            .sum()
+        line.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse::<u64>().ok()).sum()
     };
     // These are only printed if there are any.
     let errors = after("Socket errors:").map_or(0, numbers);

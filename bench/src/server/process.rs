@@ -30,10 +30,7 @@ impl Program {
     /// A program from a command line, which is split at spaces.
     pub fn new(subject: &str, command: &str) -> Program {
         let command = command.split_whitespace().map(String::from).collect();
-        Program {
-            subject: subject.into(),
-            command,
-        }
+        Program { subject: subject.into(), command }
     }
 
     /// Reads `SUBJECT=COMMAND`.
@@ -51,21 +48,15 @@ impl Program {
     pub fn start(&self, folder: &Path, port: Option<u16>, core: Option<usize>) -> Result<Running> {
         let port = port.map_or_else(free_port, Ok)?;
         let state = folder.join("state").display().to_string();
-        let fill = |text: &String| {
-            text.replace("{port}", &port.to_string())
-                .replace("{state}", &state)
-        };
+        let fill =
+            |text: &String| text.replace("{port}", &port.to_string()).replace("{state}", &state);
         let words: Vec<String> = self.command.iter().map(fill).collect();
         let mut command = on_core(core, &words);
         let log = folder.join("log");
         let output = File::options().create(true).append(true).open(&log);
         let output = output.map_err(Error::file("write", &log))?;
         let errors = output.try_clone().map_err(Error::file("write", &log))?;
-        command
-            .current_dir(crate::root())
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors);
+        command.current_dir(crate::root()).stdin(Stdio::null()).stdout(output).stderr(errors);
         end_with_us(&mut command);
         let child = command
             .spawn()
@@ -109,11 +100,7 @@ impl Program {
         let said = fs::read_to_string(log).unwrap_or_default();
         let tail: Vec<&str> = said.lines().rev().take(5).collect();
         let tail: Vec<&str> = tail.into_iter().rev().collect();
-        let said = if tail.is_empty() {
-            String::new()
-        } else {
-            format!("\n{}", tail.join("\n"))
-        };
+        let said = if tail.is_empty() { String::new() } else { format!("\n{}", tail.join("\n")) };
         Error::command(self.command.join(" "), format!("{problem}{said}"))
     }
 }
@@ -155,11 +142,7 @@ impl Running {
         let path = self.proc("stat");
         let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
         let ticks = parse_stat(&text).ok_or_else(|| {
-            Error::line(
-                path.display().to_string(),
-                1,
-                "no processor times in this line",
-            )
+            Error::line(path.display().to_string(), 1, "no processor times in this line")
         })?;
         let rate = rustix::param::clock_ticks_per_second() as f64;
         Ok(Duration::from_secs_f64(ticks as f64 / rate))
@@ -205,9 +188,7 @@ impl Running {
 
     fn child(&self) -> std::sync::MutexGuard<'_, Child> {
         // A panic elsewhere leaves the child as it was.
-        self.child
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn proc(&self, file: &str) -> PathBuf {
@@ -233,11 +214,7 @@ pub(super) fn on_core(core: Option<usize>, words: &[String]) -> Command {
 
 /// Has the kernel kill the process when the thread that starts it ends, however that happens.
 pub(super) fn end_with_us(command: &mut Command) {
-    let ask = || {
-        Ok(rustix::process::set_parent_process_death_signal(Some(
-            Signal::KILL,
-        ))?)
-    };
+    let ask = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
     // SAFETY: between fork and exec, the closure makes one system call and allocates nothing.
     unsafe { command.pre_exec(ask) };
 }
@@ -277,10 +254,7 @@ mod tests {
         let stat = "42 (a) b) S 1 42 42 0 -1 4194560 100 0 0 0 250 31 0 0 20 0 5 0";
         assert_eq!(parse_stat(stat), Some(281));
         assert_eq!(parse_stat("42 (a"), None);
-        assert_eq!(
-            parse_peak("Name:\tx\nVmHWM:\t    4300 kB\n"),
-            Some(4300 * 1024)
-        );
+        assert_eq!(parse_peak("Name:\tx\nVmHWM:\t    4300 kB\n"), Some(4300 * 1024));
     }
 
     #[test]
@@ -297,10 +271,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = |command: &str| {
             let program = Program::new("s", command);
-            program
-                .start(folder.path(), None, None)
-                .unwrap_err()
-                .to_string()
+            program.start(folder.path(), None, None).unwrap_err().to_string()
         };
         let missing = error("no-such-program-here {port} {state}");
         assert!(missing.contains("cannot be started"), "{missing}");

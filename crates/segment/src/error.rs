@@ -76,6 +76,11 @@ impl Error {
         Self::new(segment.path(), Flaw::Mismatch(what.into()))
     }
 
+    /// Makes the error for a record in `segment` that contradicts itself.
+    pub fn damaged(segment: &crate::Segment, what: impl Into<String>) -> Self {
+        Self::new(segment.path(), Flaw::Damaged(what.into()))
+    }
+
     /// Why it failed.
     pub fn flaw(&self) -> &Flaw {
         &self.flaw

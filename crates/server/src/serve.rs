@@ -36,6 +36,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     // Both live as long as the process: no answer has to count references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let metrics: &Metrics = Box::leak(Box::new(Metrics::new()));
+    raise_open_files();
     let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
     let checkpoints = Checkpoints::start(state.segment.clone(), settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
@@ -63,6 +64,15 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     closed.map_err(Error::Sync)?;
     info!(took = ?begun.elapsed(), "synced the state and stopped");
     Ok(())
+}
+
+/// Takes as many open files as the system grants: each connection is one.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Where it is refused, the server bounds its connections by what there is, and logs that.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 impl fmt::Display for Error {

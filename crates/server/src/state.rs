@@ -40,20 +40,14 @@ impl State {
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let begun = Instant::now();
         let path = &settings.state;
-        let segment = match open_segment(settings) {
-            Err(error) if error.is_damage() => match settings.damaged_state {
-                Damaged::Refuse => return Err(Error::Damaged(error)),
-                Damaged::SetAside => {
-                    let aside = set_aside(path)?;
-                    warn!(%error, aside = %aside.display(), "set a damaged state file aside");
-                    open_segment(settings).map_err(quipu_window::Error::from)?
-                }
-            },
-            other => other.map_err(quipu_window::Error::from)?,
+        let state = match Self::open_as_it_is(settings) {
+            Err(Error::Damaged(error)) if settings.damaged_state == Damaged::SetAside => {
+                let aside = set_aside(path)?;
+                warn!(%error, aside = %aside.display(), "set a damaged state file aside");
+                Self::open_as_it_is(settings)?
+            }
+            other => other?,
         };
-        let requests = settings.window.open(&segment, "requests")?;
-        let keys = settings.keys.open(&segment, "keys")?;
-        let state = Self { segment, requests, keys };
         info!(
             path = %path.display(),
             new = state.segment.is_new(),
@@ -65,16 +59,17 @@ impl State {
         );
         Ok(state)
     }
-}
 
-fn open_segment(settings: &Settings) -> Result<Segment, quipu_segment::Error> {
-    // All of it at once: a disk that is too full shows now, not when a key comes.
-    let bytes = Segment::bytes_for(&[])
-        + [settings.window.bytes(), settings.keys.bytes()]
-            .map(|bytes| bytes.unwrap_or(0))
-            .iter()
-            .sum::<u64>();
-    Options::new().size(bytes).limit(bytes.saturating_add(ROOM)).open_or_create(&settings.state)
+    fn open_as_it_is(settings: &Settings) -> Result<Self, Error> {
+        let records = settings.window.bytes()? + settings.keys.bytes()?;
+        // All of it at once: a disk that is too full shows now, not when a key comes.
+        let size = Segment::bytes_for(&[]).saturating_add(records);
+        let options = Options::new().size(size).limit(size.saturating_add(ROOM));
+        let segment = options.open_or_create(&settings.state)?;
+        let requests = settings.window.open(&segment, "requests")?;
+        let keys = settings.keys.open(&segment, "keys")?;
+        Ok(Self { segment, requests, keys })
+    }
 }
 
 /// Renames a file to a name that is free and says what it is.
@@ -99,7 +94,16 @@ const ROOM: u64 = 64 << 20;
 
 impl From<quipu_window::Error> for Error {
     fn from(error: quipu_window::Error) -> Self {
-        Self::Window(error)
+        match error {
+            quipu_window::Error::Segment(error) => error.into(),
+            other => Self::Window(other),
+        }
+    }
+}
+
+impl From<quipu_segment::Error> for Error {
+    fn from(error: quipu_segment::Error) -> Self {
+        if error.is_damage() { Self::Damaged(error) } else { Self::Window(error.into()) }
     }
 }
 

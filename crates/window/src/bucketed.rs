@@ -118,6 +118,11 @@ impl BucketedOptions {
         let ring = match segment.find(KIND, name)? {
             Some(record) => {
                 let ring = open_ring(segment, name, record.cells(), span)?;
+                if !ring.fits(clock.settle()) {
+                    let what =
+                        format!("window {name:?} lies more than its span ahead of the clock");
+                    return Err(Error::Segment(quipu_segment::Error::damaged(segment, what)));
+                }
                 ring.mend();
                 ring
             }

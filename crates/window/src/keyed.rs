@@ -155,7 +155,7 @@ impl KeyedOptions {
         let slot_cells = self.slot_cells(span);
         let table = Table { cells, accuracy: span.accuracy, span: span.ticks, slot_cells };
         let hasher = DefaultHashBuilder::default();
-        let state = self.index(&table, &hasher);
+        let state = self.index(&table, &hasher, clock.settle());
         Ok(Keyed {
             shape,
             key_bytes: self.key_bytes,
@@ -220,7 +220,7 @@ impl KeyedOptions {
     }
 
     /// Finds the keys of a table, and what was used when.
-    fn index(&self, table: &Table, hasher: &DefaultHashBuilder) -> State {
+    fn index(&self, table: &Table, hasher: &DefaultHashBuilder, now: u64) -> State {
         let begun = table.cells[at::BEGUN].load(Ordering::Relaxed);
         let begun = usize::try_from(begun).unwrap_or(usize::MAX).min(self.capacity);
         let mut state = State {
@@ -246,7 +246,7 @@ impl KeyedOptions {
                     state.free.push(number);
                     continue;
                 }
-                length if length > self.key_bytes as u64 => {
+                length if length > self.key_bytes as u64 || !slot.ring.fits(now) => {
                     slot.clear();
                     state.free.push(number);
                     continue;

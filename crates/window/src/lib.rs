@@ -60,7 +60,7 @@ pub use exact::Exact;
 #[cfg(not(loom))]
 pub use keyed::{Keyed, KeyedOptions};
 #[cfg(not(loom))]
-pub use save::{Loaded, Window, load_file, save_file};
+pub use save::{Loaded, Window, load_file, save_file, save_file_synced};
 
 /// The ring alone, for the models that loom checks.
 #[cfg(loom)]

@@ -270,6 +270,13 @@ impl Ring {
         self.head[head::LAST].store(last, Ordering::Release);
     }
 
+    /// Whether the ring's time fits a clock that shows `now`. A ring that is far ahead would stand
+    /// still until the clock has caught up, and was not left so by anything that counts.
+    pub(crate) fn fits(&self, now: u64) -> bool {
+        self.last().saturating_sub(now / self.accuracy) <= self.span
+            && self.last().checked_mul(self.accuracy).is_some()
+    }
+
     /// Mends a ring of which some pages reached the disk and some did not, when power was lost.
     /// Nobody may use it meanwhile. Returns how many slots were wrong.
     ///

@@ -65,12 +65,36 @@ pub struct Loaded {
     pub ragged: u64,
 }
 
-/// Saves a window to a file, which is there whole or as it was before, never in part.
+/// Saves a window to a file, which is there whole or as it was before, whatever becomes of this
+/// process. It reaches the disk when the system writes it: [`save_file_synced`] waits for that.
 ///
 /// # Errors
 /// The file system's, naming the file.
 pub fn save_file(window: &(impl Window + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
+    replace(window, path.as_ref(), |_| Ok(()))
+}
+
+/// As [`save_file`], and the file outlives a power loss as well.
+///
+/// # Errors
+/// The file system's, naming the file.
+pub fn save_file_synced(
+    window: &(impl Window + ?Sized),
+    path: impl AsRef<Path>,
+) -> Result<(), Error> {
     let path = path.as_ref();
+    replace(window, path, File::sync_data)?;
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    let sync = File::open(directory.unwrap_or(Path::new("."))).and_then(|d| d.sync_all());
+    sync.map_err(|error| Error::from(error).in_file(path))
+}
+
+/// Writes a draft beside the file, and gives it the file's name.
+fn replace(
+    window: &(impl Window + ?Sized),
+    path: &Path,
+    finish: impl FnOnce(&File) -> io::Result<()>,
+) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let draft = path.with_file_name(name);
@@ -79,7 +103,7 @@ pub fn save_file(window: &(impl Window + ?Sized), path: impl AsRef<Path>) -> Res
         let mut out = BufWriter::with_capacity(BUFFER, file);
         window.save(&mut out)?;
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync_data()?;
+        finish(&file)?;
         Ok(fs::rename(&draft, path)?)
     };
     write().map_err(|error| {

@@ -100,6 +100,23 @@ fn a_record_that_lies_is_refused() {
 }
 
 #[test]
+fn a_window_ahead_of_its_clock_is_damage() {
+    let clock = Manual::new(START);
+    let segment = Segment::private(1 << 20).unwrap();
+    counter(&segment, &clock).add(1);
+    let record = segment.find(RING, "requests").unwrap().unwrap();
+    // A little ahead is what a reboot with a clock set back can leave; a year is not.
+    for (ahead, refused) in [(300, false), (158_000_000, true), (u64::MAX >> 20, true)] {
+        record.cells()[8].store(START / 200_000_000 + ahead, Ordering::Relaxed);
+        let options = Bucketed::options(MINUTE, ACCURACY);
+        match options.open_on(&segment, "requests", clock.clone()) {
+            Ok(_) => assert!(!refused),
+            Err(error) => assert!(refused && error.to_string().contains("ahead of the clock")),
+        }
+    }
+}
+
+#[test]
 fn pages_that_power_loss_left_behind_are_mended() {
     // Whatever of a page is old, a count is at most what the newest sync had counted, and no
     // window counts more than the one that holds it.

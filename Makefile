@@ -1,0 +1,102 @@
+# The one entry point. `make help` lists the targets.
+
+CARGO ?= cargo
+SECONDS_PER_FUZZ_TARGET ?= 10
+FUZZ_TARGETS := segment_file buckets_json times_binary
+# What the tests and benchmarks need from Debian's packages: command:package.
+TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus g++:g++ taskset:util-linux
+HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
+
+.PHONY: run
+run: ## Build the daemon and start it on 127.0.0.1:8081, with its state in state.quipu
+	$(CARGO) build --release --locked --package quipu-server
+	exec target/release/quipu serve
+
+.PHONY: test
+test: tools test-rust test-go loom fuzz miri ## Install what the tests need, and run them all
+	@echo "all tests passed"
+
+.PHONY: test-rust
+test-rust: ## Unit, property, state, HTTP and end-to-end tests
+	$(CARGO) test --locked --workspace
+
+.PHONY: test-go
+test-go: ## The peers that the benchmarks drive
+	cd bench/peers/go && go vet ./... && go test ./...
+
+.PHONY: loom
+loom: ## Every interleaving of the lock-free parts
+	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release --target-dir target/loom \
+		--package quipu-window --test loom
+
+# Coverage alone needs no nightly compiler. `cargo fuzz run TARGET` adds the address sanitizer.
+FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+	-Ccodegen-units=1
+
+.PHONY: fuzz
+fuzz: ## A short run of each fuzz target; SECONDS_PER_FUZZ_TARGET=3600 for a long one
+	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --locked --release --target $(HOST) --bins
+	@for target in $(FUZZ_TARGETS); do \
+		echo "fuzzing $$target for $(SECONDS_PER_FUZZ_TARGET) s"; \
+		mkdir -p fuzz/target/found/$$target fuzz/artifacts/$$target; \
+		fuzz/target/$(HOST)/release/$$target -max_total_time=$(SECONDS_PER_FUZZ_TARGET) \
+			-artifact_prefix=fuzz/artifacts/$$target/ -print_final_stats=1 -verbosity=0 \
+			-rss_limit_mb=1024 -max_len=16384 \
+			fuzz/target/found/$$target fuzz/corpus/$$target || exit 1; \
+	done
+
+# Miri comes with the nightly toolchain only. Whoever has rustup gets it; where the toolchain
+# cannot be had, the tests say so instead of failing for what is no fault of the code.
+.PHONY: miri
+miri: ## The unsafe parts and the windows, under the interpreter that knows undefined behaviour
+	@if cargo +nightly miri --version >/dev/null 2>&1 || rustup toolchain install nightly \
+		--profile minimal --component miri --component rust-src; then \
+		MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance" \
+			cargo +nightly miri test --locked --target-dir target/miri \
+			--package quipu-segment --package quipu-window --lib --test model --test faults; \
+	else \
+		echo "NOT RUN: miri, since rustup gives no nightly toolchain here"; \
+	fi
+
+.PHONY: lint
+lint: ## Formatting, lints, documentation
+	$(CARGO) fmt --all --check
+	cd fuzz && $(CARGO) fmt --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
+	cd bench/peers/go && test -z "$$(gofmt -l .)"
+
+.PHONY: fmt
+fmt: ## Format everything
+	$(CARGO) fmt --all
+	cd fuzz && $(CARGO) fmt
+	cd bench/peers/go && gofmt -w .
+
+.PHONY: bench
+bench: bench-rates ## Run every benchmark beside its peers, and write docs/benchmarks
+
+.PHONY: bench-rates
+bench-rates: tools ## The windows and the daemon beside the Go packages and their server
+	$(CARGO) build --release --locked --package quipu-server --package quipu-bench
+	target/release/rates
+	target/release/report rates
+	target/release/rates_server
+	target/release/report rates-server
+
+.PHONY: tools
+tools: ## Install the programs that tests and benchmarks run, where they are missing
+	@missing=""; for tool in $(TOOLS); do \
+		command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		echo "installing$$missing"; \
+		$$sudo apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends \
+			$$missing >/dev/null; \
+	fi

@@ -1,0 +1,27 @@
+//! Loads any bytes as the JSON of a bucketed counter. What is accepted is saved and loaded again.
+
+#![no_main]
+
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use quipu_segment::clock::Manual;
+use quipu_window::{Bucketed, Window};
+
+fuzz_target!(|input: &[u8]| {
+    let clock = Manual::new(1_700_000_000_000_000_000);
+    let (window, accuracy) = (Duration::from_secs(60), Duration::from_millis(200));
+    let mut counter =
+        Bucketed::options(window, accuracy).private_on(clock).expect("a sound window");
+    counter.add(7);
+    match counter.load(&mut &input[..]) {
+        Err(_) => assert_eq!(counter.count(), 7, "a refused file changes nothing"),
+        Ok(loaded) => {
+            assert_eq!(counter.count(), loaded.counted);
+            let mut saved = Vec::new();
+            counter.save(&mut saved).expect("memory takes everything");
+            let again = counter.load(&mut &saved[..]).expect("our own form");
+            assert_eq!((again.counted, again.expired, again.future), (loaded.counted, 0, 0));
+        }
+    }
+});

@@ -1,0 +1,23 @@
+//! Loads any bytes as the times of an exact counter. They are saved and loaded again.
+
+#![no_main]
+
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use quipu_segment::clock::Manual;
+use quipu_window::{Exact, Window};
+
+fuzz_target!(|input: &[u8]| {
+    let clock = Manual::new(1_700_000_000_000_000_000);
+    let mut counter = Exact::on(clock, Duration::from_secs(60)).expect("a sound window");
+    let loaded = counter.load(&mut &input[..]).expect("any bytes are times");
+    let events = loaded.counted + loaded.expired + loaded.future;
+    assert_eq!(events * 8 + loaded.ragged, input.len() as u64);
+    assert_eq!(counter.count(), loaded.counted);
+    let mut saved = Vec::new();
+    counter.save(&mut saved).expect("memory takes everything");
+    assert_eq!(saved.len() as u64, loaded.counted * 8);
+    let again = counter.load(&mut &saved[..]).expect("our own form");
+    assert_eq!(again.counted, loaded.counted);
+});
