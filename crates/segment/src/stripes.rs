@@ -17,6 +17,8 @@ pub struct Stripes {
     lines: Cells,
     cpus: usize,
     shared: usize,
+    /// The bytes of the lines of CPUs, which come first.
+    cpu_bytes: usize,
     /// How this machine adds to a CPU's line, where it can and there are any.
     sequence: Option<Sequence>,
 }
@@ -37,7 +39,7 @@ impl Stripes {
     pub fn new(lines: Cells, cpus: usize, shared: usize) -> Self {
         assert!(shared > 0 && lines.len() == Self::cells(cpus, shared));
         let sequence = if cpus > 0 { Sequence::find() } else { None };
-        Self { lines, cpus, shared, sequence }
+        Self { lines, cpus, shared, cpu_bytes: cpus * LINE * 8, sequence }
     }
 
     /// How many lines of CPUs and how many shared ones serve this machine best.
@@ -57,7 +59,7 @@ impl Stripes {
     #[inline]
     pub fn add(&self, n: u64) {
         if let Some(sequence) = self.sequence
-            && sequence.add(&self.lines[..self.cpus * LINE], n)
+            && sequence.add(&self.lines, self.cpu_bytes, n)
         {
             return;
         }
@@ -166,18 +168,18 @@ mod sequence {
             usize::try_from(count).ok().filter(|&count| count > 0)
         }
 
-        /// Adds `n` to the line of this thread's CPU. False where that CPU has no line or the
+        /// Adds `n` to the line of this thread's CPU, among the first `bytes`. False where that CPU has no line or the
         /// thread is not registered; nothing was added then.
         #[inline]
-        pub(super) fn add(self, lines: &[AtomicU64], n: u64) -> bool {
-            let bytes = lines.len() * 8;
+        pub(super) fn add(self, lines: &[AtomicU64], bytes: usize, n: u64) -> bool {
+            debug_assert!(bytes <= size_of_val(lines));
             let at: u64;
             // SAFETY: at the offset glibc keeps this thread's `struct rseq` (cpu_id at 4, rseq_cs
             // at 8), for as long as the thread lives. The sequence from 71 to 72 reads the CPU and
             // adds to that CPU's line, in one instruction at its end; the kernel jumps to 74,
             // behind the signature that it was registered with, should it take the CPU away in
-            // between. `at` is compared before it is used, so that no write leaves `lines`; a
-            // thread that is not registered has a negative cpu_id, which as an unsigned one is
+            // between. `at` is compared before it is used, so that no write leaves the first `bytes`
+            // of `lines`, which `Stripes::new` saw to be there; a thread that is not registered has a negative cpu_id, which as an unsigned one is
             // past every line. The atomics may be written through a shared reference; other
             // threads read them with atomic loads, and x86-64 makes the store a releasing one.
             unsafe {
@@ -243,7 +245,7 @@ mod sequence {
         }
 
         #[inline]
-        pub(super) fn add(self, _lines: &[AtomicU64], _n: u64) -> bool {
+        pub(super) fn add(self, _lines: &[AtomicU64], _bytes: usize, _n: u64) -> bool {
             match self {}
         }
     }

@@ -1,7 +1,10 @@
 //! Bits in 64-bit words, lowest first.
+//!
+//! Behind the last word that is in use stands one more, so that any 64 bits that begin at a bit in
+//! use can be read from two words that are there.
 
 /// Bits that are appended.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Bits {
     words: Vec<u64>,
     count: usize,
@@ -10,28 +13,27 @@ pub(crate) struct Bits {
 impl Bits {
     /// Room for `bits` bits.
     pub(crate) fn with_capacity(bits: usize) -> Self {
-        Self { words: Vec::with_capacity(bits.div_ceil(64)), count: 0 }
+        let mut words = Vec::with_capacity(bits.div_ceil(64) + 2);
+        words.extend([0, 0]);
+        Self { words, count: 0 }
     }
 
     /// Appends the lowest `count` bits of `value`, whose other bits are zero; `count` is 1 to 64.
     #[inline]
     pub(crate) fn put(&mut self, value: u64, count: u32) {
         debug_assert!((1..=64).contains(&count) && (count == 64 || value >> count == 0));
-        let used = (self.count % 64) as u32;
-        if used == 0 {
-            self.words.push(value);
-        } else {
-            if let Some(last) = self.words.last_mut() {
-                *last |= value << used;
-            }
-            if used + count > 64 {
-                self.words.push(value >> (64 - used));
-            }
+        let (word, used) = (self.count / 64, (self.count % 64) as u32);
+        if let [low, high] = &mut self.words[word..word + 2] {
+            *low |= value << used;
+            *high = value >> 1 >> (63 - used);
         }
         self.count += count as usize;
+        if self.count / 64 > word {
+            self.words.push(0);
+        }
     }
 
-    /// All that was appended.
+    /// All that was appended, for [`peek`].
     pub(crate) fn words(&self) -> &[u64] {
         &self.words
     }
@@ -44,20 +46,19 @@ impl Bits {
     /// Forgets all, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.words.clear();
+        self.words.extend([0, 0]);
         self.count = 0;
     }
 }
 
-/// The 64 bits from bit `at` on; zeros behind the end.
+/// The 64 bits from bit `at` on, which is one that was put; zeros behind the last.
 #[inline]
 pub(crate) fn peek(words: &[u64], at: usize) -> u64 {
-    let (word, used) = (at / 64, at % 64);
-    let low = words.get(word).copied().unwrap_or(0);
-    if used == 0 {
-        return low;
+    let (word, used) = (at / 64, (at % 64) as u32);
+    match words[word..word + 2] {
+        [low, high] => low >> used | high << 1 << (63 - used),
+        _ => unreachable!("a slice of two words has two"),
     }
-    let high = words.get(word + 1).copied().unwrap_or(0);
-    low >> used | high << (64 - used)
 }
 
 #[cfg(test)]
@@ -79,9 +80,10 @@ mod tests {
                 assert_eq!(peek(bits.words(), at) & mask, value);
                 at += count as usize;
             }
-            assert_eq!(peek(bits.words(), at + 64), 0);
             bits.clear();
-            assert!(bits.words().is_empty() && bits.bytes() > 0);
+            bits.put(3, 2);
+            assert_eq!(peek(bits.words(), 0), 3);
+            assert!(bits.bytes() >= 16);
         }
     }
 }

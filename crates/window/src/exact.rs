@@ -186,25 +186,27 @@ impl<C: Clock> Window for Exact<C> {
             self.expire(state, now);
             state.log.snapshot()
         };
-        let mut buffer = Vec::with_capacity(BUFFER);
+        let mut buffer = vec![0; BUFFER];
+        let mut filled = 0;
         snapshot.try_for_each(|time, events| {
-            let time = time.wrapping_sub(now).wrapping_add(unix);
+            let bytes = time.wrapping_sub(now).wrapping_add(unix).to_le_bytes();
             for _ in 0..events {
-                buffer.extend_from_slice(&time.to_le_bytes());
-                if buffer.len() >= BUFFER {
+                buffer[filled..filled + 8].copy_from_slice(&bytes);
+                filled += 8;
+                if filled == BUFFER {
                     out.write_all(&buffer)?;
-                    buffer.clear();
+                    filled = 0;
                 }
             }
             Ok::<(), Error>(())
         })?;
-        Ok(out.write_all(&buffer)?)
+        Ok(out.write_all(&buffer[..filled])?)
     }
 
     fn load(&mut self, input: &mut dyn Read) -> Result<Loaded, Error> {
         let (now, unix) = (self.clock.now(), self.clock.unix());
         let mut loaded = Loaded::default();
-        let mut times = Vec::new();
+        let mut times = Times::default();
         let mut buffer = vec![0; BUFFER];
         let mut kept = 0;
         loop {
@@ -233,17 +235,51 @@ impl<C: Clock> Window for Exact<C> {
             kept = filled - whole;
         }
         loaded.ragged = kept as u64;
-        if !times.is_sorted() {
-            times.sort_unstable();
-        }
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        *state = State { log: Log::new(), dropped: 0 };
-        for time in times {
-            if state.log.push(time, 1) {
-                state.trim(self.limit);
-            }
-        }
+        *state = State { log: times.into_log(), dropped: 0 };
+        state.trim(self.limit);
         Ok(loaded)
+    }
+}
+
+/// Times as they are loaded: a log while they are in order, else a list to be sorted.
+#[derive(Default)]
+struct Times {
+    log: Log,
+    list: Vec<u64>,
+}
+
+impl Times {
+    #[inline]
+    fn push(&mut self, time: u64) {
+        if self.list.is_empty() && time >= self.log.last() {
+            self.log.push(time, 1);
+        } else {
+            self.push_out_of_order(time);
+        }
+    }
+
+    #[cold]
+    fn push_out_of_order(&mut self, time: u64) {
+        if self.list.is_empty() {
+            let Ok(()) = self.log.snapshot().try_for_each(|time, events| {
+                self.list.extend((0..events).map(|_| time));
+                Ok::<(), std::convert::Infallible>(())
+            });
+        }
+        self.list.push(time);
+    }
+
+    fn into_log(mut self) -> Log {
+        if self.list.is_empty() {
+            return self.log;
+        }
+        self.list.sort_unstable();
+        let mut log = Log::new();
+        for time in self.list {
+            log.push(time, 1);
+        }
+        log
     }
 }
 

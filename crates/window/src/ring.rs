@@ -129,19 +129,36 @@ impl Ring {
     /// What was added in the last `ticks` ticks and in the one that has begun.
     #[inline]
     pub(crate) fn count(&self, ticks: u64) -> u64 {
-        let mut tries = 0;
-        loop {
-            let last = self.last();
-            let prefix = self.prefix(last.saturating_sub(ticks));
-            let count = self.sum.sum().wrapping_sub(prefix);
-            let late = self.last().wrapping_sub(last);
-            // Who cannot keep up with the ticks, because they are as short as a look, accepts an
-            // answer whose window began late, by less than the spare slots.
-            if late == 0 || (late <= SPARE - 2 && tries >= PATIENCE) {
+        let (count, late) = self.look(ticks);
+        if late == 0 { count } else { self.count_again(ticks) }
+    }
+
+    /// As `count`, when a tick ended between two looks.
+    #[cold]
+    fn count_again(&self, ticks: u64) -> u64 {
+        for _ in 0..PATIENCE {
+            let (count, late) = self.look(ticks);
+            if late == 0 {
                 return count;
             }
-            tries += 1;
         }
+        loop {
+            // Who cannot keep up with the ticks, because they are as short as a look, accepts an
+            // answer whose window began late, by less than the spare slots.
+            let (count, late) = self.look(ticks);
+            if late <= SPARE - 2 {
+                return count;
+            }
+        }
+    }
+
+    /// A count, and how many ticks ended while it was taken.
+    #[inline]
+    fn look(&self, ticks: u64) -> (u64, u64) {
+        let last = self.last();
+        let prefix = self.prefix(last.saturating_sub(ticks));
+        let count = self.sum.sum().wrapping_sub(prefix);
+        (count, self.last().wrapping_sub(last))
     }
 
     /// Adds `n` and counts, by one addition. With [`Lines::ONE`], no two callers get the same
@@ -223,6 +240,7 @@ impl Ring {
 
     /// Brings the ring to the tick of `now`.
     #[cold]
+    #[inline(never)]
     pub(crate) fn advance(&self, now: u64) {
         let target = now / self.accuracy;
         loop {
@@ -299,6 +317,7 @@ impl Ring {
     }
 
     /// The tick up to which slots are filled.
+    #[inline]
     pub(crate) fn last(&self) -> u64 {
         // Acquire: with the tick comes its slot.
         self.head[head::LAST].load(Ordering::Acquire)
