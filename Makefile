@@ -31,7 +31,7 @@ test-go: ## The peers that the benchmarks drive
 .PHONY: loom
 loom: ## Every interleaving of the lock-free parts
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release --target-dir target/loom \
-		--package quipu-window --test loom
+		--package quipu-segment --package quipu-window --test loom
 
 # Coverage alone needs no nightly compiler. `cargo fuzz run TARGET` adds the address sanitizer.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

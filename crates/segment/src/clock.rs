@@ -241,6 +241,7 @@ mod system {
     const SUSPEND: i64 = 1_000_000;
 
     /// The widest distance of two readings that still counts as one moment.
+    #[cfg(all(target_os = "linux", not(miri)))]
     const MOMENT: u64 = 100_000;
 
     #[cfg(all(target_os = "linux", not(miri)))]

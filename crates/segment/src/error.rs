@@ -53,6 +53,11 @@ pub enum Flaw {
     NotWritable(io::Error),
     /// The directory that should hold the file is not there.
     NoDirectory,
+    /// The system has not as many addresses to give.
+    NoMemory {
+        /// The bytes that should have been mapped.
+        wanted: u64,
+    },
     /// The segment may not grow past its limit.
     Full {
         /// The bytes that did not fit.
@@ -95,6 +100,11 @@ impl Error {
     /// starting afresh is an answer. A foreign file, a later version, a lock are not damage.
     pub fn is_damage(&self) -> bool {
         matches!(self.flaw, Flaw::TooShort { .. } | Flaw::TooLong { .. } | Flaw::Damaged(_))
+    }
+
+    /// Whether a record is there, but as other settings laid it out.
+    pub fn is_mismatch(&self) -> bool {
+        matches!(self.flaw, Flaw::Mismatch(_))
     }
 
     /// Whether another process holds the file.
@@ -160,6 +170,11 @@ impl fmt::Display for Error {
             Flaw::NoDirectory => {
                 write!(f, "its directory does not exist; create it, or name another file")
             }
+            Flaw::NoMemory { wanted } => write!(
+                f,
+                "the system does not let this process reserve {wanted} bytes of addresses; \
+                 raise its limit (ulimit -v), or make the segment with a smaller limit"
+            ),
             Flaw::Full { wanted, limit } => write!(
                 f,
                 "{wanted} more bytes do not fit into its limit of {limit} bytes; \

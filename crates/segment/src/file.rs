@@ -116,7 +116,10 @@ impl MappedFile {
     /// Gives the file at least `size` bytes, with their blocks: a write into the mapping never
     /// meets a full disk.
     pub(crate) fn grow(&self, size: u64) -> Result<(), Error> {
+        // On the disk before the header says so: a power loss must not leave a file that is
+        // shorter than its header states.
         allocate(&self.file, size)
+            .and_then(|()| self.file.sync_data())
             .map_err(|error| Error::new(Some(&self.path), flaw_of(error, size)))
     }
 
@@ -284,6 +287,7 @@ fn flaw_of(error: io::Error, wanted: u64) -> Flaw {
             Flaw::NotWritable(error)
         }
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Flaw::NoDirectory,
+        io::ErrorKind::OutOfMemory => Flaw::NoMemory { wanted },
         _ => Flaw::Io(error),
     }
 }

@@ -24,6 +24,7 @@
 
 mod cells;
 pub mod clock;
+mod list;
 mod stripes;
 pub mod sync;
 
@@ -42,6 +43,9 @@ mod segment;
 
 pub use cells::{Cells, Cycle, Line};
 pub use stripes::Stripes;
+
+#[cfg(loom)]
+pub use list::model;
 
 #[cfg(not(loom))]
 pub use anchor::{Anchor, Readings};

@@ -11,6 +11,7 @@ use crate::layout::{
     CELL_BYTES, Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, MAGIC, MAX_LIMIT,
     NAME_BYTES, RECORD_BYTES, at, check_records, checksum, record_at, walk,
 };
+use crate::list;
 use crate::region::Region;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
@@ -36,12 +37,13 @@ enum FoundAs {
 pub struct Options {
     limit: u64,
     size: u64,
+    unmarked: bool,
     readings: Option<Readings>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limit: DEFAULT_LIMIT, size: 0, readings: None }
+        Self { limit: DEFAULT_LIMIT, size: 0, unmarked: false, readings: None }
     }
 }
 
@@ -61,6 +63,13 @@ impl Options {
     /// The bytes that a new file gets at once, so that a full disk shows when it is made.
     pub fn size(mut self, bytes: u64) -> Self {
         self.size = bytes;
+        self
+    }
+
+    /// Leaves an existing file as it is, to the byte, until [`Segment::begin`] is called: for who
+    /// may yet find that it cannot use what is in there.
+    pub fn unmarked(mut self) -> Self {
+        self.unmarked = true;
         self
     }
 
@@ -102,8 +111,11 @@ impl Options {
         check_records(&region).map_err(|flaw| Error::new(Some(path), flaw))?;
         let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
         let anchor = anchor_cells(&region).resume(&self.now());
-        region.cell(at::CLEAN as u64).store(0, Ordering::Release);
-        Ok(Some(Segment { region: Arc::new(region), anchor, found }))
+        let segment = Segment { region: Arc::new(region), anchor, found };
+        if !self.unmarked {
+            segment.begin()?;
+        }
+        Ok(Some(segment))
     }
 
     #[cfg(unix)]
@@ -197,6 +209,18 @@ impl Segment {
         self.anchor
     }
 
+    /// Notes that counting begins: whoever opens the file before it is closed again learns that it
+    /// [was left open](Segment::was_left_open). Opening does this by itself, unless it was told
+    /// [not to](Options::unmarked).
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn begin(&self) -> Result<(), Error> {
+        self.region.cell(at::CLEAN as u64).store(0, Ordering::Release);
+        // On the disk before anything else: after a power loss, the file must not look closed.
+        self.region.sync(0..HEADER_BYTES)
+    }
+
     /// Whether this handle made it.
     pub fn is_new(&self) -> bool {
         self.found == FoundAs::New
@@ -223,6 +247,12 @@ impl Segment {
         }
         let length = record_bytes(cells);
         let offset = self.allocate(length)?;
+        if self.found == FoundAs::Unclean {
+            // A power loss may have taken the cursor back before bytes that were in use.
+            for cell in 0..length / CELL_BYTES {
+                self.region.cell(offset + cell * CELL_BYTES).store(0, Ordering::Relaxed);
+            }
+        }
         let word = |at: usize, value: u64| {
             self.region.cell(offset + at as u64).store(value, Ordering::Relaxed);
         };
@@ -250,15 +280,9 @@ impl Segment {
         self.region.sync(offset..offset + length)?;
         let root = self.region.cell(at::ROOT as u64);
         let next = self.region.cell(offset + record_at::NEXT as u64);
-        let mut head = root.load(Ordering::Relaxed);
-        loop {
-            next.store(head, Ordering::Relaxed);
-            // Release: who reads the root (Acquire) sees the whole record.
-            match root.compare_exchange_weak(head, offset, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return Ok(record),
-                Err(found) => head = found,
-            }
-        }
+        list::push(root, next, offset);
+        self.region.sync(0..HEADER_BYTES)?;
+        Ok(record)
     }
 
     /// The records, newest first.

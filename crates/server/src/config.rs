@@ -27,7 +27,7 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_LISTEN", value_name = "HOST:PORT", value_delimiter = ',')]
     pub listen: Option<Vec<String>>,
 
-    /// Window whose requests GET / counts [default: 60s]
+    /// Window that GET / counts, and that keys have [default: 60s]
     #[arg(long, env = "QUIPU_WINDOW", value_name = "TIME")]
     pub window: Option<Time>,
 
@@ -35,7 +35,8 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_ACCURACY", value_name = "TIME")]
     pub accuracy: Option<Time>,
 
-    /// Longest window that GET /rate?window= can ask for [default: 1h, or the window if longer]
+    /// Longest window that GET /rate?window= can ask for [default: 1h, more for a longer window,
+    /// less where it takes over 2^18 buckets]
     #[arg(long, env = "QUIPU_SPAN", value_name = "TIME")]
     pub span: Option<Time>,
 
@@ -251,8 +252,7 @@ impl Settings {
         let mut flags = flags.or(Flags::defaults());
         let window = set(flags.window).0;
         let accuracy = set(flags.accuracy).0;
-        let longest = window.max(HOUR);
-        let span = flags.span.get_or_insert(Time(longest)).0;
+        let span = flags.span.get_or_insert(Time(longest(window, accuracy))).0;
         let key_accuracy = window / 60;
         let key_accuracy = if key_accuracy * 60 == window && key_accuracy >= accuracy {
             key_accuracy
@@ -264,10 +264,15 @@ impl Settings {
         let value = |name| move |error: quipu_window::Error| Error::Value(name, error.to_string());
         let bucketed = Bucketed::options(window, accuracy).tickets();
         bucketed.bytes().map_err(value("window"))?;
+        if span < window {
+            let window = Time(window);
+            let what = format!("it is shorter than the window; give at least {window}");
+            return Err(Error::Value("span", what));
+        }
         let bucketed = bucketed.span(span);
         bucketed.bytes().map_err(value("span"))?;
-        let keyed =
-            Keyed::options(window, key_accuracy, set(flags.keys)).key_bytes(set(flags.key_bytes));
+        let key_bytes = number("key-bytes", flags.key_bytes, 1, 4096)?;
+        let keyed = Keyed::options(window, key_accuracy, set(flags.keys)).key_bytes(key_bytes);
         keyed.bytes().map_err(|error| match error {
             quipu_window::Error::NoCapacity => value("keys")(error),
             other => value("key-accuracy")(other),
@@ -314,6 +319,14 @@ fn set<T>(value: Option<T>) -> T {
     value.expect("the defaults have a value for it")
 }
 
+/// The span of a daemon that was given none: an hour, or as much of it as takes a modest state.
+fn longest(window: Duration, accuracy: Duration) -> Duration {
+    // A window that is none is told as such, by who checks it.
+    let buckets = HOUR.as_nanos() / accuracy.as_nanos().max(1);
+    let buckets = u32::try_from(buckets).unwrap_or(u32::MAX).min(MOST_BUCKETS);
+    accuracy.checked_mul(buckets).unwrap_or(window).max(window)
+}
+
 fn at_least(name: &'static str, value: Option<Time>, least: Duration) -> Result<Duration, Error> {
     let value = set(value);
     if value.0 < least {
@@ -338,6 +351,8 @@ fn number(
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
+/// The buckets of a span that was not asked for: 2 MiB of them.
+const MOST_BUCKETS: u32 = 1 << 18;
 /// The shortest timeout that is not a mistake.
 const LEAST: Duration = Duration::from_millis(10);
 
@@ -454,7 +469,8 @@ mod tests {
             ("window = \"0s\"", "--window", "at least a nanosecond"),
             ("window = \"1s\"\naccuracy = \"300ms\"", "--window", "take 900ms or 1.2s"),
             ("accuracy = \"2m\"", "--window", "take 120s, or a finer accuracy"),
-            ("span = \"30s\"", "--span", "longer span"),
+            ("span = \"30s\"", "--span", "give at least 1m"),
+            ("key-bytes = 0", "--key-bytes", "give 1 to 4096"),
             ("checkpoint = \"0s\"", "--checkpoint", "give at least 1ms"),
             ("keys = 0", "--keys", "room for 1 to 2^28 keys"),
             ("threads = 0", "--threads", "give 1 to 1024"),

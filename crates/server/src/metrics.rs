@@ -269,7 +269,7 @@ fn unix(time: SystemTime) -> u64 {
 }
 
 /// The status codes that a route answers with; 0 stands for all others.
-const CODES: [u16; 6] = [200, 400, 404, 405, 503, 0];
+const CODES: [u16; 5] = [200, 400, 404, 405, 0];
 
 const LATENCIES: [Duration; 8] = [
     Duration::from_micros(5),

@@ -158,10 +158,11 @@ impl<'a> Query<'a> {
                     known.join(", ")
                 )));
             }
-            let value = percent_decode_str(value).decode_utf8().map_err(|_| {
+            let value = value.replace('+', " ");
+            let value = percent_decode_str(&value).decode_utf8().map_err(|_| {
                 bad(format!("the parameter {name:?} is no UTF-8; percent-encode it"))
             })?;
-            parameters.push((name, value.replace('+', " ")));
+            parameters.push((name, value.into_owned()));
         }
         Ok(Self(parameters))
     }
@@ -206,7 +207,7 @@ fn decode(key: &str) -> Result<Vec<u8>, Refused> {
     Ok(percent_decode_str(key).collect())
 }
 
-/// A count as the seed's server writes it.
+/// A count as the server of `derlaft/ratecounter` writes it.
 fn number(count: u64) -> Response {
     text(StatusCode::OK, digits(count).to_vec())
 }

@@ -33,11 +33,12 @@ pub enum Error {
 pub fn run(settings: &Settings) -> Result<(), Error> {
     let begun = Instant::now();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
+    raise_open_files();
+    // Before the state: a daemon that cannot listen has no business with it.
+    let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
     // Both live as long as the process: no answer has to count references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let metrics: &Metrics = Box::leak(Box::new(Metrics::new()));
-    raise_open_files();
-    let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
     let checkpoints = Checkpoints::start(state.segment.clone(), settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
     for address in server.local_addresses() {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,6 +27,8 @@ impl Signals {
             flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
             flag::register(number, Arc::clone(&seen))?;
         }
+        // A file that may not grow (ulimit -f) is an error of the call that met it, not the end.
+        flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         Ok(Self { seen })
     }
 

@@ -26,7 +26,9 @@ pub struct State {
 pub enum Error {
     /// The file, or what lies in it.
     Window(quipu_window::Error),
-    /// As before, where the daemon could be told to go on.
+    /// A file that was made with other settings.
+    Mismatch(quipu_segment::Error),
+    /// A damaged file, which the daemon could be told to set aside.
     Damaged(quipu_segment::Error),
     /// A damaged file that could not be set aside.
     SetAside(PathBuf, std::io::Error),
@@ -64,10 +66,11 @@ impl State {
         let records = settings.window.bytes()? + settings.keys.bytes()?;
         // All of it at once: a disk that is too full shows now, not when a key comes.
         let size = Segment::bytes_for(&[]).saturating_add(records);
-        let options = Options::new().size(size).limit(size.saturating_add(ROOM));
+        let options = Options::new().size(size).limit(size.saturating_add(ROOM)).unmarked();
         let segment = options.open_or_create(&settings.state)?;
         let requests = settings.window.open(&segment, "requests")?;
         let keys = settings.keys.open(&segment, "keys")?;
+        segment.begin()?;
         Ok(Self { segment, requests, keys })
     }
 }
@@ -103,7 +106,13 @@ impl From<quipu_window::Error> for Error {
 
 impl From<quipu_segment::Error> for Error {
     fn from(error: quipu_segment::Error) -> Self {
-        if error.is_damage() { Self::Damaged(error) } else { Self::Window(error.into()) }
+        if error.is_damage() {
+            Self::Damaged(error)
+        } else if error.is_mismatch() {
+            Self::Mismatch(error)
+        } else {
+            Self::Window(error.into())
+        }
     }
 }
 
@@ -111,6 +120,11 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Window(error) => write!(f, "cannot use the state: {error}"),
+            Self::Mismatch(error) => write!(
+                f,
+                "cannot use the state: {error}; it is laid out by --accuracy, --span, --keys, \
+                 --key-bytes, --key-accuracy, and --window, from which others follow"
+            ),
             Self::Damaged(error) => write!(
                 f,
                 "cannot use the state: {error}; --damaged-state set-aside does that by itself"

@@ -337,7 +337,7 @@ impl<C: Clock> Window for Bucketed<C> {
         self.ring.reset();
     }
 
-    /// Writes the JSON of the seed's counter: an array of `{"Timeint":..,"Count":..}` of the
+    /// Writes the JSON of `derlaft/ratecounter/counter`: an array of `{"Timeint":..,"Count":..}` of the
     /// window's buckets. The whole span lives on in a segment only.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error> {
         save_ring(&self.ring, self.shape.ticks, self.moment(), out)

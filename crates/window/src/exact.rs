@@ -177,7 +177,7 @@ impl<C: Clock> Window for Exact<C> {
         state.log.drop_until(last);
     }
 
-    /// Writes the binary form of the seed's counter: the Unix time of each event in nanoseconds,
+    /// Writes the binary form of `derlaft/ratecounter/nanocounter`: the Unix time of each event in nanoseconds,
     /// oldest first, as little-endian 64-bit integers. Others add meanwhile.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error> {
         let (now, unix) = (self.clock.now(), self.clock.unix());

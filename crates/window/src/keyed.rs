@@ -25,7 +25,8 @@ use crate::shape::Shape;
 /// A hit takes a lock for the time of a lookup in a hash table, an addition, and a move in a list.
 /// The memory is that of the table, all of it from the start: see [`KeyedOptions::bytes`]. In a
 /// segment's file, every hit is there after the process was killed. The hash is seeded anew in
-/// each process, so that nobody can choose keys that collide.
+/// each process, so that nobody can choose keys that collide. Open a table once and share it: two
+/// that were opened on the same record do not know of each other's keys.
 #[derive(Debug)]
 pub struct Keyed<C = Coarse> {
     shape: Shape,
@@ -210,7 +211,12 @@ impl KeyedOptions {
         let found = |at: usize| record.cells()[at].load(Ordering::Relaxed);
         for ((at, wanted), what) in self.settings(span).into_iter().zip(SETTINGS) {
             if found(at) != wanted {
-                return Err(mismatch(format!("was made with {what} {}, not {wanted}", found(at))));
+                let shown = |value: u64| match at {
+                    at::ACCURACY => format!("{:?}", Duration::from_nanos(value)),
+                    _ => value.to_string(),
+                };
+                let (found, wanted) = (shown(found(at)), shown(wanted));
+                return Err(mismatch(format!("was made with {what} {found}, not {wanted}")));
             }
         }
         if record.cells().len() != self.cells(span) {
@@ -585,7 +591,7 @@ mod slot_at {
 
 /// The settings as a message names them, in the order of `settings`.
 const SETTINGS: [&str; 4] =
-    ["an accuracy in nanoseconds of", "a span in buckets of", "a capacity of", "a key size of"];
+    ["an accuracy of", "a span in buckets of", "a capacity of", "a key size of"];
 
 /// Stands for no slot.
 const NONE: u32 = u32::MAX;

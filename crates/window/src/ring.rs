@@ -296,18 +296,37 @@ impl Ring {
     }
 
     /// Mends a ring of which some pages reached the disk and some did not, when power was lost.
-    /// Nobody may use it meanwhile. Returns how many slots were wrong.
+    /// Others may count meanwhile. Returns how many slots were wrong.
     ///
-    /// A prefix is at most the sum and at least its predecessor. One that is not was written
-    /// since the last sync: it takes its predecessor's value.
+    /// A prefix is at most the sum and at least its predecessor. One that is not was written at
+    /// another time than its neighbours: it takes its predecessor's value, or its successor's where
+    /// all before it are wrong.
     pub(crate) fn mend(&self) -> usize {
-        let (last, sum) = (self.last(), self.sum.sum());
+        let last = self.last();
+        let ticks = last.saturating_sub(self.span)..=last;
+        let found: Vec<u64> =
+            ticks.clone().map(|tick| self.slot(tick).load(Ordering::Acquire)).collect();
+        let floor = self.head[head::FLOOR].load(Ordering::Acquire);
+        // Read last: a prefix that is right is at most this, whoever adds meanwhile.
+        let sum = self.sum.sum();
+        if self.last() != last {
+            // Somebody counts here, so that all of it was mended before.
+            return 0;
+        }
+        let swap = |cell: &AtomicU64, old: u64, new: u64| {
+            // Who fails was overtaken by one who knows better.
+            let _ = cell.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
+        };
+        if floor > sum {
+            swap(&self.head[head::FLOOR], floor, sum);
+        }
+        // How much was added since a tick began, in the newest one so far that is right.
+        let sound = found.iter().map(|prefix| sum.wrapping_sub(*prefix));
+        let mut older = sound.clone().find(|since| *since <= sum).unwrap_or(0);
         let mut mended = 0;
-        let mut older = sum;
-        for tick in last.saturating_sub(self.span)..=last {
-            let since = sum.wrapping_sub(self.slot(tick).load(Ordering::Relaxed));
+        for ((tick, since), prefix) in ticks.zip(sound).zip(&found) {
             if since > older {
-                self.slot(tick).store(sum.wrapping_sub(older), Ordering::Relaxed);
+                swap(self.slot(tick), *prefix, sum.wrapping_sub(older));
                 mended += 1;
             } else {
                 older = since;
@@ -354,5 +373,68 @@ impl Ring {
     #[inline]
     fn slot(&self, tick: u64) -> &AtomicU64 {
         self.slots.at(tick)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quipu_segment::{Kind, Segment};
+
+    use super::*;
+
+    /// A ring of ten slots and its cells, with ten events in each of the last ticks.
+    fn filled(span: u64, ticks: u64) -> (Ring, Cells) {
+        let count = Ring::cells(span, Lines::ONE);
+        let segment = Segment::private(1 << 20).unwrap();
+        let draft = segment.reserve(Kind::new(*b"TEST", 1), "ring", count).unwrap();
+        let cells = draft.cells().slice(0..count);
+        let ring = Ring::new(&cells, 1, span, Lines::ONE);
+        ring.begin(1000);
+        for tick in 1..=ticks {
+            ring.advance(1000 + tick);
+            ring.add(10);
+        }
+        (ring, cells)
+    }
+
+    fn image(cells: &Cells) -> Vec<u64> {
+        cells.iter().map(|cell| cell.load(Ordering::Relaxed)).collect()
+    }
+
+    #[test]
+    fn slots_that_are_newer_than_the_sum_are_mended() {
+        // The disk stood still for 40 ticks, then took the slots and not the head.
+        let (ring, cells) = filled(100, 2000);
+        let old = image(&cells);
+        for tick in 2001..=2040 {
+            ring.advance(1000 + tick);
+            ring.add(10);
+        }
+        for (cell, old) in cells.iter().zip(&old).take(head::CELLS + 8) {
+            cell.store(*old, Ordering::Relaxed);
+        }
+        assert!(ring.mend() > 0);
+        for ticks in 0..=100 {
+            assert!(ring.count(ticks) <= 1010, "{ticks}: {}", ring.count(ticks));
+        }
+        assert_eq!(ring.count(20), 210);
+        assert_eq!(ring.mend(), 0);
+    }
+
+    #[test]
+    fn a_floor_that_is_newer_than_the_sum_is_mended() {
+        let (ring, cells) = filled(10, 20);
+        ring.reset();
+        assert_eq!(ring.count(10), 0);
+        cells[head::FLOOR].store(1000, Ordering::Relaxed);
+        ring.mend();
+        assert_eq!(ring.count(10), 0);
+    }
+
+    #[test]
+    fn a_sound_ring_needs_no_mending() {
+        for ticks in [0, 1, 5, 10, 11, 500] {
+            assert_eq!(filled(10, ticks).0.mend(), 0);
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::error::Error;
@@ -96,7 +97,10 @@ fn replace(
     finish: impl FnOnce(&File) -> io::Result<()>,
 ) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
+    // Two threads may save at once.
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}-{number}.new", std::process::id()));
     let draft = path.with_file_name(name);
     let write = || -> Result<(), Error> {
         let file = File::options().write(true).create(true).truncate(true).open(&draft)?;

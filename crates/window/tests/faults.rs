@@ -127,12 +127,34 @@ fn a_file_is_whole_or_as_it_was() {
     let (counter, _) = filled();
     save_file_synced(&counter, &path).unwrap();
     let whole = fs::read(&path).unwrap();
-    // A writer that fails half-way: the directory takes no draft any more.
-    let draft = directory.path().join(format!("state.{}.new", std::process::id()));
-    fs::create_dir(&draft).unwrap();
-    let message = save_file(&counter, &path).unwrap_err().to_string();
+    // A writer that fails half-way.
+    struct Failing<'a>(&'a Bucketed<Manual>);
+    impl Window for Failing<'_> {
+        fn window(&self) -> Duration {
+            self.0.window()
+        }
+        fn add(&self, n: u64) {
+            self.0.add(n);
+        }
+        fn count(&self) -> u64 {
+            self.0.count()
+        }
+        fn reset(&self) {
+            self.0.reset();
+        }
+        fn save(&self, out: &mut dyn std::io::Write) -> Result<(), Error> {
+            out.write_all(&[b'x'; 100_000])?;
+            Err(std::io::Error::other("the disk is on fire").into())
+        }
+        fn load(&mut self, _: &mut dyn std::io::Read) -> Result<quipu_window::Loaded, Error> {
+            Err(std::io::Error::other("it is only saved").into())
+        }
+    }
+    let message = save_file(&Failing(&counter), &path).unwrap_err().to_string();
     assert!(message.contains(&path.display().to_string()), "{message}");
+    assert!(message.contains("on fire"), "{message}");
     assert_eq!(fs::read(&path).unwrap(), whole);
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no draft is left");
 }
 
 #[test]

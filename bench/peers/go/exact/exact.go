@@ -1,7 +1,7 @@
 // Package exact counts the events of a sliding window from the time of each event.
 //
-// It is an equivalent of the `nanocounter` package of derlaft/ratecounter, which the module proxy
-// does not serve: written anew, with the same lock, data structures, allocation pattern, clock
+// It is an equivalent of the `nanocounter` package of derlaft/ratecounter, which has no
+// released module: written anew, with the same lock, data structures, allocation pattern, clock
 // calls and file format, so that it costs what the original costs. It differs where the original is
 // wrong: a write error of a save is reported, and windows below zero are refused.
 package exact

@@ -72,7 +72,11 @@ impl<H: Handler> Connection<H> {
         match result {
             Err(error) if error.is_parse_too_large() => {
                 let line = unread.iter().position(|&byte| byte == b'\n').unwrap_or(usize::MAX);
-                self.refuse(if line > MAX_TARGET_BYTES {
+                let longest = self.wire.registry().limits.header_bytes.min(MAX_TARGET_BYTES);
+                self.refuse(if unread.is_empty() {
+                    // The head was fine, but announced a body of more bytes than can be counted.
+                    Refusal::BodyTooLarge
+                } else if line > longest {
                     Refusal::TargetTooLong
                 } else {
                     Refusal::HeadTooLarge

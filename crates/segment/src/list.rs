@@ -1,0 +1,56 @@
+//! The list of records: how one becomes visible.
+//!
+//! Records are pushed in front, by one compare-and-swap of the root, and never taken out. Whoever
+//! dies before it leaves a record that nobody finds; nobody waits for anybody.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Puts the record at `offset`, whose link is `next`, before the one that `root` names.
+pub(crate) fn push(root: &AtomicU64, next: &AtomicU64, offset: u64) {
+    let mut head = root.load(Ordering::Relaxed);
+    loop {
+        next.store(head, Ordering::Relaxed);
+        // Release: who reads the root (Acquire) sees the whole record, its link too; and through
+        // the link the records before it, since every push of the root continues the release.
+        match root.compare_exchange_weak(head, offset, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(found) => head = found,
+        }
+    }
+}
+
+/// What loom checks: a root and records of two cells, a value and a link.
+#[cfg(loom)]
+pub mod model {
+    use super::*;
+    use crate::Cells;
+
+    /// The root in cell 0; record `n` has its value in cell `2n` and its link in `2n + 1`.
+    pub struct List(Cells);
+
+    impl List {
+        /// A list with room for so many records.
+        pub fn new(records: usize) -> Self {
+            Self(Cells::private(2 * records + 2))
+        }
+
+        /// Writes the value of record `n`, then publishes it.
+        pub fn publish(&self, n: u64, value: u64) {
+            let at = 2 * n as usize;
+            self.0[at].store(value, Ordering::Relaxed);
+            push(&self.0[0], &self.0[at + 1], n);
+        }
+
+        /// The values of all records that can be found, newest first.
+        pub fn values(&self) -> Vec<u64> {
+            let mut values = Vec::new();
+            let mut n = self.0[0].load(Ordering::Acquire);
+            while n != 0 {
+                let at = 2 * n as usize;
+                values.push(self.0[at].load(Ordering::Relaxed));
+                n = self.0[at + 1].load(Ordering::Acquire);
+            }
+            values
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A blocking HTTP/1.1 client that sends what it is told, byte for byte, and reads strictly.
+
+use std::collections::HashMap;
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use super::DEADLINE;
+
+/// A connection.
+pub(crate) struct Client {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// An answer; the names of fields are in lower case.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) fields: HashMap<String, String>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Result<Client> {
+        let stream = TcpStream::connect_timeout(&address, DEADLINE)?;
+        stream.set_read_timeout(Some(DEADLINE))?;
+        stream.set_write_timeout(Some(DEADLINE))?;
+        stream.set_nodelay(true)?;
+        Ok(Client { stream, unread: Vec::new() })
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> Result<()> {
+        self.stream.write_all(bytes.as_ref())
+    }
+
+    /// A request without a body, and its answer. The connection is kept.
+    pub(crate) fn request(&mut self, method: &str, target: &str) -> Result<Answer> {
+        self.send(format!("{method} {target} HTTP/1.1\r\nHost: quipu\r\n\r\n"))?;
+        let mut answer = self.head()?;
+        if method != "HEAD" {
+            self.body(&mut answer)?;
+        }
+        Ok(answer)
+    }
+
+    /// The next answer.
+    pub(crate) fn answer(&mut self) -> Result<Answer> {
+        let mut answer = self.head()?;
+        self.body(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// The server closes in good order: no byte more, and no reset.
+    pub(crate) fn expect_end(&mut self) {
+        let mut rest = std::mem::take(&mut self.unread);
+        self.stream.read_to_end(&mut rest).unwrap();
+        assert_eq!(rest, b"", "bytes behind the last answer");
+    }
+
+    /// No request will come; answers still may.
+    pub(crate) fn finish(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Reads the head of an answer, and no byte of its body.
+    fn head(&mut self) -> Result<Answer> {
+        let end = loop {
+            if let Some(end) = self.unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+                break end;
+            }
+            self.receive()?;
+        };
+        let head: Vec<u8> = self.unread.drain(..end + 4).collect();
+        let head = String::from_utf8(head).unwrap();
+        let mut lines = head[..end].split("\r\n");
+        // An answer to HTTP/1.0 may say either version.
+        let line = lines.next().unwrap();
+        let status = line.strip_prefix("HTTP/1.1 ").or(line.strip_prefix("HTTP/1.0 ")).unwrap();
+        let mut fields = HashMap::new();
+        for line in lines {
+            let (name, value) = line.split_once(": ").unwrap();
+            let before = fields.insert(name.to_lowercase(), value.to_owned());
+            assert!(before.is_none(), "two fields {name} in {head}");
+        }
+        Ok(Answer { status: status[..3].parse().unwrap(), fields, body: Vec::new() })
+    }
+
+    fn body(&mut self, answer: &mut Answer) -> Result<()> {
+        let length: usize = answer.fields["content-length"].parse().unwrap();
+        while self.unread.len() < length {
+            self.receive()?;
+        }
+        answer.body = self.unread.drain(..length).collect();
+        Ok(())
+    }
+
+    fn receive(&mut self) -> Result<()> {
+        let mut buffer = [0; 16 << 10];
+        let count = loop {
+            match self.stream.read(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        if count == 0 {
+            return Err(Error::from(ErrorKind::UnexpectedEof));
+        }
+        self.unread.extend_from_slice(&buffer[..count]);
+        Ok(())
+    }
+}
+
+impl Answer {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).unwrap()
+    }
+
+    /// The number of an answer that is one: 20 digits and nothing else.
+    pub(crate) fn count(&self) -> u64 {
+        assert_eq!(self.status, 200, "{self:?}");
+        let text = self.text();
+        assert!(text.len() == 20 && text.bytes().all(|byte| byte.is_ascii_digit()), "{self:?}");
+        text.parse().unwrap()
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        assert_eq!(self.status, 200, "{self:?}");
+        assert_eq!(self.fields["content-type"], "application/json");
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    /// The daemon says no, with this status, in these words among others.
+    #[track_caller]
+    pub(crate) fn expect_refusal(&self, status: u16, part: &str) {
+        assert_eq!(self.status, status, "{self:?}");
+        assert!(self.text().contains(part), "no {part:?} in {:?}", self.text());
+    }
+}

@@ -1,0 +1,89 @@
+//! Clients on several threads that count what they sent and what was answered.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use super::{Client, wait_until};
+
+/// Clients that send one request over and over until the daemon is gone.
+pub(crate) struct Load {
+    tally: Arc<[AtomicU64; 2]>,
+    threads: Vec<JoinHandle<Vec<u64>>>,
+}
+
+/// What became of a load.
+pub(crate) struct Tally {
+    /// Requests that were begun to be sent: the daemon may have counted them.
+    pub(crate) sent: u64,
+    /// Requests that were answered: the daemon has counted them.
+    pub(crate) answered: u64,
+    /// The numbers that were answered, in no order.
+    pub(crate) numbers: Vec<u64>,
+}
+
+const SENT: usize = 0;
+const ANSWERED: usize = 1;
+
+impl Load {
+    /// Starts two clients that keep their connection, and one that takes a new one each time.
+    pub(crate) fn start(address: SocketAddr, method: &'static str, target: &'static str) -> Load {
+        let tally: Arc<[AtomicU64; 2]> = Arc::default();
+        let client = |kept: bool| {
+            let tally = tally.clone();
+            thread::spawn(move || {
+                let mut numbers = Vec::new();
+                let mut connection = None;
+                loop {
+                    let client = match connection.take() {
+                        Some(client) => client,
+                        None => match Client::connect(address) {
+                            Ok(client) => client,
+                            Err(_) => return numbers,
+                        },
+                    };
+                    let mut client: Client = client;
+                    tally[SENT].fetch_add(1, Ordering::SeqCst);
+                    let Ok(answer) = client.request(method, target) else {
+                        return numbers;
+                    };
+                    tally[ANSWERED].fetch_add(1, Ordering::SeqCst);
+                    numbers.push(answer.count());
+                    // In its drain time, the daemon says which answer is the last.
+                    let last = answer.fields.get("connection").is_some_and(|c| c == "close");
+                    connection = (kept && !last).then_some(client);
+                }
+            })
+        };
+        let threads = [true, true, false].map(client).into();
+        Load { tally, threads }
+    }
+
+    /// Waits until at least this many requests were answered.
+    pub(crate) fn wait_for(&self, answered: u64) {
+        wait_until("answers under load", || {
+            self.tally[ANSWERED].load(Ordering::SeqCst) >= answered
+        });
+    }
+
+    /// Waits for the clients, which end when the daemon does.
+    pub(crate) fn end(self) -> Tally {
+        let numbers = self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        let [sent, answered] = [SENT, ANSWERED].map(|at| self.tally[at].load(Ordering::SeqCst));
+        Tally { sent, answered, numbers }
+    }
+}
+
+impl Tally {
+    /// The count that was `base` before this load is now one that loses no answer and counts
+    /// nothing twice.
+    #[track_caller]
+    pub(crate) fn expect(&self, base: u64, count: u64) {
+        let Tally { sent, answered, .. } = self;
+        assert!(
+            (base + answered..=base + sent).contains(&count),
+            "{count} after {base} and {answered} answers to {sent} requests"
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! The daemon as a child process with a directory and an address of its own, killed on drop.
+
+mod client;
+mod load;
+mod model;
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) use client::{Answer, Client};
+pub(crate) use load::Load;
+pub(crate) use model::Events;
+
+/// After this long, what was waited for does not come.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A directory for the files of one test, and a loopback address that no other test listens on.
+///
+/// The address makes it safe to come back to a port, and to send to one that is gone: no other
+/// daemon gets it meanwhile.
+pub(crate) struct Home {
+    directory: TempDir,
+    host: String,
+    runs: AtomicU32,
+}
+
+impl Home {
+    pub(crate) fn new() -> Home {
+        static HOMES: AtomicU32 = AtomicU32::new(1);
+        // All of 127/8 is this machine's on Linux. The process id keeps apart what runs at once.
+        let (process, home) = (std::process::id(), HOMES.fetch_add(1, Ordering::Relaxed));
+        assert!(home < 250, "more homes than addresses: count on in another octet");
+        let host = format!("127.{}.{}.{home}", 64 + process / 250 % 128, process % 250);
+        Home { directory: tempfile::tempdir().unwrap(), host, runs: AtomicU32::new(0) }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path("state.quipu")
+    }
+
+    /// The address of this home's daemons.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The names of the files that are not this home's own, sorted.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let names = fs::read_dir(self.directory.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.filter(|name| !name.starts_with("run-")).collect();
+        names.sort();
+        names
+    }
+
+    /// The binary, free of the settings that the environment of the tests may hold.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"QUIPU_") {
+                command.env_remove(name);
+            }
+        }
+        command.current_dir(self.directory.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a daemon on any port, and waits until it serves.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Daemon {
+        let daemon = self.launch(arguments);
+        daemon.wait_for("started");
+        daemon
+    }
+
+    /// Starts a daemon without waiting for it.
+    pub(crate) fn launch(&self, arguments: &[&str]) -> Daemon {
+        let listen = format!("{}:0", self.host);
+        let mut command = self.command();
+        command.arg("serve").args(arguments);
+        // A window in which nothing expires, and a small table: what most tests want.
+        for (flag, value) in [
+            ("--state", "state.quipu"),
+            ("--listen", &listen),
+            ("--window", "1h"),
+            ("--keys", "16"),
+            ("--log-format", "json"),
+        ] {
+            if !arguments.contains(&flag) {
+                command.args([flag, value]);
+            }
+        }
+        self.spawn(command)
+    }
+
+    /// Runs `quipu serve` with no more than these arguments until it ends by itself.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+        let mut command = self.command();
+        command.arg("serve").args(arguments);
+        self.finish(command)
+    }
+
+    /// Runs a command until it ends by itself.
+    pub(crate) fn finish(&self, command: Command) -> Ended {
+        self.spawn(command).wait()
+    }
+
+    /// The daemon does not start with these arguments, and says so in each of these parts.
+    pub(crate) fn expect_refusal(&self, arguments: &[&str], code: i32, parts: &[&str]) {
+        let ended = self.run(arguments);
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}", ended.stderr);
+        for part in parts {
+            assert!(ended.stderr.contains(part), "{arguments:?}: no {part:?} in {}", ended.stderr);
+        }
+        assert_eq!(ended.stdout, "", "{arguments:?}");
+    }
+
+    /// Starts a command without waiting for it.
+    pub(crate) fn spawn(&self, mut command: Command) -> Daemon {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        let stdout = self.path(&format!("run-{run}.out"));
+        let stderr = self.path(&format!("run-{run}.err"));
+        command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
+        Daemon { child: RefCell::new(command.spawn().unwrap()), stdout, stderr }
+    }
+}
+
+/// A running daemon.
+pub(crate) struct Daemon {
+    child: RefCell<Child>,
+    stdout: PathBuf,
+    stderr: PathBuf,
+}
+
+/// What a process left behind.
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Daemon {
+    /// The first address that it listens on.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.wait_for("listening")["address"].as_str().unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address()).unwrap()
+    }
+
+    /// `GET` on a connection of its own.
+    pub(crate) fn get(&self, target: &str) -> Answer {
+        self.connect().request("GET", target).unwrap()
+    }
+
+    /// `POST` without a body on a connection of its own.
+    pub(crate) fn post(&self, target: &str) -> Answer {
+        self.connect().request("POST", target).unwrap()
+    }
+
+    /// The number that `GET` answers.
+    pub(crate) fn count(&self, target: &str) -> u64 {
+        self.get(target).count()
+    }
+
+    /// The value of a sample, named as the exposition writes it, labels included.
+    pub(crate) fn sample(&self, name: &str) -> f64 {
+        let text = self.get("/metrics").text();
+        let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        found.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
+    }
+
+    /// The complete lines of the log until now.
+    pub(crate) fn log(&self) -> Vec<String> {
+        let text = fs::read_to_string(&self.stderr).unwrap();
+        let end = text.rfind('\n').map_or(0, |end| end + 1);
+        text[..end].lines().map(str::to_owned).collect()
+    }
+
+    /// The first event whose message begins so, if it was logged.
+    pub(crate) fn event(&self, message: &str) -> Option<Value> {
+        self.log().iter().find_map(|line| {
+            let event: Value = serde_json::from_str(line).ok()?;
+            event["message"].as_str()?.starts_with(message).then_some(event)
+        })
+    }
+
+    /// The first event whose message begins so, as soon as it is logged.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, message: &str) -> Value {
+        let found = poll(|| {
+            // In this order: what is there when it has ended is all that there will be.
+            let ended = self.child.borrow_mut().try_wait().unwrap().is_some();
+            let event = self.event(message);
+            (ended || event.is_some()).then_some(event)
+        });
+        let found = found.flatten();
+        found.unwrap_or_else(|| panic!("no {message:?} in the log: {:#?}", self.log()))
+    }
+
+    /// What the log says of the state that was opened.
+    pub(crate) fn opened(&self) -> Value {
+        self.wait_for("opened the state")
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child.borrow()), signal).unwrap();
+    }
+
+    /// Ends as a process does whose machine has run out of memory.
+    pub(crate) fn kill(self) {
+        self.signal(Signal::KILL);
+        self.wait();
+    }
+
+    /// Ends in order.
+    pub(crate) fn stop(self) {
+        self.signal(Signal::TERM);
+        let ended = self.wait();
+        assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn wait(self) -> Ended {
+        let status = poll(|| self.child.borrow_mut().try_wait().unwrap());
+        let read = |path: &Path| fs::read_to_string(path).unwrap();
+        let (stdout, stderr) = (read(&self.stdout), read(&self.stderr));
+        let status = status.unwrap_or_else(|| panic!("it does not end: {stderr}"));
+        Ended { status, stdout, stderr }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Both fail where it has ended, which is as well.
+        let child = self.child.get_mut();
+        let _ = child.kill();
+        let _ = child.wait();
+        if thread::panicking() {
+            eprintln!("{}", fs::read_to_string(&self.stderr).unwrap_or_default());
+        }
+    }
+}
+
+/// Tries until there is something, or the deadline is over.
+pub(crate) fn poll<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = attempt() {
+            return Some(found);
+        }
+        if begun.elapsed() > DEADLINE {
+            return None;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Tries until the condition holds.
+pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    assert!(poll(|| condition().then_some(())).is_some(), "waited in vain: {what}");
+}
+
+/// Where a program lies that the environment names, or the reason to fail.
+pub(crate) fn program(name: &str, package: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .map(|directory| directory.join(OsStr::new(name)))
+        .find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{name} is not on PATH: install the package {package}"))
+}

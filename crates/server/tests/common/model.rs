@@ -1,0 +1,67 @@
+//! What a window may say of events, from when they were asked for and when they were answered.
+
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+/// Events, each with the span of time in which the daemon counted it.
+#[derive(Default)]
+pub(crate) struct Events(Vec<(Instant, Instant)>);
+
+impl Events {
+    /// Has an event counted.
+    pub(crate) fn add<T>(&mut self, count: impl FnOnce() -> T) -> T {
+        let asked = Instant::now();
+        let answer = count();
+        self.0.push((asked, Instant::now()));
+        answer
+    }
+
+    /// Reads a count, and checks it: every event younger than the window is in it, and none that
+    /// is older than window and accuracy together.
+    #[track_caller]
+    pub(crate) fn check(
+        &self,
+        window: Duration,
+        accuracy: Duration,
+        read: impl FnOnce() -> u64,
+    ) -> u64 {
+        let asked = Instant::now();
+        let count = read();
+        let range = self.range(window, accuracy, asked, Instant::now());
+        assert!(range.contains(&count), "{count} is not in {range:?}");
+        count
+    }
+
+    /// Has an event counted by a call that answers the count, and checks that.
+    #[track_caller]
+    pub(crate) fn add_and_check(
+        &mut self,
+        window: Duration,
+        accuracy: Duration,
+        count: impl FnOnce() -> u64,
+    ) {
+        let asked = Instant::now();
+        let count = self.add(count);
+        let range = self.range(window, accuracy, asked, Instant::now());
+        assert!(range.contains(&count), "{count} is not in {range:?}");
+    }
+
+    fn range(
+        &self,
+        window: Duration,
+        accuracy: Duration,
+        asked: Instant,
+        answered: Instant,
+    ) -> RangeInclusive<u64> {
+        let number = |counts: &dyn Fn(&(Instant, Instant)) -> bool| {
+            self.0.iter().filter(|event| counts(event)).count() as u64
+        };
+        let least = number(&|event| answered - event.0 + SLACK < window);
+        let most =
+            number(&|event| asked.saturating_duration_since(event.1) <= window + accuracy + SLACK);
+        least..=most
+    }
+}
+
+/// The daemon's clock goes in ticks of the kernel, of 10 ms at most, and so may its buckets.
+const SLACK: Duration = Duration::from_millis(20);

@@ -1,0 +1,104 @@
+//! What the server of `derlaft/ratecounter` promised: `GET /` counts itself and answers 20 digits.
+
+use std::net::SocketAddr;
+
+use crate::common::{Client, Home, Load};
+
+#[test]
+fn get_answers_twenty_digits_and_counts_itself() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    for count in 1..=5 {
+        let answer = daemon.get("/");
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.body, format!("{count:020}").as_bytes());
+        assert_eq!(answer.fields["content-length"], "20");
+        assert!(answer.fields["content-type"].starts_with("text/plain"), "{answer:?}");
+    }
+}
+
+#[test]
+fn a_connection_is_kept_until_the_client_closes_it() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let mut client = daemon.connect();
+    for count in 1..=50 {
+        let answer = client.request("GET", "/").unwrap();
+        assert_eq!(answer.count(), count);
+        assert!(!answer.fields.contains_key("connection"), "{answer:?}");
+    }
+    client.finish();
+    client.expect_end();
+    // One for the 50 requests, and one for this scrape.
+    assert_eq!(daemon.sample("quipu_http_connections_total"), 2.0);
+}
+
+#[test]
+fn requests_may_follow_each_other_without_waiting() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let mut client = daemon.connect();
+    client.send("GET / HTTP/1.1\r\nHost: quipu\r\n\r\n".repeat(100)).unwrap();
+    for count in 1..=100 {
+        assert_eq!(client.answer().unwrap().count(), count);
+    }
+}
+
+#[test]
+fn connection_close_is_honoured() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    for (count, version) in [(1, "1.1"), (2, "1.1"), (3, "1.0")] {
+        let mut client = daemon.connect();
+        let request = format!("GET / HTTP/{version}\r\nHost: quipu\r\nConnection: close\r\n\r\n");
+        client.send(request).unwrap();
+        let answer = client.answer().unwrap();
+        assert_eq!(answer.count(), count);
+        client.expect_end();
+    }
+}
+
+#[test]
+fn head_is_answered_without_a_body() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let mut client = daemon.connect();
+    let answer = client.request("HEAD", "/").unwrap();
+    assert_eq!((answer.status, answer.fields["content-length"].as_str()), (200, "20"));
+    // The next answer begins where the head has ended, and counts both.
+    assert_eq!(client.request("GET", "/").unwrap().count(), 2);
+}
+
+#[test]
+fn every_request_gets_a_number_of_its_own() {
+    let home = Home::new();
+    let daemon = home.start(&["--threads", "2"]);
+    let load = Load::start(daemon.address(), "GET", "/");
+    load.wait_for(2000);
+    daemon.stop();
+    let mut tally = load.end();
+    tally.numbers.sort_unstable();
+    // A number is missing only where a client did not get its answer.
+    assert!(tally.numbers.windows(2).all(|pair| pair[0] < pair[1]), "a number came twice");
+    assert!(tally.numbers.len() as u64 == tally.answered && tally.numbers[0] >= 1);
+    assert!(*tally.numbers.last().unwrap() <= tally.sent);
+}
+
+#[test]
+fn several_addresses_are_one_daemon() {
+    let home = Home::new();
+    let listen = format!("{0}:0,{0}:0", home.host());
+    let daemon = home.start(&["--listen", &listen, "--listen", &format!("{}:0", home.host())]);
+    let addresses: Vec<SocketAddr> = daemon
+        .log()
+        .iter()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|event| event["message"] == "listening")
+        .map(|event| event["address"].as_str().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(addresses.len(), 3);
+    for (address, count) in addresses.into_iter().zip(1..) {
+        let mut client = Client::connect(address).unwrap();
+        assert_eq!(client.request("GET", "/").unwrap().count(), count);
+    }
+}

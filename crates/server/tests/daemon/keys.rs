@@ -1,0 +1,155 @@
+//! Windows of other lengths, and keys with a window each.
+
+use crate::common::{Daemon, Home};
+
+#[test]
+fn rate_tells_and_does_not_count() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    for _ in 0..3 {
+        daemon.get("/");
+    }
+    for _ in 0..3 {
+        assert_eq!(daemon.count("/rate"), 3);
+        assert_eq!(daemon.count("/rate?window=30m"), 3);
+    }
+    assert_eq!(daemon.count("/"), 4);
+}
+
+#[test]
+fn rate_as_json() {
+    let home = Home::new();
+    // One bucket is far longer than this test: it is full of what the test sends.
+    let daemon = home.start(&["--accuracy", "30m", "--span", "2h"]);
+    for _ in 0..9 {
+        daemon.get("/");
+    }
+    let object = daemon.get("/rate?window=2h&format=json").json();
+    assert_eq!(object["window"], 7200.0);
+    assert_eq!(object["count"], 9);
+    assert_eq!(object["rate"], 9.0 / 7200.0);
+    assert_eq!(object["max_rate"], 9.0 / 1800.0);
+    assert_eq!(object.as_object().unwrap().len(), 4);
+    // Without a window, it is the daemon's own; times may have spaces, as either encoding.
+    assert_eq!(daemon.get("/rate?format=json").json()["window"], 3600.0);
+    for window in ["1h+30m", "1h%2030m", "90m", "5400s"] {
+        let object = daemon.get(&format!("/rate?format=json&window={window}")).json();
+        assert_eq!((object["window"].as_f64(), object["count"].as_u64()), (Some(5400.0), Some(9)));
+    }
+    assert_eq!(daemon.count("/rate?format=text"), 9);
+}
+
+#[test]
+fn keys_are_counted_each_for_itself() {
+    let home = Home::new();
+    let daemon = home.start(&["--accuracy", "1m"]);
+    assert_eq!(daemon.post("/hit/a").count(), 1);
+    assert_eq!(daemon.post("/hit/a").count(), 2);
+    assert_eq!(daemon.post("/hit/a?n=40").count(), 42);
+    assert_eq!(daemon.post("/hit/b?n=7").count(), 7);
+    assert_eq!(daemon.post("/hit/b?n=0").count(), 7);
+    for (key, count) in [("a", 42), ("b", 7), ("unknown", 0)] {
+        assert_eq!(daemon.count(&format!("/rate/{key}")), count);
+        assert_eq!(daemon.count(&format!("/rate/{key}?window=30m")), count);
+        let object = daemon.get(&format!("/rate/{key}?format=json")).json();
+        assert_eq!((object["key"].as_str(), object["count"].as_u64()), (Some(key), Some(count)));
+        assert_eq!(
+            (object["window"].as_f64(), object.as_object().unwrap().len()),
+            (Some(3600.0), 4)
+        );
+        assert_eq!(object["rate"].as_f64() > Some(0.0), count > 0);
+    }
+    // Keys are not requests of the window, and asking for one does not make it.
+    assert_eq!((daemon.count("/rate"), daemon.sample("quipu_keys")), (0, 2.0));
+}
+
+#[test]
+fn a_key_is_any_bytes() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    // Different spellings of one key count together.
+    for (same, count) in [("/hit/a/b%20c", 1), ("/hit/a%2Fb%20c", 2), ("/hit/%61%2fb%20c", 3)] {
+        assert_eq!(daemon.post(same).count(), count);
+    }
+    assert_eq!(daemon.count("/rate/a/b%20c"), 3);
+    assert_eq!(daemon.get("/rate/a%2Fb%20c?format=json").json()["key"], "a/b c");
+    // A plus is a plus in a path, and a percent sign without digits itself.
+    for (key, shown) in [
+        ("%2B", "+"),
+        ("%zz", "%zz"),
+        ("%C3%BC", "\u{fc}"),
+        ("%FF", "\u{fffd}"),
+        ("%0a", "\n"),
+        ("%00", "\0"),
+        ("..", ".."),
+        ("%22", "\""),
+    ] {
+        assert_eq!(daemon.post(&format!("/hit/{key}")).count(), 1, "{key}");
+        assert_eq!(daemon.post(&format!("/hit/{key}")).count(), 2, "{key}");
+        let object = daemon.get(&format!("/rate/{key}?format=json")).json();
+        assert_eq!((object["key"].as_str(), object["count"].as_u64()), (Some(shown), Some(2)));
+    }
+    assert_eq!(daemon.count("/rate/+"), 2);
+    // The longest key, and the key of one byte more.
+    let longest = "k".repeat(128);
+    assert_eq!(daemon.post(&format!("/hit/{longest}")).count(), 1);
+    daemon.post(&format!("/hit/{longest}k")).expect_refusal(400, "has 1 to 128 bytes");
+    assert_eq!(daemon.count(&format!("/rate/{longest}k")), 0);
+}
+
+#[test]
+fn top_lists_the_keys_with_the_most_events() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    assert_eq!(daemon.get("/top").text(), "");
+    for (key, hits) in [("third", 3), ("first", 90), ("line%0aend", 2), ("second", 4)] {
+        daemon.post(&format!("/hit/{key}?n={hits}"));
+    }
+    let lines = [
+        "00000000000000000090 first\n",
+        "00000000000000000004 second\n",
+        "00000000000000000003 third\n",
+        "00000000000000000002 line\\nend\n",
+    ];
+    assert_eq!(daemon.get("/top").text(), lines.concat());
+    assert_eq!(daemon.get("/top?n=2").text(), lines[..2].concat());
+    assert_eq!(daemon.get("/top?n=0").text(), "");
+    assert_eq!(daemon.get("/top?n=18446744073709551615").text(), lines.concat());
+    for key in 0..12 {
+        daemon.post(&format!("/hit/{key}"));
+    }
+    assert_eq!(daemon.get("/top").text().lines().count(), 10);
+}
+
+#[test]
+fn the_key_that_was_hit_least_recently_leaves() {
+    let home = Home::new();
+    let daemon = home.start(&["--keys", "3"]);
+    for key in ["a", "b", "c"] {
+        daemon.post(&format!("/hit/{key}?n=5"));
+    }
+    expect_keys(&daemon, 3.0, 0.0);
+    // A hit keeps a key, a look at it does not.
+    daemon.post("/hit/a");
+    daemon.get("/rate/b");
+    assert_eq!(daemon.post("/hit/d").count(), 1);
+    expect_keys(&daemon, 3.0, 1.0);
+    for (key, count) in [("a", 6), ("b", 0), ("c", 5), ("d", 1)] {
+        assert_eq!(daemon.count(&format!("/rate/{key}")), count, "{key}");
+    }
+    // The order is kept through a restart: c is the oldest now.
+    daemon.stop();
+    let daemon = home.start(&["--keys", "3"]);
+    assert_eq!(daemon.opened()["keys"], 3);
+    assert_eq!(daemon.post("/hit/b").count(), 1);
+    expect_keys(&daemon, 3.0, 2.0);
+    for (key, count) in [("a", 6), ("b", 1), ("c", 0), ("d", 1)] {
+        assert_eq!(daemon.count(&format!("/rate/{key}")), count, "{key}");
+    }
+}
+
+fn expect_keys(daemon: &Daemon, keys: f64, evicted: f64) {
+    assert_eq!(daemon.sample("quipu_keys"), keys);
+    assert_eq!(daemon.sample("quipu_keys_capacity"), 3.0);
+    assert_eq!(daemon.sample("quipu_keys_evicted_total"), evicted);
+}

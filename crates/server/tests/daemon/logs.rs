@@ -1,0 +1,75 @@
+//! The log: an event a line, and none for a request.
+
+use serde_json::Value;
+
+use crate::common::{Home, wait_until};
+
+#[test]
+fn every_line_of_json_is_an_object() {
+    let home = Home::new();
+    // All levels, through everything that is logged: start, requests of all kinds, end.
+    let daemon = home.start(&["--log-level", "trace", "--state", "quo\"ted \u{fc}.quipu"]);
+    daemon.get("/");
+    daemon.get("/nothing\"%0a");
+    let mut client = daemon.connect();
+    client.send("NONSENSE\r\n\r\n").unwrap();
+    assert_eq!(client.answer().unwrap().status, 400);
+    daemon.signal(rustix::process::Signal::TERM);
+    let ended = daemon.wait();
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    for line in &lines {
+        let event: Value = serde_json::from_str(line).unwrap();
+        for field in ["timestamp", "level", "message"] {
+            assert!(event[field].is_string(), "no {field} in {line}");
+        }
+    }
+    assert!(lines.len() >= 5 && ended.stderr.ends_with('\n'), "{}", ended.stderr);
+    assert_eq!(ended.stdout, "");
+}
+
+#[test]
+fn a_start_that_fails_is_json_too() {
+    let home = Home::new();
+    let ended = home.run(&["--log-format", "json", "--state", "missing/state.quipu"]);
+    assert_eq!(ended.status.code(), Some(1));
+    let event: Value = serde_json::from_str(&ended.stderr).unwrap();
+    assert_eq!(event["level"], "ERROR");
+    assert!(event["error"].as_str().unwrap().contains("missing/state.quipu"), "{event}");
+}
+
+#[test]
+fn requests_are_not_logged() {
+    let home = Home::new();
+    let daemon = home.start(&["--checkpoint", "20ms", "--connections", "1000"]);
+    let started = daemon.log();
+    for target in ["/", "/nothing", "/rate?window=soon", "/metrics"] {
+        for _ in 0..20 {
+            daemon.get(target);
+        }
+    }
+    let mut client = daemon.connect();
+    client.send("NONSENSE\r\n\r\n").unwrap();
+    assert_eq!(client.answer().unwrap().status, 400);
+    // Nor are checkpoints that work.
+    wait_until("a few checkpoints", || {
+        daemon.sample("quipu_checkpoint_duration_seconds_count") >= 5.0
+    });
+    assert_eq!(daemon.log(), started);
+    assert_eq!(started.len(), 3, "{started:#?}");
+}
+
+#[test]
+fn levels_and_forms() {
+    let home = Home::new();
+    // At this level, a start and an end in order say nothing.
+    let quiet = home.launch(&["--log-level", "warn"]);
+    // Signals are watched before the state is made.
+    wait_until("the state is there", || home.state().exists());
+    quiet.signal(rustix::process::Signal::TERM);
+    let ended = quiet.wait();
+    assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""));
+    // Words have no escape sequences, wherever they go.
+    let ended = home.run(&["--state", "missing/state.quipu"]);
+    assert!(ended.stderr.contains(" ERROR the daemon ends error=cannot use the state"));
+    assert!(!ended.stderr.contains('\u{1b}'), "{:?}", ended.stderr);
+}

@@ -1,0 +1,158 @@
+//! The daemon's own numbers, and its answers to those who watch over it.
+
+use std::process::{Command, Stdio};
+
+use crate::common::{Daemon, Home, poll, program, wait_until};
+
+#[test]
+fn it_is_healthy_and_ready_as_soon_as_it_answers() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    for target in ["/-/healthy", "/-/ready"] {
+        let answer = daemon.get(target);
+        assert_eq!((answer.status, answer.body.as_slice()), (200, b"ok\n".as_slice()));
+    }
+    assert_eq!(daemon.count("/rate"), 0);
+}
+
+#[test]
+fn promtool_finds_no_fault() {
+    let promtool = program("promtool", "prometheus");
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    traffic(&daemon);
+    let answer = daemon.get("/metrics");
+    assert_eq!(answer.fields["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let mut command = Command::new(promtool);
+    command.args(["check", "metrics"]).stdin(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut stdin, &answer.body).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
+}
+
+#[test]
+fn the_numbers_are_those_of_the_traffic() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    traffic(&daemon);
+    // Each scrape is answered after it was written, and seen by the next one.
+    let mut scrapes = 0.0;
+    let expected = |scrapes: f64| {
+        [
+            ("quipu_http_responses_total{code=\"200\"}", 5.0 + scrapes),
+            ("quipu_http_responses_total{code=\"400\"}", 2.0),
+            ("quipu_http_responses_total{code=\"404\"}", 1.0),
+            ("quipu_http_responses_total{code=\"405\"}", 1.0),
+            ("quipu_http_responses_total{code=\"other\"}", 0.0),
+            ("quipu_http_refused_total{code=\"400\",reason=\"malformed\"}", 2.0),
+            ("quipu_http_refused_total{code=\"408\",reason=\"timeout\"}", 0.0),
+            ("quipu_http_refused_total{code=\"413\",reason=\"body_too_large\"}", 1.0),
+            ("quipu_http_refused_total{code=\"414\",reason=\"target_too_long\"}", 1.0),
+            ("quipu_http_refused_total{code=\"431\",reason=\"head_too_large\"}", 1.0),
+            ("quipu_http_refused_total{code=\"500\",reason=\"panicked\"}", 0.0),
+            ("quipu_http_refused_total{code=\"503\",reason=\"busy\"}", 0.0),
+            ("quipu_http_request_duration_seconds_count", 9.0 + scrapes),
+            ("quipu_http_request_duration_seconds_bucket{le=\"+Inf\"}", 9.0 + scrapes),
+            ("quipu_http_connections_total", 15.0 + scrapes),
+            ("quipu_http_connections", 1.0),
+            ("quipu_http_accept_pauses_total", 0.0),
+            ("quipu_events_total", 3.0),
+            ("quipu_window_events{window=\"1h\"}", 3.0),
+            ("quipu_keys", 1.0),
+            ("quipu_keys_capacity", 16.0),
+            ("quipu_keys_evicted_total", 0.0),
+            ("quipu_checkpoint_errors_total", 0.0),
+        ]
+    };
+    let mut text = String::new();
+    let matched = poll(|| {
+        text = daemon.get("/metrics").text();
+        let fits = |(name, value): &(&str, f64)| sample(&text, name) == Some(*value);
+        // The connections of the traffic may take a moment to close.
+        let matched = expected(scrapes).iter().all(fits);
+        scrapes += 1.0;
+        matched.then_some(())
+    });
+    let wrong = |(name, value): (&str, f64)| match sample(&text, name) {
+        found if found == Some(value) => None,
+        found => Some(format!("{name} is {found:?}, not {value}")),
+    };
+    let wrong: Vec<String> = expected(scrapes - 1.0).into_iter().filter_map(wrong).collect();
+    assert!(matched.is_some(), "{wrong:#?}");
+
+    let state = std::fs::metadata(home.state()).unwrap().len() as f64;
+    assert_eq!(sample(&text, "quipu_state_bytes"), Some(state));
+    assert!(sample(&text, "quipu_state_used_bytes").unwrap() <= state);
+    assert_eq!(sample(&text, "quipu_build_info{version=\"0.1.0\"}"), Some(1.0));
+    // Time that passed is there, and in one unit with the bounds.
+    let sum = sample(&text, "quipu_http_request_duration_seconds_sum").unwrap();
+    assert!(sum > 0.0 && sum < 20.0, "{sum}");
+}
+
+#[test]
+fn checkpoints_are_counted() {
+    let home = Home::new();
+    let daemon = home.start(&["--checkpoint", "20ms"]);
+    let started = daemon.sample("process_start_time_seconds");
+    let unix = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    assert!((unix() - started).abs() < 60.0, "{started}");
+    wait_until("three checkpoints", || {
+        daemon.sample("quipu_checkpoint_duration_seconds_count") >= 3.0
+    });
+    let last = daemon.sample("quipu_checkpoint_last_success_timestamp_seconds");
+    assert!(last >= started && last <= unix(), "{last}");
+    assert_eq!(daemon.sample("quipu_checkpoint_errors_total"), 0.0);
+}
+
+#[test]
+fn totals_of_the_state_outlive_the_daemon_and_its_own_do_not() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    traffic(&daemon);
+    daemon.stop();
+    let daemon = home.start(&[]);
+    assert_eq!(daemon.sample("quipu_events_total"), 3.0);
+    assert_eq!(daemon.sample("quipu_keys"), 1.0);
+    assert_eq!(daemon.sample("quipu_http_responses_total{code=\"404\"}"), 0.0);
+}
+
+/// Requests, each on a connection of its own: 9 that a route answers, 5 that the transport refuses.
+fn traffic(daemon: &Daemon) {
+    for (method, target, status) in [
+        ("GET", "/", 200),
+        ("GET", "/", 200),
+        ("HEAD", "/", 200),
+        ("POST", "/hit/k", 200),
+        ("GET", "/top", 200),
+        ("GET", "/rate?window=soon", 400),
+        ("POST", "/hit/k?n=many", 400),
+        ("GET", "/nothing", 404),
+        ("POST", "/", 405),
+    ] {
+        let answer = daemon.connect().request(method, target).unwrap();
+        assert_eq!(answer.status, status, "{method} {target}");
+    }
+    let long = "x".repeat(100_000);
+    for (request, status) in [
+        ("NONSENSE\r\n\r\n".to_owned(), 400),
+        ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("POST /hit/k HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n".to_owned(), 413),
+        (format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"), 414),
+        (format!("GET / HTTP/1.1\r\nHost: x\r\nA: {long}\r\n\r\n"), 431),
+    ] {
+        let mut client = daemon.connect();
+        client.send(&request).unwrap();
+        assert_eq!(client.answer().unwrap().status, status, "{:.60}", request);
+    }
+}
+
+fn sample(text: &str, name: &str) -> Option<f64> {
+    let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    found.parse().ok()
+}

@@ -1,0 +1,231 @@
+//! Requests that get no number, and what they are told instead.
+
+use std::time::{Duration, Instant};
+
+use crate::common::{Answer, Daemon, Home, wait_until};
+
+#[test]
+fn bad_parameters_are_told_the_way_out() {
+    let home = Home::new();
+    let daemon = home.start(&["--accuracy", "1m"]);
+    for (target, part) in [
+        ("/rate?window=", "write a time such as 200ms, 60s, or 1h 30m"),
+        ("/rate?window", "write a time such as 200ms, 60s, or 1h 30m"),
+        ("/rate?window=soon", "write a time such as 200ms, 60s, or 1h 30m"),
+        ("/rate?window=60", "write a time such as 200ms, 60s, or 1h 30m"),
+        ("/rate?window=-1m", "write a time such as 200ms, 60s, or 1h 30m"),
+        ("/rate?window=999999999999999999y", "the window cannot be read"),
+        ("/rate?window=0s", "give at least a nanosecond"),
+        ("/rate?window=1ns", "take 60s, or a finer accuracy"),
+        ("/rate?window=90s", "take 60s or 120s"),
+        ("/rate?window=2h", "longer than the 3600s that this counter remembers; ask for less"),
+        ("/rate?window=500y", "is too long; give at most"),
+        ("/rate?window=%ff", "percent-encode it"),
+        ("/rate?windw=60s", "there is no parameter \"windw\" here; there is window, format"),
+        ("/rate?format=xml", "there is no format \"xml\"; give text or json"),
+        ("/rate?n=1", "there is window, format"),
+        ("/rate/k?window=2h", "ask for less"),
+        ("/rate/k?window=90s", "take 60s or 120s"),
+        ("/rate/k?format=", "give text or json"),
+        ("/rate/", "the key is empty; give one behind the slash"),
+        ("/top?n=all", "n cannot be read: invalid digit found in string; give a whole number"),
+        ("/top?n=-1", "give a whole number"),
+        ("/top?window=1m", "there is no parameter \"window\" here; there is n"),
+    ] {
+        let answer = daemon.get(target);
+        answer.expect_refusal(400, part);
+        assert!(answer.fields["content-type"].starts_with("text/plain"), "{answer:?}");
+        assert!(answer.text().ends_with('\n') && !answer.fields.contains_key("connection"));
+    }
+    for (target, part) in [
+        ("/hit/", "the key is empty; give one behind the slash"),
+        ("/hit/k?n=", "give a whole number"),
+        ("/hit/k?n=1.5", "give a whole number"),
+        ("/hit/k?n=18446744073709551616", "give a whole number"),
+        ("/hit/k?window=1m", "there is no parameter \"window\" here; there is n"),
+    ] {
+        daemon.post(target).expect_refusal(400, part);
+    }
+    assert_eq!((daemon.count("/rate"), daemon.sample("quipu_keys")), (0, 0.0));
+}
+
+#[test]
+fn what_is_not_there_is_told_what_is() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    for target in ["/nothing", "/rates", "/hit", "/-/", "/-/alive", "/top/", "/metrics/x", "//"] {
+        let answer = daemon.get(target);
+        answer.expect_refusal(404, &format!("nothing at {target}; there is /, /rate,"));
+    }
+    daemon.post("/hit").expect_refusal(404, "/hit/KEY");
+    daemon.connect().request("OPTIONS", "*").unwrap().expect_refusal(404, "there is /");
+    assert_eq!(daemon.count("/rate"), 0);
+}
+
+#[test]
+fn other_methods_are_told_the_right_ones() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let read_only = ["/", "/rate", "/rate/k", "/top", "/metrics", "/-/healthy", "/-/ready"];
+    let expect = |method: &str, target: &str, allow: &str| {
+        let answer = daemon.connect().request(method, target).unwrap();
+        assert_eq!(answer.status, 405, "{method} {target}");
+        assert_eq!(answer.fields["allow"], allow, "{method} {target}");
+    };
+    for target in read_only {
+        for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
+            expect(method, target, "GET, HEAD");
+        }
+    }
+    for method in ["GET", "PUT", "DELETE"] {
+        expect(method, "/hit/k", "POST");
+    }
+    assert_eq!(daemon.connect().request("HEAD", "/hit/k").unwrap().status, 405);
+    assert_eq!((daemon.count("/rate"), daemon.sample("quipu_keys")), (0, 0.0));
+}
+
+#[test]
+fn a_body_over_the_limit_is_413() {
+    let home = Home::new();
+    let daemon = home.start(&["--body-bytes", "1000"]);
+    let head = "POST /hit/k HTTP/1.1\r\nHost: quipu\r\n";
+    let body = |bytes: usize| "b".repeat(bytes);
+    let sized = |bytes| format!("{head}Content-Length: {bytes}\r\n\r\n{}", body(bytes));
+    let chunked = |bytes| {
+        format!("{head}Transfer-Encoding: chunked\r\n\r\n{bytes:x}\r\n{}\r\n0\r\n\r\n", body(bytes))
+    };
+    expect_closed(&daemon, &sized(1001), 413, "larger than 1000 bytes");
+    expect_closed(&daemon, &chunked(1001), 413, "larger than 1000 bytes");
+    // An announcement is enough.
+    let announced = format!("{head}Content-Length: 9223372036854775807\r\n\r\n");
+    expect_closed(&daemon, &announced, 413, "larger than 1000 bytes");
+    for (request, count) in [(sized(1000), 1), (chunked(1000), 2)] {
+        assert_eq!(exchange(&daemon, &request).count(), count);
+    }
+}
+
+#[test]
+fn a_body_of_more_bytes_than_can_be_counted_is_413() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let head = "POST /hit/k HTTP/1.1\r\nHost: quipu\r\n";
+    let announced = format!("{head}Content-Length: 18446744073709551615\r\n\r\n");
+    expect_closed(&daemon, &announced, 413, "larger than 1048576 bytes");
+}
+
+#[test]
+fn a_head_over_the_limit_is_431() {
+    let home = Home::new();
+    let daemon = home.start(&["--header-bytes", "2000"]);
+    let field = "x".repeat(2000);
+    let field = format!("GET / HTTP/1.1\r\nHost: quipu\r\nA: {field}\r\n\r\n");
+    expect_closed(&daemon, &field, 431, "larger than 2000 bytes");
+    let fields = "A: b\r\n".repeat(101);
+    let fields = format!("GET / HTTP/1.1\r\nHost: quipu\r\n{fields}\r\n");
+    expect_closed(&daemon, &fields, 431, "100 fields");
+    assert_eq!(daemon.count("/rate"), 0);
+}
+
+#[test]
+fn a_line_over_the_limit_is_414() {
+    let home = Home::new();
+    let daemon = home.start(&["--header-bytes", "2000"]);
+    // With the rest of the request or without, in the same read or not.
+    for length in [2000, 3000, 100_000] {
+        let line = format!("GET /{} HTTP/1.1\r\n", "x".repeat(length));
+        expect_closed(&daemon, &format!("{line}Host: quipu\r\n\r\n"), 414, "2000 bytes");
+    }
+    let mut client = daemon.connect();
+    client.send(format!("GET /{}", "x".repeat(2000))).unwrap();
+    client.answer().unwrap().expect_refusal(414, "longer than 2000 bytes");
+    // A target that the daemon takes is not refused for its length alone.
+    assert_eq!(daemon.get(&format!("/{}", "x".repeat(1800))).status, 404);
+}
+
+#[test]
+fn what_is_no_http_is_400() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    for request in [
+        "GET /\r\n\r\n",
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: quipu\r\nA field\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: quipu\r\nContent-Length: a lot\r\n\r\n",
+        "POST /hit/k HTTP/1.1\r\nHost: quipu\r\nTransfer-Encoding: chunked\r\n\r\nmany\r\n",
+        "\u{16}\u{3}\u{1}\u{2}\0\u{1}\0\u{1}\u{fc}\u{3}\u{3}",
+    ] {
+        expect_closed(&daemon, request, 400, "malformed");
+    }
+    assert_eq!(daemon.count("/rate"), 0);
+}
+
+#[test]
+fn a_slow_request_is_408() {
+    let home = Home::new();
+    let daemon = home.start(&["--read-timeout", "200ms"]);
+    let timeout = "not complete within 200ms";
+    for part in [
+        "GET / HT",
+        "GET / HTTP/1.1\r\nHost: qui",
+        "POST /hit/k HTTP/1.1\r\nHost: quipu\r\nContent-Length: 5\r\n\r\nha",
+    ] {
+        let begun = Instant::now();
+        expect_closed(&daemon, part, 408, timeout);
+        assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
+    }
+    assert_eq!(daemon.sample("quipu_http_refused_total{code=\"408\",reason=\"timeout\"}"), 3.0);
+    assert_eq!((daemon.count("/rate"), daemon.count("/rate/k")), (0, 0));
+}
+
+#[test]
+fn a_kept_connection_without_requests_is_closed_silently() {
+    let home = Home::new();
+    let daemon = home.start(&["--idle-timeout", "200ms"]);
+    let mut client = daemon.connect();
+    assert_eq!(client.request("GET", "/").unwrap().count(), 1);
+    client.expect_end();
+}
+
+#[test]
+fn a_connection_too_many_is_503() {
+    let home = Home::new();
+    let daemon = home.start(&["--connections", "1"]);
+    assert_eq!(daemon.wait_for("listening")["connections"], 1);
+    let mut first = daemon.connect();
+    assert_eq!(first.request("GET", "/").unwrap().count(), 1);
+    let mut second = daemon.connect();
+    second.send("GET / HTTP/1.1\r\nHost: quipu\r\n\r\n").unwrap();
+    let answer = second.answer().unwrap();
+    answer.expect_refusal(503, "too many connections, try again");
+    assert_eq!(answer.fields["retry-after"], "1");
+    assert_eq!(answer.fields["connection"], "close");
+    second.expect_end();
+    // The one that was there is served on, and makes room when it goes.
+    assert_eq!(first.request("GET", "/").unwrap().count(), 2);
+    drop(first);
+    wait_until("there is room again", || daemon.get("/-/ready").status == 200);
+    let busy = "quipu_http_refused_total{code=\"503\",reason=\"busy\"}";
+    wait_until("the count of refusals", || {
+        let text = daemon.get("/metrics").text();
+        text.lines().any(|line| line.starts_with(busy) && !line.ends_with(" 0"))
+    });
+}
+
+/// Sends bytes on a connection of their own.
+fn exchange(daemon: &Daemon, request: &str) -> Answer {
+    let mut client = daemon.connect();
+    client.send(request).unwrap();
+    client.answer().unwrap()
+}
+
+/// The request is refused in these words, and its connection closed, in good order.
+#[track_caller]
+fn expect_closed(daemon: &Daemon, request: &str, status: u16, part: &str) {
+    let mut client = daemon.connect();
+    client.send(request).unwrap();
+    let answer = client.answer().unwrap();
+    answer.expect_refusal(status, part);
+    assert_eq!(answer.fields["connection"], "close", "{answer:?}");
+    client.expect_end();
+}

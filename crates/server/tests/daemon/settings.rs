@@ -1,0 +1,96 @@
+//! Where settings come from: flags weigh more than the environment, and that more than the file.
+
+use std::fs;
+
+use toml::{Table, Value};
+
+use crate::common::Home;
+
+#[test]
+fn flags_weigh_more_than_the_environment_and_that_more_than_the_file() {
+    let home = Home::new();
+    let file = "window = \"10s\"\naccuracy = \"1s\"\nkeys = 10\nlisten = [\"127.0.0.1:1\"]\n";
+    fs::write(home.path("quipu.toml"), file).unwrap();
+    let shown = |environment: &[(&str, &str)], arguments: &[&str]| -> Table {
+        let mut command = home.command();
+        command.args(["serve", "--check-config"]).args(arguments);
+        command.envs(environment.iter().copied());
+        let ended = home.finish(command);
+        assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""));
+        ended.stdout.parse().unwrap()
+    };
+    let expect = |table: &Table, window: &str, keys: i64, accuracy: &str, listen: &[&str]| {
+        assert_eq!(table["window"].as_str(), Some(window));
+        assert_eq!(table["keys"].as_integer(), Some(keys));
+        assert_eq!(table["accuracy"].as_str(), Some(accuracy));
+        let addresses = table["listen"].as_array().unwrap();
+        assert_eq!(addresses.iter().filter_map(Value::as_str).collect::<Vec<_>>(), listen);
+    };
+    expect(&shown(&[], &[]), "1m", 10_000, "200ms", &["127.0.0.1:8081"]);
+    let with_file = ["--config", "quipu.toml"];
+    expect(&shown(&[], &with_file), "10s", 10, "1s", &["127.0.0.1:1"]);
+    let environment = [("QUIPU_WINDOW", "20s"), ("QUIPU_LISTEN", "127.0.0.1:2,127.0.0.1:3")];
+    let both = ["127.0.0.1:2", "127.0.0.1:3"];
+    expect(&shown(&environment, &with_file), "20s", 10, "1s", &both);
+    let flags =
+        ["--config", "quipu.toml", "--window", "30s", "--keys", "30", "--listen", "127.0.0.1:4"];
+    expect(&shown(&environment, &flags), "30s", 30, "1s", &["127.0.0.1:4"]);
+    // The file can be named by the environment, too.
+    let named = [("QUIPU_CONFIG", "quipu.toml"), ("QUIPU_KEYS", "20")];
+    expect(&shown(&named, &["--window", "30s"]), "30s", 20, "1s", &["127.0.0.1:1"]);
+    // Nothing was made by the checks.
+    assert_eq!(home.files(), ["quipu.toml"]);
+}
+
+#[test]
+fn a_daemon_runs_on_the_settings_that_were_shown() {
+    let home = Home::new();
+    let host = home.host();
+    let flags = ["--window", "2s", "--accuracy", "20ms", "--keys", "7", "--log-format", "json"];
+    let check = ["--check-config", "--listen", &format!("{host}:0"), "--state", "a b.quipu"];
+    let ended = home.run(&[&check[..], &flags[..]].concat());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    fs::write(home.path("shown.toml"), &ended.stdout).unwrap();
+    // Shown again, they are the same.
+    let again = home.run(&["--check-config", "--config", "shown.toml"]);
+    assert_eq!(again.stdout, ended.stdout);
+
+    let mut command = home.command();
+    command.args(["serve", "--config", "shown.toml"]);
+    let daemon = home.spawn(command);
+    assert_eq!(daemon.opened()["path"], "a b.quipu");
+    assert_eq!(daemon.count("/"), 1);
+    assert_eq!(daemon.sample("quipu_keys_capacity"), 7.0);
+    assert!(daemon.sample("quipu_window_events{window=\"2s\"}") <= 1.0);
+    daemon.stop();
+    assert_eq!(home.files(), ["a b.quipu", "shown.toml"]);
+}
+
+#[test]
+fn every_setting_is_shown_with_its_value() {
+    let home = Home::new();
+    let ended = home.run(&["--check-config"]);
+    let shown: Table = ended.stdout.parse().unwrap();
+    let help = home.run(&["--help"]).stdout;
+    for flag in shown.keys() {
+        assert!(help.contains(&format!("--{flag} ")), "no --{flag} in {help}");
+    }
+    let flags = help.lines().filter(|line| line.trim_start().starts_with("--")).count();
+    // All but --config, --check-config, and --help, which stands behind its short form.
+    assert_eq!(shown.len(), flags - 2, "{help}");
+}
+
+#[test]
+fn settings_that_cannot_be_used_end_a_check_with_2() {
+    let home = Home::new();
+    for (arguments, part) in [
+        (["--check-config", "--accuracy", "7ms"], "cannot use --window"),
+        (["--check-config", "--keys", "0"], "cannot use --keys"),
+        (["--check-config", "--span", "1s"], "cannot use --span"),
+        (["--check-config", "--threads", "0"], "cannot use --threads"),
+        (["--check-config", "--config", "missing.toml"], "missing.toml"),
+    ] {
+        home.expect_refusal(&arguments, 2, &[part]);
+    }
+    assert!(home.files().is_empty());
+}

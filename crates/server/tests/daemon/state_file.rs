@@ -1,0 +1,244 @@
+//! State files that cannot be used: each is named with the way out, and left as it is.
+
+use std::fs;
+use std::process::Command;
+
+use crate::common::{Home, program};
+
+#[test]
+fn files_that_are_not_a_whole_state_are_refused_and_left_as_they_are() {
+    for flaw in flaws() {
+        let home = Home::new();
+        let bytes = flawed(&home, &flaw);
+        home.expect_refusal(&SERVE, 1, &["state.quipu", flaw.says, flaw.way_out]);
+        assert_eq!(fs::read(home.state()).unwrap(), bytes, "{}", flaw.name);
+        assert_eq!(home.files(), ["state.quipu"], "{}", flaw.name);
+        // Damage is what setting aside is offered for, and nothing else.
+        let ended = home.run(&SERVE);
+        let offered = ended.stderr.contains("--damaged-state set-aside");
+        assert_eq!(offered, flaw.is_damage, "{}: {}", flaw.name, ended.stderr);
+    }
+}
+
+#[test]
+fn damaged_files_are_set_aside_where_that_is_asked_for() {
+    for flaw in flaws() {
+        let home = Home::new();
+        let bytes = flawed(&home, &flaw);
+        let arguments = ["--damaged-state", "set-aside"];
+        if !flaw.is_damage {
+            let arguments = [&SERVE[..], &arguments[..]].concat();
+            home.expect_refusal(&arguments, 1, &[flaw.says, flaw.way_out]);
+            assert_eq!(fs::read(home.state()).unwrap(), bytes, "{}", flaw.name);
+            assert_eq!(home.files(), ["state.quipu"], "{}", flaw.name);
+            continue;
+        }
+        let daemon = home.start(&arguments);
+        assert_eq!((daemon.opened()["new"].as_bool(), daemon.count("/")), (Some(true), 1));
+        let warning = daemon.event("set a damaged state file aside").unwrap();
+        assert_eq!(warning["level"], "WARN");
+        assert!(warning["error"].as_str().unwrap().contains(flaw.says), "{warning}");
+        let aside = warning["aside"].as_str().unwrap();
+        assert!(aside.starts_with("state.quipu.damaged-"), "{aside}");
+        assert_eq!(fs::read(home.path(aside)).unwrap(), bytes, "{}", flaw.name);
+        assert_eq!(home.files(), ["state.quipu", aside]);
+        // Once more at once: what was set aside before is not overwritten.
+        daemon.stop();
+        fs::write(home.state(), b"").unwrap();
+        home.start(&arguments).stop();
+        assert_eq!(home.files().len(), 3, "{:?}", home.files());
+        assert_eq!(fs::read(home.path(aside)).unwrap(), bytes, "{}", flaw.name);
+    }
+}
+
+#[test]
+fn a_state_of_other_settings_is_refused_and_left_as_it_is() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    daemon.get("/");
+    daemon.post("/hit/k");
+    daemon.stop();
+    let bytes = fs::read(home.state()).unwrap();
+    let base = [&SERVE[..], &["--window", "1h"]].concat();
+    for (changed, part) in [
+        (&["--keys", "16", "--accuracy", "100ms"][..], "an accuracy of 200ms"),
+        (&["--keys", "16", "--span", "2h"], "a span of 3600s"),
+        (&["--keys", "17"], "a capacity of 16, not 17"),
+        (&["--keys", "16", "--key-bytes", "64"], "a key size of 128, not 64"),
+        (&["--keys", "16", "--key-accuracy", "1s"], "an accuracy of 60s, not 1s"),
+    ] {
+        let arguments: Vec<&str> = base.iter().chain(changed).copied().collect();
+        let way_out = "start with those settings, or name another file";
+        home.expect_refusal(&arguments, 1, &["state.quipu", "other settings", part, way_out]);
+    }
+    let after = fs::read(home.state()).unwrap();
+    let daemon = home.start(&[]);
+    assert_eq!((daemon.count("/rate"), daemon.count("/rate/k")), (1, 1));
+    let left_open = daemon.opened()["left_open"].as_bool();
+    let changed: Vec<usize> = (0..bytes.len()).filter(|&i| after[i..=i] != bytes[i..=i]).collect();
+    assert_eq!((after.len(), left_open), (bytes.len(), Some(false)), "changed at {changed:?}");
+    assert!(changed.is_empty(), "changed at {changed:?}");
+}
+
+#[test]
+fn paths_that_hold_no_file_are_refused() {
+    let home = Home::new();
+    fs::create_dir(home.path("directory")).unwrap();
+    fs::write(home.path("file"), "text").unwrap();
+    for (path, parts) in [
+        ("directory", &["it is a directory", "name a file, for example one inside it"][..]),
+        ("missing/state", &["its directory does not exist", "create it, or name another file"]),
+        ("file/state", &["its directory does not exist", "create it, or name another file"]),
+        ("/dev/null", &["it is not a regular file", "name one"]),
+    ] {
+        let arguments = ["--listen", "127.0.0.1:0", "--keys", "16", "--state", path];
+        home.expect_refusal(&arguments, 1, &[&[path], parts].concat());
+    }
+    assert_eq!(home.files(), ["directory", "file"]);
+    assert_eq!(fs::read(home.path("file")).unwrap(), b"text");
+    // A file of the kernel is nothing that can be made.
+    let arguments = ["--listen", "127.0.0.1:0", "--keys", "16", "--state", "/proc/state.quipu"];
+    home.expect_refusal(&arguments, 1, &["/proc/state.quipu", "or name another file"]);
+}
+
+#[test]
+fn a_full_disk_is_told_before_anything_is_counted() {
+    let home = Home::new();
+    // 10,000 keys, the default, take more than a megabyte.
+    let command = r#"exec "$0" serve --listen 127.0.0.1:0 --state disk/state.quipu"#;
+    let Some(output) = on_small_disk(&home, command) else { return };
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    for part in ["disk/state.quipu", "no space left on the device", "free some, or name a file"] {
+        assert!(output.stderr.contains(part), "no {part:?} in {}", output.stderr);
+    }
+    assert_eq!(output.left, "");
+}
+
+#[test]
+fn a_full_disk_keeps_what_was_set_aside() {
+    let home = Home::new();
+    let command = r#"printf QUIPU > disk/state.quipu
+        exec "$0" serve --listen 127.0.0.1:0 --state disk/state.quipu --damaged-state set-aside"#;
+    let Some(output) = on_small_disk(&home, command) else { return };
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    assert!(output.stderr.contains("no space left on the device"), "{}", output.stderr);
+    let left: Vec<&str> = output.left.lines().collect();
+    assert!(left.len() == 1 && left[0].starts_with("state.quipu.damaged-"), "{left:?}");
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_is_told() {
+    let home = Home::new();
+    for before in ["", "cp state.quipu disk/state.quipu;"] {
+        home.start(&[]).stop();
+        let command = format!(
+            r#"{before} mount -o remount,ro disk
+            exec "$0" serve --listen 127.0.0.1:0 --keys 16 --window 1h --state disk/state.quipu"#
+        );
+        let Some(output) = on_small_disk(&home, &command) else { return };
+        assert_eq!(output.code, 1, "{}", output.stderr);
+        for part in [
+            "disk/state.quipu",
+            "it cannot be written (Read-only file system",
+            "make the file and its directory writable for this user, or name another file",
+        ] {
+            assert!(output.stderr.contains(part), "no {part:?} in {}", output.stderr);
+        }
+        let left = if before.is_empty() { "" } else { "state.quipu\n" };
+        assert_eq!(output.left, left);
+    }
+}
+
+/// Something to do to a file, and what the daemon says of it then.
+struct Flaw {
+    name: &'static str,
+    make: fn(&mut Vec<u8>),
+    says: &'static str,
+    way_out: &'static str,
+    is_damage: bool,
+}
+
+fn flaws() -> [Flaw; 8] {
+    let damage = |name, make, says| Flaw {
+        name,
+        make,
+        says,
+        way_out: "it was left untouched: restore it, or move it away to start afresh",
+        is_damage: true,
+    };
+    [
+        damage("empty", |bytes| bytes.clear(), "it has 0 bytes where 256 are expected"),
+        damage("cut in its header", |bytes| bytes.truncate(100), "it has 100 bytes where 256"),
+        damage(
+            "cut in half",
+            |bytes| bytes.truncate(bytes.len() / 2),
+            "are expected, so it was cut",
+        ),
+        damage("appended to", |bytes| bytes.push(b'!'), "so something was appended"),
+        damage(
+            "another bit in its header",
+            |bytes| bytes[24] ^= 1,
+            "it is damaged: the checksum of its header does not match",
+        ),
+        damage("zeros in its header", |bytes| bytes[8..256].fill(0), "it is damaged"),
+        Flaw {
+            name: "foreign",
+            make: |bytes| *bytes = b"the accounts of a whole year\n".repeat(1000),
+            says: "it is not a segment",
+            way_out: "it was left untouched: name another file, or move this one away",
+            is_damage: false,
+        },
+        Flaw {
+            name: "of a later version",
+            make: |bytes| bytes[8] = 9,
+            says: "it has layout version 9 and this program knows up to 1",
+            way_out: "it was left untouched: use a newer quipu, or move the file away",
+            is_damage: false,
+        },
+    ]
+}
+
+/// Makes a state that was in order, and then the flaw. Gives the bytes.
+fn flawed(home: &Home, flaw: &Flaw) -> Vec<u8> {
+    let daemon = home.start(&[]);
+    daemon.get("/");
+    daemon.stop();
+    let mut bytes = fs::read(home.state()).unwrap();
+    (flaw.make)(&mut bytes);
+    fs::write(home.state(), &bytes).unwrap();
+    bytes
+}
+
+/// What came of a command on a small disk.
+struct OnDisk {
+    code: i32,
+    stderr: String,
+    /// The names that are on the disk afterwards, a line each.
+    left: String,
+}
+
+/// Runs a command of the shell with the binary as `$0`, where `disk` is a disk of its own of a
+/// megabyte. The disk is mounted for this command only, and gone with it whatever happens. `None`
+/// where the system does not let this user mount one.
+fn on_small_disk(home: &Home, command: &str) -> Option<OnDisk> {
+    const NO_MOUNT: i32 = 99;
+    let _ = fs::create_dir(home.path("disk"));
+    let script = format!(
+        "mount -t tmpfs -o size=1m quipu disk || exit {NO_MOUNT}\n\
+         (\n{command}\n)\ncode=$?\nls -A disk\nexit $code"
+    );
+    let mut shell = Command::new(program("unshare", "util-linux"));
+    shell.args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_quipu")]);
+    shell.current_dir(home.directory());
+    let ended = home.finish(shell);
+    let refused = ended.stderr.contains("unshare: ") || ended.status.code() == Some(NO_MOUNT);
+    if refused {
+        eprintln!("not tested, as this user may not mount a disk: {}", ended.stderr);
+        return None;
+    }
+    let code = ended.status.code().unwrap();
+    Some(OnDisk { code, stderr: ended.stderr, left: ended.stdout })
+}
+
+/// Flags for a daemon on the default state of a home, which is not to start.
+const SERVE: [&str; 4] = ["--listen", "127.0.0.1:0", "--state", "state.quipu"];
