@@ -5,28 +5,10 @@
 //! from what it was at the last sync by as much as the wall clock has advanced since, and never
 //! backwards.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use crate::readings::{Readings, nanoseconds};
 use crate::sync::{AtomicU64, Ordering};
-
-/// What the clocks of the machine say at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Readings {
-    /// Names the boot of the machine that `since_boot` counts from; zeros where it is unknown.
-    pub boot: [u8; 16],
-    /// The time since boot, suspended time included.
-    pub since_boot: Duration,
-    /// The wall clock, as time since 1970.
-    pub wall: Duration,
-}
-
-impl Readings {
-    /// Reads the clocks.
-    pub fn now() -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { boot: boot_id(), since_boot: Duration::from_nanos(since_boot()), wall }
-    }
-}
 
 /// What is added to the time since boot, modulo 2^64 nanoseconds, to give a segment's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -108,39 +90,6 @@ impl AnchorCells<'_> {
 fn halves(boot: [u8; 16]) -> [u64; 2] {
     let (first, second) = boot.split_at(8);
     [first, second].map(|half| u64::from_le_bytes(half.try_into().expect("a half has 8 bytes")))
-}
-
-/// Nanoseconds, as far as 64 bits reach: 584 years.
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[cfg(all(target_os = "linux", not(miri)))]
-fn boot_id() -> [u8; 16] {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits = text.trim().replace('-', "");
-    u128::from_str_radix(&digits, 16).map_or([0; 16], u128::to_be_bytes)
-}
-
-#[cfg(any(not(target_os = "linux"), miri))]
-fn boot_id() -> [u8; 16] {
-    [0; 16]
-}
-
-/// The nanoseconds since boot, suspended time included.
-#[cfg(all(target_os = "linux", not(miri)))]
-#[inline]
-pub(crate) fn since_boot() -> u64 {
-    crate::clock::read(rustix::time::ClockId::Boottime)
-}
-
-/// Elsewhere: the time since the first call, which is as good for a process that keeps no file.
-#[cfg(any(not(target_os = "linux"), miri))]
-pub(crate) fn since_boot() -> u64 {
-    use std::sync::OnceLock;
-    use std::time::Instant;
-    static START: OnceLock<Instant> = OnceLock::new();
-    nanoseconds(START.get_or_init(Instant::now).elapsed())
 }
 
 #[cfg(test)]

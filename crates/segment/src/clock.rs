@@ -49,9 +49,6 @@ impl<C: Clock + ?Sized> Clock for &C {
 #[cfg(not(loom))]
 pub use system::{Coarse, Noted, Precise};
 
-#[cfg(all(target_os = "linux", not(any(miri, loom))))]
-pub(crate) use system::read;
-
 /// A clock that stands until it is set: for tests, and for time that comes with the events.
 #[derive(Debug, Clone)]
 pub struct Manual {
@@ -96,10 +93,11 @@ impl Clock for Manual {
 
 #[cfg(not(loom))]
 mod system {
-    use std::time::{SystemTime, UNIX_EPOCH};
-
     use super::*;
-    use crate::anchor::{Anchor, Readings, since_boot};
+    use crate::anchor::Anchor;
+    #[cfg(all(target_os = "linux", not(miri)))]
+    use crate::readings::read;
+    use crate::readings::{Readings, since_boot, unix};
 
     /// The kernel's tick: cheap, monotonic on every core, 1 to 10 ms coarse.
     ///
@@ -232,11 +230,6 @@ mod system {
         }
     }
 
-    fn unix() -> u64 {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX)
-    }
-
     /// The shortest suspend that is seen.
     const SUSPEND: i64 = 1_000_000;
 
@@ -277,14 +270,6 @@ mod system {
     #[cfg(any(not(target_os = "linux"), miri))]
     fn suspended() -> u64 {
         0
-    }
-
-    #[cfg(all(target_os = "linux", not(miri)))]
-    #[inline]
-    pub(crate) fn read(clock: rustix::time::ClockId) -> u64 {
-        let time = rustix::time::clock_gettime(clock);
-        // The kernel's clocks since boot are never negative.
-        time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
     }
 }
 

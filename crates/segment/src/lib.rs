@@ -37,6 +37,8 @@ mod file;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
+mod readings;
+#[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
 mod segment;
@@ -48,12 +50,14 @@ pub use stripes::Stripes;
 pub use list::model;
 
 #[cfg(not(loom))]
-pub use anchor::{Anchor, Readings};
+pub use anchor::Anchor;
 #[cfg(not(loom))]
 pub use error::{Error, Flaw};
 #[cfg(not(loom))]
 pub use layout::{
     CELL_BYTES, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, LINE_CELLS, MAGIC, NAME_BYTES,
 };
+#[cfg(not(loom))]
+pub use readings::Readings;
 #[cfg(not(loom))]
 pub use segment::{Draft, Options, Record, Segment};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::anchor::{Anchor, AnchorCells, Readings};
+use crate::anchor::{Anchor, AnchorCells};
 use crate::cells::Cells;
 use crate::error::{Error, Flaw};
 #[cfg(unix)]
@@ -12,6 +12,7 @@ use crate::layout::{
     NAME_BYTES, RECORD_BYTES, at, check_records, checksum, record_at, walk,
 };
 use crate::list;
+use crate::readings::Readings;
 use crate::region::Region;
 use crate::sync::{Arc, AtomicU64, Ordering};
 

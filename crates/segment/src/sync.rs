@@ -2,7 +2,7 @@
 //!
 //! Lock-free code of every crate here imports its atomics from this module. `--cfg loom` swaps
 //! them for loom's, which cannot lie in a mapped file: a model gets its cells from
-//! [`crate::Cells::private`].
+//! `Cells::private`, which is there only then.
 
 #[cfg(loom)]
 pub use loom::sync::Arc;

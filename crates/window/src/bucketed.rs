@@ -143,12 +143,7 @@ impl BucketedOptions {
 
     /// The window and the span.
     fn shapes(&self) -> Result<(Shape, Shape), Error> {
-        let window = Shape::new(self.window, self.accuracy)?;
-        let span = Shape::new(self.span, self.accuracy)?;
-        if window.ticks > span.ticks {
-            return Err(Error::OverSpan { window: self.window, span: self.span });
-        }
-        Ok((window, span))
+        Shape::with_span(self.window, self.accuracy, self.span)
     }
 }
 

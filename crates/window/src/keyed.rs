@@ -169,15 +169,11 @@ impl KeyedOptions {
 
     /// The window and the span.
     fn shapes(&self) -> Result<(Shape, Shape), Error> {
-        let window = Shape::new(self.window, self.accuracy)?;
-        let span = Shape::new(self.span, self.accuracy)?;
-        if window.ticks > span.ticks {
-            return Err(Error::OverSpan { window: self.window, span: self.span });
-        }
+        let shapes = Shape::with_span(self.window, self.accuracy, self.span)?;
         if self.capacity == 0 || self.capacity > MOST_KEYS || self.key_bytes == 0 {
             return Err(Error::NoCapacity);
         }
-        Ok((window, span))
+        Ok(shapes)
     }
 
     /// The cells of a slot: its head, its key, its ring.

@@ -27,6 +27,19 @@ impl Shape {
         Ok(Self { accuracy: narrow, ticks })
     }
 
+    /// A window, and the longest window that its counter can be asked for.
+    pub(crate) fn with_span(
+        window: Duration,
+        accuracy: Duration,
+        span: Duration,
+    ) -> Result<(Self, Self), Error> {
+        let (shape, longest) = (Self::new(window, accuracy)?, Self::new(span, accuracy)?);
+        if shape.ticks > longest.ticks {
+            return Err(Error::OverSpan { window, span });
+        }
+        Ok((shape, longest))
+    }
+
     pub(crate) fn window(self) -> Duration {
         Duration::from_nanos(self.accuracy * self.ticks)
     }

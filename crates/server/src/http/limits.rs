@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 
-use super::registry::MAX_LINGERING;
-
 /// Bounds that hold for every connection; exceeding one is a [`Refusal`](super::Refusal) or a
 /// silent close, as each field says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +91,9 @@ impl Drop for Place {
         self.taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+/// Sockets that linger at a time in a thread; beyond, the oldest is closed.
+pub(super) const MAX_LINGERING: usize = 128;
 
 /// Open files left to the rest of the daemon: listeners, logs, its data.
 const RESERVED_FILES: usize = 64;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::limits::Limits;
+use super::limits::{Limits, MAX_LINGERING};
 use super::wire::Wire;
 
 /// What the connections of a thread share.
@@ -167,9 +167,6 @@ impl Registry {
 
 /// The most that one `recv` takes.
 const SCRATCH_BYTES: usize = 64 << 10;
-
-/// Sockets that linger at a time in a thread; beyond, the oldest is closed.
-pub(super) const MAX_LINGERING: usize = 128;
 
 /// How long a socket lingers.
 const LINGER_MILLIS: u64 = 1000;

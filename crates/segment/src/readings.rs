@@ -1,0 +1,69 @@
+//! The clocks of the machine, as the system gives them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What the clocks of the machine say at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Readings {
+    /// Names the boot of the machine that `since_boot` counts from; zeros where it is unknown.
+    pub boot: [u8; 16],
+    /// The time since boot, suspended time included.
+    pub since_boot: Duration,
+    /// The wall clock, as time since 1970.
+    pub wall: Duration,
+}
+
+impl Readings {
+    /// Reads the clocks.
+    pub fn now() -> Self {
+        let since_boot = Duration::from_nanos(since_boot());
+        Self { boot: boot_id(), since_boot, wall: Duration::from_nanos(unix()) }
+    }
+}
+
+/// The wall clock's Unix time in nanoseconds, 0 for one before 1970.
+pub(crate) fn unix() -> u64 {
+    nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Nanoseconds, as far as 64 bits reach: 584 years.
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits = text.trim().replace('-', "");
+    u128::from_str_radix(&digits, 16).map_or([0; 16], u128::to_be_bytes)
+}
+
+#[cfg(any(not(target_os = "linux"), miri))]
+fn boot_id() -> [u8; 16] {
+    [0; 16]
+}
+
+/// The nanoseconds since boot, suspended time included.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[inline]
+pub(crate) fn since_boot() -> u64 {
+    read(rustix::time::ClockId::Boottime)
+}
+
+/// Elsewhere: the time since the first call, which is as good for a process that keeps no file.
+#[cfg(any(not(target_os = "linux"), miri))]
+pub(crate) fn since_boot() -> u64 {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+    static START: OnceLock<Instant> = OnceLock::new();
+    nanoseconds(START.get_or_init(Instant::now).elapsed())
+}
+
+/// A clock of the kernel's, in nanoseconds.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[inline]
+pub(crate) fn read(clock: rustix::time::ClockId) -> u64 {
+    let time = rustix::time::clock_gettime(clock);
+    // The kernel's clocks since boot are never negative.
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
