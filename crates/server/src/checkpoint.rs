@@ -1,16 +1,17 @@
 //! Syncs the state to the disk, now and then, on a thread of its own.
 //!
 //! A process that is killed loses nothing without it. It is for the machine that loses power,
-//! which then loses what was counted since the last sync.
+//! which then loses what was counted since the last sync. While nothing is counted, the disk is
+//! left alone.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use quipu_segment::Segment;
 use tracing::{error, info};
 
 use crate::metrics::Metrics;
+use crate::state::State;
 
 /// The running checkpoints. They end when this is dropped.
 #[derive(Debug)]
@@ -20,18 +21,19 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Syncs the segment each time that `period` has passed since the last sync began.
+    /// Syncs the state each time that `period` has passed since the last sync began.
     ///
     /// # Errors
     /// A system that gives no thread.
     pub fn start(
-        segment: Segment,
+        state: &'static State,
         period: Duration,
         metrics: &'static Metrics,
     ) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let run = move || {
             let mut failing = false;
+            let mut synced = None;
             let mut begun = Instant::now();
             loop {
                 let left = period.saturating_sub(begun.elapsed());
@@ -40,8 +42,14 @@ impl Checkpoints {
                     _ => return,
                 }
                 begun = Instant::now();
-                let result = segment.sync();
+                let counted = state.counted();
+                if synced == Some(counted) {
+                    metrics.checkpoint_spared();
+                    continue;
+                }
+                let result = state.segment.sync();
                 metrics.checkpointed(begun.elapsed(), result.is_ok());
+                synced = result.is_ok().then_some(counted);
                 match result {
                     // A line at each change, not twice a second.
                     Err(error) if !failing => {

@@ -64,10 +64,15 @@ impl Metrics {
     pub fn checkpointed(&self, took: Duration, succeeded: bool) {
         self.checkpoints.observe(took);
         if succeeded {
-            self.last_checkpoint.store(unix(SystemTime::now()), Ordering::Relaxed);
+            self.checkpoint_spared();
         } else {
             add(&self.checkpoint_errors, 1);
         }
+    }
+
+    /// Notes that the disk has everything.
+    pub fn checkpoint_spared(&self) {
+        self.last_checkpoint.store(unix(SystemTime::now()), Ordering::Relaxed);
     }
 
     /// Everything in Prometheus' text format, version 0.0.4.
@@ -172,7 +177,7 @@ impl Metrics {
         out.one(
             "quipu_checkpoint_last_success_timestamp_seconds",
             "gauge",
-            "When the state was last synced to the disk, 0 for not yet.",
+            "When the disk last had the whole state, 0 for not yet.",
             get(&self.last_checkpoint) as f64,
         );
         out.0

@@ -39,7 +39,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     // Both live as long as the process: no answer has to count references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let metrics: &Metrics = Box::leak(Box::new(Metrics::new()));
-    let checkpoints = Checkpoints::start(state.segment.clone(), settings.checkpoint, metrics)
+    let checkpoints = Checkpoints::start(state, settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
     for address in server.local_addresses() {
         info!(%address, connections = server.connections(), "listening");

@@ -62,6 +62,11 @@ impl State {
         Ok(state)
     }
 
+    /// A number that is another one whenever something was counted.
+    pub fn counted(&self) -> (u64, u64) {
+        (self.requests.total(), self.keys.hits())
+    }
+
     fn open_as_it_is(settings: &Settings) -> Result<Self, Error> {
         let records = settings.window.bytes()? + settings.keys.bytes()?;
         // All of it at once: a disk that is too full shows now, not when a key comes.

@@ -385,6 +385,11 @@ impl<C: Clock> Keyed<C> {
         self.table.cells[at::EVICTED].load(Ordering::Relaxed)
     }
 
+    /// How many hits there have been since the table was made, of keys that have left too.
+    pub fn hits(&self) -> u64 {
+        self.table.cells[at::USES].load(Ordering::Relaxed)
+    }
+
     /// The window of every key.
     pub fn window(&self) -> Duration {
         self.shape.window()
