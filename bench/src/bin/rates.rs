@@ -2,6 +2,7 @@
 //!
 //! `cargo run --release -p quipu-bench --bin rates`
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -325,6 +326,7 @@ fn bucketed_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let scratch_takes_it = "the scratch folder takes the file";
     let mut records = Case::new("bucketed/save")
         .each("quipu", || save_file(&counter, &path).expect(scratch_takes_it))
+        .each("quipu (cut and written)", || cut_and_write(&counter, &path))
         .each("quipu (synced)", || save_file_synced(&counter, &path).expect(scratch_takes_it))
         .run(options);
     records.extend(
@@ -354,6 +356,7 @@ fn exact_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let scratch_takes_it = "the scratch folder takes the file";
     let mut records = Case::new("exact/save")
         .each("quipu", || save_file(&counter, &path).expect(scratch_takes_it))
+        .each("quipu (cut and written)", || cut_and_write(&counter, &path))
         .each("quipu (synced)", || save_file_synced(&counter, &path).expect(scratch_takes_it))
         .run(options);
     records.extend(
@@ -366,6 +369,12 @@ fn exact_files(options: &Options, scratch: &Path) -> Vec<Record> {
             .run(options),
     );
     records
+}
+
+/// Saves as the Go packages do: a process that is killed meanwhile leaves half a file.
+fn cut_and_write(window: &impl Window, path: &Path) {
+    let mut file = File::create(path).expect("the scratch folder takes the file");
+    window.save(&mut file).expect("the file takes the bytes");
 }
 
 /// The slowest addition while a million events are saved.

@@ -46,7 +46,9 @@ pub(crate) fn write(
             Bucket { tick, count }
         })
         .collect();
-    serde_json::to_writer(out, &buckets).map_err(|error| Error::Io(error.into()))
+    let text = serde_json::to_vec(&buckets).map_err(|error| Error::Io(error.into()))?;
+    // In one piece: the writer may be a file.
+    Ok(out.write_all(&text)?)
 }
 
 /// Reads buckets into the counts of the last `ticks` ticks and the one that has begun, oldest

@@ -30,7 +30,8 @@ fn every_line_of_json_is_an_object() {
 #[test]
 fn a_start_that_fails_is_json_too() {
     let home = Home::new();
-    let ended = home.run(&["--log-format", "json", "--state", "missing/state.quipu"]);
+    let listen = ["--listen", "127.0.0.1:0", "--state", "missing/state.quipu"];
+    let ended = home.run(&[&listen[..], &["--log-format", "json"]].concat());
     assert_eq!(ended.status.code(), Some(1));
     let event: Value = serde_json::from_str(&ended.stderr).unwrap();
     assert_eq!(event["level"], "ERROR");
@@ -52,6 +53,7 @@ fn requests_are_not_logged() {
     assert_eq!(client.answer().unwrap().status, 400);
     // Nor are checkpoints that work.
     wait_until("a few checkpoints", || {
+        daemon.get("/");
         daemon.sample("quipu_checkpoint_duration_seconds_count") >= 5.0
     });
     assert_eq!(daemon.log(), started);
@@ -69,7 +71,8 @@ fn levels_and_forms() {
     let ended = quiet.wait();
     assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""));
     // Words have no escape sequences, wherever they go.
-    let ended = home.run(&["--state", "missing/state.quipu"]);
+    let listen = ["--listen", "127.0.0.1:0"];
+    let ended = home.run(&[&listen[..], &["--state", "missing/state.quipu"]].concat());
     assert!(ended.stderr.contains(" ERROR the daemon ends error=cannot use the state"));
     assert!(!ended.stderr.contains('\u{1b}'), "{:?}", ended.stderr);
 }
