@@ -48,24 +48,22 @@ impl AnchorCells<'_> {
     /// Writes the anchor of a new segment, whose time is the wall clock's.
     pub(crate) fn begin(&self, readings: &Readings) -> Anchor {
         let anchor = Anchor::at_wall(readings);
-        self.store(anchor, readings);
+        self.store(anchor, readings.boot);
         self.see(anchor, readings);
         anchor
     }
 
-    /// Gives the anchor of a segment that was made before, renewed where the machine was booted
-    /// since.
-    pub(crate) fn resume(&self, readings: &Readings) -> Anchor {
+    /// Gives the anchor of a segment that was made before, and whether the machine was booted since
+    /// it was stored. A new one is not yet stored.
+    pub(crate) fn resume(&self, readings: &Readings) -> (Anchor, bool) {
         let boot = [0, 1].map(|i| self.boot[i].load(Ordering::Relaxed));
         if readings.boot != [0; 16] && boot == halves(readings.boot) {
-            return Anchor(self.anchor.load(Ordering::Relaxed));
+            return (Anchor(self.anchor.load(Ordering::Relaxed)), false);
         }
         let seen_wall = self.seen_wall.load(Ordering::Relaxed);
         let elapsed = nanoseconds(readings.wall).saturating_sub(seen_wall);
         let time = self.seen_time.load(Ordering::Relaxed).saturating_add(elapsed);
-        let anchor = Anchor::at(time, readings);
-        self.store(anchor, readings);
-        anchor
+        (Anchor::at(time, readings), true)
     }
 
     /// Notes what time it is, for the first start after the next boot.
@@ -75,13 +73,14 @@ impl AnchorCells<'_> {
         self.seen_time.store(anchor.time(readings.since_boot), Ordering::Relaxed);
     }
 
-    fn store(&self, anchor: Anchor, readings: &Readings) {
+    /// Stores an anchor for as long as the machine is up.
+    pub(crate) fn store(&self, anchor: Anchor, boot: [u8; 16]) {
         // A death between two stores leaves a boot id that fits no boot: the next start takes the
         // way of a reboot.
         self.boot[0].store(0, Ordering::Relaxed);
         self.boot[1].store(0, Ordering::Release);
         self.anchor.store(anchor.0, Ordering::Release);
-        let boot = halves(readings.boot);
+        let boot = halves(boot);
         self.boot[1].store(boot[1], Ordering::Release);
         self.boot[0].store(boot[0], Ordering::Release);
     }
@@ -120,7 +119,8 @@ mod tests {
             .iter()
             .enumerate()
             .map(|(i, now)| {
-                let anchor = if i == 0 { cells.begin(now) } else { cells.resume(now) };
+                let anchor = if i == 0 { cells.begin(now) } else { cells.resume(now).0 };
+                cells.store(anchor, now.boot);
                 cells.see(anchor, now);
                 seconds(anchor, now)
             })

@@ -49,6 +49,11 @@ pub enum Flaw {
         /// The size that the file should have got.
         wanted: u64,
     },
+    /// This process may not make files of that size.
+    FileTooLarge {
+        /// The size that the file should have got.
+        wanted: u64,
+    },
     /// The file or its directory may not be written.
     NotWritable(io::Error),
     /// The directory that should hold the file is not there.
@@ -162,6 +167,11 @@ impl fmt::Display for Error {
                 "no space left on the device for {wanted} bytes; \
                  free some, or name a file on another device"
             ),
+            Flaw::FileTooLarge { wanted } => write!(
+                f,
+                "this process may not make a file of {wanted} bytes; \
+                 raise its limit (ulimit -f), or that of the file system"
+            ),
             Flaw::NotWritable(error) => write!(
                 f,
                 "it cannot be written ({error}); \
@@ -173,7 +183,7 @@ impl fmt::Display for Error {
             Flaw::NoMemory { wanted } => write!(
                 f,
                 "the system does not let this process reserve {wanted} bytes of addresses; \
-                 raise its limit (ulimit -v), or make the segment with a smaller limit"
+                 raise its limit (ulimit -v), or ask for a smaller segment"
             ),
             Flaw::Full { wanted, limit } => write!(
                 f,

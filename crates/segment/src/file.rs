@@ -6,9 +6,11 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
@@ -25,6 +27,10 @@ pub(crate) struct MappedFile {
     path: PathBuf,
     file: File,
     base: NonNull<u8>,
+    /// Held by who makes the file longer.
+    growing: Mutex<()>,
+    /// Whether a sync failed and none has worked since.
+    failed: AtomicBool,
 }
 
 impl MappedFile {
@@ -81,13 +87,40 @@ impl MappedFile {
         let filled = read_up_to(&file, &mut head, 0).map_err(fail)?;
         let header =
             check_header(&head[..filled], length).map_err(|flaw| Error::new(Some(path), flaw))?;
-        if length > header.size
-            && (header.clean || !zero(&file, header.size..length).map_err(fail)?)
-        {
+        // A growth that was cut off leaves a longer file. What lies in there does not matter: it is
+        // zeroed before it is used.
+        if length > header.size && header.clean {
             let flaw = Flaw::TooLong { length, expected: header.size };
             return Err(Error::new(Some(path), flaw));
         }
         Ok(Some((Self::map(path, file, header.limit)?, header)))
+    }
+
+    /// Renames a file that nobody has open to the first of these names that is free.
+    pub(crate) fn set_aside(
+        path: &Path,
+        names: impl Iterator<Item = PathBuf>,
+    ) -> Result<PathBuf, Error> {
+        let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail)?;
+        lock(path, &file)?;
+        // Whoever held the lock until now may have set the file aside, and made another.
+        let (locked, named) = (file.metadata().map_err(fail)?, path.metadata().map_err(fail)?);
+        if (locked.dev(), locked.ino()) != (named.dev(), named.ino()) {
+            return Err(Error::new(Some(path), Flaw::Locked));
+        }
+        for name in names {
+            // A link, and not a renaming, so that no file of that name is replaced.
+            match std::fs::hard_link(path, &name) {
+                Ok(()) => {
+                    std::fs::remove_file(path).map_err(fail)?;
+                    return Ok(name);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(fail(error)),
+            }
+        }
+        Err(fail(io::ErrorKind::AlreadyExists.into()))
     }
 
     fn map(path: &Path, file: File, limit: u64) -> Result<Self, Error> {
@@ -102,7 +135,8 @@ impl MappedFile {
         }
         .map_err(|error| fail(error.into()))?;
         let base = NonNull::new(base.cast()).expect("mmap answers an address or an error");
-        Ok(Self { path: path.to_owned(), file, base })
+        let (growing, failed) = (Mutex::new(()), AtomicBool::new(false));
+        Ok(Self { path: path.to_owned(), file, base, growing, failed })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -116,6 +150,7 @@ impl MappedFile {
     /// Gives the file at least `size` bytes, with their blocks: a write into the mapping never
     /// meets a full disk.
     pub(crate) fn grow(&self, size: u64) -> Result<(), Error> {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         // On the disk before the header says so: a power loss must not leave a file that is
         // shorter than its header states.
         allocate(&self.file, size)
@@ -127,16 +162,30 @@ impl MappedFile {
     pub(crate) fn sync(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         let page = rustix::param::page_size() as u64;
         let start = range.start / page * page;
+        if self.failed.load(Ordering::Relaxed) {
+            self.touch(start..range.end, page);
+        }
         let length = (range.end - start) as usize;
         // SAFETY: the range lies inside the mapping; msync changes no byte of it.
-        unsafe {
-            rustix::mm::msync(
-                self.base.as_ptr().add(start as usize).cast(),
-                length,
-                MsyncFlags::SYNC,
-            )
+        let result = unsafe {
+            let address = self.base.as_ptr().add(start as usize).cast();
+            rustix::mm::msync(address, length, MsyncFlags::SYNC)
+        };
+        self.failed.store(result.is_err(), Ordering::Relaxed);
+        result.map_err(|error| Error::new(Some(&self.path), flaw_of(error.into(), range.end)))
+    }
+
+    /// Makes pages dirty that are in use. The system takes a page for clean once it has failed to
+    /// write it (fsync(2), "ERRORS"): it would never try again by itself.
+    fn touch(&self, range: std::ops::Range<u64>, page: u64) {
+        for at in range.step_by(page as usize) {
+            // SAFETY: the offset lies inside the file, at the beginning of a page, whose first
+            // bytes are a cell like all others.
+            let cell = unsafe { &*self.base.as_ptr().add(at as usize).cast::<AtomicU64>() };
+            let value = cell.load(Ordering::Relaxed);
+            // A swap for the same value is a write; who fails was overtaken by another write.
+            let _ = cell.compare_exchange(value, value, Ordering::Relaxed, Ordering::Relaxed);
         }
-        .map_err(|error| Error::new(Some(&self.path), flaw_of(error.into(), range.end)))
     }
 
     /// Takes the mapping down.
@@ -259,30 +308,11 @@ fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> 
     Ok(filled)
 }
 
-/// Whether a range of the file holds nothing but zeros, as a growth that was cut off leaves it.
-fn zero(file: &File, range: std::ops::Range<u64>) -> io::Result<bool> {
-    let mut buffer = [0; 64 * 1024];
-    let mut at = range.start;
-    while at < range.end {
-        let wanted = buffer.len().min((range.end - at) as usize);
-        let filled = read_up_to(file, &mut buffer[..wanted], at)?;
-        if filled == 0 {
-            break;
-        }
-        if buffer[..filled].iter().any(|&byte| byte != 0) {
-            return Ok(false);
-        }
-        at += filled as u64;
-    }
-    Ok(true)
-}
-
 fn flaw_of(error: io::Error, wanted: u64) -> Flaw {
     match error.kind() {
         io::ErrorKind::IsADirectory => Flaw::IsDirectory,
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            Flaw::NoSpace { wanted }
-        }
+        io::ErrorKind::FileTooLarge => Flaw::FileTooLarge { wanted },
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Flaw::NoSpace { wanted },
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Flaw::NotWritable(error)
         }

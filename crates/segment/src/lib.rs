@@ -13,7 +13,7 @@
 //! let segment = Segment::private(4096)?;
 //! let draft = segment.reserve(Kind::new(*b"DEMO", 1), "requests", 8)?;
 //! draft.cells()[0].store(17, Ordering::Relaxed);
-//! segment.publish(draft)?;
+//! draft.publish()?;
 //!
 //! let record = segment.find(Kind::new(*b"DEMO", 1), "requests")?.expect("it was just published");
 //! assert_eq!(record.cells()[0].load(Ordering::Relaxed), 17);

@@ -5,15 +5,22 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Puts the record at `offset`, whose link is `next`, before the one that `root` names.
-pub(crate) fn push(root: &AtomicU64, next: &AtomicU64, offset: u64) {
+/// Puts the record at `offset`, whose link is `next`, before the one that `root` names. `settle`
+/// is called when the record and its link are written, before anybody can find it.
+pub(crate) fn push<E>(
+    root: &AtomicU64,
+    next: &AtomicU64,
+    offset: u64,
+    mut settle: impl FnMut() -> Result<(), E>,
+) -> Result<(), E> {
     let mut head = root.load(Ordering::Relaxed);
     loop {
         next.store(head, Ordering::Relaxed);
+        settle()?;
         // Release: who reads the root (Acquire) sees the whole record, its link too; and through
         // the link the records before it, since every push of the root continues the release.
         match root.compare_exchange_weak(head, offset, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return,
+            Ok(_) => return Ok(()),
             Err(found) => head = found,
         }
     }
@@ -22,6 +29,8 @@ pub(crate) fn push(root: &AtomicU64, next: &AtomicU64, offset: u64) {
 /// What loom checks: a root and records of two cells, a value and a link.
 #[cfg(loom)]
 pub mod model {
+    use std::convert::Infallible;
+
     use super::*;
     use crate::Cells;
 
@@ -38,7 +47,7 @@ pub mod model {
         pub fn publish(&self, n: u64, value: u64) {
             let at = 2 * n as usize;
             self.0[at].store(value, Ordering::Relaxed);
-            push(&self.0[0], &self.0[at + 1], n);
+            let Ok(()) = push(&self.0[0], &self.0[at + 1], n, || Ok::<_, Infallible>(()));
         }
 
         /// The values of all records that can be found, newest first.

@@ -8,6 +8,7 @@ use std::alloc::Layout;
 #[cfg(unix)]
 use std::path::Path;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 
 use crate::error::Error;
 #[cfg(unix)]
@@ -21,6 +22,7 @@ pub(crate) struct Region {
     base: NonNull<AtomicU64>,
     limit: u64,
     backing: Backing,
+    making: Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -48,13 +50,20 @@ impl Region {
         let shift = start.as_ptr().align_offset(LINE_BYTES as usize);
         // SAFETY: `shift` is less than LINE_BYTES, by which the allocation is longer than `limit`.
         let base = unsafe { start.add(shift) }.cast();
-        Some(Self { base, limit, backing: Backing::Heap(start, layout) })
+        let backing = Backing::Heap(start, layout);
+        Some(Self { base, limit, backing, making: Mutex::new(()) })
     }
 
     /// Takes over a file that is mapped up to `limit` bytes.
     #[cfg(unix)]
     pub(crate) fn mapped(file: MappedFile, limit: u64) -> Self {
-        Self { base: file.base().cast(), limit, backing: Backing::File(file) }
+        let base = file.base().cast();
+        Self { base, limit, backing: Backing::File(file), making: Mutex::new(()) }
+    }
+
+    /// Held by who makes a record that there may be one of.
+    pub(crate) fn making(&self) -> &Mutex<()> {
+        &self.making
     }
 
     pub(crate) fn limit(&self) -> u64 {

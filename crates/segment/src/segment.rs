@@ -1,6 +1,7 @@
 //! The segment: records that are reserved, filled, and published by one store.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
 
 use crate::anchor::{Anchor, AnchorCells};
 use crate::cells::Cells;
@@ -22,7 +23,11 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 pub struct Segment {
     region: Arc<Region>,
     anchor: Anchor,
+    /// The boot of the machine, as the anchor's cells have it.
+    boot: [u8; 16],
     found: FoundAs,
+    /// Whether power may have been lost since it was last in use.
+    torn: bool,
 }
 
 /// How a segment was when it was opened.
@@ -111,8 +116,11 @@ impl Options {
         let region = Region::mapped(file, header.limit);
         check_records(&region).map_err(|flaw| Error::new(Some(path), flaw))?;
         let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
-        let anchor = anchor_cells(&region).resume(&self.now());
-        let segment = Segment { region: Arc::new(region), anchor, found };
+        let readings = self.now();
+        let (anchor, rebooted) = anchor_cells(&region).resume(&readings);
+        let torn = rebooted && !header.clean;
+        let boot = readings.boot;
+        let segment = Segment { region: Arc::new(region), anchor, boot, found, torn };
         if !self.unmarked {
             segment.begin()?;
         }
@@ -136,8 +144,7 @@ impl Options {
             return Ok(None);
         };
         let region = Region::mapped(file, self.limit);
-        let anchor = anchor_cells(&region).begin(&readings);
-        Ok(Some(Segment { region: Arc::new(region), anchor, found: FoundAs::New }))
+        Ok(Some(Segment::made(region, &readings)))
     }
 
     fn now(&self) -> Readings {
@@ -162,8 +169,28 @@ impl Segment {
             let word = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
             region.cell(i as u64 * CELL_BYTES).store(word, Ordering::Relaxed);
         }
-        let anchor = anchor_cells(&region).begin(&readings);
-        Ok(Self { region: Arc::new(region), anchor, found: FoundAs::New })
+        Ok(Self::made(region, &readings))
+    }
+
+    /// A segment whose header was just written.
+    fn made(region: Region, readings: &Readings) -> Self {
+        let anchor = anchor_cells(&region).begin(readings);
+        let found = FoundAs::New;
+        Self { region: Arc::new(region), anchor, boot: readings.boot, found, torn: false }
+    }
+
+    /// Renames the file at `path`, which nobody may have open, to the first of the names that is
+    /// free, and returns that name: for a file that is damaged, so that another can be made in its
+    /// place.
+    ///
+    /// # Errors
+    /// A file that another process has open, and the file system's.
+    #[cfg(unix)]
+    pub fn set_aside(
+        path: impl AsRef<Path>,
+        names: impl Iterator<Item = PathBuf>,
+    ) -> Result<PathBuf, Error> {
+        MappedFile::set_aside(path.as_ref(), names)
     }
 
     /// Opens or makes a file with the default [`Options`].
@@ -217,6 +244,7 @@ impl Segment {
     /// # Errors
     /// The disk's.
     pub fn begin(&self) -> Result<(), Error> {
+        anchor_cells(&self.region).store(self.anchor, self.boot);
         self.region.cell(at::CLEAN as u64).store(0, Ordering::Release);
         // On the disk before anything else: after a power loss, the file must not look closed.
         self.region.sync(0..HEADER_BYTES)
@@ -233,6 +261,18 @@ impl Segment {
         self.found == FoundAs::Unclean
     }
 
+    /// Whether the machine may have lost power while it was in use: it was left open, and the
+    /// machine was booted since. Pages of it may then be of different times.
+    pub fn may_have_lost_power(&self) -> bool {
+        self.torn
+    }
+
+    /// Lets one thread at a time look for a record and make it where there is none.
+    pub fn making(&self) -> MutexGuard<'_, ()> {
+        // Nothing that it guards can be left half-done.
+        self.region.making().lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reserves a record of `cells` zeroed cells. It is seen by nobody until it is published;
     /// should the process die before, its bytes are lost and nothing else.
     ///
@@ -246,9 +286,12 @@ impl Segment {
             );
             return Err(Error::new(self.path(), Flaw::Request(what)));
         }
+        if self.region.cell(at::CLEAN as u64).load(Ordering::Relaxed) != 0 {
+            self.begin()?;
+        }
         let length = record_bytes(cells);
         let offset = self.allocate(length)?;
-        if self.found == FoundAs::Unclean {
+        if self.found != FoundAs::New {
             // A power loss may have taken the cursor back before bytes that were in use.
             for cell in 0..length / CELL_BYTES {
                 self.region.cell(offset + cell * CELL_BYTES).store(0, Ordering::Relaxed);
@@ -267,23 +310,7 @@ impl Segment {
             word(record_at::NAME_LENGTH + 8 * i, u64::from_le_bytes(bytes));
         }
         let found = Found { offset, length, kind, name: name.to_owned(), next: 0 };
-        Ok(Draft(self.record(found)))
-    }
-
-    /// Makes a record visible to everyone who walks the segment, now and after a restart.
-    ///
-    /// # Errors
-    /// The disk's, where the segment lies in a file.
-    pub fn publish(&self, draft: Draft) -> Result<Record, Error> {
-        let record = draft.0;
-        let Found { offset, length, .. } = record.found;
-        // After a power loss, the root must not point to a record that never reached the disk.
-        self.region.sync(offset..offset + length)?;
-        let root = self.region.cell(at::ROOT as u64);
-        let next = self.region.cell(offset + record_at::NEXT as u64);
-        list::push(root, next, offset);
-        self.region.sync(0..HEADER_BYTES)?;
-        Ok(record)
+        Ok(Draft { segment: self.clone(), record: self.record(found) })
     }
 
     /// The records, newest first.
@@ -389,12 +416,30 @@ impl Segment {
 /// A record that is not yet published.
 #[derive(Debug)]
 #[must_use = "a draft that is not published is lost space"]
-pub struct Draft(Record);
+pub struct Draft {
+    segment: Segment,
+    record: Record,
+}
 
 impl Draft {
     /// Its cells, zeroed.
     pub fn cells(&self) -> &Cells {
-        &self.0.cells
+        &self.record.cells
+    }
+
+    /// Makes the record visible to everyone who walks the segment, now and after a restart. What
+    /// is in its cells by now is on the disk before, so that no power loss shows it without them.
+    ///
+    /// # Errors
+    /// The disk's, where the segment lies in a file.
+    pub fn publish(self) -> Result<Record, Error> {
+        let region = &self.segment.region;
+        let Found { offset, length, .. } = self.record.found;
+        let root = region.cell(at::ROOT as u64);
+        let next = region.cell(offset + record_at::NEXT as u64);
+        list::push(root, next, offset, || region.sync(offset..offset + length))?;
+        region.sync(0..HEADER_BYTES)?;
+        Ok(self.record)
     }
 }
 

@@ -168,8 +168,8 @@ mod sequence {
             usize::try_from(count).ok().filter(|&count| count > 0)
         }
 
-        /// Adds `n` to the line of this thread's CPU, among the first `bytes`. False where that CPU has no line or the
-        /// thread is not registered; nothing was added then.
+        /// Adds `n` to the line of this thread's CPU, among the first `bytes`. False where that CPU
+        /// has no line there or the thread is not registered; nothing was added then.
         #[inline]
         pub(super) fn add(self, lines: &[AtomicU64], bytes: usize, n: u64) -> bool {
             debug_assert!(bytes <= size_of_val(lines));
@@ -178,10 +178,13 @@ mod sequence {
             // at 8), for as long as the thread lives. The sequence from 71 to 72 reads the CPU and
             // adds to that CPU's line, in one instruction at its end; the kernel jumps to 74,
             // behind the signature that it was registered with, should it take the CPU away in
-            // between. `at` is compared before it is used, so that no write leaves the first `bytes`
-            // of `lines`, which `Stripes::new` saw to be there; a thread that is not registered has a negative cpu_id, which as an unsigned one is
-            // past every line. The atomics may be written through a shared reference; other
-            // threads read them with atomic loads, and x86-64 makes the store a releasing one.
+            // between. `at` is compared before it is used, so that no write leaves the first
+            // `bytes` of `lines`, which `Stripes::new` saw to be there; a thread that is not
+            // registered has a negative cpu_id, which as an unsigned one is past every line. The
+            // atomics may be written through a shared reference; other threads read them with
+            // atomic loads, and x86-64 makes the store a releasing one. The kernel reads the
+            // descriptor until the next sequence: a library that holds this code must not be
+            // unloaded while threads that ran it live, which no std program can be anyhow.
             unsafe {
                 asm!(
                     ".pushsection __rseq_cs, \"aw\"",

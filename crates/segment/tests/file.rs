@@ -24,7 +24,7 @@ fn sample(directory: &Path) -> PathBuf {
     for (name, cells) in [("one", 8), ("two", 16)] {
         let draft = segment.reserve(KIND, name, cells).unwrap();
         draft.cells()[0].store(17, Ordering::Relaxed);
-        segment.publish(draft).unwrap();
+        draft.publish().unwrap();
     }
     segment.close().unwrap();
     path
@@ -87,7 +87,7 @@ fn it_grows_in_place_up_to_its_limit() {
     let first = segment.reserve(KIND, "first", 1000).unwrap();
     let address = std::ptr::from_ref(&first.cells()[0]);
     first.cells()[999].store(1, Ordering::Relaxed);
-    let first = segment.publish(first).unwrap();
+    let first = first.publish().unwrap();
     let mut made = 0;
     let error = loop {
         match segment.reserve(KIND, "more", 8000) {
@@ -355,7 +355,7 @@ fn many_threads_publish_at_once() {
                 for i in 0..20 {
                     let draft = segment.reserve(KIND, &format!("{thread}/{i}"), 100).unwrap();
                     draft.cells()[99].store(thread * 100 + i, Ordering::Relaxed);
-                    segment.publish(draft).unwrap();
+                    draft.publish().unwrap();
                 }
             });
         }

@@ -2,7 +2,7 @@
 //!
 //! A process that is killed loses nothing without it. It is for the machine that loses power,
 //! which then loses what was counted since the last sync. While nothing is counted, the disk is
-//! left alone.
+//! left alone for a minute at a time.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -34,6 +34,7 @@ impl Checkpoints {
         let run = move || {
             let mut failing = false;
             let mut synced = None;
+            let mut last_sync = Instant::now();
             let mut begun = Instant::now();
             loop {
                 let left = period.saturating_sub(begun.elapsed());
@@ -43,13 +44,16 @@ impl Checkpoints {
                 }
                 begun = Instant::now();
                 let counted = state.counted();
-                if synced == Some(counted) {
+                // Now and then all the same: the time that it is goes into the file as well, for
+                // the first start after a reboot.
+                if synced == Some(counted) && begun - last_sync < MOST_SPARED {
                     metrics.checkpoint_spared();
                     continue;
                 }
                 let result = state.segment.sync();
                 metrics.checkpointed(begun.elapsed(), result.is_ok());
                 synced = result.is_ok().then_some(counted);
+                last_sync = begun;
                 match result {
                     // A line at each change, not twice a second.
                     Err(error) if !failing => {
@@ -68,6 +72,9 @@ impl Checkpoints {
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
+
+/// The longest time without a sync.
+const MOST_SPARED: Duration = Duration::from_secs(60);
 
 impl Drop for Checkpoints {
     fn drop(&mut self) {

@@ -263,7 +263,10 @@ impl Settings {
 
         let value = |name| move |error: quipu_window::Error| Error::Value(name, error.to_string());
         let bucketed = Bucketed::options(window, accuracy).tickets();
-        bucketed.bytes().map_err(value("window"))?;
+        bucketed.bytes().map_err(|error| match error {
+            quipu_window::Error::Zero("accuracy") => value("accuracy")(error),
+            other => value("window")(other),
+        })?;
         if span < window {
             let window = Time(window);
             let what = format!("it is shorter than the window; give at least {window}");
@@ -275,9 +278,21 @@ impl Settings {
         let keyed = Keyed::options(window, key_accuracy, set(flags.keys)).key_bytes(key_bytes);
         keyed.bytes().map_err(|error| match error {
             quipu_window::Error::NoCapacity => value("keys")(error),
+            quipu_window::Error::NotMultiple { window, accuracy } => {
+                let what = format!(
+                    "the window of {window:?} is no whole number of buckets of {accuracy:?}; \
+                     give one that divides it"
+                );
+                Error::Value("key-accuracy", what)
+            }
             other => value("key-accuracy")(other),
         })?;
 
+        let listen = set(flags.listen.clone());
+        if listen.is_empty() {
+            let what = "there is no address; give at least one, such as 127.0.0.1:8081";
+            return Err(Error::Value("listen", what.into()));
+        }
         let checkpoint = at_least("checkpoint", flags.checkpoint, Duration::from_millis(1))?;
         let limits = http::Limits {
             header_bytes: number("header-bytes", flags.header_bytes, 256, 1 << 30)?,
@@ -300,7 +315,7 @@ impl Settings {
             state: set(flags.state.clone()),
             damaged_state: set(flags.damaged_state),
             checkpoint,
-            listen: set(flags.listen.clone()),
+            listen,
             http,
             log_format: set(flags.log_format),
             log_level: set(flags.log_level),

@@ -1,4 +1,9 @@
 //! The log: a line an event on standard error, in words or as JSON.
+//!
+//! A line that cannot be written, because the disk is full or the reader has gone, is dropped: the
+//! daemon counts, with a log or without.
+
+use std::io::{self, Write};
 
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::time::SystemTime;
@@ -19,10 +24,25 @@ pub fn start(format: LogFormat, level: LogLevel) {
         .with_timer(SystemTime)
         .with_target(false)
         .with_ansi(false)
-        .with_writer(std::io::stderr);
+        .log_internal_errors(false)
+        .with_writer(|| Unfailing);
     // An error means that there is a log already, which serves as well.
     let _ = match format {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
+}
+
+/// Standard error, which takes everything.
+struct Unfailing;
+
+impl Write for Unfailing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -1,5 +1,6 @@
 //! The command line: `quipu serve`.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -22,8 +23,8 @@ enum Command {
 }
 
 #[derive(Args)]
-#[command(after_help = "Times are written 200ms, 60s, 1h 30m. Every flag can stand in the TOML \
-    file under its name without the dashes. Flags weigh more than the environment, and that more \
+#[command(after_help = "Times are written 200ms, 60s, 1h 30m. Every setting can stand in the \
+    TOML file under its name without the dashes. Flags weigh more than the environment, and that more \
     than the file.")]
 struct Serve {
     /// TOML file with settings
@@ -48,7 +49,6 @@ fn main() -> ExitCode {
         Err(error) => return fail(&error, USAGE),
     };
     if arguments.check_config {
-        use std::io::Write;
         return match std::io::stdout().write_all(settings.to_toml().as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),
@@ -73,6 +73,7 @@ fn settings(arguments: &Serve) -> Result<Settings, quipu_server::config::Error> 
 }
 
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
-    eprintln!("quipu: {error}");
+    // Without a standard error, the exit code has to say it.
+    let _ = writeln!(std::io::stderr(), "quipu: {error}");
     ExitCode::from(code)
 }

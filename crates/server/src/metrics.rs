@@ -109,13 +109,13 @@ impl Metrics {
         );
         let (closed, accepted) = (get(&self.closed), get(&self.accepted));
         out.one(
-            "quipu_http_connections_total",
+            "quipu_http_connections_accepted_total",
             "counter",
             "Connections that were accepted.",
             accepted as f64,
         );
         out.one(
-            "quipu_http_connections",
+            "quipu_http_connections_open",
             "gauge",
             "Connections that are open.",
             accepted.saturating_sub(closed) as f64,
@@ -145,6 +145,12 @@ impl Metrics {
             state.keys.capacity() as f64,
         );
         out.one(
+            "quipu_key_hits_total",
+            "counter",
+            "Hits of keys since the state was made.",
+            state.keys.hits() as f64,
+        );
+        out.one(
             "quipu_keys_evicted_total",
             "counter",
             "Keys that left for others to come, since the state was made.",
@@ -157,12 +163,6 @@ impl Metrics {
             "Size of the state file.",
             state.segment.size() as f64,
         );
-        out.one(
-            "quipu_state_used_bytes",
-            "gauge",
-            "Bytes of it that are in use.",
-            state.segment.used() as f64,
-        );
         out.histogram(
             "quipu_checkpoint_duration_seconds",
             "Time that a sync of the state to the disk took.",
@@ -174,12 +174,15 @@ impl Metrics {
             "Syncs of the state to the disk that failed.",
             get(&self.checkpoint_errors) as f64,
         );
-        out.one(
-            "quipu_checkpoint_last_success_timestamp_seconds",
-            "gauge",
-            "When the disk last had the whole state, 0 for not yet.",
-            get(&self.last_checkpoint) as f64,
-        );
+        let last = get(&self.last_checkpoint);
+        if last > 0 {
+            out.one(
+                "quipu_checkpoint_last_success_timestamp_seconds",
+                "gauge",
+                "When the disk last had the whole state.",
+                last as f64,
+            );
+        }
         out.0
     }
 }

@@ -94,17 +94,15 @@ impl Routes {
         let keys = &self.state.keys;
         let key = decode(key)?;
         let window = query.window()?.unwrap_or(keys.window());
-        let count = keys.count_over(&key, window).map_err(bad)?;
+        let (count, rate) = keys.rate_over(&key, window).map_err(bad)?.unwrap_or((0, 0.0));
         if !query.wants_json()? {
-            return Ok(number(count.unwrap_or(0)));
+            return Ok(number(count));
         }
-        let count = count.unwrap_or(0);
-        let seconds = window.as_secs_f64();
         let object = serde_json::json!({
             "key": String::from_utf8_lossy(&key),
-            "window": seconds,
+            "window": window.as_secs_f64(),
             "count": count,
-            "rate": keys.rate_over(&key, window).map_err(bad)?.unwrap_or(0.0),
+            "rate": rate,
         });
         Ok(json(&object))
     }
@@ -121,7 +119,8 @@ impl Routes {
     fn top(&self, request: &Request) -> Result<Response, Refused> {
         let query = Query::of(request, &["n"])?;
         let most = query.number("n")?.unwrap_or(10);
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let most = usize::try_from(most).ok().filter(|most| *most <= MOST_KEYS);
+        let most = most.ok_or_else(|| bad(format!("n is too great; give at most {MOST_KEYS}")))?;
         let mut lines = Vec::new();
         for (key, count) in self.state.keys.top(most) {
             lines.extend_from_slice(&digits(count));
@@ -258,6 +257,9 @@ impl Refused {
         }
     }
 }
+
+/// The most keys of one answer: some 300 KB of it.
+const MOST_KEYS: usize = 1000;
 
 /// The content type of Prometheus' text format.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";

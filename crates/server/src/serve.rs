@@ -33,7 +33,11 @@ pub enum Error {
 pub fn run(settings: &Settings) -> Result<(), Error> {
     let begun = Instant::now();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
-    raise_open_files();
+    let files = raise_open_files();
+    if files.is_some_and(|files| files < LEAST_FILES) {
+        let error = std::io::Error::other("it may open too few files (ulimit -n)");
+        return Err(Error::System("start", error));
+    }
     // Before the state: a daemon that cannot listen has no business with it.
     let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
     // Both live as long as the process: no answer has to count references.
@@ -43,6 +47,13 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         .map_err(|error| Error::System("start a thread", error))?;
     for address in server.local_addresses() {
         info!(%address, connections = server.connections(), "listening");
+    }
+    if server.connections() < settings.http.limits.connections {
+        warn!(
+            connections = server.connections(),
+            asked = settings.http.limits.connections,
+            "fewer connections than asked for, by the limit on open files (ulimit -n)"
+        );
     }
     info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
 
@@ -68,13 +79,17 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
 }
 
 /// Takes as many open files as the system grants: each connection is one.
-fn raise_open_files() {
+fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // Where it is refused, the server bounds its connections by what there is, and logs that.
     let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current
 }
+
+/// Open files without which nothing can be answered.
+const LEAST_FILES: u64 = 32;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -31,7 +31,7 @@ pub enum Error {
     /// A damaged file, which the daemon could be told to set aside.
     Damaged(quipu_segment::Error),
     /// A damaged file that could not be set aside.
-    SetAside(PathBuf, std::io::Error),
+    SetAside(quipu_segment::Error),
 }
 
 impl State {
@@ -44,7 +44,7 @@ impl State {
         let path = &settings.state;
         let state = match Self::open_as_it_is(settings) {
             Err(Error::Damaged(error)) if settings.damaged_state == Damaged::SetAside => {
-                let aside = set_aside(path)?;
+                let aside = set_aside(path).map_err(Error::SetAside)?;
                 warn!(%error, aside = %aside.display(), "set a damaged state file aside");
                 Self::open_as_it_is(settings)?
             }
@@ -80,21 +80,18 @@ impl State {
     }
 }
 
-/// Renames a file to a name that is free and says what it is.
-fn set_aside(path: &Path) -> Result<PathBuf, Error> {
+/// Renames a damaged file to a name that says what it is.
+fn set_aside(path: &Path) -> Result<PathBuf, quipu_segment::Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-    let named = |n: u32| {
+    let names = (0..1000).map(|n| {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".damaged-{now}"));
         if n > 0 {
             name.push(format!("-{n}"));
         }
         PathBuf::from(name)
-    };
-    let aside = (0..).map(named).find(|name| name.symlink_metadata().is_err());
-    let aside = aside.unwrap_or_else(|| named(u32::MAX));
-    std::fs::rename(path, &aside).map_err(|error| Error::SetAside(aside.clone(), error))?;
-    Ok(aside)
+    });
+    Segment::set_aside(path, names)
 }
 
 /// What a state file may grow by, for what later versions add to it.
@@ -134,11 +131,9 @@ impl fmt::Display for Error {
                 f,
                 "cannot use the state: {error}; --damaged-state set-aside does that by itself"
             ),
-            Self::SetAside(aside, error) => write!(
-                f,
-                "cannot set the damaged state aside as {}: {error}; move it away by hand",
-                aside.display()
-            ),
+            Self::SetAside(error) => {
+                write!(f, "cannot set the damaged state aside: {error}; or move it away by hand")
+            }
         }
     }
 }

@@ -20,8 +20,10 @@ use crate::shape::Shape;
 /// older than window and accuracy together: it is never too small, and too great by at most the
 /// events of one bucket. [`estimate`](Bucketed::estimate) spreads the oldest bucket evenly: its
 /// error is at most that bucket's events either way, and for steady traffic a hundredth of that.
-/// With a [`Coarse`] clock, the borders of buckets lie up to one kernel tick (1 to 10 ms) late; an
-/// event of a thread that sleeps between reading the time and adding counts from when it adds.
+/// With a [`Coarse`] clock, the borders of buckets lie up to one kernel tick (1 to 10 ms) late. An
+/// event of a thread that sleeps between reading the time and adding counts from some moment in
+/// between. Saving and loading move the borders by up to half a bucket, where the clock and the
+/// wall clock lie apart by a part of one.
 ///
 /// # Cost
 /// Adding and counting take no lock and allocate nothing. Adding is one addition on a cache line
@@ -115,6 +117,7 @@ impl BucketedOptions {
         clock: C,
     ) -> Result<Bucketed<C>, Error> {
         let (shape, span) = self.shapes()?;
+        let making = segment.making();
         let ring = match segment.find(KIND, name)? {
             Some(record) => {
                 let ring = open_ring(segment, name, record.cells(), span)?;
@@ -123,17 +126,20 @@ impl BucketedOptions {
                         format!("window {name:?} lies more than its span ahead of the clock");
                     return Err(Error::Segment(quipu_segment::Error::damaged(segment, what)));
                 }
-                ring.mend();
+                if segment.may_have_lost_power() {
+                    ring.mend();
+                }
                 ring
             }
             None => {
                 let draft = segment.reserve(KIND, name, self.cells(span))?;
                 let ring = lay_ring(draft.cells(), span, self.lines);
                 ring.begin(clock.settle());
-                segment.publish(draft)?;
+                draft.publish()?;
                 ring
             }
         };
+        drop(making);
         Ok(Bucketed { ring, shape, clock, segment: segment.clone() })
     }
 
@@ -332,8 +338,8 @@ impl<C: Clock> Window for Bucketed<C> {
         self.ring.reset();
     }
 
-    /// Writes the JSON of `derlaft/ratecounter/counter`: an array of `{"Timeint":..,"Count":..}` of the
-    /// window's buckets. The whole span lives on in a segment only.
+    /// Writes the JSON of `derlaft/ratecounter/counter`: an array of `{"Timeint":..,"Count":..}` of
+    /// the window's buckets. The whole span lives on in a segment only.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error> {
         save_ring(&self.ring, self.shape.ticks, self.moment(), out)
     }

@@ -86,8 +86,8 @@ impl fmt::Display for Error {
             ),
             Self::OverSpan { window, span } => write!(
                 f,
-                "a window of {window:?} is longer than the {span:?} that this counter remembers; \
-                 ask for less, or make it with a longer span"
+                "a window of {window:?} is longer than the {span:?} that are remembered; \
+                 ask for less, or have more remembered"
             ),
             Self::Key { length, most } => {
                 write!(f, "a key has 1 to {most} bytes; this one has {length}")

@@ -17,6 +17,9 @@ use crate::shape::nanoseconds;
 /// None: an event counts if and only if it is younger than the window, by the clock. Events of a
 /// thread that reads the clock and is then overtaken get the time of the one that overtook it.
 ///
+/// # Range
+/// A window holds up to 2^64 - 1 events; more are not counted. Saving writes 8 bytes for each.
+///
 /// # Cost
 /// Adding and counting take a lock that is held for some nanoseconds, never while a counter is
 /// saved. Events take about 2.3 bytes each while they come at random, up to 20 where several share
@@ -29,7 +32,7 @@ pub struct Exact<C = Precise> {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     log: Log,
     dropped: u64,
@@ -61,7 +64,7 @@ impl<C: Clock> Exact<C> {
     /// As [`Exact::new`].
     pub fn on(clock: C, window: Duration) -> Result<Self, Error> {
         let window = nanoseconds("window", window)?;
-        let state = Mutex::new(State { log: Log::new(), dropped: 0 });
+        let state = Mutex::new(State::default());
         Ok(Self { window, limit: usize::MAX, clock, state })
     }
 
@@ -177,8 +180,8 @@ impl<C: Clock> Window for Exact<C> {
         state.log.drop_until(last);
     }
 
-    /// Writes the binary form of `derlaft/ratecounter/nanocounter`: the Unix time of each event in nanoseconds,
-    /// oldest first, as little-endian 64-bit integers. Others add meanwhile.
+    /// Writes the binary form of `derlaft/ratecounter/nanocounter`: the Unix time of each event in
+    /// nanoseconds, oldest first, as little-endian 64-bit integers. Others add meanwhile.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error> {
         let (now, unix) = (self.clock.now(), self.clock.unix());
         let snapshot = {
@@ -206,7 +209,7 @@ impl<C: Clock> Window for Exact<C> {
     fn load(&mut self, input: &mut dyn Read) -> Result<Loaded, Error> {
         let (now, unix) = (self.clock.now(), self.clock.unix());
         let mut loaded = Loaded::default();
-        let mut times = Times::default();
+        let mut times = Times { limit: self.limit, ..Times::default() };
         let mut buffer = vec![0; BUFFER];
         let mut kept = 0;
         loop {
@@ -236,8 +239,8 @@ impl<C: Clock> Window for Exact<C> {
         }
         loaded.ragged = kept as u64;
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        *state = State { log: times.into_log(), dropped: 0 };
-        state.trim(self.limit);
+        *state = times.into_state();
+        loaded.counted -= state.dropped;
         Ok(loaded)
     }
 }
@@ -245,15 +248,18 @@ impl<C: Clock> Window for Exact<C> {
 /// Times as they are loaded: a log while they are in order, else a list to be sorted.
 #[derive(Default)]
 struct Times {
-    log: Log,
+    state: State,
     list: Vec<u64>,
+    limit: usize,
 }
 
 impl Times {
     #[inline]
     fn push(&mut self, time: u64) {
-        if self.list.is_empty() && time >= self.log.last() {
-            self.log.push(time, 1);
+        if self.list.is_empty() && time >= self.state.log.last() {
+            if self.state.log.push(time, 1) {
+                self.state.trim(self.limit);
+            }
         } else {
             self.push_out_of_order(time);
         }
@@ -262,7 +268,7 @@ impl Times {
     #[cold]
     fn push_out_of_order(&mut self, time: u64) {
         if self.list.is_empty() {
-            let Ok(()) = self.log.snapshot().try_for_each(|time, events| {
+            let Ok(()) = self.state.log.snapshot().try_for_each(|time, events| {
                 self.list.extend((0..events).map(|_| time));
                 Ok::<(), std::convert::Infallible>(())
             });
@@ -270,16 +276,18 @@ impl Times {
         self.list.push(time);
     }
 
-    fn into_log(mut self) -> Log {
+    fn into_state(mut self) -> State {
         if self.list.is_empty() {
-            return self.log;
+            return self.state;
         }
         self.list.sort_unstable();
-        let mut log = Log::new();
+        let mut state = State { log: Log::new(), dropped: self.state.dropped };
         for time in self.list {
-            log.push(time, 1);
+            if state.log.push(time, 1) {
+                state.trim(self.limit);
+            }
         }
-        log
+        state
     }
 }
 

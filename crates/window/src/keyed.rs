@@ -23,7 +23,8 @@ use crate::shape::Shape;
 ///
 /// # Cost
 /// A hit takes a lock for the time of a lookup in a hash table, an addition, and a move in a list.
-/// The memory is that of the table, all of it from the start: see [`KeyedOptions::bytes`]. In a
+/// The memory is that of the table, all of it reserved from the start: see [`KeyedOptions::bytes`];
+/// and some 200 bytes for each key to find it by. In a
 /// segment's file, every hit is there after the process was killed. The hash is seeded anew in
 /// each process, so that nobody can choose keys that collide. Open a table once and share it: two
 /// that were opened on the same record do not know of each other's keys.
@@ -140,6 +141,7 @@ impl KeyedOptions {
         clock: C,
     ) -> Result<Keyed<C>, Error> {
         let (shape, span) = self.shapes()?;
+        let making = segment.making();
         let cells = match segment.find(KIND, name)? {
             Some(record) => {
                 self.check(segment, &record, span)?;
@@ -150,13 +152,15 @@ impl KeyedOptions {
                 for (at, value) in self.settings(span) {
                     draft.cells()[at].store(value, Ordering::Relaxed);
                 }
-                segment.publish(draft)?.cells().clone()
+                draft.publish()?.cells().clone()
             }
         };
+        drop(making);
         let slot_cells = self.slot_cells(span);
         let table = Table { cells, accuracy: span.accuracy, span: span.ticks, slot_cells };
         let hasher = DefaultHashBuilder::default();
-        let state = self.index(&table, &hasher, clock.settle());
+        let torn = segment.may_have_lost_power();
+        let state = self.index(&table, &hasher, clock.settle(), torn);
         Ok(Keyed {
             shape,
             key_bytes: self.key_bytes,
@@ -222,7 +226,7 @@ impl KeyedOptions {
     }
 
     /// Finds the keys of a table, and what was used when.
-    fn index(&self, table: &Table, hasher: &DefaultHashBuilder, now: u64) -> State {
+    fn index(&self, table: &Table, hasher: &DefaultHashBuilder, now: u64, torn: bool) -> State {
         let begun = table.cells[at::BEGUN].load(Ordering::Relaxed);
         let begun = usize::try_from(begun).unwrap_or(usize::MAX).min(self.capacity);
         let mut state = State {
@@ -236,6 +240,11 @@ impl KeyedOptions {
         // left a key twice, the one that was used last is kept.
         let mut used: Vec<usize> = (0..begun).collect();
         used.sort_by_key(|&number| state.slots[number].used());
+        if let Some(&newest) = used.last() {
+            // A power loss may have taken the number of uses back behind those of slots.
+            let uses = state.slots[newest].used();
+            table.cells[at::USES].fetch_max(uses, Ordering::Relaxed);
+        }
         let mut key = Vec::new();
         for number in used {
             let slot = &mut state.slots[number];
@@ -253,8 +262,11 @@ impl KeyedOptions {
                     state.free.push(number);
                     continue;
                 }
-                _ => slot.ring.mend(),
-            };
+                _ if torn => {
+                    slot.ring.mend();
+                }
+                _ => {}
+            }
             if let Some(double) = state.find(hash, &key) {
                 state.remove(double);
                 state.free.push(double);
@@ -309,11 +321,14 @@ impl<C: Clock> Keyed<C> {
         };
         state.link_newest(number);
         let slot = &state.slots[number as usize];
-        // The order of uses outlives the process, with the events.
-        let use_number = self.table.cells[at::USES].fetch_add(1, Ordering::Relaxed) + 1;
-        slot.cells[slot_at::USED].store(use_number, Ordering::Relaxed);
         self.turn(&slot.ring, now);
-        Ok(slot.ring.add_and_count(n, self.shape.ticks))
+        let count = slot.ring.add_and_count(n, self.shape.ticks);
+        // The order of uses outlives the process, with the events. Last: who sees another number
+        // of uses than before, and then syncs, has the event on the disk.
+        let use_number = self.table.cells[at::USES].load(Ordering::Relaxed) + 1;
+        slot.cells[slot_at::USED].store(use_number, Ordering::Relaxed);
+        self.table.cells[at::USES].store(use_number, Ordering::Release);
+        Ok(count)
     }
 
     /// The events of a key's window; `None` for a key that is not there, or no longer.
@@ -330,14 +345,14 @@ impl<C: Clock> Keyed<C> {
         Ok(self.look(key, |ring, _| ring.count(ticks)))
     }
 
-    /// A key's events a second over a window, with the oldest bucket counted in part.
+    /// A key's events of a window, and its events a second with the oldest bucket counted in part.
     ///
     /// # Errors
     /// As [`Keyed::count_over`].
-    pub fn rate_over(&self, key: &[u8], window: Duration) -> Result<Option<f64>, Error> {
+    pub fn rate_over(&self, key: &[u8], window: Duration) -> Result<Option<(u64, f64)>, Error> {
         let ticks = self.ticks(window)?;
         let seconds = window.as_secs_f64();
-        Ok(self.look(key, |ring, now| ring.estimate(ticks, now) / seconds))
+        Ok(self.look(key, |ring, now| (ring.count(ticks), ring.estimate(ticks, now) / seconds)))
     }
 
     /// The `most` keys with the most events in their windows, most first. Looks at every key.
@@ -349,12 +364,14 @@ impl<C: Clock> Keyed<C> {
             .iter()
             .map(|&number| {
                 let ring = &state.slots[number as usize].ring;
-                self.turn(ring, now);
-                (ring.count(self.shape.ticks), number)
+                (ring.peek(now, self.shape.ticks), number)
             })
             .collect();
+        if most < counts.len() {
+            counts.select_nth_unstable_by(most, |a, b| b.cmp(a));
+            counts.truncate(most);
+        }
         counts.sort_unstable_by(|a, b| b.cmp(a));
-        counts.truncate(most);
         counts
             .into_iter()
             .map(|(count, number)| {

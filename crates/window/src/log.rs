@@ -125,6 +125,11 @@ impl Log {
     /// True where a block was sealed: a moment to drop what has expired.
     #[inline]
     pub(crate) fn push(&mut self, time: u64, events: u64) -> bool {
+        // A log holds no more than 2^64 - 1 events, those of its oldest block that are gone too.
+        let room = u64::MAX - self.events - self.head.gone;
+        if events > room {
+            return room > 0 && self.push(time, room);
+        }
         let open = &mut self.open;
         if open.codes == 0 {
             let begin = time.max(open.last);

@@ -44,7 +44,8 @@ pub trait Window {
     /// The writer's.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error>;
 
-    /// Replaces all events by the saved ones, without those that have expired since.
+    /// Replaces all events by the saved ones, without those that have expired since. Clones of a
+    /// counter share its events: none of them may be in use meanwhile.
     ///
     /// # Errors
     /// The reader's, and [`Error::Malformed`] for bytes that no counter of this kind saved; the

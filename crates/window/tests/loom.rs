@@ -113,6 +113,23 @@ fn a_filler_that_slept_does_no_harm() {
 }
 
 #[test]
+fn a_filler_that_slept_for_a_lap_does_no_harm() {
+    check(|| {
+        // The event of tick 10 has left by tick 12; its sum must not come back at tick 19.
+        let ring = Arc::new(Model::new(1, 10));
+        let sleeper = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.count(11, 1))
+        };
+        ring.add(10, 1);
+        ring.count(11, 1);
+        ring.count(19, 1);
+        sleeper.join().unwrap();
+        assert_eq!(ring.count(20, 1), 0, "an event that has left came back");
+    });
+}
+
+#[test]
 fn each_caller_gets_a_number_of_its_own() {
     check(|| {
         let ring = Arc::new(Model::new(2, 10));
@@ -141,5 +158,21 @@ fn a_reset_forgets_what_came_before_and_nothing_else() {
         resetter.join().unwrap();
         let count = ring.count(11, 2);
         assert!(count <= 1, "{count}");
+    });
+}
+
+#[test]
+fn a_reset_forgets_what_its_caller_added() {
+    check(|| {
+        let ring = Arc::new(Model::new(1, 10));
+        ring.add(10, 1);
+        let other = {
+            let ring = Arc::clone(&ring);
+            thread::spawn(move || ring.reset())
+        };
+        ring.add(10, 1);
+        ring.reset();
+        assert_eq!(ring.count(10, 1), 0);
+        other.join().unwrap();
     });
 }

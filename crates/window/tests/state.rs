@@ -117,49 +117,6 @@ fn a_window_ahead_of_its_clock_is_damage() {
 }
 
 #[test]
-fn pages_that_power_loss_left_behind_are_mended() {
-    // Whatever of a page is old, a count is at most what the newest sync had counted, and no
-    // window counts more than the one that holds it.
-    let clock = Manual::new(START);
-    let segment = Segment::private(1 << 20).unwrap();
-    let made = Bucketed::options(MINUTE, ACCURACY)
-        .tickets()
-        .open_on(&segment, "requests", clock.clone())
-        .unwrap();
-    let record = segment.find(RING, "requests").unwrap().unwrap();
-    let cells = record.cells();
-    let image = || cells.iter().map(|cell| cell.load(Ordering::Relaxed)).collect::<Vec<_>>();
-    for _ in 0..2000 {
-        clock.advance(ACCURACY);
-        made.add(10);
-    }
-    let old = image();
-    for _ in 0..5 {
-        clock.advance(ACCURACY);
-        made.add(10);
-    }
-    let new = image();
-    let all = made.count();
-    // Every pair of old and new pages, of 64 cells here.
-    for pages in 0..1u32 << (cells.len() / 64).min(10) {
-        for (i, cell) in cells.iter().enumerate() {
-            let image = if pages >> (i / 64) & 1 == 0 { &old } else { &new };
-            cell.store(image[i], Ordering::Relaxed);
-        }
-        let counter = counter(&segment, &clock);
-        let mut before = 0;
-        for ticks in 1..=300 {
-            let count = counter.count_over(counter.over(ACCURACY * ticks).unwrap());
-            assert!(count >= before, "pages {pages:b}, {ticks} ticks: {count} < {before}");
-            before = count;
-        }
-        assert!(before <= all + 50, "pages {pages:b}: {before} of {all}");
-        assert!(before + 60 >= all, "pages {pages:b}: {before} of {all}");
-        clock.advance(Duration::ZERO);
-    }
-}
-
-#[test]
 fn a_key_table_with_nonsense_in_it_is_cleaned() {
     let segment = Segment::private(1 << 20).unwrap();
     let options = Keyed::options(MINUTE, ACCURACY * 5, 4).key_bytes(16);

@@ -1,10 +1,10 @@
 // Package bucketed counts the events of a sliding window in buckets of a fixed length.
 //
-// It is an equivalent of the `counter` package of derlaft/ratecounter, which has no
-// released module: written anew, with the same lock, data structures, allocation pattern, clock calls and
-// file format, so that it costs what the original costs. It differs where the original is wrong: an
-// expired bucket always goes (the original drops every second one for each call), durations below
-// zero are refused, and a load replaces the state.
+// It is an equivalent of the `counter` package of derlaft/ratecounter, which has no released
+// module: written anew, with the same lock, data structures, allocation pattern, clock calls and
+// file format, so that it costs what the original costs. It differs where the original is wrong:
+// an expired bucket always goes (the original drops every second one for each call), durations
+// below zero are refused, and a load replaces the state.
 package bucketed
 
 import (

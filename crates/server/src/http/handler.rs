@@ -18,6 +18,12 @@ pub trait Handler: 'static {
     /// Answers one request. A panic becomes a 500 and closes the connection.
     fn handle(&self, request: &Request) -> Response;
 
+    /// Whether a request's body is kept for [`Handler::handle`]. Where it is not, it is read,
+    /// bounded and dropped, so that no client makes the server hold it.
+    fn keeps_body(&self, _method: &Method, _path: &str) -> bool {
+        false
+    }
+
     /// Hears what the transport did, for metrics. Called on the path of every request, so it has
     /// to be as cheap as an increment, and it must not panic.
     fn event(&self, _event: Event) {}
@@ -61,7 +67,8 @@ impl Request {
         &self.head.headers
     }
 
-    /// The body, at most [`Limits::body_bytes`](super::Limits::body_bytes) long.
+    /// The body, at most [`Limits::body_bytes`](super::Limits::body_bytes) long; empty unless the
+    /// handler [keeps](Handler::keeps_body) it.
     pub fn body(&self) -> &Bytes {
         &self.body
     }

@@ -61,10 +61,10 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(connections: usize) -> Places {
+    pub(super) fn new(connections: usize, threads: usize) -> Places {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let files = usize::try_from(files).unwrap_or(usize::MAX);
-        let room = files.saturating_sub(RESERVED_FILES + MAX_LINGERING).max(1);
+        let room = files.saturating_sub(RESERVED_FILES + threads * RESERVED_FILES_A_THREAD).max(1);
         Places { limit: connections.min(room), taken: Arc::default() }
     }
 
@@ -98,6 +98,9 @@ pub(super) const MAX_LINGERING: usize = 128;
 /// Open files left to the rest of the daemon: listeners, logs, its data.
 const RESERVED_FILES: usize = 64;
 
+/// Open files of a thread: its runtime, and sockets that linger.
+const RESERVED_FILES_A_THREAD: usize = MAX_LINGERING + 8;
+
 /// The number of header fields that hyper parses without allocating.
 pub(super) const DEFAULT_HEADERS: usize = 100;
 
@@ -116,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_place_is_free_again_when_dropped() {
-        let places = Places::new(2);
+        let places = Places::new(2, 1);
         let first = places.take().unwrap();
         let _second = places.take().unwrap();
         assert!(places.take().is_none());

@@ -54,7 +54,7 @@ impl Server {
             threads,
             addresses: bound,
             limits: options.limits.clone(),
-            places: Places::new(options.limits.connections),
+            places: Places::new(options.limits.connections, options.threads),
         })
     }
 
@@ -83,17 +83,18 @@ impl Server {
     {
         let (stop, stopping) = watch::channel(false);
         let run = |number: usize, listeners: Vec<OwnedFd>, shutdown: Option<S>| {
-            let stop = stop.clone();
+            // A thread that could not start, or panicked, stops the others.
+            let stop = StopOthers(stop.clone());
             let stopping = stopping.clone();
             let worker = Worker::new(handler(number), self.limits.clone(), self.places.clone());
-            let result = Builder::new_current_thread()
+            Builder::new_current_thread()
                 .enable_all()
                 .build_local(LocalOptions::default())
                 .map_err(Error::Runtime)
                 .and_then(|runtime| {
                     runtime.block_on(async {
                         if let Some(shutdown) = shutdown {
-                            let stop = stop.clone();
+                            let stop = stop.0.clone();
                             tokio::task::spawn_local(async move {
                                 shutdown.await;
                                 stop.send_replace(true);
@@ -101,10 +102,7 @@ impl Server {
                         }
                         worker.run(listeners, stopping).await
                     })
-                });
-            // A thread that could not start stops the others.
-            stop.send_replace(true);
-            result
+                })
         };
         let mut threads = self.threads.into_iter().enumerate();
         let first = threads.next().map(|(_, listeners)| listeners).unwrap_or_default();
@@ -118,5 +116,14 @@ impl Server {
             }
             Ok(Stopped { cut })
         })
+    }
+}
+
+/// Tells all threads to stop when it is dropped.
+struct StopOthers(watch::Sender<bool>);
+
+impl Drop for StopOthers {
+    fn drop(&mut self) {
+        self.0.send_replace(true);
     }
 }

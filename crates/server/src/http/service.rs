@@ -48,11 +48,12 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
             return Answer::Ready(Some(self.refuse(Refusal::BodyTooLarge)));
         }
         self.wire.enter(Phase::Body);
+        let keeps = self.handler.keeps_body(&head.method, head.uri.path());
         Answer::Collecting(Box::new(Collecting {
             service: Service { handler: self.handler.clone(), wire: self.wire.clone() },
             head: Some(head),
             incoming,
-            body: Collected::Nothing,
+            body: if keeps { Collected::Nothing } else { Collected::Dropped(0) },
             started,
         }))
     }
@@ -147,6 +148,8 @@ impl<H: Handler> Collecting<H> {
 enum Collected {
     #[default]
     Nothing,
+    /// Nobody wants it: its bytes are counted alone.
+    Dropped(usize),
     One(Bytes),
     Many(Vec<u8>),
 }
@@ -155,6 +158,7 @@ impl Collected {
     fn len(&self) -> usize {
         match self {
             Collected::Nothing => 0,
+            Collected::Dropped(bytes) => *bytes,
             Collected::One(bytes) => bytes.len(),
             Collected::Many(bytes) => bytes.len(),
         }
@@ -163,6 +167,7 @@ impl Collected {
     fn push(&mut self, data: Bytes) {
         match self {
             Collected::Nothing => *self = Collected::One(data),
+            Collected::Dropped(bytes) => *bytes += data.len(),
             Collected::One(first) => *self = Collected::Many([&first[..], &data[..]].concat()),
             Collected::Many(bytes) => bytes.extend_from_slice(&data),
         }
@@ -170,7 +175,7 @@ impl Collected {
 
     fn into_bytes(self) -> Bytes {
         match self {
-            Collected::Nothing => Bytes::new(),
+            Collected::Nothing | Collected::Dropped(_) => Bytes::new(),
             Collected::One(bytes) => bytes,
             Collected::Many(bytes) => bytes.into(),
         }

@@ -30,7 +30,7 @@ fn a_connection_is_kept_until_the_client_closes_it() {
     client.finish();
     client.expect_end();
     // One for the 50 requests, and one for this scrape.
-    assert_eq!(daemon.sample("quipu_http_connections_total"), 2.0);
+    assert_eq!(daemon.sample("quipu_http_connections_accepted_total"), 2.0);
 }
 
 #[test]

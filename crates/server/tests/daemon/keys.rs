@@ -114,7 +114,9 @@ fn top_lists_the_keys_with_the_most_events() {
     assert_eq!(daemon.get("/top").text(), lines.concat());
     assert_eq!(daemon.get("/top?n=2").text(), lines[..2].concat());
     assert_eq!(daemon.get("/top?n=0").text(), "");
-    assert_eq!(daemon.get("/top?n=18446744073709551615").text(), lines.concat());
+    assert_eq!(daemon.get("/top?n=1000").text(), lines.concat());
+    let refused = daemon.get("/top?n=1001");
+    assert_eq!((refused.status, refused.text().contains("give at most 1000")), (400, true));
     for key in 0..12 {
         daemon.post(&format!("/hit/{key}"));
     }

@@ -1,5 +1,8 @@
 //! The log: an event a line, and none for a request.
 
+use std::fs::File;
+use std::process::Stdio;
+
 use serde_json::Value;
 
 use crate::common::{Home, wait_until};
@@ -75,4 +78,17 @@ fn levels_and_forms() {
     let ended = home.run(&[&listen[..], &["--state", "missing/state.quipu"]].concat());
     assert!(ended.stderr.contains(" ERROR the daemon ends error=cannot use the state"));
     assert!(!ended.stderr.contains('\u{1b}'), "{:?}", ended.stderr);
+}
+
+#[test]
+fn a_log_that_cannot_be_written_does_no_harm() {
+    let home = Home::new();
+    let mut command = home.command();
+    command.args(["serve", "--listen", "127.0.0.1:0", "--keys", "16"]);
+    command.stdout(Stdio::null()).stderr(File::options().write(true).open("/dev/full").unwrap());
+    let mut daemon = command.spawn().unwrap();
+    wait_until("the state is there", || home.state().exists());
+    let id = rustix::process::Pid::from_child(&daemon);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
 }

@@ -18,7 +18,7 @@ fn bad_parameters_are_told_the_way_out() {
         ("/rate?window=0s", "give at least a nanosecond"),
         ("/rate?window=1ns", "take 60s, or a finer accuracy"),
         ("/rate?window=90s", "take 60s or 120s"),
-        ("/rate?window=2h", "longer than the 3600s that this counter remembers; ask for less"),
+        ("/rate?window=2h", "longer than the 3600s that are remembered; ask for less"),
         ("/rate?window=500y", "is too long; give at most"),
         ("/rate?window=%ff", "percent-encode it"),
         ("/rate?windw=60s", "there is no parameter \"windw\" here; there is window, format"),

@@ -136,7 +136,7 @@ fn a_quiet_daemon_ends_in_order_whenever_the_signal_comes() {
 /// read.
 fn half_sent(daemon: &Daemon) -> Client {
     // The connection that asks is the only one: what was there before has closed.
-    let open = || daemon.sample("quipu_http_connections");
+    let open = || daemon.sample("quipu_http_connections_open");
     wait_until("earlier connections close", || open() == 1.0);
     let mut client = daemon.connect();
     client.send("POST /hit/half HTTP/1.1\r\nHost: quipu\r\nContent-Length: 8\r\n\r\nhalf").unwrap();

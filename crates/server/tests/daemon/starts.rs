@@ -37,7 +37,7 @@ fn values_that_do_not_go_together_end_with_2_and_the_way_out() {
         (&["--accuracy", "1ns"], &["--window", "a coarser accuracy or a shorter window"]),
         (&["--window", "300y"], &["--window", "too long; give at most"]),
         (&["--span", "30s"], &["--span", "it is shorter than the window; give at least"]),
-        (&["--key-accuracy", "7s"], &["--key-accuracy", "take 56s or 63s"]),
+        (&["--key-accuracy", "7s"], &["--key-accuracy", "give one that divides it"]),
         (&["--keys", "0"], &["--keys", "room for 1 to 2^28 keys"]),
         (&["--key-bytes", "0"], &["--key-bytes", "give 1 to 4096"]),
         (&["--checkpoint", "0s"], &["--checkpoint", "give at least 1ms"]),

@@ -150,6 +150,10 @@ impl Recorder {
 }
 
 impl Handler for Recorder {
+    fn keeps_body(&self, _method: &hyper::Method, path: &str) -> bool {
+        path == "/echo"
+    }
+
     fn handle(&self, request: &Request) -> Response {
         assert!(request.started().elapsed() < Duration::from_secs(60));
         match (request.method().as_str(), request.path()) {
