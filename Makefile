@@ -85,7 +85,7 @@ bench-rates: tools ## The windows and the daemon beside the Go packages and thei
 	$(CARGO) build --release --locked --package quipu-server --package quipu-bench
 	target/release/rates
 	target/release/report rates
-	target/release/rates_server
+	target/release/rates_server --full --rounds 3
 	target/release/report rates-server
 
 .PHONY: tools

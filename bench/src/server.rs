@@ -89,8 +89,8 @@ pub fn loads(programs: &[Program], options: &Options) -> Result<Vec<Record>> {
 
 /// Kills each program under load and asks it for the count after a restart on the same state.
 ///
-/// The case is `kill -9`, the metrics are `lost requests` (answered before the kill, but not in the
-/// count after it) and `share kept` (of the answered ones, in %). Requests that were on their way
+/// The case is `kill -9`, the metrics are `lost requests` (in a count that was answered before the
+/// kill, but not in the count after it) and `share kept` (of the answered ones, in %). Requests that were on their way
 /// at the kill may be in the count without an answer; more than those are an error, since the state
 /// would count requests that nobody sent.
 pub fn kills(programs: &[Program], options: &Options) -> Result<Vec<Record>> {
@@ -164,17 +164,20 @@ fn sample_records(case: &str, subject: &str, samples: &[Sample]) -> Vec<Record> 
 struct Outcome {
     /// How many requests were answered before the kill.
     answered: u64,
+    /// How many were counted for sure: the greatest number that an answer showed, or the answers,
+    /// where they are more. Requests that were counted and not answered cannot hide lost ones.
+    counted: u64,
     /// The count after the restart, which includes the request that asked for it.
     shown: u64,
 }
 
 impl Outcome {
     fn lost(&self) -> u64 {
-        (self.answered + 1).saturating_sub(self.shown)
+        (self.counted + 1).saturating_sub(self.shown)
     }
 
     fn share_kept(&self) -> f64 {
-        1.0 - self.lost() as f64 / (self.answered + 1) as f64
+        1.0 - self.lost() as f64 / (self.counted + 1) as f64
     }
 }
 
@@ -190,7 +193,8 @@ fn kill(program: &Program, after: Duration) -> Result<Outcome> {
 
     let restarted = program.start(folder.path(), Some(port), None)?;
     let probes = restarted.probes();
-    let outcome = Outcome { answered: load.answered, shown: restarted.first_count() };
+    let counted = load.greatest.max(load.answered);
+    let outcome = Outcome { answered: load.answered, counted, shown: restarted.first_count() };
     restarted.stop()?;
 
     let problem = |text: String| Err(Error::command(&program.subject, text));
@@ -224,6 +228,7 @@ fn load_for(server: &Running, duration: Duration, at_the_end: impl FnOnce()) -> 
             let tally = client.join().expect("the client panicked");
             sum.sent += tally.sent;
             sum.answered += tally.answered;
+            sum.greatest = sum.greatest.max(tally.greatest);
         }
         sum
     })
@@ -250,7 +255,7 @@ mod tests {
 
     #[test]
     fn lost_is_what_was_answered_but_not_counted() {
-        let outcome = |answered, shown| Outcome { answered, shown };
+        let outcome = |counted, shown| Outcome { answered: counted, counted, shown };
         assert_eq!(outcome(100, 101).lost(), 0);
         assert_eq!(outcome(100, 61).lost(), 40);
         assert_eq!(outcome(100, 104).lost(), 0, "requests on their way were counted");

@@ -65,8 +65,12 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut rounds = Vec::new();
     let mut progress = Progress::new(arguments.runs as usize);
     for round in 1..=arguments.runs {
-        progress.step(&format!("round {round}: quipu"));
-        let mut records = ours(&options, scratch.path());
+        progress.step(&format!("round {round}"));
+        let mut records = Vec::new();
+        // Whoever comes first in a round comes second in the next.
+        if round % 2 == 1 {
+            records = ours(&options, scratch.path());
+        }
         if let Some(peers) = &peers {
             let mut command = Command::new(peers);
             command.args(["-runs", "1"]);
@@ -74,6 +78,9 @@ fn run(arguments: &Arguments) -> Result<()> {
                 command.arg("-quick");
             }
             records.extend(peer::run(&mut command)?);
+        }
+        if round % 2 == 0 {
+            records.extend(ours(&options, scratch.path()));
         }
         rounds.push(records);
     }
@@ -151,8 +158,8 @@ fn bucketed(options: &Options, threads: usize, scratch: &Path) -> Vec<Record> {
 
 fn constant(options: &Options, threads: usize) -> Vec<Record> {
     let sound = "the window is sound";
-    let noted = Constant::new(Duration::from_secs(1)).expect(sound);
-    let coarse = Constant::on(Coarse::new(), Duration::from_secs(1), 20).expect(sound);
+    let noted = Constant::new(WINDOW).expect(sound);
+    let coarse = Constant::on(Coarse::new(), WINDOW, 20).expect(sound);
     let turns = |n: u64, call: &dyn Fn(u64)| {
         let mut left = n;
         while left > 0 {
@@ -321,7 +328,7 @@ fn bucketed_files(options: &Options, scratch: &Path) -> Vec<Record> {
     let mut counter = counter.expect("the window is sound");
     for _ in 0..300 {
         clock.advance(ACCURACY);
-        counter.add(6000);
+        counter.add(1);
     }
     let scratch_takes_it = "the scratch folder takes the file";
     let mut records = Case::new("bucketed/save")
@@ -383,7 +390,7 @@ fn add_while_saving(scratch: &Path) -> Record {
     let clock = Precise::new();
     let now = clock.now();
     let counter = fill(clock, now);
-    let saving = AtomicBool::new(true);
+    let (adding, saving) = (AtomicBool::new(false), AtomicBool::new(true));
     let worst = std::thread::scope(|scope| {
         let adder = scope.spawn(|| {
             let mut worst = Duration::ZERO;
@@ -391,9 +398,13 @@ fn add_while_saving(scratch: &Path) -> Record {
                 let start = Instant::now();
                 counter.add(1);
                 worst = worst.max(start.elapsed());
+                adding.store(true, Ordering::Relaxed);
             }
             worst
         });
+        while !adding.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
         save_file(&counter, &path).expect("the scratch folder takes the file");
         saving.store(false, Ordering::Relaxed);
         adder.join().expect("adding does not panic")

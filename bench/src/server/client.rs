@@ -24,6 +24,8 @@ pub struct Tally {
     pub sent: u64,
     /// Requests whose answer has come.
     pub answered: u64,
+    /// The greatest count that an answer has shown: so many had been counted by then.
+    pub greatest: u64,
 }
 
 /// Asks a server for its count, which includes this request.
@@ -48,9 +50,12 @@ pub(super) fn load(address: SocketAddr, stop: &AtomicBool) -> Tally {
             connection.send().is_ok()
         });
         connections.retain_mut(|connection| {
-            let answered = connection.receive().is_ok();
-            tally.answered += u64::from(answered);
-            answered
+            let answer = connection.receive();
+            if let Ok(count) = answer {
+                tally.answered += 1;
+                tally.greatest = tally.greatest.max(count);
+            }
+            answer.is_ok()
         });
     }
     tally
