@@ -7,8 +7,9 @@
 //! | [`Constant`] | as `Bucketed`, in 20 buckets | half a kilobyte | where even a clock is too dear |
 //! | [`Keyed`] | as `Bucketed`, for each key | bounded, oldest keys leave | to count by client, path, tenant |
 //!
-//! All add without waiting for a reader, count any number of windows at the price of one, keep no
-//! thread and no timer, and can be saved and loaded. Time comes from a
+//! None keeps a thread or a timer. `Bucketed` and `Constant` take no lock; `Bucketed`, `Exact` and
+//! `Keyed` count other windows too, at the price of one add. The first three are saved and loaded
+//! by the trait [`Window`]; `Bucketed` and `Keyed` can live in a segment's file. Time comes from a
 //! [`Clock`](quipu_segment::clock::Clock) that is injected, or is given with the event.
 //!
 //! ```

@@ -118,7 +118,7 @@ fn replace(
     })
 }
 
-/// Loads a window from a file; a file that is not there holds no events.
+/// Loads a window from a file. A file that is not there holds no events: the window is empty then.
 ///
 /// # Errors
 /// The file system's and the format's, naming the file; the counter is then as it was.
