@@ -1,9 +1,9 @@
 //! Every event to the nanosecond.
 
 use std::io::{Read, Write};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use quipu_segment::clock::{Clock, Precise};
 
 use crate::error::Error;
@@ -142,8 +142,7 @@ impl<C: Clock> Exact<C> {
 
     #[inline]
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics under the lock short of a fault in this crate; a poisoned log is whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -238,7 +237,7 @@ impl<C: Clock> Window for Exact<C> {
             kept = filled - whole;
         }
         loaded.ragged = kept as u64;
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         *state = times.into_state();
         loaded.counted -= state.dropped;
         Ok(loaded)

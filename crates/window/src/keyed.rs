@@ -1,10 +1,10 @@
 //! A window for each key, in a table that never takes more memory than it was given.
 
 use std::hash::BuildHasher;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
+use parking_lot::{Mutex, MutexGuard};
 use quipu_segment::clock::{Clock, Coarse};
 use quipu_segment::sync::Ordering;
 use quipu_segment::{Cells, Kind, LINE_CELLS, Record, Segment};
@@ -477,9 +477,7 @@ impl<C: Clock> Keyed<C> {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics under the lock short of a fault in this crate; each step of the table
-        // leaves it readable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
