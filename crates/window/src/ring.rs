@@ -117,12 +117,12 @@ impl Ring {
         self.span
     }
 
-    /// Whether a tick begins by `now`, so that [`Ring::advance`] is due. A time before the last
-    /// tick says yes as well; advancing does nothing then.
+    /// Whether a tick begins by `now`, so that [`Ring::advance`] is due.
     #[inline]
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let last = self.head[head::LAST].load(Ordering::Acquire);
-        now.wrapping_sub(last.wrapping_mul(self.accuracy)) >= self.accuracy
+        // Wraps in the last tick that 64 bits of nanoseconds hold, and is due too often then.
+        now >= last.wrapping_add(1).wrapping_mul(self.accuracy)
     }
 
     /// Adds `n` to the tick up to which the ring was last advanced.
