@@ -325,7 +325,8 @@ impl<C: Clock> Keyed<C> {
         let count = slot.ring.add_and_count(n, self.shape.ticks);
         // The order of uses outlives the process, with the events. Last: who sees another number
         // of uses than before, and then syncs, has the event on the disk.
-        let use_number = self.table.cells[at::USES].load(Ordering::Relaxed) + 1;
+        let uses = self.table.cells[at::USES].load(Ordering::Relaxed);
+        let use_number = uses.wrapping_add(1);
         slot.cells[slot_at::USED].store(use_number, Ordering::Relaxed);
         self.table.cells[at::USES].store(use_number, Ordering::Release);
         Ok(count)
