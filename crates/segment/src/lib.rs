@@ -42,6 +42,8 @@ mod readings;
 mod region;
 #[cfg(not(loom))]
 mod segment;
+#[cfg(not(loom))]
+pub mod series;
 
 pub use cells::{Cells, Cycle, Line};
 pub use stripes::Stripes;

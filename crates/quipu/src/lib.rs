@@ -1,0 +1,3 @@
+//! Metrics that count at the speed of memory.
+
+pub mod snapshot;
