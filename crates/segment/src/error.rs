@@ -91,6 +91,16 @@ impl Error {
         Self::new(segment.path(), Flaw::Damaged(what.into()))
     }
 
+    /// Makes the error for what was asked of `segment` and cannot be.
+    pub(crate) fn request(segment: &crate::Segment, what: String) -> Self {
+        Self::new(segment.path(), Flaw::Request(what))
+    }
+
+    /// Makes the error for bytes that do not fit into `segment`.
+    pub(crate) fn full(segment: &crate::Segment, wanted: u64) -> Self {
+        Self::new(segment.path(), Flaw::Full { wanted, limit: segment.limit() })
+    }
+
     /// Why it failed.
     pub fn flaw(&self) -> &Flaw {
         &self.flaw

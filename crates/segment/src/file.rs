@@ -11,12 +11,14 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
 use crate::error::{Error, Flaw};
 use crate::layout::{HEADER_BYTES, Header, check_header};
+use crate::segment::Access;
 
 /// A file that is locked for this process and mapped up to the limit of its segment.
 ///
@@ -31,6 +33,18 @@ pub(crate) struct MappedFile {
     growing: Mutex<()>,
     /// Whether a sync failed and none has worked since.
     failed: AtomicBool,
+    /// What marks this process in the locks inside of the file.
+    token: Mutex<Option<Token>>,
+}
+
+/// A byte far behind the end of the file, locked for as long as this process lives.
+#[derive(Debug)]
+struct Token {
+    byte: u64,
+    /// Who made it: a fork inherits the token, and is not its owner.
+    process: u32,
+    /// Keeps the lock of an open file description of its own, where there is one.
+    _lock: Option<File>,
 }
 
 impl MappedFile {
@@ -51,7 +65,7 @@ impl MappedFile {
         }
         let directory = parent(path);
         let draft = Draft::new(directory, path).map_err(fail)?;
-        lock(path, &draft.file)?;
+        lock(path, &draft.file, Access::Exclusive)?;
         allocate(&draft.file, size).map_err(fail)?;
         draft.file.write_all_at(head, 0).map_err(fail)?;
         draft.file.sync_all().map_err(fail)?;
@@ -68,7 +82,10 @@ impl MappedFile {
 
     /// Opens the file at `path`, locks it, checks its header, and maps it. `Ok(None)` where there
     /// is none.
-    pub(crate) fn open(path: &Path) -> Result<Option<(Self, Header)>, Error> {
+    pub(crate) fn open(
+        path: &Path,
+        access: Access,
+    ) -> Result<Option<(Self, Header, bool)>, Error> {
         let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
         let file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
@@ -80,20 +97,20 @@ impl MappedFile {
             let what = "it is not a regular file; name one".into();
             return Err(Error::new(Some(path), Flaw::Request(what)));
         }
-        lock(path, &file)?;
+        let alone = lock(path, &file, access)?;
         // The length is read under the lock: whoever held it before may have grown the file.
         let length = file.metadata().map_err(fail)?.len();
         let mut head = [0; HEADER_BYTES as usize];
         let filled = read_up_to(&file, &mut head, 0).map_err(fail)?;
         let header =
             check_header(&head[..filled], length).map_err(|flaw| Error::new(Some(path), flaw))?;
-        // A growth that was cut off leaves a longer file. What lies in there does not matter: it is
-        // zeroed before it is used.
-        if length > header.size && header.clean {
+        // A growth that was cut off leaves a longer file, and so does one that goes on. What lies in
+        // there does not matter: it is zeroed before it is used.
+        if length > header.size && header.clean && alone {
             let flaw = Flaw::TooLong { length, expected: header.size };
             return Err(Error::new(Some(path), flaw));
         }
-        Ok(Some((Self::map(path, file, header.limit)?, header)))
+        Ok(Some((Self::map(path, file, header.limit)?, header, alone)))
     }
 
     /// Renames a file that nobody has open to the first of these names that is free.
@@ -103,7 +120,7 @@ impl MappedFile {
     ) -> Result<PathBuf, Error> {
         let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail)?;
-        lock(path, &file)?;
+        lock(path, &file, Access::Exclusive)?;
         // Whoever held the lock until now may have set the file aside, and made another.
         let (locked, named) = (file.metadata().map_err(fail)?, path.metadata().map_err(fail)?);
         if (locked.dev(), locked.ino()) != (named.dev(), named.ino()) {
@@ -136,7 +153,46 @@ impl MappedFile {
         .map_err(|error| fail(error.into()))?;
         let base = NonNull::new(base.cast()).expect("mmap answers an address or an error");
         let (growing, failed) = (Mutex::new(()), AtomicBool::new(false));
-        Ok(Self { path: path.to_owned(), file, base, growing, failed })
+        let token = Mutex::new(None);
+        Ok(Self { path: path.to_owned(), file, base, growing, failed, token })
+    }
+
+    /// Lets others in that share the file too.
+    pub(crate) fn share(&self) -> Result<(), Error> {
+        self.file.lock_shared().map_err(|error| Error::new(Some(&self.path), Flaw::Io(error)))
+    }
+
+    /// The bytes that the file has.
+    pub(crate) fn length(&self) -> Result<u64, Error> {
+        let fail = |error| Error::new(Some(&self.path), Flaw::Io(error));
+        self.file.metadata().map(|metadata| metadata.len()).map_err(fail)
+    }
+
+    /// Keeps all others out, where none is in.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.file.try_lock().is_ok()
+    }
+
+    /// A number that no other process has that has the file open: its lock is released by the end
+    /// of the process, however it ends.
+    pub(crate) fn token(&self) -> Result<u64, Error> {
+        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let process = std::process::id();
+        if let Some(token) = token.as_ref().filter(|token| token.process == process) {
+            return Ok(token.byte);
+        }
+        let made = Token::new(&self.file, process)
+            .map_err(|error| Error::new(Some(&self.path), Flaw::Io(error)))?;
+        Ok(token.insert(made).byte)
+    }
+
+    /// Whether the process of a token lives.
+    pub(crate) fn is_alive(&self, token: u64) -> bool {
+        let own = self.token.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_own = own
+            .as_ref()
+            .is_some_and(|own| own.byte == token && own.process == std::process::id());
+        is_own || is_locked(&self.file, token)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -265,12 +321,95 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-fn lock(path: &Path, file: &File) -> Result<(), Error> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(Error::new(Some(path), Flaw::Locked)),
-        Err(TryLockError::Error(error)) => Err(Error::new(Some(path), Flaw::Io(error))),
+/// Locks the file; answers whether nobody else has it. Who is to share it does so later, by
+/// [`MappedFile::share`], when it has seen that all is in order.
+fn lock(path: &Path, file: &File, access: Access) -> Result<bool, Error> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if access == Access::Exclusive => {
+                return Err(Error::new(Some(path), Flaw::Locked));
+            }
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(Error::new(Some(path), Flaw::Io(error))),
+        }
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(false),
+            // Whoever opened it first looks at all of it before it lets others in.
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(TryLockError::WouldBlock) => return Err(Error::new(Some(path), Flaw::Locked)),
+            Err(TryLockError::Error(error)) => return Err(Error::new(Some(path), Flaw::Io(error))),
+        }
     }
+}
+
+/// How long who shares a file waits for who checks it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl Token {
+    /// Locks a byte by an open file description of this process' own (fcntl(2), F_OFD_SETLK).
+    fn new(file: &File, process: u32) -> io::Result<Self> {
+        let own = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+        // By the process' id, and further on where another namespace has the same.
+        for round in 0..64 {
+            let byte = u64::from(process) + (round << 32);
+            let mut lock = byte_lock(byte);
+            // SAFETY: the descriptor is open, and `lock` a valid flock for the call.
+            let result = unsafe { libc::fcntl(own.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
+            if result == 0 {
+                return Ok(Self { byte, process, _lock: Some(own) });
+            }
+            let error = io::Error::last_os_error();
+            if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) {
+                return Err(error);
+            }
+        }
+        Err(io::ErrorKind::AddrInUse.into())
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn is_locked(file: &File, byte: u64) -> bool {
+    let mut lock = byte_lock(byte);
+    // SAFETY: as above.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    // Who cannot be asked for is taken for alive: waiting is better than two owners.
+    result != 0 || i32::from(lock.l_type) != libc::F_UNLCK
+}
+
+/// A write lock of one byte behind the greatest size that a segment may have.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn byte_lock(byte: u64) -> libc::flock {
+    libc::flock {
+        l_type: libc::F_WRLCK as _,
+        l_whence: libc::SEEK_SET as _,
+        l_start: (crate::layout::MAX_LIMIT + byte) as _,
+        l_len: 1,
+        l_pid: 0,
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+impl Token {
+    /// The process' id: this system has no locks of open file descriptions.
+    fn new(_file: &File, process: u32) -> io::Result<Self> {
+        Ok(Self { byte: u64::from(process), process, _lock: None })
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn is_locked(_file: &File, byte: u64) -> bool {
+    use rustix::process::{Pid, test_kill_process};
+
+    let pid = i32::try_from(byte).ok().and_then(Pid::from_raw);
+    pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 /// Gives the file at least `size` bytes, with blocks behind them where the system can promise it.

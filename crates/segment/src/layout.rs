@@ -42,6 +42,8 @@ pub(crate) mod at {
     pub(crate) const ANCHOR: usize = 144;
     pub(crate) const SEEN_TIME: usize = 152;
     pub(crate) const SEEN_WALL: usize = 160;
+    pub(crate) const MAKING: usize = 168;
+    pub(crate) const MAKING_BROKEN: usize = 176;
 }
 
 /// Byte offsets of the fields of a record.

@@ -25,6 +25,7 @@
 mod cells;
 pub mod clock;
 mod list;
+mod sequence;
 mod stripes;
 pub mod sync;
 
@@ -42,7 +43,6 @@ mod readings;
 mod region;
 #[cfg(not(loom))]
 mod segment;
-#[cfg(not(loom))]
 pub mod series;
 
 pub use cells::{Cells, Cycle, Line};

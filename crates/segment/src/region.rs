@@ -4,7 +4,6 @@
 //! and never shrinks, and a cell keeps its address for as long as the region lives. What is
 //! reserved and not yet touched costs addresses, not memory.
 
-use std::alloc::Layout;
 #[cfg(unix)]
 use std::path::Path;
 use std::ptr::NonNull;
@@ -13,7 +12,9 @@ use std::sync::Mutex;
 use crate::error::Error;
 #[cfg(unix)]
 use crate::file::MappedFile;
-use crate::layout::{CELL_BYTES, LINE_BYTES, Words};
+#[cfg(any(not(unix), miri))]
+use crate::layout::LINE_BYTES;
+use crate::layout::{CELL_BYTES, Words};
 use crate::sync::{AtomicU64, Ordering};
 
 /// An address range whose bytes are reached as 64-bit atomic cells.
@@ -27,7 +28,10 @@ pub(crate) struct Region {
 
 #[derive(Debug)]
 enum Backing {
-    Heap(NonNull<u8>, Layout),
+    #[cfg(any(not(unix), miri))]
+    Heap(NonNull<u8>, std::alloc::Layout),
+    #[cfg(all(unix, not(miri)))]
+    Pages,
     #[cfg(unix)]
     File(MappedFile),
 }
@@ -40,11 +44,32 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Reserves `limit` bytes of private, zeroed memory. `None` where the system refuses.
+    #[cfg(all(unix, not(miri)))]
+    pub(crate) fn private(limit: u64) -> Option<Self> {
+        use rustix::mm::{MapFlags, ProtFlags};
+
+        let length = usize::try_from(limit).ok()?;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // No claim on memory for what is only reserved, where the system tells one from the other.
+        #[cfg(target_os = "linux")]
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        #[cfg(not(target_os = "linux"))]
+        let flags = MapFlags::PRIVATE;
+        // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing of ours.
+        let base = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags)
+        };
+        let base = NonNull::new(base.ok()?.cast())?;
+        Some(Self { base, limit, backing: Backing::Pages, making: Mutex::new(()) })
+    }
+
+    /// Reserves `limit` bytes of private, zeroed memory. `None` where the system refuses.
+    #[cfg(any(not(unix), miri))]
     pub(crate) fn private(limit: u64) -> Option<Self> {
         // An alignment over 16 would make the system allocator write the zeros itself and touch
         // every page: so the line is aligned by hand, inside a range one line longer.
         let bytes = usize::try_from(limit.checked_add(LINE_BYTES)?).ok()?;
-        let layout = Layout::from_size_align(bytes, CELL_BYTES as usize).ok()?;
+        let layout = std::alloc::Layout::from_size_align(bytes, CELL_BYTES as usize).ok()?;
         // SAFETY: the layout's size is at least LINE_BYTES, so it is not zero.
         let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
         let shift = start.as_ptr().align_offset(LINE_BYTES as usize);
@@ -52,6 +77,55 @@ impl Region {
         let base = unsafe { start.add(shift) }.cast();
         let backing = Backing::Heap(start, layout);
         Some(Self { base, limit, backing, making: Mutex::new(()) })
+    }
+
+    /// Gives the memory behind a range of zeros back to the system, where it is private: the range
+    /// stays zeros. A file keeps its blocks, so that a write never meets a full disk.
+    pub(crate) fn discard(&self, range: std::ops::Range<u64>) {
+        #[cfg(all(unix, not(miri)))]
+        if matches!(self.backing, Backing::Pages) && range.end <= self.limit {
+            let page = rustix::param::page_size() as u64;
+            let start = range.start.next_multiple_of(page);
+            let end = range.end / page * page;
+            if start < end {
+                // SAFETY: the pages lie inside the mapping and hold zeros, which is what they hold
+                // afterwards; a failure leaves them as they are.
+                let _ = unsafe {
+                    let address = self.base.as_ptr().cast::<u8>().add(start as usize).cast();
+                    let advice = rustix::mm::Advice::LinuxDontNeed;
+                    rustix::mm::madvise(address, (end - start) as usize, advice)
+                };
+            }
+        }
+        #[cfg(any(not(unix), miri))]
+        let _ = range;
+    }
+
+    /// What marks the locks of this process: 0 for none.
+    pub(crate) fn token(&self) -> Result<u64, Error> {
+        match &self.backing {
+            #[cfg(unix)]
+            Backing::File(file) => file.token(),
+            _ => Ok(u64::from(std::process::id())),
+        }
+    }
+
+    /// Whether the process that a token marks may still be there.
+    pub(crate) fn is_alive(&self, token: u64) -> bool {
+        match &self.backing {
+            #[cfg(unix)]
+            Backing::File(file) => file.is_alive(token),
+            // Private memory is copied by a fork: a lock of the parent is nobody's in the child.
+            _ => token == u64::from(std::process::id()),
+        }
+    }
+
+    #[cfg(unix)]
+    pub(crate) fn file(&self) -> Option<&MappedFile> {
+        match &self.backing {
+            Backing::File(file) => Some(file),
+            _ => None,
+        }
     }
 
     /// Takes over a file that is mapped up to `limit` bytes.
@@ -72,10 +146,7 @@ impl Region {
 
     #[cfg(unix)]
     pub(crate) fn path(&self) -> Option<&Path> {
-        match &self.backing {
-            Backing::Heap(..) => None,
-            Backing::File(file) => Some(file.path()),
-        }
+        self.file().map(MappedFile::path)
     }
 
     #[cfg(not(unix))]
@@ -96,10 +167,22 @@ impl Region {
         unsafe { self.base.add((offset / CELL_BYTES) as usize).as_ref() }
     }
 
+    /// The `count` cells from byte `offset`.
+    ///
+    /// # Panics
+    /// As [`Region::cell`].
+    #[inline]
+    pub(crate) fn slice(&self, offset: u64, count: usize) -> &[AtomicU64] {
+        let first = self.cells(offset, count);
+        // SAFETY: the cells lie inside the range, as `cells` saw to; atomics may be shared.
+        unsafe { std::slice::from_raw_parts(first.as_ptr(), count) }
+    }
+
     /// The address of `count` cells from byte `offset`.
     ///
     /// # Panics
     /// As [`Region::cell`].
+    #[inline]
     pub(crate) fn cells(&self, offset: u64, count: usize) -> NonNull<AtomicU64> {
         let end = offset + count as u64 * CELL_BYTES;
         assert!(offset.is_multiple_of(CELL_BYTES) && end <= self.limit);
@@ -110,18 +193,18 @@ impl Region {
     /// Makes the first `size` bytes usable. Private memory is usable up to its limit at once.
     pub(crate) fn grow(&self, size: u64) -> Result<(), Error> {
         match &self.backing {
-            Backing::Heap(..) => Ok(()),
             #[cfg(unix)]
             Backing::File(file) => file.grow(size),
+            _ => Ok(()),
         }
     }
 
     /// Writes the bytes of `range` to the disk and waits for it. Nothing to do for private memory.
     pub(crate) fn sync(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         match &self.backing {
-            Backing::Heap(..) => Ok(()),
             #[cfg(unix)]
             Backing::File(file) => file.sync(range),
+            _ => Ok(()),
         }
     }
 }
@@ -136,9 +219,17 @@ impl Words for Region {
 impl Drop for Region {
     fn drop(&mut self) {
         match &self.backing {
+            #[cfg(any(not(unix), miri))]
             // SAFETY: the pointer and the layout are those of the allocation, released once here.
             Backing::Heap(start, layout) => unsafe {
                 std::alloc::dealloc(start.as_ptr(), *layout);
+            },
+            #[cfg(all(unix, not(miri)))]
+            // SAFETY: the mapping is `limit` bytes long; no cell outlives the region, since each
+            // handle owns a share of it. An error would leave the range mapped, which harms
+            // nothing.
+            Backing::Pages => unsafe {
+                let _ = rustix::mm::munmap(self.base.as_ptr().cast(), self.limit as usize);
             },
             #[cfg(unix)]
             // SAFETY: the mapping is `limit` bytes long; no cell outlives the region, since each

@@ -1,6 +1,7 @@
 //! The segment: records that are reserved, filled, and published by one store.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{self, AtomicBool};
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::anchor::{Anchor, AnchorCells};
@@ -15,19 +16,47 @@ use crate::layout::{
 use crate::list;
 use crate::readings::Readings;
 use crate::region::Region;
+use crate::series;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// A handle to a segment. Clones share it; the last one that goes, cells included, releases the
 /// memory, and the lock of the file.
 #[derive(Debug, Clone)]
 pub struct Segment {
-    region: Arc<Region>,
+    pub(crate) region: Arc<Region>,
     anchor: Anchor,
     /// The boot of the machine, as the anchor's cells have it.
     boot: [u8; 16],
     found: FoundAs,
     /// Whether power may have been lost since it was last in use.
     torn: bool,
+    /// The end of the bytes that may hold anything when they are taken into use.
+    dirty: u64,
+    shared: Shared,
+}
+
+/// Whether other processes may have the file open too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// None may.
+    Exclusive,
+    /// All may that say so as well.
+    Shared,
+}
+
+/// Who has the file, and what is left to do before it is used.
+#[derive(Debug, Clone)]
+struct Shared {
+    access: Access,
+    /// Whether this handle was the only one when the file was opened, and must put its families in
+    /// order before they are used.
+    unmended: Arc<AtomicBool>,
+}
+
+impl Shared {
+    fn new(access: Access, unmended: bool) -> Self {
+        Self { access, unmended: Arc::new(AtomicBool::new(unmended)) }
+    }
 }
 
 /// How a segment was when it was opened.
@@ -44,12 +73,14 @@ pub struct Options {
     limit: u64,
     size: u64,
     unmarked: bool,
+    access: Access,
     readings: Option<Readings>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { limit: DEFAULT_LIMIT, size: 0, unmarked: false, readings: None }
+        let access = Access::Exclusive;
+        Self { limit: DEFAULT_LIMIT, size: 0, unmarked: false, access, readings: None }
     }
 }
 
@@ -76,6 +107,13 @@ impl Options {
     /// may yet find that it cannot use what is in there.
     pub fn unmarked(mut self) -> Self {
         self.unmarked = true;
+        self
+    }
+
+    /// Lets other processes open the file at the same time, if they share it too. All count in the
+    /// same cells.
+    pub fn shared(mut self) -> Self {
+        self.access = Access::Shared;
         self
     }
 
@@ -110,20 +148,28 @@ impl Options {
 
     #[cfg(unix)]
     fn open_existing(&self, path: &Path) -> Result<Option<Segment>, Error> {
-        let Some((file, header)) = MappedFile::open(path)? else {
+        let Some((file, header, alone)) = MappedFile::open(path, self.access)? else {
             return Ok(None);
         };
+        // Bytes that the header does not know of may be left from a growth that was cut off.
+        let dirty = file.length()?.max(header.size);
         let region = Region::mapped(file, header.limit);
         check_records(&region).map_err(|flaw| Error::new(Some(path), flaw))?;
         let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
         let readings = self.now();
         let (anchor, rebooted) = anchor_cells(&region).resume(&readings);
-        let torn = rebooted && !header.clean;
+        let torn = rebooted && !header.clean && alone;
         let boot = readings.boot;
-        let segment = Segment { region: Arc::new(region), anchor, boot, found, torn };
-        if !self.unmarked {
+        let shared = Shared::new(self.access, alone);
+        let region = Arc::new(region);
+        let segment = Segment { region, anchor, boot, found, torn, dirty, shared };
+        if alone {
+            series::check(&segment)?;
+        }
+        if !self.unmarked || self.access == Access::Shared {
             segment.begin()?;
         }
+        segment.share()?;
         Ok(Some(segment))
     }
 
@@ -144,7 +190,9 @@ impl Options {
             return Ok(None);
         };
         let region = Region::mapped(file, self.limit);
-        Ok(Some(Segment::made(region, &readings)))
+        let segment = Segment::made(region, &readings, self.access);
+        segment.share()?;
+        Ok(Some(segment))
     }
 
     fn now(&self) -> Readings {
@@ -169,14 +217,26 @@ impl Segment {
             let word = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
             region.cell(i as u64 * CELL_BYTES).store(word, Ordering::Relaxed);
         }
-        Ok(Self::made(region, &readings))
+        Ok(Self::made(region, &readings, Access::Exclusive))
     }
 
     /// A segment whose header was just written.
-    fn made(region: Region, readings: &Readings) -> Self {
+    fn made(region: Region, readings: &Readings, access: Access) -> Self {
         let anchor = anchor_cells(&region).begin(readings);
-        let found = FoundAs::New;
-        Self { region: Arc::new(region), anchor, boot: readings.boot, found, torn: false }
+        let (found, boot) = (FoundAs::New, readings.boot);
+        let shared = Shared::new(access, false);
+        Self { region: Arc::new(region), anchor, boot, found, torn: false, dirty: 0, shared }
+    }
+
+    /// Lets others open the file, if it is to be shared.
+    fn share(&self) -> Result<(), Error> {
+        #[cfg(unix)]
+        if self.shared.access == Access::Shared
+            && let Some(file) = self.region.file()
+        {
+            return file.share();
+        }
+        Ok(())
     }
 
     /// Renames the file at `path`, which nobody may have open, to the first of the names that is
@@ -244,6 +304,9 @@ impl Segment {
     /// # Errors
     /// The disk's.
     pub fn begin(&self) -> Result<(), Error> {
+        if self.shared.unmended.swap(false, atomic::Ordering::AcqRel) {
+            series::mend(self)?;
+        }
         anchor_cells(&self.region).store(self.anchor, self.boot);
         self.region.cell(at::CLEAN as u64).store(0, Ordering::Release);
         // On the disk before anything else: after a power loss, the file must not look closed.
@@ -273,6 +336,22 @@ impl Segment {
         self.region.making().lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The words of the lock that is held by whoever makes a family.
+    pub(crate) fn making_words(&self) -> (&AtomicU64, &AtomicU64) {
+        let region = &self.region;
+        (region.cell(at::MAKING as u64), region.cell(at::MAKING_BROKEN as u64))
+    }
+
+    /// The offset of the newest record.
+    pub(crate) fn root(&self) -> u64 {
+        self.region.cell(at::ROOT as u64).load(Ordering::Acquire)
+    }
+
+    /// A number that no other segment has, with which keys are hashed.
+    pub(crate) fn seed(&self) -> u64 {
+        self.region.cell(at::INSTANCE as u64).load(Ordering::Relaxed)
+    }
+
     /// Reserves a record of `cells` zeroed cells. It is seen by nobody until it is published;
     /// should the process die before, its bytes are lost and nothing else.
     ///
@@ -291,12 +370,7 @@ impl Segment {
         }
         let length = record_bytes(cells);
         let offset = self.allocate(length)?;
-        if self.found != FoundAs::New {
-            // A power loss may have taken the cursor back before bytes that were in use.
-            for cell in 0..length / CELL_BYTES {
-                self.region.cell(offset + cell * CELL_BYTES).store(0, Ordering::Relaxed);
-            }
-        }
+        self.clear(offset, length);
         let word = |at: usize, value: u64| {
             self.region.cell(offset + at as u64).store(value, Ordering::Relaxed);
         };
@@ -371,8 +445,52 @@ impl Segment {
     /// The disk's.
     pub fn close(&self) -> Result<(), Error> {
         self.sync()?;
+        #[cfg(unix)]
+        if self.shared.access == Access::Shared
+            && let Some(file) = self.region.file()
+            && !file.is_alone()
+        {
+            // Others go on counting: whoever is the last one marks it.
+            return self.share();
+        }
+        self.mark_clean()?;
+        self.share()
+    }
+
+    fn mark_clean(&self) -> Result<(), Error> {
         self.region.cell(at::CLEAN as u64).store(1, Ordering::Release);
         self.region.sync(0..HEADER_BYTES)
+    }
+
+    /// Takes so many zeroed words that no record describes. Their offset is in words.
+    ///
+    /// # Errors
+    /// Those of [`Segment::reserve`], and a place that a word offset of 32 bits does not reach.
+    pub(crate) fn take(&self, words: u64) -> Result<u32, Error> {
+        let full = |length| {
+            let flaw = Flaw::Full { wanted: length, limit: self.limit().min(u32::MAX.into()) };
+            Error::new(self.path(), flaw)
+        };
+        let length = words
+            .checked_mul(CELL_BYTES)
+            .and_then(|bytes| bytes.checked_next_multiple_of(LINE_BYTES))
+            .ok_or_else(|| full(u64::MAX))?;
+        if (self.used() + length) / CELL_BYTES > u64::from(u32::MAX) {
+            return Err(full(length));
+        }
+        let offset = self.allocate(length)?;
+        self.clear(offset, length);
+        // Other threads may have taken some meanwhile, in vain if this is past the end.
+        u32::try_from(offset / CELL_BYTES).map_err(|_| full(length))
+    }
+
+    /// Zeroes bytes that were just taken, where they may hold anything: a power loss may have taken
+    /// the cursor back before bytes that were in use.
+    fn clear(&self, offset: u64, length: u64) {
+        let end = (offset + length).min(self.dirty);
+        for at in (offset..end).step_by(CELL_BYTES as usize) {
+            self.region.cell(at).store(0, Ordering::Relaxed);
+        }
     }
 
     /// Takes `length` bytes, a multiple of a line, from behind the cursor.
@@ -459,6 +577,11 @@ impl Record {
     /// Its name.
     pub fn name(&self) -> &str {
         &self.found.name
+    }
+
+    /// The byte offset of its first cell.
+    pub(crate) fn offset(&self) -> u64 {
+        self.found.cells()
     }
 
     /// Its cells. Their number is what was asked for, rounded up to a cache line.

@@ -7,9 +7,9 @@
 //! add atomically. A reader adds up all lines: the sum is at least what was added before it began
 //! and at most what was added before it ended.
 
-use self::sequence::Sequence;
 use crate::cells::Cells;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sequence::Sequence;
+use crate::sync::Ordering;
 
 /// A counter on `cpus` lines of their own and `shared` lines for everyone else.
 #[derive(Debug, Clone)]
@@ -25,6 +25,9 @@ pub struct Stripes {
 
 /// The cells of a cache line.
 const LINE: usize = 8;
+/// The logarithm of the bytes from one CPU's line to the next.
+const SHIFT: u32 = 6;
+const _: () = assert!(LINE * 8 == 1 << SHIFT);
 
 impl Stripes {
     /// The cells that a counter of so many lines takes.
@@ -59,7 +62,7 @@ impl Stripes {
     #[inline]
     pub fn add(&self, n: u64) {
         if let Some(sequence) = self.sequence
-            && sequence.add(&self.lines, self.cpu_bytes, n)
+            && sequence.add::<SHIFT>(&self.lines, self.cpu_bytes, n)
         {
             return;
         }
@@ -108,7 +111,7 @@ impl Stripes {
 const MOST: usize = 64;
 
 /// A small number of this thread's own, in the order of their first additions.
-fn thread_number() -> usize {
+pub(crate) fn thread_number() -> usize {
     #[cfg(loom)]
     return 0;
     #[cfg(not(loom))]
@@ -126,131 +129,6 @@ fn thread_number() -> usize {
                 number.get()
             })
             .unwrap_or(0)
-    }
-}
-
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(any(miri, loom))))]
-mod sequence {
-    //! Restartable sequences by way of the area that glibc (2.35 and newer) registers for each
-    //! thread, at `__rseq_offset` from the thread pointer.
-
-    use std::arch::asm;
-    use std::sync::LazyLock;
-
-    use super::{AtomicU64, LINE};
-
-    /// Where a thread's `struct rseq` lies, from its thread pointer.
-    #[derive(Debug, Clone, Copy)]
-    pub(super) struct Sequence(isize);
-
-    impl Sequence {
-        /// Finds out whether the C library registers its threads.
-        pub(super) fn find() -> Option<Self> {
-            // By name, at run time: older libraries lack it, and must still be able to load us.
-            static FOUND: LazyLock<Option<isize>> = LazyLock::new(|| {
-                // SAFETY: both names are those of data objects, read only where they exist; dlsym
-                // has no other preconditions.
-                unsafe {
-                    let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
-                    let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
-                    let registered =
-                        !offset.is_null() && !size.is_null() && size.cast::<u32>().read() > 0;
-                    registered.then(|| offset.cast::<isize>().read())
-                }
-            });
-            FOUND.map(Self)
-        }
-
-        /// How many CPUs the machine may ever have.
-        pub(super) fn cpus(self) -> Option<usize> {
-            // SAFETY: sysconf has no preconditions.
-            let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-            usize::try_from(count).ok().filter(|&count| count > 0)
-        }
-
-        /// Adds `n` to the line of this thread's CPU, among the first `bytes`. False where that CPU
-        /// has no line there or the thread is not registered; nothing was added then.
-        #[inline]
-        pub(super) fn add(self, lines: &[AtomicU64], bytes: usize, n: u64) -> bool {
-            debug_assert!(bytes <= size_of_val(lines));
-            let at: u64;
-            // SAFETY: at the offset glibc keeps this thread's `struct rseq` (cpu_id at 4, rseq_cs
-            // at 8), for as long as the thread lives. The sequence from 71 to 72 reads the CPU and
-            // adds to that CPU's line, in one instruction at its end; the kernel jumps to 74,
-            // behind the signature that it was registered with, should it take the CPU away in
-            // between. `at` is compared before it is used, so that no write leaves the first
-            // `bytes` of `lines`, which `Stripes::new` saw to be there; a thread that is not
-            // registered has a negative cpu_id, which as an unsigned one is past every line. The
-            // atomics may be written through a shared reference; other threads read them with
-            // atomic loads, and x86-64 makes the store a releasing one. The kernel reads the
-            // descriptor until the next sequence: a library that holds this code must not be
-            // unloaded while threads that ran it live, which no std program can be anyhow.
-            unsafe {
-                asm!(
-                    ".pushsection __rseq_cs, \"aw\"",
-                    ".balign 32",
-                    "77:",
-                    ".long 0, 0",
-                    ".quad 71f, (72f - 71f), 74f",
-                    ".popsection",
-                    "70:",
-                    "lea {at}, [rip + 77b]",
-                    "mov qword ptr fs:[{rseq} + 8], {at}",
-                    "71:",
-                    "mov {at:e}, dword ptr fs:[{rseq} + 4]",
-                    "shl {at}, 6",
-                    "cmp {at}, {bytes}",
-                    "jae 72f",
-                    "add qword ptr [{lines} + {at}], {n}",
-                    "72:",
-                    ".pushsection __rseq_failure, \"ax\"",
-                    ".byte 0x0f, 0xb9, 0x3d",
-                    ".long 0x53053053",
-                    "74:",
-                    "jmp 70b",
-                    ".popsection",
-                    at = out(reg) at,
-                    rseq = in(reg) self.0,
-                    bytes = in(reg) bytes,
-                    lines = in(reg) lines.as_ptr(),
-                    n = in(reg) n,
-                    options(nostack),
-                );
-            }
-            at < bytes as u64
-        }
-    }
-
-    const _: () = assert!(LINE * 8 == 1 << 6, "the shift in the sequence is that of a line");
-}
-
-#[cfg(not(all(
-    target_os = "linux",
-    target_arch = "x86_64",
-    target_env = "gnu",
-    not(any(miri, loom))
-)))]
-mod sequence {
-    //! No restartable sequences here: all threads use the shared lines.
-
-    use super::AtomicU64;
-
-    #[derive(Debug, Clone, Copy)]
-    pub(super) enum Sequence {}
-
-    impl Sequence {
-        pub(super) fn find() -> Option<Self> {
-            None
-        }
-
-        pub(super) fn cpus(self) -> Option<usize> {
-            match self {}
-        }
-
-        #[inline]
-        pub(super) fn add(self, _lines: &[AtomicU64], _bytes: usize, _n: u64) -> bool {
-            match self {}
-        }
     }
 }
 

@@ -1,7 +1,62 @@
 //! Families and series: the second storey of a segment.
+//!
+//! A *family* is all series of one metric name. It is a record that describes itself, its labels
+//! included, so that any process that opens the segment can show it. A *series* is the cells of one
+//! set of label values.
+//!
+//! ```
+//! use quipu_segment::Segment;
+//! use quipu_segment::series::{Label, Schema};
+//!
+//! let segment = Segment::private(1 << 20)?;
+//! let family = segment.family(&Schema {
+//!     name: "requests".into(),
+//!     cells: 1,
+//!     additive: true,
+//!     labels: vec![Label { name: "user".into(), values: None }],
+//!     ..Schema::default()
+//! })?;
+//! family.add(|key| key.text("ada"), 0, 1);
+//! family.add(|key| key.text("ada"), 0, 1);
+//! assert_eq!(family.bind(|key| key.text("ada")).place().sum(0), 2);
+//! # Ok::<(), quipu_segment::Error>(())
+//! ```
+//!
+//! Where all labels are of fixed cardinality, a series is found by arithmetic, and its cells lie in
+//! lanes, one for each CPU. Where a label is dynamic, a series is a record of its own, which holds
+//! its labels' texts and its cells, and which an index finds without a lock.
 
+#[cfg(not(loom))]
+mod dense;
+#[cfg(not(loom))]
+mod family;
+mod index;
+#[cfg(not(loom))]
 mod key;
+#[cfg(not(loom))]
+mod keyed;
+#[cfg(not(loom))]
+mod lock;
+#[cfg(not(loom))]
+mod place;
+#[cfg(not(loom))]
+mod schema;
+#[cfg(not(loom))]
 mod strings;
 
+#[cfg(not(loom))]
+pub use family::{Bound, Cursor, Family, View};
+#[cfg(not(loom))]
 pub use key::KeyWriter;
+#[cfg(not(loom))]
+pub use place::Place;
+#[cfg(not(loom))]
+pub use schema::{Label, MOST_CELLS, Schema};
+#[cfg(not(loom))]
 pub use strings::StringSet;
+
+#[cfg(not(loom))]
+pub(crate) use family::{check, mend};
+
+#[cfg(loom)]
+pub use index::model;

@@ -1,5 +1,153 @@
-//! A fixed set of texts, each of which has an index.
+//! A fixed set of texts, each of which has an index: the values of a label that are known when its
+//! family is made.
+//!
+//! The texts are hashed by their length, their first and their last bytes, with a multiplier that
+//! is sought once so that few collide; a lookup is one load of a slot and one comparison, mostly.
 
-/// Texts that are known when a family is made.
+/// Texts with their indices.
 #[derive(Debug, Clone)]
-pub struct StringSet;
+pub struct StringSet {
+    texts: Box<[Box<str>]>,
+    multiplier: u64,
+    shift: u32,
+    /// Index plus one of the text that hashes here; 0 for none. Collisions go to the next slot.
+    slots: Box<[u32]>,
+}
+
+impl StringSet {
+    /// Makes a set.
+    ///
+    /// # Errors
+    /// The first text that is there twice.
+    pub fn new<'t>(texts: &[&'t str]) -> Result<Self, &'t str> {
+        let mut seen = std::collections::HashSet::new();
+        if let Some(twice) = texts.iter().find(|text| !seen.insert(**text)) {
+            return Err(twice);
+        }
+        let bits = (4 * texts.len().max(1)).next_power_of_two().trailing_zeros();
+        let shift = u64::BITS - bits;
+        let crowding = |multiplier: u64| {
+            let mut counts = vec![0_u32; 1 << bits];
+            for text in texts {
+                counts[(digest(text.as_bytes()).wrapping_mul(multiplier) >> shift) as usize] += 1;
+            }
+            counts.iter().map(|&count| count.saturating_sub(1)).sum::<u32>()
+        };
+        // A handful of tries finds a multiplier without any collision for sets of some dozens.
+        let multiplier = (0..TRIES)
+            .map(|i| GOLDEN.wrapping_mul(2 * i + 1))
+            .min_by_key(|&multiplier| crowding(multiplier))
+            .unwrap_or(GOLDEN);
+        let mut slots = vec![0_u32; 1 << bits].into_boxed_slice();
+        for (number, text) in (1..).zip(texts) {
+            let mut at = (digest(text.as_bytes()).wrapping_mul(multiplier) >> shift) as usize;
+            while slots[at] != 0 {
+                at = (at + 1) & (slots.len() - 1);
+            }
+            slots[at] = number;
+        }
+        let texts = texts.iter().map(|&text| text.into()).collect();
+        Ok(Self { texts, multiplier, shift, slots })
+    }
+
+    /// The index of a text.
+    #[inline]
+    pub fn find(&self, text: &str) -> Option<u32> {
+        let mut at = (digest(text.as_bytes()).wrapping_mul(self.multiplier) >> self.shift) as usize;
+        // The table has at least four slots a text, so that there is an empty one.
+        loop {
+            let number = *self.slots.get(at)?;
+            let index = number.checked_sub(1)?;
+            if same(self.texts.get(index as usize)?.as_bytes(), text.as_bytes()) {
+                return Some(index);
+            }
+            at = (at + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    /// The text of an index.
+    pub fn text(&self, index: u32) -> Option<&str> {
+        self.texts.get(index as usize).map(|text| &**text)
+    }
+
+    /// The texts by index.
+    pub fn texts(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.texts.iter().map(|text| &**text)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        // `new` numbered them with u32s.
+        self.texts.len() as u32
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.texts.is_empty()
+    }
+}
+
+/// Of length, first and last bytes, each a load or two.
+#[inline]
+fn digest(text: &[u8]) -> u64 {
+    let length = text.len() as u64;
+    if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
+        let mixed = u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(23);
+        return mixed.wrapping_add(length.wrapping_mul(GOLDEN));
+    }
+    if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+        let both = u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last));
+        return both.wrapping_add(length.wrapping_mul(GOLDEN));
+    }
+    let byte = |at: usize| u64::from(text.get(at).copied().unwrap_or(0));
+    byte(0) | byte(1) << 8 | byte(2) << 16 | length << 24
+}
+
+/// Compares two texts in steps of eight bytes: a call of the library's comparison costs more than
+/// the comparison, for texts as short as labels are.
+#[inline]
+fn same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    if let (Some(a), Some(b)) = (one.last_chunk::<8>(), other.last_chunk::<8>()) {
+        let mut pairs = one.chunks_exact(8).zip(other.chunks_exact(8));
+        return a == b && pairs.all(|(a, b)| a == b);
+    }
+    if let (Some(a), Some(b)) = (one.last_chunk::<4>(), other.last_chunk::<4>()) {
+        return a == b && one.first_chunk::<4>() == other.first_chunk::<4>();
+    }
+    one.iter().zip(other).all(|(a, b)| a == b)
+}
+
+/// 2^64 divided by the golden ratio, as Fibonacci hashing takes it (Knuth, vol. 3, 6.4).
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+const TRIES: u64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_text_is_found_and_no_other() {
+        let texts: Vec<String> = (0..300)
+            .map(|i| "x".repeat(i % 40) + &i.to_string())
+            .chain(["".into(), "a".into(), "ab".into(), "abc".into(), "abcd".into(), "\u{e9}".into()])
+            .collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let set = StringSet::new(&texts).unwrap();
+        for (i, text) in texts.iter().enumerate() {
+            assert_eq!(set.find(text), Some(i as u32), "{text:?}");
+            assert_eq!(set.text(i as u32), Some(*text));
+        }
+        for other in ["b", "abcde", "xxxxxxxxxxxxxxxxxxxxxxxxxxxx", "\0", "ba"] {
+            assert_eq!(set.find(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_is_there_twice_is_named() {
+        assert_eq!(StringSet::new(&["a", "b", "a"]).unwrap_err(), "a");
+        assert_eq!(StringSet::new(&[]).unwrap().find(""), None);
+    }
+}

@@ -1,0 +1,219 @@
+//! Restartable sequences (`rseq(2)`, Linux 4.18; Desnoyers, Turner, Hunter): additions to memory of
+//! the CPU's own without a lock prefix. The kernel restarts the few instructions should the thread
+//! lose its CPU between them, in all processes that share the memory.
+
+pub(crate) use self::platform::Sequence;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(any(miri, loom))))]
+mod platform {
+    //! By way of the area that glibc (2.35 and newer) registers for each thread, at
+    //! `__rseq_offset` from the thread pointer.
+
+    use std::arch::asm;
+    use std::sync::LazyLock;
+
+    use crate::sync::AtomicU64;
+
+    /// Where a thread's `struct rseq` lies, from its thread pointer.
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) struct Sequence(isize);
+
+    /// Around `$body`, which commits with its last instruction: an addition to the CPU's own part
+    /// of memory. `{at}` is the offset of that part, if it is below `{bytes}`.
+    ///
+    /// The sequence from 71 to 72 reads the CPU and commits; the kernel jumps to 74, behind the
+    /// signature that it was registered with, should it take the CPU away in between.
+    macro_rules! sequence {
+        ($($body:literal),+ ; $($operand:tt)+) => {
+            asm!(
+                ".pushsection __rseq_cs, \"aw\"",
+                ".balign 32",
+                "77:",
+                ".long 0, 0",
+                ".quad 71f, (72f - 71f), 74f",
+                ".popsection",
+                "70:",
+                "lea {at}, [rip + 77b]",
+                "mov qword ptr fs:[{rseq} + 8], {at}",
+                "71:",
+                "mov {at:e}, dword ptr fs:[{rseq} + 4]",
+                "shl {at}, {shift}",
+                "cmp {at}, {bytes}",
+                "jae 72f",
+                $($body,)+
+                "72:",
+                ".pushsection __rseq_failure, \"ax\"",
+                ".byte 0x0f, 0xb9, 0x3d",
+                ".long 0x53053053",
+                "74:",
+                "jmp 70b",
+                ".popsection",
+                $($operand)+
+            )
+        };
+    }
+
+    impl Sequence {
+        /// Finds out whether the C library registers its threads.
+        pub(crate) fn find() -> Option<Self> {
+            // By name, at run time: older libraries lack it, and must still be able to load us.
+            static FOUND: LazyLock<Option<isize>> = LazyLock::new(|| {
+                // SAFETY: both names are those of data objects, read only where they exist; dlsym
+                // has no other preconditions.
+                unsafe {
+                    let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
+                    let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
+                    let registered =
+                        !offset.is_null() && !size.is_null() && size.cast::<u32>().read() > 0;
+                    registered.then(|| offset.cast::<isize>().read())
+                }
+            });
+            FOUND.map(Self)
+        }
+
+        /// How many CPUs the machine may ever have.
+        pub(crate) fn cpus(self) -> Option<usize> {
+            // SAFETY: sysconf has no preconditions.
+            let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+            usize::try_from(count).ok().filter(|&count| count > 0)
+        }
+
+        /// Adds `n` to the first cell of this thread's CPU, of those that lie `1 << SHIFT` bytes
+        /// apart among the first `bytes` of `cells`. False where that CPU has none there or the
+        /// thread is not registered; nothing was added then.
+        #[inline]
+        pub(crate) fn add<const SHIFT: u32>(
+            self,
+            cells: &[AtomicU64],
+            bytes: usize,
+            n: u64,
+        ) -> bool {
+            debug_assert!(bytes <= size_of_val(cells));
+            // SAFETY: the CPU's cell lies among the first `bytes` of `cells`.
+            unsafe { self.add_at::<SHIFT>(cells.as_ptr(), bytes, n) }
+        }
+
+        /// As [`Sequence::add`], from the address of CPU 0's cell.
+        ///
+        /// # Safety
+        /// For each multiple of `1 << SHIFT` below `bytes` there is a cell so far behind `first`.
+        #[inline]
+        pub(crate) unsafe fn add_at<const SHIFT: u32>(
+            self,
+            first: *const AtomicU64,
+            bytes: usize,
+            n: u64,
+        ) -> bool {
+            let at: u64;
+            // SAFETY: at the offset glibc keeps this thread's `struct rseq` (cpu_id at 4, rseq_cs
+            // at 8), for as long as the thread lives. `at` is compared before it is used, so that
+            // no write leaves the cells that the caller vouches for; a thread that is not
+            // registered has a negative cpu_id, which as an unsigned one is past every cell. The
+            // atomics may be written through a shared reference; other threads read them with
+            // atomic loads, and x86-64 makes the store a releasing one. The kernel reads the
+            // descriptor until the next sequence: a library that holds this code must not be
+            // unloaded while threads that ran it live, which no std program can be anyhow.
+            unsafe {
+                sequence!(
+                    "add qword ptr [{first} + {at}], {n}";
+                    at = out(reg) at,
+                    rseq = in(reg) self.0,
+                    bytes = in(reg) bytes,
+                    first = in(reg) first,
+                    n = in(reg) n,
+                    shift = const SHIFT,
+                    options(nostack),
+                );
+            }
+            at < bytes as u64
+        }
+
+        /// As [`Sequence::add_at`], for a cell that holds the bits of a 64-bit float.
+        ///
+        /// # Safety
+        /// As there.
+        #[inline]
+        pub(crate) unsafe fn add_float_at<const SHIFT: u32>(
+            self,
+            first: *const AtomicU64,
+            bytes: usize,
+            n: f64,
+        ) -> bool {
+            let at: u64;
+            // SAFETY: as above. Only the last instruction writes.
+            unsafe {
+                sequence!(
+                    "movapd {sum}, {n}",
+                    "addsd {sum}, qword ptr [{first} + {at}]",
+                    "movsd qword ptr [{first} + {at}], {sum}";
+                    at = out(reg) at,
+                    rseq = in(reg) self.0,
+                    bytes = in(reg) bytes,
+                    first = in(reg) first,
+                    n = in(xmm_reg) n,
+                    sum = out(xmm_reg) _,
+                    shift = const SHIFT,
+                    options(nostack),
+                );
+            }
+            at < bytes as u64
+        }
+    }
+}
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_env = "gnu",
+    not(any(miri, loom))
+)))]
+mod platform {
+    //! No restartable sequences here: all threads use the shared cells.
+
+    use crate::sync::AtomicU64;
+
+    #[derive(Debug, Clone, Copy)]
+    pub(crate) enum Sequence {}
+
+    impl Sequence {
+        pub(crate) fn find() -> Option<Self> {
+            None
+        }
+
+        pub(crate) fn cpus(self) -> Option<usize> {
+            match self {}
+        }
+
+        #[inline]
+        pub(crate) fn add<const SHIFT: u32>(
+            self,
+            _cells: &[AtomicU64],
+            _bytes: usize,
+            _n: u64,
+        ) -> bool {
+            match self {}
+        }
+
+        #[cfg(not(loom))]
+        #[inline]
+        pub(crate) unsafe fn add_at<const SHIFT: u32>(
+            self,
+            _first: *const AtomicU64,
+            _bytes: usize,
+            _n: u64,
+        ) -> bool {
+            match self {}
+        }
+
+        #[cfg(not(loom))]
+        #[inline]
+        pub(crate) unsafe fn add_float_at<const SHIFT: u32>(
+            self,
+            _first: *const AtomicU64,
+            _bytes: usize,
+            _n: f64,
+        ) -> bool {
+            match self {}
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The series of a family whose labels are all of fixed cardinality: a slot for each combination
+//! of values, and one more for what is none of them.
+//!
+//! The cells lie in lanes where the family is additive and not too large, else in one lane. Several
+//! small families share one *slab* of lanes, so that a counter takes 8 bytes a CPU, not a line.
+
+use std::ptr::NonNull;
+
+use super::place::{LANE_WORDS, Place};
+use super::schema::Schema;
+use crate::error::Error;
+use crate::layout::{CELL_BYTES, Kind};
+use crate::region::Region;
+use crate::segment::Segment;
+use crate::stripes::Stripes;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A slab: a cell with the words in use, one with the numbers of lanes, and the lanes behind.
+const SLAB: Kind = Kind::new(*b"LANE", 1);
+const SLAB_NAME: &str = "lanes";
+const SLAB_HEAD: usize = 8;
+/// The most words, over all lanes, of a family that has lanes: 1 MiB.
+const MOST_LANE_WORDS: u64 = 1 << 17;
+
+/// Where the slots lie: an offset in words, and lanes, packed into one word.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout {
+    pub(crate) first: u32,
+    pub(crate) cpus: u16,
+    pub(crate) lanes: u16,
+}
+
+impl Layout {
+    pub(crate) fn unpack(word: u64) -> Self {
+        // All parts are taken whole: the casts cut off exactly the others.
+        Self { first: word as u32, cpus: (word >> 32) as u16, lanes: (word >> 48) as u16 }
+    }
+
+    pub(crate) fn pack(self) -> u64 {
+        u64::from(self.first) | u64::from(self.cpus) << 32 | u64::from(self.lanes) << 48
+    }
+}
+
+/// The slots of one family, and what is kept beside them.
+#[derive(Debug)]
+pub(crate) struct Dense {
+    first: NonNull<AtomicU64>,
+    /// Bits of the slots that are shown though they are zero, then what a slot's lanes held when
+    /// it was last begun anew, then when that was.
+    marks: NonNull<AtomicU64>,
+    slots: u32,
+    cells: u32,
+    slots_per_slab: u32,
+    cpus: u16,
+    lanes: u16,
+    additive: bool,
+}
+
+// SAFETY: it gives nothing but shared atomics of a region that its family keeps alive.
+unsafe impl Send for Dense {}
+// SAFETY: as above.
+unsafe impl Sync for Dense {}
+
+impl Dense {
+    /// The words of the marks, bases and times.
+    pub(crate) fn mark_words(slots: u32, cells: u16) -> u64 {
+        let slots = u64::from(slots);
+        slots.div_ceil(64) + slots * u64::from(cells) + slots
+    }
+
+    /// Takes the lanes of a new family.
+    pub(crate) fn allocate(segment: &Segment, schema: &Schema, slots: u32) -> Result<Layout, Error> {
+        let per_slab = LANE_WORDS as u32 / u32::from(schema.cells);
+        let slabs = u64::from(slots.div_ceil(per_slab));
+        let (cpus, shared) = Stripes::advised();
+        // `advised` names at most 64 of each.
+        let (cpus, lanes) = (cpus as u16, (cpus + shared) as u16);
+        let words = slabs * u64::from(lanes) * LANE_WORDS as u64;
+        let small = slabs == 1;
+        let used = slots * u32::from(schema.cells);
+        if !schema.additive || (!small && words > MOST_LANE_WORDS) {
+            let words = if small { u64::from(used) } else { slabs * LANE_WORDS as u64 };
+            return Ok(Layout { first: segment.take(words)?, cpus: 0, lanes: 1 });
+        }
+        if !small {
+            return Ok(Layout { first: segment.take(words)?, cpus, lanes });
+        }
+        let numbers = u64::from(cpus) | u64::from(lanes) << 16;
+        for record in segment.records() {
+            let record = record?;
+            let cells = record.cells();
+            let is_slab = record.kind() == SLAB
+                && cells.len() >= SLAB_HEAD + usize::from(lanes) * LANE_WORDS
+                && cells[1].load(Ordering::Relaxed) == numbers;
+            if !is_slab {
+                continue;
+            }
+            let at = cells[0].fetch_add(used.into(), Ordering::Relaxed);
+            if at + u64::from(used) <= LANE_WORDS as u64 {
+                // The record lies inside of what word offsets reach: `take` below saw to it.
+                let first = record.offset() / CELL_BYTES + SLAB_HEAD as u64 + at;
+                let first = u32::try_from(first).unwrap_or(u32::MAX);
+                return Ok(Layout { first, cpus, lanes });
+            }
+            // Full, for a family of this size. What was claimed in vain goes back unless another
+            // claimed meanwhile.
+            let _ = cells[0].compare_exchange(
+                at + u64::from(used),
+                at,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+        let count = SLAB_HEAD + usize::from(lanes) * LANE_WORDS;
+        let draft = segment.reserve(SLAB, SLAB_NAME, count)?;
+        draft.cells()[0].store(used.into(), Ordering::Relaxed);
+        draft.cells()[1].store(numbers, Ordering::Relaxed);
+        let record = draft.publish()?;
+        let first = u32::try_from(record.offset() / CELL_BYTES + SLAB_HEAD as u64);
+        let first = first.map_err(|_| Error::full(segment, count as u64 * CELL_BYTES))?;
+        Ok(Layout { first, cpus, lanes })
+    }
+
+    /// Takes over the slots of a family. `None` where they do not lie inside of the bytes in use.
+    pub(crate) fn open(
+        region: &Region,
+        used: u64,
+        schema: &Schema,
+        slots: u32,
+        layout: Layout,
+        marks: u32,
+    ) -> Option<Self> {
+        let slots_per_slab = LANE_WORDS as u32 / u32::from(schema.cells);
+        let lanes = u64::from(layout.lanes);
+        let slabs = u64::from(slots.div_ceil(slots_per_slab));
+        // In the last lane, a small family uses no more than its slots.
+        let words = if slabs == 1 {
+            lanes.checked_sub(1)? * LANE_WORDS as u64
+                + u64::from(slots) * u64::from(schema.cells)
+        } else {
+            slabs * lanes * LANE_WORDS as u64
+        };
+        let inside = |first: u32, words: u64| {
+            first > 0
+                && u64::from(first).checked_add(words).is_some_and(|end| end <= used / CELL_BYTES)
+        };
+        let mark_words = Self::mark_words(slots, schema.cells);
+        if layout.cpus >= layout.lanes || !inside(layout.first, words) || !inside(marks, mark_words)
+        {
+            return None;
+        }
+        Some(Self {
+            first: region.cells(u64::from(layout.first) * CELL_BYTES, 1),
+            marks: region.cells(u64::from(marks) * CELL_BYTES, 1),
+            slots,
+            cells: schema.cells.into(),
+            slots_per_slab,
+            cpus: layout.cpus,
+            lanes: layout.lanes,
+            additive: schema.additive,
+        })
+    }
+
+    /// How many slots there are. The last one is the overflow's.
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// The cells of a slot; of the last one for what is none.
+    #[inline]
+    pub(crate) fn place(&self, slot: u32) -> Place<'_> {
+        let slot = slot.min(self.slots - 1);
+        let mut at = (slot * self.cells) as usize;
+        if slot >= self.slots_per_slab {
+            let (slab, rest) = (slot / self.slots_per_slab, slot % self.slots_per_slab);
+            at = slab as usize * usize::from(self.lanes) * LANE_WORDS
+                + (rest * self.cells) as usize;
+        }
+        let base = self.additive.then(|| {
+            let at = self.slots.div_ceil(64) + slot * self.cells;
+            // SAFETY: `open` saw that the marks and as many bases lie inside of the region.
+            unsafe { self.marks.add(at as usize) }
+        });
+        // SAFETY: `open` saw that all slots in all lanes lie inside of the region, which the
+        // family keeps alive for longer than this borrow.
+        unsafe { Place::new(self.first.add(at), self.cells, (self.cpus, self.lanes), base) }
+    }
+
+    /// Whether the slot is shown even if it is zero.
+    #[inline]
+    pub(crate) fn is_marked(&self, slot: u32) -> bool {
+        self.mark_of(slot).load(Ordering::Relaxed) >> (slot % 64) & 1 == 1
+    }
+
+    /// Shows the slot even if it is zero.
+    #[inline]
+    pub(crate) fn mark(&self, slot: u32) {
+        let slot = slot.min(self.slots - 1);
+        // A load first: marking is for the first time only, and all threads share the word.
+        if !self.is_marked(slot) {
+            self.mark_of(slot).fetch_or(1 << (slot % 64), Ordering::Relaxed);
+        }
+    }
+
+    /// Begins a slot anew: unmarked, and zero.
+    pub(crate) fn begin_anew(&self, slot: u32, floats: u64, now: u64) {
+        let slot = slot.min(self.slots - 1);
+        self.mark_of(slot).fetch_and(!(1 << (slot % 64)), Ordering::Relaxed);
+        self.start_of(slot).store(now, Ordering::Relaxed);
+        self.place(slot).begin_anew(floats);
+    }
+
+    /// When a slot was begun anew; 0 if it never was.
+    pub(crate) fn start(&self, slot: u32) -> u64 {
+        self.start_of(slot).load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn mark_of(&self, slot: u32) -> &AtomicU64 {
+        debug_assert!(slot < self.slots);
+        // SAFETY: `open` saw that the marks of all slots lie inside of the region.
+        unsafe { self.marks.add((slot / 64) as usize).as_ref() }
+    }
+
+    fn start_of(&self, slot: u32) -> &AtomicU64 {
+        debug_assert!(slot < self.slots);
+        let at = self.slots.div_ceil(64) + self.slots * self.cells + slot;
+        // SAFETY: as above, for the times behind the marks and bases.
+        unsafe { self.marks.add(at as usize).as_ref() }
+    }
+}

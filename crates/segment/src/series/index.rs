@@ -1,0 +1,240 @@
+//! The index of a family: from the hash of a key to its series.
+//!
+//! An open-addressed table of 64-bit entries: the upper half of the hash, and the word offset of
+//! the series' record. A lookup takes no lock and compares whole keys, so that a hash that two keys
+//! share does no harm. Who changes the table holds the family's lock.
+//!
+//! A table that is full is not rehashed at once: a new one takes its place, the old one becomes its
+//! predecessor, and every insertion moves a few entries over, in the order of their slots. A lookup
+//! asks the new table, then its predecessor. It may miss an entry that moves at that moment, or
+//! read a table that is used anew: whoever misses looks again under the lock, and whoever finds
+//! compares the key. So a lookup needs neither a hazard pointer nor an epoch.
+//!
+//! The slot of an entry is the top of its hash, so that entries move to the new table in order, and
+//! touch its pages one after the other.
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Where the words of a segment are.
+pub(crate) trait Memory {
+    /// The word at a word offset.
+    fn word(&self, at: u32) -> &AtomicU64;
+}
+
+/// A table: its word offset, and the logarithm of how many slots it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Table {
+    pub(crate) at: u32,
+    pub(crate) bits: u32,
+}
+
+impl Table {
+    /// Makes a table of a word that `pack` made; 0 is none.
+    #[inline]
+    pub(crate) fn unpack(word: u64) -> Option<Self> {
+        // Both halves are taken whole: the casts cut off exactly the other one.
+        (word != 0).then_some(Self { at: word as u32, bits: (word >> 32) as u32 })
+    }
+
+    pub(crate) fn pack(self) -> u64 {
+        u64::from(self.bits) << 32 | u64::from(self.at)
+    }
+
+    /// How many slots it has.
+    pub(crate) fn slots(self) -> u32 {
+        1 << self.bits
+    }
+
+    #[inline]
+    fn home(self, fingerprint: u32) -> u32 {
+        fingerprint >> (u32::BITS - self.bits)
+    }
+}
+
+/// The words that describe an index, and the memory that its tables lie in.
+pub(crate) struct Index<'m, M> {
+    pub(crate) memory: &'m M,
+    /// The table, packed.
+    pub(crate) table: &'m AtomicU64,
+    /// Its predecessor, whose entries are moving; 0 without one.
+    pub(crate) previous: &'m AtomicU64,
+    /// How many slots of the predecessor have moved.
+    pub(crate) migrated: &'m AtomicU64,
+    /// How many slots of the table are not empty.
+    pub(crate) entries: &'m AtomicU64,
+}
+
+/// The least table.
+pub(crate) const LEAST_BITS: u32 = 4;
+/// The greatest table.
+pub(crate) const MOST_BITS: u32 = 30;
+
+const EMPTY: u64 = 0;
+/// A slot whose entry was removed: searches go on behind it.
+const DEAD: u64 = 1;
+
+impl<M: Memory> Index<'_, M> {
+    /// Finds what `matches` accepts among the entries of a fingerprint, without the lock.
+    #[inline]
+    pub(crate) fn find<T>(
+        &self,
+        fingerprint: u32,
+        mut matches: impl FnMut(u32) -> Option<T>,
+    ) -> Option<T> {
+        // Acquire: whoever sees a table sees what was written into it, and its predecessor.
+        let table = Table::unpack(self.table.load(Ordering::Acquire))?;
+        let found = self.probe(table, table.home(fingerprint), fingerprint, &mut matches);
+        if found.is_some() {
+            return found.map(|(_, found)| found);
+        }
+        // Acquire: where there is none any more, all its entries are in the table above.
+        let previous = Table::unpack(self.previous.load(Ordering::Acquire))?;
+        let home = previous.home(fingerprint);
+        self.probe(previous, home, fingerprint, &mut matches).map(|(_, found)| found)
+    }
+
+    /// As [`Index::find`], with the lock held: misses nothing.
+    pub(crate) fn find_locked<T>(
+        &self,
+        fingerprint: u32,
+        mut matches: impl FnMut(u32) -> Option<T>,
+    ) -> Option<T> {
+        let table = Table::unpack(self.table.load(Ordering::Relaxed))?;
+        let home = table.home(fingerprint);
+        if let Some((_, found)) = self.probe(table, home, fingerprint, &mut matches) {
+            return Some(found);
+        }
+        let previous = Table::unpack(self.previous.load(Ordering::Relaxed))?;
+        let start = self.unmoved(previous, fingerprint);
+        self.probe(previous, start, fingerprint, &mut matches).map(|(_, found)| found)
+    }
+
+    /// Puts in the entry of a record that is not in there, with the lock held. There is room, as
+    /// [`Index::is_crowded`] said.
+    pub(crate) fn insert(&self, fingerprint: u32, record: u32) {
+        let Some(table) = Table::unpack(self.table.load(Ordering::Relaxed)) else {
+            return;
+        };
+        self.put(table, u64::from(fingerprint) << 32 | u64::from(record));
+    }
+
+    /// Takes out the entry of a record, with the lock held.
+    pub(crate) fn remove(&self, fingerprint: u32, record: u32) {
+        let mut is_it = |at: u32| (at == record).then_some(());
+        if let Some(table) = Table::unpack(self.table.load(Ordering::Relaxed)) {
+            let home = table.home(fingerprint);
+            if let Some((slot, ())) = self.probe(table, home, fingerprint, &mut is_it) {
+                self.slot(table, slot).store(DEAD, Ordering::Relaxed);
+            }
+        }
+        if let Some(previous) = Table::unpack(self.previous.load(Ordering::Relaxed)) {
+            let start = self.unmoved(previous, fingerprint);
+            if let Some((slot, ())) = self.probe(previous, start, fingerprint, &mut is_it) {
+                self.slot(previous, slot).store(DEAD, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether the table has no room for one more entry.
+    pub(crate) fn is_crowded(&self) -> bool {
+        Table::unpack(self.table.load(Ordering::Relaxed)).is_none_or(|table| {
+            let most = u64::from(table.slots()) / 4 * 3;
+            self.entries.load(Ordering::Relaxed) >= most
+        })
+    }
+
+    /// Makes an empty table the current one, and the current one its predecessor, of which there
+    /// is none. The lock is held.
+    pub(crate) fn replace(&self, table: Table) {
+        debug_assert_eq!(self.previous.load(Ordering::Relaxed), 0, "the last move is done");
+        let old = self.table.load(Ordering::Relaxed);
+        self.migrated.store(0, Ordering::Relaxed);
+        self.entries.store(0, Ordering::Relaxed);
+        // Release: whoever sees the predecessor or the table sees what is in it. The predecessor
+        // comes first: whoever sees the new table sees that there is one.
+        self.previous.store(old, Ordering::Release);
+        self.table.store(table.pack(), Ordering::Release);
+    }
+
+    /// Moves the entries of at most so many slots, with the lock held, and empties them. Answers
+    /// the range of slots of the predecessor that were emptied, and whether it is all empty now.
+    pub(crate) fn migrate(&self, slots: u32) -> Option<(Table, std::ops::Range<u32>, bool)> {
+        let previous = Table::unpack(self.previous.load(Ordering::Relaxed))?;
+        let table = Table::unpack(self.table.load(Ordering::Relaxed))?;
+        // At most the number of slots, which is a u32.
+        let start = self.migrated.load(Ordering::Relaxed) as u32;
+        let end = start.saturating_add(slots).min(previous.slots());
+        for slot in start..end {
+            let entry = self.slot(previous, slot).load(Ordering::Relaxed);
+            if entry != EMPTY && entry != DEAD {
+                self.put(table, entry);
+            }
+        }
+        self.migrated.store(u64::from(end), Ordering::Relaxed);
+        for slot in start..end {
+            // Release: who finds it empty and then looks into the table finds the entry there.
+            self.slot(previous, slot).store(EMPTY, Ordering::Release);
+        }
+        let is_done = end == previous.slots();
+        if is_done {
+            // Release: who finds no predecessor finds all entries in the table.
+            self.previous.store(0, Ordering::Release);
+        }
+        Some((previous, start..end, is_done))
+    }
+
+    /// Where a search of the predecessor starts: behind the slots that are moved and empty. What
+    /// belongs before them and is not moved yet lies behind them without a gap.
+    fn unmoved(&self, previous: Table, fingerprint: u32) -> u32 {
+        let migrated = self.migrated.load(Ordering::Relaxed) as u32;
+        previous.home(fingerprint).max(migrated) & (previous.slots() - 1)
+    }
+
+    fn put(&self, table: Table, entry: u64) {
+        let mask = table.slots() - 1;
+        let mut slot = table.home((entry >> 32) as u32);
+        for _ in 0..=mask {
+            let word = self.slot(table, slot);
+            if word.load(Ordering::Relaxed) == EMPTY {
+                // Release: who finds the entry finds the record complete.
+                word.store(entry, Ordering::Release);
+                self.entries.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    /// Searches from a slot to the first empty one.
+    #[inline]
+    fn probe<T>(
+        &self,
+        table: Table,
+        start: u32,
+        fingerprint: u32,
+        matches: &mut impl FnMut(u32) -> Option<T>,
+    ) -> Option<(u32, T)> {
+        let mask = table.slots() - 1;
+        let mut slot = start;
+        // Bounded: a table that is used anew meanwhile may have no empty slot at all.
+        for _ in 0..=mask {
+            // Acquire: who finds an entry finds its record complete.
+            let entry = self.slot(table, slot).load(Ordering::Acquire);
+            if entry == EMPTY {
+                return None;
+            }
+            if (entry >> 32) as u32 == fingerprint && entry != DEAD {
+                if let Some(found) = matches(entry as u32) {
+                    return Some((slot, found));
+                }
+            }
+            slot = (slot + 1) & mask;
+        }
+        None
+    }
+
+    #[inline]
+    fn slot(&self, table: Table, slot: u32) -> &AtomicU64 {
+        self.memory.word(table.at + slot)
+    }
+}

@@ -1,0 +1,991 @@
+//! The series of a family with dynamic labels: a record each, in blocks, found by an index.
+//!
+//! A record holds a head, the cells, and the key; `docs/formats.md` draws it. Its first word, the
+//! *meta* word, has its length, its state, how many handles are bound to it, and its generation,
+//! which changes when the record becomes another series. Whoever adds to a record without a handle
+//! looks at the meta word before and after: should the record have become another one in between,
+//! the addition is taken back.
+//!
+//! Records are never moved. Those of removed series are used again, after a second at least, for
+//! new series of the same size.
+
+use std::time::Duration;
+
+use rapidhash::v3::RapidSecrets;
+
+use super::index::{Index, LEAST_BITS, MOST_BITS, Memory, Table};
+use super::key::{Key, next_text};
+use super::lock;
+use super::place::Place;
+use super::schema::Schema;
+use crate::cells::Cells;
+use crate::error::Error;
+use crate::layout::CELL_BYTES;
+use crate::region::Region;
+use crate::segment::Segment;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The words of a family's head that a keyed family uses, behind those of every family.
+pub(crate) mod at {
+    pub(crate) const OVERFLOW: usize = 4;
+    pub(crate) const TABLE: usize = 6;
+    pub(crate) const PREVIOUS: usize = 7;
+    pub(crate) const LOCK: usize = 8;
+    pub(crate) const BROKEN: usize = 9;
+    pub(crate) const MIGRATED: usize = 10;
+    pub(crate) const ENTRIES: usize = 11;
+    pub(crate) const LIVE: usize = 12;
+    pub(crate) const HIDDEN: usize = 13;
+    pub(crate) const FIRST_BLOCK: usize = 16;
+    pub(crate) const LAST_BLOCK: usize = 17;
+    /// Pairs of the first and the last free record, by length in words.
+    pub(crate) const FREE: usize = 18;
+    /// Tables that are free, by the logarithm of their slots.
+    pub(crate) const RETIRED: usize = FREE + 2 * super::FREE_CLASSES;
+    pub(crate) const END: usize = RETIRED + super::MOST_BITS as usize + 1;
+}
+
+const FREE_CLASSES: usize = 32;
+
+/// A record's states.
+mod state {
+    pub(super) const FREE: u64 = 0;
+    /// Taken, and not yet in the index.
+    pub(super) const DRAFT: u64 = 1;
+    pub(super) const LIVE: u64 = 2;
+    /// Idle for too long: found, and not shown.
+    pub(super) const HIDDEN: u64 = 3;
+    /// Removed, while handles are bound to it.
+    pub(super) const DETACHED: u64 = 4;
+}
+
+const WORDS: u64 = 0xffff;
+const STATE_SHIFT: u32 = 16;
+const STATE: u64 = 7 << STATE_SHIFT;
+/// No text in it needs an escape in text formats.
+const PLAIN: u64 = 1 << 19;
+const PIN: u64 = 1 << 20;
+/// The pins of a record. At their most, it is pinned for good.
+const PINS: u64 = 0xfff << 20;
+const GENERATION: u64 = 1 << 32;
+
+/// The words that blocks begin with: next block and length, words in use.
+const BLOCK_HEAD: u32 = 2;
+const LEAST_BLOCK: u32 = 128;
+const MOST_BLOCK: u32 = 1 << 15;
+/// How many slots of a table move with each insertion.
+const STEP: u32 = 32;
+/// The slots whose memory goes back to the system at once.
+const DISCARD: u32 = 1 << 15;
+/// How long a record stays free before it is used again, in tenths of a second: longer than any
+/// thread is between its look at a record and its addition to it.
+const QUARANTINE: u64 = 10;
+
+fn state_of(meta: u64) -> u64 {
+    (meta & STATE) >> STATE_SHIFT
+}
+
+fn with_state(meta: u64, state: u64) -> u64 {
+    meta & !STATE | state << STATE_SHIFT
+}
+
+impl Memory for Region {
+    #[inline]
+    fn word(&self, at: u32) -> &AtomicU64 {
+        self.cell(u64::from(at) * CELL_BYTES)
+    }
+}
+
+/// A keyed family.
+#[derive(Debug)]
+pub(crate) struct Keyed {
+    segment: Segment,
+    head: Cells,
+    secrets: RapidSecrets,
+    /// The words of a record before its cells.
+    header: u32,
+    cells: u32,
+    /// How many texts a key has.
+    texts: usize,
+    groups: u32,
+    limit: u64,
+    /// When the family was made: nanoseconds of Unix time.
+    created: u64,
+    idle: Option<Duration>,
+    additive: bool,
+}
+
+/// A record that was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) at: u32,
+    meta: u64,
+}
+
+/// What a scrape sees of a record.
+pub(crate) struct Seen<'s> {
+    pub(crate) group: u32,
+    pub(crate) texts: &'s [u8],
+    pub(crate) plain: bool,
+    pub(crate) overflow: bool,
+    pub(crate) start: u64,
+    pub(crate) at: u32,
+}
+
+/// Where a walk over the records is: a block, and a word in it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct At {
+    block: u32,
+    word: u32,
+}
+
+impl Keyed {
+    /// Takes over the head of a family.
+    pub(crate) fn open(
+        segment: &Segment,
+        head: &Cells,
+        schema: &Schema,
+        groups: u32,
+        created: u64,
+    ) -> Self {
+        let texts = schema.labels.iter().filter(|label| label.values.is_none()).count();
+        Self {
+            segment: segment.clone(),
+            head: head.clone(),
+            secrets: RapidSecrets::seed(segment.seed()),
+            header: 2 + u32::from(schema.idle.is_some()),
+            cells: schema.cells.into(),
+            texts,
+            groups,
+            limit: schema.limit.unwrap_or(u64::MAX),
+            created,
+            idle: schema.idle,
+            additive: schema.additive,
+        }
+    }
+
+    /// Makes the overflow's record, so that it is there when nothing else has room.
+    pub(crate) fn begin(&self, now: u64) -> Result<(), Error> {
+        let key = Key { group: 0, words: &[], hash: 0 };
+        let at = self.write(&key, now)?;
+        self.set_state(at, state::HIDDEN);
+        self.head[at::OVERFLOW].store(at.into(), Ordering::Release);
+        Ok(())
+    }
+
+    pub(crate) fn secrets(&self) -> &RapidSecrets {
+        &self.secrets
+    }
+
+    /// How many series there are, hidden ones included.
+    pub(crate) fn len(&self) -> u64 {
+        self.head[at::LIVE].load(Ordering::Relaxed)
+    }
+
+    /// Finds a series without a lock.
+    #[inline]
+    pub(crate) fn find(&self, key: &Key<'_>) -> Option<Found> {
+        self.index().find(fingerprint(key.hash), |at| self.matches(at, key))
+    }
+
+    /// Finds a series, or makes it; the overflow's where that cannot be.
+    #[inline]
+    pub(crate) fn find_or_make(&self, key: &Key<'_>, now: impl Fn() -> u64) -> Found {
+        match self.find(key) {
+            Some(found) if state_of(found.meta) == state::LIVE => found,
+            found => self.find_slowly(key, found, &now),
+        }
+    }
+
+    /// The cells of a record.
+    #[inline]
+    pub(crate) fn place(&self, at: u32) -> Place<'_> {
+        let offset = u64::from(at + self.header) * CELL_BYTES;
+        let first = self.region().cells(offset, self.cells as usize);
+        // SAFETY: `cells` saw that the one lane lies inside the region, which this family keeps
+        // alive for longer than the borrow.
+        unsafe { Place::new(first, self.cells, (0, 1), None) }
+    }
+
+    /// Whether the record still is the series that was found.
+    #[inline]
+    pub(crate) fn is_still(&self, found: Found) -> bool {
+        let meta = self.region().word(found.at).load(Ordering::Acquire);
+        (meta ^ found.meta) & !PINS == 0
+    }
+
+    /// Whether the series is the overflow's.
+    pub(crate) fn is_overflow(&self, at: u32) -> bool {
+        self.overflow() == at
+    }
+
+    /// The overflow's series, shown from now on.
+    #[cold]
+    pub(crate) fn find_overflow(&self) -> Found {
+        let at = self.overflow();
+        let word = self.region().word(at);
+        let mut meta = word.load(Ordering::Acquire);
+        while state_of(meta) != state::LIVE {
+            let shown = with_state(meta, state::LIVE);
+            match word.compare_exchange(meta, shown, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => meta = shown,
+                Err(found) => meta = found,
+            }
+        }
+        Found { at, meta }
+    }
+
+    /// Binds a handle to what was found, unless it has become another series meanwhile.
+    pub(crate) fn pin(&self, found: Found) -> bool {
+        let word = self.region().word(found.at);
+        let mut meta = word.load(Ordering::Acquire);
+        loop {
+            if (meta ^ found.meta) & !PINS != 0 {
+                return false;
+            }
+            let pinned = if meta & PINS == PINS { meta } else { meta + PIN };
+            match word.compare_exchange_weak(meta, pinned, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(found) => meta = found,
+            }
+        }
+    }
+
+    /// Binds one more handle to a record that one is bound to.
+    pub(crate) fn pin_again(&self, at: u32) {
+        let word = self.region().word(at);
+        let mut meta = word.load(Ordering::Acquire);
+        while meta & PINS != PINS {
+            let pinned = meta + PIN;
+            match word.compare_exchange_weak(meta, pinned, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(found) => meta = found,
+            }
+        }
+    }
+
+    /// Releases a handle.
+    pub(crate) fn unpin(&self, at: u32, now: impl Fn() -> u64) {
+        let word = self.region().word(at);
+        let mut meta = word.load(Ordering::Acquire);
+        loop {
+            if meta & PINS == PINS || meta & PINS == 0 {
+                return;
+            }
+            let unpinned = meta - PIN;
+            match word.compare_exchange_weak(meta, unpinned, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) if unpinned & PINS == 0 && state_of(unpinned) == state::DETACHED => {
+                    // Without the lock, it stays as it is until the file is opened anew.
+                    if let Ok(_guard) = self.lock() {
+                        let meta = word.load(Ordering::Relaxed);
+                        if meta & PINS == 0 && state_of(meta) == state::DETACHED {
+                            self.free(at, meta, now());
+                        }
+                    }
+                    return;
+                }
+                Ok(_) => return,
+                Err(found) => meta = found,
+            }
+        }
+    }
+
+    /// Removes a series; false where there is none.
+    pub(crate) fn remove(&self, key: &Key<'_>, now: u64) -> Result<bool, Error> {
+        let _guard = self.lock()?;
+        let found =
+            self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key));
+        if let Some(found) = found {
+            self.detach(found.at, fingerprint(key.hash), now);
+        }
+        Ok(found.is_some())
+    }
+
+    /// Removes the series that `keep` does not want.
+    pub(crate) fn retain(
+        &self,
+        now: u64,
+        mut keep: impl FnMut(&Seen<'_>) -> bool,
+    ) -> Result<u64, Error> {
+        let _guard = self.lock()?;
+        let mut removed = 0;
+        let (mut cursor, mut words) = (At::default(), Vec::new());
+        while let Some(at) = self.next_record(&mut cursor) {
+            let Some(seen) = self.see(at, &mut words, true) else { continue };
+            if !seen.overflow && !keep(&seen) {
+                let hash = self.hash(at);
+                self.detach(at, fingerprint(hash), now);
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    /// Looks at all series: hides those that are idle for too long, or removes them where their
+    /// value is no sum that has to go on, and shows those again that changed.
+    pub(crate) fn sweep(&self, now: u64) -> Result<(), Error> {
+        let Some(idle) = self.idle else { return Ok(()) };
+        let idle = tenths(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
+        let tenth = self.since_creation(now);
+        let _guard = self.lock()?;
+        let mut cursor = At::default();
+        while let Some(at) = self.next_record(&mut cursor) {
+            let word = self.region().word(at);
+            let meta = word.load(Ordering::Acquire);
+            let state = state_of(meta);
+            if self.is_overflow(at) || !(state == state::LIVE || state == state::HIDDEN) {
+                continue;
+            }
+            let digest = self.digest(at);
+            let mark = self.region().word(at + 2);
+            let (old, since) = (mark.load(Ordering::Relaxed) >> 32, mark.load(Ordering::Relaxed));
+            let since = since & u64::from(u32::MAX);
+            if old != u64::from(digest) {
+                mark.store(u64::from(digest) << 32 | tenth, Ordering::Relaxed);
+                if state == state::HIDDEN {
+                    self.show(at);
+                }
+            } else if state == state::LIVE && tenth.saturating_sub(since) >= idle {
+                if self.additive {
+                    self.hide(at);
+                } else {
+                    self.detach(at, fingerprint(self.hash(at)), now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The next record of a walk: live or not.
+    #[inline]
+    pub(crate) fn next_record(&self, cursor: &mut At) -> Option<u32> {
+        loop {
+            if cursor.block == 0 {
+                // Acquire: sees the blocks as they were linked.
+                cursor.block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire) as u32;
+                cursor.word = BLOCK_HEAD;
+                if cursor.block == 0 {
+                    return None;
+                }
+            }
+            let region = self.region();
+            // Acquire: the records below are complete as far as a walk needs them.
+            let used = region.word(cursor.block + 1).load(Ordering::Acquire) as u32;
+            if cursor.word < used {
+                let at = cursor.block + cursor.word;
+                let words = (region.word(at).load(Ordering::Acquire) & WORDS) as u32;
+                cursor.word += words.max(1);
+                return Some(at);
+            }
+            let next = region.word(cursor.block).load(Ordering::Acquire) as u32;
+            if next == 0 {
+                return None;
+            }
+            *cursor = At { block: next, word: BLOCK_HEAD };
+        }
+    }
+
+    /// Reads a record's labels. `None` where it is not shown; `hidden` shows those too that are
+    /// idle.
+    #[inline]
+    pub(crate) fn see<'s>(
+        &self,
+        at: u32,
+        words: &'s mut Vec<u8>,
+        hidden: bool,
+    ) -> Option<Seen<'s>> {
+        let region = self.region();
+        // Acquire: whoever sees it live sees all of it.
+        let meta = region.word(at).load(Ordering::Acquire);
+        let state = state_of(meta);
+        if state != state::LIVE && !(hidden && state == state::HIDDEN) {
+            return None;
+        }
+        let origin = region.word(at + 1).load(Ordering::Relaxed);
+        let before = self.header + self.cells;
+        let count = ((meta & WORDS) as u32).saturating_sub(before) as usize;
+        let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
+        words.clear();
+        words.reserve(count * 8);
+        for word in key {
+            words.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        // Acquire, on the loads above too: had they read what another series wrote, this would see
+        // that series' generation.
+        std::sync::atomic::fence(Ordering::Acquire);
+        if (region.word(at).load(Ordering::Relaxed) ^ meta) & !PINS != 0 {
+            return None;
+        }
+        let overflow = self.is_overflow(at);
+        let mut rest = &words[..];
+        if !overflow {
+            for _ in 0..self.texts {
+                rest = next_text(rest)?.1;
+            }
+        }
+        let length = words.len() - rest.len();
+        Some(Seen {
+            group: (origin >> 32) as u32,
+            texts: &words[..if overflow { 0 } else { length }],
+            plain: meta & PLAIN != 0,
+            overflow,
+            start: self.created + (origin & u64::from(u32::MAX)) * TENTH,
+            at,
+        })
+    }
+
+    /// Checks everything that an index and a walk will trust, without changing it.
+    ///
+    /// # Errors
+    /// What contradicts the layout, in words.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.check_blocks(|_, _| ()).map_err(|(_, what)| what)?;
+        let region = self.region();
+        let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
+        let mut cursor = At::default();
+        while let Some(at) = self.next_record(&mut cursor) {
+            if u64::from(at) == overflow {
+                let meta = region.word(at).load(Ordering::Relaxed);
+                let state = state_of(meta);
+                if state == state::LIVE || state == state::HIDDEN {
+                    return Ok(());
+                }
+            }
+        }
+        Err(format!("its overflow series at {overflow} is none"))
+    }
+
+    /// Puts everything in order, where nobody else has the segment open.
+    pub(crate) fn mend_alone(&self, now: u64) -> Result<(), Error> {
+        self.head[at::LOCK].store(0, Ordering::Relaxed);
+        self.mend(true, now)?;
+        self.head[at::BROKEN].store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Puts everything in order after somebody died in between, or power was lost: what is not
+    /// complete goes, and index, free records and counts are made anew. With `alone`, nobody else
+    /// has the segment open, and no handle is bound.
+    fn mend(&self, alone: bool, now: u64) -> Result<(), Error> {
+        let region = self.region();
+        let result = self.check_blocks(|block, used| {
+            // What follows was never complete, or was not on the disk when power was lost.
+            region.word(block + 1).store(used.into(), Ordering::Relaxed);
+            let length = region.word(block).load(Ordering::Relaxed) >> 32 << 32;
+            region.word(block).store(length, Ordering::Relaxed);
+            self.head[at::LAST_BLOCK].store(block.into(), Ordering::Relaxed);
+        });
+        if result.is_err() && self.first_block().is_none() {
+            self.head[at::FIRST_BLOCK].store(0, Ordering::Relaxed);
+            self.head[at::LAST_BLOCK].store(0, Ordering::Relaxed);
+        }
+        for i in at::FREE..at::END {
+            self.head[i].store(0, Ordering::Relaxed);
+        }
+        self.head[at::HIDDEN].store(0, Ordering::Relaxed);
+        let mut live = 0_u64;
+        let (mut cursor, mut words) = (At::default(), Vec::new());
+        while let Some(at) = self.next_record(&mut cursor) {
+            let word = region.word(at);
+            let mut meta = word.load(Ordering::Relaxed);
+            if alone {
+                meta &= !PINS;
+                word.store(meta, Ordering::Relaxed);
+            }
+            match state_of(meta) {
+                state::LIVE | state::HIDDEN if self.is_overflow(at) => {}
+                state::LIVE | state::HIDDEN if self.see(at, &mut words, true).is_some() => {
+                    live += 1;
+                    let hidden = u64::from(state_of(meta) == state::HIDDEN);
+                    self.head[at::HIDDEN].fetch_add(hidden, Ordering::Relaxed);
+                }
+                state::DETACHED if meta & PINS != 0 => {}
+                _ => self.free(at, meta, now),
+            }
+        }
+        let overflow = self.overflow();
+        if result.is_err() && !self.is_record(overflow) {
+            self.begin(now)?;
+        }
+        self.head[at::LIVE].store(live, Ordering::Relaxed);
+        self.rebuild(live)
+    }
+
+    /// The series of a key, with the lock; the overflow's where it cannot be made.
+    #[cold]
+    fn find_slowly(&self, key: &Key<'_>, found: Option<Found>, now: &dyn Fn() -> u64) -> Found {
+        let is_full = self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit
+            && self.head[at::HIDDEN].load(Ordering::Relaxed) == 0;
+        if found.is_none() && is_full && self.head[at::PREVIOUS].load(Ordering::Relaxed) == 0 {
+            // Without the lock: what comes beyond the limit comes again and again. Another look:
+            // the first one may have missed a series that moved at that moment.
+            return self.find(key).unwrap_or_else(|| self.find_overflow());
+        }
+        self.make(key, now()).unwrap_or_else(|_| self.find_overflow())
+    }
+
+    /// Makes a series, unless it is there.
+    fn make(&self, key: &Key<'_>, now: u64) -> Result<Found, Error> {
+        let _guard = self.lock()?;
+        let fingerprint = fingerprint(key.hash);
+        if let Some(found) = self.index().find_locked(fingerprint, |at| self.matches(at, key)) {
+            if state_of(found.meta) == state::HIDDEN {
+                self.show(found.at);
+            }
+            let meta = self.region().word(found.at).load(Ordering::Relaxed);
+            return Ok(Found { at: found.at, meta });
+        }
+        if self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit && !self.forget_one(now) {
+            self.move_some(STEP);
+            return Err(Error::full(&self.segment, 0));
+        }
+        self.make_room()?;
+        let at = self.write(key, now)?;
+        self.index().insert(fingerprint, at);
+        let meta = self.set_state(at, state::LIVE);
+        self.head[at::LIVE].fetch_add(1, Ordering::Relaxed);
+        self.move_some(STEP);
+        Ok(Found { at, meta })
+    }
+
+    /// Takes a record, and writes everything but its state.
+    fn write(&self, key: &Key<'_>, now: u64) -> Result<u32, Error> {
+        let words = u64::from(self.header + self.cells) + key.words.len() as u64 / 8;
+        if words > WORDS {
+            return Err(Error::full(&self.segment, words * CELL_BYTES));
+        }
+        let at = self.take(words as u32, now)?;
+        let region = self.region();
+        let origin = u64::from(key.group) << 32 | self.since_creation(now);
+        region.word(at + 1).store(origin, Ordering::Release);
+        for i in 2..self.header + self.cells {
+            // Release: who adds to what was zeroed here sees the new generation, and takes it back.
+            region.word(at + i).store(0, Ordering::Release);
+        }
+        if self.idle.is_some() {
+            let since = self.since_creation(now);
+            let mark = u64::from(self.digest(at)) << 32 | since;
+            region.word(at + 2).store(mark, Ordering::Release);
+        }
+        for (i, chunk) in (self.header + self.cells..).zip(key.words.chunks_exact(8)) {
+            let word = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
+            region.word(at + i).store(word, Ordering::Release);
+        }
+        let escapes = key.words.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
+        let meta = region.word(at).load(Ordering::Relaxed) & !PLAIN;
+        region.word(at).store(meta | if escapes { 0 } else { PLAIN }, Ordering::Relaxed);
+        Ok(at)
+    }
+
+    /// A record of so many words, as a draft: a free one, or one from the end of the last block.
+    fn take(&self, words: u32, now: u64) -> Result<u32, Error> {
+        let region = self.region();
+        if let Some((first, last)) = self.free_class(words.into()) {
+            let at = first.load(Ordering::Relaxed) as u32;
+            if at != 0 {
+                let meta = region.word(at).load(Ordering::Relaxed);
+                let link = region.word(at + 1).load(Ordering::Relaxed);
+                let since = link & u64::from(u32::MAX);
+                if self.since_creation(now) >= since + QUARANTINE {
+                    let next = link >> 32;
+                    first.store(next, Ordering::Relaxed);
+                    if next == 0 {
+                        last.store(0, Ordering::Relaxed);
+                    }
+                    let draft = with_state(meta & !PINS, state::DRAFT);
+                    region.word(at).store(draft, Ordering::Relaxed);
+                    return Ok(at);
+                }
+            }
+        }
+        let mut block = self.head[at::LAST_BLOCK].load(Ordering::Relaxed) as u32;
+        let mut used = BLOCK_HEAD;
+        let mut length = 0;
+        if block != 0 {
+            used = region.word(block + 1).load(Ordering::Relaxed) as u32;
+            length = (region.word(block).load(Ordering::Relaxed) >> 32) as u32;
+        }
+        if block == 0 || used + words > length {
+            let wanted = (length * 2).clamp(LEAST_BLOCK, MOST_BLOCK);
+            // A record has at most 2^16 words.
+            let wanted = wanted.max(words + BLOCK_HEAD).next_multiple_of(8);
+            let new = self.segment.take(wanted.into())?;
+            region.word(new).store(u64::from(wanted) << 32, Ordering::Relaxed);
+            region.word(new + 1).store(BLOCK_HEAD.into(), Ordering::Relaxed);
+            // Release: who finds the block finds its head.
+            if block == 0 {
+                self.head[at::FIRST_BLOCK].store(new.into(), Ordering::Release);
+            } else {
+                region.word(block).fetch_or(new.into(), Ordering::Release);
+            }
+            self.head[at::LAST_BLOCK].store(new.into(), Ordering::Relaxed);
+            (block, used) = (new, BLOCK_HEAD);
+        }
+        let at = block + used;
+        // Its length first: whoever walks the block can step over it, should this one die here.
+        region.word(at).store(with_state(words.into(), state::DRAFT), Ordering::Relaxed);
+        region.word(block + 1).store(u64::from(used + words), Ordering::Release);
+        Ok(at)
+    }
+
+    /// Takes a series out of the index, and frees its record if no handle is bound to it.
+    fn detach(&self, at: u32, fingerprint: u32, now: u64) {
+        let word = self.region().word(at);
+        self.index().remove(fingerprint, at);
+        let mut meta = word.load(Ordering::Relaxed);
+        loop {
+            let detached = with_state(meta, state::DETACHED);
+            match word.compare_exchange_weak(meta, detached, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(found) => meta = found,
+            }
+        }
+        self.head[at::LIVE].fetch_sub(1, Ordering::Relaxed);
+        if state_of(meta) == state::HIDDEN {
+            self.head[at::HIDDEN].fetch_sub(1, Ordering::Relaxed);
+        }
+        let meta = word.load(Ordering::Acquire);
+        if meta & PINS == 0 {
+            self.free(at, meta, now);
+        }
+    }
+
+    /// Puts a record at the end of the free ones of its length, as the next generation.
+    fn free(&self, at: u32, meta: u64, now: u64) {
+        let region = self.region();
+        let meta = with_state(meta & !PINS, state::FREE).wrapping_add(GENERATION);
+        // Release: whoever sees what is written from here on sees the generation, too.
+        region.word(at).store(meta, Ordering::Release);
+        region.word(at + 1).store(self.since_creation(now), Ordering::Release);
+        let Some((first, last)) = self.free_class(meta & WORDS) else { return };
+        let before = last.load(Ordering::Relaxed) as u32;
+        if before == 0 {
+            first.store(at.into(), Ordering::Relaxed);
+        } else {
+            region.word(before + 1).fetch_or(u64::from(at) << 32, Ordering::Relaxed);
+        }
+        last.store(at.into(), Ordering::Relaxed);
+    }
+
+    /// The first and the last free record of a length. Long records share one list, of which only
+    /// those of the very length of the first are taken.
+    fn free_class(&self, words: u64) -> Option<(&AtomicU64, &AtomicU64)> {
+        let class = usize::try_from(words).ok().filter(|&class| class < FREE_CLASSES)?;
+        Some((&self.head[at::FREE + 2 * class], &self.head[at::FREE + 2 * class + 1]))
+    }
+
+    /// Removes the first hidden series there is.
+    fn forget_one(&self, now: u64) -> bool {
+        if self.head[at::HIDDEN].load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut cursor = At::default();
+        while let Some(at) = self.next_record(&mut cursor) {
+            let meta = self.region().word(at).load(Ordering::Relaxed);
+            if state_of(meta) == state::HIDDEN && !self.is_overflow(at) {
+                self.detach(at, fingerprint(self.hash(at)), now);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn show(&self, at: u32) {
+        self.set_state(at, state::LIVE);
+        self.head[at::HIDDEN].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn hide(&self, at: u32) {
+        self.set_state(at, state::HIDDEN);
+        self.head[at::HIDDEN].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes the state; pins may change at the same time.
+    fn set_state(&self, at: u32, state: u64) -> u64 {
+        let word = self.region().word(at);
+        let mut meta = word.load(Ordering::Relaxed);
+        loop {
+            let new = with_state(meta, state);
+            // Release: who sees it live sees all of it.
+            match word.compare_exchange_weak(meta, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return new,
+                Err(found) => meta = found,
+            }
+        }
+    }
+
+    /// Sees to it that the table has room for one more entry.
+    fn make_room(&self) -> Result<(), Error> {
+        if !self.index().is_crowded() {
+            return Ok(());
+        }
+        while self.head[at::PREVIOUS].load(Ordering::Relaxed) != 0 {
+            self.move_some(u32::MAX);
+        }
+        let live = self.head[at::LIVE].load(Ordering::Relaxed) + 1;
+        let table = self.take_table(bits_for(live))?;
+        self.index().replace(table);
+        Ok(())
+    }
+
+    /// An empty table: a retired one, or a new one.
+    fn take_table(&self, bits: u32) -> Result<Table, Error> {
+        let retired = &self.head[at::RETIRED + bits as usize];
+        let at = retired.swap(0, Ordering::Relaxed) as u32;
+        if at != 0 {
+            return Ok(Table { at, bits });
+        }
+        Ok(Table { at: self.segment.take(1 << bits)?, bits })
+    }
+
+    /// Moves some entries to the new table, if there is one, and retires the old one when all are.
+    fn move_some(&self, slots: u32) {
+        let Some((table, moved, is_done)) = self.index().migrate(slots) else { return };
+        // In large pieces: each costs a system call, and the pages of a large table take time.
+        let piece = |slot: u32| slot / DISCARD;
+        if piece(moved.start) != piece(moved.end) || is_done {
+            let end = if is_done { moved.end } else { piece(moved.end) * DISCARD };
+            let offset = |slot: u32| u64::from(table.at + slot) * CELL_BYTES;
+            self.region().discard(offset(piece(moved.start) * DISCARD)..offset(end));
+        }
+        if is_done {
+            self.retire(table);
+        }
+    }
+
+    fn retire(&self, table: Table) {
+        self.head[at::RETIRED + table.bits as usize].store(table.at.into(), Ordering::Relaxed);
+    }
+
+    /// Makes the index anew of all series.
+    fn rebuild(&self, live: u64) -> Result<(), Error> {
+        let bits = bits_for(live);
+        for word in [at::PREVIOUS, at::TABLE] {
+            let old = Table::unpack(self.head[word].load(Ordering::Relaxed));
+            self.head[word].store(0, Ordering::Relaxed);
+            let Some(old) = old.filter(|table| self.is_table(*table)) else { continue };
+            for slot in 0..old.slots() {
+                self.region().word(old.at + slot).store(0, Ordering::Relaxed);
+            }
+            self.retire(old);
+        }
+        self.head[at::MIGRATED].store(0, Ordering::Relaxed);
+        self.head[at::ENTRIES].store(0, Ordering::Relaxed);
+        let table = self.take_table(bits)?;
+        let index = self.index();
+        index.table.store(table.pack(), Ordering::Release);
+        let mut cursor = At::default();
+        while let Some(at) = self.next_record(&mut cursor) {
+            let state = state_of(self.region().word(at).load(Ordering::Relaxed));
+            let is_series = state == state::LIVE || state == state::HIDDEN;
+            if is_series && !self.is_overflow(at) {
+                index.insert(fingerprint(self.hash(at)), at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Walks the blocks. At the first that is wrong, `cut` is called with the last block that is
+    /// right and how many words of it are, and what is wrong is answered.
+    fn check_blocks(&self, cut: impl Fn(u32, u32)) -> Result<(), (u32, String)> {
+        let region = self.region();
+        let end = self.segment.used() / CELL_BYTES;
+        let fail = |at: u32, what: &str| {
+            Err((at, format!("{what} at {} of a family", u64::from(at) * CELL_BYTES)))
+        };
+        let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Relaxed);
+        let (mut last, mut last_used) = (0, 0);
+        // No block is shorter than the least one: a list in a circle ends.
+        let mut left = end / u64::from(LEAST_BLOCK) + 1;
+        while block != 0 {
+            left -= 1;
+            let length = (block + 2 <= end && left > 0)
+                .then(|| region.word(block as u32).load(Ordering::Acquire) >> 32)
+                .filter(|length| {
+                    *length >= u64::from(LEAST_BLOCK) && block.saturating_add(*length) <= end
+                });
+            let Some(length) = length else {
+                if last != 0 {
+                    cut(last, last_used);
+                }
+                return fail(block as u32, "a block that lies outside of the bytes in use");
+            };
+            // Inside of the bytes in use: both fit a word offset.
+            let block_at = block as u32;
+            let used = region.word(block_at + 1).load(Ordering::Acquire);
+            if used < u64::from(BLOCK_HEAD) || used > length {
+                cut(block_at, BLOCK_HEAD);
+                return fail(block_at, "a block with more in use than it has");
+            }
+            let mut word = BLOCK_HEAD;
+            while u64::from(word) < used {
+                let meta = region.word(block_at + word).load(Ordering::Acquire);
+                let words = meta & WORDS;
+                let least = u64::from(self.header + self.cells);
+                let fits = words >= least && u64::from(word) + words <= used;
+                if !fits || state_of(meta) > state::DETACHED {
+                    cut(block_at, word);
+                    return fail(block_at + word, "a record that contradicts the layout");
+                }
+                let state = state_of(meta);
+                let is_series = state == state::LIVE || state == state::HIDDEN;
+                if is_series && !self.is_sound(block_at + word, meta) {
+                    cut(block_at, word);
+                    return fail(block_at + word, "a series whose labels are unreadable");
+                }
+                word += words as u32;
+            }
+            (last, last_used) = (block_at, word);
+            block = region.word(block_at).load(Ordering::Acquire) & u64::from(u32::MAX);
+        }
+        Ok(())
+    }
+
+    /// Whether the labels of a record are what this family has.
+    fn is_sound(&self, at: u32, meta: u64) -> bool {
+        let region = self.region();
+        if self.is_overflow(at) {
+            return true;
+        }
+        let group = region.word(at + 1).load(Ordering::Relaxed) >> 32;
+        let before = self.header + self.cells;
+        let count = ((meta & WORDS) as u32 - before) as usize;
+        let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
+        let bytes: Vec<u8> =
+            key.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        let mut rest = &bytes[..];
+        for _ in 0..self.texts {
+            match next_text(rest) {
+                Some((text, behind)) if std::str::from_utf8(text).is_ok() => rest = behind,
+                _ => return false,
+            }
+        }
+        group < u64::from(self.groups) && rest.len() < 8 && rest.iter().all(|&byte| byte == 0)
+    }
+
+    fn first_block(&self) -> Option<u32> {
+        let block = self.head[at::FIRST_BLOCK].load(Ordering::Relaxed);
+        let end = self.segment.used() / CELL_BYTES;
+        u32::try_from(block).ok().filter(|&block| block != 0 && u64::from(block) + 2 <= end)
+    }
+
+    /// Whether a walk comes by this record, and it can be the overflow's.
+    fn is_record(&self, wanted: u32) -> bool {
+        let mut cursor = At::default();
+        while let Some(at) = self.next_record(&mut cursor) {
+            if at == wanted {
+                let state = state_of(self.region().word(at).load(Ordering::Relaxed));
+                return state == state::LIVE || state == state::HIDDEN;
+            }
+        }
+        false
+    }
+
+    fn is_table(&self, table: Table) -> bool {
+        let end = self.segment.used() / CELL_BYTES;
+        (LEAST_BITS..=MOST_BITS).contains(&table.bits)
+            && table.at != 0
+            && u64::from(table.at) + u64::from(table.slots()) <= end
+    }
+
+    /// Whether the record has this key.
+    #[inline]
+    fn matches(&self, at: u32, key: &Key<'_>) -> Option<Found> {
+        let region = self.region();
+        // Acquire: whoever sees it live sees all of it.
+        let meta = region.word(at).load(Ordering::Acquire);
+        let before = self.header + self.cells;
+        let count = key.words.len() / 8;
+        let state = state_of(meta);
+        if meta & WORDS != u64::from(before) + count as u64
+            || !(state == state::LIVE || state == state::HIDDEN)
+            || region.word(at + 1).load(Ordering::Relaxed) >> 32 != u64::from(key.group)
+        {
+            return None;
+        }
+        let words = region.slice(u64::from(at + before) * CELL_BYTES, count);
+        let same = words.iter().zip(key.words.chunks_exact(8)).all(|(word, chunk)| {
+            let wanted = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
+            word.load(Ordering::Relaxed) == wanted
+        });
+        (same && !self.is_overflow(at)).then_some(Found { at, meta })
+    }
+
+    /// The hash of a record's key.
+    fn hash(&self, at: u32) -> u64 {
+        let region = self.region();
+        let before = self.header + self.cells;
+        let words = (region.word(at).load(Ordering::Relaxed) & WORDS) as u32;
+        let count = words.saturating_sub(before) as usize;
+        let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
+        let bytes: Vec<u8> =
+            key.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        let group = (region.word(at + 1).load(Ordering::Relaxed) >> 32) as u32;
+        super::key::hash(&bytes, group, &self.secrets)
+    }
+
+    /// Something of all cells that changes when one does.
+    fn digest(&self, at: u32) -> u32 {
+        let offset = u64::from(at + self.header) * CELL_BYTES;
+        let cells = self.region().slice(offset, self.cells as usize);
+        let bytes = cells.iter().fold(0_u64, |digest, cell| {
+            (digest ^ cell.load(Ordering::Relaxed)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29)
+        });
+        (bytes ^ bytes >> 32) as u32
+    }
+
+    /// Tenths of a second since the family was made.
+    fn since_creation(&self, now: u64) -> u64 {
+        tenths(now.saturating_sub(self.created)).min(u64::from(u32::MAX))
+    }
+
+    fn overflow(&self) -> u32 {
+        // It was a record's when it was stored.
+        self.head[at::OVERFLOW].load(Ordering::Acquire) as u32
+    }
+
+    fn lock(&self) -> Result<lock::Guard<'_>, Error> {
+        let region = self.region();
+        let (word, broken) = (&self.head[at::LOCK], &self.head[at::BROKEN]);
+        let (guard, half_done) =
+            lock::acquire(word, broken, region.token()?, |token| region.is_alive(token));
+        if half_done {
+            self.mend(false, crate::readings::unix())?;
+            broken.store(0, Ordering::Relaxed);
+        }
+        Ok(guard)
+    }
+
+    #[inline]
+    fn index(&self) -> Index<'_, Region> {
+        Index {
+            memory: self.region(),
+            table: &self.head[at::TABLE],
+            previous: &self.head[at::PREVIOUS],
+            migrated: &self.head[at::MIGRATED],
+            entries: &self.head[at::ENTRIES],
+        }
+    }
+
+    #[inline]
+    fn region(&self) -> &Region {
+        &self.segment.region
+    }
+}
+
+const TENTH: u64 = 100_000_000;
+
+fn tenths(nanos: u64) -> u64 {
+    nanos / TENTH
+}
+
+#[inline]
+fn fingerprint(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+/// The logarithm of the slots for so many series: twice to four times as many.
+fn bits_for(live: u64) -> u32 {
+    (live * 2).next_power_of_two().trailing_zeros().clamp(LEAST_BITS, MOST_BITS)
+}

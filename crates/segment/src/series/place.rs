@@ -1,0 +1,207 @@
+//! Where the cells of one series are: once, or once for each CPU.
+//!
+//! A series that many threads hit at once has its cells in *lanes*: one for each CPU, to which
+//! threads add by restartable sequences, and shared ones behind them for everyone else. A series
+//! that lies in a record has one lane, to which all add atomically. A reader adds the lanes up: the
+//! sum is at least what was added before it began, and at most what was added before it ended.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::sequence::Sequence;
+use crate::stripes::thread_number;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The words from one lane to the next.
+pub(crate) const LANE_WORDS: usize = 512;
+const SHIFT: u32 = 12;
+const _: () = assert!(LANE_WORDS * 8 == 1 << SHIFT);
+
+/// The cells of one series.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    first: NonNull<AtomicU64>,
+    cells: u32,
+    cpus: u16,
+    lanes: u16,
+    sequence: Option<Sequence>,
+    /// What the lanes had when the series was last begun anew; all zeros where there is none.
+    base: Option<NonNull<AtomicU64>>,
+    life: PhantomData<&'a AtomicU64>,
+}
+
+// SAFETY: it gives nothing but shared atomics, which live for 'a.
+unsafe impl Send for Place<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Place<'_> {}
+
+impl<'a> Place<'a> {
+    /// Takes over `cells` cells in each of `lanes` lanes, of which `cpus` belong to CPUs and at
+    /// least one to none.
+    ///
+    /// # Safety
+    /// For 'a there are `cells` atomics from `first` on in each of so many lanes, `LANE_WORDS`
+    /// apart, and from `base` on where it is given.
+    pub(crate) unsafe fn new(
+        first: NonNull<AtomicU64>,
+        cells: u32,
+        (cpus, lanes): (u16, u16),
+        base: Option<NonNull<AtomicU64>>,
+    ) -> Self {
+        debug_assert!(cpus < lanes, "there is a shared lane");
+        let sequence = if cpus > 0 { Sequence::find() } else { None };
+        Self { first, cells, cpus, lanes, sequence, base, life: PhantomData }
+    }
+
+    /// How many cells the series has.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.cells as usize
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.cells == 0
+    }
+
+    /// Adds `n`, modulo 2^64, to a cell.
+    ///
+    /// # Panics
+    /// If there is no such cell.
+    #[inline]
+    pub fn add(&self, cell: usize, n: u64) {
+        assert!(cell < self.len());
+        // SAFETY: the cell is there in each of the CPUs' lanes, as `new` was promised.
+        unsafe {
+            let first = self.first.as_ptr().add(cell);
+            if let Some(sequence) = self.sequence
+                && sequence.add_at::<SHIFT>(first, usize::from(self.cpus) << SHIFT, n)
+            {
+                return;
+            }
+        }
+        // Release: whoever sees the addition sees what this thread did before. Acquire: a look at
+        // the series' head, which tells whether it still is that series, comes after.
+        self.shared(cell).fetch_add(n, Ordering::AcqRel);
+    }
+
+    /// Adds `n` to a cell that holds the bits of a float.
+    ///
+    /// # Panics
+    /// If there is no such cell.
+    #[inline]
+    pub fn add_float(&self, cell: usize, n: f64) {
+        assert!(cell < self.len());
+        // SAFETY: as in `add`.
+        unsafe {
+            let first = self.first.as_ptr().add(cell);
+            if let Some(sequence) = self.sequence
+                && sequence.add_float_at::<SHIFT>(first, usize::from(self.cpus) << SHIFT, n)
+            {
+                return;
+            }
+        }
+        let cell = self.shared(cell);
+        let mut old = cell.load(Ordering::Relaxed);
+        loop {
+            let new = (f64::from_bits(old) + n).to_bits();
+            // As in `add`.
+            match cell.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(found) => old = found,
+            }
+        }
+    }
+
+    /// The sum of a cell over all lanes, modulo 2^64.
+    ///
+    /// # Panics
+    /// If there is no such cell.
+    #[inline]
+    pub fn sum(&self, cell: usize) -> u64 {
+        let base = self.base(cell).map_or(0, |base| base.load(Ordering::Acquire));
+        self.raw_sum(cell).wrapping_sub(base)
+    }
+
+    /// The sum of a cell of floats over all lanes.
+    ///
+    /// # Panics
+    /// If there is no such cell.
+    #[inline]
+    pub fn sum_float(&self, cell: usize) -> f64 {
+        let base = self.base(cell).map_or(0.0, |base| f64::from_bits(base.load(Ordering::Acquire)));
+        // A base that was never set takes nothing away, the sign of a zero included.
+        if base == 0.0 { self.raw_sum_float(cell) } else { self.raw_sum_float(cell) - base }
+    }
+
+    /// The one cell to which all lanes agree: for values that are set, not added up.
+    ///
+    /// # Panics
+    /// If there is no such cell.
+    #[inline]
+    pub fn plain(&self, cell: usize) -> &'a AtomicU64 {
+        assert!(cell < self.len());
+        self.lane(cell, usize::from(self.cpus))
+    }
+
+    /// Makes all sums zero from here on; `floats` has the bit of each cell that holds floats.
+    /// Without a base, nobody else may use the cells.
+    pub(crate) fn begin_anew(&self, floats: u64) {
+        for cell in 0..self.len() {
+            let is_float = cell < 64 && floats >> cell & 1 == 1;
+            match self.base(cell) {
+                Some(base) if is_float => {
+                    base.store(self.raw_sum_float(cell).to_bits(), Ordering::Release);
+                }
+                Some(base) => base.store(self.raw_sum(cell), Ordering::Release),
+                None => self.plain(cell).store(0, Ordering::Release),
+            }
+        }
+    }
+
+    /// Whether all sums are zero.
+    pub(crate) fn is_zero(&self, floats: u64) -> bool {
+        (0..self.len()).all(|cell| {
+            let is_float = cell < 64 && floats >> cell & 1 == 1;
+            if is_float { self.sum_float(cell) == 0.0 } else { self.sum(cell) == 0 }
+        })
+    }
+
+    fn raw_sum(&self, cell: usize) -> u64 {
+        assert!(cell < self.len());
+        // Acquire: a reader that sees an addition sees what its adder had seen before it; and no
+        // load that follows in the program comes before these.
+        (0..usize::from(self.lanes)).fold(0, |sum: u64, lane| {
+            sum.wrapping_add(self.lane(cell, lane).load(Ordering::Acquire))
+        })
+    }
+
+    fn raw_sum_float(&self, cell: usize) -> f64 {
+        assert!(cell < self.len());
+        let values = (0..usize::from(self.lanes))
+            .map(|lane| f64::from_bits(self.lane(cell, lane).load(Ordering::Acquire)));
+        values.reduce(|sum, value| sum + value).unwrap_or(0.0)
+    }
+
+    #[inline]
+    fn base(&self, cell: usize) -> Option<&'a AtomicU64> {
+        assert!(cell < self.len());
+        // SAFETY: the base has as many cells, as `new` was promised.
+        self.base.map(|base| unsafe { base.add(cell).as_ref() })
+    }
+
+    #[inline]
+    fn shared(&self, cell: usize) -> &'a AtomicU64 {
+        let shared = usize::from(self.lanes - self.cpus);
+        let own = if shared == 1 { 0 } else { thread_number() % shared };
+        self.lane(cell, usize::from(self.cpus) + own)
+    }
+
+    #[inline]
+    fn lane(&self, cell: usize, lane: usize) -> &'a AtomicU64 {
+        debug_assert!(cell < self.len() && lane < usize::from(self.lanes));
+        // SAFETY: the callers compared the cell, and lanes are counted up to their number; `new`
+        // was promised that the cell is there, for 'a.
+        unsafe { self.first.add(lane * LANE_WORDS + cell).as_ref() }
+    }
+}

@@ -1,0 +1,285 @@
+//! What a family says of itself: name, help, labels, and how its series lie in memory.
+//!
+//! It is written once, when the family is made, and read by every process that opens the segment;
+//! `docs/formats.md` draws its bytes.
+
+use std::time::Duration;
+
+use super::strings::StringSet;
+
+/// The description of a family.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Schema {
+    /// The name of its metric.
+    pub name: String,
+    /// What it is about.
+    pub help: String,
+    /// The unit of its values; empty without one.
+    pub unit: String,
+    /// What its cells mean: a number that the layer above gives.
+    pub kind: u8,
+    /// How many cells a series has: 1 to 512.
+    pub cells: u16,
+    /// The cells, among the first 64, that hold floats: bit `i` for cell `i`.
+    pub floats: u64,
+    /// Whether the cells are sums, so that each CPU may have its own.
+    pub additive: bool,
+    /// The labels, in order.
+    pub labels: Vec<Label>,
+    /// The most series that it may have; what comes after is counted in one overflow series.
+    pub limit: Option<u64>,
+    /// The time after which a series that did not change is not shown any more.
+    pub idle: Option<Duration>,
+    /// Whatever else the layer above has to know of it.
+    pub settings: Vec<u8>,
+}
+
+/// A label of a family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Label {
+    /// Its name.
+    pub name: String,
+    /// Its values, where it is of fixed cardinality.
+    pub values: Option<Vec<String>>,
+}
+
+/// The most cells that a series may have.
+pub const MOST_CELLS: u16 = 512;
+/// The most labels.
+const MOST_LABELS: usize = 255;
+/// The most combinations of fixed values.
+const MOST_GROUPS: u32 = 1 << 24;
+/// The bytes before the texts.
+const HEAD: usize = 40;
+const DYNAMIC: u32 = u32::MAX;
+
+impl Schema {
+    /// How many combinations of fixed values there are.
+    ///
+    /// # Errors
+    /// A description that no family can have, in words.
+    pub(crate) fn check(&self) -> Result<u32, String> {
+        if self.cells == 0 || self.cells > MOST_CELLS {
+            return Err(format!("a series of {} cells; 1 to {MOST_CELLS} are right", self.cells));
+        }
+        if self.labels.len() > MOST_LABELS {
+            return Err(format!("{} labels; at most {MOST_LABELS} fit", self.labels.len()));
+        }
+        let mut groups = 1_u32;
+        for (i, label) in self.labels.iter().enumerate() {
+            if self.labels[..i].iter().any(|other| other.name == label.name) {
+                return Err(format!("the label {:?} is there twice", label.name));
+            }
+            let Some(values) = &label.values else { continue };
+            let texts: Vec<&str> = values.iter().map(String::as_str).collect();
+            if let Err(twice) = StringSet::new(&texts) {
+                return Err(format!("the label {:?} has the value {twice:?} twice", label.name));
+            }
+            groups = u32::try_from(values.len())
+                .ok()
+                .and_then(|count| groups.checked_mul(count))
+                .filter(|&groups| groups <= MOST_GROUPS)
+                .ok_or_else(|| {
+                    format!("more than {MOST_GROUPS} combinations of fixed label values")
+                })?;
+        }
+        if groups == 0 {
+            return Err("a label of fixed cardinality without any value".into());
+        }
+        Ok(groups)
+    }
+
+    /// What of this contradicts another description of the same name, in words.
+    pub(crate) fn contradiction(&self, other: &Self) -> Option<String> {
+        if (self.kind, self.cells, self.floats) != (other.kind, other.cells, other.floats) {
+            return Some("it is of another kind".into());
+        }
+        if self.settings != other.settings {
+            return Some("it has other settings, such as other buckets".into());
+        }
+        if self.labels != other.labels {
+            let names = |schema: &Self| {
+                let labels = schema.labels.iter().map(|label| match &label.values {
+                    Some(values) => format!("{} of {} values", label.name, values.len()),
+                    None => label.name.clone(),
+                });
+                labels.collect::<Vec<_>>().join(", ")
+            };
+            return Some(format!("its labels are ({}), not ({})", names(self), names(other)));
+        }
+        if self.unit != other.unit {
+            return Some(format!("its unit is {:?}, not {:?}", self.unit, other.unit));
+        }
+        None
+    }
+
+    /// Its bytes.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.push(self.kind);
+        out.push(u8::from(self.additive));
+        out.extend_from_slice(&self.cells.to_le_bytes());
+        // `check` saw that there are at most 255.
+        out.extend_from_slice(&(self.labels.len() as u32).to_le_bytes());
+        out.extend_from_slice(&self.limit.unwrap_or(u64::MAX).to_le_bytes());
+        let idle = self.idle.map_or(u64::MAX, |idle| {
+            u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX - 1)
+        });
+        out.extend_from_slice(&idle.to_le_bytes());
+        out.extend_from_slice(&self.floats.to_le_bytes());
+        out.extend_from_slice(&[0; 8]);
+        debug_assert_eq!(out.len(), HEAD);
+        let put = |out: &mut Vec<u8>, bytes: &[u8]| {
+            // A record is smaller than 4 GiB, which reserving it sees to.
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(bytes);
+        };
+        for text in [&self.name, &self.help, &self.unit] {
+            put(&mut out, text.as_bytes());
+        }
+        put(&mut out, &self.settings);
+        for label in &self.labels {
+            put(&mut out, label.name.as_bytes());
+            match &label.values {
+                None => out.extend_from_slice(&DYNAMIC.to_le_bytes()),
+                Some(values) => {
+                    out.extend_from_slice(&(values.len() as u32).to_le_bytes());
+                    values.iter().for_each(|value| put(&mut out, value.as_bytes()));
+                }
+            }
+        }
+        out
+    }
+
+    /// Reads bytes that may be anything.
+    ///
+    /// # Errors
+    /// What contradicts the layout, in words.
+    pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        let mut reader = Reader(bytes);
+        let short = || "it is cut short".to_owned();
+        let head = reader.take(HEAD).ok_or_else(short)?;
+        let word = |at: usize| {
+            let bytes = head[at..at + 8].try_into().expect("a slice of 8 bytes is an array of 8");
+            u64::from_le_bytes(bytes)
+        };
+        if head[1] > 1 {
+            return Err(format!("its flags are {}", head[1]));
+        }
+        let count = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        if count > MOST_LABELS {
+            return Err(format!("it states {count} labels"));
+        }
+        let mut schema = Self {
+            kind: head[0],
+            additive: head[1] == 1,
+            cells: u16::from_le_bytes([head[2], head[3]]),
+            limit: Some(word(8)).filter(|&limit| limit != u64::MAX),
+            idle: Some(word(16)).filter(|&idle| idle != u64::MAX).map(Duration::from_nanos),
+            floats: word(24),
+            ..Self::default()
+        };
+        schema.name = reader.text()?;
+        schema.help = reader.text()?;
+        schema.unit = reader.text()?;
+        let length = reader.number().ok_or_else(short)?;
+        schema.settings = reader.take(length as usize).ok_or_else(short)?.to_vec();
+        for _ in 0..count {
+            let name = reader.text()?;
+            let values = match reader.number().ok_or_else(short)? {
+                DYNAMIC => None,
+                // Each value takes at least 4 bytes: no more than there can be are asked for.
+                values if values as usize > reader.0.len() / 4 => return Err(short()),
+                values => Some((0..values).map(|_| reader.text()).collect::<Result<_, _>>()?),
+            };
+            schema.labels.push(Label { name, values });
+        }
+        schema.check()?;
+        Ok(schema)
+    }
+}
+
+/// Takes bytes from the front.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u32> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*taken))
+    }
+
+    fn text(&mut self) -> Result<String, String> {
+        let length = self.number().ok_or("it is cut short")?;
+        let bytes = self.take(length as usize).ok_or("it is cut short")?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "a text in it is no UTF-8")?;
+        Ok(text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema() -> Schema {
+        Schema {
+            name: "requests".into(),
+            help: "Requests that were answered.".into(),
+            unit: "seconds".into(),
+            kind: 3,
+            cells: 10,
+            floats: 1,
+            additive: true,
+            labels: vec![
+                Label { name: "kind".into(), values: Some(vec!["a".into(), "b".into()]) },
+                Label { name: "user".into(), values: None },
+            ],
+            limit: Some(1000),
+            idle: Some(Duration::from_secs(60)),
+            settings: vec![1, 2, 3],
+        }
+    }
+
+    #[test]
+    fn a_description_comes_back() {
+        let bytes = schema().encode();
+        assert_eq!(Schema::decode(&bytes).unwrap(), schema());
+        let plain = Schema { cells: 1, ..Schema::default() };
+        assert_eq!(Schema::decode(&plain.encode()).unwrap(), plain);
+    }
+
+    #[test]
+    fn what_is_cut_or_changed_is_refused_or_read_and_never_panics() {
+        let bytes = schema().encode();
+        for length in 0..bytes.len() {
+            Schema::decode(&bytes[..length]).unwrap_err();
+        }
+        for at in 0..bytes.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] = value;
+                let _ = Schema::decode(&changed);
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_family_can_be_is_named() {
+        let twice = Schema {
+            labels: vec![schema().labels[1].clone(), schema().labels[1].clone()],
+            ..schema()
+        };
+        assert_eq!(twice.check().unwrap_err(), "the label \"user\" is there twice");
+        assert!(Schema { cells: 0, ..schema() }.check().is_err());
+        let many = (0..5000).map(|i| i.to_string()).collect::<Vec<_>>();
+        let label = |name: &str| Label { name: name.into(), values: Some(many.clone()) };
+        let huge = Schema { labels: vec![label("a"), label("b")], ..schema() };
+        assert!(huge.check().unwrap_err().contains("combinations"));
+    }
+}
