@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use super::dense::{Dense, Layout};
-use super::key::KeyWriter;
+use super::key::{Key, KeyWriter};
 use super::keyed::{self, At, Found, Keyed};
 use super::lock;
 use super::place::Place;
@@ -65,7 +65,7 @@ pub struct Bound {
     place: Place<'static>,
     /// The record that it holds, where the series is one.
     pinned: Option<u32>,
-    inner: Arc<Inner>,
+    family: Family,
 }
 
 /// A series, as a scrape sees it.
@@ -346,10 +346,14 @@ impl Family {
         }
     }
 
-    /// As [`Family::update`], for values that are set and not added: a series that is set to zero
-    /// is shown as well.
+    /// As [`Family::update`], for values that may be zero and are shown all the same.
     #[inline]
-    pub fn set(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(Place<'_>)) {
+    pub fn update_shown(
+        &self,
+        labels: impl Fn(&mut KeyWriter<'_>),
+        act: impl Fn(Place<'_>),
+        undo: impl Fn(Place<'_>),
+    ) {
         let inner = &*self.inner;
         if let Series::Dense(dense) = &inner.layout {
             let mut writer = KeyWriter::new(&inner.sets);
@@ -358,8 +362,15 @@ impl Family {
             dense.mark(slot);
             act(dense.place(slot));
         } else {
-            self.update(labels, act, |_| ());
+            self.update(labels, act, undo);
         }
+    }
+
+    /// As [`Family::update_shown`], for values that are set and not added: what was set in the very
+    /// moment in which the series was removed and its record used again cannot be taken back.
+    #[inline]
+    pub fn set(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(Place<'_>)) {
+        self.update_shown(labels, act, |_| ());
     }
 
     /// Binds a handle to the series that has the labels which `labels` writes. The series is made
@@ -384,7 +395,7 @@ impl Family {
         // SAFETY: the handle owns a share of the family, which keeps the region alive; `place`
         // gives it out for no longer than the handle lives.
         let place = unsafe { std::mem::transmute::<Place<'_>, Place<'static>>(place) };
-        Bound { place, pinned, inner: Arc::clone(inner) }
+        Bound { place, pinned, family: self.clone() }
     }
 
     /// Removes the series that has the labels which `labels` writes. False where there is none.
@@ -514,19 +525,25 @@ impl Inner {
 
     #[inline]
     fn find(&self, keyed: &Keyed, writer: &mut KeyWriter<'_>) -> Found {
-        let found = match writer.finish(keyed.secrets()) {
-            Some(key) => keyed.find_or_make(&key, || self.now()),
-            None => keyed.find_overflow(),
-        };
-        if keyed.is_overflow(found.at) {
-            self.count_overflow();
+        match writer.finish(keyed.secrets()) {
+            Some(key) => match keyed.find_live(&key) {
+                Some(found) => found,
+                None => self.find_or_make(keyed, &key),
+            },
+            None => self.overflow_of(keyed),
         }
-        found
     }
 
     #[cold]
-    fn count_overflow(&self) {
+    fn find_or_make(&self, keyed: &Keyed, key: &Key<'_>) -> Found {
+        let found = keyed.find_or_make(key, || self.now());
+        if keyed.is_overflow(found.at) { self.overflow_of(keyed) } else { found }
+    }
+
+    #[cold]
+    fn overflow_of(&self, keyed: &Keyed) -> Found {
         self.head[at::OVERFLOWED].fetch_add(1, Ordering::Relaxed);
+        keyed.find_overflow()
     }
 
     fn view<'a>(&self, dense: &'a Dense, slot: u32) -> Option<View<'a>> {
@@ -559,28 +576,34 @@ impl Bound {
     pub fn place(&self) -> &Place<'_> {
         &self.place
     }
+
+    /// The family of the series.
+    #[inline]
+    pub fn family(&self) -> &Family {
+        &self.family
+    }
 }
 
 impl Clone for Bound {
     fn clone(&self) -> Self {
-        if let (Some(at), Series::Keyed(keyed)) = (self.pinned, &self.inner.layout) {
+        if let (Some(at), Series::Keyed(keyed)) = (self.pinned, &self.family.inner.layout) {
             keyed.pin_again(at);
         }
-        Self { place: self.place, pinned: self.pinned, inner: Arc::clone(&self.inner) }
+        Self { place: self.place, pinned: self.pinned, family: self.family.clone() }
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        if let (Some(at), Series::Keyed(keyed)) = (self.pinned, &self.inner.layout) {
-            keyed.unpin(at, || self.inner.now());
+        if let (Some(at), Series::Keyed(keyed)) = (self.pinned, &self.family.inner.layout) {
+            keyed.unpin(at, || self.family.inner.now());
         }
     }
 }
 
 impl fmt::Debug for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound").field("family", &self.inner.schema.name).finish_non_exhaustive()
+        f.debug_struct("Bound").field("family", &self.family.inner.schema.name).finish_non_exhaustive()
     }
 }
 

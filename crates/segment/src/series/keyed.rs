@@ -188,13 +188,10 @@ impl Keyed {
         self.index().find(fingerprint(key.hash), |at| self.matches(at, key))
     }
 
-    /// Finds a series, or makes it; the overflow's where that cannot be.
+    /// Finds a series that is shown, without a lock.
     #[inline]
-    pub(crate) fn find_or_make(&self, key: &Key<'_>, now: impl Fn() -> u64) -> Found {
-        match self.find(key) {
-            Some(found) if state_of(found.meta) == state::LIVE => found,
-            found => self.find_slowly(key, found, &now),
-        }
+    pub(crate) fn find_live(&self, key: &Key<'_>) -> Option<Found> {
+        self.find(key).filter(|found| state_of(found.meta) == state::LIVE)
     }
 
     /// The cells of a record.
@@ -511,9 +508,11 @@ impl Keyed {
         self.rebuild(live)
     }
 
-    /// The series of a key, with the lock; the overflow's where it cannot be made.
+    /// The series of a key that was not found, with the lock; the overflow's where it cannot be
+    /// made.
     #[cold]
-    fn find_slowly(&self, key: &Key<'_>, found: Option<Found>, now: &dyn Fn() -> u64) -> Found {
+    pub(crate) fn find_or_make(&self, key: &Key<'_>, now: impl Fn() -> u64) -> Found {
+        let found = self.find(key);
         let is_full = self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit
             && self.head[at::HIDDEN].load(Ordering::Relaxed) == 0;
         if found.is_none() && is_full && self.head[at::PREVIOUS].load(Ordering::Relaxed) == 0 {
@@ -550,7 +549,7 @@ impl Keyed {
 
     /// Takes a record, and writes everything but its state.
     fn write(&self, key: &Key<'_>, now: u64) -> Result<u32, Error> {
-        let words = u64::from(self.header + self.cells) + key.words.len() as u64 / 8;
+        let words = u64::from(self.header + self.cells) + key.words.len() as u64;
         if words > WORDS {
             return Err(Error::full(&self.segment, words * CELL_BYTES));
         }
@@ -567,11 +566,17 @@ impl Keyed {
             let mark = u64::from(self.digest(at)) << 32 | since;
             region.word(at + 2).store(mark, Ordering::Release);
         }
-        for (i, chunk) in (self.header + self.cells..).zip(key.words.chunks_exact(8)) {
-            let word = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
-            region.word(at + i).store(word, Ordering::Release);
+        for (i, word) in (self.header + self.cells..).zip(key.words) {
+            region.word(at + i).store(*word, Ordering::Release);
         }
-        let escapes = key.words.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
+        let bytes: Vec<u8> = key.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut rest = &bytes[..];
+        let mut escapes = false;
+        for _ in 0..self.texts {
+            let Some((text, behind)) = next_text(rest) else { break };
+            escapes |= text.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
+            rest = behind;
+        }
         let meta = region.word(at).load(Ordering::Relaxed) & !PLAIN;
         region.word(at).store(meta | if escapes { 0 } else { PLAIN }, Ordering::Relaxed);
         Ok(at)
@@ -895,7 +900,7 @@ impl Keyed {
         // Acquire: whoever sees it live sees all of it.
         let meta = region.word(at).load(Ordering::Acquire);
         let before = self.header + self.cells;
-        let count = key.words.len() / 8;
+        let count = key.words.len();
         let state = state_of(meta);
         if meta & WORDS != u64::from(before) + count as u64
             || !(state == state::LIVE || state == state::HIDDEN)
@@ -904,11 +909,10 @@ impl Keyed {
             return None;
         }
         let words = region.slice(u64::from(at + before) * CELL_BYTES, count);
-        let same = words.iter().zip(key.words.chunks_exact(8)).all(|(word, chunk)| {
-            let wanted = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
-            word.load(Ordering::Relaxed) == wanted
-        });
-        (same && !self.is_overflow(at)).then_some(Found { at, meta })
+        let same =
+            words.iter().zip(key.words).all(|(word, wanted)| word.load(Ordering::Relaxed) == *wanted);
+        // The overflow's series has no entry in the index: it is never found by a key.
+        same.then_some(Found { at, meta })
     }
 
     /// The hash of a record's key.
@@ -918,10 +922,9 @@ impl Keyed {
         let words = (region.word(at).load(Ordering::Relaxed) & WORDS) as u32;
         let count = words.saturating_sub(before) as usize;
         let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
-        let bytes: Vec<u8> =
-            key.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
+        let words: Vec<u64> = key.iter().map(|word| word.load(Ordering::Relaxed)).collect();
         let group = (region.word(at + 1).load(Ordering::Relaxed) >> 32) as u32;
-        super::key::hash(&bytes, group, &self.secrets)
+        super::key::hash(&words, group, &self.secrets)
     }
 
     /// Something of all cells that changes when one does.

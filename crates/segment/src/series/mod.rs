@@ -29,6 +29,8 @@
 #[cfg(not(loom))]
 mod dense;
 #[cfg(not(loom))]
+mod extra;
+#[cfg(not(loom))]
 mod family;
 mod index;
 #[cfg(not(loom))]
@@ -44,6 +46,8 @@ mod schema;
 #[cfg(not(loom))]
 mod strings;
 
+#[cfg(not(loom))]
+pub use extra::Extra;
 #[cfg(not(loom))]
 pub use family::{Bound, Cursor, Family, View};
 #[cfg(not(loom))]

@@ -64,6 +64,27 @@ impl<'a> Place<'a> {
         self.cells == 0
     }
 
+    /// How many CPUs have a lane, and how many lanes there are.
+    pub(crate) fn lanes(&self) -> (u16, u16) {
+        (self.cpus, self.lanes)
+    }
+
+    /// Whether each CPU has cells of its own.
+    pub fn is_striped(&self) -> bool {
+        self.lanes > 1
+    }
+
+    /// Makes a cell zero in all lanes. What is added meanwhile may go with it, or stay.
+    ///
+    /// # Panics
+    /// If there is no such cell.
+    pub fn clear(&self, cell: usize) {
+        assert!(cell < self.len());
+        for lane in 0..usize::from(self.lanes) {
+            self.lane(cell, lane).store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Adds `n`, modulo 2^64, to a cell.
     ///
     /// # Panics

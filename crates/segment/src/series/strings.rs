@@ -7,11 +7,23 @@
 /// Texts with their indices.
 #[derive(Debug, Clone)]
 pub struct StringSet {
-    texts: Box<[Box<str>]>,
+    /// All texts, one behind the other.
+    all: Box<str>,
+    /// Where each begins, and where the last ends.
+    starts: Box<[u32]>,
     multiplier: u64,
     shift: u32,
-    /// Index plus one of the text that hashes here; 0 for none. Collisions go to the next slot.
-    slots: Box<[u32]>,
+    /// Collisions go to the next slot.
+    slots: Box<[Slot]>,
+}
+
+/// A place in the table: a text, or none where the number is 0.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    start: u32,
+    length: u32,
+    /// The text's index plus one.
+    number: u32,
 }
 
 impl StringSet {
@@ -38,16 +50,21 @@ impl StringSet {
             .map(|i| GOLDEN.wrapping_mul(2 * i + 1))
             .min_by_key(|&multiplier| crowding(multiplier))
             .unwrap_or(GOLDEN);
-        let mut slots = vec![0_u32; 1 << bits].into_boxed_slice();
+        let mut slots = vec![Slot::default(); 1 << bits].into_boxed_slice();
+        let mut all = String::new();
+        let mut starts = vec![0];
         for (number, text) in (1..).zip(texts) {
+            // A family's description is smaller than 4 GiB, and its texts are in there.
+            let (start, length) = (all.len() as u32, text.len() as u32);
+            all.push_str(text);
+            starts.push(all.len() as u32);
             let mut at = (digest(text.as_bytes()).wrapping_mul(multiplier) >> shift) as usize;
-            while slots[at] != 0 {
+            while slots[at].number != 0 {
                 at = (at + 1) & (slots.len() - 1);
             }
-            slots[at] = number;
+            slots[at] = Slot { start, length, number };
         }
-        let texts = texts.iter().map(|&text| text.into()).collect();
-        Ok(Self { texts, multiplier, shift, slots })
+        Ok(Self { all: all.into(), starts: starts.into(), multiplier, shift, slots })
     }
 
     /// The index of a text.
@@ -56,10 +73,14 @@ impl StringSet {
         let mut at = (digest(text.as_bytes()).wrapping_mul(self.multiplier) >> self.shift) as usize;
         // The table has at least four slots a text, so that there is an empty one.
         loop {
-            let number = *self.slots.get(at)?;
-            let index = number.checked_sub(1)?;
-            if same(self.texts.get(index as usize)?.as_bytes(), text.as_bytes()) {
-                return Some(index);
+            let slot = self.slots.get(at)?;
+            let index = slot.number.checked_sub(1)?;
+            if slot.length as usize == text.len() {
+                let all = self.all.as_bytes();
+                let found = &all[slot.start as usize..(slot.start + slot.length) as usize];
+                if same(found, text.as_bytes()) {
+                    return Some(index);
+                }
             }
             at = (at + 1) & (self.slots.len() - 1);
         }
@@ -67,23 +88,21 @@ impl StringSet {
 
     /// The text of an index.
     pub fn text(&self, index: u32) -> Option<&str> {
-        self.texts.get(index as usize).map(|text| &**text)
-    }
-
-    /// The texts by index.
-    pub fn texts(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.texts.iter().map(|text| &**text)
+        let (start, end) =
+            (self.starts.get(index as usize)?, self.starts.get(index as usize + 1)?);
+        self.all.get(*start as usize..*end as usize)
     }
 
     /// How many there are.
+    #[inline]
     pub fn len(&self) -> u32 {
         // `new` numbered them with u32s.
-        self.texts.len() as u32
+        self.starts.len() as u32 - 1
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.texts.is_empty()
+        self.len() == 0
     }
 }
 
@@ -96,28 +115,29 @@ fn digest(text: &[u8]) -> u64 {
         return mixed.wrapping_add(length.wrapping_mul(GOLDEN));
     }
     if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-        let both = u64::from(u32::from_le_bytes(*first)) << 32 | u64::from(u32::from_le_bytes(*last));
+        let first = u64::from(u32::from_le_bytes(*first));
+        let both = first << 32 | u64::from(u32::from_le_bytes(*last));
         return both.wrapping_add(length.wrapping_mul(GOLDEN));
     }
     let byte = |at: usize| u64::from(text.get(at).copied().unwrap_or(0));
     byte(0) | byte(1) << 8 | byte(2) << 16 | length << 24
 }
 
-/// Compares two texts in steps of eight bytes: a call of the library's comparison costs more than
-/// the comparison, for texts as short as labels are.
+/// Compares two texts of the same length by overlapping loads: a call of the library's comparison
+/// costs more than the comparison, for texts as short as labels are.
 #[inline]
 fn same(one: &[u8], other: &[u8]) -> bool {
-    if one.len() != other.len() {
-        return false;
+    if let (Some(a), Some(b)) = (one.last_chunk::<16>(), other.last_chunk::<16>()) {
+        let ends = one.first_chunk::<16>() == other.first_chunk::<16>() && a == b;
+        return ends && (one.len() <= 32 || one == other);
     }
     if let (Some(a), Some(b)) = (one.last_chunk::<8>(), other.last_chunk::<8>()) {
-        let mut pairs = one.chunks_exact(8).zip(other.chunks_exact(8));
-        return a == b && pairs.all(|(a, b)| a == b);
+        return a == b && one.first_chunk::<8>() == other.first_chunk::<8>();
     }
     if let (Some(a), Some(b)) = (one.last_chunk::<4>(), other.last_chunk::<4>()) {
         return a == b && one.first_chunk::<4>() == other.first_chunk::<4>();
     }
-    one.iter().zip(other).all(|(a, b)| a == b)
+    one == other
 }
 
 /// 2^64 divided by the golden ratio, as Fibonacci hashing takes it (Knuth, vol. 3, 6.4).

@@ -1,0 +1,57 @@
+//! One value that a function answers.
+
+use crate::collector::Collector;
+use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+
+/// A gauge or a counter whose value is asked for.
+pub(crate) struct Callback {
+    name: String,
+    help: String,
+    unit: String,
+    kind: Kind,
+    /// The names of its constant labels.
+    labels: Vec<String>,
+    /// Their values, encoded.
+    texts: Vec<u8>,
+    plain: bool,
+    value: Box<dyn Fn() -> f64 + Send + Sync>,
+}
+
+impl Callback {
+    pub(crate) fn new(
+        name: String,
+        help: String,
+        unit: String,
+        kind: Kind,
+        labels: Vec<(String, String)>,
+        value: Box<dyn Fn() -> f64 + Send + Sync>,
+    ) -> Self {
+        let mut texts = Vec::new();
+        labels.iter().for_each(|(_, value)| Texts::push(&mut texts, value));
+        let plain = !texts.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
+        let labels = labels.into_iter().map(|(name, _)| name).collect();
+        Self { name, help, unit, kind, labels, texts, plain, value }
+    }
+}
+
+impl Collector for Callback {
+    fn names(&self) -> Vec<String> {
+        vec![self.name.clone()]
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        let labels: Vec<Label<'_>> =
+            self.labels.iter().map(|name| Label { name, values: None }).collect();
+        let Self { name, help, unit, kind, .. } = self;
+        let family = Family { name, help, unit, kind: *kind, labels: &labels, groups: 1 };
+        sink.family(&family);
+        let number = Number::Float((self.value)());
+        let value = match kind {
+            Kind::Counter => Value::Counter { total: number, exemplar: None },
+            _ => Value::Gauge(number),
+        };
+        let texts = Texts::new(&self.texts);
+        let (plain, overflow, start) = (self.plain, false, None);
+        sink.series(&family, &Series { group: 0, texts, plain, overflow, start, value });
+    }
+}

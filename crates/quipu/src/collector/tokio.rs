@@ -1,0 +1,102 @@
+//! What a tokio runtime says of itself. With `--cfg tokio_unstable`, tokio knows more; this shows
+//! what it knows without.
+
+use tokio::runtime::Handle;
+
+use super::Collector;
+use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+
+/// Collects `tokio_*` of one runtime.
+#[derive(Debug)]
+pub struct Tokio {
+    runtime: Handle,
+}
+
+impl Tokio {
+    /// A collector of the runtime in which it is made.
+    ///
+    /// # Panics
+    /// Outside of a runtime.
+    pub fn current() -> Self {
+        Self::of(Handle::current())
+    }
+
+    /// A collector of a runtime.
+    pub fn of(runtime: Handle) -> Self {
+        Self { runtime }
+    }
+}
+
+impl Collector for Tokio {
+    fn names(&self) -> Vec<String> {
+        let mut families = vec![WORKERS, TASKS, QUEUE];
+        #[cfg(target_has_atomic = "64")]
+        families.extend([BUSY, PARKS]);
+        families.iter().map(|family| family.name.to_owned()).collect()
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        let metrics = self.runtime.metrics();
+        let mut one = |family: &Family<'_>, value: usize| {
+            sink.family(family);
+            give(sink, family, Texts::default(), Value::Gauge(Number::Unsigned(value as u64)));
+        };
+        one(&WORKERS, metrics.num_workers());
+        one(&TASKS, metrics.num_alive_tasks());
+        one(&QUEUE, metrics.global_queue_depth());
+        #[cfg(target_has_atomic = "64")]
+        {
+            let mut each = |family: &Family<'_>, total: &dyn Fn(usize) -> Number| {
+                sink.family(family);
+                let mut text = Vec::new();
+                for worker in 0..metrics.num_workers() {
+                    text.clear();
+                    Texts::push(&mut text, &worker.to_string());
+                    let value = Value::Counter { total: total(worker), exemplar: None };
+                    give(sink, family, Texts::new(&text), value);
+                }
+            };
+            each(&BUSY, &|worker| {
+                Number::Float(metrics.worker_total_busy_duration(worker).as_secs_f64())
+            });
+            each(&PARKS, &|worker| Number::Unsigned(metrics.worker_park_count(worker)));
+        }
+    }
+}
+
+fn give(sink: &mut dyn Sink, family: &Family<'_>, texts: Texts<'_>, value: Value<'_>) {
+    let (group, plain, overflow, start) = (0, true, false, None);
+    sink.series(family, &Series { group, texts, plain, overflow, start, value });
+}
+
+const fn family(
+    name: &'static str,
+    unit: &'static str,
+    kind: Kind,
+    labels: &'static [Label<'static>],
+    help: &'static str,
+) -> Family<'static> {
+    Family { name, help, unit, kind, labels, groups: 1 }
+}
+
+const WORKER: &[Label<'static>] = &[Label { name: "worker", values: None }];
+const WORKERS: Family<'static> =
+    family("tokio_workers", "", Kind::Gauge, &[], "Threads that run tasks.");
+const TASKS: Family<'static> =
+    family("tokio_alive_tasks", "", Kind::Gauge, &[], "Tasks that have not ended.");
+const QUEUE: Family<'static> =
+    family("tokio_global_queue_depth", "", Kind::Gauge, &[], "Tasks in the queue of all workers.");
+const BUSY: Family<'static> = family(
+    "tokio_worker_busy_seconds",
+    "seconds",
+    Kind::Counter,
+    WORKER,
+    "Time that a worker was busy.",
+);
+const PARKS: Family<'static> = family(
+    "tokio_worker_parks",
+    "",
+    Kind::Counter,
+    WORKER,
+    "Times that a worker had nothing to do.",
+);

@@ -1,0 +1,116 @@
+//! Compression of what is sent, piece by piece.
+
+#[cfg(any(feature = "gzip", feature = "zstd"))]
+use std::io::Write;
+
+/// How an answer is compressed. What comes later is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[non_exhaustive]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    Identity,
+    /// gzip (RFC 1952).
+    Gzip,
+    /// Zstandard (RFC 8878).
+    Zstd,
+}
+
+impl Compression {
+    /// Its name in headers.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The one of that name, where this was built with it.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "identity" => Some(Self::Identity),
+            #[cfg(feature = "gzip")]
+            "gzip" => Some(Self::Gzip),
+            #[cfg(feature = "zstd")]
+            "zstd" => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// Compresses pieces one after the other.
+pub struct Compressor(Inner);
+
+enum Inner {
+    #[cfg(feature = "gzip")]
+    Gzip(flate2::write::GzEncoder<Vec<u8>>),
+    #[cfg(feature = "zstd")]
+    Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
+    #[cfg(not(any(feature = "gzip", feature = "zstd")))]
+    Never(std::convert::Infallible),
+}
+
+impl Compressor {
+    /// A compressor; `None` where nothing is compressed, or there is no memory for it.
+    pub fn new(compression: Compression) -> Option<Self> {
+        match compression {
+            // A low level: scrapes are many, and their text is much alike.
+            #[cfg(feature = "gzip")]
+            Compression::Gzip => Some(Self(Inner::Gzip(flate2::write::GzEncoder::new(
+                Vec::new(),
+                flate2::Compression::fast(),
+            )))),
+            #[cfg(feature = "zstd")]
+            Compression::Zstd => {
+                zstd::stream::write::Encoder::new(Vec::new(), 1).ok().map(Inner::Zstd).map(Self)
+            }
+            _ => None,
+        }
+    }
+
+    /// Compresses a piece; appends what is ready.
+    pub fn write(&mut self, piece: &[u8], out: &mut Vec<u8>) {
+        let _ = (piece, &out);
+        // Writing to memory does not fail.
+        match &mut self.0 {
+            #[cfg(feature = "gzip")]
+            Inner::Gzip(encoder) => {
+                let _ = encoder.write_all(piece);
+                out.append(encoder.get_mut());
+            }
+            #[cfg(feature = "zstd")]
+            Inner::Zstd(encoder) => {
+                let _ = encoder.write_all(piece);
+                out.append(encoder.get_mut());
+            }
+            #[cfg(not(any(feature = "gzip", feature = "zstd")))]
+            Inner::Never(never) => match *never {},
+        }
+    }
+
+    /// Appends the end.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        let _ = &out;
+        match &mut self.0 {
+            #[cfg(feature = "gzip")]
+            Inner::Gzip(encoder) => {
+                let _ = encoder.try_finish();
+                out.append(encoder.get_mut());
+            }
+            #[cfg(feature = "zstd")]
+            Inner::Zstd(encoder) => {
+                let _ = encoder.do_finish();
+                out.append(encoder.get_mut());
+            }
+            #[cfg(not(any(feature = "gzip", feature = "zstd")))]
+            Inner::Never(never) => match *never {},
+        }
+    }
+}
+
+impl std::fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Compressor").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,62 @@
+//! Exposition: a snapshot as bytes that a scraper reads.
+//!
+//! | format | content type | read by |
+//! |---|---|---|
+//! | [`Format::Text`] | `text/plain; version=0.0.4` | everything |
+//! | [`Format::TextUtf8`] | `text/plain; version=1.0.0` | Prometheus 3 |
+//! | [`Format::OpenMetrics`] | `application/openmetrics-text; version=1.0.0` | Prometheus 2.5 |
+//! | [`Format::OpenMetrics2`] | `application/openmetrics-text; version=2.0.0` | nobody yet |
+//! | [`Format::Protobuf`] | `application/vnd.google.protobuf; ...` | Prometheus |
+//!
+//! Protobuf alone has native histograms and start times; OpenMetrics has exemplars and units. The
+//! specifications: <https://prometheus.io/docs/instrumenting/exposition_formats/>,
+//! <https://prometheus.io/docs/specs/om/open_metrics_spec/>. Version 2.0 of OpenMetrics is a draft
+//! and may change: it is written for who asks for that very version.
+
+mod compress;
+mod encoder;
+mod escape;
+mod negotiate;
+mod number;
+mod protobuf;
+mod text;
+
+pub use compress::{Compression, Compressor};
+pub use encoder::Encoder;
+pub use escape::{Escaping, escape_name, is_legacy_name};
+pub use negotiate::{Negotiated, negotiate, negotiate_compression};
+
+/// How a snapshot is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Format {
+    /// Prometheus' text, version 0.0.4.
+    #[default]
+    Text,
+    /// Prometheus' text, version 1.0.0: with names of any UTF-8 in quotes.
+    TextUtf8,
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+    /// OpenMetrics 2.0.0, of which there is a draft.
+    OpenMetrics2,
+    /// Messages `io.prometheus.client.MetricFamily`, each behind its length.
+    Protobuf,
+}
+
+impl Format {
+    /// The header `Content-Type`.
+    pub fn content_type(self, escaping: Escaping) -> String {
+        let plain = match self {
+            // What reads this version knows no escaping; nor is any needed but its default.
+            Self::Text => return "text/plain; version=0.0.4; charset=utf-8".into(),
+            Self::TextUtf8 => "text/plain; version=1.0.0; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::OpenMetrics2 => "application/openmetrics-text; version=2.0.0; charset=utf-8",
+            Self::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
+                 encoding=delimited"
+            }
+        };
+        format!("{plain}; escaping={}", escaping.name())
+    }
+}

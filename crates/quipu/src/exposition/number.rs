@@ -1,0 +1,107 @@
+//! Numbers as text.
+
+use std::io::Write;
+
+use crate::snapshot::Number;
+
+/// Appends the value of a sample.
+#[inline]
+pub(super) fn put(number: Number, out: &mut Vec<u8>) {
+    match number {
+        Number::Unsigned(n) => put_unsigned(n, out),
+        Number::Signed(n) => out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes()),
+        Number::Float(n) => put_float(n, out),
+    }
+}
+
+#[inline]
+pub(super) fn put_unsigned(n: u64, out: &mut Vec<u8>) {
+    if n < 10 {
+        // Less than 10: the digit is a byte.
+        out.push(b'0' + n as u8);
+    } else {
+        out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+    }
+}
+
+/// Appends a float: as a whole number where it is one, else in as few digits as tell it apart.
+pub(super) fn put_float(n: f64, out: &mut Vec<u8>) {
+    if !n.is_finite() {
+        let text: &[u8] = match n {
+            f64::INFINITY => b"+Inf",
+            f64::NEG_INFINITY => b"-Inf",
+            _ => b"NaN",
+        };
+        out.extend_from_slice(text);
+    } else if n == n.trunc() && n.abs() < WHOLE && (n != 0.0 || n.is_sign_positive()) {
+        // Below 2^53: exact.
+        out.extend_from_slice(itoa::Buffer::new().format(n as i64).as_bytes());
+    } else {
+        out.extend_from_slice(zmij::Buffer::new().format_finite(n).as_bytes());
+    }
+}
+
+/// Appends a bucket's bound or a quantile, which is text that has to agree with other programs':
+/// as Go's `strconv` formats it with `'g'` and `-1`, and in OpenMetrics with `.0` where it would
+/// look like a whole number.
+pub(super) fn put_bound(n: f64, open_metrics: bool, out: &mut Vec<u8>) {
+    if !n.is_finite() {
+        return put_float(n, out);
+    }
+    let start = out.len();
+    let size = n.abs();
+    if size != 0.0 && !(1e-4..1e21).contains(&size) {
+        let text = format!("{n:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) =
+            exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+        // A vector takes whatever is written.
+        let _ = write!(out, "{digits}e{sign}{exponent:0>2}");
+    } else {
+        let _ = write!(out, "{n}");
+    }
+    if open_metrics && !out[start..].iter().any(|byte| matches!(byte, b'.' | b'e')) {
+        out.extend_from_slice(b".0");
+    }
+}
+
+/// 2^53.
+const WHOLE: f64 = 9_007_199_254_740_992.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_bounds_are_what_parsers_read() {
+        let value = |n| {
+            let mut out = Vec::new();
+            put_float(n, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(value(3.0), "3");
+        assert_eq!(value(-0.5), "-0.5");
+        assert_eq!(value(f64::NEG_INFINITY), "-Inf");
+        assert_eq!(value(f64::NAN), "NaN");
+        for n in [-0.0, 1e300, 5e-324, 0.1, 1.0 / 3.0, f64::MAX, 9e15, 1e22] {
+            assert_eq!(value(n).parse::<f64>().unwrap().to_bits(), n.to_bits(), "{n}");
+        }
+        let bound = |n, om| {
+            let mut out = Vec::new();
+            put_bound(n, om, &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        for (n, text, open_metrics) in [
+            (1.0, "1", "1.0"),
+            (0.0, "0", "0.0"),
+            (0.005, "0.005", "0.005"),
+            (1e-5, "1e-05", "1e-05"),
+            (1e6, "1000000", "1000000.0"),
+            (1e21, "1e+21", "1e+21"),
+            (2.5e-10, "2.5e-10", "2.5e-10"),
+            (f64::INFINITY, "+Inf", "+Inf"),
+        ] {
+            assert_eq!((&*bound(n, false), &*bound(n, true)), (text, open_metrics));
+        }
+    }
+}

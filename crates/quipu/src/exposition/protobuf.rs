@@ -1,0 +1,370 @@
+//! Messages `io.prometheus.client.MetricFamily` (`prometheus/client_model`, `metrics.proto`), each
+//! behind its length. They have what text has not: native histograms and start times.
+
+use super::escape::{Escaping, escape_name};
+use crate::snapshot::{
+    Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
+};
+
+/// Writes one message a family. A family that is begun is kept back: its length comes first.
+#[derive(Debug, Default)]
+pub(super) struct Protobuf {
+    escaping: Escaping,
+    is_begun: bool,
+    family: Vec<u8>,
+    name: String,
+}
+
+/// Field numbers.
+mod field {
+    pub(super) mod family {
+        pub(in super::super) const NAME: u32 = 1;
+        pub(in super::super) const HELP: u32 = 2;
+        pub(in super::super) const TYPE: u32 = 3;
+        pub(in super::super) const METRIC: u32 = 4;
+        pub(in super::super) const UNIT: u32 = 5;
+    }
+    pub(super) mod metric {
+        pub(in super::super) const LABEL: u32 = 1;
+        pub(in super::super) const GAUGE: u32 = 2;
+        pub(in super::super) const COUNTER: u32 = 3;
+        pub(in super::super) const SUMMARY: u32 = 4;
+        pub(in super::super) const UNTYPED: u32 = 5;
+        pub(in super::super) const HISTOGRAM: u32 = 7;
+    }
+    pub(super) mod histogram {
+        pub(in super::super) const COUNT: u32 = 1;
+        pub(in super::super) const SUM: u32 = 2;
+        pub(in super::super) const BUCKET: u32 = 3;
+        pub(in super::super) const SCHEMA: u32 = 5;
+        pub(in super::super) const ZERO_THRESHOLD: u32 = 6;
+        pub(in super::super) const ZERO_COUNT: u32 = 7;
+        pub(in super::super) const NEGATIVE_SPAN: u32 = 9;
+        pub(in super::super) const NEGATIVE_DELTA: u32 = 10;
+        pub(in super::super) const POSITIVE_SPAN: u32 = 12;
+        pub(in super::super) const POSITIVE_DELTA: u32 = 13;
+        pub(in super::super) const CREATED: u32 = 15;
+        pub(in super::super) const EXEMPLARS: u32 = 16;
+    }
+}
+
+/// Values of `MetricType`.
+const COUNTER: u64 = 0;
+const GAUGE: u64 = 1;
+const SUMMARY: u64 = 2;
+const UNTYPED: u64 = 3;
+const HISTOGRAM: u64 = 4;
+
+impl Protobuf {
+    pub(super) fn reset(&mut self, escaping: Escaping) {
+        self.escaping = escaping;
+        self.is_begun = false;
+        self.family.clear();
+    }
+
+    pub(super) fn family(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
+        self.finish(out);
+        let suffix = match family.kind {
+            Kind::Counter => "_total",
+            Kind::Info => "_info",
+            _ => "",
+        };
+        let mut name = std::mem::take(&mut self.name);
+        name.clear();
+        escape_name(&format!("{}{suffix}", family.name), self.escaping, &mut name);
+        let message = &mut self.family;
+        put_bytes(field::family::NAME, name.as_bytes(), message);
+        if !family.help.is_empty() {
+            put_bytes(field::family::HELP, family.help.as_bytes(), message);
+        }
+        let kind = match family.kind {
+            Kind::Counter => COUNTER,
+            Kind::Gauge | Kind::Info | Kind::StateSet => GAUGE,
+            Kind::Summary => SUMMARY,
+            Kind::Histogram => HISTOGRAM,
+            Kind::Unknown => UNTYPED,
+        };
+        put_varint_field(field::family::TYPE, kind, message);
+        if !family.unit.is_empty() {
+            put_bytes(field::family::UNIT, family.unit.as_bytes(), message);
+        }
+        self.name = name;
+    }
+
+    pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        self.is_begun = true;
+        let escaping = self.escaping;
+        let message = &mut self.family;
+        if let Value::StateSet(states) = &series.value {
+            for (state, is_on) in *states {
+                put_message(field::family::METRIC, message, |metric| {
+                    put_labels(family, series, escaping, metric);
+                    put_label(family.name, state, escaping, metric);
+                    put_message(field::metric::GAUGE, metric, |gauge| {
+                        put_double(1, f64::from(u8::from(*is_on)), gauge);
+                    });
+                });
+            }
+            return;
+        }
+        put_message(field::family::METRIC, message, |metric| {
+            put_labels(family, series, escaping, metric);
+            match &series.value {
+                Value::Counter { total, exemplar } => {
+                    put_message(field::metric::COUNTER, metric, |counter| {
+                        put_double(1, float(*total), counter);
+                        if let Some(exemplar) = exemplar {
+                            put_exemplar(2, exemplar, escaping, counter);
+                        }
+                        put_time(3, series.start, counter);
+                    });
+                }
+                Value::Gauge(value) => {
+                    let put = |gauge: &mut Vec<u8>| put_double(1, float(*value), gauge);
+                    put_message(field::metric::GAUGE, metric, put);
+                }
+                Value::Unknown(value) => {
+                    let put = |untyped: &mut Vec<u8>| put_double(1, float(*value), untyped);
+                    put_message(field::metric::UNTYPED, metric, put);
+                }
+                Value::Info => {
+                    put_message(field::metric::GAUGE, metric, |gauge| put_double(1, 1.0, gauge));
+                }
+                Value::Summary { quantiles, count, sum } => {
+                    put_message(field::metric::SUMMARY, metric, |summary| {
+                        put_varint_field(1, *count, summary);
+                        put_double(2, *sum, summary);
+                        for (quantile, value) in *quantiles {
+                            put_message(3, summary, |pair| {
+                                put_double(1, *quantile, pair);
+                                put_double(2, *value, pair);
+                            });
+                        }
+                        put_time(4, series.start, summary);
+                    });
+                }
+                Value::Histogram(histogram) => {
+                    put_message(field::metric::HISTOGRAM, metric, |message| {
+                        put_histogram(histogram, series, escaping, message);
+                    });
+                }
+                Value::StateSet(_) => {}
+            }
+        });
+    }
+
+    /// Writes the family that was begun, if it has any series.
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.is_begun) {
+            put_varint(self.family.len() as u64, out);
+            out.extend_from_slice(&self.family);
+        }
+        self.family.clear();
+    }
+}
+
+/// Runs of buckets without gaps, as the format has them: how far behind the end of the last run
+/// (for the first: behind index 0), and how many buckets.
+pub(super) fn spans(buckets: &[(i32, u64)]) -> impl Iterator<Item = (i32, u32)> + '_ {
+    let mut rest = buckets;
+    let mut end = 0;
+    std::iter::from_fn(move || {
+        let (first, _) = *rest.first()?;
+        let length = rest.windows(2).take_while(|pair| pair[1].0 == pair[0].0 + 1).count() + 1;
+        rest = &rest[length..];
+        // There are fewer buckets than indices.
+        let length = length as u32;
+        let offset = first - end;
+        end = first + length.cast_signed();
+        Some((offset, length))
+    })
+}
+
+fn put_histogram(
+    histogram: &Histogram<'_>,
+    series: &Series<'_>,
+    escaping: Escaping,
+    out: &mut Vec<u8>,
+) {
+    put_varint_field(field::histogram::COUNT, histogram.count, out);
+    put_double(field::histogram::SUM, histogram.sum, out);
+    let mut count = 0_u64;
+    for bucket in histogram.buckets {
+        count = count.wrapping_add(bucket.count);
+        put_message(field::histogram::BUCKET, out, |message| {
+            put_varint_field(1, count, message);
+            put_double(2, bucket.bound, message);
+            if let Some(exemplar) = &bucket.exemplar {
+                put_exemplar(3, exemplar, escaping, message);
+            }
+        });
+    }
+    if let Some(native) = &histogram.native {
+        put_native(native, escaping, out);
+    }
+    put_time(field::histogram::CREATED, series.start, out);
+}
+
+fn put_native(native: &Native<'_>, escaping: Escaping, out: &mut Vec<u8>) {
+    put_varint_field(field::histogram::SCHEMA, zigzag(native.schema.into()), out);
+    put_double(field::histogram::ZERO_THRESHOLD, native.zero_threshold, out);
+    put_varint_field(field::histogram::ZERO_COUNT, native.zero_count, out);
+    let sides = [
+        (field::histogram::NEGATIVE_SPAN, field::histogram::NEGATIVE_DELTA, native.negative),
+        (field::histogram::POSITIVE_SPAN, field::histogram::POSITIVE_DELTA, native.positive),
+    ];
+    for (span, delta, buckets) in sides {
+        for (offset, length) in spans(buckets) {
+            put_message(span, out, |message| {
+                put_varint_field(1, zigzag(offset.into()), message);
+                put_varint_field(2, length.into(), message);
+            });
+        }
+        if !buckets.is_empty() {
+            put_message(delta, out, |message| {
+                let mut before = 0_u64;
+                for (_, count) in buckets {
+                    put_varint(zigzag(count.wrapping_sub(before).cast_signed()), message);
+                    before = *count;
+                }
+            });
+        }
+    }
+    if native.positive.is_empty() && native.negative.is_empty() {
+        // A span without buckets: what tells a native histogram without observations from a
+        // classic one.
+        put_message(field::histogram::POSITIVE_SPAN, out, |message| {
+            put_varint_field(1, 0, message);
+            put_varint_field(2, 0, message);
+        });
+    }
+    for exemplar in native.exemplars {
+        put_exemplar(field::histogram::EXEMPLARS, exemplar, escaping, out);
+    }
+}
+
+fn put_labels(family: &Family<'_>, series: &Series<'_>, escaping: Escaping, out: &mut Vec<u8>) {
+    if series.overflow {
+        return put_label("quipu_overflow", "true", Escaping::AllowUtf8, out);
+    }
+    for (name, value) in family.fixed(series.group) {
+        put_label(name, value, escaping, out);
+    }
+    for (name, value) in family.dynamic().zip(series.texts) {
+        put_label(name, value, escaping, out);
+    }
+}
+
+fn put_label(name: &str, value: &str, escaping: Escaping, out: &mut Vec<u8>) {
+    put_message(field::metric::LABEL, out, |pair| {
+        if super::is_legacy_name(name) && escaping != Escaping::Dots {
+            put_bytes(1, name.as_bytes(), pair);
+        } else {
+            let mut escaped = String::new();
+            escape_name(name, escaping, &mut escaped);
+            put_bytes(1, escaped.as_bytes(), pair);
+        }
+        put_bytes(2, value.as_bytes(), pair);
+    });
+}
+
+fn put_exemplar(number: u32, exemplar: &Exemplar<'_>, escaping: Escaping, out: &mut Vec<u8>) {
+    put_message(number, out, |message| {
+        let mut texts = exemplar.labels;
+        while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+            put_label(name, value, escaping, message);
+        }
+        put_double(2, exemplar.value, message);
+        put_time(3, exemplar.time, message);
+    });
+}
+
+fn put_time(number: u32, time: Option<Timestamp>, out: &mut Vec<u8>) {
+    let Some(Timestamp(nanos)) = time else { return };
+    put_message(number, out, |message| {
+        put_varint_field(1, nanos / 1_000_000_000, message);
+        put_varint_field(2, nanos % 1_000_000_000, message);
+    });
+}
+
+fn float(number: Number) -> f64 {
+    match number {
+        Number::Unsigned(n) => n as f64,
+        Number::Signed(n) => n as f64,
+        Number::Float(n) => n,
+    }
+}
+
+fn zigzag(n: i64) -> u64 {
+    ((n << 1) ^ (n >> 63)).cast_unsigned()
+}
+
+fn put_varint(mut n: u64, out: &mut Vec<u8>) {
+    while n >= 0x80 {
+        // The lowest seven bits.
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+fn put_varint_field(number: u32, n: u64, out: &mut Vec<u8>) {
+    put_varint(u64::from(number << 3), out);
+    put_varint(n, out);
+}
+
+fn put_double(number: u32, n: f64, out: &mut Vec<u8>) {
+    put_varint(u64::from(number << 3 | 1), out);
+    out.extend_from_slice(&n.to_le_bytes());
+}
+
+fn put_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    put_varint(u64::from(number << 3 | 2), out);
+    put_varint(bytes.len() as u64, out);
+    out.extend_from_slice(bytes);
+}
+
+/// Puts a message whose length is known when it is written: then it moves behind its length.
+fn put_message(number: u32, out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
+    put_varint(u64::from(number << 3 | 2), out);
+    let start = out.len();
+    // Most are shorter than 128 bytes.
+    out.push(0);
+    put(out);
+    let length = out.len() - start - 1;
+    if length < 0x80 {
+        out[start] = length as u8;
+        return;
+    }
+    let mut prefix = [0; 10];
+    let mut rest = length as u64;
+    let mut count = 0;
+    while rest >= 0x80 {
+        prefix[count] = rest as u8 | 0x80;
+        rest >>= 7;
+        count += 1;
+    }
+    prefix[count] = rest as u8;
+    out.extend_from_slice(&prefix[..count]);
+    out.copy_within(start + 1..start + 1 + length, start + 1 + count);
+    out[start..=start + count].copy_from_slice(&prefix[..=count]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_and_lengths() {
+        let all: Vec<_> = spans(&[(-3, 1), (-2, 4), (1, 1), (2, 1), (3, 1), (10, 2)]).collect();
+        assert_eq!(all, [(-3, 2), (2, 3), (6, 1)]);
+        for length in [0_usize, 1, 127, 128, 129, 16_383, 16_384, 3_000_000] {
+            let mut out = vec![9];
+            put_message(1, &mut out, |message| message.resize(message.len() + length, 7));
+            let mut expected = vec![9, 10];
+            put_varint(length as u64, &mut expected);
+            expected.resize(expected.len() + length, 7);
+            assert_eq!(out, expected);
+        }
+    }
+}

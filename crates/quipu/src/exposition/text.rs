@@ -1,0 +1,612 @@
+//! The text formats: Prometheus' own, and OpenMetrics.
+//!
+//! A line is a head (the name with its suffix), the labels, and a value. Heads are made once a
+//! family. Labels of fixed cardinality are rendered once for each of their combinations, up to the
+//! name of the first dynamic label: what is left for a line is a few copies and a number.
+
+use super::escape::{self, Escaping, escape_name, is_legacy_name};
+use super::number;
+use crate::snapshot::{
+    Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
+};
+
+/// Whose rules are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Dialect {
+    #[default]
+    Text,
+    OpenMetrics,
+    OpenMetrics2,
+}
+
+/// What ends the name of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Suffix {
+    None,
+    Total,
+    Bucket,
+    Sum,
+    Count,
+    Info,
+}
+
+impl Suffix {
+    const ALL: [Self; 6] =
+        [Self::None, Self::Total, Self::Bucket, Self::Sum, Self::Count, Self::Info];
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Total => "_total",
+            Self::Bucket => "_bucket",
+            Self::Sum => "_sum",
+            Self::Count => "_count",
+            Self::Info => "_info",
+        }
+    }
+}
+
+/// A part of the memory in which names and labels are rendered.
+type Range = (u32, u32);
+
+/// Writes one family after the other.
+#[derive(Debug, Default)]
+pub(super) struct Text {
+    dialect: Dialect,
+    escaping: Escaping,
+    /// Whether the family's header is still to be written: with its first series.
+    is_begun: bool,
+    /// The rendered names and labels of the family.
+    memory: Vec<u8>,
+    /// The heads of lines with labels: the name, and the brace; or the brace, and the name in
+    /// quotes with a comma.
+    heads: [Range; 6],
+    /// The labels of each group, up to the quote of the first dynamic value; an empty range where
+    /// they are not rendered yet.
+    groups: Vec<Range>,
+    /// What is between the dynamic values: the quote, the comma, the next name and its quote.
+    between: Vec<Range>,
+    /// Whether a series has any label.
+    has_labels: bool,
+    /// The labels of a series, for those that have several lines.
+    labels: Vec<u8>,
+    name: String,
+}
+
+/// Of more groups than that, none is kept.
+const MOST_GROUPS: usize = 1 << 12;
+const NOT_YET: Range = (0, 0);
+
+impl Text {
+    pub(super) fn reset(&mut self, dialect: Dialect, escaping: Escaping) {
+        (self.dialect, self.escaping) = (dialect, escaping);
+    }
+
+    /// Begins a family: nothing is written before its first series.
+    pub(super) fn family(&mut self, family: &Family<'_>) {
+        self.is_begun = false;
+        self.memory.clear();
+        // No range that is in use begins at 0.
+        self.memory.push(b' ');
+        self.groups.clear();
+        let groups = family.groups as usize;
+        self.groups.resize(if groups <= MOST_GROUPS { groups } else { 0 }, NOT_YET);
+        self.has_labels = !family.labels.is_empty();
+        for suffix in Suffix::ALL {
+            self.heads[suffix as usize] = self.render(|text, out| text.put_head(family, suffix, out));
+        }
+        self.between.clear();
+        for name in family.dynamic().skip(1) {
+            let range = self.render(|text, out| {
+                out.extend_from_slice(b"\",");
+                text.put_label_name(name, out);
+                out.extend_from_slice(b"=\"");
+            });
+            self.between.push(range);
+        }
+    }
+
+    #[inline]
+    pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>, out: &mut Vec<u8>) {
+        if !self.is_begun {
+            self.is_begun = true;
+            self.put_header(family, out);
+        }
+        match &series.value {
+            Value::Counter { total, exemplar } => {
+                self.put_line_head(Suffix::Total, family, series, out);
+                number::put(*total, out);
+                self.put_start(series, out);
+                self.put_exemplar(exemplar.as_ref(), out);
+                out.push(b'\n');
+            }
+            Value::Gauge(value) | Value::Unknown(value) => {
+                self.put_line_head(Suffix::None, family, series, out);
+                number::put(*value, out);
+                out.push(b'\n');
+            }
+            Value::Info => {
+                let suffix =
+                    if self.dialect == Dialect::OpenMetrics2 { Suffix::None } else { Suffix::Info };
+                self.put_line_head(suffix, family, series, out);
+                out.extend_from_slice(b"1\n");
+            }
+            Value::StateSet(states) => self.put_states(states, family, series, out),
+            Value::Histogram(histogram) if self.dialect == Dialect::OpenMetrics2 => {
+                self.put_composite(histogram, family, series, out);
+            }
+            Value::Histogram(histogram) => self.put_histogram(histogram, family, series, out),
+            Value::Summary { quantiles, count, sum } => {
+                self.put_summary(quantiles, *count, *sum, family, series, out);
+            }
+        }
+    }
+
+    fn put_header(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
+        // In OpenMetrics 1.0, the family's name is the name without suffix.
+        let suffix = match (family.kind, self.dialect) {
+            (Kind::Counter, Dialect::Text | Dialect::OpenMetrics2) => "_total",
+            (Kind::Info, Dialect::Text) => "_info",
+            _ => "",
+        };
+        let mut name = std::mem::take(&mut self.name);
+        self.escape(family.name, suffix, &mut name);
+        let is_legacy = is_legacy_name(&name);
+        let put_name = |keyword: &str, out: &mut Vec<u8>| {
+            out.extend_from_slice(keyword.as_bytes());
+            if is_legacy {
+                out.extend_from_slice(name.as_bytes());
+            } else {
+                out.push(b'"');
+                escape::put_quoted(&name, out);
+                out.push(b'"');
+            }
+            out.push(b' ');
+        };
+        if !family.help.is_empty() {
+            put_name("# HELP ", out);
+            match self.dialect {
+                Dialect::Text => escape::put_help(family.help, out),
+                _ => escape::put_quoted(family.help, out),
+            }
+            out.push(b'\n');
+        }
+        put_name("# TYPE ", out);
+        let kind = match (family.kind, self.dialect) {
+            (Kind::Counter, _) => "counter",
+            (Kind::Gauge, _) | (Kind::Info | Kind::StateSet, Dialect::Text) => "gauge",
+            (Kind::Histogram, _) => "histogram",
+            (Kind::Summary, _) => "summary",
+            (Kind::Info, _) => "info",
+            (Kind::StateSet, _) => "stateset",
+            (Kind::Unknown, Dialect::Text) => "untyped",
+            (Kind::Unknown, _) => "unknown",
+        };
+        out.extend_from_slice(kind.as_bytes());
+        out.push(b'\n');
+        if !family.unit.is_empty() && self.dialect != Dialect::Text {
+            put_name("# UNIT ", out);
+            out.extend_from_slice(family.unit.as_bytes());
+            out.push(b'\n');
+        }
+        self.name = name;
+    }
+
+    /// Everything of a line before its value.
+    #[inline]
+    fn put_line_head(
+        &mut self,
+        suffix: Suffix,
+        family: &Family<'_>,
+        series: &Series<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        if series.overflow {
+            self.put(self.heads[suffix as usize], out);
+            out.extend_from_slice(OVERFLOW);
+            out.extend_from_slice(b"} ");
+            return;
+        }
+        if !self.has_labels {
+            return self.put_bare_head(suffix, out);
+        }
+        let labels = self.group(family, series.group);
+        self.put(self.heads[suffix as usize], out);
+        if let Some(labels) = labels {
+            self.put(labels, out);
+        } else {
+            self.put_group(family, series.group, out);
+        }
+        self.put_texts(series, out);
+        out.extend_from_slice(b"} ");
+    }
+
+    /// The labels of a series without braces, to be written several times; a comma behind them.
+    fn render_labels(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        let mut labels = std::mem::take(&mut self.labels);
+        labels.clear();
+        if series.overflow {
+            labels.extend_from_slice(OVERFLOW);
+        } else if self.has_labels {
+            self.put_group(family, series.group, &mut labels);
+            self.put_texts(series, &mut labels);
+        }
+        if !labels.is_empty() {
+            labels.push(b',');
+        }
+        self.labels = labels;
+    }
+
+    /// A head, the labels that were rendered, and one more: `name="`, behind which its value comes.
+    fn put_labelled(&self, suffix: Suffix, name: &[u8], out: &mut Vec<u8>) {
+        self.put(self.heads[suffix as usize], out);
+        out.extend_from_slice(&self.labels);
+        out.extend_from_slice(name);
+    }
+
+    /// A head, and the labels that were rendered.
+    fn put_rendered(&self, suffix: Suffix, out: &mut Vec<u8>) {
+        if let Some(labels) = self.labels.strip_suffix(b",") {
+            self.put(self.heads[suffix as usize], out);
+            out.extend_from_slice(labels);
+            out.extend_from_slice(b"} ");
+        } else {
+            self.put_bare_head(suffix, out);
+        }
+    }
+
+    /// A head without labels: it ends in a brace or a comma that has to go.
+    fn put_bare_head(&self, suffix: Suffix, out: &mut Vec<u8>) {
+        self.put(self.heads[suffix as usize], out);
+        let is_quoted = out.pop() == Some(b',');
+        out.extend_from_slice(if is_quoted { b"} " } else { b" " });
+    }
+
+    fn put_texts(&self, series: &Series<'_>, out: &mut Vec<u8>) {
+        let mut texts = series.texts;
+        let Some(first) = texts.next() else { return };
+        put_text(first, series.plain, out);
+        for (between, text) in self.between.iter().zip(texts) {
+            self.put(*between, out);
+            put_text(text, series.plain, out);
+        }
+        out.push(b'"');
+    }
+
+    fn put_states(
+        &mut self,
+        states: &[(&str, bool)],
+        family: &Family<'_>,
+        series: &Series<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        self.render_labels(family, series);
+        let mut name = std::mem::take(&mut self.name);
+        self.escape(family.name, "", &mut name);
+        let mut label = Vec::new();
+        put_name(&name, &mut label);
+        label.extend_from_slice(b"=\"");
+        for (state, is_on) in states {
+            self.put_labelled(Suffix::None, &label, out);
+            escape::put_quoted(state, out);
+            out.extend_from_slice(if *is_on { b"\"} 1\n" } else { b"\"} 0\n" });
+        }
+        self.name = name;
+    }
+
+    fn put_histogram(
+        &mut self,
+        histogram: &Histogram<'_>,
+        family: &Family<'_>,
+        series: &Series<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        self.render_labels(family, series);
+        let open_metrics = self.dialect != Dialect::Text;
+        let mut count = 0_u64;
+        for bucket in histogram.buckets {
+            count = count.wrapping_add(bucket.count);
+            self.put_labelled(Suffix::Bucket, b"le=\"", out);
+            number::put_bound(bucket.bound, open_metrics, out);
+            out.extend_from_slice(b"\"} ");
+            number::put_unsigned(count, out);
+            self.put_exemplar(bucket.exemplar.as_ref(), out);
+            out.push(b'\n');
+        }
+        if histogram.buckets.is_empty() {
+            self.put_labelled(Suffix::Bucket, b"le=\"+Inf\"} ", out);
+            number::put_unsigned(histogram.count, out);
+            out.push(b'\n');
+        }
+        self.put_sum_and_count(histogram.sum, histogram.count, out);
+    }
+
+    fn put_summary(
+        &mut self,
+        quantiles: &[(f64, f64)],
+        count: u64,
+        sum: f64,
+        family: &Family<'_>,
+        series: &Series<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        if self.dialect == Dialect::OpenMetrics2 {
+            self.put_line_head(Suffix::None, family, series, out);
+            put_count_and_sum(count, sum, out);
+            out.extend_from_slice(b",quantile:[");
+            put_list(quantiles, out, |(quantile, value), out| {
+                number::put_bound(*quantile, true, out);
+                out.push(b':');
+                number::put_float(*value, out);
+            });
+            out.extend_from_slice(b"]}");
+            self.put_start(series, out);
+            out.push(b'\n');
+            return;
+        }
+        self.render_labels(family, series);
+        for (quantile, value) in quantiles {
+            self.put_labelled(Suffix::None, b"quantile=\"", out);
+            number::put_bound(*quantile, self.dialect != Dialect::Text, out);
+            out.extend_from_slice(b"\"} ");
+            number::put_float(*value, out);
+            out.push(b'\n');
+        }
+        self.put_sum_and_count(sum, count, out);
+    }
+
+    fn put_sum_and_count(&self, sum: f64, count: u64, out: &mut Vec<u8>) {
+        self.put_rendered(Suffix::Sum, out);
+        number::put_float(sum, out);
+        out.push(b'\n');
+        self.put_rendered(Suffix::Count, out);
+        number::put_unsigned(count, out);
+        out.push(b'\n');
+    }
+
+    /// A histogram as one value (OpenMetrics 2.0, draft).
+    fn put_composite(
+        &mut self,
+        histogram: &Histogram<'_>,
+        family: &Family<'_>,
+        series: &Series<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        self.put_line_head(Suffix::None, family, series, out);
+        put_count_and_sum(histogram.count, histogram.sum, out);
+        if let Some(native) = &histogram.native {
+            put_native(native, out);
+        }
+        if !histogram.buckets.is_empty() || histogram.native.is_none() {
+            out.extend_from_slice(b",bucket:[");
+            let mut count = 0_u64;
+            put_list(histogram.buckets, out, |bucket, out| {
+                count = count.wrapping_add(bucket.count);
+                number::put_bound(bucket.bound, true, out);
+                out.push(b':');
+                number::put_unsigned(count, out);
+            });
+            out.push(b']');
+        }
+        out.push(b'}');
+        self.put_start(series, out);
+        let exemplars = histogram.buckets.iter().filter_map(|bucket| bucket.exemplar);
+        for exemplar in exemplars {
+            self.put_exemplar(Some(&exemplar), out);
+        }
+        out.push(b'\n');
+    }
+
+    /// When it began to count, where the format can say so.
+    fn put_start(&self, series: &Series<'_>, out: &mut Vec<u8>) {
+        if let (Dialect::OpenMetrics2, Some(start)) = (self.dialect, series.start) {
+            out.extend_from_slice(b" st@");
+            put_time(start, out);
+        }
+    }
+
+    #[inline]
+    fn put_exemplar(&self, exemplar: Option<&Exemplar<'_>>, out: &mut Vec<u8>) {
+        if let (Some(exemplar), true) = (exemplar, self.dialect != Dialect::Text) {
+            self.put_some_exemplar(exemplar, out);
+        }
+    }
+
+    #[cold]
+    fn put_some_exemplar(&self, exemplar: &Exemplar<'_>, out: &mut Vec<u8>) {
+        let characters: usize = exemplar.labels.map(|text| text.chars().count()).sum();
+        if characters > MOST_EXEMPLAR_CHARACTERS {
+            return;
+        }
+        out.extend_from_slice(b" # {");
+        let mut texts = exemplar.labels;
+        let mut is_first = true;
+        while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+            self.put_label_name(name, out);
+            out.extend_from_slice(b"=\"");
+            escape::put_quoted(value, out);
+            out.push(b'"');
+        }
+        out.extend_from_slice(b"} ");
+        number::put_float(exemplar.value, out);
+        if let Some(time) = exemplar.time {
+            out.push(b' ');
+            put_time(time, out);
+        }
+    }
+
+    fn put_head(&self, family: &Family<'_>, suffix: Suffix, out: &mut Vec<u8>) {
+        let mut name = String::new();
+        self.escape(family.name, suffix.text(), &mut name);
+        if is_legacy_name(&name) {
+            out.extend_from_slice(name.as_bytes());
+            out.push(b'{');
+        } else {
+            out.extend_from_slice(b"{\"");
+            escape::put_quoted(&name, out);
+            out.extend_from_slice(b"\",");
+        }
+    }
+
+    /// The labels of a group, rendered now if they were not before; `None` where there are too many
+    /// groups.
+    #[inline]
+    fn group(&mut self, family: &Family<'_>, group: u32) -> Option<Range> {
+        let known = *self.groups.get(group as usize)?;
+        if known != NOT_YET {
+            return Some(known);
+        }
+        let range = self.render(|text, out| text.put_group(family, group, out));
+        self.groups[group as usize] = range;
+        Some(range)
+    }
+
+    /// The labels of a group, and the first dynamic label up to its value.
+    fn put_group(&self, family: &Family<'_>, group: u32, out: &mut Vec<u8>) {
+        let mut is_first = true;
+        let mut comma = |out: &mut Vec<u8>| {
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+        };
+        for (name, value) in family.fixed(group) {
+            comma(out);
+            self.put_label_name(name, out);
+            out.extend_from_slice(b"=\"");
+            escape::put_quoted(value, out);
+            out.push(b'"');
+        }
+        if let Some(name) = family.dynamic().next() {
+            comma(out);
+            self.put_label_name(name, out);
+            out.extend_from_slice(b"=\"");
+        }
+    }
+
+    fn put_label_name(&self, name: &str, out: &mut Vec<u8>) {
+        if is_legacy_name(name) && self.escaping != Escaping::Dots && !name.contains(':') {
+            out.extend_from_slice(name.as_bytes());
+            return;
+        }
+        let mut escaped = String::new();
+        match self.escaping {
+            // The colon is for names of metrics alone.
+            Escaping::AllowUtf8 => escaped.push_str(name),
+            escaping => escape_name(&name.replace(':', "."), escaping, &mut escaped),
+        }
+        put_name(&escaped, out);
+    }
+
+    fn escape(&self, name: &str, suffix: &str, out: &mut String) {
+        out.clear();
+        if suffix.is_empty() {
+            return escape_name(name, self.escaping, out);
+        }
+        // With its suffix: `values` marks the whole name.
+        escape_name(&format!("{name}{suffix}"), self.escaping, out);
+    }
+
+    fn render(&mut self, put: impl FnOnce(&Self, &mut Vec<u8>)) -> Range {
+        let mut memory = std::mem::take(&mut self.memory);
+        let start = memory.len();
+        put(self, &mut memory);
+        let end = memory.len();
+        self.memory = memory;
+        // A family's names and labels are smaller than 4 GiB.
+        (start as u32, end as u32)
+    }
+
+    #[inline]
+    fn put(&self, (start, end): Range, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.memory[start as usize..end as usize]);
+    }
+}
+
+const OVERFLOW: &[u8] = b"quipu_overflow=\"true\"";
+const MOST_EXEMPLAR_CHARACTERS: usize = 128;
+
+#[inline]
+fn put_text(text: &str, plain: bool, out: &mut Vec<u8>) {
+    if plain {
+        out.extend_from_slice(text.as_bytes());
+    } else {
+        escape::put_quoted(text, out);
+    }
+}
+
+/// A name of a label: in quotes where it is not one that all versions read.
+fn put_name(name: &str, out: &mut Vec<u8>) {
+    if is_legacy_name(name) && !name.contains(':') {
+        out.extend_from_slice(name.as_bytes());
+    } else {
+        out.push(b'"');
+        escape::put_quoted(name, out);
+        out.push(b'"');
+    }
+}
+
+/// Seconds, with as many of nine decimals as are not zeros.
+fn put_time(time: Timestamp, out: &mut Vec<u8>) {
+    const SECOND: u64 = 1_000_000_000;
+    number::put(Number::Unsigned(time.0 / SECOND), out);
+    let nanos = time.0 % SECOND;
+    if nanos != 0 {
+        let mut digits = *b".000000000";
+        let mut rest = nanos;
+        for digit in digits[1..].iter_mut().rev() {
+            // A remainder of 10.
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
+        let length = digits.iter().rposition(|&digit| digit != b'0').map_or(0, |at| at + 1);
+        out.extend_from_slice(&digits[..length]);
+    }
+}
+
+fn put_count_and_sum(count: u64, sum: f64, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{count:");
+    number::put_unsigned(count, out);
+    out.extend_from_slice(b",sum:");
+    number::put_float(sum, out);
+}
+
+/// The exponential buckets of a composite value.
+fn put_native(native: &Native<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",schema:");
+    number::put(Number::Signed(native.schema.into()), out);
+    out.extend_from_slice(b",zero_threshold:");
+    number::put_float(native.zero_threshold, out);
+    out.extend_from_slice(b",zero_count:");
+    number::put_unsigned(native.zero_count, out);
+    for (side, buckets) in [("negative", native.negative), ("positive", native.positive)] {
+        if buckets.is_empty() {
+            continue;
+        }
+        out.extend_from_slice(format!(",{side}_spans:[").as_bytes());
+        let mut spans = super::protobuf::spans(buckets).peekable();
+        while let Some((offset, length)) = spans.next() {
+            number::put(Number::Signed(offset.into()), out);
+            out.push(b':');
+            number::put_unsigned(length.into(), out);
+            if spans.peek().is_some() {
+                out.push(b',');
+            }
+        }
+        out.extend_from_slice(format!("],{side}_buckets:[").as_bytes());
+        put_list(buckets, out, |(_, count), out| number::put_unsigned(*count, out));
+        out.push(b']');
+    }
+}
+
+fn put_list<T>(items: &[T], out: &mut Vec<u8>, mut put: impl FnMut(&T, &mut Vec<u8>)) {
+    for (i, item) in items.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        put(item, out);
+    }
+}
+

@@ -1,0 +1,79 @@
+//! The body of an answer: a scrape, piece by piece, as the connection takes it.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http_body::Frame;
+
+use crate::exposition::{Compression, Compressor};
+use crate::scrape::Scrape;
+
+/// A scrape as an HTTP body. It is made as far as it is sent: a slow reader costs a piece of
+/// memory, and keeps nobody waiting.
+pub struct Body {
+    scrape: Option<Scrape>,
+    compressor: Option<Compressor>,
+    /// Memory of pieces that were sent is used again for the next.
+    memory: BytesMut,
+    compressed: Vec<u8>,
+}
+
+impl Body {
+    pub(super) fn new(scrape: Scrape, compression: Compression) -> Self {
+        let compressor = Compressor::new(compression);
+        Self { scrape: Some(scrape), compressor, memory: BytesMut::new(), compressed: Vec::new() }
+    }
+
+    pub(super) fn empty() -> Self {
+        let (memory, compressed) = (BytesMut::new(), Vec::new());
+        Self { scrape: None, compressor: None, memory, compressed }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = &mut *self;
+        loop {
+            let Some(scrape) = &mut this.scrape else { return Poll::Ready(None) };
+            let piece = scrape.next_piece();
+            let is_last = piece.is_none();
+            match &mut this.compressor {
+                None => this.memory.extend_from_slice(piece.unwrap_or_default()),
+                Some(compressor) => {
+                    this.compressed.clear();
+                    match piece {
+                        Some(piece) => compressor.write(piece, &mut this.compressed),
+                        None => compressor.finish(&mut this.compressed),
+                    }
+                    this.memory.extend_from_slice(&this.compressed);
+                }
+            }
+            if is_last {
+                this.scrape = None;
+            }
+            // A compressor may keep a piece to itself for a while.
+            if !this.memory.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(this.memory.split().freeze()))));
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.scrape.is_none()
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Body").field("scrape", &self.scrape).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! Pushing to a Pushgateway: for a job that ends before anybody could scrape it.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::exposition::{Escaping, Format};
+use crate::registry::Registry;
+
+/// Where metrics are pushed to, and how they are grouped there.
+///
+/// ```no_run
+/// # let registry = quipu::Registry::new();
+/// let push = quipu::http::Push::new("http://localhost:9091", "backup").group("instance", "db 1");
+/// push.replace(&registry)?;
+/// # Ok::<(), quipu::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Push {
+    url: String,
+    agent: ureq::Agent,
+    authorization: Option<String>,
+}
+
+/// How long a push may take in all.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Push {
+    /// To the gateway at `url`, such as `http://localhost:9091`, as this job.
+    pub fn new(url: &str, job: &str) -> Self {
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .build()
+            .into();
+        let mut url = format!("{}/metrics", url.trim_end_matches('/'));
+        push_pair(&mut url, "job", job);
+        Self { url, agent, authorization: None }
+    }
+
+    /// Adds a pair to the group: metrics of other groups stay as they are.
+    pub fn group(mut self, name: &str, value: &str) -> Self {
+        push_pair(&mut self.url, name, value);
+        self
+    }
+
+    /// Sends the header `Authorization`, such as `Bearer ...`.
+    pub fn authorization(mut self, value: impl Into<String>) -> Self {
+        self.authorization = Some(value.into());
+        self
+    }
+
+    /// Replaces all metrics of the group by those of the registry.
+    ///
+    /// # Errors
+    /// A gateway that is not there, or refuses; the message has its answer.
+    pub fn replace(&self, registry: &Registry) -> Result<(), Error> {
+        self.send(self.agent.put(&self.url), registry)
+    }
+
+    /// Replaces those metrics of the group that the registry has by name, and leaves the others.
+    ///
+    /// # Errors
+    /// As [`Push::replace`].
+    pub fn add(&self, registry: &Registry) -> Result<(), Error> {
+        self.send(self.agent.post(&self.url), registry)
+    }
+
+    /// Deletes all metrics of the group.
+    ///
+    /// # Errors
+    /// As [`Push::replace`].
+    pub fn delete(&self) -> Result<(), Error> {
+        let mut request = self.agent.delete(&self.url);
+        if let Some(value) = &self.authorization {
+            request = request.header("Authorization", value);
+        }
+        self.check(request.call())
+    }
+
+    fn send(
+        &self,
+        mut request: ureq::RequestBuilder<ureq::typestate::WithBody>,
+        registry: &Registry,
+    ) -> Result<(), Error> {
+        let scrape = registry.scrape().format(Format::Text, Escaping::Underscores);
+        request = request.header("Content-Type", scrape.content_type());
+        if let Some(value) = &self.authorization {
+            request = request.header("Authorization", value);
+        }
+        let mut body = Vec::new();
+        scrape.write_to(&mut body)?;
+        self.check(request.send(&body[..]))
+    }
+
+    fn check(
+        &self,
+        result: Result<http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<(), Error> {
+        let fail = |what: String| {
+            Error::from(std::io::Error::other(format!("pushing to {}: {what}", self.url)))
+        };
+        let mut response = result.map_err(|error| fail(error.to_string()))?;
+        if response.status().is_success() {
+            return Ok(());
+        }
+        // The answer is from outside: no more of it than a message needs.
+        let answer = response.body_mut().with_config().limit(4096).read_to_string();
+        let status = response.status();
+        Err(fail(format!("it answered {status}: {}", answer.unwrap_or_default().trim())))
+    }
+}
+
+/// Appends a pair to the path, as the Pushgateway reads it: in base64 where the value is empty or
+/// has a slash.
+fn push_pair(url: &mut String, name: &str, value: &str) {
+    use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+    if value.is_empty() || value.contains('/') {
+        use base64::Engine;
+        // An empty value is one `=`, since a path has no empty part.
+        let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value);
+        let encoded = if encoded.is_empty() { "=" } else { &encoded };
+        url.push_str(&format!("/{name}@base64/{encoded}"));
+    } else {
+        url.push_str(&format!("/{name}/{}", utf8_percent_encode(value, NON_ALPHANUMERIC)));
+    }
+}

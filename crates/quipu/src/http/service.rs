@@ -1,0 +1,75 @@
+//! A tower service that answers with the metrics of a registry.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::task::{Context, Poll};
+
+use http::header::{ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, VARY};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+
+use super::body::Body;
+use crate::exposition::{Compression, Negotiated, negotiate, negotiate_compression};
+use crate::registry::Registry;
+
+/// Answers `GET` and `HEAD` with the metrics of a registry, whatever the path.
+///
+/// It is a `tower_service::Service` for requests of any body, so that hyper
+/// (`hyper_util::service::TowerToHyperService`), tower and axum (`route_service`) take it.
+#[derive(Debug, Clone)]
+pub struct Service {
+    registry: Registry,
+}
+
+impl Service {
+    /// A service for a registry.
+    pub fn new(registry: Registry) -> Self {
+        Self { registry }
+    }
+}
+
+impl<B> tower_service::Service<Request<B>> for Service {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        ready(Ok(respond(&self.registry, request.method(), request.headers())))
+    }
+}
+
+/// The answer to a request with this method and these headers. The body is made while it is sent.
+pub fn respond(registry: &Registry, method: &Method, headers: &HeaderMap) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    if method != Method::GET && method != Method::HEAD {
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return response;
+    }
+    let Negotiated { format, escaping } = negotiate(&all(headers, &ACCEPT));
+    let compression = negotiate_compression(&all(headers, &ACCEPT_ENCODING));
+    let scrape = registry.scrape().format(format, escaping);
+    let answer = response.headers_mut();
+    let content_type = scrape.content_type();
+    // A content type has no characters that a header cannot hold.
+    if let Ok(value) = HeaderValue::from_str(&content_type) {
+        answer.insert(CONTENT_TYPE, value);
+    }
+    answer.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
+    if compression != Compression::Identity {
+        answer.insert(CONTENT_ENCODING, HeaderValue::from_static(compression.name()));
+    }
+    if method == Method::GET {
+        *response.body_mut() = Body::new(scrape, compression);
+    }
+    response
+}
+
+/// All values of a header as one list.
+fn all(headers: &HeaderMap, name: &HeaderName) -> String {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.collect::<Vec<_>>().join(",")
+}

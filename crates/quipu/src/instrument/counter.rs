@@ -1,0 +1,162 @@
+//! Counters: sums that only grow.
+
+use quipu_segment::series::{Bound, Schema};
+
+use super::exemplar;
+use super::family::{Family, Instrument, single};
+use super::kind::MetricKind;
+use crate::description::Description;
+use crate::error::Error;
+use crate::label::LabelGroup;
+use crate::registry::{Register, Scope};
+
+/// A sum of whole numbers, modulo 2^64.
+#[derive(Debug, Clone)]
+pub struct Counter(Bound);
+
+/// Counters by label.
+pub type CounterFamily<L> = Family<Counter, L>;
+
+/// A sum of numbers that are no whole ones, such as seconds.
+#[derive(Debug, Clone)]
+pub struct FloatCounter(Bound);
+
+/// Float counters by label.
+pub type FloatCounterFamily<L> = Family<FloatCounter, L>;
+
+/// The cell of the total.
+pub(crate) const TOTAL: usize = 0;
+/// The cell of the exemplar, where there are any.
+pub(crate) const EXEMPLAR: usize = 1;
+
+impl Counter {
+    /// Adds one.
+    #[inline]
+    pub fn inc(&self) {
+        self.0.place().add(TOTAL, 1);
+    }
+
+    /// Adds `n`.
+    #[inline]
+    pub fn inc_by(&self, n: u64) {
+        self.0.place().add(TOTAL, n);
+    }
+
+    /// Adds `n`, and keeps these pairs of names and values as what stands for it: a trace's id, for
+    /// example. Formats show at most 128 characters of names and values together; longer ones are
+    /// left out. Without [`Description::exemplars`], nothing is kept.
+    pub fn inc_with(&self, n: u64, exemplar: &[(&str, &str)]) {
+        self.inc_by(n);
+        exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n as f64, exemplar);
+    }
+
+    /// The total: a read of all lanes. What others add meanwhile may be in it or not.
+    pub fn get(&self) -> u64 {
+        self.0.place().sum(TOTAL)
+    }
+}
+
+impl FloatCounter {
+    /// Adds one.
+    #[inline]
+    pub fn inc(&self) {
+        self.inc_by(1.0);
+    }
+
+    /// Adds `n`. A negative number or NaN is left out: a counter never goes back.
+    #[inline]
+    pub fn inc_by(&self, n: f64) {
+        if n >= 0.0 {
+            self.0.place().add_float(TOTAL, n);
+        }
+    }
+
+    /// As [`Counter::inc_with`].
+    pub fn inc_with(&self, n: f64, exemplar: &[(&str, &str)]) {
+        self.inc_by(n);
+        exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n, exemplar);
+    }
+
+    /// The total.
+    pub fn get(&self) -> f64 {
+        self.0.place().sum_float(TOTAL)
+    }
+}
+
+impl<L: LabelGroup> Family<Counter, L> {
+    /// Adds one to the series of these labels.
+    #[inline]
+    pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        self.inc_by(labels, 1);
+    }
+
+    /// Adds `n` to the series of these labels.
+    #[inline]
+    pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: u64) {
+        self.series.add(Self::key(labels), TOTAL, n);
+    }
+}
+
+impl<L: LabelGroup> Family<FloatCounter, L> {
+    /// Adds `n` to the series of these labels. A negative number or NaN is left out.
+    #[inline]
+    pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
+        if n >= 0.0 {
+            let key = Self::key(labels);
+            self.series.update(key, |p| p.add_float(TOTAL, n), |p| p.add_float(TOTAL, -n));
+        }
+    }
+}
+
+impl Instrument for Counter {
+    type Shared = ();
+
+    fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
+        describe(description, schema, MetricKind::Counter, 0);
+        Ok(())
+    }
+
+    fn shared(_: &Schema) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn bound(bound: Bound, (): &()) -> Self {
+        Self(bound)
+    }
+}
+
+impl Instrument for FloatCounter {
+    type Shared = ();
+
+    fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
+        describe(description, schema, MetricKind::FloatCounter, 1 << TOTAL);
+        Ok(())
+    }
+
+    fn shared(_: &Schema) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn bound(bound: Bound, (): &()) -> Self {
+        Self(bound)
+    }
+}
+
+impl Register for Counter {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        single(scope, &description)
+    }
+}
+
+impl Register for FloatCounter {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        single(scope, &description)
+    }
+}
+
+fn describe(description: &Description, schema: &mut Schema, kind: MetricKind, floats: u64) {
+    schema.kind = kind as u8;
+    schema.cells = 1 + u16::from(description.exemplars);
+    schema.floats = floats;
+    schema.additive = true;
+}

@@ -1,0 +1,189 @@
+//! Exemplars in the segment: the last one of a counter, or of each bucket.
+//!
+//! The exemplar cell of a series has the offset of an extra with one word a slot; each of those has
+//! the offset of a slot of its own, which is taken when the first exemplar comes. A slot is written
+//! under a sequence number, which is odd meanwhile: whoever reads it looks again afterwards, and a
+//! writer that finds another one at it leaves its exemplar out. An odd number that is older than a
+//! second belongs to a dead writer, and is taken over.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use quipu_segment::series::{Family, Place};
+use quipu_segment::sync::{AtomicU64, Ordering, fence};
+
+use crate::snapshot::Texts;
+
+/// The words of a slot: sequence, time, value, length, and the text.
+const SEQUENCE: usize = 0;
+const TIME: usize = 1;
+const VALUE: usize = 2;
+const LENGTH: usize = 3;
+const TEXT: usize = 4;
+const WORDS: u16 = 36;
+/// The bytes of names, values and their lengths that fit.
+const TEXT_BYTES: usize = (WORDS as usize - TEXT) * 8;
+/// The most characters of names and values (OpenMetrics 1.0, section "Exemplars").
+const MOST_CHARACTERS: usize = 128;
+/// How long a writer may take before it counts as dead, in nanoseconds.
+const PATIENCE: u64 = 1_000_000_000;
+
+/// An exemplar as it was read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) time: u64,
+    pub(crate) value: f64,
+    /// Where its texts are in the buffer that it was read into.
+    pub(crate) texts: (usize, usize),
+}
+
+/// Keeps an exemplar in slot `slot` of the series, whose exemplar cell is `cell`. It is left out
+/// where the family keeps none, where it is too long, or where the segment is full.
+pub(crate) fn keep(
+    family: &Family,
+    place: &Place<'_>,
+    cell: usize,
+    slot: usize,
+    value: f64,
+    pairs: &[(&str, &str)],
+) {
+    // Those that have no exemplars have one cell less.
+    if cell >= place.len() {
+        return;
+    }
+    let characters: usize =
+        pairs.iter().map(|(name, value)| name.chars().count() + value.chars().count()).sum();
+    let bytes: usize = pairs.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
+    // A text of 255 bytes or more would have a longer length; none of 128 characters needs it here,
+    // since all have to fit.
+    let is_short = pairs.iter().all(|(name, value)| name.len() < 255 && value.len() < 255);
+    if characters > MOST_CHARACTERS || bytes > TEXT_BYTES || !is_short {
+        return;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(now.as_nanos()).unwrap_or(0);
+    let root = place.plain(cell);
+    let slots = slot + 1;
+    let Some(table) = find_or_take(family, place, root, || family_slots(family).max(slots)) else {
+        return;
+    };
+    let Some(word) = family.extra(table).and_then(|extra| extra.words().get(slot)) else { return };
+    let Some(at) = find_or_take(family, place, word, || usize::from(WORDS)) else { return };
+    let Some(extra) = family.extra(at) else { return };
+    write(extra.words(), now, value, pairs);
+}
+
+/// Reads the exemplars of a series into `slots`, one an index; their texts go to `texts`.
+pub(crate) fn slots_of(
+    family: &Family,
+    place: &Place<'_>,
+    cell: usize,
+    slots: &mut Vec<Option<Slot>>,
+    texts: &mut Vec<u8>,
+) {
+    slots.clear();
+    texts.clear();
+    if cell >= place.len() {
+        return;
+    }
+    // Acquire: whoever sees the offset sees what is there.
+    let root = place.plain(cell).load(Ordering::Acquire);
+    let Some(table) = family.extra(u32::try_from(root).unwrap_or(0)) else { return };
+    for word in table.words() {
+        let at = u32::try_from(word.load(Ordering::Acquire)).unwrap_or(0);
+        let slot = family.extra(at).and_then(|extra| read(extra.words(), texts));
+        slots.push(slot);
+    }
+}
+
+fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
+    if words.len() < usize::from(WORDS) {
+        return;
+    }
+    let sequence = words[SEQUENCE].load(Ordering::Relaxed);
+    let is_stuck = now.saturating_sub(words[TIME].load(Ordering::Relaxed)) > PATIENCE;
+    if sequence % 2 == 1 && !is_stuck {
+        return;
+    }
+    let odd = if sequence % 2 == 1 { sequence + 2 } else { sequence + 1 };
+    // Acquire: what is written below is written after this.
+    if words[SEQUENCE]
+        .compare_exchange(sequence, odd, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        return;
+    }
+    // Release, here and below: whoever reads what is written sees the odd number.
+    words[TIME].store(now, Ordering::Release);
+    words[VALUE].store(value.to_bits(), Ordering::Release);
+    let mut bytes = [0; TEXT_BYTES];
+    let mut length = 0;
+    for text in pairs.iter().flat_map(|(name, value)| [name, value]) {
+        // `keep` saw that all fit, and that each is shorter than 255 bytes.
+        bytes[length] = text.len() as u8;
+        bytes[length + 1..=length + text.len()].copy_from_slice(text.as_bytes());
+        length += 1 + text.len();
+    }
+    words[LENGTH].store(length as u64, Ordering::Release);
+    for (word, chunk) in words[TEXT..].iter().zip(bytes[..length].chunks(8)) {
+        let mut padded = [0; 8];
+        padded[..chunk.len()].copy_from_slice(chunk);
+        word.store(u64::from_le_bytes(padded), Ordering::Release);
+    }
+    // Release: whoever sees the even number sees the whole.
+    words[SEQUENCE].store(odd + 1, Ordering::Release);
+}
+
+fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<Slot> {
+    if words.len() < usize::from(WORDS) {
+        return None;
+    }
+    // Acquire: what is read below is at least as new.
+    let before = words[SEQUENCE].load(Ordering::Acquire);
+    if before % 2 == 1 || before == 0 {
+        return None;
+    }
+    let time = words[TIME].load(Ordering::Relaxed);
+    let value = f64::from_bits(words[VALUE].load(Ordering::Relaxed));
+    let length = usize::try_from(words[LENGTH].load(Ordering::Relaxed)).ok()?;
+    if length > TEXT_BYTES {
+        return None;
+    }
+    let start = texts.len();
+    for word in words[TEXT..].iter().take(length.div_ceil(8)) {
+        texts.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    texts.truncate(start + length);
+    // Acquire: had a load above read what a later writer wrote, this would see that writer.
+    fence(Ordering::Acquire);
+    let pairs = Texts::new(&texts[start..]).count();
+    if words[SEQUENCE].load(Ordering::Relaxed) != before || pairs % 2 == 1 {
+        texts.truncate(start);
+        return None;
+    }
+    Some(Slot { time, value, texts: (start, start + length) })
+}
+
+/// The offset in a word; takes an extra of so many words where it has none.
+fn find_or_take(
+    family: &Family,
+    like: &Place<'_>,
+    word: &AtomicU64,
+    words: impl FnOnce() -> usize,
+) -> Option<u32> {
+    // Acquire: whoever sees the offset sees what is there.
+    let found = word.load(Ordering::Acquire);
+    if found != 0 {
+        return u32::try_from(found).ok();
+    }
+    let at = family.take_extra(like, u16::try_from(words()).ok()?, 0).ok()?;
+    // Release: as above. Who comes second loses what it took, once.
+    match word.compare_exchange(0, at.into(), Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Some(at),
+        Err(found) => u32::try_from(found).ok(),
+    }
+}
+
+/// How many exemplars a series of the family has at most: no more than it has cells.
+fn family_slots(family: &Family) -> usize {
+    usize::from(family.schema().cells)
+}

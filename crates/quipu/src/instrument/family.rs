@@ -1,0 +1,173 @@
+//! All series of one metric, by their labels.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use quipu_segment::series::{self, Bound, KeyWriter, Schema, View};
+
+use crate::description::Description;
+use crate::error::Error;
+use crate::label::LabelGroup;
+use crate::registry::{Register, Scope};
+
+/// What an instrument is made of. It is implemented by the instruments of this crate.
+pub trait Instrument: Sized {
+    /// What all series of a family share, such as the bounds of their buckets.
+    type Shared: Clone + Send + Sync;
+
+    /// Writes kind, cells and settings into the schema of a family.
+    ///
+    /// # Errors
+    /// What the description asks for and cannot be.
+    #[doc(hidden)]
+    fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error>;
+
+    /// Reads back what [`Instrument::describe`] wrote.
+    ///
+    /// # Errors
+    /// Settings that contradict themselves.
+    #[doc(hidden)]
+    fn shared(schema: &Schema) -> Result<Self::Shared, Error>;
+
+    /// Makes the instrument of one series.
+    #[doc(hidden)]
+    fn bound(bound: Bound, shared: &Self::Shared) -> Self;
+}
+
+/// A metric with labels. Clones share it.
+///
+/// `L` is a struct that derives [`LabelGroup`], or an array of texts: `[&str; 2]`, for labels whose
+/// names are known at run time only.
+pub struct Family<I: Instrument, L> {
+    pub(crate) series: series::Family,
+    pub(crate) shared: I::Shared,
+    labels: PhantomData<fn(L)>,
+}
+
+impl<I: Instrument, L: LabelGroup> Family<I, L> {
+    /// Binds an instrument to the series of these labels. The series is there from now on, at zero.
+    ///
+    /// Keep what it answers where the labels do not change: counting through it costs one addition.
+    pub fn with<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> I {
+        I::bound(self.series.bind(|key| labels.encode(key)), &self.shared)
+    }
+
+    /// Removes the series of these labels; false where there is none. Should its labels come again,
+    /// it begins at zero.
+    ///
+    /// # Errors
+    /// The segment's, where it lies in a file.
+    pub fn remove<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Result<bool, Error> {
+        let removed = self.series.remove(|key| labels.encode(key));
+        removed.map_err(|error| Error::segment(self.name(), error))
+    }
+
+    /// Removes the series whose label values `keep` does not want. It is called with the pairs of
+    /// label names and values. Answers how many were removed.
+    ///
+    /// # Errors
+    /// The segment's, where it lies in a file.
+    pub fn retain(&self, mut keep: impl FnMut(&[(&str, &str)]) -> bool) -> Result<u64, Error> {
+        let removed = self.series.retain(|view| {
+            let pairs = pairs(self.series.schema(), self.series.groups(), view);
+            view.overflow || keep(&pairs)
+        });
+        removed.map_err(|error| Error::segment(self.name(), error))
+    }
+
+    /// Removes all series.
+    ///
+    /// # Errors
+    /// The segment's, where it lies in a file.
+    pub fn clear(&self) -> Result<u64, Error> {
+        self.series.clear().map_err(|error| Error::segment(self.name(), error))
+    }
+
+    /// The name of the metric, without what formats add.
+    pub fn name(&self) -> &str {
+        &self.series.schema().name
+    }
+
+    /// How many series there are, those that are idle for too long included.
+    pub fn len(&self) -> u64 {
+        self.series.len()
+    }
+
+    /// Whether there is no series.
+    pub fn is_empty(&self) -> bool {
+        self.series.is_empty()
+    }
+
+    /// How many updates were counted in the overflow series.
+    pub fn overflowed(&self) -> u64 {
+        self.series.overflowed()
+    }
+
+    #[inline]
+    pub(crate) fn key<K>(labels: &K) -> impl Fn(&mut KeyWriter<'_>)
+    where
+        K: LabelGroup<Identity = L::Identity>,
+    {
+        |key| labels.encode(key)
+    }
+}
+
+impl<I: Instrument, L> Clone for Family<I, L> {
+    fn clone(&self) -> Self {
+        let (series, shared) = (self.series.clone(), self.shared.clone());
+        Self { series, shared, labels: PhantomData }
+    }
+}
+
+impl<I: Instrument, L> fmt::Debug for Family<I, L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.series.fmt(f)
+    }
+}
+
+impl<I: Instrument, L: LabelGroup> Register for Family<I, L> {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        let series = scope.family::<I>(&description, L::LABELS, L::COUNT)?;
+        let shared = I::shared(series.schema())?;
+        Ok(Self { series, shared, labels: PhantomData })
+    }
+}
+
+/// Makes a series without labels and binds an instrument to it.
+pub(crate) fn single<I: Instrument>(
+    scope: &Scope<'_>,
+    description: &Description,
+) -> Result<I, Error> {
+    let series = scope.family::<I>(description, &[], description.labels.len())?;
+    let shared = I::shared(series.schema())?;
+    if let Some(label) = series.schema().labels.iter().find(|label| label.values.is_none()) {
+        let what = format!(
+            "it has the label {:?} and no type for its values; register a family of it",
+            label.name
+        );
+        return Err(Error::invalid(&series.schema().name, what));
+    }
+    // Constant labels of the scope are the only value of theirs.
+    let constant = series.schema().labels.len();
+    let bound = series.bind(|key| (0..constant).for_each(|_| key.index(0, 1)));
+    Ok(I::bound(bound, &shared))
+}
+
+/// The label names and values of a series.
+fn pairs<'a>(schema: &'a Schema, groups: u32, view: &View<'a>) -> Vec<(&'a str, &'a str)> {
+    let mut texts = crate::snapshot::Texts::new(view.texts);
+    let (mut rest, mut radix) = (view.group, groups);
+    let pairs = schema.labels.iter().map(|label| {
+        let value = match &label.values {
+            Some(values) => {
+                radix /= u32::try_from(values.len()).unwrap_or(u32::MAX).max(1);
+                let index = rest / radix.max(1);
+                rest %= radix.max(1);
+                values.get(index as usize).map_or("", String::as_str)
+            }
+            None => texts.next().unwrap_or(""),
+        };
+        (label.name.as_str(), value)
+    });
+    pairs.collect()
+}

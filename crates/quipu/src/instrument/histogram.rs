@@ -1,0 +1,285 @@
+//! Histograms: counts of observations by size, in classic buckets, exponential ones, or both.
+
+use std::sync::Arc;
+
+use quipu_segment::series::{self, Bound, Place, Schema};
+
+use super::family::{Family, Instrument, single};
+use super::kind::MetricKind;
+use super::timer::Timer;
+use super::{exemplar, native};
+use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
+use crate::error::Error;
+use crate::label::LabelGroup;
+use crate::registry::{Register, Scope};
+
+/// Counts what it observes in buckets, and sums it up.
+#[derive(Debug, Clone)]
+pub struct Histogram {
+    bound: Bound,
+    layout: Arc<Layout>,
+}
+
+/// Histograms by label.
+pub type HistogramFamily<L> = Family<Histogram, L>;
+
+/// How the cells of a histogram lie: the sum, the classic buckets with `+Inf` last, and behind
+/// them, where it has native ones, the zero bucket and the cell that names their tables. The cell
+/// for exemplars is the last. Without classic buckets, that of `+Inf` counts what is not a number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    pub(crate) bounds: Box<[f64]>,
+    pub(crate) native: Option<Native>,
+    pub(crate) exemplars: bool,
+}
+
+/// The bounds that Prometheus' clients agree on, for seconds.
+const DEFAULT_BOUNDS: [f64; 11] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// More bounds than this are sought by halves.
+const LINEAR: usize = 16;
+
+pub(crate) const SUM: usize = 0;
+pub(crate) const FIRST_BUCKET: usize = 1;
+
+impl Layout {
+    pub(crate) fn zero(&self) -> usize {
+        FIRST_BUCKET + self.bounds.len() + 1
+    }
+
+    pub(crate) fn table(&self) -> usize {
+        self.zero() + 1
+    }
+
+    /// The cell for exemplars, where there are any; else one that is not there.
+    pub(crate) fn exemplar(&self) -> usize {
+        if self.exemplars { self.cells() - 1 } else { usize::MAX }
+    }
+
+    fn cells(&self) -> usize {
+        self.zero() + 2 * usize::from(self.native.is_some()) + usize::from(self.exemplars)
+    }
+
+    /// Whether it has classic buckets.
+    pub(crate) fn is_classic(&self) -> bool {
+        !self.bounds.is_empty() || self.native.is_none()
+    }
+
+    /// The classic bucket of a value: the first whose bound is not below it.
+    #[inline]
+    fn bucket(&self, value: f64) -> usize {
+        if self.bounds.len() <= LINEAR {
+            // Without a branch: which bucket it is cannot be foretold.
+            self.bounds.iter().map(|bound| usize::from(!(value <= *bound))).sum()
+        } else if value.is_nan() {
+            self.bounds.len()
+        } else {
+            self.bounds.partition_point(|bound| *bound < value)
+        }
+    }
+
+    #[inline]
+    fn observe(&self, family: &series::Family, place: &Place<'_>, value: f64, undo: bool) {
+        let n = if undo { u64::MAX } else { 1 };
+        if self.is_classic() || value.is_nan() {
+            place.add(FIRST_BUCKET + self.bucket(value), n);
+        }
+        if let Some(native) = &self.native
+            && !value.is_nan()
+        {
+            if value.abs() <= native.zero_threshold {
+                place.add(self.zero(), n);
+            } else if !undo {
+                let (table, schema) = (self.table(), native.schema);
+                if !native::observe(family, place, table, value, schema, native.buckets) {
+                    // No room for a table: it is counted at least.
+                    place.add(self.zero(), 1);
+                }
+            }
+        }
+        place.add_float(SUM, if undo { -value } else { value });
+    }
+
+    fn new(description: &Description) -> Result<Self, Error> {
+        let fail = |what: String| Err(Error::invalid(&description.full_name(), what));
+        let bounds = match (&description.buckets, &description.native) {
+            (Some(bounds), _) => bounds.clone(),
+            (None, Some(_)) => Vec::new(),
+            (None, None) => DEFAULT_BOUNDS.to_vec(),
+        };
+        if bounds.iter().any(|bound| bound.is_nan()) {
+            return fail("a bucket's bound is not a number; leave it out".into());
+        }
+        if let Some(pair) = bounds.windows(2).find(|pair| pair[0] >= pair[1]) {
+            let (first, second) = (pair[0], pair[1]);
+            return fail(format!(
+                "its buckets are out of order: {second} comes after {first}; sort the bounds, and \
+                 give each once"
+            ));
+        }
+        let bounds: Box<[f64]> =
+            bounds.into_iter().filter(|bound| *bound != f64::INFINITY).collect();
+        if bounds.len() > MOST_BOUNDS {
+            return fail(format!("{} buckets; at most {MOST_BOUNDS} fit", bounds.len()));
+        }
+        if let Some(native) = &description.native {
+            if !native::SCHEMAS.contains(&native.schema) {
+                let schema = native.schema;
+                return fail(format!("no native schema {schema}; those from -4 to 8 are"));
+            }
+            if !(8..=384).contains(&native.buckets) {
+                return fail(format!("{} native buckets; 8 to 384 may be", native.buckets));
+            }
+            if !(native.zero_threshold >= 0.0) {
+                return fail("its zero threshold is negative".into());
+            }
+        }
+        Ok(Self { bounds, native: description.native, exemplars: description.exemplars })
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = vec![u8::from(self.exemplars), u8::from(self.native.is_some())];
+        let native = self.native.unwrap_or(Native {
+            schema: 0,
+            buckets: 0,
+            zero_threshold: DEFAULT_ZERO_THRESHOLD,
+        });
+        out.extend_from_slice(&native.schema.to_le_bytes());
+        out.push(0);
+        out.extend_from_slice(&native.buckets.to_le_bytes());
+        out.extend_from_slice(&[0; 2]);
+        out.extend_from_slice(&native.zero_threshold.to_le_bytes());
+        self.bounds.iter().for_each(|bound| out.extend_from_slice(&bound.to_le_bytes()));
+        out
+    }
+
+    /// Reads what [`Layout::encode`] wrote, from bytes that may be anything.
+    pub(crate) fn decode(schema: &Schema) -> Result<Self, Error> {
+        let fail = || Error::invalid(&schema.name, "its settings in the segment are damaged");
+        let (head, rest) = schema.settings.split_at_checked(16).ok_or_else(fail)?;
+        let float = |bytes: &[u8]| {
+            f64::from_le_bytes(bytes.try_into().expect("both callers give 8 bytes"))
+        };
+        if rest.len() % 8 != 0 || head[0] > 1 || head[1] > 1 {
+            return Err(fail());
+        }
+        let schema_number = head[2].cast_signed();
+        let native = Native {
+            schema: schema_number,
+            buckets: u16::from_le_bytes([head[4], head[5]]),
+            zero_threshold: float(&head[8..16]),
+        };
+        let native = (head[1] == 1).then_some(native);
+        if native.is_some_and(|native| !native::SCHEMAS.contains(&native.schema)) {
+            return Err(fail());
+        }
+        let bounds = rest.chunks_exact(8).map(float).collect();
+        let layout = Self { bounds, native, exemplars: head[0] == 1 };
+        if layout.cells() != usize::from(schema.cells) {
+            return Err(fail());
+        }
+        Ok(layout)
+    }
+}
+
+/// As many as a lane has cells for.
+const MOST_BOUNDS: usize = 500;
+
+impl Histogram {
+    /// Counts `value` and adds it to the sum.
+    #[inline]
+    pub fn observe(&self, value: f64) {
+        self.layout.observe(self.bound.family(), self.bound.place(), value, false);
+    }
+
+    /// As [`Histogram::observe`], and keeps these pairs of names and values as what stands for the
+    /// bucket. See [`Counter::inc_with`](crate::Counter::inc_with).
+    pub fn observe_with(&self, value: f64, exemplar: &[(&str, &str)]) {
+        self.observe(value);
+        let slot = self.layout.bucket(value);
+        let (family, place) = (self.bound.family(), self.bound.place());
+        exemplar::keep(family, place, self.layout.exemplar(), slot, value, exemplar);
+    }
+
+    /// Observes the seconds from now until the timer is dropped.
+    pub fn start_timer(&self) -> Timer<'_> {
+        Timer::start(self)
+    }
+
+    /// Calls `work`, and observes the seconds that it took.
+    pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _timer = self.start_timer();
+        work()
+    }
+
+    /// The sum of all observations.
+    pub fn sum(&self) -> f64 {
+        self.bound.place().sum_float(SUM)
+    }
+
+    /// How many observations there were.
+    pub fn count(&self) -> u64 {
+        let place = self.bound.place();
+        let classic = (0..=self.layout.bounds.len())
+            .fold(0_u64, |sum, bucket| sum.wrapping_add(place.sum(FIRST_BUCKET + bucket)));
+        match &self.layout.native {
+            Some(native) if !self.layout.is_classic() => {
+                let (mut positive, mut negative) = (Vec::new(), Vec::new());
+                native::gather(
+                    self.bound.family(),
+                    place,
+                    self.layout.table(),
+                    native.schema,
+                    native.buckets,
+                    &mut positive,
+                    &mut negative,
+                );
+                let buckets = positive.iter().chain(&negative).map(|(_, count)| count);
+                classic + place.sum(self.layout.zero()) + buckets.sum::<u64>()
+            }
+            _ => classic,
+        }
+    }
+}
+
+impl<L: LabelGroup> Family<Histogram, L> {
+    /// Observes `value` in the series of these labels.
+    #[inline]
+    pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
+        let (family, layout) = (&self.series, &*self.shared);
+        family.update(
+            Self::key(labels),
+            |place| layout.observe(family, &place, value, false),
+            |place| layout.observe(family, &place, value, true),
+        );
+    }
+}
+
+impl Instrument for Histogram {
+    type Shared = Arc<Layout>;
+
+    fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
+        let layout = Layout::new(description)?;
+        schema.kind = MetricKind::Histogram as u8;
+        // At most 504: `new` saw to it.
+        schema.cells = layout.cells() as u16;
+        schema.floats = 1 << SUM;
+        schema.additive = true;
+        schema.settings = layout.encode();
+        Ok(())
+    }
+
+    fn shared(schema: &Schema) -> Result<Arc<Layout>, Error> {
+        Layout::decode(schema).map(Arc::new)
+    }
+
+    fn bound(bound: Bound, layout: &Arc<Layout>) -> Self {
+        Self { bound, layout: Arc::clone(layout) }
+    }
+}
+
+impl Register for Histogram {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        single(scope, &description)
+    }
+}

@@ -1,0 +1,57 @@
+//! Infos: text about the program, as labels of a series that is always 1.
+
+use quipu_segment::series::{Bound, Schema};
+
+use super::family::Instrument;
+use super::kind::MetricKind;
+use crate::description::Description;
+use crate::error::Error;
+use crate::registry::{Register, Scope};
+
+/// Text that does not change while the program runs, such as its version.
+///
+/// ```
+/// use quipu::{Description, Info, Registry};
+///
+/// let registry = Registry::new();
+/// let description = Description::new("build", "What this program was made from.")
+///     .values("version", ["1.2.3"])
+///     .values("revision", ["4a5b6c"]);
+/// let _info: Info = registry.register(description)?;
+/// assert!(registry.text().contains("build_info{version=\"1.2.3\",revision=\"4a5b6c\"} 1"));
+/// # Ok::<(), quipu::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Info {
+    _bound: Bound,
+}
+
+impl Instrument for Info {
+    type Shared = ();
+
+    fn describe(_: &Description, schema: &mut Schema) -> Result<(), Error> {
+        schema.kind = MetricKind::Info as u8;
+        schema.cells = 1;
+        Ok(())
+    }
+
+    fn shared(_: &Schema) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn bound(bound: Bound, (): &()) -> Self {
+        Self { _bound: bound }
+    }
+}
+
+impl Register for Info {
+    /// The labels are those that [`Description::values`] gives one value each.
+    fn register(scope: &Scope<'_>, mut description: Description) -> Result<Self, Error> {
+        description.labels = description.values.iter().map(|(name, _)| name.clone()).collect();
+        if let Some((label, values)) = description.values.iter().find(|(_, v)| v.len() != 1) {
+            let what = format!("the label {label:?} of an info has {} values; give it one", values.len());
+            return Err(Error::invalid(&description.full_name(), what));
+        }
+        super::family::single(scope, &description)
+    }
+}

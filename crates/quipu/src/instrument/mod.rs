@@ -1,0 +1,35 @@
+//! Instruments: what a program counts with.
+//!
+//! An instrument is bound to one series: it was found once, and what is counted costs the addition
+//! alone. A [`Family`] has a series for each set of labels: [`Family::with`] binds an instrument to
+//! one, and the families' own methods ([`Family::inc`](crate::CounterFamily::inc) and the like) find
+//! the series at every call, without a lock and without memory for a key.
+
+mod counter;
+mod exemplar;
+mod family;
+mod gauge;
+mod histogram;
+mod info;
+mod kind;
+mod native;
+mod state_set;
+mod summary;
+mod timer;
+mod window;
+
+pub use counter::{Counter, CounterFamily, FloatCounter, FloatCounterFamily};
+pub use family::{Family, Instrument};
+pub use gauge::{Gauge, GaugeFamily, InProgress, IntGauge, IntGaugeFamily};
+pub use histogram::{Histogram, HistogramFamily};
+pub use info::Info;
+pub use state_set::{StateSet, StateSetFamily};
+pub use summary::{Summary, SummaryFamily};
+pub use timer::Timer;
+pub use window::Window;
+
+pub(crate) use exemplar::{Slot, slots_of};
+pub(crate) use histogram::Layout as HistogramLayout;
+pub(crate) use kind::MetricKind;
+pub(crate) use native::gather;
+pub(crate) use summary::Layout as SummaryLayout;

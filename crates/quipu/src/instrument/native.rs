@@ -1,0 +1,338 @@
+//! Exponential buckets: the counts of a native histogram, in the segment.
+//!
+//! Bucket `i` of schema `s` holds what is above `2^((i-1) * 2^-s)` and at most `2^(i * 2^-s)`. The
+//! buckets that are in use lie in an open-addressed table: one shared word each for its index, and
+//! a cell for its count. When a table is full, another one is put before it: larger, or of the next
+//! coarser schema once there are as many buckets as may be. Counts are never moved. A reader adds
+//! all tables up, in the coarsest schema, which is exact: each bucket of a schema is two of the
+//! next.
+//!
+//! The rules are those of Prometheus (`prometheus/docs`, "Native Histograms"); the bounds of
+//! buckets agree with those of `client_golang`.
+
+use std::sync::LazyLock;
+
+use quipu_segment::series::{Extra, Family, Place};
+use quipu_segment::sync::Ordering;
+
+/// The schemas that there are.
+pub(crate) const SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
+const FINEST: i8 = 8;
+/// A word of a bucket that is in use.
+const USED: u64 = 1 << 63;
+/// One for values below zero.
+const NEGATIVE: u64 = 1 << 32;
+/// The slots of the first table: of a series that is found by its labels, and of one that many
+/// threads share.
+const FIRST_SLOTS: u16 = 16;
+const FIRST_SLOTS_IN_LANES: u16 = 64;
+
+/// The limits of the buckets in one octave, from 1 to 2, in the finest schema; and for each 512th
+/// of an octave the index of the first limit that is not below it.
+struct Octave {
+    limits: [u64; 1 << FINEST],
+    guesses: [u16; GUESSES],
+}
+
+const GUESSES: usize = 1 << GUESS_BITS;
+const GUESS_BITS: u32 = 9;
+const MANTISSA_BITS: u32 = 52;
+const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
+
+static OCTAVE: LazyLock<Octave> = LazyLock::new(|| {
+    let mut limits = [0; 1 << FINEST];
+    for (i, limit) in limits.iter_mut().enumerate() {
+        *limit = (i as f64 / 256.0).exp2().to_bits() & MANTISSA;
+    }
+    let mut guesses = [0; GUESSES];
+    for (i, guess) in guesses.iter_mut().enumerate() {
+        let mantissa = (i as u64) << (MANTISSA_BITS - GUESS_BITS);
+        *guess = limits.partition_point(|&limit| limit < mantissa) as u16; // At most 256.
+    }
+    Octave { limits, guesses }
+});
+
+/// The index of the bucket of a value above zero in a schema.
+#[inline]
+pub(crate) fn index_of(value: f64, schema: i8) -> i32 {
+    if value == f64::INFINITY {
+        // One more than the greatest finite one, as in `client_golang`.
+        return index_of(f64::MAX, schema) + 1;
+    }
+    let (value, shift) =
+        if value < f64::MIN_POSITIVE { (value * 2_f64.powi(54), -54) } else { (value, 0) };
+    let bits = value.to_bits();
+    // 11 bits.
+    let exponent = (bits >> MANTISSA_BITS) as i32 - 1023 + shift;
+    let mantissa = bits & MANTISSA;
+    if schema <= 0 {
+        // The octave that the value ends: an exact power of two belongs to the one below.
+        let octave = exponent + i32::from(mantissa != 0);
+        let width = -i32::from(schema);
+        return (octave + (1 << width) - 1) >> width;
+    }
+    let table = &*OCTAVE;
+    let mut index = table.guesses[(mantissa >> (MANTISSA_BITS - GUESS_BITS)) as usize] as usize;
+    while index < table.limits.len() && table.limits[index] < mantissa {
+        index += 1;
+    }
+    // At most 256: in the finest schema. A coarser one has every second limit.
+    let fine = index as i32 + (exponent << FINEST);
+    let width = FINEST - schema;
+    (fine + (1 << width) - 1) >> width
+}
+
+/// The index, in the next coarser schema, of the bucket that has all of this one.
+fn coarser(index: i32) -> i32 {
+    (index + 1) >> 1
+}
+
+/// Counts a value that is not zero, in the buckets whose newest table is named by cell `table` of
+/// the series. False where the segment has no room for a table.
+#[inline]
+pub(crate) fn observe(
+    family: &Family,
+    place: &Place<'_>,
+    table: usize,
+    value: f64,
+    schema: i8,
+    most: u16,
+) -> bool {
+    loop {
+        // Acquire: whoever sees a table sees its head.
+        let newest = place.plain(table).load(Ordering::Acquire);
+        let extra = u32::try_from(newest).ok().and_then(|at| family.extra(at));
+        let Some(extra) = extra else {
+            if !begin(family, place, table, newest, None, schema, most) {
+                return false;
+            }
+            continue;
+        };
+        let (schema, sign) = (schema_of(&extra), u64::from(value < 0.0) * NEGATIVE);
+        // The index is taken as its 32 bits.
+        let key = USED | sign | u64::from(index_of(value.abs(), schema).cast_unsigned());
+        match slot(&extra, key, most) {
+            Some((cells, slot)) => {
+                cells.add(slot, 1);
+                return true;
+            }
+            None if begin(family, place, table, newest, Some(&extra), schema, most) => {}
+            None => return false,
+        }
+    }
+}
+
+/// The buckets of all tables, in the coarsest of their schemas or a coarser one, so that there are
+/// at most `most`. Answers the schema.
+pub(crate) fn gather(
+    family: &Family,
+    place: &Place<'_>,
+    table: usize,
+    finest: i8,
+    most: u16,
+    positive: &mut Vec<(i32, u64)>,
+    negative: &mut Vec<(i32, u64)>,
+) -> i8 {
+    positive.clear();
+    negative.clear();
+    // Acquire: as in `observe`.
+    let mut at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
+    // The newest is the coarsest.
+    let Some(newest) = family.extra(at) else { return finest };
+    let mut schema = schema_of(&newest);
+    // Bounded: a damaged list may run in a circle.
+    for _ in 0..MOST_TABLES {
+        let Some(extra) = family.extra(at) else { break };
+        let Some(cells) = extra.place() else { break };
+        let steps = schema_of(&extra).saturating_sub(schema).clamp(0, 12);
+        for (i, word) in extra.words().iter().enumerate().take(cells.len()) {
+            let key = word.load(Ordering::Relaxed);
+            let count = if key & USED != 0 { cells.sum(i) } else { 0 };
+            if count == 0 {
+                continue;
+            }
+            let mut index = (key as u32).cast_signed(); // The lower half is the index.
+            for _ in 0..steps {
+                index = coarser(index);
+            }
+            let side = if key & NEGATIVE == 0 { &mut *positive } else { &mut *negative };
+            side.push((index, count));
+        }
+        at = extra.link();
+    }
+    merge(positive);
+    merge(negative);
+    while positive.len() + negative.len() > usize::from(most) && schema > *SCHEMAS.start() {
+        schema -= 1;
+        for side in [&mut *positive, &mut *negative] {
+            side.iter_mut().for_each(|(index, _)| *index = coarser(*index));
+            merge(side);
+        }
+    }
+    schema
+}
+
+/// Empties all tables: what is counted meanwhile may go with it.
+pub(crate) fn clear(family: &Family, place: &Place<'_>, table: usize) {
+    let at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
+    let Some(extra) = family.extra(at) else { return };
+    // The newest alone is used from now on: it is the largest, and has the coarsest schema.
+    extra.set_link(0);
+    extra.note().store(0, Ordering::Relaxed);
+    for word in extra.words() {
+        word.store(0, Ordering::Relaxed);
+    }
+    if let Some(cells) = extra.place() {
+        (0..cells.len()).for_each(|cell| cells.clear(cell));
+    }
+}
+
+/// The bound of bucket `index`.
+pub(crate) fn bound(index: i32, schema: i8) -> f64 {
+    (f64::from(index) * (-f64::from(schema)).exp2()).exp2()
+}
+
+/// More tables than there ever are: two of each schema, and some that grew.
+const MOST_TABLES: usize = 64;
+
+/// Sorts buckets, and adds up those of the same index.
+fn merge(buckets: &mut Vec<(i32, u64)>) {
+    buckets.sort_unstable_by_key(|(index, _)| *index);
+    buckets.dedup_by(|later, kept| {
+        let same = later.0 == kept.0;
+        if same {
+            kept.1 = kept.1.wrapping_add(later.1);
+        }
+        same
+    });
+}
+
+/// The cells and the slot of a bucket, which is put in where it is not there. `None` where the
+/// table has no room for one more.
+#[inline]
+fn slot<'a>(extra: &Extra<'a>, key: u64, most: u16) -> Option<(Place<'a>, usize)> {
+    let words = extra.words();
+    let cells = extra.place()?;
+    let mask = words.len().checked_sub(1)?;
+    let mut slot = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & mask;
+    for _ in 0..=mask {
+        let mut found = words[slot].load(Ordering::Relaxed);
+        if found == 0 {
+            let room = (words.len() * 7 / 8).min(usize::from(most));
+            if extra.note().load(Ordering::Relaxed) >= room as u64 {
+                return None;
+            }
+            let put = words[slot].compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
+            found = put.err().unwrap_or(key);
+            if put.is_ok() {
+                extra.note().fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if found == key {
+            return Some((cells, slot));
+        }
+        slot = (slot + 1) & mask;
+    }
+    None
+}
+
+/// Puts a table before `full`, unless another thread did: larger, or coarser.
+#[cold]
+fn begin(
+    family: &Family,
+    place: &Place<'_>,
+    table: usize,
+    newest: u64,
+    full: Option<&Extra<'_>>,
+    schema: i8,
+    most: u16,
+) -> bool {
+    let most_slots = (u32::from(most) * 8 / 7 + 1).next_power_of_two().min(512) as u16;
+    let first = if place.is_striped() { FIRST_SLOTS_IN_LANES } else { FIRST_SLOTS };
+    let (slots, schema) = match full.map(|full| full.words().len()) {
+        None => (first.min(most_slots), schema),
+        Some(slots) if slots < usize::from(most_slots) => {
+            // Below 512.
+            ((slots as u16 * 4).min(most_slots), schema)
+        }
+        Some(_) if schema > *SCHEMAS.start() => (most_slots, schema - 1),
+        Some(_) => (most_slots, schema),
+    };
+    let Ok(at) = family.take_extra(place, slots, slots) else { return false };
+    let Some(extra) = family.extra(at) else { return false };
+    extra.tag().store(u64::from((schema as i32 + 128) as u32), Ordering::Relaxed);
+    extra.set_link(u32::try_from(newest).unwrap_or(0));
+    // Release: whoever sees the table sees its head. Who comes second loses what it took.
+    let _ = place.plain(table).compare_exchange(
+        newest,
+        at.into(),
+        Ordering::AcqRel,
+        Ordering::Acquire,
+    );
+    true
+}
+
+fn schema_of(extra: &Extra<'_>) -> i8 {
+    let tag = extra.tag().load(Ordering::Relaxed) as i64 - 128;
+    i8::try_from(tag).unwrap_or(0).clamp(*SCHEMAS.start(), *SCHEMAS.end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_those_of_the_definition() {
+        // (value, schema, index): by hand, from the definition of the bounds.
+        let cases = [
+            (1.0, 0, 0),
+            (1.000_000_1, 0, 1),
+            (2.0, 0, 1),
+            (2.1, 0, 2),
+            (0.5, 0, -1),
+            (0.6, 0, 0),
+            (4.0, -1, 1),
+            (4.1, -1, 2),
+            (16.0, -2, 1),
+            (16.1, -2, 2),
+            (0.25, -1, -1),
+            (1.0, 3, 0),
+            (1.09, 3, 1),
+            (1.1, 3, 2),
+            (2.0, 3, 8),
+            (f64::MAX, 0, 1024),
+            (f64::INFINITY, 0, 1025),
+            (f64::MIN_POSITIVE, 0, -1022),
+            (5e-324, 0, -1074),
+        ];
+        for (value, schema, index) in cases {
+            assert_eq!(index_of(value, schema), index, "{value} in schema {schema}");
+        }
+    }
+
+    #[test]
+    fn every_bound_belongs_to_its_bucket_and_the_next_value_to_the_next() {
+        for schema in 0..=8_i8 {
+            for index in -300..300 {
+                let bound = bound(index, schema);
+                let found = index_of(bound, schema);
+                // `exp2` is right to the last bit but for a few: then the bound is a neighbour's.
+                let (below, above) = (bound.next_down(), bound.next_up());
+                assert!(index_of(below.next_down(), schema) <= index, "{schema} {index}");
+                assert!(index_of(above.next_up(), schema) > index, "{schema} {index}");
+                assert!(found == index || found == index + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn a_coarser_bucket_has_two_of_the_next_finer_one() {
+        let mut value = 1e-9;
+        while value < 1e9 {
+            for schema in -3..=8_i8 {
+                assert_eq!(coarser(index_of(value, schema)), index_of(value, schema - 1));
+            }
+            value *= 1.01;
+        }
+    }
+}

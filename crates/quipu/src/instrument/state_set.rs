@@ -1,0 +1,90 @@
+//! State sets: some named states, each of which is on or off.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use quipu_segment::series::{Bound, Schema};
+use quipu_segment::sync::Ordering;
+
+use super::family::{Family, Instrument, single};
+use super::kind::MetricKind;
+use crate::description::Description;
+use crate::error::Error;
+use crate::label::LabelValue;
+use crate::registry::{Register, Scope};
+
+/// States, named by the values of an enum that derives [`LabelValue`]. At first all are off.
+pub struct StateSet<S> {
+    bound: Bound,
+    states: PhantomData<fn(S)>,
+}
+
+/// State sets by label.
+pub type StateSetFamily<S, L> = Family<StateSet<S>, L>;
+
+impl<S: LabelValue> StateSet<S> {
+    /// Turns this state on, and all others off.
+    pub fn set(&self, state: &S) {
+        let on = Self::index(state);
+        for i in 0..self.bound.place().len() {
+            self.bound.place().plain(i).store(u64::from(i == on), Ordering::Relaxed);
+        }
+    }
+
+    /// Turns one state on or off, and leaves the others.
+    pub fn set_one(&self, state: &S, on: bool) {
+        self.bound.place().plain(Self::index(state)).store(u64::from(on), Ordering::Relaxed);
+    }
+
+    /// Whether the state is on.
+    pub fn is_on(&self, state: &S) -> bool {
+        self.bound.place().plain(Self::index(state)).load(Ordering::Relaxed) != 0
+    }
+
+    fn index(state: &S) -> usize {
+        state.index().unwrap_or(0) as usize
+    }
+}
+
+impl<S> Clone for StateSet<S> {
+    fn clone(&self) -> Self {
+        Self { bound: self.bound.clone(), states: PhantomData }
+    }
+}
+
+impl<S> fmt::Debug for StateSet<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bound.fmt(f)
+    }
+}
+
+impl<S: LabelValue> Instrument for StateSet<S> {
+    type Shared = ();
+
+    fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
+        let states = S::VALUES.filter(|states| !states.is_empty() && states.len() <= 512);
+        let Some(states) = states else {
+            let what = "its states are no enum that derives LabelValue, of 1 to 512 values";
+            return Err(Error::invalid(&description.full_name(), what));
+        };
+        schema.kind = MetricKind::StateSet as u8;
+        // At most 512.
+        schema.cells = states.len() as u16;
+        schema.settings = states.join("\0").into_bytes();
+        Ok(())
+    }
+
+    fn shared(_: &Schema) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn bound(bound: Bound, (): &()) -> Self {
+        Self { bound, states: PhantomData }
+    }
+}
+
+impl<S: LabelValue> Register for StateSet<S> {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        single(scope, &description)
+    }
+}

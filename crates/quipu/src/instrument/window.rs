@@ -1,0 +1,59 @@
+//! Windows: how much was counted in the last minute, as a gauge.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu_window::{Bucketed, Window as _};
+
+use crate::description::Description;
+use crate::error::Error;
+use crate::registry::{Register, Scope};
+
+/// Counts events, and shows how many there were within [`Description::window`] (a minute without
+/// it). In a file, it goes on after a restart.
+#[derive(Debug, Clone)]
+pub struct Window(Arc<Bucketed>);
+
+const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
+/// The buckets of a window whose accuracy is not given.
+const BUCKETS: u32 = 300;
+
+impl Window {
+    /// Counts `n` events.
+    #[inline]
+    pub fn add(&self, n: u64) {
+        self.0.add(n);
+    }
+
+    /// Counts one event.
+    #[inline]
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// The events of the window.
+    pub fn count(&self) -> u64 {
+        self.0.count()
+    }
+}
+
+impl Register for Window {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        let window = description.window.unwrap_or(DEFAULT_WINDOW);
+        let accuracy = description.accuracy.unwrap_or(window / BUCKETS);
+        let name = scope.full_name(&description);
+        // A record's name is short; the window is this metric's alone by the digest of its name.
+        let digest = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        let record = format!("window of metric {digest:016x}");
+        let fail = |error| Error::window(&name, error);
+        let bucketed = Bucketed::options(window, accuracy)
+            .open(scope.registry().segment(), &record)
+            .map_err(fail)?;
+        let window = Self(Arc::new(bucketed));
+        let shown = window.clone();
+        scope.gauge_fn(description, move || shown.count() as f64)?;
+        Ok(window)
+    }
+}

@@ -1,0 +1,290 @@
+//! From the segment to a snapshot: what every family's cells mean, whoever made the family.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quipu_segment::Segment;
+use quipu_segment::series::{self, View};
+use quipu_segment::sync::Ordering;
+
+use crate::error::Error;
+use crate::instrument::{HistogramLayout, MetricKind, Slot, SummaryLayout, gather, slots_of};
+use crate::snapshot::{
+    Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
+    Timestamp, Value,
+};
+
+/// The families of a segment, as they were when it last got a new one.
+#[derive(Default)]
+pub(crate) struct Readers {
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    newest: u64,
+    readers: Arc<[Reader]>,
+}
+
+impl Readers {
+    /// The readers of all families, in the order in which they were made.
+    pub(crate) fn of(&self, segment: &Segment) -> Result<Arc<[Reader]>, Error> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = segment.newest();
+        if newest != known.newest {
+            let families = segment.families()?;
+            // A family of a later version's kind is not shown; those that are known are.
+            let readers: Arc<[Reader]> =
+                families.into_iter().filter_map(|family| Reader::new(family).ok()).collect();
+            *known = Known { newest, readers };
+        }
+        Ok(Arc::clone(&known.readers))
+    }
+}
+
+/// Reads the series of one family.
+pub(crate) struct Reader {
+    labels: Labels,
+    pub(crate) series: series::Family,
+    kind: MetricKind,
+    histogram: Option<HistogramLayout>,
+    summary: Option<SummaryLayout>,
+}
+
+/// Memory that reading needs, to be used again.
+#[derive(Default)]
+pub(crate) struct Memory {
+    slots: Vec<Option<Slot>>,
+    texts: Vec<u8>,
+    buckets: Vec<Bucket<'static>>,
+    exemplars: Vec<Exemplar<'static>>,
+    states: Vec<(&'static str, bool)>,
+    quantiles: Vec<(f64, f64)>,
+    positive: Vec<(i32, u64)>,
+    negative: Vec<(i32, u64)>,
+    all: Vec<(i32, u64)>,
+}
+
+impl Reader {
+    fn new(series: series::Family) -> Result<Self, Error> {
+        let schema = series.schema();
+        let kind = MetricKind::from_number(schema.kind)
+            .ok_or_else(|| Error::invalid(&schema.name, "its kind is unknown"))?;
+        let histogram = match kind {
+            MetricKind::Histogram => Some(HistogramLayout::decode(schema)?),
+            _ => None,
+        };
+        let summary = match kind {
+            MetricKind::Summary => Some(SummaryLayout::decode(schema)?),
+            _ => None,
+        };
+        let labels = Labels::new(&series);
+        Ok(Self { labels, series, kind, histogram, summary })
+    }
+
+    /// What the family says of itself.
+    pub(crate) fn family(&self) -> Family<'_> {
+        let schema = self.series.schema();
+        let kind = match self.kind {
+            MetricKind::Counter | MetricKind::FloatCounter => Kind::Counter,
+            MetricKind::Gauge | MetricKind::IntGauge => Kind::Gauge,
+            MetricKind::Histogram => Kind::Histogram,
+            MetricKind::Summary => Kind::Summary,
+            MetricKind::Info => Kind::Info,
+            MetricKind::StateSet => Kind::StateSet,
+        };
+        Family {
+            name: &schema.name,
+            help: &schema.help,
+            unit: &schema.unit,
+            kind,
+            labels: self.labels.all(),
+            groups: self.series.groups(),
+        }
+    }
+
+    /// Gives a series to the sink.
+    #[inline]
+    pub(crate) fn give(
+        &self,
+        family: &Family<'_>,
+        view: &View<'_>,
+        memory: &mut Memory,
+        sink: &mut (impl Sink + ?Sized),
+    ) {
+        let place = &view.place;
+        let mut give = |value: Value<'_>| {
+            sink.series(
+                family,
+                &Series {
+                    group: view.group,
+                    texts: Texts::new(view.texts),
+                    plain: view.plain,
+                    overflow: view.overflow,
+                    start: Some(Timestamp(view.start)),
+                    value,
+                },
+            );
+        };
+        match self.kind {
+            MetricKind::Counter | MetricKind::FloatCounter => {
+                let total = match self.kind {
+                    MetricKind::Counter => Number::Unsigned(place.sum(0)),
+                    _ => Number::Float(place.sum_float(0)),
+                };
+                if place.len() == 1 {
+                    return give(Value::Counter { total, exemplar: None });
+                }
+                slots_of(&self.series, place, 1, &mut memory.slots, &mut memory.texts);
+                let slot = memory.slots.first().copied().flatten();
+                let exemplar = slot.map(|slot| exemplar(&slot, &memory.texts));
+                give(Value::Counter { total, exemplar });
+            }
+            MetricKind::Gauge => {
+                let bits = place.plain(0).load(Ordering::Relaxed);
+                give(Value::Gauge(Number::Float(f64::from_bits(bits))));
+            }
+            MetricKind::IntGauge => {
+                let value = place.plain(0).load(Ordering::Relaxed).cast_signed();
+                give(Value::Gauge(Number::Signed(value)));
+            }
+            MetricKind::Histogram => {
+                if let Some(layout) = &self.histogram {
+                    self.histogram(layout, view, memory, give);
+                }
+            }
+            MetricKind::Summary => {
+                let Some(layout) = &self.summary else { return };
+                let memory_of_buckets =
+                    [&mut memory.positive, &mut memory.negative, &mut memory.all];
+                layout.read(&self.series, place, memory_of_buckets, &mut memory.quantiles);
+                let (count, sum) = (place.sum(1), place.sum_float(0));
+                give(Value::Summary { quantiles: &memory.quantiles, count, sum });
+            }
+            MetricKind::Info => give(Value::Info),
+            MetricKind::StateSet => {
+                let mut states = recycle(std::mem::take(&mut memory.states));
+                let settings = &self.series.schema().settings;
+                let names = settings.split(|&byte| byte == 0);
+                states.extend(names.take(place.len()).enumerate().map(|(i, name)| {
+                    let is_on = place.plain(i).load(Ordering::Relaxed) != 0;
+                    (std::str::from_utf8(name).unwrap_or(""), is_on)
+                }));
+                give(Value::StateSet(&states));
+                memory.states = recycle(states);
+            }
+        }
+    }
+
+    fn histogram(
+        &self,
+        layout: &HistogramLayout,
+        view: &View<'_>,
+        memory: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        let place = &view.place;
+        let cell = layout.exemplar();
+        slots_of(&self.series, place, cell, &mut memory.slots, &mut memory.texts);
+        let texts = &memory.texts[..];
+        let slots = memory.slots.iter();
+        let mut exemplars = recycle(std::mem::take(&mut memory.exemplars));
+        exemplars.extend(slots.flatten().map(|slot| exemplar(slot, texts)));
+        let mut buckets = recycle(std::mem::take(&mut memory.buckets));
+        let bounds = layout.bounds.iter().copied().chain([f64::INFINITY]);
+        buckets.extend(bounds.enumerate().map(|(i, bound)| {
+            let slot = memory.slots.get(i).copied().flatten();
+            let exemplar = slot.map(|slot| exemplar(&slot, texts));
+            // The sum is the first cell.
+            Bucket { bound, count: place.sum(1 + i), exemplar }
+        }));
+        let mut count = buckets.iter().fold(0_u64, |sum, b| sum.wrapping_add(b.count));
+        let native = layout.native.map(|native| {
+            let schema = gather(
+                &self.series,
+                place,
+                layout.table(),
+                native.schema,
+                native.buckets,
+                &mut memory.positive,
+                &mut memory.negative,
+            );
+            Native {
+                schema,
+                zero_threshold: native.zero_threshold,
+                zero_count: place.sum(layout.zero()),
+                positive: &memory.positive,
+                negative: &memory.negative,
+                exemplars: &exemplars,
+            }
+        });
+        if !layout.is_classic() {
+            if let Some(native) = &native {
+                let sides = native.positive.iter().chain(native.negative);
+                count += native.zero_count + sides.map(|(_, count)| count).sum::<u64>();
+            }
+            buckets.clear();
+        }
+        let sum = place.sum_float(0);
+        give(Value::Histogram(Histogram { count, sum, buckets: &buckets, native }));
+        memory.buckets = recycle(buckets);
+        memory.exemplars = recycle(exemplars);
+    }
+}
+
+fn exemplar<'a>(slot: &Slot, texts: &'a [u8]) -> Exemplar<'a> {
+    let labels = Texts::new(texts.get(slot.texts.0..slot.texts.1).unwrap_or(&[]));
+    Exemplar { labels, value: slot.value, time: Some(Timestamp(slot.time)) }
+}
+
+/// The memory of a vector, for what lives for another time.
+fn recycle<A: Recycled<B>, B>(mut vector: Vec<A>) -> Vec<B> {
+    vector.clear();
+    // The standard library collects into the memory of the vector that it takes from.
+    vector.into_iter().map(|_| unreachable!("the vector is empty")).collect()
+}
+
+/// Types that differ in their lifetimes alone.
+trait Recycled<B> {}
+impl<'b> Recycled<Bucket<'b>> for Bucket<'_> {}
+impl<'b> Recycled<Exemplar<'b>> for Exemplar<'_> {}
+impl<'b> Recycled<(&'b str, bool)> for (&str, bool) {}
+
+/// The labels of a family, as a snapshot shows them: made once, so that a scrape makes nothing.
+struct Labels {
+    /// Points into `values`, and to the texts of the family's schema.
+    labels: Box<[Label<'static>]>,
+    /// Points to the texts of the family's schema.
+    values: Box<[Option<Box<[&'static str]>>]>,
+    _family: series::Family,
+}
+
+impl Labels {
+    fn new(family: &series::Family) -> Self {
+        let schema = family.schema();
+        // SAFETY: the text belongs to the schema, which lives unchanged for as long as some handle
+        // to the family does; this struct owns one, and gives the text out for its own life only.
+        let forever = |text: &str| unsafe { std::mem::transmute::<&str, &'static str>(text) };
+        let values: Box<[Option<Box<[&'static str]>>]> = schema
+            .labels
+            .iter()
+            .map(|label| Some(label.values.as_ref()?.iter().map(|text| forever(text)).collect()))
+            .collect();
+        let labels = schema.labels.iter().zip(&values).map(|(label, values)| {
+            let values = values.as_deref();
+            // SAFETY: the slice is on the heap, where it stays unchanged for as long as `values`
+            // lives: as long as this struct, which gives it out for its own life only.
+            let values = unsafe {
+                std::mem::transmute::<Option<&[&'static str]>, Option<&'static [&'static str]>>(
+                    values,
+                )
+            };
+            Label { name: forever(&label.name), values }
+        });
+        Self { labels: labels.collect(), values, _family: family.clone() }
+    }
+
+    fn all(&self) -> &[Label<'_>] {
+        debug_assert_eq!(self.labels.len(), self.values.len());
+        &self.labels
+    }
+}

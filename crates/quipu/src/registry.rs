@@ -1,0 +1,417 @@
+//! The registry: where metrics get their names, and what a scrape reads.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use quipu_segment::series::{self, Label, Schema};
+use quipu_segment::{Options, Segment};
+
+use crate::collector::{Callback, Collector};
+use crate::description::Description;
+use crate::error::Error;
+use crate::instrument::{Counter, Gauge, Histogram, Instrument, IntGauge};
+use crate::names;
+use crate::read::Readers;
+use crate::scrape::{Buffers, Scrape};
+use crate::snapshot;
+use crate::visit::Walk;
+
+/// A set of metrics that are scraped together. Clones share it.
+///
+/// Its metrics live in a segment: private memory, or a file that several processes share.
+#[derive(Clone)]
+pub struct Registry {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    segment: Segment,
+    names: Mutex<HashSet<String>>,
+    collectors: Mutex<Arc<[Arc<dyn Collector>]>>,
+    readers: Readers,
+    /// Memory of scrapes that are over, for those to come.
+    buffers: Mutex<Vec<Box<Buffers>>>,
+}
+
+/// A registry as a part of a program sees it: with a prefix for names, and constant labels.
+#[derive(Debug, Clone)]
+pub struct Scope<'r> {
+    registry: &'r Registry,
+    prefix: String,
+    labels: Vec<(String, String)>,
+}
+
+/// What can be registered under a description: an instrument, or a family of them.
+pub trait Register: Sized {
+    /// Registers it.
+    ///
+    /// # Errors
+    /// A name that is taken or cannot be, other settings than those of the family that is there, a
+    /// full segment.
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error>;
+}
+
+/// A group of metrics. Derive it for a struct of instruments and families.
+pub trait Metrics: Sized {
+    /// Registers all of them.
+    ///
+    /// # Errors
+    /// Those of the first that cannot be registered.
+    fn register(scope: &Scope<'_>) -> Result<Self, Error>;
+}
+
+/// The addresses that private memory reserves; what is not used takes no memory.
+const PRIVATE_LIMIT: u64 = 1 << 30;
+const LEAST_PRIVATE_LIMIT: u64 = 16 << 20;
+/// The scrapes whose memory is kept.
+const MOST_BUFFERS: usize = 4;
+
+impl Registry {
+    /// A registry in private memory, of at most 1 GiB.
+    ///
+    /// # Panics
+    /// If the system does not let this process reserve even 16 MiB of addresses.
+    pub fn new() -> Self {
+        let mut limit = PRIVATE_LIMIT;
+        loop {
+            match Segment::private(limit) {
+                Ok(segment) => return Self::on(segment),
+                Err(_) if limit > LEAST_PRIVATE_LIMIT => limit /= 2,
+                Err(error) => panic!("no memory for metrics: {error}"),
+            }
+        }
+    }
+
+    /// A registry in a segment that is there: with another limit, or in a file that this process
+    /// has for itself.
+    pub fn on(segment: Segment) -> Self {
+        let inner = Inner {
+            segment,
+            names: Mutex::default(),
+            collectors: Mutex::new(Arc::new([])),
+            readers: Readers::default(),
+            buffers: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// A registry in a file, which other processes may open too: all count in the same cells, and
+    /// each can show everything. The file outlives them.
+    ///
+    /// # Errors
+    /// A file that is no segment, is damaged, or cannot be written.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Ok(Self::on(Options::new().shared().open_or_create(path)?))
+    }
+
+    /// The registry of the whole program, made when it is first asked for.
+    pub fn global() -> &'static Self {
+        static GLOBAL: LazyLock<Registry> = LazyLock::new(Registry::new);
+        &GLOBAL
+    }
+
+    /// The segment in which its metrics live.
+    pub fn segment(&self) -> &Segment {
+        &self.inner.segment
+    }
+
+    /// Registers an instrument or a family.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn register<R: Register>(&self, description: Description) -> Result<R, Error> {
+        R::register(&self.scope(), description)
+    }
+
+    /// Registers a group of metrics.
+    ///
+    /// # Errors
+    /// Those of [`Metrics::register`].
+    pub fn metrics<M: Metrics>(&self) -> Result<M, Error> {
+        M::register(&self.scope())
+    }
+
+    /// Registers a counter.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn counter(&self, name: &str, help: &str) -> Result<Counter, Error> {
+        self.register(Description::new(name, help))
+    }
+
+    /// Registers a gauge.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn gauge(&self, name: &str, help: &str) -> Result<Gauge, Error> {
+        self.register(Description::new(name, help))
+    }
+
+    /// Registers a gauge of whole numbers.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn int_gauge(&self, name: &str, help: &str) -> Result<IntGauge, Error> {
+        self.register(Description::new(name, help))
+    }
+
+    /// Registers a histogram with the default buckets.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn histogram(&self, name: &str, help: &str) -> Result<Histogram, Error> {
+        self.register(Description::new(name, help))
+    }
+
+    /// A view of it without prefix and labels, from which others are made.
+    pub fn scope(&self) -> Scope<'_> {
+        Scope { registry: self, prefix: String::new(), labels: Vec::new() }
+    }
+
+    /// A view of it whose names begin with `prefix` and an underscore.
+    pub fn prefix(&self, prefix: &str) -> Scope<'_> {
+        self.scope().prefix(prefix)
+    }
+
+    /// Adds a collector: it is asked for its families at every scrape, after the registry's own.
+    ///
+    /// # Errors
+    /// A name of its families that is taken.
+    pub fn collect(&self, collector: impl Collector + 'static) -> Result<(), Error> {
+        for name in collector.names() {
+            self.claim(&name)?;
+        }
+        let mut collectors = lock(&self.inner.collectors);
+        let more: Vec<_> =
+            collectors.iter().cloned().chain([Arc::new(collector) as Arc<dyn Collector>]).collect();
+        *collectors = more.into();
+        Ok(())
+    }
+
+    /// Begins a scrape. It takes no lock that counting waits for, and allocates nothing once a
+    /// scrape has been.
+    pub fn scrape(&self) -> Scrape {
+        let buffers = lock(&self.inner.buffers).pop().unwrap_or_default();
+        Scrape::new(self.clone(), buffers)
+    }
+
+    /// Gives everything to a sink, which may be an encoder, a sender, or a test.
+    ///
+    /// # Errors
+    /// A segment whose families contradict themselves.
+    pub fn visit(&self, sink: &mut impl snapshot::Sink) -> Result<(), Error> {
+        let mut walk = Walk::default();
+        walk.begin(self)?;
+        walk.step(sink, |_| false);
+        Ok(())
+    }
+
+    /// Everything, in Prometheus' text format.
+    pub fn text(&self) -> String {
+        let mut out = Vec::new();
+        // Writing into memory does not fail.
+        let _ = self.scrape().write_to(&mut out);
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
+    pub(crate) fn readers(&self) -> &Readers {
+        &self.inner.readers
+    }
+
+    pub(crate) fn collectors(&self) -> Arc<[Arc<dyn Collector>]> {
+        Arc::clone(&lock(&self.inner.collectors))
+    }
+
+    pub(crate) fn give_back(&self, buffers: Box<Buffers>) {
+        let mut kept = lock(&self.inner.buffers);
+        if kept.len() < MOST_BUFFERS {
+            kept.push(buffers);
+        }
+    }
+
+    fn claim(&self, name: &str) -> Result<(), Error> {
+        if lock(&self.inner.names).insert(name.to_owned()) {
+            Ok(())
+        } else {
+            Err(Error::duplicate(name))
+        }
+    }
+
+    fn release(&self, name: &str) {
+        lock(&self.inner.names).remove(name);
+    }
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("segment", &self.inner.segment).finish_non_exhaustive()
+    }
+}
+
+impl<'r> Scope<'r> {
+    /// The registry.
+    pub fn registry(&self) -> &'r Registry {
+        self.registry
+    }
+
+    /// A scope whose names begin with `prefix` and an underscore, behind this one's prefix.
+    pub fn prefix(&self, prefix: &str) -> Self {
+        let prefix = match (self.prefix.as_str(), prefix) {
+            (outer, "") => outer.to_owned(),
+            ("", inner) => inner.to_owned(),
+            (outer, inner) => format!("{outer}_{inner}"),
+        };
+        Self { prefix, ..self.clone() }
+    }
+
+    /// A scope whose metrics all have this label.
+    pub fn label(&self, name: &str, value: &str) -> Self {
+        let mut scope = self.clone();
+        scope.labels.push((name.to_owned(), value.to_owned()));
+        scope
+    }
+
+    /// Registers an instrument or a family in this scope.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn register<R: Register>(&self, description: Description) -> Result<R, Error> {
+        R::register(self, description)
+    }
+
+    /// Registers a group of metrics in this scope.
+    ///
+    /// # Errors
+    /// Those of [`Metrics::register`].
+    pub fn metrics<M: Metrics>(&self) -> Result<M, Error> {
+        M::register(self)
+    }
+
+    /// Registers a gauge whose value is asked for at every scrape.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn gauge_fn(
+        &self,
+        description: Description,
+        value: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.callback(description, snapshot::Kind::Gauge, value)
+    }
+
+    /// Registers a counter whose total is asked for at every scrape; it must never fall.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn counter_fn(
+        &self,
+        description: Description,
+        total: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        self.callback(description, snapshot::Kind::Counter, total)
+    }
+
+    /// The name of a metric in this scope.
+    pub fn full_name(&self, description: &Description) -> String {
+        let name = description.full_name();
+        if self.prefix.is_empty() { name } else { format!("{}_{name}", self.prefix) }
+    }
+
+    fn callback(
+        &self,
+        description: Description,
+        kind: snapshot::Kind,
+        value: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let name = self.full_name(&description);
+        names::check_metric(&name)?;
+        let Description { help, unit, .. } = description;
+        let callback = Callback::new(name, help, unit, kind, self.labels.clone(), Box::new(value));
+        self.registry.collect(callback)
+    }
+
+    /// Makes the series of a family, or opens those that are in the segment.
+    pub(crate) fn family<I: Instrument>(
+        &self,
+        description: &Description,
+        labels: &[snapshot::Label<'_>],
+        count: usize,
+    ) -> Result<series::Family, Error> {
+        let name = self.full_name(description);
+        names::check_metric(&name)?;
+        let mut schema = Schema {
+            name: name.clone(),
+            help: description.help.clone(),
+            unit: description.unit.clone(),
+            limit: description.limit,
+            idle: description.expiry,
+            ..Schema::default()
+        };
+        I::describe(description, &mut schema)?;
+        schema.additive &= description.striped.unwrap_or(true);
+        if labels.len() + description.labels.len() != count {
+            let (given, names) = (labels.len() + description.labels.len(), count);
+            let what = format!("it has {given} labels, and each series is given {names} values");
+            return Err(Error::invalid(&name, what));
+        }
+        schema.labels = self.labels(&name, description, labels)?;
+        self.registry.claim(&name)?;
+        self.registry.segment().family(&schema).map_err(|error| {
+            self.registry.release(&name);
+            Error::segment(&name, error)
+        })
+    }
+
+    fn labels(
+        &self,
+        metric: &str,
+        description: &Description,
+        labels: &[snapshot::Label<'_>],
+    ) -> Result<Vec<Label>, Error> {
+        let own = labels.iter().map(|label| Label {
+            name: label.name.to_owned(),
+            values: label.values.map(|v| v.iter().map(|&text| text.to_owned()).collect()),
+        });
+        let named = description.labels.iter().map(|name| Label { name: name.clone(), values: None });
+        let constant = self.labels.iter().map(|(name, value)| Label {
+            name: name.clone(),
+            values: Some(vec![value.clone()]),
+        });
+        // The constant ones last: whoever writes a key writes its own first, and one more value of
+        // one does not change the group.
+        let mut all: Vec<Label> = own.chain(named).chain(constant).collect();
+        for (name, values) in &description.values {
+            let label = all.iter_mut().find(|label| label.name == *name);
+            let label = label.ok_or_else(|| {
+                let what = format!("values are given for {name:?}, which is none of its labels");
+                Error::invalid(metric, what)
+            })?;
+            if label.values.is_some() {
+                let what = format!("the values of the label {name:?} are given by its type");
+                return Err(Error::invalid(metric, what));
+            }
+            label.values = Some(values.clone());
+        }
+        for (i, label) in all.iter().enumerate() {
+            names::check_label(metric, &label.name)?;
+            if all[..i].iter().any(|other| other.name == label.name) {
+                let what = format!("the label {:?} is there twice; rename one", label.name);
+                return Err(Error::invalid(metric, what));
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing that these guard can be left half-done.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

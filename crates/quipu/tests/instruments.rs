@@ -1,0 +1,392 @@
+//! What instruments count is what a scrape sees.
+
+use std::time::Duration;
+
+use quipu::snapshot::{Family, Number, Series, Sink, Value};
+use quipu::{
+    Counter, CounterFamily, Description, FloatCounter, FloatCounterFamily, Gauge, GaugeFamily,
+    Histogram, HistogramFamily, Info, IntGauge, IntGaugeFamily, Registry, Summary, SummaryFamily,
+    Window,
+};
+
+/// Lines such as `name{label=value} value`.
+#[derive(Default)]
+struct Lines(Vec<String>);
+
+impl Sink for Lines {
+    fn family(&mut self, _: &Family<'_>) {}
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        let fixed = family.fixed(series.group).map(|(name, value)| format!("{name}={value}"));
+        let dynamic = family.dynamic().zip(series.texts).map(|(name, v)| format!("{name}={v}"));
+        let labels: Vec<_> = match series.overflow {
+            true => vec!["overflow".to_owned()],
+            false => fixed.chain(dynamic).collect(),
+        };
+        let number = |number: &Number| match number {
+            Number::Unsigned(n) => n.to_string(),
+            Number::Signed(n) => n.to_string(),
+            Number::Float(n) => n.to_string(),
+        };
+        let value = match &series.value {
+            Value::Counter { total, exemplar } => {
+                let exemplar = exemplar.map(|e| format!(" # {:?} {}", e.labels, e.value));
+                format!("{}{}", number(total), exemplar.unwrap_or_default())
+            }
+            Value::Gauge(value) => number(value),
+            Value::Histogram(h) => {
+                let buckets: Vec<_> =
+                    h.buckets.iter().map(|b| format!("{}:{}", b.bound, b.count)).collect();
+                let native = h.native.map(|n| {
+                    format!(
+                        " schema {} zero {} {:?} {:?}",
+                        n.schema, n.zero_count, n.positive, n.negative
+                    )
+                });
+                let native = native.unwrap_or_default();
+                format!("{} {} [{}]{native}", h.count, h.sum, buckets.join(" "))
+            }
+            Value::Summary { quantiles, count, sum } => format!("{count} {sum} {quantiles:?}"),
+            Value::StateSet(states) => format!("{states:?}"),
+            _ => "1".to_owned(),
+        };
+        self.0.push(format!("{}{{{}}} {value}", family.name, labels.join(",")));
+    }
+}
+
+fn lines(registry: &Registry) -> Vec<String> {
+    let mut lines = Lines::default();
+    registry.visit(&mut lines).unwrap();
+    lines.0
+}
+
+fn about(name: &str) -> Description {
+    Description::new(name, "A help.")
+}
+
+#[test]
+fn single_instruments_count() {
+    let registry = Registry::new();
+    let counter: Counter = registry.register(about("counter")).unwrap();
+    let float: FloatCounter = registry.register(about("float")).unwrap();
+    let gauge: Gauge = registry.register(about("gauge")).unwrap();
+    let whole: IntGauge = registry.register(about("whole")).unwrap();
+    assert_eq!(
+        lines(&registry),
+        ["counter{} 0", "float{} 0", "gauge{} 0", "whole{} 0"],
+        "what is registered alone is shown at zero"
+    );
+    counter.inc();
+    counter.inc_by(41);
+    float.inc_by(0.25);
+    float.inc_by(-1.0);
+    float.inc_by(f64::NAN);
+    gauge.set(3.5);
+    gauge.add(-4.0);
+    whole.set(7);
+    {
+        let _guard = whole.in_progress();
+        assert_eq!(whole.get(), 8);
+    }
+    whole.sub(9);
+    assert_eq!(lines(&registry), ["counter{} 42", "float{} 0.25", "gauge{} -0.5", "whole{} -2"]);
+    assert_eq!((counter.get(), float.get(), gauge.get(), whole.get()), (42, 0.25, -0.5, -2));
+}
+
+#[test]
+fn families_keep_label_sets_apart() {
+    let registry = Registry::new();
+    let names = |d: Description| d.labels(["a", "b"]);
+    let counters: CounterFamily<[&str; 2]> = registry.register(names(about("c"))).unwrap();
+    counters.inc(&["ab", "c"]);
+    counters.inc_by(&["a", "bc"], 2);
+    let handle = counters.with(&["", ""]);
+    assert_eq!(lines(&registry), ["c{a=ab,b=c} 1", "c{a=a,b=bc} 2", "c{a=,b=} 0"]);
+    handle.inc();
+    assert!(counters.remove(&["ab", "c"]).unwrap());
+    assert!(!counters.remove(&["ab", "c"]).unwrap());
+    assert_eq!(counters.retain(|pairs| pairs == [("a", ""), ("b", "")]).unwrap(), 1);
+    assert_eq!(lines(&registry), ["c{a=,b=} 1"]);
+
+    let gauges: GaugeFamily<[&str; 2]> = registry.register(names(about("g"))).unwrap();
+    gauges.set(&["x", "y"], 0.0);
+    let whole: IntGaugeFamily<[&str; 1]> = registry
+        .register(about("w").labels(["kind"]).values("kind", ["up", "down"]))
+        .unwrap();
+    whole.inc(&["up"]);
+    whole.set(&["down"], 0);
+    whole.inc(&["sideways"]);
+    let floats: FloatCounterFamily<[&str; 1]> =
+        registry.register(about("f").labels(["k"])).unwrap();
+    floats.inc_by(&["k"], 0.5);
+    assert_eq!(
+        lines(&registry)[1..],
+        [
+            "g{a=x,b=y} 0",
+            "w{kind=up} 1",
+            "w{kind=down} 0",
+            "w{overflow} 1",
+            "f{k=k} 0.5",
+            "quipu_series_overflowed{family=w} 1"
+        ]
+    );
+}
+
+#[test]
+fn beyond_the_limit_one_series_takes_all() {
+    let registry = Registry::new();
+    let counters: CounterFamily<[&str; 1]> =
+        registry.register(about("c").labels(["k"]).limit(3)).unwrap();
+    for i in 0..1000 {
+        counters.inc(&[&i.to_string()]);
+    }
+    counters.inc(&["1"]);
+    assert_eq!(
+        lines(&registry),
+        [
+            "c{overflow} 997",
+            "c{k=0} 1",
+            "c{k=1} 2",
+            "c{k=2} 1",
+            "quipu_series_overflowed{family=c} 997"
+        ]
+    );
+}
+
+#[test]
+fn histograms_count_in_their_buckets() {
+    let registry = Registry::new();
+    let histogram: Histogram = registry.register(about("h").buckets([1.0, 2.0, 4.0])).unwrap();
+    for value in [0.5, 1.0, 1.5, 4.0, 4.1, f64::INFINITY] {
+        histogram.observe(value);
+    }
+    assert_eq!(lines(&registry), ["h{} 6 inf [1:2 2:1 4:1 inf:2]"]);
+    histogram.observe(f64::NAN);
+    assert_eq!(histogram.count(), 7);
+    assert!(histogram.sum().is_nan());
+
+    let family: HistogramFamily<[&str; 1]> =
+        registry.register(about("f").labels(["k"]).buckets([1.0])).unwrap();
+    family.observe(&["a"], 0.5);
+    family.observe(&["a"], 2.0);
+    family.with(&["b"]).time(|| ());
+    let lines = lines(&registry);
+    assert_eq!(lines[1], "f{k=a} 2 2.5 [1:1 inf:1]");
+    assert!(lines[2].starts_with("f{k=b} 1 "), "{}", lines[2]);
+    for wrong in [vec![1.0, 1.0], vec![2.0, 1.0], vec![f64::NAN]] {
+        let result: Result<Histogram, _> = registry.register(about("w").buckets(wrong));
+        assert!(result.unwrap_err().to_string().starts_with("metric \"w\": "));
+    }
+}
+
+#[test]
+fn native_histograms_find_the_bucket_and_widen() {
+    let registry = Registry::new();
+    let histogram: Histogram =
+        registry.register(about("h").native(0).zero_threshold(0.001)).unwrap();
+    for value in [0.0, 0.0005, 1.0, 1.5, 2.0, 3.0, -3.0] {
+        histogram.observe(value);
+    }
+    let expected = "h{} 7 4.5005 [] schema 0 zero 2 [(0, 1), (1, 2), (2, 1)] [(2, 1)]";
+    assert_eq!(lines(&registry), [expected]);
+
+    let wide: HistogramFamily<[&str; 1]> =
+        registry.register(about("w").labels(["k"]).native(8).native_buckets(20)).unwrap();
+    let mut value = 1e-6;
+    let mut count = 0;
+    let mut sum = 0.0;
+    while value < 1e6 {
+        wide.observe(&["k"], value);
+        (value, count, sum) = (value * 1.001, count + 1, sum + value);
+    }
+    struct Check(u64, f64);
+    impl Sink for Check {
+        fn family(&mut self, _: &Family<'_>) {}
+        fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+            if family.name != "w" || series.overflow {
+                return;
+            }
+            let Value::Histogram(h) = series.value else { panic!() };
+            let native = h.native.unwrap();
+            assert_eq!(h.count, self.0);
+            assert_eq!(native.positive.iter().map(|(_, c)| c).sum::<u64>(), self.0);
+            assert!((h.sum - self.1).abs() < self.1 * 1e-9);
+            assert!(native.positive.len() <= 20, "{}", native.positive.len());
+            assert!(native.positive.is_sorted_by(|a, b| a.0 < b.0));
+            assert_eq!(native.schema, -1, "40 octaves fit 20 buckets of 2 each");
+        }
+    }
+    registry.visit(&mut Check(count, sum)).unwrap();
+    let both: Histogram = registry.register(about("b").native(3).buckets([1.0])).unwrap();
+    both.observe(0.5);
+    both.observe(5.0);
+    let last = lines(&registry).pop().unwrap();
+    assert_eq!(last, "b{} 2 5.5 [1:1 inf:1] schema 3 zero 0 [(-8, 1), (19, 1)] []");
+}
+
+#[test]
+fn many_threads_observe_and_nothing_is_lost() {
+    let registry = Registry::new();
+    let native: Histogram = registry.register(about("n").native(8).native_buckets(40)).unwrap();
+    let classic: Histogram = registry.register(about("c").buckets([100.0, 1000.0])).unwrap();
+    let keyed: HistogramFamily<[&str; 1]> =
+        registry.register(about("k").labels(["k"]).native(5)).unwrap();
+    let each = if cfg!(miri) { 30 } else { 20_000 };
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let (native, classic, keyed) = (&native, &classic, &keyed);
+            scope.spawn(move || {
+                for i in 0..each {
+                    let value = f64::from((i * 7 + thread) % 5000);
+                    native.observe(value);
+                    classic.observe(value);
+                    keyed.observe(&[["a", "b"][(i % 2) as usize]], value);
+                }
+            });
+        }
+    });
+    let total = u64::from(each) * 4;
+    assert_eq!(native.count(), total);
+    assert_eq!(classic.count(), total);
+    assert_eq!(keyed.with(&["a"]).count() + keyed.with(&["b"]).count(), total);
+    assert_eq!(native.sum(), classic.sum());
+}
+
+#[test]
+fn summaries_show_quantiles_within_their_error() {
+    let registry = Registry::new();
+    let summary: Summary = registry
+        .register(about("s").quantiles([0.0, 0.5, 0.9, 1.0]).window(Duration::from_secs(3600)))
+        .unwrap();
+    assert!(summary.quantiles().iter().all(|(_, value)| value.is_nan()));
+    for i in 1..=1000 {
+        summary.observe(f64::from(i));
+    }
+    for ((quantile, value), expected) in
+        summary.quantiles().into_iter().zip([1.0, 500.0, 900.0, 1000.0])
+    {
+        assert!((value / expected - 1.0).abs() < 0.012, "{quantile}: {value}, not {expected}");
+    }
+    assert_eq!((summary.count(), summary.sum()), (1000, 500_500.0));
+    let family: SummaryFamily<[&str; 1]> = registry.register(about("f").labels(["k"])).unwrap();
+    family.observe(&["a"], -2.0);
+    family.observe(&["a"], 0.0);
+    family.observe(&["a"], -2.0);
+    let quantiles = family.with(&["a"]).quantiles();
+    assert!((quantiles[0].1 / -2.0 - 1.0).abs() < 0.012);
+    assert_eq!(quantiles[2].1, 0.0);
+}
+
+#[test]
+fn exemplars_are_kept_and_replaced() {
+    let registry = Registry::new();
+    let counter: Counter = registry.register(about("c").exemplars()).unwrap();
+    counter.inc_with(1, &[("trace_id", "abc")]);
+    counter.inc_with(2, &[("trace_id", "de"), ("span", "f")]);
+    let too_long = "x".repeat(129);
+    counter.inc_with(3, &[("t", &too_long)]);
+    assert_eq!(
+        lines(&registry),
+        [r#"c{} 6 # ["trace_id", "de", "span", "f"] 2"#],
+        "an exemplar that is too long is left out"
+    );
+    let none: Counter = registry.register(about("none")).unwrap();
+    none.inc_with(1, &[("trace_id", "abc")]);
+    assert_eq!(lines(&registry)[1], "none{} 1");
+    let histogram: HistogramFamily<[&str; 1]> =
+        registry.register(about("h").labels(["k"]).buckets([1.0]).exemplars()).unwrap();
+    let bound = histogram.with(&["a"]);
+    bound.observe_with(0.5, &[("id", "1")]);
+    bound.observe_with(7.0, &[("id", "2")]);
+    struct Check(usize);
+    impl Sink for Check {
+        fn family(&mut self, _: &Family<'_>) {}
+        fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+            if family.name == "h" && !series.overflow {
+                let Value::Histogram(h) = series.value else { panic!() };
+                let values: Vec<_> =
+                    h.buckets.iter().map(|b| b.exemplar.map(|e| e.value)).collect();
+                assert_eq!(values, [Some(0.5), Some(7.0)]);
+                self.0 += 1;
+            }
+        }
+    }
+    let mut check = Check(0);
+    registry.visit(&mut check).unwrap();
+    assert_eq!(check.0, 1);
+}
+
+#[test]
+fn infos_windows_and_callbacks_are_shown() {
+    let registry = Registry::new();
+    let _info: Info = registry
+        .register(about("build").values("version", ["1.2"]).values("os", ["linux"]))
+        .unwrap();
+    let window: Window = registry.register(about("recent")).unwrap();
+    window.add(5);
+    let scope = registry.prefix("app").label("zone", "x\"y");
+    scope.gauge_fn(about("answer"), || 42.0).unwrap();
+    let counter: Counter = scope.register(about("inner").unit("bytes")).unwrap();
+    counter.inc_by(3);
+    let family: CounterFamily<[&str; 1]> = scope.register(about("by_k").labels(["k"])).unwrap();
+    family.inc(&["v"]);
+    assert_eq!(
+        lines(&registry),
+        [
+            "build{version=1.2,os=linux} 1",
+            "app_inner_bytes{zone=x\"y} 3",
+            "app_by_k{zone=x\"y,k=v} 1",
+            "recent{} 5",
+            "app_answer{zone=x\"y} 42",
+        ]
+    );
+}
+
+#[test]
+fn wrong_registrations_name_the_metric_and_the_way_out() {
+    let registry = Registry::new();
+    let _first = registry.counter("twice", "").unwrap();
+    let message = |result: Result<Counter, quipu::Error>| result.unwrap_err().to_string();
+    let twice = registry.counter("twice", "").unwrap_err();
+    assert!(twice.is_duplicate());
+    assert_eq!(twice.metric(), "twice");
+    assert_eq!(
+        message(registry.counter("requests_total", "")),
+        "metric \"requests_total\": its name ends in \"_total\", which formats add by themselves; \
+         leave it out"
+    );
+    assert!(message(registry.counter("", "")).contains("without a name"));
+    type One = CounterFamily<[&'static str; 1]>;
+    let family = |labels: &[&str]| -> Result<One, quipu::Error> {
+        registry.register(about("f").labels(labels.iter().copied()))
+    };
+    assert!(family(&["le"]).unwrap_err().to_string().contains("\"le\""));
+    assert!(family(&["__x"]).unwrap_err().to_string().contains("__"));
+    let twice: Result<CounterFamily<[&str; 2]>, _> =
+        registry.register(about("f").labels(["a", "a"]));
+    assert!(twice.unwrap_err().to_string().contains("twice"));
+    assert!(family(&["a", "b"]).unwrap_err().to_string().contains("2 labels"));
+    assert!(family(&[]).is_err());
+    let values: Result<One, _> = registry.register(about("f").labels(["a"]).values("b", ["x"]));
+    assert!(values.unwrap_err().to_string().contains("none of its labels"));
+    assert!(family(&["a"]).is_ok(), "what failed took no name");
+}
+
+#[test]
+fn a_file_is_counted_in_again_and_by_others_kinds_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("metrics.quipu");
+    {
+        let registry = Registry::open(&path).unwrap();
+        registry.counter("c", "").unwrap().inc_by(3);
+        let family: CounterFamily<[&str; 1]> =
+            registry.register(about("f").labels(["k"])).unwrap();
+        family.inc(&["a"]);
+        let other = Registry::open(&path).unwrap();
+        other.counter("c", "").unwrap().inc();
+        let error = other.gauge("f", "").unwrap_err();
+        assert!(error.is_mismatch(), "{error}");
+    }
+    let registry = Registry::open(&path).unwrap();
+    assert_eq!(lines(&registry), ["c{} 4", "f{k=a} 1"]);
+}

@@ -1,0 +1,115 @@
+//! Memory that a series takes beside its cells when it needs more of it: the buckets of a native
+//! histogram, exemplars.
+//!
+//! An *extra* has shared words, and cells that lie as those of the series do: in lanes or not. It
+//! is never moved, and goes with the segment. `docs/formats.md` draws its head.
+
+use super::family::Family;
+use super::place::{LANE_WORDS, Place};
+use crate::error::Error;
+use crate::layout::CELL_BYTES;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The words before the shared ones: link, tag, cells and words, lanes.
+const HEAD: u64 = 8;
+
+/// Memory beside the cells of a series.
+#[derive(Debug, Clone, Copy)]
+pub struct Extra<'a> {
+    head: &'a [AtomicU64],
+    words: &'a [AtomicU64],
+    place: Option<Place<'a>>,
+}
+
+impl<'a> Extra<'a> {
+    /// The extra that was there before this one, by its offset; 0 without any.
+    pub fn link(&self) -> u32 {
+        // It was stored as a word offset.
+        self.head[0].load(Ordering::Acquire) as u32
+    }
+
+    /// Sets the link, before anybody else can find this one.
+    pub fn set_link(&self, at: u32) {
+        self.head[0].store(at.into(), Ordering::Release);
+    }
+
+    /// A word of its owner's.
+    pub fn tag(&self) -> &'a AtomicU64 {
+        &self.head[1]
+    }
+
+    /// Another one.
+    pub fn note(&self) -> &'a AtomicU64 {
+        &self.head[4]
+    }
+
+    /// The shared words.
+    #[inline]
+    pub fn words(&self) -> &'a [AtomicU64] {
+        self.words
+    }
+
+    /// The cells; `None` where it was made without any.
+    #[inline]
+    pub fn place(&self) -> Option<Place<'a>> {
+        self.place
+    }
+}
+
+impl Family {
+    /// Takes memory of so many shared words, and so many cells (at most 512), which lie as those of
+    /// `like` do. It answers the offset by which the memory is found again; nobody else knows it.
+    ///
+    /// # Errors
+    /// A full segment, and the disk's.
+    pub fn take_extra(&self, like: &Place<'_>, words: u16, cells: u16) -> Result<u32, Error> {
+        debug_assert!(usize::from(cells) <= LANE_WORDS);
+        let (cpus, lanes) = like.lanes();
+        let segment = self.segment();
+        let behind = match (lanes, cells) {
+            (_, 0) => 0,
+            (1, cells) => u64::from(cells),
+            (lanes, _) => u64::from(lanes) * LANE_WORDS as u64,
+        };
+        let shared = u64::from(words).next_multiple_of(8);
+        let at = segment.take(HEAD + shared + behind)?;
+        let head = segment.region.slice(u64::from(at) * CELL_BYTES, HEAD as usize);
+        head[2].store(u64::from(words) | u64::from(cells) << 32, Ordering::Relaxed);
+        head[3].store(u64::from(cpus) | u64::from(lanes) << 32, Ordering::Relaxed);
+        Ok(at)
+    }
+
+    /// The memory at an offset that [`Family::take_extra`] answered and that went through memory
+    /// which may be damaged. `None` where there is none.
+    #[inline]
+    pub fn extra(&self, at: u32) -> Option<Extra<'_>> {
+        let region = &self.segment().region;
+        let used = self.segment().used() / CELL_BYTES;
+        if at == 0 || u64::from(at) + HEAD > used {
+            return None;
+        }
+        let head = region.slice(u64::from(at) * CELL_BYTES, HEAD as usize);
+        let sizes = head[2].load(Ordering::Relaxed);
+        let (words, cells) = (u64::from(sizes as u16), (sizes >> 32) as u16);
+        let lanes = head[3].load(Ordering::Relaxed);
+        let (cpus, lanes) = (lanes as u16, (lanes >> 32) as u16);
+        let first = u64::from(at) + HEAD + words.next_multiple_of(8);
+        let behind = match (lanes, cells) {
+            (_, 0) => 0,
+            (0, _) => return None,
+            (lanes, cells) => u64::from(lanes - 1) * LANE_WORDS as u64 + u64::from(cells),
+        };
+        if first + behind > used || cpus >= lanes || usize::from(cells) > LANE_WORDS {
+            return None;
+        }
+        // `words` is 16 bits.
+        let shared = region.slice((u64::from(at) + HEAD) * CELL_BYTES, words as usize);
+        let place = (cells > 0).then(|| {
+            let first = region.cells(first * CELL_BYTES, 1);
+            // SAFETY: all cells in all lanes lie inside of the bytes in use, which the family keeps
+            // alive for longer than the borrow.
+            unsafe { Place::new(first, cells.into(), (cpus, lanes), None) }
+        });
+        Some(Extra { head, words: shared, place })
+    }
+}
