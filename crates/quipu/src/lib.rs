@@ -45,6 +45,8 @@ pub use instrument::{
     StateSetFamily, Summary, SummaryFamily, Timer, Window,
 };
 pub use label::{LabelGroup, LabelValue};
+#[cfg(feature = "derive")]
+pub use quipu_derive::{LabelGroup, LabelValue, Metrics};
 #[doc(hidden)]
 pub use quipu_segment::series::KeyWriter;
 pub use registry::{Metrics, Register, Registry, Scope};

@@ -66,6 +66,17 @@ impl AnchorCells<'_> {
         (Anchor::at(time, readings), true)
     }
 
+    /// The anchor of a segment that another process has in use.
+    pub(crate) fn current(&self) -> Anchor {
+        Anchor(self.anchor.load(Ordering::Relaxed))
+    }
+
+    /// Whether that anchor is stored for that boot.
+    pub(crate) fn has(&self, anchor: Anchor, boot: [u8; 16]) -> bool {
+        let stored = [0, 1].map(|i| self.boot[i].load(Ordering::Relaxed));
+        self.current() == anchor && stored == halves(boot)
+    }
+
     /// Notes what time it is, for the first start after the next boot.
     pub(crate) fn see(&self, anchor: Anchor, readings: &Readings) {
         // Should only the first store survive, time stands still for the time since the last one.

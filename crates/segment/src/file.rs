@@ -10,14 +10,15 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
 use crate::error::{Error, Flaw};
-use crate::layout::{HEADER_BYTES, Header, check_header};
+use crate::fork;
+use crate::layout::{HEADER_BYTES, Header, MAX_LIMIT, at, check_header};
+use crate::lock::Latch;
 use crate::segment::Access;
 
 /// A file that is locked for this process and mapped up to the limit of its segment.
@@ -29,22 +30,15 @@ pub(crate) struct MappedFile {
     path: PathBuf,
     file: File,
     base: NonNull<u8>,
-    /// Held by who makes the file longer.
-    growing: Mutex<()>,
     /// Whether a sync failed and none has worked since.
     failed: AtomicBool,
-    /// What marks this process in the locks inside of the file.
-    token: Mutex<Option<Token>>,
-}
-
-/// A byte far behind the end of the file, locked for as long as this process lives.
-#[derive(Debug)]
-struct Token {
-    byte: u64,
-    /// Who made it: a fork inherits the token, and is not its owner.
-    process: u32,
-    /// Keeps the lock of an open file description of its own, where there is one.
-    _lock: Option<File>,
+    /// What marks this process in the locks inside of the file, and, above it, the generation that
+    /// made it: a child of a fork is another process. 0 for none.
+    token: AtomicU64,
+    /// Held by who makes the token.
+    making: Latch,
+    /// The file that keeps the token's lock, as [`fork::keep`] names it; 0 for none.
+    kept: AtomicU64,
 }
 
 impl MappedFile {
@@ -82,10 +76,7 @@ impl MappedFile {
 
     /// Opens the file at `path`, locks it, checks its header, and maps it. `Ok(None)` where there
     /// is none.
-    pub(crate) fn open(
-        path: &Path,
-        access: Access,
-    ) -> Result<Option<(Self, Header, bool)>, Error> {
+    pub(crate) fn open(path: &Path, access: Access) -> Result<Option<(Self, Header, bool)>, Error> {
         let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
         let file = match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => file,
@@ -98,12 +89,21 @@ impl MappedFile {
             return Err(Error::new(Some(path), Flaw::Request(what)));
         }
         let alone = lock(path, &file, access)?;
-        // The length is read under the lock: whoever held it before may have grown the file.
-        let length = file.metadata().map_err(fail)?.len();
-        let mut head = [0; HEADER_BYTES as usize];
-        let filled = read_up_to(&file, &mut head, 0).map_err(fail)?;
-        let header =
-            check_header(&head[..filled], length).map_err(|flaw| Error::new(Some(path), flaw))?;
+        let mut tries = if alone { 1 } else { MOST_LOOKS };
+        let (header, length) = loop {
+            let mut head = [0; HEADER_BYTES as usize];
+            let filled = read_up_to(&file, &mut head, 0).map_err(fail)?;
+            // The length is read under the lock: whoever held it before may have grown the file;
+            // and after the header: whoever shares it may grow it now.
+            let length = file.metadata().map_err(fail)?.len();
+            tries -= 1;
+            match check_header(&head[..filled], length) {
+                Ok(header) => break (header, length),
+                // A reading is not one moment: others change the header meanwhile.
+                Err(_) if tries > 0 => std::thread::sleep(Duration::from_millis(1)),
+                Err(flaw) => return Err(Error::new(Some(path), flaw)),
+            }
+        };
         // A growth that was cut off leaves a longer file, and so does one that goes on. What lies in
         // there does not matter: it is zeroed before it is used.
         if length > header.size && header.clean && alone {
@@ -152,14 +152,23 @@ impl MappedFile {
         }
         .map_err(|error| fail(error.into()))?;
         let base = NonNull::new(base.cast()).expect("mmap answers an address or an error");
-        let (growing, failed) = (Mutex::new(()), AtomicBool::new(false));
-        let token = Mutex::new(None);
-        Ok(Self { path: path.to_owned(), file, base, growing, failed, token })
+        fork::watch();
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            base,
+            failed: AtomicBool::new(false),
+            token: AtomicU64::new(0),
+            making: Latch::default(),
+            kept: AtomicU64::new(0),
+        })
     }
 
     /// Lets others in that share the file too.
     pub(crate) fn share(&self) -> Result<(), Error> {
-        self.file.lock_shared().map_err(|error| Error::new(Some(&self.path), Flaw::Io(error)))
+        // The kernel may release the one lock before it takes the other: whoever comes in between
+        // finds by [`is_present`] that it is not alone.
+        lock_shared(&self.path, &self.file, Instant::now() + PATIENCE)
     }
 
     /// The bytes that the file has.
@@ -168,31 +177,54 @@ impl MappedFile {
         self.file.metadata().map(|metadata| metadata.len()).map_err(fail)
     }
 
-    /// Keeps all others out, where none is in.
+    /// Keeps all others out, where none is in, until the file is shared again.
     pub(crate) fn is_alone(&self) -> bool {
-        self.file.try_lock().is_ok()
+        !is_present(&self.file) && self.file.try_lock().is_ok()
     }
 
-    /// A number that no other process has that has the file open: its lock is released by the end
-    /// of the process, however it ends.
+    /// A number that no other process has, or had, that has the file open: its lock is released by
+    /// the end of the process, however it ends.
+    #[inline]
     pub(crate) fn token(&self) -> Result<u64, Error> {
-        let mut token = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        let process = std::process::id();
-        if let Some(token) = token.as_ref().filter(|token| token.process == process) {
-            return Ok(token.byte);
+        match self.own_token() {
+            Some(token) => Ok(token),
+            None => {
+                self.make_token().map_err(|error| Error::new(Some(&self.path), Flaw::Io(error)))
+            }
         }
-        let made = Token::new(&self.file, process)
-            .map_err(|error| Error::new(Some(&self.path), Flaw::Io(error)))?;
-        Ok(token.insert(made).byte)
+    }
+
+    #[inline]
+    fn own_token(&self) -> Option<u64> {
+        let packed = self.token.load(Ordering::Relaxed);
+        let token = packed & MOST_TOKENS;
+        (token != 0 && packed >> TOKEN_BITS == own_generation()).then_some(token)
+    }
+
+    #[cold]
+    fn make_token(&self) -> io::Result<u64> {
+        let _making = self.making.lock();
+        if let Some(token) = self.own_token() {
+            return Ok(token);
+        }
+        fork::release(self.kept.swap(0, Ordering::Relaxed));
+        let (token, kept) = lock_token(self)?;
+        self.kept.store(kept, Ordering::Relaxed);
+        self.token.store(token | own_generation() << TOKEN_BITS, Ordering::Relaxed);
+        Ok(token)
     }
 
     /// Whether the process of a token lives.
     pub(crate) fn is_alive(&self, token: u64) -> bool {
-        let own = self.token.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_own = own
-            .as_ref()
-            .is_some_and(|own| own.byte == token && own.process == std::process::id());
-        is_own || is_locked(&self.file, token)
+        self.own_token() == Some(token) || is_locked(&self.file, token)
+    }
+
+    /// A number that is given out once.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn next_token(&self) -> u64 {
+        // SAFETY: the header lies inside of the file, and its cells are used as atomics only.
+        let tokens = unsafe { &*self.base.as_ptr().add(at::TOKENS).cast::<AtomicU64>() };
+        tokens.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & MOST_TOKENS
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -204,9 +236,8 @@ impl MappedFile {
     }
 
     /// Gives the file at least `size` bytes, with their blocks: a write into the mapping never
-    /// meets a full disk.
+    /// meets a full disk. One process at a time, and one thread of it, does so.
     pub(crate) fn grow(&self, size: u64) -> Result<(), Error> {
-        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
         // On the disk before the header says so: a power loss must not leave a file that is
         // shorter than its header states.
         allocate(&self.file, size)
@@ -252,6 +283,12 @@ impl MappedFile {
         // SAFETY: the caller's obligation. An error would leave the range mapped, which harms
         // nothing.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), limit as usize) };
+    }
+}
+
+impl Drop for MappedFile {
+    fn drop(&mut self) {
+        fork::release(self.kept.load(Ordering::Relaxed));
     }
 }
 
@@ -324,19 +361,26 @@ fn parent(path: &Path) -> &Path {
 /// Locks the file; answers whether nobody else has it. Who is to share it does so later, by
 /// [`MappedFile::share`], when it has seen that all is in order.
 fn lock(path: &Path, file: &File, access: Access) -> Result<bool, Error> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(true),
-            Err(TryLockError::WouldBlock) if access == Access::Exclusive => {
-                return Err(Error::new(Some(path), Flaw::Locked));
-            }
-            Err(TryLockError::WouldBlock) => {}
-            Err(TryLockError::Error(error)) => return Err(Error::new(Some(path), Flaw::Io(error))),
+    let alone = match file.try_lock() {
+        Ok(()) => !is_present(file),
+        Err(TryLockError::WouldBlock) => false,
+        Err(TryLockError::Error(error)) => return Err(Error::new(Some(path), Flaw::Io(error))),
+    };
+    if !alone {
+        if access == Access::Exclusive {
+            return Err(Error::new(Some(path), Flaw::Locked));
         }
+        // Whoever opened it first looks at all of it before it lets others in.
+        lock_shared(path, file, Instant::now() + PATIENCE)?;
+    }
+    be_present(file);
+    Ok(alone)
+}
+
+fn lock_shared(path: &Path, file: &File, deadline: Instant) -> Result<(), Error> {
+    loop {
         match file.try_lock_shared() {
-            Ok(()) => return Ok(false),
-            // Whoever opened it first looks at all of it before it lets others in.
+            Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -348,60 +392,102 @@ fn lock(path: &Path, file: &File, access: Access) -> Result<bool, Error> {
 
 /// How long who shares a file waits for who checks it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How often who shares a file looks at its header until it is of one moment.
+const MOST_LOOKS: u32 = 100;
 
+/// Tokens are 1 to this.
+const MOST_TOKENS: u64 = (1 << TOKEN_BITS) - 1;
+const TOKEN_BITS: u32 = 38;
+
+/// The generation of this process, as far as it fits above a token.
+#[inline]
+fn own_generation() -> u64 {
+    u64::from(fork::generation()) & (u64::MAX >> TOKEN_BITS)
+}
+
+/// Locks the byte of a new token: by an open file description of this process' own, so that no
+/// child of a fork goes on holding it. Answers how it is kept as well.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-impl Token {
-    /// Locks a byte by an open file description of this process' own (fcntl(2), F_OFD_SETLK).
-    fn new(file: &File, process: u32) -> io::Result<Self> {
-        let own = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-        // By the process' id, and further on where another namespace has the same.
-        for round in 0..64 {
-            let byte = u64::from(process) + (round << 32);
-            let mut lock = byte_lock(byte);
-            // SAFETY: the descriptor is open, and `lock` a valid flock for the call.
-            let result = unsafe { libc::fcntl(own.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
-            if result == 0 {
-                return Ok(Self { byte, process, _lock: Some(own) });
-            }
-            let error = io::Error::last_os_error();
-            if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) {
-                return Err(error);
-            }
+fn lock_token(mapped: &MappedFile) -> io::Result<(u64, u64)> {
+    let own = reopen(mapped);
+    let file = own.as_ref().unwrap_or(&mapped.file);
+    for _ in 0..64 {
+        let token = mapped.next_token();
+        if token == 0 {
+            continue;
         }
-        Err(io::ErrorKind::AddrInUse.into())
+        let mut lock = byte_lock(token, libc::F_WRLCK as _);
+        // SAFETY: the descriptor is open, and `lock` a valid flock for the call.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) } == 0 {
+            return Ok((token, own.map(fork::keep).transpose()?.unwrap_or(0)));
+        }
+        let error = io::Error::last_os_error();
+        if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) {
+            return Err(error);
+        }
     }
+    Err(io::ErrorKind::AddrInUse.into())
+}
+
+/// Opens the same file again. `None` where that cannot be: then a token is held by the descriptor
+/// that all children share, and a child that outlives the process makes it look alive.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn reopen(mapped: &MappedFile) -> Option<File> {
+    let identity = |file: &File| file.metadata().ok().map(|data| (data.dev(), data.ino()));
+    let by_number = PathBuf::from(format!("/proc/self/fd/{}", mapped.file.as_raw_fd()));
+    [&by_number, &mapped.path].into_iter().find_map(|path| {
+        let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
+        (identity(&file)? == identity(&mapped.file)?).then_some(file)
+    })
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn is_locked(file: &File, byte: u64) -> bool {
-    let mut lock = byte_lock(byte);
+    let mut lock = byte_lock(byte, libc::F_WRLCK as _);
     // SAFETY: as above.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
     // Who cannot be asked for is taken for alive: waiting is better than two owners.
     result != 0 || i32::from(lock.l_type) != libc::F_UNLCK
 }
 
-/// A write lock of one byte behind the greatest size that a segment may have.
+/// Marks the file as open. Unlike the lock of the whole file, this one never goes while the file is
+/// open, not for a moment.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn byte_lock(byte: u64) -> libc::flock {
+fn be_present(file: &File) {
+    let mut lock = byte_lock(PRESENCE, libc::F_RDLCK as _);
+    // SAFETY: as above. A file system that has no such locks relies on those of whole files.
+    let _ = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
+}
+
+/// Whether somebody else has marked it as open.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn is_present(file: &File) -> bool {
+    let mut lock = byte_lock(PRESENCE, libc::F_WRLCK as _);
+    // SAFETY: as above.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    result == 0 && i32::from(lock.l_type) != libc::F_UNLCK
+}
+
+/// The byte that all have locked who have the file open, behind those of all tokens.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const PRESENCE: u64 = 1 << 40;
+
+/// A lock of one byte behind the greatest size that a segment may have.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn byte_lock(byte: u64, kind: libc::c_short) -> libc::flock {
     libc::flock {
-        l_type: libc::F_WRLCK as _,
+        l_type: kind,
         l_whence: libc::SEEK_SET as _,
-        l_start: (crate::layout::MAX_LIMIT + byte) as _,
+        l_start: (MAX_LIMIT + byte) as _,
         l_len: 1,
         l_pid: 0,
     }
 }
 
+/// The process' id: this system has no locks of open file descriptions.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-impl Token {
-    /// The process' id: this system has no locks of open file descriptions.
-    fn new(_file: &File, process: u32) -> io::Result<Self> {
-        Ok(Self { byte: u64::from(process), process, _lock: None })
-    }
+fn lock_token(_mapped: &MappedFile) -> io::Result<(u64, u64)> {
+    Ok((u64::from(std::process::id()), 0))
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -410,6 +496,14 @@ fn is_locked(_file: &File, byte: u64) -> bool {
 
     let pid = i32::try_from(byte).ok().and_then(Pid::from_raw);
     pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn be_present(_file: &File) {}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn is_present(_file: &File) -> bool {
+    false
 }
 
 /// Gives the file at least `size` bytes, with blocks behind them where the system can promise it.

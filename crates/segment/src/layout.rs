@@ -44,6 +44,9 @@ pub(crate) mod at {
     pub(crate) const SEEN_WALL: usize = 160;
     pub(crate) const MAKING: usize = 168;
     pub(crate) const MAKING_BROKEN: usize = 176;
+    pub(crate) const GROWING: usize = 184;
+    pub(crate) const GROWING_BROKEN: usize = 192;
+    pub(crate) const TOKENS: usize = 200;
 }
 
 /// Byte offsets of the fields of a record.
@@ -196,9 +199,10 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
 /// The walk is bounded by the number of records that fit before the cursor, so that a list that
 /// runs in a circle ends.
 pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<Found, Flaw>> {
+    // The root first: others may publish meanwhile, and its record ends before a later cursor.
+    let mut next = words.word(at::ROOT as u64);
     let cursor = words.word(at::CURSOR as u64);
     let mut left = (cursor - HEADER_BYTES) / RECORD_BYTES;
-    let mut next = words.word(at::ROOT as u64);
     std::iter::from_fn(move || {
         if next == 0 {
             return None;

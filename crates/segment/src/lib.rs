@@ -36,7 +36,11 @@ mod error;
 #[cfg(all(unix, not(loom)))]
 mod file;
 #[cfg(not(loom))]
+mod fork;
+#[cfg(not(loom))]
 mod layout;
+#[cfg(not(loom))]
+mod lock;
 #[cfg(not(loom))]
 mod readings;
 #[cfg(not(loom))]

@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use crate::error::Error;
 #[cfg(unix)]
 use crate::file::MappedFile;
+use crate::fork;
 #[cfg(any(not(unix), miri))]
 use crate::layout::LINE_BYTES;
 use crate::layout::{CELL_BYTES, Words};
@@ -56,10 +57,10 @@ impl Region {
         #[cfg(not(target_os = "linux"))]
         let flags = MapFlags::PRIVATE;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing of ours.
-        let base = unsafe {
-            rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags)
-        };
+        let base =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) };
         let base = NonNull::new(base.ok()?.cast())?;
+        fork::watch();
         Some(Self { base, limit, backing: Backing::Pages, making: Mutex::new(()) })
     }
 
@@ -106,7 +107,8 @@ impl Region {
         match &self.backing {
             #[cfg(unix)]
             Backing::File(file) => file.token(),
-            _ => Ok(u64::from(std::process::id())),
+            // A child that is forked has a copy: a lock of its parent is nobody's there.
+            _ => Ok(u64::from(fork::generation()) + 1),
         }
     }
 
@@ -115,8 +117,7 @@ impl Region {
         match &self.backing {
             #[cfg(unix)]
             Backing::File(file) => file.is_alive(token),
-            // Private memory is copied by a fork: a lock of the parent is nobody's in the child.
-            _ => token == u64::from(std::process::id()),
+            _ => token == u64::from(fork::generation()) + 1,
         }
     }
 

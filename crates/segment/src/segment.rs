@@ -1,8 +1,7 @@
 //! The segment: records that are reserved, filled, and published by one store.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{self, AtomicBool};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::anchor::{Anchor, AnchorCells};
 use crate::cells::Cells;
@@ -14,6 +13,7 @@ use crate::layout::{
     NAME_BYTES, RECORD_BYTES, at, check_records, checksum, record_at, walk,
 };
 use crate::list;
+use crate::lock;
 use crate::readings::Readings;
 use crate::region::Region;
 use crate::series;
@@ -50,12 +50,12 @@ struct Shared {
     access: Access,
     /// Whether this handle was the only one when the file was opened, and must put its families in
     /// order before they are used.
-    unmended: Arc<AtomicBool>,
+    unmended: Arc<Mutex<bool>>,
 }
 
 impl Shared {
     fn new(access: Access, unmended: bool) -> Self {
-        Self { access, unmended: Arc::new(AtomicBool::new(unmended)) }
+        Self { access, unmended: Arc::new(Mutex::new(unmended)) }
     }
 }
 
@@ -103,8 +103,8 @@ impl Options {
         self
     }
 
-    /// Leaves an existing file as it is, to the byte, until [`Segment::begin`] is called: for who
-    /// may yet find that it cannot use what is in there.
+    /// Leaves an existing file as it is, to the byte, until [`Segment::begin`] is called or a family
+    /// is opened: for who may yet find that it cannot use what is in there.
     pub fn unmarked(mut self) -> Self {
         self.unmarked = true;
         self
@@ -157,14 +157,19 @@ impl Options {
         check_records(&region).map_err(|flaw| Error::new(Some(path), flaw))?;
         let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
         let readings = self.now();
-        let (anchor, rebooted) = anchor_cells(&region).resume(&readings);
-        let torn = rebooted && !header.clean && alone;
+        let (anchor, rebooted) = if alone {
+            anchor_cells(&region).resume(&readings)
+        } else {
+            // Whoever has the file open has seen this boot.
+            (anchor_cells(&region).current(), false)
+        };
+        let torn = rebooted && !header.clean;
         let boot = readings.boot;
         let shared = Shared::new(self.access, alone);
         let region = Arc::new(region);
         let segment = Segment { region, anchor, boot, found, torn, dirty, shared };
         if alone {
-            series::check(&segment)?;
+            series::inspect(&segment)?;
         }
         if !self.unmarked || self.access == Access::Shared {
             segment.begin()?;
@@ -304,13 +309,44 @@ impl Segment {
     /// # Errors
     /// The disk's.
     pub fn begin(&self) -> Result<(), Error> {
-        if self.shared.unmended.swap(false, atomic::Ordering::AcqRel) {
-            series::mend(self)?;
+        {
+            let mut unmended = self.unmended();
+            if *unmended {
+                self.mend()?;
+                *unmended = false;
+            }
         }
-        anchor_cells(&self.region).store(self.anchor, self.boot);
+        let anchor = anchor_cells(&self.region);
+        // Others that share the file read it meanwhile: it never shows half an anchor to them.
+        if !anchor.has(self.anchor, self.boot) {
+            anchor.store(self.anchor, self.boot);
+        }
         self.region.cell(at::CLEAN as u64).store(0, Ordering::Release);
         // On the disk before anything else: after a power loss, the file must not look closed.
         self.region.sync(0..HEADER_BYTES)
+    }
+
+    /// As [`Segment::begin`], unless that is done.
+    pub(crate) fn begin_once(&self) -> Result<(), Error> {
+        let unmended = *self.unmended();
+        if unmended { self.begin() } else { Ok(()) }
+    }
+
+    fn unmended(&self) -> MutexGuard<'_, bool> {
+        self.shared.unmended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the families in order.
+    fn mend(&self) -> Result<(), Error> {
+        series::mend(self)?;
+        for at in [at::GROWING, at::GROWING_BROKEN] {
+            self.region.cell(at as u64).store(0, Ordering::Relaxed);
+        }
+        if self.torn {
+            // What was cut off must stay so: the bytes behind the cursor go to others now.
+            self.region.sync(0..self.size())?;
+        }
+        Ok(())
     }
 
     /// Whether this handle made it.
@@ -475,12 +511,16 @@ impl Segment {
             .checked_mul(CELL_BYTES)
             .and_then(|bytes| bytes.checked_next_multiple_of(LINE_BYTES))
             .ok_or_else(|| full(u64::MAX))?;
-        if (self.used() + length) / CELL_BYTES > u64::from(u32::MAX) {
+        if self.used().saturating_add(length) / CELL_BYTES > u64::from(u32::MAX) {
             return Err(full(length));
         }
         let offset = self.allocate(length)?;
+        // Other threads may have taken some meanwhile, in vain if this ends past what word offsets
+        // reach.
+        if (offset + length) / CELL_BYTES > u64::from(u32::MAX) {
+            return Err(full(length));
+        }
         self.clear(offset, length);
-        // Other threads may have taken some meanwhile, in vain if this is past the end.
         u32::try_from(offset / CELL_BYTES).map_err(|_| full(length))
     }
 
@@ -513,6 +553,14 @@ impl Segment {
 
     fn grow_to(&self, end: u64) -> Result<(), Error> {
         let size = self.region.cell(at::SIZE as u64);
+        if end <= size.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let word = |at: usize| self.region.cell(at as u64);
+        let (growing, broken) = (word(at::GROWING), word(at::GROWING_BROKEN));
+        let token = self.region.token()?;
+        // Whoever died here has made the file longer than it says, which harms nothing.
+        let _growing = lock::acquire(growing, broken, token, |token| self.region.is_alive(token)).0;
         if end <= size.load(Ordering::Acquire) {
             return Ok(());
         }

@@ -29,7 +29,11 @@
 //! texts whose values are known when the family is registered becomes fixed by
 //! [`Description::values`](crate::Description::values).
 
+mod concatenated;
 mod value;
+
+#[doc(hidden)]
+pub use concatenated::Concatenated;
 
 use quipu_segment::series::KeyWriter;
 

@@ -4,14 +4,16 @@
 //! The cells lie in lanes where the family is additive and not too large, else in one lane. Several
 //! small families share one *slab* of lanes, so that a counter takes 8 bytes a CPU, not a line.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::place::{LANE_WORDS, Place};
 use super::schema::Schema;
+use crate::cells::Cells;
 use crate::error::Error;
 use crate::layout::{CELL_BYTES, Kind};
 use crate::region::Region;
-use crate::segment::Segment;
+use crate::segment::{Record, Segment};
 use crate::stripes::Stripes;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -41,6 +43,49 @@ impl Layout {
     }
 }
 
+/// A slab that is there.
+pub(crate) struct Slab {
+    /// The word offset of its first lane.
+    first: u64,
+    numbers: u64,
+    cells: Cells,
+}
+
+impl Slab {
+    /// The slab in a record, if it is one that says how many lanes it has.
+    pub(crate) fn of(record: &Record) -> Option<Self> {
+        let cells = record.cells();
+        if record.kind() != SLAB || cells.len() < SLAB_HEAD {
+            return None;
+        }
+        let numbers = cells[1].load(Ordering::Relaxed);
+        let lanes = usize::try_from(numbers >> 16).ok()?;
+        let words = lanes.checked_mul(LANE_WORDS)?.checked_add(SLAB_HEAD)?;
+        let first = record.offset() / CELL_BYTES + SLAB_HEAD as u64;
+        let cells = cells.clone();
+        (lanes > 0 && words <= cells.len()).then_some(Self { first, numbers, cells })
+    }
+
+    /// The words of its first lane, which stand for those of all.
+    pub(crate) fn lane(&self) -> Range<u64> {
+        self.first..self.first + LANE_WORDS as u64
+    }
+
+    /// Sees to it that the words of a family are in use, if they lie in here.
+    pub(crate) fn keep(&self, dense: &Dense) {
+        if self.has(dense) {
+            let end = dense.at[0] + dense.used() - self.first;
+            self.cells[0].fetch_max(end, Ordering::Relaxed);
+        }
+    }
+
+    fn has(&self, dense: &Dense) -> bool {
+        let numbers = u64::from(dense.cpus) | u64::from(dense.lanes) << 16;
+        let (first, lane) = (dense.at[0], self.lane());
+        self.numbers == numbers && first >= lane.start && first + dense.used() <= lane.end
+    }
+}
+
 /// The slots of one family, and what is kept beside them.
 #[derive(Debug)]
 pub(crate) struct Dense {
@@ -48,6 +93,8 @@ pub(crate) struct Dense {
     /// Bits of the slots that are shown though they are zero, then what a slot's lanes held when
     /// it was last begun anew, then when that was.
     marks: NonNull<AtomicU64>,
+    /// The word offsets of both.
+    at: [u64; 2],
     slots: u32,
     cells: u32,
     slots_per_slab: u32,
@@ -69,7 +116,11 @@ impl Dense {
     }
 
     /// Takes the lanes of a new family.
-    pub(crate) fn allocate(segment: &Segment, schema: &Schema, slots: u32) -> Result<Layout, Error> {
+    pub(crate) fn allocate(
+        segment: &Segment,
+        schema: &Schema,
+        slots: u32,
+    ) -> Result<Layout, Error> {
         let per_slab = LANE_WORDS as u32 / u32::from(schema.cells);
         let slabs = u64::from(slots.div_ceil(per_slab));
         let (cpus, shared) = Stripes::advised();
@@ -88,28 +139,20 @@ impl Dense {
         let numbers = u64::from(cpus) | u64::from(lanes) << 16;
         for record in segment.records() {
             let record = record?;
-            let cells = record.cells();
-            let is_slab = record.kind() == SLAB
-                && cells.len() >= SLAB_HEAD + usize::from(lanes) * LANE_WORDS
-                && cells[1].load(Ordering::Relaxed) == numbers;
-            if !is_slab {
+            if Slab::of(&record).is_none_or(|slab| slab.numbers != numbers) {
                 continue;
             }
-            let at = cells[0].fetch_add(used.into(), Ordering::Relaxed);
-            if at + u64::from(used) <= LANE_WORDS as u64 {
+            let cells = record.cells();
+            // Who makes a family does so alone.
+            let at = cells[0].load(Ordering::Relaxed);
+            let end = at.saturating_add(used.into());
+            if end <= LANE_WORDS as u64 {
+                cells[0].store(end, Ordering::Relaxed);
                 // The record lies inside of what word offsets reach: `take` below saw to it.
                 let first = record.offset() / CELL_BYTES + SLAB_HEAD as u64 + at;
                 let first = u32::try_from(first).unwrap_or(u32::MAX);
                 return Ok(Layout { first, cpus, lanes });
             }
-            // Full, for a family of this size. What was claimed in vain goes back unless another
-            // claimed meanwhile.
-            let _ = cells[0].compare_exchange(
-                at + u64::from(used),
-                at,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
         }
         let count = SLAB_HEAD + usize::from(lanes) * LANE_WORDS;
         let draft = segment.reserve(SLAB, SLAB_NAME, count)?;
@@ -131,15 +174,7 @@ impl Dense {
         marks: u32,
     ) -> Option<Self> {
         let slots_per_slab = LANE_WORDS as u32 / u32::from(schema.cells);
-        let lanes = u64::from(layout.lanes);
-        let slabs = u64::from(slots.div_ceil(slots_per_slab));
-        // In the last lane, a small family uses no more than its slots.
-        let words = if slabs == 1 {
-            lanes.checked_sub(1)? * LANE_WORDS as u64
-                + u64::from(slots) * u64::from(schema.cells)
-        } else {
-            slabs * lanes * LANE_WORDS as u64
-        };
+        let words = words(slots, schema.cells.into(), layout.lanes.into());
         let inside = |first: u32, words: u64| {
             first > 0
                 && u64::from(first).checked_add(words).is_some_and(|end| end <= used / CELL_BYTES)
@@ -152,6 +187,7 @@ impl Dense {
         Some(Self {
             first: region.cells(u64::from(layout.first) * CELL_BYTES, 1),
             marks: region.cells(u64::from(marks) * CELL_BYTES, 1),
+            at: [layout.first.into(), marks.into()],
             slots,
             cells: schema.cells.into(),
             slots_per_slab,
@@ -159,6 +195,24 @@ impl Dense {
             lanes: layout.lanes,
             additive: schema.additive,
         })
+    }
+
+    /// The words that it lies in. Inside of a slab, those in the first lane stand for all.
+    pub(crate) fn claims(&self, slabs: &[Slab]) -> [Range<u64>; 2] {
+        let [first, marks] = self.at;
+        let words = if slabs.iter().any(|slab| slab.has(self)) {
+            self.used()
+        } else {
+            words(self.slots, self.cells, self.lanes.into())
+        };
+        // `mark_words`, of a number of cells that came as 16 bits.
+        let kept = Self::mark_words(self.slots, self.cells as u16);
+        [first..first + words, marks..marks + kept]
+    }
+
+    /// The words of all slots, in one lane.
+    fn used(&self) -> u64 {
+        u64::from(self.slots) * u64::from(self.cells)
     }
 
     /// How many slots there are. The last one is the overflow's.
@@ -173,8 +227,8 @@ impl Dense {
         let mut at = (slot * self.cells) as usize;
         if slot >= self.slots_per_slab {
             let (slab, rest) = (slot / self.slots_per_slab, slot % self.slots_per_slab);
-            at = slab as usize * usize::from(self.lanes) * LANE_WORDS
-                + (rest * self.cells) as usize;
+            at =
+                slab as usize * usize::from(self.lanes) * LANE_WORDS + (rest * self.cells) as usize;
         }
         let base = self.additive.then(|| {
             let at = self.slots.div_ceil(64) + slot * self.cells;
@@ -205,9 +259,10 @@ impl Dense {
     /// Begins a slot anew: unmarked, and zero.
     pub(crate) fn begin_anew(&self, slot: u32, floats: u64, now: u64) {
         let slot = slot.min(self.slots - 1);
-        self.mark_of(slot).fetch_and(!(1 << (slot % 64)), Ordering::Relaxed);
-        self.start_of(slot).store(now, Ordering::Relaxed);
+        // The value first: what it was is never shown as what began now.
         self.place(slot).begin_anew(floats);
+        self.start_of(slot).store(now, Ordering::Release);
+        self.mark_of(slot).fetch_and(!(1 << (slot % 64)), Ordering::Release);
     }
 
     /// When a slot was begun anew; 0 if it never was.
@@ -227,5 +282,15 @@ impl Dense {
         let at = self.slots.div_ceil(64) + self.slots * self.cells + slot;
         // SAFETY: as above, for the times behind the marks and bases.
         unsafe { self.marks.add(at as usize).as_ref() }
+    }
+}
+
+/// The words of so many slots in all lanes. In the last lane, a small family uses no more than its
+/// slots.
+fn words(slots: u32, cells: u32, lanes: u64) -> u64 {
+    let slabs = u64::from(slots.div_ceil(LANE_WORDS as u32 / cells));
+    match slabs {
+        1 => lanes.saturating_sub(1) * LANE_WORDS as u64 + u64::from(slots) * u64::from(cells),
+        _ => slabs * lanes * LANE_WORDS as u64,
     }
 }

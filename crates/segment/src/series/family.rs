@@ -3,17 +3,18 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use super::dense::{Dense, Layout};
+use super::dense::{Dense, Layout, Slab};
 use super::key::{Key, KeyWriter};
 use super::keyed::{self, At, Found, Keyed};
-use super::lock;
 use super::place::Place;
 use super::schema::Schema;
 use super::strings::StringSet;
 use crate::cells::Cells;
 use crate::clock::{Clock, Manual};
 use crate::error::Error;
-use crate::layout::{CELL_BYTES, Kind, NAME_BYTES};
+use crate::fork;
+use crate::layout::{CELL_BYTES, HEADER_BYTES, Kind, NAME_BYTES, RECORD_BYTES};
+use crate::lock;
 use crate::readings;
 use crate::segment::{Record, Segment};
 use crate::sync::{Arc, Ordering};
@@ -65,6 +66,8 @@ pub struct Bound {
     place: Place<'static>,
     /// The record that it holds, where the series is one.
     pinned: Option<u32>,
+    /// The process that bound it: in a child of a fork, the record of a file is its parent's.
+    generation: u32,
     family: Family,
 }
 
@@ -118,15 +121,8 @@ impl Segment {
     /// # Errors
     /// A family whose record contradicts itself.
     pub fn families(&self) -> Result<Vec<Family>, Error> {
-        let mut families = Vec::new();
-        for record in self.records() {
-            let record = record?;
-            if record.kind().tag() == FAMILY.tag() {
-                families.push(Family::open(self, &record, None)?);
-            }
-        }
-        families.reverse();
-        Ok(families)
+        self.begin_once()?;
+        all_families(self)
     }
 
     /// How many records there are. It only grows: as long as it does not, there are no new
@@ -142,12 +138,11 @@ impl Family {
         schema: &Schema,
         clock: Option<Manual>,
     ) -> Result<Self, Error> {
-        let fail = |what: String| {
-            Error::request(segment, format!("the family {:?}: {what}", schema.name))
-        };
+        let fail =
+            |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
         let groups = schema.check().map_err(fail)?;
+        segment.begin_once()?;
         // One process at a time makes families, and one thread of it.
-        let _making = segment.making();
         let (word, broken) = segment.making_words();
         let region = &segment.region;
         let token = region.token()?;
@@ -156,7 +151,9 @@ impl Family {
         broken.store(0, Ordering::Relaxed);
         for record in segment.records() {
             let record = record?;
-            if record.kind().tag() != FAMILY.tag() {
+            let is_candidate =
+                record.kind().tag() == FAMILY.tag() && record.name() == record_name(&schema.name);
+            if !is_candidate {
                 continue;
             }
             let family = Self::open(segment, &record, clock.clone())?;
@@ -207,9 +204,8 @@ impl Family {
     }
 
     fn open(segment: &Segment, record: &Record, clock: Option<Manual>) -> Result<Self, Error> {
-        let fail = |what: &str| {
-            Error::damaged(segment, format!("its family {:?}: {what}", record.name()))
-        };
+        let fail =
+            |what: &str| Error::damaged(segment, format!("its family {:?}: {what}", record.name()));
         if record.kind() != FAMILY {
             let what = format!(
                 "family {:?} is of kind {:?} and this program reads {FAMILY:?}",
@@ -296,9 +292,8 @@ impl Family {
         match &self.inner.layout {
             Series::Dense(dense) => {
                 let floats = self.inner.schema.floats;
-                let is_there = |slot: &u32| {
-                    dense.is_marked(*slot) || !dense.place(*slot).is_zero(floats)
-                };
+                let is_there =
+                    |slot: &u32| dense.is_marked(*slot) || !dense.place(*slot).is_zero(floats);
                 (0..dense.slots()).filter(is_there).count() as u64
             }
             Series::Keyed(keyed) => keyed.len(),
@@ -313,7 +308,7 @@ impl Family {
     /// Adds `n` to a cell of the series that has the labels which `labels` writes.
     #[inline]
     pub fn add(&self, labels: impl Fn(&mut KeyWriter<'_>), cell: usize, n: u64) {
-        let undo = |place: Place<'_>| place.add(cell, n.wrapping_neg());
+        let undo = |place: Place<'_>| place.take_back(cell, n);
         self.update(labels, |place| place.add(cell, n), undo);
     }
 
@@ -395,7 +390,7 @@ impl Family {
         // SAFETY: the handle owns a share of the family, which keeps the region alive; `place`
         // gives it out for no longer than the handle lives.
         let place = unsafe { std::mem::transmute::<Place<'_>, Place<'static>>(place) };
-        Bound { place, pinned, family: self.clone() }
+        Bound { place, pinned, generation: fork::generation(), family: self.clone() }
     }
 
     /// Removes the series that has the labels which `labels` writes. False where there is none.
@@ -424,8 +419,8 @@ impl Family {
         }
     }
 
-    /// Removes all series that `keep` does not want, and answers how many those were. Series are
-    /// not made meanwhile; increments go on.
+    /// Removes all series that `keep` does not want, and answers how many those were. Series may
+    /// come and go meanwhile; those that come may stay without being asked about.
     ///
     /// # Errors
     /// As [`Family::remove`].
@@ -589,12 +584,18 @@ impl Clone for Bound {
         if let (Some(at), Series::Keyed(keyed)) = (self.pinned, &self.family.inner.layout) {
             keyed.pin_again(at);
         }
-        Self { place: self.place, pinned: self.pinned, family: self.family.clone() }
+        let (place, pinned) = (self.place, self.pinned);
+        Self { place, pinned, generation: fork::generation(), family: self.family.clone() }
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
+        // What a parent bound, only the parent releases: both see the same file. Private memory is
+        // the child's own, and has a pin too many there.
+        if self.generation != fork::generation() {
+            return;
+        }
         if let (Some(at), Series::Keyed(keyed)) = (self.pinned, &self.family.inner.layout) {
             keyed.unpin(at, || self.family.inner.now());
         }
@@ -603,22 +604,51 @@ impl Drop for Bound {
 
 impl fmt::Debug for Bound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound").field("family", &self.family.inner.schema.name).finish_non_exhaustive()
+        f.debug_struct("Bound")
+            .field("family", &self.family.inner.schema.name)
+            .finish_non_exhaustive()
     }
 }
 
-/// Checks all families, without changing any.
-pub(crate) fn check(segment: &Segment) -> Result<(), Error> {
-    if segment.may_have_lost_power() {
-        // What power took is cut off when they are mended.
-        return Ok(());
+/// Checks all families, without changing any. Where power was lost, what it may have taken is cut
+/// off when they are mended.
+pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
+    let mut claims = Vec::new();
+    claims.push(0..HEADER_BYTES / CELL_BYTES);
+    let mut slabs = Vec::new();
+    for record in segment.records() {
+        let record = record?;
+        let end = record.offset() / CELL_BYTES + record.cells().len() as u64;
+        let whole = (record.offset() - RECORD_BYTES) / CELL_BYTES..end;
+        match Slab::of(&record) {
+            Some(slab) => {
+                let lane = slab.lane();
+                claims.push(whole.start..lane.start);
+                claims.push(lane.end..whole.end);
+                slabs.push(slab);
+            }
+            None => claims.push(whole),
+        }
     }
-    for family in segment.families()? {
-        if let Series::Keyed(keyed) = &family.inner.layout {
-            keyed.check().map_err(|what| {
-                let what = format!("its family {:?}: {what}", family.inner.schema.name);
-                Error::damaged(segment, what)
-            })?;
+    for family in all_families(segment)? {
+        match &family.inner.layout {
+            Series::Dense(dense) => claims.extend(dense.claims(&slabs)),
+            Series::Keyed(keyed) => {
+                keyed.inspect(segment.may_have_lost_power(), &mut claims).map_err(|what| {
+                    let what = format!("its family {:?}: {what}", family.inner.schema.name);
+                    Error::damaged(segment, what)
+                })?;
+            }
+        }
+    }
+    claims.sort_by_key(|claim| claim.start);
+    for pair in claims.windows(2) {
+        if pair[0].end > pair[1].start {
+            let what = format!(
+                "two parts of its families overlap at {}",
+                pair[1].start.saturating_mul(CELL_BYTES)
+            );
+            return Err(Error::damaged(segment, what));
         }
     }
     Ok(())
@@ -626,15 +656,34 @@ pub(crate) fn check(segment: &Segment) -> Result<(), Error> {
 
 /// Puts all families in order, in a file that nobody else has open.
 pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
+    // All are opened before the first is changed.
+    let families = all_families(segment)?;
     let (word, broken) = segment.making_words();
     word.store(0, Ordering::Relaxed);
     broken.store(0, Ordering::Relaxed);
-    for family in segment.families()? {
-        if let Series::Keyed(keyed) = &family.inner.layout {
-            keyed.mend_alone(readings::unix())?;
+    let slabs = segment.records().filter_map(|record| record.ok().as_ref().and_then(Slab::of));
+    let slabs: Vec<Slab> = slabs.collect();
+    for family in families {
+        match &family.inner.layout {
+            // A power loss may have taken back how much of a slab is in use.
+            Series::Dense(dense) => slabs.iter().for_each(|slab| slab.keep(dense)),
+            Series::Keyed(keyed) => keyed.mend_alone(readings::unix())?,
         }
     }
     Ok(())
+}
+
+/// The families, in the order in which they were made, in order themselves or not.
+fn all_families(segment: &Segment) -> Result<Vec<Family>, Error> {
+    let mut families = Vec::new();
+    for record in segment.records() {
+        let record = record?;
+        if record.kind().tag() == FAMILY.tag() {
+            families.push(Family::open(segment, &record, None)?);
+        }
+    }
+    families.reverse();
+    Ok(families)
 }
 
 fn keyed_view<'a>(keyed: &'a Keyed, seen: &keyed::Seen<'a>) -> View<'a> {

@@ -45,6 +45,13 @@ impl Table {
         1 << self.bits
     }
 
+    /// Its words.
+    #[cfg(not(loom))]
+    pub(crate) fn words(self) -> std::ops::Range<u64> {
+        let start = u64::from(self.at);
+        start..start + u64::from(self.slots())
+    }
+
     #[inline]
     fn home(self, fingerprint: u32) -> u32 {
         fingerprint >> (u32::BITS - self.bits)
@@ -223,10 +230,11 @@ impl<M: Memory> Index<'_, M> {
             if entry == EMPTY {
                 return None;
             }
-            if (entry >> 32) as u32 == fingerprint && entry != DEAD {
-                if let Some(found) = matches(entry as u32) {
-                    return Some((slot, found));
-                }
+            if (entry >> 32) as u32 == fingerprint
+                && entry != DEAD
+                && let Some(found) = matches(entry as u32)
+            {
+                return Some((slot, found));
             }
             slot = (slot + 1) & mask;
         }

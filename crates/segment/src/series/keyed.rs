@@ -9,21 +9,22 @@
 //! Records are never moved. Those of removed series are used again, after a second at least, for
 //! new series of the same size.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use rapidhash::v3::RapidSecrets;
 
 use super::index::{Index, LEAST_BITS, MOST_BITS, Memory, Table};
 use super::key::{Key, next_text};
-use super::lock;
 use super::place::Place;
 use super::schema::Schema;
 use crate::cells::Cells;
 use crate::error::Error;
 use crate::layout::CELL_BYTES;
+use crate::lock;
 use crate::region::Region;
 use crate::segment::Segment;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The words of a family's head that a keyed family uses, behind those of every family.
 pub(crate) mod at {
@@ -38,14 +39,18 @@ pub(crate) mod at {
     pub(crate) const HIDDEN: usize = 13;
     pub(crate) const FIRST_BLOCK: usize = 16;
     pub(crate) const LAST_BLOCK: usize = 17;
-    /// Pairs of the first and the last free record, by length in words.
+    /// Pairs of the first and the last free record, by the length of their key in words, modulo
+    /// their number.
     pub(crate) const FREE: usize = 18;
-    /// Tables that are free, by the logarithm of their slots.
+    /// Pairs of tables that are free, by the logarithm of their slots. There are never more: a
+    /// table is made when there is no free one, and one of that size is in use at most.
     pub(crate) const RETIRED: usize = FREE + 2 * super::FREE_CLASSES;
-    pub(crate) const END: usize = RETIRED + super::MOST_BITS as usize + 1;
+    pub(crate) const END: usize = RETIRED + 2 * (super::MOST_BITS as usize + 1);
 }
 
 const FREE_CLASSES: usize = 32;
+/// How many free records are looked at for one of the right length.
+const MOST_LOOKS: usize = 16;
 
 /// A record's states.
 mod state {
@@ -79,7 +84,9 @@ const STEP: u32 = 32;
 const DISCARD: u32 = 1 << 15;
 /// How long a record stays free before it is used again, in tenths of a second: longer than any
 /// thread is between its look at a record and its addition to it.
-const QUARANTINE: u64 = 10;
+const QUARANTINE: i32 = 10;
+/// How many records are looked at, or removed, before others get the lock.
+const BATCH: usize = 512;
 
 fn state_of(meta: u64) -> u64 {
     (meta & STATE) >> STATE_SHIFT
@@ -113,6 +120,8 @@ pub(crate) struct Keyed {
     created: u64,
     idle: Option<Duration>,
     additive: bool,
+    /// Where the search for a hidden series goes on: a block, and a word in it.
+    hand: AtomicU64,
 }
 
 /// A record that was found.
@@ -120,6 +129,15 @@ pub(crate) struct Keyed {
 pub(crate) struct Found {
     pub(crate) at: u32,
     meta: u64,
+}
+
+/// What of a family's blocks is right.
+struct Survey {
+    /// The last block that is, 0 without any, and how many words of it are.
+    last: u32,
+    used: u32,
+    /// What is wrong behind it, in words.
+    flaw: Option<String>,
 }
 
 /// What a scrape sees of a record.
@@ -130,6 +148,7 @@ pub(crate) struct Seen<'s> {
     pub(crate) overflow: bool,
     pub(crate) start: u64,
     pub(crate) at: u32,
+    meta: u64,
 }
 
 /// Where a walk over the records is: a block, and a word in it.
@@ -161,6 +180,7 @@ impl Keyed {
             created,
             idle: schema.idle,
             additive: schema.additive,
+            hand: AtomicU64::new(0),
         }
     }
 
@@ -207,7 +227,10 @@ impl Keyed {
     /// Whether the record still is the series that was found.
     #[inline]
     pub(crate) fn is_still(&self, found: Found) -> bool {
-        let meta = self.region().word(found.at).load(Ordering::Acquire);
+        // Acquire, on the loads and additions before too: had they met what another series wrote,
+        // this would see that series' generation.
+        fence(Ordering::Acquire);
+        let meta = self.region().word(found.at).load(Ordering::Relaxed);
         (meta ^ found.meta) & !PINS == 0
     }
 
@@ -290,32 +313,45 @@ impl Keyed {
     /// Removes a series; false where there is none.
     pub(crate) fn remove(&self, key: &Key<'_>, now: u64) -> Result<bool, Error> {
         let _guard = self.lock()?;
-        let found =
-            self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key));
+        let found = self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key));
         if let Some(found) = found {
             self.detach(found.at, fingerprint(key.hash), now);
         }
         Ok(found.is_some())
     }
 
-    /// Removes the series that `keep` does not want.
+    /// Removes the series that `keep` does not want. It is asked without the lock: it may use the
+    /// family as it likes.
     pub(crate) fn retain(
         &self,
         now: u64,
         mut keep: impl FnMut(&Seen<'_>) -> bool,
     ) -> Result<u64, Error> {
-        let _guard = self.lock()?;
         let mut removed = 0;
         let (mut cursor, mut words) = (At::default(), Vec::new());
-        while let Some(at) = self.next_record(&mut cursor) {
-            let Some(seen) = self.see(at, &mut words, true) else { continue };
-            if !seen.overflow && !keep(&seen) {
-                let hash = self.hash(at);
-                self.detach(at, fingerprint(hash), now);
-                removed += 1;
+        let mut unwanted = Vec::new();
+        loop {
+            unwanted.clear();
+            while unwanted.len() < BATCH {
+                let Some(at) = self.next_record(&mut cursor) else { break };
+                let Some(seen) = self.see(at, &mut words, true) else { continue };
+                if !seen.overflow && !keep(&seen) {
+                    unwanted.push((at, seen.meta));
+                }
+            }
+            if unwanted.is_empty() {
+                return Ok(removed);
+            }
+            let _guard = self.lock()?;
+            for &(at, seen) in &unwanted {
+                let meta = self.region().word(at).load(Ordering::Acquire);
+                // The same series, shown or not: another one may have its record by now.
+                if meta / GENERATION == seen / GENERATION && is_series(meta) {
+                    self.detach(at, fingerprint(self.hash(at)), now);
+                    removed += 1;
+                }
             }
         }
-        Ok(removed)
     }
 
     /// Looks at all series: hides those that are idle for too long, or removes them where their
@@ -324,33 +360,38 @@ impl Keyed {
         let Some(idle) = self.idle else { return Ok(()) };
         let idle = tenths(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
         let tenth = self.since_creation(now);
-        let _guard = self.lock()?;
         let mut cursor = At::default();
-        while let Some(at) = self.next_record(&mut cursor) {
-            let word = self.region().word(at);
-            let meta = word.load(Ordering::Acquire);
-            let state = state_of(meta);
-            if self.is_overflow(at) || !(state == state::LIVE || state == state::HIDDEN) {
-                continue;
-            }
-            let digest = self.digest(at);
-            let mark = self.region().word(at + 2);
-            let (old, since) = (mark.load(Ordering::Relaxed) >> 32, mark.load(Ordering::Relaxed));
-            let since = since & u64::from(u32::MAX);
-            if old != u64::from(digest) {
-                mark.store(u64::from(digest) << 32 | tenth, Ordering::Relaxed);
-                if state == state::HIDDEN {
-                    self.show(at);
-                }
-            } else if state == state::LIVE && tenth.saturating_sub(since) >= idle {
-                if self.additive {
-                    self.hide(at);
-                } else {
-                    self.detach(at, fingerprint(self.hash(at)), now);
-                }
+        loop {
+            let _guard = self.lock()?;
+            for _ in 0..BATCH {
+                let Some(at) = self.next_record(&mut cursor) else { return Ok(()) };
+                self.sweep_one(at, idle, tenth, now);
             }
         }
-        Ok(())
+    }
+
+    fn sweep_one(&self, at: u32, idle: u64, tenth: u64, now: u64) {
+        let meta = self.region().word(at).load(Ordering::Acquire);
+        if self.is_overflow(at) || !is_series(meta) {
+            return;
+        }
+        let digest = self.digest(at);
+        let mark = self.region().word(at + 2);
+        let (old, since) = (mark.load(Ordering::Relaxed) >> 32, mark.load(Ordering::Relaxed));
+        let since = since & u64::from(u32::MAX);
+        let is_shown = state_of(meta) == state::LIVE;
+        if old != u64::from(digest) {
+            mark.store(u64::from(digest) << 32 | tenth, Ordering::Relaxed);
+            if !is_shown {
+                self.show(at);
+            }
+        } else if is_shown && tenth.saturating_sub(since) >= idle {
+            if self.additive {
+                self.hide(at);
+            } else {
+                self.detach(at, fingerprint(self.hash(at)), now);
+            }
+        }
     }
 
     /// The next record of a walk: live or not.
@@ -409,7 +450,7 @@ impl Keyed {
         }
         // Acquire, on the loads above too: had they read what another series wrote, this would see
         // that series' generation.
-        std::sync::atomic::fence(Ordering::Acquire);
+        fence(Ordering::Acquire);
         if (region.word(at).load(Ordering::Relaxed) ^ meta) & !PINS != 0 {
             return None;
         }
@@ -426,30 +467,37 @@ impl Keyed {
             texts: &words[..if overflow { 0 } else { length }],
             plain: meta & PLAIN != 0,
             overflow,
-            start: self.created + (origin & u64::from(u32::MAX)) * TENTH,
+            start: self.created.saturating_add((origin & u64::from(u32::MAX)) * TENTH),
             at,
+            meta,
         })
     }
 
-    /// Checks everything that an index and a walk will trust, without changing it.
+    /// Checks everything that an index and a walk will trust, without changing it. The words that
+    /// it lies in are added to `claims`. With `torn`, power was lost: what it may have taken is
+    /// mended later, and no fault.
     ///
     /// # Errors
     /// What contradicts the layout, in words.
-    pub(crate) fn check(&self) -> Result<(), String> {
-        self.check_blocks(|_, _| ()).map_err(|(_, what)| what)?;
-        let region = self.region();
-        let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
-        let mut cursor = At::default();
-        while let Some(at) = self.next_record(&mut cursor) {
-            if u64::from(at) == overflow {
-                let meta = region.word(at).load(Ordering::Relaxed);
-                let state = state_of(meta);
-                if state == state::LIVE || state == state::HIDDEN {
-                    return Ok(());
-                }
+    pub(crate) fn inspect(&self, torn: bool, claims: &mut Vec<Range<u64>>) -> Result<(), String> {
+        let survey = self.survey(|block| claims.push(block));
+        let tables = self.tables();
+        claims.extend(tables.iter().map(|table| table.words()));
+        if torn {
+            return Ok(());
+        }
+        if let Some(flaw) = survey.flaw {
+            return Err(flaw);
+        }
+        for word in self.table_words() {
+            let packed = word.load(Ordering::Relaxed);
+            if packed != 0 && !tables.iter().any(|table| table.pack() == packed) {
+                return Err(format!("its index {packed:#x} lies outside of the bytes in use"));
             }
         }
-        Err(format!("its overflow series at {overflow} is none"))
+        let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
+        let is_record = u32::try_from(overflow).is_ok_and(|overflow| self.is_record(overflow));
+        is_record.then_some(()).ok_or_else(|| format!("its overflow series at {overflow} is none"))
     }
 
     /// Puts everything in order, where nobody else has the segment open.
@@ -465,23 +513,24 @@ impl Keyed {
     /// has the segment open, and no handle is bound.
     fn mend(&self, alone: bool, now: u64) -> Result<(), Error> {
         let region = self.region();
-        let result = self.check_blocks(|block, used| {
+        let survey = self.survey(|_| ());
+        self.head[at::LAST_BLOCK].store(survey.last.into(), Ordering::Relaxed);
+        if survey.flaw.is_some() {
             // What follows was never complete, or was not on the disk when power was lost.
-            region.word(block + 1).store(used.into(), Ordering::Relaxed);
-            let length = region.word(block).load(Ordering::Relaxed) >> 32 << 32;
-            region.word(block).store(length, Ordering::Relaxed);
-            self.head[at::LAST_BLOCK].store(block.into(), Ordering::Relaxed);
-        });
-        if result.is_err() && self.first_block().is_none() {
-            self.head[at::FIRST_BLOCK].store(0, Ordering::Relaxed);
-            self.head[at::LAST_BLOCK].store(0, Ordering::Relaxed);
+            if survey.last == 0 {
+                self.head[at::FIRST_BLOCK].store(0, Ordering::Relaxed);
+            } else {
+                let head = region.word(survey.last);
+                head.store(head.load(Ordering::Relaxed) >> 32 << 32, Ordering::Relaxed);
+                region.word(survey.last + 1).store(survey.used.into(), Ordering::Relaxed);
+            }
         }
-        for i in at::FREE..at::END {
-            self.head[i].store(0, Ordering::Relaxed);
+        for i in 0..2 * FREE_CLASSES {
+            self.head[at::FREE + i].store(0, Ordering::Relaxed);
         }
         self.head[at::HIDDEN].store(0, Ordering::Relaxed);
         let mut live = 0_u64;
-        let (mut cursor, mut words) = (At::default(), Vec::new());
+        let mut cursor = At::default();
         while let Some(at) = self.next_record(&mut cursor) {
             let word = region.word(at);
             let mut meta = word.load(Ordering::Relaxed);
@@ -489,22 +538,20 @@ impl Keyed {
                 meta &= !PINS;
                 word.store(meta, Ordering::Relaxed);
             }
-            match state_of(meta) {
-                state::LIVE | state::HIDDEN if self.is_overflow(at) => {}
-                state::LIVE | state::HIDDEN if self.see(at, &mut words, true).is_some() => {
+            if is_series(meta) {
+                if !self.is_overflow(at) {
                     live += 1;
                     let hidden = u64::from(state_of(meta) == state::HIDDEN);
                     self.head[at::HIDDEN].fetch_add(hidden, Ordering::Relaxed);
                 }
-                state::DETACHED if meta & PINS != 0 => {}
-                _ => self.free(at, meta, now),
+            } else if state_of(meta) != state::DETACHED || meta & PINS == 0 {
+                self.free(at, meta, now);
             }
         }
-        let overflow = self.overflow();
-        if result.is_err() && !self.is_record(overflow) {
+        self.head[at::LIVE].store(live, Ordering::Relaxed);
+        if !self.is_record(self.overflow()) {
             self.begin(now)?;
         }
-        self.head[at::LIVE].store(live, Ordering::Relaxed);
         self.rebuild(live)
     }
 
@@ -512,19 +559,41 @@ impl Keyed {
     /// made.
     #[cold]
     pub(crate) fn find_or_make(&self, key: &Key<'_>, now: impl Fn() -> u64) -> Found {
-        let found = self.find(key);
-        let is_full = self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit
-            && self.head[at::HIDDEN].load(Ordering::Relaxed) == 0;
-        if found.is_none() && is_full && self.head[at::PREVIOUS].load(Ordering::Relaxed) == 0 {
-            // Without the lock: what comes beyond the limit comes again and again. Another look:
-            // the first one may have missed a series that moved at that moment.
-            return self.find(key).unwrap_or_else(|| self.find_overflow());
+        if self.is_full_without(key) {
+            return self.find_overflow();
         }
         self.make(key, now()).unwrap_or_else(|_| self.find_overflow())
     }
 
+    /// Whether the family is at its limit and has no series of that key, as far as that can be told
+    /// without the lock: what comes beyond the limit comes again and again.
+    fn is_full_without(&self, key: &Key<'_>) -> bool {
+        // Nobody changes the index, nor has died while doing so, and no entries are to move.
+        let at_rest = || {
+            // Acquire: what is seen below is at least as new.
+            let locked = self.head[at::LOCK].load(Ordering::Acquire);
+            let broken = self.head[at::BROKEN].load(Ordering::Acquire);
+            let previous = self.head[at::PREVIOUS].load(Ordering::Acquire);
+            let table = self.head[at::TABLE].load(Ordering::Acquire);
+            (locked == 0 && broken == 0 && previous == 0 && table != 0).then_some(table)
+        };
+        let table = at_rest();
+        let is_full = self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit
+            && self.head[at::HIDDEN].load(Ordering::Relaxed) == 0;
+        if !is_full || table.is_none() || self.find(key).is_some() {
+            return false;
+        }
+        // Acquire: had the search met a change, this would see that there was one.
+        fence(Ordering::Acquire);
+        at_rest() == table
+    }
+
     /// Makes a series, unless it is there.
     fn make(&self, key: &Key<'_>, now: u64) -> Result<Found, Error> {
+        if !self.is_key(key) {
+            let what = "a series whose labels are not those of its family".into();
+            return Err(Error::request(&self.segment, what));
+        }
         let _guard = self.lock()?;
         let fingerprint = fingerprint(key.hash);
         if let Some(found) = self.index().find_locked(fingerprint, |at| self.matches(at, key)) {
@@ -545,6 +614,14 @@ impl Keyed {
         self.head[at::LIVE].fetch_add(1, Ordering::Relaxed);
         self.move_some(STEP);
         Ok(Found { at, meta })
+    }
+
+    /// Whether the family can have a series of that key: who writes too few labels, or indices that
+    /// are out of range, gets none.
+    fn is_key(&self, key: &Key<'_>) -> bool {
+        let bytes: Vec<u8> = key.words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        key.group < self.groups
+            && texts_end(&bytes, self.texts).is_some_and(|end| is_padding(&bytes[end..]))
     }
 
     /// Takes a record, and writes everything but its state.
@@ -570,38 +647,17 @@ impl Keyed {
             region.word(at + i).store(*word, Ordering::Release);
         }
         let bytes: Vec<u8> = key.words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let mut rest = &bytes[..];
-        let mut escapes = false;
-        for _ in 0..self.texts {
-            let Some((text, behind)) = next_text(rest) else { break };
-            escapes |= text.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
-            rest = behind;
-        }
+        let plain = if self.is_plain(&bytes) { PLAIN } else { 0 };
         let meta = region.word(at).load(Ordering::Relaxed) & !PLAIN;
-        region.word(at).store(meta | if escapes { 0 } else { PLAIN }, Ordering::Relaxed);
+        region.word(at).store(meta | plain, Ordering::Relaxed);
         Ok(at)
     }
 
     /// A record of so many words, as a draft: a free one, or one from the end of the last block.
     fn take(&self, words: u32, now: u64) -> Result<u32, Error> {
         let region = self.region();
-        if let Some((first, last)) = self.free_class(words.into()) {
-            let at = first.load(Ordering::Relaxed) as u32;
-            if at != 0 {
-                let meta = region.word(at).load(Ordering::Relaxed);
-                let link = region.word(at + 1).load(Ordering::Relaxed);
-                let since = link & u64::from(u32::MAX);
-                if self.since_creation(now) >= since + QUARANTINE {
-                    let next = link >> 32;
-                    first.store(next, Ordering::Relaxed);
-                    if next == 0 {
-                        last.store(0, Ordering::Relaxed);
-                    }
-                    let draft = with_state(meta & !PINS, state::DRAFT);
-                    region.word(at).store(draft, Ordering::Relaxed);
-                    return Ok(at);
-                }
-            }
+        if let Some(at) = self.take_free(words, now) {
+            return Ok(at);
         }
         let mut block = self.head[at::LAST_BLOCK].load(Ordering::Relaxed) as u32;
         let mut used = BLOCK_HEAD;
@@ -621,7 +677,8 @@ impl Keyed {
             if block == 0 {
                 self.head[at::FIRST_BLOCK].store(new.into(), Ordering::Release);
             } else {
-                region.word(block).fetch_or(new.into(), Ordering::Release);
+                let link = u64::from(length) << 32 | u64::from(new);
+                region.word(block).store(link, Ordering::Release);
             }
             self.head[at::LAST_BLOCK].store(new.into(), Ordering::Relaxed);
             (block, used) = (new, BLOCK_HEAD);
@@ -655,14 +712,14 @@ impl Keyed {
         }
     }
 
-    /// Puts a record at the end of the free ones of its length, as the next generation.
+    /// Puts a record at the end of the free ones of its class, as the next generation.
     fn free(&self, at: u32, meta: u64, now: u64) {
         let region = self.region();
         let meta = with_state(meta & !PINS, state::FREE).wrapping_add(GENERATION);
         // Release: whoever sees what is written from here on sees the generation, too.
         region.word(at).store(meta, Ordering::Release);
         region.word(at + 1).store(self.since_creation(now), Ordering::Release);
-        let Some((first, last)) = self.free_class(meta & WORDS) else { return };
+        let (first, last) = self.free_class(meta & WORDS);
         let before = last.load(Ordering::Relaxed) as u32;
         if before == 0 {
             first.store(at.into(), Ordering::Relaxed);
@@ -672,27 +729,84 @@ impl Keyed {
         last.store(at.into(), Ordering::Relaxed);
     }
 
-    /// The first and the last free record of a length. Long records share one list, of which only
-    /// those of the very length of the first are taken.
-    fn free_class(&self, words: u64) -> Option<(&AtomicU64, &AtomicU64)> {
-        let class = usize::try_from(words).ok().filter(|&class| class < FREE_CLASSES)?;
-        Some((&self.head[at::FREE + 2 * class], &self.head[at::FREE + 2 * class + 1]))
+    /// The free record of that very length that is free for longest, as a draft, if it was for long
+    /// enough.
+    fn take_free(&self, words: u32, now: u64) -> Option<u32> {
+        let region = self.region();
+        let (first, last) = self.free_class(words.into());
+        let mut before = 0;
+        let mut at = first.load(Ordering::Relaxed) as u32;
+        for _ in 0..MOST_LOOKS {
+            if at == 0 {
+                return None;
+            }
+            let meta = region.word(at).load(Ordering::Relaxed);
+            let link = region.word(at + 1).load(Ordering::Relaxed);
+            let next = link >> 32;
+            if meta & WORDS != u64::from(words) {
+                (before, at) = (at, next as u32);
+                continue;
+            }
+            let tenth = self.since_creation(now);
+            // As the clock's face: both are of 32 bits.
+            let waited = (tenth as u32).wrapping_sub(link as u32).cast_signed();
+            if waited < QUARANTINE {
+                if waited < 0 {
+                    // The wall clock was set back: the wait begins now.
+                    region.word(at + 1).store(next << 32 | tenth, Ordering::Relaxed);
+                }
+                return None;
+            }
+            if before == 0 {
+                first.store(next, Ordering::Relaxed);
+            } else {
+                let link = region.word(before + 1);
+                let since = link.load(Ordering::Relaxed) & u64::from(u32::MAX);
+                link.store(next << 32 | since, Ordering::Relaxed);
+            }
+            if next == 0 {
+                last.store(before.into(), Ordering::Relaxed);
+            }
+            let draft = with_state(meta & !PINS, state::DRAFT);
+            region.word(at).store(draft, Ordering::Relaxed);
+            return Some(at);
+        }
+        None
     }
 
-    /// Removes the first hidden series there is.
+    /// The first and the last free record of the class of a length.
+    fn free_class(&self, words: u64) -> (&AtomicU64, &AtomicU64) {
+        let key = words.saturating_sub(u64::from(self.header + self.cells));
+        let class = at::FREE + 2 * (key as usize % FREE_CLASSES);
+        (&self.head[class], &self.head[class + 1])
+    }
+
+    /// Removes a hidden series: the next one from where the last was, so that not all records are
+    /// looked at each time.
     fn forget_one(&self, now: u64) -> bool {
         if self.head[at::HIDDEN].load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let mut cursor = At::default();
-        while let Some(at) = self.next_record(&mut cursor) {
+        let hand = self.hand.load(Ordering::Relaxed);
+        // Both halves are taken whole.
+        let mut cursor = At { block: (hand >> 32) as u32, word: hand as u32 };
+        let mut is_second_round = false;
+        loop {
+            let Some(at) = self.next_record(&mut cursor) else {
+                if is_second_round {
+                    return false;
+                }
+                (cursor, is_second_round) = (At::default(), true);
+                continue;
+            };
             let meta = self.region().word(at).load(Ordering::Relaxed);
             if state_of(meta) == state::HIDDEN && !self.is_overflow(at) {
                 self.detach(at, fingerprint(self.hash(at)), now);
+                let hand = u64::from(cursor.block) << 32 | u64::from(cursor.word);
+                self.hand.store(hand, Ordering::Relaxed);
                 return true;
             }
         }
-        false
     }
 
     fn show(&self, at: u32) {
@@ -728,17 +842,22 @@ impl Keyed {
             self.move_some(u32::MAX);
         }
         let live = self.head[at::LIVE].load(Ordering::Relaxed) + 1;
-        let table = self.take_table(bits_for(live))?;
+        // A quarter of the old one at least: all of it has moved by `STEP`s before the new one,
+        // which is half full at most then, is crowded.
+        let old = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
+        let least = old.map_or(LEAST_BITS, |old| old.bits.saturating_sub(2));
+        let table = self.take_table(bits_for(live).max(least))?;
         self.index().replace(table);
         Ok(())
     }
 
     /// An empty table: a retired one, or a new one.
     fn take_table(&self, bits: u32) -> Result<Table, Error> {
-        let retired = &self.head[at::RETIRED + bits as usize];
-        let at = retired.swap(0, Ordering::Relaxed) as u32;
-        if at != 0 {
-            return Ok(Table { at, bits });
+        for retired in self.retired(bits) {
+            let at = retired.swap(0, Ordering::Relaxed) as u32;
+            if at != 0 {
+                return Ok(Table { at, bits });
+            }
         }
         Ok(Table { at: self.segment.take(1 << bits)?, bits })
     }
@@ -759,119 +878,158 @@ impl Keyed {
     }
 
     fn retire(&self, table: Table) {
-        self.head[at::RETIRED + table.bits as usize].store(table.at.into(), Ordering::Relaxed);
+        let empty = |word: &&AtomicU64| word.load(Ordering::Relaxed) == 0;
+        if let Some(word) = self.retired(table.bits).iter().find(empty) {
+            word.store(table.pack(), Ordering::Relaxed);
+        }
     }
 
-    /// Makes the index anew of all series.
-    fn rebuild(&self, live: u64) -> Result<(), Error> {
-        let bits = bits_for(live);
-        for word in [at::PREVIOUS, at::TABLE] {
-            let old = Table::unpack(self.head[word].load(Ordering::Relaxed));
-            self.head[word].store(0, Ordering::Relaxed);
-            let Some(old) = old.filter(|table| self.is_table(*table)) else { continue };
-            for slot in 0..old.slots() {
-                self.region().word(old.at + slot).store(0, Ordering::Relaxed);
+    /// The words of the free tables of a size.
+    fn retired(&self, bits: u32) -> &[AtomicU64] {
+        let first = at::RETIRED + 2 * bits as usize;
+        &self.head[first..first + 2]
+    }
+
+    fn table_words(&self) -> impl Iterator<Item = &AtomicU64> {
+        let retired = &self.head[at::RETIRED..at::END];
+        [&self.head[at::TABLE], &self.head[at::PREVIOUS]].into_iter().chain(retired)
+    }
+
+    /// All tables that lie inside of the bytes in use, the current one first, each once.
+    fn tables(&self) -> Vec<Table> {
+        let mut tables = Vec::new();
+        for word in self.table_words() {
+            let table = Table::unpack(word.load(Ordering::Relaxed));
+            if let Some(table) = table.filter(|table| self.is_table(*table))
+                && !tables.contains(&table)
+            {
+                tables.push(table);
             }
-            self.retire(old);
+        }
+        tables
+    }
+
+    /// Makes the index anew of all series, in the tables that there are.
+    fn rebuild(&self, live: u64) -> Result<(), Error> {
+        let tables = self.tables();
+        for word in self.table_words() {
+            word.store(0, Ordering::Relaxed);
         }
         self.head[at::MIGRATED].store(0, Ordering::Relaxed);
         self.head[at::ENTRIES].store(0, Ordering::Relaxed);
-        let table = self.take_table(bits)?;
-        let index = self.index();
-        index.table.store(table.pack(), Ordering::Release);
+        for table in &tables {
+            for slot in
+                self.region().slice(u64::from(table.at) * CELL_BYTES, table.slots() as usize)
+            {
+                // A look first: most are zero already, and need no memory then.
+                if slot.load(Ordering::Relaxed) != 0 {
+                    slot.store(0, Ordering::Relaxed);
+                }
+            }
+            self.retire(*table);
+        }
+        // The one that was in use, where all fit in: a segment that is full has no room for another.
+        let roomy = |table: &&Table| live <= u64::from(table.slots()) / 4 * 3;
+        let bits = tables.first().filter(roomy).map_or(bits_for(live + 1), |table| table.bits);
+        let table = AtomicU64::new(self.take_table(bits)?.pack());
+        // Nobody sees it before it is complete.
+        let index = Index { table: &table, ..self.index() };
         let mut cursor = At::default();
         while let Some(at) = self.next_record(&mut cursor) {
-            let state = state_of(self.region().word(at).load(Ordering::Relaxed));
-            let is_series = state == state::LIVE || state == state::HIDDEN;
+            let is_series = is_series(self.region().word(at).load(Ordering::Relaxed));
             if is_series && !self.is_overflow(at) {
                 index.insert(fingerprint(self.hash(at)), at);
             }
         }
+        self.head[at::TABLE].store(table.load(Ordering::Relaxed), Ordering::Release);
         Ok(())
     }
 
-    /// Walks the blocks. At the first that is wrong, `cut` is called with the last block that is
-    /// right and how many words of it are, and what is wrong is answered.
-    fn check_blocks(&self, cut: impl Fn(u32, u32)) -> Result<(), (u32, String)> {
+    /// Walks the blocks up to the first thing that is wrong; `claim` gets the words of each block.
+    fn survey(&self, mut claim: impl FnMut(Range<u64>)) -> Survey {
         let region = self.region();
-        let end = self.segment.used() / CELL_BYTES;
-        let fail = |at: u32, what: &str| {
-            Err((at, format!("{what} at {} of a family", u64::from(at) * CELL_BYTES)))
+        let end = self.end();
+        let mut survey = Survey { last: 0, used: 0, flaw: None };
+        let flaw = |at: u64, what: &str| {
+            Some(format!("{what} at {} of a family", at.saturating_mul(CELL_BYTES)))
         };
-        let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Relaxed);
-        let (mut last, mut last_used) = (0, 0);
+        let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
         // No block is shorter than the least one: a list in a circle ends.
         let mut left = end / u64::from(LEAST_BLOCK) + 1;
         while block != 0 {
             left -= 1;
-            let length = (block + 2 <= end && left > 0)
-                .then(|| region.word(block as u32).load(Ordering::Acquire) >> 32)
-                .filter(|length| {
-                    *length >= u64::from(LEAST_BLOCK) && block.saturating_add(*length) <= end
-                });
-            let Some(length) = length else {
-                if last != 0 {
-                    cut(last, last_used);
-                }
-                return fail(block as u32, "a block that lies outside of the bytes in use");
+            let at = u32::try_from(block).ok().filter(|_| left > 0 && block + 2 <= end);
+            let length = at.map(|at| region.word(at).load(Ordering::Acquire) >> 32);
+            let (Some(at), Some(length)) = (at, length) else {
+                survey.flaw = flaw(block, "a block that lies outside of the bytes in use");
+                return survey;
             };
-            // Inside of the bytes in use: both fit a word offset.
-            let block_at = block as u32;
-            let used = region.word(block_at + 1).load(Ordering::Acquire);
+            // Once it ends inside, all of its offsets are word offsets, of 32 bits.
+            if length < LEAST_BLOCK.into() || block + length > end {
+                survey.flaw = flaw(block, "a block that ends outside of the bytes in use");
+                return survey;
+            }
+            claim(block..block + length);
+            (survey.last, survey.used) = (at, BLOCK_HEAD);
+            let used = region.word(at + 1).load(Ordering::Acquire);
             if used < u64::from(BLOCK_HEAD) || used > length {
-                cut(block_at, BLOCK_HEAD);
-                return fail(block_at, "a block with more in use than it has");
+                survey.flaw = flaw(block, "a block with more in use than it has");
+                return survey;
             }
-            let mut word = BLOCK_HEAD;
-            while u64::from(word) < used {
-                let meta = region.word(block_at + word).load(Ordering::Acquire);
+            while u64::from(survey.used) < used {
+                let record = at + survey.used;
+                let meta = region.word(record).load(Ordering::Acquire);
                 let words = meta & WORDS;
-                let least = u64::from(self.header + self.cells);
-                let fits = words >= least && u64::from(word) + words <= used;
+                let fits = words >= u64::from(self.header + self.cells)
+                    && u64::from(survey.used) + words <= used;
                 if !fits || state_of(meta) > state::DETACHED {
-                    cut(block_at, word);
-                    return fail(block_at + word, "a record that contradicts the layout");
+                    survey.flaw = flaw(record.into(), "a record that contradicts the layout");
+                    return survey;
                 }
-                let state = state_of(meta);
-                let is_series = state == state::LIVE || state == state::HIDDEN;
-                if is_series && !self.is_sound(block_at + word, meta) {
-                    cut(block_at, word);
-                    return fail(block_at + word, "a series whose labels are unreadable");
+                if is_series(meta) && !self.is_sound(record, meta) {
+                    survey.flaw = flaw(record.into(), "a series whose labels are unreadable");
+                    return survey;
                 }
-                word += words as u32;
+                survey.used += words as u32;
             }
-            (last, last_used) = (block_at, word);
-            block = region.word(block_at).load(Ordering::Acquire) & u64::from(u32::MAX);
+            block = region.word(at).load(Ordering::Acquire) & u64::from(u32::MAX);
         }
-        Ok(())
+        survey
     }
 
-    /// Whether the labels of a record are what this family has.
+    /// Whether the labels of a series are what this family has.
     fn is_sound(&self, at: u32, meta: u64) -> bool {
         let region = self.region();
-        if self.is_overflow(at) {
-            return true;
-        }
         let group = region.word(at + 1).load(Ordering::Relaxed) >> 32;
         let before = self.header + self.cells;
         let count = ((meta & WORDS) as u32 - before) as usize;
+        if self.is_overflow(at) {
+            return count == 0 && group == 0;
+        }
         let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
         let bytes: Vec<u8> =
             key.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
-        let mut rest = &bytes[..];
-        for _ in 0..self.texts {
-            match next_text(rest) {
-                Some((text, behind)) if std::str::from_utf8(text).is_ok() => rest = behind,
-                _ => return false,
-            }
-        }
-        group < u64::from(self.groups) && rest.len() < 8 && rest.iter().all(|&byte| byte == 0)
+        let Some(end) = texts_end(&bytes, self.texts) else { return false };
+        group < u64::from(self.groups)
+            && is_padding(&bytes[end..])
+            && self.texts(&bytes).all(|text| std::str::from_utf8(text).is_ok())
+            && (meta & PLAIN == 0 || self.is_plain(&bytes))
     }
 
-    fn first_block(&self) -> Option<u32> {
-        let block = self.head[at::FIRST_BLOCK].load(Ordering::Relaxed);
-        let end = self.segment.used() / CELL_BYTES;
-        u32::try_from(block).ok().filter(|&block| block != 0 && u64::from(block) + 2 <= end)
+    /// The texts of a key, as many as there are.
+    fn texts<'b>(&self, bytes: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
+        let mut rest = bytes;
+        (0..self.texts).map_while(move |_| {
+            let (text, behind) = next_text(rest)?;
+            rest = behind;
+            Some(text)
+        })
+    }
+
+    /// Whether no text of a key needs an escape.
+    fn is_plain(&self, bytes: &[u8]) -> bool {
+        let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | b'\n');
+        self.texts(bytes).all(|text| text.iter().all(is_plain))
     }
 
     /// Whether a walk comes by this record, and it can be the overflow's.
@@ -879,18 +1037,21 @@ impl Keyed {
         let mut cursor = At::default();
         while let Some(at) = self.next_record(&mut cursor) {
             if at == wanted {
-                let state = state_of(self.region().word(at).load(Ordering::Relaxed));
-                return state == state::LIVE || state == state::HIDDEN;
+                return is_series(self.region().word(at).load(Ordering::Relaxed));
             }
         }
         false
     }
 
     fn is_table(&self, table: Table) -> bool {
-        let end = self.segment.used() / CELL_BYTES;
         (LEAST_BITS..=MOST_BITS).contains(&table.bits)
             && table.at != 0
-            && u64::from(table.at) + u64::from(table.slots()) <= end
+            && table.words().end <= self.end()
+    }
+
+    /// Where the bytes in use end, or word offsets do.
+    fn end(&self) -> u64 {
+        (self.segment.used() / CELL_BYTES).min(1 << u32::BITS)
     }
 
     /// Whether the record has this key.
@@ -909,8 +1070,10 @@ impl Keyed {
             return None;
         }
         let words = region.slice(u64::from(at + before) * CELL_BYTES, count);
-        let same =
-            words.iter().zip(key.words).all(|(word, wanted)| word.load(Ordering::Relaxed) == *wanted);
+        let same = words
+            .iter()
+            .zip(key.words)
+            .all(|(word, wanted)| word.load(Ordering::Relaxed) == *wanted);
         // The overflow's series has no entry in the index: it is never found by a key.
         same.then_some(Found { at, meta })
     }
@@ -932,7 +1095,8 @@ impl Keyed {
         let offset = u64::from(at + self.header) * CELL_BYTES;
         let cells = self.region().slice(offset, self.cells as usize);
         let bytes = cells.iter().fold(0_u64, |digest, cell| {
-            (digest ^ cell.load(Ordering::Relaxed)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            (digest ^ cell.load(Ordering::Relaxed))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .rotate_left(29)
         });
         (bytes ^ bytes >> 32) as u32
@@ -975,6 +1139,24 @@ impl Keyed {
     fn region(&self) -> &Region {
         &self.segment.region
     }
+}
+
+/// Where so many texts end.
+fn texts_end(bytes: &[u8], texts: usize) -> Option<usize> {
+    let mut rest = bytes;
+    for _ in 0..texts {
+        rest = next_text(rest)?.1;
+    }
+    Some(bytes.len() - rest.len())
+}
+
+/// Whether it is what fills the last word of a key.
+fn is_padding(bytes: &[u8]) -> bool {
+    bytes.len() < CELL_BYTES as usize && bytes.iter().all(|&byte| byte == 0)
+}
+
+fn is_series(meta: u64) -> bool {
+    matches!(state_of(meta), state::LIVE | state::HIDDEN)
 }
 
 const TENTH: u64 = 100_000_000;

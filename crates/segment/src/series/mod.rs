@@ -38,8 +38,6 @@ mod key;
 #[cfg(not(loom))]
 mod keyed;
 #[cfg(not(loom))]
-mod lock;
-#[cfg(not(loom))]
 mod place;
 #[cfg(not(loom))]
 mod schema;
@@ -60,7 +58,7 @@ pub use schema::{Label, MOST_CELLS, Schema};
 pub use strings::StringSet;
 
 #[cfg(not(loom))]
-pub(crate) use family::{check, mend};
+pub(crate) use family::{inspect, mend};
 
 #[cfg(loom)]
 pub use index::model;

@@ -134,6 +134,30 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// Takes back an addition of `n` to a cell that no lane has a part of, for [`Family::update`]'s
+    /// `undo`: unless the cell was made zero since, which the addition went with.
+    ///
+    /// [`Family::update`]: super::Family::update
+    ///
+    /// # Panics
+    /// If there is no such cell.
+    #[cold]
+    pub fn take_back(&self, cell: usize, n: u64) {
+        let cell = self.plain(cell);
+        let mut old = cell.load(Ordering::Relaxed);
+        loop {
+            let new = old.wrapping_sub(n);
+            let is_gone = [old, n, !new].iter().all(|value| value.cast_signed() >= 0);
+            if is_gone {
+                return;
+            }
+            match cell.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(found) => old = found,
+            }
+        }
+    }
+
     /// The sum of a cell over all lanes, modulo 2^64.
     ///
     /// # Panics
@@ -172,7 +196,13 @@ impl<'a> Place<'a> {
             let is_float = cell < 64 && floats >> cell & 1 == 1;
             match self.base(cell) {
                 Some(base) if is_float => {
-                    base.store(self.raw_sum_float(cell).to_bits(), Ordering::Release);
+                    let mut sum = self.raw_sum_float(cell);
+                    if !sum.is_finite() {
+                        // No base takes that away: what is added at this moment may go too.
+                        self.clear(cell);
+                        sum = 0.0;
+                    }
+                    base.store(sum.to_bits(), Ordering::Release);
                 }
                 Some(base) => base.store(self.raw_sum(cell), Ordering::Release),
                 None => self.plain(cell).store(0, Ordering::Release),

@@ -122,9 +122,9 @@ impl Schema {
         // `check` saw that there are at most 255.
         out.extend_from_slice(&(self.labels.len() as u32).to_le_bytes());
         out.extend_from_slice(&self.limit.unwrap_or(u64::MAX).to_le_bytes());
-        let idle = self.idle.map_or(u64::MAX, |idle| {
-            u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX - 1)
-        });
+        let idle = self
+            .idle
+            .map_or(u64::MAX, |idle| u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX - 1));
         out.extend_from_slice(&idle.to_le_bytes());
         out.extend_from_slice(&self.floats.to_le_bytes());
         out.extend_from_slice(&[0; 8]);

@@ -88,8 +88,7 @@ impl StringSet {
 
     /// The text of an index.
     pub fn text(&self, index: u32) -> Option<&str> {
-        let (start, end) =
-            (self.starts.get(index as usize)?, self.starts.get(index as usize + 1)?);
+        let (start, end) = (self.starts.get(index as usize)?, self.starts.get(index as usize + 1)?);
         self.all.get(*start as usize..*end as usize)
     }
 
@@ -152,7 +151,14 @@ mod tests {
     fn every_text_is_found_and_no_other() {
         let texts: Vec<String> = (0..300)
             .map(|i| "x".repeat(i % 40) + &i.to_string())
-            .chain(["".into(), "a".into(), "ab".into(), "abc".into(), "abcd".into(), "\u{e9}".into()])
+            .chain([
+                "".into(),
+                "a".into(),
+                "ab".into(),
+                "abc".into(),
+                "abcd".into(),
+                "\u{e9}".into(),
+            ])
             .collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let set = StringSet::new(&texts).unwrap();

@@ -1,5 +1,5 @@
-//! The lock of a family: held by who inserts or removes a series, in any thread of any process,
-//! and released by its owner's death.
+//! A lock in a word of a segment: held by who makes a family, inserts or removes a series, or makes
+//! the file longer, in any thread of any process, and released by its owner's death.
 //!
 //! It is one word in the segment: 0, or the token of the process that holds it. Who waits for long
 //! asks whether the owner lives. If not, it takes the lock over, and is told so: what the dead one
@@ -7,9 +7,11 @@
 
 use std::time::{Duration, Instant};
 
+use crate::fork;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Holds the lock until it is dropped.
+#[must_use]
 pub(crate) struct Guard<'a> {
     word: &'a AtomicU64,
     /// Set when the holder's work may be half done.
@@ -60,12 +62,12 @@ pub(crate) fn acquire<'a>(
         if owner != 0 && asked.is_none_or(|asked| asked.elapsed() > PATIENCE) {
             asked = Some(Instant::now());
             if !is_alive(owner) {
-                // Marked before it is taken: should this one die now, the next one mends.
-                broken.store(1, Ordering::Relaxed);
-                if word
-                    .compare_exchange(owner, token, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
+                // No owner has the token of an earlier one: nobody takes it over twice.
+                if word.compare_exchange(owner, token, Ordering::Acquire, Ordering::Relaxed).is_ok()
                 {
+                    // Stays until it is mended. Should this one die before, the next one finds a
+                    // dead owner again.
+                    broken.store(1, Ordering::Relaxed);
                     return (Guard { word, broken }, true);
                 }
             }
@@ -79,3 +81,18 @@ const YIELDS: u32 = 256;
 const NAP: Duration = Duration::from_micros(50);
 /// How often a waiting thread asks whether the owner lives, which takes a system call.
 const PATIENCE: Duration = Duration::from_millis(2);
+
+/// A lock of one process' threads. A child that is forked while another thread of its parent holds
+/// it finds it free, as no lock of the standard library would be.
+#[derive(Debug, Default)]
+pub(crate) struct Latch {
+    word: AtomicU64,
+    broken: AtomicU64,
+}
+
+impl Latch {
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        let own = u64::from(fork::generation()) + 1;
+        acquire(&self.word, &self.broken, own, |token| token == own).0
+    }
+}

@@ -1,0 +1,126 @@
+//! `#[derive(LabelValue)]`.
+
+use std::collections::HashMap;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Data, DataEnum, DeriveInput, Error, Fields, parse_quote};
+
+use crate::attributes::{each, krate, text, wrong_shape};
+use crate::case::Case;
+
+const WANTED: &str = "enums whose variants have no fields, and structs with one unnamed field";
+
+pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
+    let mut case = Case::Snake;
+    let mut path = None;
+    each(&input.attrs, "label", "rename_all, crate", |meta| {
+        if meta.path.is_ident("rename_all") {
+            case = Case::parse(&text(meta)?)?;
+        } else if meta.path.is_ident("crate") {
+            path = Some(meta.value()?.parse()?);
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    })?;
+    let krate = krate(path);
+    match &input.data {
+        Data::Enum(data) => variants(input, data, case, &krate),
+        Data::Struct(data) => match &data.fields {
+            Fields::Unnamed(fields) if fields.unnamed.len() == 1 => newtype(input, &krate),
+            _ => Err(wrong_shape(input, "LabelValue", WANTED)),
+        },
+        Data::Union(_) => Err(wrong_shape(input, "LabelValue", WANTED)),
+    }
+}
+
+fn variants(
+    input: &DeriveInput,
+    data: &DataEnum,
+    case: Case,
+    krate: &TokenStream,
+) -> Result<TokenStream, Error> {
+    if data.variants.is_empty() {
+        return Err(Error::new(input.ident.span(), "a label of no value at all; add a variant"));
+    }
+    let mut seen = HashMap::new();
+    let mut values = Vec::new();
+    for variant in &data.variants {
+        if !matches!(variant.fields, Fields::Unit) {
+            let what = format!("the variant has fields, and LabelValue is for {WANTED}");
+            return Err(Error::new_spanned(variant, what));
+        }
+        let mut value = case.apply(&variant.ident.to_string());
+        let mut span = variant.ident.span();
+        each(&variant.attrs, "label", "rename", |meta| {
+            if !meta.path.is_ident("rename") {
+                return Ok(false);
+            }
+            let renamed = text(meta)?;
+            (value, span) = (renamed.value(), renamed.span());
+            Ok(true)
+        })?;
+        if let Some(other) = seen.insert(value.clone(), &variant.ident) {
+            let what = format!(
+                "{value:?} is the value of {other} already; give one of them another by \
+                 #[label(rename = \"...\")]"
+            );
+            return Err(Error::new(span, what));
+        }
+        values.push(value);
+    }
+    let name = &input.ident;
+    let (generics, arguments, bounds) = input.generics.split_for_impl();
+    // There are fewer variants than a u32 counts.
+    let count = values.len() as u32;
+    let idents: Vec<_> = data.variants.iter().map(|variant| &variant.ident).collect();
+    let indices: Vec<u32> = (0..count).collect();
+    Ok(quote! {
+        #[automatically_derived]
+        impl #generics #krate::LabelValue for #name #arguments #bounds {
+            const VALUES: ::core::option::Option<&'static [&'static str]> =
+                ::core::option::Option::Some(&[#(#values),*]);
+
+            #[inline]
+            fn encode(&self, key: &mut #krate::KeyWriter<'_>) {
+                let index = match self { #(Self::#idents => #indices,)* };
+                key.index(index, #count);
+            }
+
+            #[inline]
+            fn index(&self) -> ::core::option::Option<u32> {
+                ::core::option::Option::Some(match self { #(Self::#idents => #indices,)* })
+            }
+        }
+    })
+}
+
+/// A struct of one unnamed field: a label like that field.
+fn newtype(input: &DeriveInput, krate: &TokenStream) -> Result<TokenStream, Error> {
+    let Data::Struct(data) = &input.data else {
+        return Err(wrong_shape(input, "LabelValue", WANTED));
+    };
+    let inner = data.fields.iter().map(|field| &field.ty).next();
+    let name = &input.ident;
+    let mut generics = input.generics.clone();
+    generics.make_where_clause().predicates.push(parse_quote!(#inner: #krate::LabelValue));
+    let (generics, arguments, bounds) = generics.split_for_impl();
+    Ok(quote! {
+        #[automatically_derived]
+        impl #generics #krate::LabelValue for #name #arguments #bounds {
+            const VALUES: ::core::option::Option<&'static [&'static str]> =
+                <#inner as #krate::LabelValue>::VALUES;
+
+            #[inline]
+            fn encode(&self, key: &mut #krate::KeyWriter<'_>) {
+                #krate::LabelValue::encode(&self.0, key);
+            }
+
+            #[inline]
+            fn index(&self) -> ::core::option::Option<u32> {
+                #krate::LabelValue::index(&self.0)
+            }
+        }
+    })
+}

@@ -1,0 +1,162 @@
+//! `#[derive(Metrics)]`.
+
+use std::collections::HashMap;
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::meta::ParseNestedMeta;
+use syn::{DeriveInput, Error, Expr, Field, Ident, LitStr, Token};
+
+use crate::attributes::{documentation, each, krate, name_of, named_fields, text};
+use crate::names::check_metric;
+
+pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
+    let wanted = "structs with named fields, each of them an instrument, a family or a group";
+    let fields = named_fields(input, "Metrics", wanted)?;
+    let mut path = None;
+    let mut prefix = None;
+    each(&input.attrs, "metrics", "prefix, crate", |meta| {
+        if meta.path.is_ident("crate") {
+            path = Some(meta.value()?.parse()?);
+        } else if meta.path.is_ident("prefix") {
+            prefix = Some(text(meta)?);
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    })?;
+    let krate = krate(path);
+    let mut seen = HashMap::new();
+    let fields = fields.iter().map(|field| match group(field)? {
+        Some(group) => Ok(register_group(field, &group, &krate)),
+        None => register_metric(field, &krate, &mut seen),
+    });
+    let fields: Vec<TokenStream> = fields.collect::<Result<_, Error>>()?;
+    let ident = &input.ident;
+    let (generics, arguments, bounds) = input.generics.split_for_impl();
+    let prefix = prefix.map(|prefix| quote!(let scope = &scope.prefix(#prefix);));
+    Ok(quote! {
+        #[automatically_derived]
+        impl #generics #krate::Metrics for #ident #arguments #bounds {
+            fn register(
+                scope: &#krate::Scope<'_>,
+            ) -> ::core::result::Result<Self, #krate::Error> {
+                #prefix
+                ::core::result::Result::Ok(Self { #(#fields),* })
+            }
+        }
+    })
+}
+
+/// What `#[metrics(flatten, ...)]` says of a field.
+struct Group {
+    prefix: Option<LitStr>,
+    labels: Vec<(Ident, LitStr)>,
+}
+
+fn group(field: &Field) -> Result<Option<Group>, Error> {
+    let mut flatten = false;
+    let mut group = Group { prefix: None, labels: Vec::new() };
+    let known = "flatten, prefix, labels";
+    each(&field.attrs, "metrics", known, |meta| {
+        if meta.path.is_ident("flatten") {
+            flatten = true;
+        } else if meta.path.is_ident("prefix") {
+            group.prefix = Some(text(meta)?);
+        } else if meta.path.is_ident("labels") {
+            meta.parse_nested_meta(|label| {
+                let Some(name) = label.path.get_ident().cloned() else {
+                    return Err(label.error("labels are given as name = \"value\""));
+                };
+                group.labels.push((name, text(&label)?));
+                Ok(())
+            })?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    })?;
+    let attribute = field.attrs.iter().find(|attribute| attribute.path().is_ident("metrics"));
+    match attribute {
+        None => Ok(None),
+        Some(_) if flatten => Ok(Some(group)),
+        Some(attribute) => {
+            let what = "#[metrics(...)] on a field is for a group of metrics: add `flatten`; a \
+                        single metric has #[metric(...)]";
+            Err(Error::new_spanned(attribute, what))
+        }
+    }
+}
+
+fn register_group(field: &Field, group: &Group, krate: &TokenStream) -> TokenStream {
+    let (ident, ty) = (&field.ident, &field.ty);
+    let prefix = group.prefix.as_ref().map(|prefix| quote!(.prefix(#prefix)));
+    let labels = group.labels.iter().map(|(name, value)| {
+        let name = name.to_string();
+        quote!(.label(#name, #value))
+    });
+    quote! {
+        #ident: <#ty as #krate::Metrics>::register(
+            &::core::clone::Clone::clone(scope) #prefix #(#labels)*
+        )?
+    }
+}
+
+fn register_metric(
+    field: &Field,
+    krate: &TokenStream,
+    seen: &mut HashMap<String, Ident>,
+) -> Result<TokenStream, Error> {
+    let (ident, mut name) = name_of(field);
+    let mut span = ident.span();
+    let mut help = documentation(field);
+    let mut unit = None;
+    let mut calls = Vec::new();
+    let known = "rename, help, and the methods of `Description`";
+    each(&field.attrs, "metric", known, |meta| {
+        if meta.path.is_ident("rename") {
+            let renamed = text(meta)?;
+            (name, span) = (renamed.value(), renamed.span());
+        } else if meta.path.is_ident("help") {
+            help = text(meta)?.value();
+        } else {
+            let Some(method) = meta.path.get_ident() else { return Ok(false) };
+            calls.push(call(method, meta, &mut unit)?);
+        }
+        Ok(true)
+    })?;
+    if help.is_empty() {
+        let what = format!(
+            "the metric {name:?} has no help; write a doc comment, or #[metric(help = \"...\")]"
+        );
+        return Err(Error::new(ident.span(), what));
+    }
+    check_metric(&name, span)?;
+    if let Some(other) = seen.insert(name.clone(), ident.clone()) {
+        let what = format!("the metric {name:?} is there twice: {other} has that name already");
+        return Err(Error::new(span, what));
+    }
+    let ty = &field.ty;
+    Ok(quote! {
+        #ident: <#ty as #krate::Register>::register(
+            scope,
+            #krate::Description::new(#name, #help) #(#calls)*
+        )?
+    })
+}
+
+/// The call of a method of `Description`: `name = argument`, or `name` where it takes none.
+fn call(
+    method: &Ident,
+    meta: &ParseNestedMeta<'_>,
+    unit: &mut Option<Span>,
+) -> Result<TokenStream, Error> {
+    if method == "unit" && unit.replace(method.span()).is_some() {
+        return Err(meta.error("the unit is given twice"));
+    }
+    if !meta.input.peek(Token![=]) {
+        return Ok(quote!(.#method()));
+    }
+    let argument: Expr = meta.value()?.parse()?;
+    Ok(quote!(.#method(#argument)))
+}
