@@ -18,7 +18,8 @@ struct Part<'i> {
 }
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
-    let fields = named_fields(input, "LabelGroup", "structs with named fields, each of them a label")?;
+    let fields =
+        named_fields(input, "LabelGroup", "structs with named fields, each of them a label")?;
     let mut path = None;
     each(&input.attrs, "label", "crate", |meta| {
         let known = meta.path.is_ident("crate");

@@ -16,7 +16,8 @@ pub(crate) fn check_metric(name: &str) -> Result<(), Error> {
         return Err(Error::invalid(name, "a line feed or NUL in its name; leave it out"));
     }
     if let Some(suffix) = RESERVED.iter().find(|suffix| name.ends_with(*suffix)) {
-        let what = format!("its name ends in {suffix:?}, which formats add by themselves; leave it out");
+        let what =
+            format!("its name ends in {suffix:?}, which formats add by themselves; leave it out");
         return Err(Error::invalid(name, what));
     }
     Ok(())
@@ -29,7 +30,8 @@ pub(crate) fn check_label(metric: &str, name: &str) -> Result<(), Error> {
         return Err(Error::invalid(metric, what));
     }
     if name.starts_with("__") {
-        let what = format!("the label {name:?} begins with \"__\", as Prometheus' own do; rename it");
+        let what =
+            format!("the label {name:?} begins with \"__\", as Prometheus' own do; rename it");
         return Err(Error::invalid(metric, what));
     }
     if matches!(name, "le" | "quantile" | "quipu_overflow") {

@@ -380,11 +380,12 @@ impl<'r> Scope<'r> {
             name: label.name.to_owned(),
             values: label.values.map(|v| v.iter().map(|&text| text.to_owned()).collect()),
         });
-        let named = description.labels.iter().map(|name| Label { name: name.clone(), values: None });
-        let constant = self.labels.iter().map(|(name, value)| Label {
-            name: name.clone(),
-            values: Some(vec![value.clone()]),
-        });
+        let named =
+            description.labels.iter().map(|name| Label { name: name.clone(), values: None });
+        let constant = self
+            .labels
+            .iter()
+            .map(|(name, value)| Label { name: name.clone(), values: Some(vec![value.clone()]) });
         // The constant ones last: whoever writes a key writes its own first, and one more value of
         // one does not change the group.
         let mut all: Vec<Label> = own.chain(named).chain(constant).collect();

@@ -10,9 +10,7 @@ use crate::collector::Collector;
 use crate::error::Error;
 use crate::read::{Memory, Reader};
 use crate::registry::Registry;
-use crate::snapshot::{
-    Family, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value,
-};
+use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
 
 /// Where a walk is, and the memory that it needs.
 #[derive(Default)]

@@ -110,9 +110,8 @@ fn families_keep_label_sets_apart() {
 
     let gauges: GaugeFamily<[&str; 2]> = registry.register(names(about("g"))).unwrap();
     gauges.set(&["x", "y"], 0.0);
-    let whole: IntGaugeFamily<[&str; 1]> = registry
-        .register(about("w").labels(["kind"]).values("kind", ["up", "down"]))
-        .unwrap();
+    let whole: IntGaugeFamily<[&str; 1]> =
+        registry.register(about("w").labels(["kind"]).values("kind", ["up", "down"])).unwrap();
     whole.inc(&["up"]);
     whole.set(&["down"], 0);
     whole.inc(&["sideways"]);
@@ -379,8 +378,7 @@ fn a_file_is_counted_in_again_and_by_others_kinds_refused() {
     {
         let registry = Registry::open(&path).unwrap();
         registry.counter("c", "").unwrap().inc_by(3);
-        let family: CounterFamily<[&str; 1]> =
-            registry.register(about("f").labels(["k"])).unwrap();
+        let family: CounterFamily<[&str; 1]> = registry.register(about("f").labels(["k"])).unwrap();
         family.inc(&["a"]);
         let other = Registry::open(&path).unwrap();
         other.counter("c", "").unwrap().inc();

@@ -1,4 +1,5 @@
-//! Every interleaving of publishing a record, and of adding to stripes.
+//! Every interleaving of publishing a record, of adding to stripes, and of a family's index and
+//! records.
 //!
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p quipu-segment --test loom`.
 
@@ -8,6 +9,7 @@
 use loom::sync::Arc;
 use loom::thread;
 use quipu_segment::model::List;
+use quipu_segment::series::model::{Record, Small};
 use quipu_segment::{Cells, Stripes};
 
 #[test]
@@ -62,5 +64,156 @@ fn one_line_gives_every_caller_a_sum_of_its_own() {
         };
         let mine = stripes.add_and_sum(1);
         assert_eq!(mine + other.join().unwrap(), 3);
+    });
+}
+
+/// Runs `writer` on a thread of its own, and `reader` meanwhile, on an index with the keys 1 and 2
+/// in the records 0 and 1.
+fn index(records: u32, writer: fn(&Small), reader: fn(&Small)) {
+    loom::model(move || {
+        let index = Arc::new(Small::new(records));
+        index.insert(0, 1);
+        index.insert(1, 2);
+        let thread = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || writer(&index))
+        };
+        reader(&index);
+        thread.join().unwrap();
+        reader(&index);
+    });
+}
+
+#[test]
+fn a_lookup_finds_what_was_there_while_others_come() {
+    index(
+        3,
+        |index| {
+            index.replace();
+            index.insert(2, 3);
+        },
+        |index| {
+            assert!([None, Some(2)].contains(&index.find(3)));
+            assert_eq!(index.find_surely(1), Some(0));
+        },
+    );
+}
+
+#[test]
+fn a_lookup_finds_what_moves() {
+    index(
+        2,
+        |index| {
+            index.replace();
+            index.migrate(1);
+            index.migrate(1);
+        },
+        |index| {
+            assert!([None, Some(0)].contains(&index.find(1)));
+            assert_eq!(index.find_surely(2), Some(1));
+        },
+    );
+}
+
+#[test]
+fn a_lookup_finds_what_moves_twice_and_into_a_table_that_is_used_again() {
+    index(
+        2,
+        |index| {
+            index.replace();
+            index.migrate(4);
+            index.replace();
+            index.migrate(4);
+        },
+        |index| assert_eq!(index.find_surely(2), Some(1)),
+    );
+}
+
+#[test]
+fn a_lookup_finds_what_stays_while_others_go() {
+    index(
+        3,
+        |index| {
+            index.remove(0, 1);
+            index.replace();
+            index.migrate(1);
+            // The same key once more, in another record.
+            index.insert(2, 1);
+        },
+        |index| {
+            assert_eq!(index.find_surely(2), Some(1));
+            assert!([None, Some(0), Some(2)].contains(&index.find(1)));
+        },
+    );
+}
+
+#[test]
+fn nothing_is_lost_by_a_move() {
+    loom::model(|| {
+        let index = Arc::new(Small::new(3));
+        index.insert(0, 1);
+        let thread = {
+            let index = Arc::clone(&index);
+            thread::spawn(move || {
+                index.replace();
+                index.migrate(4);
+            })
+        };
+        index.insert(1, 2);
+        thread.join().unwrap();
+        // Nobody is at work any more: no lookup needs the lock, if all has moved.
+        index.migrate(4);
+        assert_eq!((index.find(1), index.find(2)), (Some(0), Some(1)));
+    });
+}
+
+#[test]
+fn an_addition_to_a_record_that_is_used_again_is_taken_back() {
+    loom::model(|| {
+        let record = Record::new();
+        let other = {
+            let record = record.clone();
+            thread::spawn(move || {
+                record.remove();
+                record.use_again()
+            })
+        };
+        let found = record.find();
+        let added = found.is_some_and(|found| record.add(found, 3));
+        let is_used_again = other.join().unwrap();
+        // What was added before the removal went with the series; nobody else's cell has it.
+        if is_used_again {
+            assert!(!added);
+            assert_eq!(record.sum(), 0);
+        }
+    });
+}
+
+#[test]
+fn a_handle_keeps_its_record() {
+    loom::model(|| {
+        let record = Record::new();
+        let other = {
+            let record = record.clone();
+            thread::spawn(move || {
+                record.remove();
+                record.use_again()
+            })
+        };
+        let bound = record.find().is_some_and(|found| record.bind(found));
+        if bound {
+            record.add_bound(3);
+            // As long as the handle is there, the cell is its own.
+            assert_eq!(record.sum(), 3);
+            record.release();
+        }
+        let is_used_again = other.join().unwrap();
+        if !bound {
+            assert!(is_used_again);
+        }
+        // Freed once, by whoever was the last: it can be used again now at the latest.
+        if !is_used_again && !bound {
+            assert!(record.use_again());
+        }
     });
 }

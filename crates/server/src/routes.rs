@@ -1,8 +1,11 @@
 //! What the daemon answers: the routes, each from memory.
 
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
+};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
+use quipu::exposition::Compression;
 use quipu_window::Window;
 
 use crate::config::Time;
@@ -55,9 +58,7 @@ impl Routes {
             }
             ("metrics", None) => {
                 read_only(request)?;
-                let mut response = text(StatusCode::OK, self.metrics.expose(self.state));
-                response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(EXPOSITION));
-                Ok(response)
+                Ok(self.metrics(request))
             }
             ("-", Some("healthy" | "ready")) => {
                 read_only(request)?;
@@ -65,6 +66,27 @@ impl Routes {
             }
             _ => Err(Refused::NotFound),
         }
+    }
+
+    /// `GET /metrics`: the daemon's own metrics, in the format that the scraper wants most.
+    fn metrics(&self, request: &Request) -> Response {
+        let header = |name: HeaderName| {
+            let values = request.headers().get_all(name).iter();
+            let values = values.filter_map(|value| value.to_str().ok());
+            values.collect::<Vec<_>>().join(",")
+        };
+        let exposed = self.metrics.expose(&header(ACCEPT), &header(ACCEPT_ENCODING));
+        let mut response = text(StatusCode::OK, exposed.body);
+        let headers = response.headers_mut();
+        if let Ok(content_type) = HeaderValue::from_str(&exposed.content_type) {
+            headers.insert(CONTENT_TYPE, content_type);
+        }
+        if exposed.compression != Compression::Identity {
+            let name = HeaderValue::from_static(exposed.compression.name());
+            headers.insert(CONTENT_ENCODING, name);
+        }
+        headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
+        response
     }
 
     /// `GET /rate?window=1s`: the events of a window that ends now, without counting this one.
@@ -260,9 +282,6 @@ impl Refused {
 
 /// The most keys of one answer: some 300 KB of it.
 const MOST_KEYS: usize = 1000;
-
-/// The content type of Prometheus' text format.
-const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[cfg(test)]
 mod tests {

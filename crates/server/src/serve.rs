@@ -20,6 +20,8 @@ pub enum Error {
     State(state::Error),
     /// The sockets.
     Http(http::Error),
+    /// The daemon's own metrics.
+    Metrics(quipu::Error),
     /// What the system gives a process: threads, signals.
     System(&'static str, std::io::Error),
     /// The last sync: counts are in the file, but not surely on the disk.
@@ -42,7 +44,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
     // Both live as long as the process: no answer has to count references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
-    let metrics: &Metrics = Box::leak(Box::new(Metrics::new()));
+    let metrics = Metrics::new(state).map_err(Error::Metrics)?;
+    let metrics: &Metrics = Box::leak(Box::new(metrics));
     let checkpoints = Checkpoints::start(state, settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
     for address in server.local_addresses() {
@@ -96,6 +99,7 @@ impl fmt::Display for Error {
         match self {
             Self::State(error) => write!(f, "{error}"),
             Self::Http(error) => write!(f, "{error}"),
+            Self::Metrics(error) => write!(f, "{error}"),
             Self::System(what, error) => {
                 write!(f, "the system does not let the daemon {what}: {error}; raise its limits")
             }

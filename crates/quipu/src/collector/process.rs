@@ -89,18 +89,8 @@ const FAMILIES: [Family<'static>; 7] = [
     ),
     family("process_open_fds", "", Kind::Gauge, "Number of open file descriptors."),
     family("process_max_fds", "", Kind::Gauge, "Maximum number of open file descriptors."),
-    family(
-        "process_virtual_memory_bytes",
-        "bytes",
-        Kind::Gauge,
-        "Virtual memory size in bytes.",
-    ),
-    family(
-        "process_resident_memory_bytes",
-        "bytes",
-        Kind::Gauge,
-        "Resident memory size in bytes.",
-    ),
+    family("process_virtual_memory_bytes", "bytes", Kind::Gauge, "Virtual memory size in bytes."),
+    family("process_resident_memory_bytes", "bytes", Kind::Gauge, "Resident memory size in bytes."),
     family("process_threads", "", Kind::Gauge, "Number of OS threads."),
     family(
         "process_start_time_seconds",

@@ -1,8 +1,8 @@
 //! What to answer, from the headers of a request.
 
+use super::Format;
 use super::compress::Compression;
 use super::escape::Escaping;
-use super::Format;
 
 /// A format, and what becomes of names that are more than ASCII.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,9 @@ pub fn negotiate_compression(accept_encoding: &str) -> Compression {
     for coding in accept_encoding.split(',') {
         let mut parts = coding.split(';').map(str::trim);
         let name = parts.next().unwrap_or("").to_ascii_lowercase();
-        let weight = parts.find_map(|part| part.strip_prefix("q=")).map_or(Some(1.0), |weight| weight.parse().ok());
+        let weight = parts
+            .find_map(|part| part.strip_prefix("q="))
+            .map_or(Some(1.0), |weight| weight.parse().ok());
         let (Some(compression), Some(weight)) = (Compression::from_name(&name), weight) else {
             continue;
         };

@@ -93,7 +93,8 @@ impl Text {
         self.groups.resize(if groups <= MOST_GROUPS { groups } else { 0 }, NOT_YET);
         self.has_labels = !family.labels.is_empty();
         for suffix in Suffix::ALL {
-            self.heads[suffix as usize] = self.render(|text, out| text.put_head(family, suffix, out));
+            self.heads[suffix as usize] =
+                self.render(|text, out| text.put_head(family, suffix, out));
         }
         self.between.clear();
         for name in family.dynamic().skip(1) {
@@ -609,4 +610,3 @@ fn put_list<T>(items: &[T], out: &mut Vec<u8>, mut put: impl FnMut(&T, &mut Vec<
         put(item, out);
     }
 }
-

@@ -92,10 +92,7 @@ impl Push {
         self.check(request.send(&body[..]))
     }
 
-    fn check(
-        &self,
-        result: Result<http::Response<ureq::Body>, ureq::Error>,
-    ) -> Result<(), Error> {
+    fn check(&self, result: Result<http::Response<ureq::Body>, ureq::Error>) -> Result<(), Error> {
         let fail = |what: String| {
             Error::from(std::io::Error::other(format!("pushing to {}: {what}", self.url)))
         };

@@ -34,8 +34,7 @@ pub struct Layout {
 }
 
 /// The bounds that Prometheus' clients agree on, for seconds.
-const DEFAULT_BOUNDS: [f64; 11] =
-    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const DEFAULT_BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 /// More bounds than this are sought by halves.
 const LINEAR: usize = 16;
 
@@ -157,9 +156,8 @@ impl Layout {
     pub(crate) fn decode(schema: &Schema) -> Result<Self, Error> {
         let fail = || Error::invalid(&schema.name, "its settings in the segment are damaged");
         let (head, rest) = schema.settings.split_at_checked(16).ok_or_else(fail)?;
-        let float = |bytes: &[u8]| {
-            f64::from_le_bytes(bytes.try_into().expect("both callers give 8 bytes"))
-        };
+        let float =
+            |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("both callers give 8 bytes"));
         if rest.len() % 8 != 0 || head[0] > 1 || head[1] > 1 {
             return Err(fail());
         }

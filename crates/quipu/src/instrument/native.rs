@@ -263,12 +263,8 @@ fn begin(
     extra.tag().store(u64::from((schema as i32 + 128) as u32), Ordering::Relaxed);
     extra.set_link(u32::try_from(newest).unwrap_or(0));
     // Release: whoever sees the table sees its head. Who comes second loses what it took.
-    let _ = place.plain(table).compare_exchange(
-        newest,
-        at.into(),
-        Ordering::AcqRel,
-        Ordering::Acquire,
-    );
+    let _ =
+        place.plain(table).compare_exchange(newest, at.into(), Ordering::AcqRel, Ordering::Acquire);
     true
 }
 

@@ -176,9 +176,9 @@ impl Layout {
         if rest.len() % 8 != 0 || schema.cells != CELLS || window < LEAST_WINDOW {
             return Err(fail());
         }
-        let quantiles = rest.chunks_exact(8).map(|chunk| {
-            f64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"))
-        });
+        let quantiles = rest
+            .chunks_exact(8)
+            .map(|chunk| f64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes")));
         Ok(Self { quantiles: quantiles.collect(), window, clock: Coarse::new() })
     }
 }

@@ -246,3 +246,103 @@ impl<M: Memory> Index<'_, M> {
         self.memory.word(table.at + slot)
     }
 }
+
+/// What loom checks: an index of two tables and some records, whose keys are small numbers.
+#[cfg(loom)]
+pub mod model {
+    use loom::sync::Mutex;
+
+    use super::*;
+    use crate::Cells;
+
+    /// The words of the head, then the tables, then the records.
+    pub struct Small {
+        cells: Cells,
+        lock: Mutex<()>,
+    }
+
+    const LIVE: u64 = 1;
+    const GONE: u64 = 2;
+    /// Tables of two and of four slots.
+    const TABLES: [Table; 2] = [Table { at: 4, bits: 1 }, Table { at: 6, bits: 2 }];
+    /// A record has a state and a key.
+    const RECORDS: u32 = 10;
+
+    impl Memory for Small {
+        fn word(&self, at: u32) -> &AtomicU64 {
+            &self.cells[at as usize]
+        }
+    }
+
+    impl Small {
+        /// An index whose table has two slots.
+        pub fn new(records: u32) -> Self {
+            let cells = Cells::private((RECORDS + 2 * records) as usize);
+            cells[0].store(TABLES[0].pack(), Ordering::Relaxed);
+            Self { cells, lock: Mutex::new(()) }
+        }
+
+        fn index(&self) -> Index<'_, Self> {
+            let [table, previous, migrated, entries] = [0, 1, 2, 3].map(|i| &self.cells[i]);
+            Index { memory: self, table, previous, migrated, entries }
+        }
+
+        /// All keys have the same home, so that they lie one behind the other.
+        fn fingerprint(_key: u64) -> u32 {
+            0b0110 << 28
+        }
+
+        fn matches(&self, at: u32, key: u64) -> Option<u32> {
+            // As a family does: Acquire, so that who sees it live sees its key.
+            let is_live = self.word(at).load(Ordering::Acquire) == LIVE;
+            (is_live && self.word(at + 1).load(Ordering::Relaxed) == key)
+                .then_some((at - RECORDS) / 2)
+        }
+
+        /// The record of a key, without the lock.
+        pub fn find(&self, key: u64) -> Option<u32> {
+            self.index().find(Self::fingerprint(key), |at| self.matches(at, key))
+        }
+
+        /// The record of a key, with the lock where it is not found without.
+        pub fn find_surely(&self, key: u64) -> Option<u32> {
+            self.find(key).or_else(|| {
+                let _lock = self.lock.lock();
+                self.index().find_locked(Self::fingerprint(key), |at| self.matches(at, key))
+            })
+        }
+
+        /// Makes record `n` that of a key.
+        pub fn insert(&self, n: u32, key: u64) {
+            let _lock = self.lock.lock();
+            let at = RECORDS + 2 * n;
+            self.word(at + 1).store(key, Ordering::Release);
+            self.index().insert(Self::fingerprint(key), at);
+            self.word(at).store(LIVE, Ordering::Release);
+        }
+
+        /// Removes record `n`, which has that key.
+        pub fn remove(&self, n: u32, key: u64) {
+            let _lock = self.lock.lock();
+            let at = RECORDS + 2 * n;
+            self.index().remove(Self::fingerprint(key), at);
+            self.word(at).store(GONE, Ordering::Release);
+        }
+
+        /// Takes the one of the two tables that is not in use.
+        pub fn replace(&self) {
+            let _lock = self.lock.lock();
+            let current = Table::unpack(self.cells[0].load(Ordering::Relaxed));
+            let is_other = |table: &&Table| Some(**table) != current;
+            if let Some(table) = TABLES.iter().find(is_other) {
+                self.index().replace(*table);
+            }
+        }
+
+        /// Moves the entries of so many slots.
+        pub fn migrate(&self, slots: u32) {
+            let _lock = self.lock.lock();
+            self.index().migrate(slots);
+        }
+    }
+}

@@ -1,10 +1,8 @@
 //! The series of a family with dynamic labels: a record each, in blocks, found by an index.
 //!
-//! A record holds a head, the cells, and the key; `docs/formats.md` draws it. Its first word, the
-//! *meta* word, has its length, its state, how many handles are bound to it, and its generation,
-//! which changes when the record becomes another series. Whoever adds to a record without a handle
-//! looks at the meta word before and after: should the record have become another one in between,
-//! the addition is taken back.
+//! A record holds a head, the cells, and the key; `docs/formats.md` draws it. Its first word is the
+//! *meta* word, see `meta.rs`: whoever adds to a record without a handle looks at it before and
+//! after, and takes the addition back should the record have become another series in between.
 //!
 //! Records are never moved. Those of removed series are used again, after a second at least, for
 //! new series of the same size.
@@ -16,6 +14,7 @@ use rapidhash::v3::RapidSecrets;
 
 use super::index::{Index, LEAST_BITS, MOST_BITS, Memory, Table};
 use super::key::{Key, next_text};
+use super::meta::{self, PINS, PLAIN, WORDS, is_series, state, state_of, with_state};
 use super::place::Place;
 use super::schema::Schema;
 use crate::cells::Cells;
@@ -52,28 +51,6 @@ const FREE_CLASSES: usize = 32;
 /// How many free records are looked at for one of the right length.
 const MOST_LOOKS: usize = 16;
 
-/// A record's states.
-mod state {
-    pub(super) const FREE: u64 = 0;
-    /// Taken, and not yet in the index.
-    pub(super) const DRAFT: u64 = 1;
-    pub(super) const LIVE: u64 = 2;
-    /// Idle for too long: found, and not shown.
-    pub(super) const HIDDEN: u64 = 3;
-    /// Removed, while handles are bound to it.
-    pub(super) const DETACHED: u64 = 4;
-}
-
-const WORDS: u64 = 0xffff;
-const STATE_SHIFT: u32 = 16;
-const STATE: u64 = 7 << STATE_SHIFT;
-/// No text in it needs an escape in text formats.
-const PLAIN: u64 = 1 << 19;
-const PIN: u64 = 1 << 20;
-/// The pins of a record. At their most, it is pinned for good.
-const PINS: u64 = 0xfff << 20;
-const GENERATION: u64 = 1 << 32;
-
 /// The words that blocks begin with: next block and length, words in use.
 const BLOCK_HEAD: u32 = 2;
 const LEAST_BLOCK: u32 = 128;
@@ -87,14 +64,6 @@ const DISCARD: u32 = 1 << 15;
 const QUARANTINE: i32 = 10;
 /// How many records are looked at, or removed, before others get the lock.
 const BATCH: usize = 512;
-
-fn state_of(meta: u64) -> u64 {
-    (meta & STATE) >> STATE_SHIFT
-}
-
-fn with_state(meta: u64, state: u64) -> u64 {
-    meta & !STATE | state << STATE_SHIFT
-}
 
 impl Memory for Region {
     #[inline]
@@ -227,11 +196,7 @@ impl Keyed {
     /// Whether the record still is the series that was found.
     #[inline]
     pub(crate) fn is_still(&self, found: Found) -> bool {
-        // Acquire, on the loads and additions before too: had they met what another series wrote,
-        // this would see that series' generation.
-        fence(Ordering::Acquire);
-        let meta = self.region().word(found.at).load(Ordering::Relaxed);
-        (meta ^ found.meta) & !PINS == 0
+        meta::is_still(self.region().word(found.at), found.meta)
     }
 
     /// Whether the series is the overflow's.
@@ -244,68 +209,36 @@ impl Keyed {
     pub(crate) fn find_overflow(&self) -> Found {
         let at = self.overflow();
         let word = self.region().word(at);
-        let mut meta = word.load(Ordering::Acquire);
-        while state_of(meta) != state::LIVE {
-            let shown = with_state(meta, state::LIVE);
-            match word.compare_exchange(meta, shown, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => meta = shown,
-                Err(found) => meta = found,
-            }
+        let meta = word.load(Ordering::Acquire);
+        if state_of(meta) == state::LIVE {
+            return Found { at, meta };
         }
+        let meta = with_state(meta::set_state(word, state::LIVE), state::LIVE);
         Found { at, meta }
     }
 
     /// Binds a handle to what was found, unless it has become another series meanwhile.
     pub(crate) fn pin(&self, found: Found) -> bool {
-        let word = self.region().word(found.at);
-        let mut meta = word.load(Ordering::Acquire);
-        loop {
-            if (meta ^ found.meta) & !PINS != 0 {
-                return false;
-            }
-            let pinned = if meta & PINS == PINS { meta } else { meta + PIN };
-            match word.compare_exchange_weak(meta, pinned, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(found) => meta = found,
-            }
-        }
+        meta::pin(self.region().word(found.at), found.meta)
     }
 
     /// Binds one more handle to a record that one is bound to.
     pub(crate) fn pin_again(&self, at: u32) {
-        let word = self.region().word(at);
-        let mut meta = word.load(Ordering::Acquire);
-        while meta & PINS != PINS {
-            let pinned = meta + PIN;
-            match word.compare_exchange_weak(meta, pinned, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return,
-                Err(found) => meta = found,
-            }
-        }
+        meta::pin_again(self.region().word(at));
     }
 
     /// Releases a handle.
     pub(crate) fn unpin(&self, at: u32, now: impl Fn() -> u64) {
         let word = self.region().word(at);
-        let mut meta = word.load(Ordering::Acquire);
-        loop {
-            if meta & PINS == PINS || meta & PINS == 0 {
-                return;
-            }
-            let unpinned = meta - PIN;
-            match word.compare_exchange_weak(meta, unpinned, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) if unpinned & PINS == 0 && state_of(unpinned) == state::DETACHED => {
-                    // Without the lock, it stays as it is until the file is opened anew.
-                    if let Ok(_guard) = self.lock() {
-                        let meta = word.load(Ordering::Relaxed);
-                        if meta & PINS == 0 && state_of(meta) == state::DETACHED {
-                            self.free(at, meta, now());
-                        }
-                    }
-                    return;
-                }
-                Ok(_) => return,
-                Err(found) => meta = found,
+        if !meta::unpin(word) {
+            return;
+        }
+        // Without the lock, it stays as it is until the file is opened anew.
+        if let Ok(_guard) = self.lock() {
+            // Another thread may have freed it, and even a third used it again.
+            let meta = word.load(Ordering::Relaxed);
+            if meta::is_nobodys(meta) {
+                self.free(at, meta, now());
             }
         }
     }
@@ -346,7 +279,7 @@ impl Keyed {
             for &(at, seen) in &unwanted {
                 let meta = self.region().word(at).load(Ordering::Acquire);
                 // The same series, shown or not: another one may have its record by now.
-                if meta / GENERATION == seen / GENERATION && is_series(meta) {
+                if meta::is_same_series(meta, seen) && is_series(meta) {
                     self.detach(at, fingerprint(self.hash(at)), now);
                     removed += 1;
                 }
@@ -448,10 +381,7 @@ impl Keyed {
         for word in key {
             words.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
-        // Acquire, on the loads above too: had they read what another series wrote, this would see
-        // that series' generation.
-        fence(Ordering::Acquire);
-        if (region.word(at).load(Ordering::Relaxed) ^ meta) & !PINS != 0 {
+        if !meta::is_still(region.word(at), meta) {
             return None;
         }
         let overflow = self.is_overflow(at);
@@ -544,7 +474,7 @@ impl Keyed {
                     let hidden = u64::from(state_of(meta) == state::HIDDEN);
                     self.head[at::HIDDEN].fetch_add(hidden, Ordering::Relaxed);
                 }
-            } else if state_of(meta) != state::DETACHED || meta & PINS == 0 {
+            } else if state_of(meta) != state::DETACHED || meta::is_nobodys(meta) {
                 self.free(at, meta, now);
             }
         }
@@ -694,20 +624,13 @@ impl Keyed {
     fn detach(&self, at: u32, fingerprint: u32, now: u64) {
         let word = self.region().word(at);
         self.index().remove(fingerprint, at);
-        let mut meta = word.load(Ordering::Relaxed);
-        loop {
-            let detached = with_state(meta, state::DETACHED);
-            match word.compare_exchange_weak(meta, detached, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(found) => meta = found,
-            }
-        }
+        let before = meta::set_state(word, state::DETACHED);
         self.head[at::LIVE].fetch_sub(1, Ordering::Relaxed);
-        if state_of(meta) == state::HIDDEN {
+        if state_of(before) == state::HIDDEN {
             self.head[at::HIDDEN].fetch_sub(1, Ordering::Relaxed);
         }
         let meta = word.load(Ordering::Acquire);
-        if meta & PINS == 0 {
+        if meta::is_nobodys(meta) {
             self.free(at, meta, now);
         }
     }
@@ -715,9 +638,7 @@ impl Keyed {
     /// Puts a record at the end of the free ones of its class, as the next generation.
     fn free(&self, at: u32, meta: u64, now: u64) {
         let region = self.region();
-        let meta = with_state(meta & !PINS, state::FREE).wrapping_add(GENERATION);
-        // Release: whoever sees what is written from here on sees the generation, too.
-        region.word(at).store(meta, Ordering::Release);
+        meta::set_free(region.word(at), meta);
         region.word(at + 1).store(self.since_creation(now), Ordering::Release);
         let (first, last) = self.free_class(meta & WORDS);
         let before = last.load(Ordering::Relaxed) as u32;
@@ -819,18 +740,9 @@ impl Keyed {
         self.head[at::HIDDEN].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Changes the state; pins may change at the same time.
+    /// Changes the state, and answers the meta word then.
     fn set_state(&self, at: u32, state: u64) -> u64 {
-        let word = self.region().word(at);
-        let mut meta = word.load(Ordering::Relaxed);
-        loop {
-            let new = with_state(meta, state);
-            // Release: who sees it live sees all of it.
-            match word.compare_exchange_weak(meta, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return new,
-                Err(found) => meta = found,
-            }
-        }
+        with_state(meta::set_state(self.region().word(at), state), state)
     }
 
     /// Sees to it that the table has room for one more entry.
@@ -1153,10 +1065,6 @@ fn texts_end(bytes: &[u8], texts: usize) -> Option<usize> {
 /// Whether it is what fills the last word of a key.
 fn is_padding(bytes: &[u8]) -> bool {
     bytes.len() < CELL_BYTES as usize && bytes.iter().all(|&byte| byte == 0)
-}
-
-fn is_series(meta: u64) -> bool {
-    matches!(state_of(meta), state::LIVE | state::HIDDEN)
 }
 
 const TENTH: u64 = 100_000_000;

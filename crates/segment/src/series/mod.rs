@@ -37,6 +37,7 @@ mod index;
 mod key;
 #[cfg(not(loom))]
 mod keyed;
+mod meta;
 #[cfg(not(loom))]
 mod place;
 #[cfg(not(loom))]
@@ -61,4 +62,8 @@ pub use strings::StringSet;
 pub(crate) use family::{inspect, mend};
 
 #[cfg(loom)]
-pub use index::model;
+pub mod model {
+    //! What loom checks.
+    pub use super::index::model::Small;
+    pub use super::meta::model::Record;
+}
