@@ -4,7 +4,8 @@ CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 10
 FUZZ_TARGETS := segment_file buckets_json times_binary
 # What the tests and benchmarks need from Debian's packages: command:package.
-TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus g++:g++ taskset:util-linux
+TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus g++:g++ \
+	taskset:util-linux python3:python3
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 
 .PHONY: help
@@ -22,7 +23,7 @@ test: tools test-rust test-go loom fuzz miri ## Install what the tests need, and
 
 .PHONY: test-rust
 test-rust: ## Unit, property, state, HTTP and end-to-end tests
-	$(CARGO) test --locked --workspace
+	$(CARGO) test --locked --workspace --all-features
 
 .PHONY: test-go
 test-go: ## The peers that the benchmarks drive
@@ -67,8 +68,8 @@ miri: ## The unsafe parts and the windows, under the interpreter that knows unde
 lint: ## Formatting, lints, documentation
 	$(CARGO) fmt --all --check
 	cd fuzz && $(CARGO) fmt --check
-	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
+	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --all-features --no-deps --quiet
 	cd bench/peers/go && test -z "$$(gofmt -l .)"
 
 .PHONY: fmt
@@ -93,6 +94,7 @@ tools: ## Install the programs that tests and benchmarks run, where they are mis
 	@missing=""; for tool in $(TOOLS); do \
 		command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; \
 	done; \
+	python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3-venv"; \
 	if [ -n "$$missing" ]; then \
 		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		echo "installing$$missing"; \

@@ -25,6 +25,8 @@ pub use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
 use crate::record::{Label, Record};
 
 /// How long and how often to measure.
@@ -164,6 +166,43 @@ pub fn on_threads(threads: usize, body: impl Fn(usize) + Sync) -> Duration {
         body(0);
         return start.elapsed();
     }
+    together(threads, body)
+}
+
+/// As [`on_threads`], with each thread on a core of its own as long as there are enough.
+pub fn on_cores(threads: usize, body: impl Fn(usize) + Sync) -> Duration {
+    together(threads, |thread| {
+        pin(thread);
+        body(thread);
+    })
+}
+
+/// Keeps this thread on a core. Beyond the last core, the first comes again.
+///
+/// A thread that the system does not let choose stays free: the figures are noisier then.
+pub fn pin(core: usize) {
+    let Ok(allowed) = sched_getaffinity(None) else { return };
+    let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+    let mut chosen = CpuSet::new();
+    if let Some(core) = cores.get(core % cores.len().max(1)) {
+        chosen.set(*core);
+        let _ = sched_setaffinity(None, &chosen);
+    }
+}
+
+/// Runs the body on a thread that stays on a core.
+pub fn on_core<T: Send>(core: usize, body: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            pin(core);
+            body()
+        });
+        // A panic of the body is the benchmark's own.
+        thread.join().expect("the body panicked")
+    })
+}
+
+fn together(threads: usize, body: impl Fn(usize) + Sync) -> Duration {
     let barrier = Barrier::new(threads);
     let spans: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
         let handles: Vec<_> = (0..threads)

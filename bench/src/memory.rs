@@ -1,4 +1,4 @@
-//! Counts the bytes that a subject holds on the heap.
+//! Counts the bytes that a subject holds on the heap, and the pages of the process.
 //!
 //! A benchmark binary that measures memory installs the counting allocator:
 //!
@@ -11,10 +11,12 @@
 //! assert_eq!(heap_bytes(|| vec![0u64; 100]), 800);
 //! ```
 //!
-//! It costs an atomic addition for each allocation: time allocating code in another binary.
+//! It costs an atomic addition for each allocation: time allocating code in another binary, or
+//! install [`OnDemand`], which counts only while it is told to.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// The system's allocator, which counts the bytes that are in use as they were asked for.
 pub struct Counting;
@@ -63,5 +65,91 @@ unsafe impl GlobalAlloc for Counting {
         LIVE.fetch_sub(layout.size() as i64, Ordering::Relaxed);
         // SAFETY: the caller's obligations are those of `System::dealloc`.
         unsafe { System.dealloc(block, layout) }
+    }
+}
+
+/// The system's allocator, which counts only while it is told to. Otherwise it costs a branch.
+pub struct OnDemand;
+
+static COUNTING: AtomicBool = AtomicBool::new(false);
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+impl OnDemand {
+    /// Begins or ends to count.
+    pub fn count(on: bool) {
+        COUNTING.store(on, Ordering::Relaxed);
+    }
+
+    /// The bytes that were allocated less those that were freed, while it counted.
+    pub fn live_bytes() -> i64 {
+        LIVE.load(Ordering::Relaxed)
+    }
+
+    /// How often memory was asked for while it counted. To grow a block is to ask as well.
+    pub fn allocations() -> u64 {
+        ALLOCATIONS.load(Ordering::Relaxed)
+    }
+
+    fn note(asked: u64, bytes: i64) {
+        ALLOCATIONS.fetch_add(asked, Ordering::Relaxed);
+        LIVE.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call goes to the system's allocator with its arguments as they are.
+unsafe impl GlobalAlloc for OnDemand {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if COUNTING.load(Ordering::Relaxed) {
+            OnDemand::note(1, layout.size() as i64);
+        }
+        // SAFETY: the caller's obligations are those of `System::alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if COUNTING.load(Ordering::Relaxed) {
+            OnDemand::note(1, layout.size() as i64);
+        }
+        // SAFETY: the caller's obligations are those of `System::alloc_zeroed`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if COUNTING.load(Ordering::Relaxed) {
+            OnDemand::note(1, size as i64 - layout.size() as i64);
+        }
+        // SAFETY: the caller's obligations are those of `System::realloc`.
+        unsafe { System.realloc(block, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        if COUNTING.load(Ordering::Relaxed) {
+            OnDemand::note(0, -(layout.size() as i64));
+        }
+        // SAFETY: the caller's obligations are those of `System::dealloc`.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+/// The memory that the process has in use, on the heap and elsewhere, by whole pages. 0 where the
+/// system does not say.
+pub fn resident_bytes() -> i64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|text| text.trim().trim_end_matches(" kB").parse::<i64>().ok());
+    kibibytes.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_in_use_are_resident() {
+        let before = resident_bytes();
+        let block = vec![1u8; 32 << 20];
+        let grown = resident_bytes() - before;
+        assert!(before > 0 && grown >= 31 << 20, "{before} {grown}");
+        drop(block);
     }
 }

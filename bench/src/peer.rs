@@ -10,6 +10,15 @@ use crate::{Error, Result};
 
 /// Runs a program to its end and returns the records that it printed.
 pub fn run(command: &mut Command) -> Result<Vec<Record>> {
+    let records = turn(command)?;
+    if records.is_empty() {
+        return Err(Error::command(describe(command), "printed no record"));
+    }
+    Ok(records)
+}
+
+/// As [`run`], for a program that may have nothing to print.
+pub fn turn(command: &mut Command) -> Result<Vec<Record>> {
     let name = describe(command);
     let output = command
         .stdin(Stdio::null())
@@ -21,11 +30,7 @@ pub fn run(command: &mut Command) -> Result<Vec<Record>> {
     }
     let text = String::from_utf8(output.stdout)
         .map_err(|_| Error::command(&name, "printed bytes that are not UTF-8"))?;
-    let records = record::parse(&format!("output of `{name}`"), &text)?;
-    if records.is_empty() {
-        return Err(Error::command(&name, "printed no record"));
-    }
-    Ok(records)
+    record::parse(&format!("output of `{name}`"), &text)
 }
 
 /// Builds the peers written in Go and returns the path of one of them.
@@ -84,6 +89,7 @@ mod tests {
         let error = |script: &str| run(&mut shell(script)).unwrap_err().to_string();
         assert!(error("exit 3").contains("exit status: 3"), "{}", error("exit 3"));
         assert!(error("true").contains("printed no record"));
+        assert!(turn(&mut shell("true")).unwrap().is_empty());
         let second = error(&format!("echo '{LINE}'; echo hello"));
         assert!(second.contains(":2: not a record"), "{second}");
         let missing = run(&mut Command::new("no-such-program-here")).unwrap_err().to_string();

@@ -4,7 +4,7 @@
 //! what a peer program prints, so that figures of any origin stand in one file.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -162,17 +162,22 @@ pub fn parse(place: &str, text: &str) -> Result<Vec<Record>> {
 
 /// Adds records to the end of a file, which is made if there is none.
 pub fn append(path: &Path, records: &[Record]) -> Result<()> {
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .and_then(|mut file| write(&mut file, records))
+        .map_err(Error::file("append to", path))
+}
+
+/// Writes records, for instance for the program that started this one.
+pub fn write(writer: &mut impl Write, records: &[Record]) -> io::Result<()> {
     let mut text = String::new();
     for record in records {
         text.push_str(&to_line(record));
         text.push('\n');
     }
-    OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(Error::file("append to", path))
+    writer.write_all(text.as_bytes())
 }
 
 /// Joins rounds of one run each into records of many runs.

@@ -6,14 +6,18 @@
 //! | placeholder | becomes |
 //! |---|---|
 //! | `{{machine}}` | a table of where and how the figures were taken |
-//! | `{{table CASE... peer="P" metric=M}}` | a table of the cases, with ratios to the peer |
+//! | `{{with NAME...}}` | nothing; the records of other benchmarks count as well |
+//! | `{{text FILE}}` | a text file of the folder, as a block of code |
+//! | `{{table CASE... peer="P" metric=M by=B}}` | a table of the cases, with ratios to the peer |
 //! | `{{plot CASE... file=F.svg title="T" metric=M}}` | a plot of the cases |
 //! | `{{ratio CASE subject=S peer="P" threads=N metric=M}}` | how many times better, as `12.1x` |
 //! | `{{value CASE subject=S threads=N metric=M}}` | a median, as `4.70 ns` |
 //!
 //! `peer` of a table, `threads` and `metric` may be left out: without ratios, 1, and any metric
 //! (the only one, for `plot`, `ratio` and `value`). `subject` is quipu if it is left out. The
-//! metric of a table may be several, with commas between.
+//! metric of a table may be several, with commas between. A row of a table is a case; with
+//! `by=subject` it is a subject. The subject or the peer `best` is the best of all that are not
+//! ours; its value says who it is.
 
 mod format;
 mod plot;
@@ -58,10 +62,7 @@ impl Report {
         let text =
             fs::read_to_string(&self.template).map_err(Error::file("read", &self.template))?;
         let parts = template::parse(&place, &text)?;
-        let source = Source {
-            records: record::read(&output::records_path(&self.folder, &self.name))?,
-            machine: Machine::read(&output::machine_path(&self.folder, &self.name))?,
-        };
+        let source = Source::read(&self.folder, &self.name, &parts)?;
 
         let mut files = Vec::new();
         let mut report = format!(
@@ -93,8 +94,21 @@ impl Report {
     }
 }
 
+/// The subject that is the best of all that are not ours.
+const BEST: &str = "best";
+
+/// The best of the records of one case and metric that are not ours.
+fn best<'a>(records: &[&'a Record]) -> Option<&'a Record> {
+    let theirs = records.iter().copied().filter(|record| !record.is_ours());
+    theirs.min_by(|a, b| {
+        let order = a.median.total_cmp(&b.median);
+        if a.higher_is_better() { order.reverse() } else { order }
+    })
+}
+
 /// What the placeholders are filled from.
 struct Source {
+    folder: PathBuf,
     records: Vec<Record>,
     machine: Machine,
 }
@@ -106,15 +120,48 @@ struct Filled {
 }
 
 impl Source {
+    /// Reads the records of a benchmark, and of those that its text names.
+    fn read(folder: &Path, name: &str, parts: &[Part]) -> Result<Source> {
+        let mut records = record::read(&output::records_path(folder, name))?;
+        let machine = Machine::read(&output::machine_path(folder, name))?;
+        for part in parts {
+            let Part::Placeholder(placeholder) = part else { continue };
+            for other in placeholder.words.iter().filter(|_| placeholder.word == "with") {
+                let theirs = Machine::read(&output::machine_path(folder, other))?;
+                if (&theirs.cpu, theirs.cores) != (&machine.cpu, machine.cores) {
+                    let problem = format!("{other} was measured on another machine than {name}");
+                    return Err(Error::report(problem));
+                }
+                records.extend(record::read(&output::records_path(folder, other))?);
+            }
+        }
+        Ok(Source { folder: folder.into(), records, machine })
+    }
+
     fn fill(&self, placeholder: &Placeholder) -> Result<Filled> {
         let text = match placeholder.word.as_str() {
             "machine" => {
                 placeholder.expect(0, &[])?;
                 self.machine_table()
             }
+            "with" => {
+                placeholder.expect(1, &[])?;
+                String::new()
+            }
+            "text" => {
+                placeholder.expect(1, &[])?;
+                self.text(&placeholder.words.join(" "))?
+            }
             "table" => {
-                placeholder.expect(1, &["peer", "metric"])?;
-                table::render(&self.select(placeholder)?, placeholder.option("peer"))?
+                placeholder.expect(1, &["peer", "metric", "by"])?;
+                let rows = match placeholder.option("by") {
+                    None | Some("case") => table::Rows::Cases,
+                    Some("subject") => table::Rows::Subjects,
+                    Some(other) => {
+                        return Err(Error::report(format!("by={other} is not case or subject")));
+                    }
+                };
+                table::render(&self.select(placeholder)?, placeholder.option("peer"), rows)?
             }
             "plot" => return self.plot(placeholder),
             "ratio" => {
@@ -129,11 +176,16 @@ impl Source {
             "value" => {
                 placeholder.expect(1, &["subject", "threads", "metric"])?;
                 let record = self.one(placeholder, placeholder.option("subject"))?;
-                format::quantity(record.median, &record.unit)
+                let value = format::quantity(record.median, &record.unit);
+                match placeholder.option("subject") {
+                    Some(BEST) => format!("{value} ({})", record.subject),
+                    _ => value,
+                }
             }
             other => {
                 return Err(Error::report(format!(
-                    "no placeholder is named {other}; there are machine, table, plot, ratio, value"
+                    "no placeholder is named {other}; there are machine, with, \
+                     text, table, plot, ratio, value"
                 )));
             }
         };
@@ -180,8 +232,15 @@ impl Source {
         let found: Vec<&Record> = self
             .select(placeholder)?
             .into_iter()
-            .filter(|record| record.subject == subject && record.threads == threads)
+            .filter(|record| record.threads == threads)
+            .filter(|record| record.subject == subject || (subject == BEST && !record.is_ours()))
             .collect();
+        if subject == BEST
+            && found.iter().all(|record| record.metric == found[0].metric)
+            && let Some(best) = best(&found)
+        {
+            return Ok(best);
+        }
         match found[..] {
             [record] => Ok(record),
             _ => Err(Error::report(format!(
@@ -190,6 +249,12 @@ impl Source {
                 placeholder.words.join(" "),
             ))),
         }
+    }
+
+    fn text(&self, file: &str) -> Result<String> {
+        let path = self.folder.join(file);
+        let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+        Ok(format!("```text\n{}\n```", text.trim_end()))
     }
 
     fn machine_table(&self) -> String {
@@ -242,6 +307,38 @@ mod tests {
         assert!(text.ends_with("It is 25.8x at 4.70 ns.\n"), "{text}");
         assert_eq!(paths.len(), 2);
         assert!(fs::read_to_string(&paths[0]).unwrap().starts_with("<svg"));
+    }
+
+    #[test]
+    fn the_best_peer_is_found() {
+        let (text, ..) = report(
+            "{{value bucketed/add subject=best threads=2}}, {{ratio bucketed/add peer=best}}\n\n\
+             {{table bucketed/add peer=best by=subject}}\n",
+        )
+        .unwrap();
+        assert!(text.contains(&format!("62.0 ns ({PEER}), 12.0x\n")), "{text}");
+        assert!(text.contains("| quipu | **4.70 ns** 12.0x<br>"), "{text}");
+        assert!(text.contains(&format!("| {PEER} | *56.6 ns*<br>")), "{text}");
+    }
+
+    #[test]
+    fn records_and_texts_of_other_files_count() {
+        let (_, _, dir) = report("").unwrap();
+        let record = Label::new("seed/fixed", "quipu", "time", "ns").of(&[5.0]);
+        record::append(&output::records_path(dir.path(), "seed"), &[record]).unwrap();
+        fs::write(dir.path().join("seed.txt"), "a table\n\n").unwrap();
+        let template = dir.path().join("template.md");
+        fs::write(&template, "{{with seed}}{{value seed/fixed}} {{text seed.txt}}").unwrap();
+        let write = || Report::of("rates").folder(dir.path()).template(&template).write();
+        let mut machine = Machine::collect();
+        machine.write(&output::machine_path(dir.path(), "seed")).unwrap();
+        write().unwrap();
+        let text = fs::read_to_string(dir.path().join("rates.md")).unwrap();
+        assert!(text.ends_with("5.00 ns ```text\na table\n```"), "{text}");
+
+        machine.cpu = "another".into();
+        machine.write(&output::machine_path(dir.path(), "seed")).unwrap();
+        assert!(write().unwrap_err().to_string().contains("another machine"));
     }
 
     #[test]

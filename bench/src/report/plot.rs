@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::format;
-use super::table::{rows, subjects};
+use super::table::{cases, subjects};
 use crate::record::{self, Record};
 use crate::{Error, Result};
 
@@ -35,13 +35,20 @@ const OURS: [RGBColor; 4] = [
     RGBColor(0x7c, 0xc2, 0xc4),
     RGBColor(0xb0, 0xdc, 0xdd),
 ];
-const PEERS: [RGBColor; 6] = [
+const PEERS: [RGBColor; 13] = [
     RGBColor(0xd0, 0x8c, 0x4a),
     RGBColor(0x8e, 0x7c, 0xa6),
     RGBColor(0x9a, 0xa5, 0xb1),
     RGBColor(0xc0, 0x6c, 0x6c),
     RGBColor(0xb5, 0xb3, 0x5c),
     RGBColor(0x6f, 0x8f, 0xc0),
+    RGBColor(0xd9, 0xa5, 0xb3),
+    RGBColor(0x8b, 0xa8, 0x88),
+    RGBColor(0xc9, 0xb0, 0x8f),
+    RGBColor(0x7d, 0x6b, 0x5d),
+    RGBColor(0xb8, 0xa1, 0xc9),
+    RGBColor(0x5f, 0x6f, 0x7f),
+    RGBColor(0xe0, 0xc2, 0x68),
 ];
 
 /// The plot as the text of an SVG file. All records must have one metric and unit.
@@ -99,13 +106,13 @@ impl<'a> Plot<'a> {
     fn new(title: &'a str, records: &[&'a Record]) -> Plot<'a> {
         let colours = colours(&subjects(records));
         let many_threads = records.iter().any(|record| record.threads > 1);
-        let groups: Vec<Group> = rows(records)
+        let groups: Vec<Group> = cases(records)
             .iter()
-            .map(|row| Group {
-                title: row.case_and_threads(many_threads),
+            .map(|case| Group {
+                title: case.case_and_threads(many_threads),
                 bars: colours
                     .iter()
-                    .filter_map(|(subject, colour)| Some((row.of(records, subject)?, *colour)))
+                    .filter_map(|(subject, colour)| Some((case.of(records, subject)?, *colour)))
                     .collect(),
             })
             .collect();

@@ -1,40 +1,74 @@
-//! A table of records: a row for each case, threads and metric, a column for each subject.
+//! A table of records: a row for each case, threads and metric, a column for each subject, or the
+//! other way round.
 
-use super::format;
+use super::{BEST, best, format};
 use crate::record::{self, Record};
 use crate::{Error, Result};
 
+/// What the rows of a table are.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Rows {
+    Cases,
+    Subjects,
+}
+
 /// A Markdown table with a line under it that says how to read it. With a peer, every other
-/// subject's cell says how many times better than the peer it is.
-pub(super) fn render(records: &[&Record], peer: Option<&str>) -> Result<String> {
-    if let Some(peer) = peer
+/// subject's cell says how many times better than the peer it is; with the best one of each case,
+/// only ours do.
+pub(super) fn render(records: &[&Record], peer: Option<&str>, rows: Rows) -> Result<String> {
+    if let Some(peer) = peer.filter(|peer| *peer != BEST)
         && !records.iter().any(|record| record.subject == peer)
     {
         return Err(Error::report(format!("no record of these cases is of the peer {peer}")));
     }
     let subjects = subjects(records);
-    let many_threads = records.iter().any(|record| record.threads > 1);
+    let cases = cases(records);
+    let titles: Vec<String> = titles(&cases, records, rows);
+    let cell = |case: &Case, subject: &str| {
+        let Some(record) = case.of(records, subject) else { return "-".to_string() };
+        cell(record, &case.all(records), peer)
+    };
+    let (columns, lines): (Vec<String>, Vec<Vec<String>>) = match rows {
+        Rows::Cases => {
+            let lines = cases.iter().zip(&titles).map(|(case, title)| {
+                let cells = subjects.iter().map(|subject| cell(case, subject));
+                std::iter::once(title.clone()).chain(cells).collect()
+            });
+            (subjects.iter().map(|subject| escape(subject)).collect(), lines.collect())
+        }
+        Rows::Subjects => {
+            let lines = subjects.iter().map(|subject| {
+                let cells = cases.iter().map(|case| cell(case, subject));
+                std::iter::once(escape(subject)).chain(cells).collect()
+            });
+            (titles.clone(), lines.collect())
+        }
+    };
 
     let mut text = "| |".to_string();
-    for subject in &subjects {
-        text.push_str(&format!(" {} |", escape(subject)));
+    for column in &columns {
+        text.push_str(&format!(" {column} |"));
     }
     text.push_str("\n| --- |");
-    text.push_str(&" ---: |".repeat(subjects.len()));
-    for row in rows(records) {
-        text.push_str(&format!("\n| {} |", escape(&row.title(many_threads))));
-        let reference = peer.and_then(|peer| row.of(records, peer));
-        for subject in &subjects {
-            let cell = match row.of(records, subject) {
-                None => "-".to_string(),
-                Some(record) => cell(record, reference),
-            };
-            text.push_str(&format!(" {cell} |"));
-        }
+    text.push_str(&" ---: |".repeat(columns.len()));
+    for line in lines {
+        text.push_str(&format!("\n| {} |", line.join(" | ")));
     }
     text.push_str("\n\n");
     text.push_str(&legend(records, peer));
     Ok(text)
+}
+
+/// What the cases are called. Above a column, the metric and the number of threads are left out
+/// where all have the same.
+fn titles(cases: &[Case], records: &[&Record], rows: Rows) -> Vec<String> {
+    let many_threads = records.iter().any(|record| record.threads > 1);
+    let one_metric = cases.iter().all(|case| case.metric == cases[0].metric);
+    let title = |case: &Case| match rows {
+        Rows::Subjects if one_metric => case.case_and_threads(many_threads),
+        _ => case.title(many_threads),
+    };
+    cases.iter().map(|case| escape(&title(case))).collect()
 }
 
 /// The subjects in the order of the records, ours first.
@@ -49,28 +83,28 @@ pub(super) fn subjects<'a>(records: &[&'a Record]) -> Vec<&'a str> {
     subjects
 }
 
-/// What the records of one row have in common.
+/// What the records of one case have in common.
 #[derive(PartialEq)]
-pub(super) struct Row<'a> {
+pub(super) struct Case<'a> {
     case: &'a str,
     threads: u32,
     metric: &'a str,
 }
 
-/// The rows in the order of the records.
-pub(super) fn rows<'a>(records: &[&'a Record]) -> Vec<Row<'a>> {
-    let mut rows = Vec::new();
+/// The cases in the order of the records.
+pub(super) fn cases<'a>(records: &[&'a Record]) -> Vec<Case<'a>> {
+    let mut cases = Vec::new();
     for record in records {
-        let row = Row { case: &record.case, threads: record.threads, metric: &record.metric };
-        if !rows.contains(&row) {
-            rows.push(row);
+        let case = Case { case: &record.case, threads: record.threads, metric: &record.metric };
+        if !cases.contains(&case) {
+            cases.push(case);
         }
     }
-    rows
+    cases
 }
 
-impl Row<'_> {
-    /// The row's name, without what every reader supposes: that a time was measured, on one thread.
+impl Case<'_> {
+    /// The case's name, without what every reader supposes: that a time was measured, on one thread.
     fn title(&self, many_threads: bool) -> String {
         let title = self.case_and_threads(many_threads);
         match self.metric == "time" || self.case.ends_with(&format!("/{}", self.metric)) {
@@ -79,7 +113,7 @@ impl Row<'_> {
         }
     }
 
-    /// The row's name without the metric.
+    /// The case's name without the metric.
     pub(super) fn case_and_threads(&self, many_threads: bool) -> String {
         match (many_threads, self.threads) {
             (false, _) => self.case.to_string(),
@@ -88,14 +122,19 @@ impl Row<'_> {
         }
     }
 
-    /// The row's record of a subject.
+    /// The case's record of a subject.
     pub(super) fn of<'a>(&self, records: &[&'a Record], subject: &str) -> Option<&'a Record> {
-        records.iter().copied().find(|record| {
-            record.subject == subject
-                && record.case == self.case
+        self.all(records).into_iter().find(|record| record.subject == subject)
+    }
+
+    /// The case's records of all subjects.
+    fn all<'a>(&self, records: &[&'a Record]) -> Vec<&'a Record> {
+        let is_of = |record: &&Record| {
+            record.case == self.case
                 && record.threads == self.threads
                 && record.metric == self.metric
-        })
+        };
+        records.iter().copied().filter(is_of).collect()
     }
 }
 
@@ -104,13 +143,21 @@ pub(super) fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }
 
-fn cell(record: &Record, reference: Option<&Record>) -> String {
+fn cell(record: &Record, case: &[&Record], peer: Option<&str>) -> String {
+    let reference = match peer {
+        Some(BEST) => best(case),
+        Some(peer) => case.iter().copied().find(|record| record.subject == peer),
+        None => None,
+    };
+    let is_reference = reference.is_some_and(|reference| reference.subject == record.subject);
     let mut cell = format::quantity(record.median, &record.unit);
     if record.is_ours() {
         cell = format!("**{cell}**");
+    } else if is_reference && peer == Some(BEST) {
+        cell = format!("*{cell}*");
     }
-    let other = reference.filter(|reference| reference.subject != record.subject);
-    if let Some(ratio) = other.and_then(|reference| record.times_better_than(reference)) {
+    let compared = !is_reference && (record.is_ours() || peer != Some(BEST));
+    if let Some(ratio) = reference.filter(|_| compared).and_then(|r| record.times_better_than(r)) {
         cell.push_str(&format!(" {}", format::ratio(ratio)));
     }
     if record.min < record.max {
@@ -125,8 +172,10 @@ fn legend(records: &[&Record], peer: Option<&str>) -> String {
     let most = records.iter().map(|record| record.runs).max().unwrap_or(0);
     let runs = if fewest == most { format!("{most}") } else { format!("{fewest} to {most}") };
     let mut text = format!("Median of {runs} runs; below it the least and the greatest.");
-    if let Some(peer) = peer {
-        text.push_str(&format!("\nNx: N times better than {peer}."));
+    match peer {
+        Some(BEST) => text.push_str("\nNx: N times better than the best peer, in italics."),
+        Some(peer) => text.push_str(&format!("\nNx: N times better than {peer}.")),
+        None => {}
     }
     text
 }
@@ -148,7 +197,7 @@ mod tests {
         ];
         let records: Vec<&Record> = records.iter().collect();
         assert_eq!(
-            render(&records, Some("peer | 1")).unwrap(),
+            render(&records, Some("peer | 1"), Rows::Cases).unwrap(),
             "| | quipu | peer \\| 1 |\n\
              | --- | ---: | ---: |\n\
              | bucketed/add, 1 thread | **5.00 ns** 11.0x | 55.0 ns<br><sub>50.0 to 60.0</sub> |\n\
@@ -158,21 +207,47 @@ mod tests {
              Median of 1 to 3 runs; below it the least and the greatest.\n\
              Nx: N times better than peer | 1."
         );
-        assert!(render(&records, Some("nobody")).is_err());
+        assert!(render(&records, Some("nobody"), Rows::Cases).is_err());
     }
 
     #[test]
     fn a_row_names_a_metric_that_its_case_does_not() {
         let record = Label::new("ab -k", "quipu", "requests/s", "1/s").of(&[152_300.0]);
-        let text = render(&[&record], None).unwrap();
+        let text = render(&[&record], None, Rows::Cases).unwrap();
         assert!(text.contains("| ab -k: requests/s | **152,000/s** |"), "{text}");
+    }
+
+    #[test]
+    fn subjects_may_be_rows_and_the_best_peer_the_measure() {
+        let label = |subject: &str| Label::new("handle/add", subject, "core time", "ns");
+        let records = [
+            label("a").of(&[8.0]),
+            label("b").of(&[4.0]),
+            label("quipu").of(&[2.0]),
+            label("quipu (in a file)").of(&[2.0]),
+            label("a").threads(2).of(&[9.0]),
+        ];
+        let records: Vec<&Record> = records.iter().collect();
+        assert_eq!(
+            render(&records, Some(BEST), Rows::Subjects).unwrap(),
+            "| | handle/add, 1 thread | handle/add, 2 threads |\n\
+             | --- | ---: | ---: |\n\
+             | quipu | **2.00 ns** 2.00x | - |\n\
+             | quipu (in a file) | **2.00 ns** 2.00x | - |\n\
+             | a | 8.00 ns | *9.00 ns* |\n\
+             | b | *4.00 ns* | - |\n\
+             \n\
+             Median of 1 runs; below it the least and the greatest.\n\
+             Nx: N times better than the best peer, in italics."
+        );
     }
 
     #[test]
     fn zero_has_no_ratio() {
         let label = |subject: &str| Label::new("kill -9", subject, "lost requests", "requests");
         let records = [label("peer").of(&[19_366.0]), label("quipu").of(&[0.0])];
-        let text = render(&records.iter().collect::<Vec<_>>(), Some("peer")).unwrap();
+        let records: Vec<&Record> = records.iter().collect();
+        let text = render(&records, Some("peer"), Rows::Cases).unwrap();
         assert!(text.contains("| **0 requests** | 19,366 requests |"), "{text}");
     }
 }

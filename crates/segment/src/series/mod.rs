@@ -32,11 +32,13 @@ mod dense;
 mod extra;
 #[cfg(not(loom))]
 mod family;
+#[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 mod index;
 #[cfg(not(loom))]
 mod key;
 #[cfg(not(loom))]
 mod keyed;
+#[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 mod meta;
 #[cfg(not(loom))]
 mod place;

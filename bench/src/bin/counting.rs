@@ -1,0 +1,157 @@
+//! Measures counters and histograms beside those of other libraries.
+//!
+//! `cargo run --release -p quipu-bench --bin counting`
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+use quipu_bench::counting::{Plan, WORKLOADS, entrants};
+use quipu_bench::memory::OnDemand;
+use quipu_bench::output::{self, Output};
+use quipu_bench::progress::Progress;
+use quipu_bench::record::{self, Record};
+use quipu_bench::{Error, Result, peer};
+
+#[global_allocator]
+static ALLOCATOR: OnDemand = OnDemand;
+
+/// The name of the report.
+const NAME: &str = "counting";
+
+/// The contender that is a program in Go.
+const CLIENT_GOLANG: &str = "client_golang";
+
+/// The runs of a workload whose figures hardly differ from run to run.
+const RUNS_OF_MEMORY: u32 = 3;
+
+/// Measures counters and histograms of quipu and of its peers, in rotation, each turn in a process
+/// of its own.
+#[derive(Parser)]
+#[command(name = "counting")]
+struct Arguments {
+    /// How often each case runs.
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Take a small part of the time and of the series, to try it out.
+    #[arg(long)]
+    quick: bool,
+    /// Measure this contender only. May be given more than once.
+    #[arg(long)]
+    contender: Vec<String>,
+    /// Measure this workload only. May be given more than once.
+    #[arg(long)]
+    workload: Vec<String>,
+    /// Take one turn in this process and print its records.
+    #[arg(long, hide = true, requires = "contender", requires = "workload")]
+    turn: bool,
+    /// Where the records go.
+    #[arg(long, default_value_os_t = output::default_folder())]
+    folder: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{NAME}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.turn {
+        return turn(arguments);
+    }
+    let keys = entrants().iter().map(|entrant| entrant.key).chain([CLIENT_GOLANG]).collect();
+    let contenders = chosen("contender", keys, &arguments.contender)?;
+    let workloads = chosen("workload", WORKLOADS.to_vec(), &arguments.workload)?;
+    let programs = Programs::find(contenders.contains(&CLIENT_GOLANG))?;
+
+    let output = Output::create(&arguments.folder, NAME)?;
+    let mut progress = Progress::new(workloads.len() * arguments.runs as usize);
+    for workload in workloads {
+        let mut rounds = Vec::new();
+        for round in 1..=arguments.runs {
+            progress.step(&format!("{workload}, round {round}"));
+            if workload == "memory" && round > RUNS_OF_MEMORY {
+                continue;
+            }
+            // Whoever comes first in a round comes last in the next.
+            let mut order = contenders.clone();
+            if round % 2 == 0 {
+                order.reverse();
+            }
+            let mut records = Vec::new();
+            for contender in order {
+                records.extend(programs.turn(contender, workload, arguments.quick)?);
+            }
+            rounds.push(records);
+        }
+        output.push(&record::merge(&rounds)?)?;
+    }
+    progress.finish("done");
+    Ok(())
+}
+
+/// All names, or those that were asked for.
+fn chosen(what: &str, all: Vec<&'static str>, asked: &[String]) -> Result<Vec<&'static str>> {
+    if let Some(unknown) = asked.iter().find(|name| !all.contains(&name.as_str())) {
+        let problem = format!("no {what} is named {unknown}; there are: {}", all.join(", "));
+        return Err(Error::Report { problem });
+    }
+    let wanted = |name: &&str| asked.is_empty() || asked.iter().any(|asked| asked == name);
+    Ok(all.into_iter().filter(wanted).collect())
+}
+
+/// Takes one turn.
+fn turn(arguments: &Arguments) -> Result<()> {
+    let plan = if arguments.quick { Plan::quick() } else { Plan::full() };
+    let entrants = entrants();
+    let turns = entrants
+        .iter()
+        .filter(|entrant| arguments.contender.iter().any(|name| name == entrant.key))
+        .flat_map(|entrant| arguments.workload.iter().filter_map(|name| entrant.turn(name)));
+    let stdout = std::io::stdout();
+    for turn in turns {
+        record::write(&mut stdout.lock(), &turn(&plan))
+            .map_err(Error::file("write", Path::new("standard output")))?;
+    }
+    Ok(())
+}
+
+/// The programs that take turns.
+struct Programs {
+    rust: PathBuf,
+    go: Option<PathBuf>,
+}
+
+impl Programs {
+    fn find(with_go: bool) -> Result<Programs> {
+        let rust = std::env::current_exe()
+            .map_err(Error::file("find the program in", Path::new("/proc/self/exe")))?;
+        let go = if with_go { Some(peer::go("counting")?) } else { None };
+        Ok(Programs { rust, go })
+    }
+
+    /// One turn of a contender, in a process of its own.
+    fn turn(&self, contender: &str, workload: &str, quick: bool) -> Result<Vec<Record>> {
+        let mut command = match (&self.go, contender) {
+            (Some(go), CLIENT_GOLANG) => {
+                let mut command = Command::new(go);
+                command.args(["-workload", workload]);
+                command
+            }
+            _ => {
+                let mut command = Command::new(&self.rust);
+                command.args(["--turn", "--contender", contender, "--workload", workload]);
+                command
+            }
+        };
+        if quick {
+            command.arg("--quick");
+        }
+        peer::turn(&mut command)
+    }
+}

@@ -1,0 +1,193 @@
+//! Counters and histograms of quipu beside those of its peers.
+//!
+//! A [`contender`] is a library, a [`workload`] is what it is measured at. One contender takes one
+//! turn at one workload in a process of its own, so that no library's memory is in another's way;
+//! the binary `counting` lets the contenders take turns, and merges the rounds.
+//!
+//! On several threads, a figure here is the *core time* of an operation: the elapsed time by the
+//! operations of a core. It is what the operation costs, and stays the same where adding threads
+//! costs nothing, also where there are more threads than cores.
+
+pub mod contender;
+pub mod data;
+mod latency;
+pub mod peer;
+mod quipu;
+mod version;
+pub mod workload;
+
+use std::time::Duration;
+
+use crate::record::Record;
+use contender::Contender;
+pub use quipu::{Quipu, QuipuInFile};
+
+/// How much to measure in a turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// What a loop of calls should take.
+    pub run_time: Duration,
+    /// By how much less there is of all else than in a full measurement.
+    pub divisor: usize,
+}
+
+impl Plan {
+    /// A full turn.
+    pub fn full() -> Plan {
+        Plan { run_time: Duration::from_millis(100), divisor: 1 }
+    }
+
+    /// A turn of some milliseconds, to try a benchmark out.
+    pub fn quick() -> Plan {
+        Plan { run_time: Duration::from_millis(2), divisor: 200 }
+    }
+
+    /// The number of series instead of that of a full turn.
+    fn series(&self, full: usize) -> usize {
+        (full / self.divisor).max(100)
+    }
+
+    /// The time instead of that of a full turn.
+    fn time(&self, full: Duration) -> Duration {
+        full / self.divisor as u32
+    }
+}
+
+/// One contender's turn at a workload: the records of one run, none if the contender has no part.
+pub type Turn = fn(&Plan) -> Vec<Record>;
+
+/// A contender with its turns.
+pub struct Entrant {
+    /// Its name on the command line.
+    pub key: &'static str,
+    /// The turns in the order of [`WORKLOADS`].
+    turns: [Turn; WORKLOADS.len()],
+    /// The workloads in which it has a part.
+    workloads: &'static [&'static str],
+}
+
+/// The names of the workloads.
+pub const WORKLOADS: [&str; 9] =
+    ["handle", "enums", "route", "user", "histogram", "insert", "memory", "encode", "scrape"];
+
+impl Entrant {
+    fn of<C: Contender>() -> Entrant {
+        Entrant {
+            key: C::KEY,
+            turns: [
+                workload::handle::run::<C>,
+                workload::enums::run::<C>,
+                workload::route::run::<C>,
+                workload::user::run::<C>,
+                workload::histogram::run::<C>,
+                workload::insert::run::<C>,
+                workload::memory::run::<C>,
+                workload::encode::run::<C>,
+                workload::scrape::run::<C>,
+            ],
+            workloads: &WORKLOADS,
+        }
+    }
+
+    /// A variant that only differs in some workloads.
+    fn only(self, workloads: &'static [&'static str]) -> Entrant {
+        Entrant { workloads, ..self }
+    }
+
+    /// The turn at a workload of that name, if it has a part in it.
+    pub fn turn(&self, workload: &str) -> Option<Turn> {
+        let index = WORKLOADS.iter().position(|name| *name == workload)?;
+        self.workloads.contains(&workload).then(|| self.turns[index])
+    }
+}
+
+/// All contenders, quipu first.
+pub fn entrants() -> Vec<Entrant> {
+    vec![
+        Entrant::of::<Quipu>(),
+        Entrant::of::<QuipuInFile>().only(&["handle", "enums", "route", "user", "histogram"]),
+        Entrant::of::<peer::Measured>(),
+        Entrant::of::<peer::MeasuredParacord>().only(&["user", "insert", "memory"]),
+        Entrant::of::<peer::Fastmetrics>(),
+        Entrant::of::<peer::PrometheusClient>(),
+        Entrant::of::<peer::Prometheus>(),
+        Entrant::of::<peer::PrometheusStatic>(),
+        Entrant::of::<peer::Metrics>(),
+        Entrant::of::<peer::MetricsLib>(),
+        Entrant::of::<peer::MetricsLibSharded>(),
+        Entrant::of::<peer::Contatori>(),
+        Entrant::of::<peer::Metriken>(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contender::{ByRoute, ByText, ByUser, Scrape};
+    use data::Keys;
+    use std::collections::BTreeSet;
+
+    /// The samples of a scrape, without what describes them.
+    fn samples(family: &impl Scrape) -> BTreeSet<String> {
+        let mut page = Default::default();
+        family.scrape(&mut page);
+        // The second scrape has the page of the first, and must not be longer for that.
+        let text = String::from_utf8(family.scrape(&mut page).to_vec()).unwrap();
+        let mut streamed = Vec::new();
+        if let Some(result) = family.stream(&mut streamed) {
+            result.unwrap();
+            let mut lines: Vec<_> = text.lines().collect();
+            let streamed = String::from_utf8(streamed).unwrap();
+            let mut streamed: Vec<_> = streamed.lines().collect();
+            lines.sort_unstable();
+            streamed.sort_unstable();
+            assert_eq!(lines, streamed);
+        }
+        let is_sample = |line: &&str| !line.starts_with('#') && !line.is_empty();
+        text.lines().filter(is_sample).map(str::to_owned).collect()
+    }
+
+    fn counts_the_same<C: Contender>() {
+        if let Some(family) = C::by_route() {
+            family.inc(data::Kind::User, "/api/v1/users");
+            family.inc(data::Kind::Network, "/api/v1/users/:id");
+            family.inc(data::Kind::Network, "/api/v1/users/:id");
+            let expected = [
+                r#"http_request_errors_total{kind="user",route="/api/v1/users"} 1"#,
+                r#"http_request_errors_total{kind="network",route="/api/v1/users/:id"} 2"#,
+            ];
+            assert_eq!(samples(&family), expected.map(str::to_owned).into(), "{}", C::KEY);
+        }
+        if let Some(family) = C::by_user() {
+            let keys = Keys::new(0..1000);
+            let expected: BTreeSet<String> = keys
+                .iter()
+                .map(|(kind, route, user)| {
+                    family.inc(kind, route, user);
+                    let labels = format!("kind=\"{}\",route=\"{route}\"", kind.text());
+                    format!("http_request_errors_total{{{labels},user=\"{user}\"}} 1")
+                })
+                .collect();
+            assert_eq!(samples(&family), expected, "{}", C::KEY);
+        }
+        if let Some(family) = C::by_text() {
+            (0..100).for_each(|number| family.inc(&number.to_string()));
+            let expected =
+                (0..100).map(|number| format!("counters_total{{kind=\"{number}\"}} 1")).collect();
+            assert_eq!(samples(&family), expected, "{}", C::KEY);
+        }
+    }
+
+    #[test]
+    fn all_contenders_count_the_same() {
+        counts_the_same::<Quipu>();
+        counts_the_same::<QuipuInFile>();
+        counts_the_same::<peer::Measured>();
+        counts_the_same::<peer::MeasuredParacord>();
+        counts_the_same::<peer::Fastmetrics>();
+        counts_the_same::<peer::PrometheusClient>();
+        counts_the_same::<peer::Prometheus>();
+        counts_the_same::<peer::Metrics>();
+        counts_the_same::<peer::MetricsLib>();
+    }
+}

@@ -1,0 +1,196 @@
+//! What a library is asked to do, in the shapes that a program would use it in.
+//!
+//! A contender implements what its library has, each in the way that the library's documentation
+//! recommends, and leaves out the rest. Methods are called in loops that are compiled for each
+//! contender, so that nothing stands between a loop and the library.
+
+use std::io::{self, Write};
+
+use super::data::{Kind, Route};
+
+/// A library. Every function makes a new, empty instrument; `None` says that the library has none.
+pub trait Contender: 'static {
+    /// Its name on the command line.
+    const KEY: &'static str;
+
+    /// Its name and version, as a report shows it.
+    fn subject() -> String;
+
+    /// A counter, kept by a handle.
+    fn handle() -> Option<impl Handle> {
+        None::<Unsupported>
+    }
+
+    /// Counters by kind and route, both enums.
+    fn by_enums() -> Option<impl ByEnums> {
+        None::<Unsupported>
+    }
+
+    /// Counters by kind and route, where the texts of the routes are known at the start.
+    fn by_route() -> Option<impl ByRoute + Scrape> {
+        None::<Unsupported>
+    }
+
+    /// Counters by kind, route and user, where users are not known before they come.
+    fn by_user() -> Option<impl ByUser + Scrape> {
+        None::<Unsupported>
+    }
+
+    /// Counters by one text that is not known before it comes.
+    fn by_text() -> Option<impl ByText + Scrape> {
+        None::<Unsupported>
+    }
+
+    /// A histogram of the buckets [`super::data::BOUNDS`], kept by a handle.
+    fn histogram() -> Option<impl Observe> {
+        None::<Unsupported>
+    }
+
+    /// Such histograms by kind and route.
+    fn histograms() -> Option<impl ObserveBy> {
+        None::<Unsupported>
+    }
+
+    /// A histogram of exponential buckets that grow by a factor of at most 1.1 (schema 3), kept by
+    /// a handle.
+    fn native_histogram() -> Option<impl Observe> {
+        None::<Unsupported>
+    }
+}
+
+/// A counter that is kept.
+pub trait Handle: Send + Sync {
+    /// Adds one.
+    fn inc(&self);
+}
+
+/// Counters by two enums.
+pub trait ByEnums: Send + Sync {
+    /// Adds one to a series.
+    fn inc(&self, kind: Kind, route: Route);
+}
+
+/// Counters by an enum and a known text.
+pub trait ByRoute: Send + Sync {
+    /// Adds one to a series.
+    fn inc(&self, kind: Kind, route: &'static str);
+}
+
+/// Counters by an enum, a known text and an unknown one.
+pub trait ByUser: Send + Sync {
+    /// Adds one to a series, which comes into being if it is new.
+    fn inc(&self, kind: Kind, route: &'static str, user: &str);
+}
+
+/// Counters by an unknown text.
+pub trait ByText: Send + Sync {
+    /// Adds one to a series, which comes into being if it is new.
+    fn inc(&self, text: &str);
+}
+
+/// A histogram that is kept.
+pub trait Observe: Send + Sync {
+    /// Counts a value.
+    fn observe(&self, value: f64);
+}
+
+/// Histograms by an enum and a known text.
+pub trait ObserveBy: Send + Sync {
+    /// Counts a value in a series.
+    fn observe(&self, kind: Kind, route: &'static str, value: f64);
+}
+
+/// All series as the text that Prometheus reads.
+pub trait Scrape: Send + Sync {
+    /// What is kept from one scrape to the next, for instance a buffer.
+    type Page: Default;
+
+    /// Writes all series to the page and returns its bytes.
+    fn scrape<'a>(&self, page: &'a mut Self::Page) -> &'a [u8];
+
+    /// Writes all series straight to where they go, without a page that holds them all. Returns
+    /// `None` where the library cannot.
+    fn stream(&self, _writer: &mut impl Write) -> Option<io::Result<()>> {
+        None
+    }
+}
+
+/// What a library does not have.
+pub enum Unsupported {}
+
+impl Handle for Unsupported {
+    fn inc(&self) {
+        match *self {}
+    }
+}
+
+impl ByEnums for Unsupported {
+    fn inc(&self, _: Kind, _: Route) {
+        match *self {}
+    }
+}
+
+impl ByRoute for Unsupported {
+    fn inc(&self, _: Kind, _: &'static str) {
+        match *self {}
+    }
+}
+
+impl ByUser for Unsupported {
+    fn inc(&self, _: Kind, _: &'static str, _: &str) {
+        match *self {}
+    }
+}
+
+impl ByText for Unsupported {
+    fn inc(&self, _: &str) {
+        match *self {}
+    }
+}
+
+impl Observe for Unsupported {
+    fn observe(&self, _: f64) {
+        match *self {}
+    }
+}
+
+impl ObserveBy for Unsupported {
+    fn observe(&self, _: Kind, _: &'static str, _: f64) {
+        match *self {}
+    }
+}
+
+impl Scrape for Unsupported {
+    type Page = ();
+
+    fn scrape<'a>(&self, (): &'a mut ()) -> &'a [u8] {
+        match *self {}
+    }
+}
+
+/// For libraries that write characters instead of bytes.
+pub struct Characters<'a, W> {
+    writer: &'a mut W,
+    error: Option<io::Error>,
+}
+
+impl<'a, W: Write> Characters<'a, W> {
+    /// Characters that go to the writer.
+    pub fn new(writer: &'a mut W) -> Self {
+        Characters { writer, error: None }
+    }
+
+    /// What the writer said, if it failed.
+    pub fn result(self) -> io::Result<()> {
+        self.error.map_or(Ok(()), Err)
+    }
+}
+
+impl<W: Write> std::fmt::Write for Characters<'_, W> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.writer.write_all(text.as_bytes()).map_err(|error| {
+            self.error = Some(error);
+            std::fmt::Error
+        })
+    }
+}

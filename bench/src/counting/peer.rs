@@ -1,0 +1,19 @@
+//! The peers, each in the way that its documentation recommends. One file is one library.
+
+mod contatori;
+mod fastmetrics;
+mod measured;
+mod metrics;
+mod metrics_lib;
+mod metriken;
+mod prometheus;
+mod prometheus_client;
+
+pub use contatori::Contatori;
+pub use fastmetrics::Fastmetrics;
+pub use measured::{Measured, MeasuredParacord};
+pub use metrics::Metrics;
+pub use metrics_lib::{MetricsLib, MetricsLibSharded};
+pub use metriken::Metriken;
+pub use prometheus::{Prometheus, PrometheusStatic};
+pub use prometheus_client::PrometheusClient;

@@ -1,0 +1,107 @@
+//! All series as text, into a page that is kept from one scrape to the next: the time of a series,
+//! and the allocations of a scrape. Libraries that can write straight to a reader do that as well,
+//! in pieces of 64 KiB.
+
+use std::io::{self, BufWriter, Write};
+use std::time::Instant;
+
+use super::{Plan, count, fill, label};
+use crate::counting::contender::{ByText, Contender, Scrape};
+use crate::counting::data::Keys;
+use crate::measure::{black_box, on_core};
+use crate::memory::OnDemand;
+use crate::record::Record;
+
+/// The greatest number of series of which allocations are counted: each scrape more is long.
+const COUNTED: usize = 100_000;
+
+/// One contender's turn.
+pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
+    let mut records = Vec::new();
+    for full in [18_000, 100_000, 1_000_000] {
+        let series = plan.series(full);
+        if let Some(family) = C::by_user() {
+            fill(&family, &Keys::new(0..series));
+            let case = format!("encode/{} series", count(series));
+            records.extend(scrapes::<C>(plan, &case, series, &family));
+            let case = format!("encode in pieces/{} series", count(series));
+            records.extend(pieces::<C>(plan, &case, series, &family));
+            std::mem::forget(family);
+        }
+    }
+    // As the benchmark of `measured` has them: one label, whose values are numbers.
+    for full in [100, 1_000, 10_000, 100_000] {
+        let series = full.min(plan.series(full * 100));
+        if let Some(family) = C::by_text() {
+            (0..series).for_each(|number| family.inc(&number.to_string()));
+            let case = format!("encode short/{} series", count(series));
+            records.extend(scrapes::<C>(plan, &case, series, &family));
+        }
+    }
+    records
+}
+
+fn scrapes<C: Contender>(
+    plan: &Plan,
+    case: &str,
+    series: usize,
+    family: &impl Scrape,
+) -> Vec<Record> {
+    on_core(0, || {
+        let mut page = Default::default();
+        let mut scrape = |times: u32| {
+            let start = Instant::now();
+            for _ in 0..times {
+                black_box(family.scrape(&mut page));
+            }
+            start.elapsed()
+        };
+        // The first scrape makes the page as large as it will be.
+        let first = scrape(1);
+        let times = (plan.run_time.as_secs_f64() / first.as_secs_f64()).max(1.0) as u32;
+        let time = scrape(times).as_nanos() as f64 / (f64::from(times) * series as f64);
+        let mut records = vec![label::<C>(case, "time", "ns").of(&[time])];
+        if series <= COUNTED {
+            OnDemand::count(true);
+            let before = OnDemand::allocations();
+            scrape(1);
+            let allocations = (OnDemand::allocations() - before) as f64;
+            OnDemand::count(false);
+            let label = label::<C>(case, "allocations", "allocations");
+            records.push(label.of(&[allocations]));
+        }
+        records
+    })
+}
+
+fn pieces<C: Contender>(
+    plan: &Plan,
+    case: &str,
+    series: usize,
+    family: &impl Scrape,
+) -> Option<Record> {
+    on_core(0, || {
+        let mut writer = BufWriter::with_capacity(64 << 10, Reader);
+        let start = Instant::now();
+        let mut scrapes = 0;
+        while scrapes == 0 || start.elapsed() < plan.run_time {
+            family.stream(&mut writer)?.expect("the reader takes everything");
+            scrapes += 1;
+        }
+        let time = start.elapsed().as_nanos() as f64 / (f64::from(scrapes) * series as f64);
+        Some(label::<C>(case, "time", "ns").of(&[time]))
+    })
+}
+
+/// A reader who takes everything at once.
+struct Reader;
+
+impl Write for Reader {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(black_box(bytes).len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,16 @@
+//! Counters by two enums: 18 series, at random.
+
+use super::{Plan, each, time};
+use crate::counting::contender::{ByEnums, Contender};
+use crate::counting::data;
+use crate::record::Record;
+
+/// One contender's turn.
+pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
+    let Some(family) = C::by_enums() else { return Vec::new() };
+    let inputs = [1, 2].map(data::enums);
+    let add = |thread: usize, n| {
+        each(&inputs[thread], n, |(kind, route)| family.inc(kind, route));
+    };
+    [1, 2].map(|threads| time::<C>(plan, "two enums/add", threads, add)).into()
+}

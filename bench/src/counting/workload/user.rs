@@ -1,0 +1,35 @@
+//! Counters by three labels, one of which is not known from the start: adds to the series that are
+//! there, in random order, so that each add finds its series where no cache has it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Plan, count, fill, time};
+use crate::counting::contender::{ByUser, Contender};
+use crate::counting::data::Keys;
+use crate::record::Record;
+
+/// One contender's turn.
+pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
+    [18_000, 1_000_000].into_iter().flat_map(|full| among::<C>(plan, plan.series(full))).collect()
+}
+
+fn among<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
+    let Some(family) = C::by_user() else { return Vec::new() };
+    fill(&family, &Keys::new(0..series));
+    let keys = Keys::shuffled(series, 1);
+    // Each run goes on where the last one ended.
+    let next = AtomicUsize::new(0);
+    let add = |_, n: u64| {
+        let mut index = next.fetch_add(n as usize, Ordering::Relaxed) % keys.len();
+        for _ in 0..n {
+            let (kind, route, user) = keys.key(index);
+            family.inc(kind, route, user);
+            index = if index + 1 == keys.len() { 0 } else { index + 1 };
+        }
+    };
+    let case = format!("three labels/add among {}", count(series));
+    let records = [1, 2].map(|threads| time::<C>(plan, &case, threads, add));
+    // Some take seconds to free what the process gives back at once when it ends.
+    std::mem::forget(family);
+    records.into()
+}
