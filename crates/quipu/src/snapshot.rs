@@ -99,11 +99,10 @@ impl<'a> Texts<'a> {
     }
 }
 
-impl<'a> Iterator for Texts<'a> {
-    type Item = &'a str;
-
+impl<'a> Texts<'a> {
+    /// The next text, for who copies it and no more: whether it is UTF-8 is not looked at again.
     #[inline]
-    fn next(&mut self) -> Option<&'a str> {
+    pub(crate) fn next_bytes(&mut self) -> Option<&'a [u8]> {
         let (&first, rest) = self.0.split_first()?;
         let (length, rest) = if first < u8::MAX {
             (usize::from(first), rest)
@@ -113,7 +112,16 @@ impl<'a> Iterator for Texts<'a> {
         };
         let (text, rest) = rest.split_at_checked(length)?;
         self.0 = rest;
-        std::str::from_utf8(text).ok()
+        Some(text)
+    }
+}
+
+impl<'a> Iterator for Texts<'a> {
+    type Item = &'a str;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.next_bytes()?).ok()
     }
 }
 

@@ -86,7 +86,12 @@ pub fn escape_name(name: &str, escaping: Escaping, out: &mut String) {
 
 /// Appends a text between quotes: label values, names in quotes, and OpenMetrics' helps.
 pub(super) fn put_quoted(text: &str, out: &mut Vec<u8>) {
-    let mut rest = text.as_bytes();
+    put_quoted_bytes(text.as_bytes(), out);
+}
+
+/// As [`put_quoted`], of a text's bytes.
+pub(super) fn put_quoted_bytes(text: &[u8], out: &mut Vec<u8>) {
+    let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | b'\n')) {
         out.extend_from_slice(&rest[..at]);
         out.extend_from_slice(&[b'\\', if rest[at] == b'\n' { b'n' } else { rest[at] }]);

@@ -20,7 +20,41 @@ pub(super) fn put_unsigned(n: u64, out: &mut Vec<u8>) {
         // Less than 10: the digit is a byte.
         out.push(b'0' + n as u8);
     } else {
-        out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+        append(itoa::Buffer::new().format(n).as_bytes(), out);
+    }
+}
+
+/// Appends bytes, in overlapping pieces where they are few: a call costs more than the copy, for
+/// pieces as short as those of a line (49 ns a line with calls, 38 without).
+#[inline]
+pub(super) fn append(bytes: &[u8], out: &mut Vec<u8>) {
+    let (count, length) = (bytes.len(), out.len());
+    out.reserve(count);
+    // SAFETY: `reserve` made room for `count` bytes behind the first `length`, which cannot
+    // overlap `bytes`: the vector is borrowed mutably. Each branch stays inside of both by its
+    // condition on `count`, and writes all of them.
+    unsafe {
+        let (from, to) = (bytes.as_ptr(), out.as_mut_ptr().add(length));
+        if count > 32 {
+            std::ptr::copy_nonoverlapping(from, to, count);
+        } else if count >= 16 {
+            let tail = from.add(count - 16).cast::<[u8; 16]>().read();
+            to.cast::<[u8; 16]>().write(from.cast::<[u8; 16]>().read());
+            to.add(count - 16).cast::<[u8; 16]>().write(tail);
+        } else if count >= 8 {
+            let tail = from.add(count - 8).cast::<[u8; 8]>().read();
+            to.cast::<[u8; 8]>().write(from.cast::<[u8; 8]>().read());
+            to.add(count - 8).cast::<[u8; 8]>().write(tail);
+        } else if count >= 4 {
+            let tail = from.add(count - 4).cast::<[u8; 4]>().read();
+            to.cast::<[u8; 4]>().write(from.cast::<[u8; 4]>().read());
+            to.add(count - 4).cast::<[u8; 4]>().write(tail);
+        } else {
+            for i in 0..count {
+                to.add(i).write(from.add(i).read());
+            }
+        }
+        out.set_len(length + count);
     }
 }
 

@@ -5,7 +5,7 @@
 //! name of the first dynamic label: what is left for a line is a few copies and a number.
 
 use super::escape::{self, Escaping, escape_name, is_legacy_name};
-use super::number;
+use super::number::{self, append};
 use crate::snapshot::{
     Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
 };
@@ -20,8 +20,9 @@ pub(super) enum Dialect {
 }
 
 /// What ends the name of a sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Suffix {
+    #[default]
     None,
     Total,
     Bucket,
@@ -61,8 +62,10 @@ pub(super) struct Text {
     /// The heads of lines with labels: the name, and the brace; or the brace, and the name in
     /// quotes with a comma.
     heads: [Range; 6],
-    /// The labels of each group, up to the quote of the first dynamic value; an empty range where
-    /// they are not rendered yet.
+    /// The suffix of most of its samples.
+    main: Suffix,
+    /// For each group the head of a line with that suffix, and the labels up to the quote of the
+    /// first dynamic value; an empty range where they are not rendered yet.
     groups: Vec<Range>,
     /// What is between the dynamic values: the quote, the comma, the next name and its quote.
     between: Vec<Range>,
@@ -92,6 +95,11 @@ impl Text {
         let groups = family.groups as usize;
         self.groups.resize(if groups <= MOST_GROUPS { groups } else { 0 }, NOT_YET);
         self.has_labels = !family.labels.is_empty();
+        self.main = match family.kind {
+            Kind::Counter => Suffix::Total,
+            Kind::Info if self.dialect != Dialect::OpenMetrics2 => Suffix::Info,
+            _ => Suffix::None,
+        };
         for suffix in Suffix::ALL {
             self.heads[suffix as usize] =
                 self.render(|text, out| text.put_head(family, suffix, out));
@@ -211,15 +219,15 @@ impl Text {
         if !self.has_labels {
             return self.put_bare_head(suffix, out);
         }
-        let labels = self.group(family, series.group);
-        self.put(self.heads[suffix as usize], out);
-        if let Some(labels) = labels {
-            self.put(labels, out);
+        let known = if suffix == self.main { self.group(family, series.group) } else { None };
+        if let Some(known) = known {
+            self.put(known, out);
         } else {
+            self.put(self.heads[suffix as usize], out);
             self.put_group(family, series.group, out);
         }
         self.put_texts(series, out);
-        out.extend_from_slice(b"} ");
+        append(b"} ", out);
     }
 
     /// The labels of a series without braces, to be written several times; a comma behind them.
@@ -263,11 +271,13 @@ impl Text {
         out.extend_from_slice(if is_quoted { b"} " } else { b" " });
     }
 
+    #[inline]
     fn put_texts(&self, series: &Series<'_>, out: &mut Vec<u8>) {
         let mut texts = series.texts;
-        let Some(first) = texts.next() else { return };
+        let Some(first) = texts.next_bytes() else { return };
         put_text(first, series.plain, out);
-        for (between, text) in self.between.iter().zip(texts) {
+        for between in &self.between {
+            let Some(text) = texts.next_bytes() else { break };
             self.put(*between, out);
             put_text(text, series.plain, out);
         }
@@ -452,15 +462,19 @@ impl Text {
         }
     }
 
-    /// The labels of a group, rendered now if they were not before; `None` where there are too many
-    /// groups.
+    /// The head of a line and the labels of a group, rendered now if they were not before; `None`
+    /// where there are too many groups.
     #[inline]
     fn group(&mut self, family: &Family<'_>, group: u32) -> Option<Range> {
         let known = *self.groups.get(group as usize)?;
         if known != NOT_YET {
             return Some(known);
         }
-        let range = self.render(|text, out| text.put_group(family, group, out));
+        let head = self.heads[self.main as usize];
+        let range = self.render(|text, out| {
+            out.extend_from_within(head.0 as usize..head.1 as usize);
+            text.put_group(family, group, out);
+        });
         self.groups[group as usize] = range;
         Some(range)
     }
@@ -522,7 +536,7 @@ impl Text {
 
     #[inline]
     fn put(&self, (start, end): Range, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.memory[start as usize..end as usize]);
+        append(&self.memory[start as usize..end as usize], out);
     }
 }
 
@@ -530,11 +544,11 @@ const OVERFLOW: &[u8] = b"quipu_overflow=\"true\"";
 const MOST_EXEMPLAR_CHARACTERS: usize = 128;
 
 #[inline]
-fn put_text(text: &str, plain: bool, out: &mut Vec<u8>) {
+fn put_text(text: &[u8], plain: bool, out: &mut Vec<u8>) {
     if plain {
-        out.extend_from_slice(text.as_bytes());
+        append(text, out);
     } else {
-        escape::put_quoted(text, out);
+        escape::put_quoted_bytes(text, out);
     }
 }
 

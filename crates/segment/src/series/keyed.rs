@@ -377,9 +377,9 @@ impl Keyed {
         let count = ((meta & WORDS) as u32).saturating_sub(before) as usize;
         let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
         words.clear();
-        words.reserve(count * 8);
-        for word in key {
-            words.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        words.resize(count * 8, 0);
+        for (bytes, word) in words.chunks_exact_mut(8).zip(key) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
         if !meta::is_still(region.word(at), meta) {
             return None;

@@ -198,6 +198,11 @@ pub mod model {
             true
         }
 
+        /// Whether nobody has it.
+        pub fn is_free(&self) -> bool {
+            state_of(self.0[0].load(Ordering::Acquire)) == state::FREE
+        }
+
         /// The cell.
         pub fn sum(&self) -> u64 {
             self.0[1].load(Ordering::Acquire)
