@@ -34,7 +34,7 @@ pub struct Plan {
 impl Plan {
     /// A full turn.
     pub fn full() -> Plan {
-        Plan { run_time: Duration::from_millis(100), divisor: 1 }
+        Plan { run_time: Duration::from_millis(60), divisor: 1 }
     }
 
     /// A turn of some milliseconds, to try a benchmark out.

@@ -40,7 +40,7 @@ pub fn go(program: &str) -> Result<PathBuf> {
     command.args(["build", "-o", "bin/", "./..."]).current_dir(&module);
     let name = describe(&command);
     let status = command.status().map_err(|error| {
-        Error::command(&name, format!("cannot be started: {error}. Install Go 1.24 or later."))
+        Error::command(&name, format!("cannot be started: {error}. Install Go 1.26 or later."))
     })?;
     if !status.success() {
         return Err(Error::command(&name, format!("failed with {status}")));

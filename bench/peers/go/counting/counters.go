@@ -69,30 +69,28 @@ func route(t turn) []measure.Record {
 
 // user adds to series by a kind, a route and a user, in random order.
 func user(t turn) []measure.Record {
+	series := t.series(18_000)
+	family := counters("kind", "route", "user")
+	random := rand.New(rand.NewPCG(1, 0))
+	keys := make([][3]string, series)
+	for i := range keys {
+		kind, route := kinds[random.IntN(len(kinds))], routes[random.IntN(len(routes))]
+		keys[i] = [3]string{kind, route, fmt.Sprintf("Gisela Hernandez %03d", i)}
+		family.WithLabelValues(keys[i][:]...).Inc()
+	}
+	random.Shuffle(series, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	// Each run goes on where the last one ended.
+	var next atomic.Int64
 	var records []measure.Record
-	for _, full := range []int{18_000, 1_000_000} {
-		series := t.series(full)
-		family := counters("kind", "route", "user")
-		random := rand.New(rand.NewPCG(1, 0))
-		keys := make([][3]string, series)
-		for i := range keys {
-			kind, route := kinds[random.IntN(len(kinds))], routes[random.IntN(len(routes))]
-			keys[i] = [3]string{kind, route, fmt.Sprintf("Gisela Hernandez %03d", i)}
-			family.WithLabelValues(keys[i][:]...).Inc()
-		}
-		random.Shuffle(series, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-		// Each run goes on where the last one ended.
-		var next atomic.Int64
-		for _, threads := range []int{1, 2} {
-			name := "three labels/add among " + withCommas(series)
-			records = append(records, t.time(name, threads, func(_, n int) {
-				start := int(next.Add(int64(n))) - n
-				for i := range n {
-					key := &keys[(start+i)%series]
-					family.WithLabelValues(key[0], key[1], key[2]).Inc()
-				}
-			}))
-		}
+	for _, threads := range []int{1, 2} {
+		name := "three labels/add among " + withCommas(series)
+		records = append(records, t.time(name, threads, func(_, n int) {
+			start := int(next.Add(int64(n))) - n
+			for i := range n {
+				key := &keys[(start+i)%series]
+				family.WithLabelValues(key[0], key[1], key[2]).Inc()
+			}
+		}))
 	}
 	return records
 }

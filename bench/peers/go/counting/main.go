@@ -17,14 +17,14 @@ const subject = "client_golang 1.25.0 (Go)"
 
 func main() {
 	log.SetFlags(0)
-	quick := flag.Bool("quick", false, "runs of 2 ms instead of 100 ms, and fewer series")
+	quick := flag.Bool("quick", false, "runs of 2 ms instead of 60 ms, and fewer series")
 	workload := flag.String("workload", "", "what to measure")
 	flag.Parse()
 	if flag.NArg() > 0 || *workload == "" {
 		flag.Usage()
 		os.Exit(2)
 	}
-	t := turn{options: measure.Options{Runs: 1, RunTime: 100 * time.Millisecond}, divisor: 1}
+	t := turn{options: measure.Options{Runs: 1, RunTime: 60 * time.Millisecond}, divisor: 1}
 	if *quick {
 		t = turn{options: measure.Options{Runs: 1, RunTime: 2 * time.Millisecond}, divisor: 200}
 	}

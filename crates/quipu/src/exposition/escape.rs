@@ -49,38 +49,64 @@ fn is_legacy(c: char, at: usize) -> bool {
     c.is_ascii_alphabetic() || c == '_' || c == ':' || (c.is_ascii_digit() && at > 0)
 }
 
-/// Appends a name to `out`, as the scheme has it.
+/// Whether a name is one that every version of Prometheus reads as a label's: without a colon.
+pub(super) fn is_legacy_label(name: &str) -> bool {
+    is_legacy_name(name) && !name.contains(':')
+}
+
+/// Appends the name of a metric to `out`, as the scheme has it.
 pub fn escape_name(name: &str, escaping: Escaping, out: &mut String) {
-    let is_legacy_name = is_legacy_name(name);
-    match escaping {
-        Escaping::AllowUtf8 => out.push_str(name),
-        Escaping::Underscores | Escaping::Values if is_legacy_name => out.push_str(name),
-        Escaping::Underscores => {
-            out.extend(name.char_indices().map(|(i, c)| if is_legacy(c, i) { c } else { '_' }));
-        }
-        // Names that need no escaping have their underscores doubled all the same.
-        Escaping::Dots => {
-            for (i, c) in name.char_indices() {
-                match c {
-                    '_' => out.push_str("__"),
-                    '.' => out.push_str("_dot_"),
-                    c if is_legacy(c, i) => out.push(c),
-                    _ => out.push_str("__"),
-                }
-            }
-        }
-        Escaping::Values if name.is_empty() => {}
-        Escaping::Values => {
-            out.push_str("U__");
-            for (i, c) in name.char_indices() {
-                match c {
-                    '_' => out.push_str("__"),
-                    c if is_legacy(c, i) => out.push(c),
-                    // A String takes whatever is written.
-                    c => drop(write!(out, "_{:x}_", u32::from(c))),
-                }
-            }
-        }
+    escape(name.char_indices(), is_legacy_name(name), true, escaping, out);
+}
+
+/// As [`escape_name`], of a name in two parts, to bytes.
+pub(super) fn put_metric_name(name: &str, suffix: &str, escaping: Escaping, out: &mut Vec<u8>) {
+    let behind = suffix.char_indices().map(|(i, c)| (name.len() + i, c));
+    let is_legacy = is_legacy_name(name);
+    escape(name.char_indices().chain(behind), is_legacy, true, escaping, &mut Bytes(out));
+}
+
+/// As [`escape_name`], of the name of a label, which has no colon.
+pub(super) fn put_label_name(name: &str, escaping: Escaping, out: &mut Vec<u8>) {
+    let chars = name.char_indices();
+    escape(chars, is_legacy_label(name), false, escaping, &mut Bytes(out));
+}
+
+fn escape(
+    chars: impl Iterator<Item = (usize, char)>,
+    is_legacy_name: bool,
+    colon: bool,
+    escaping: Escaping,
+    out: &mut impl Write,
+) {
+    let is_legacy = |c: char, at: usize| is_legacy(c, at) && (colon || c != ':');
+    let keep = escaping == Escaping::AllowUtf8 || (is_legacy_name && escaping != Escaping::Dots);
+    let mut chars = chars.peekable();
+    if escaping == Escaping::Values && !is_legacy_name && chars.peek().is_some() {
+        let _ = out.write_str("U__");
+    }
+    // Memory takes whatever is written.
+    for (i, c) in chars {
+        let _ = match (escaping, c) {
+            _ if keep => out.write_char(c),
+            // Names that need no escaping have their underscores doubled all the same.
+            (Escaping::Dots | Escaping::Values, '_') => out.write_str("__"),
+            (Escaping::Dots, '.') => out.write_str("_dot_"),
+            (_, c) if is_legacy(c, i) => out.write_char(c),
+            (Escaping::Dots, _) => out.write_str("__"),
+            (Escaping::Values, c) => write!(out, "_{:x}_", u32::from(c)),
+            _ => out.write_char('_'),
+        };
+    }
+}
+
+/// Memory for bytes, as text is written to it.
+struct Bytes<'o>(&'o mut Vec<u8>);
+
+impl Write for Bytes<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Messages `io.prometheus.client.MetricFamily` (`prometheus/client_model`, `metrics.proto`), each
 //! behind its length. They have what text has not: native histograms and start times.
 
-use super::escape::{Escaping, escape_name};
+use super::escape::{self, Escaping};
 use crate::snapshot::{
     Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
 };
@@ -12,7 +12,6 @@ pub(super) struct Protobuf {
     escaping: Escaping,
     is_begun: bool,
     family: Vec<u8>,
-    name: String,
 }
 
 /// Field numbers.
@@ -69,11 +68,10 @@ impl Protobuf {
             Kind::Info => "_info",
             _ => "",
         };
-        let mut name = std::mem::take(&mut self.name);
-        name.clear();
-        escape_name(&format!("{}{suffix}", family.name), self.escaping, &mut name);
-        let message = &mut self.family;
-        put_bytes(field::family::NAME, name.as_bytes(), message);
+        let (message, escaping) = (&mut self.family, self.escaping);
+        put_message(field::family::NAME, message, |name| {
+            escape::put_metric_name(family.name, suffix, escaping, name);
+        });
         if !family.help.is_empty() {
             put_bytes(field::family::HELP, family.help.as_bytes(), message);
         }
@@ -88,7 +86,6 @@ impl Protobuf {
         if !family.unit.is_empty() {
             put_bytes(field::family::UNIT, family.unit.as_bytes(), message);
         }
-        self.name = name;
     }
 
     pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
@@ -257,13 +254,7 @@ fn put_labels(family: &Family<'_>, series: &Series<'_>, escaping: Escaping, out:
 
 fn put_label(name: &str, value: &str, escaping: Escaping, out: &mut Vec<u8>) {
     put_message(field::metric::LABEL, out, |pair| {
-        if super::is_legacy_name(name) && escaping != Escaping::Dots {
-            put_bytes(1, name.as_bytes(), pair);
-        } else {
-            let mut escaped = String::new();
-            escape_name(name, escaping, &mut escaped);
-            put_bytes(1, escaped.as_bytes(), pair);
-        }
+        put_message(1, pair, |text| escape::put_label_name(name, escaping, text));
         put_bytes(2, value.as_bytes(), pair);
     });
 }

@@ -4,7 +4,7 @@
 //! family. Labels of fixed cardinality are rendered once for each of their combinations, up to the
 //! name of the first dynamic label: what is left for a line is a few copies and a number.
 
-use super::escape::{self, Escaping, escape_name, is_legacy_name};
+use super::escape::{self, Escaping, is_legacy_label, is_legacy_name};
 use super::number::{self, append};
 use crate::snapshot::{
     Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
@@ -73,7 +73,6 @@ pub(super) struct Text {
     has_labels: bool,
     /// The labels of a series, for those that have several lines.
     labels: Vec<u8>,
-    name: String,
 }
 
 /// Of more groups than that, none is kept.
@@ -158,16 +157,14 @@ impl Text {
             (Kind::Info, Dialect::Text) => "_info",
             _ => "",
         };
-        let mut name = std::mem::take(&mut self.name);
-        self.escape(family.name, suffix, &mut name);
-        let is_legacy = is_legacy_name(&name);
         let put_name = |keyword: &str, out: &mut Vec<u8>| {
             out.extend_from_slice(keyword.as_bytes());
-            if is_legacy {
-                out.extend_from_slice(name.as_bytes());
-            } else {
+            let quoted = self.is_quoted(family.name);
+            if quoted {
                 out.push(b'"');
-                escape::put_quoted(&name, out);
+            }
+            self.put_name(family.name, suffix, out);
+            if quoted {
                 out.push(b'"');
             }
             out.push(b' ');
@@ -198,7 +195,6 @@ impl Text {
             out.extend_from_slice(family.unit.as_bytes());
             out.push(b'\n');
         }
-        self.name = name;
     }
 
     /// Everything of a line before its value.
@@ -292,17 +288,14 @@ impl Text {
         out: &mut Vec<u8>,
     ) {
         self.render_labels(family, series);
-        let mut name = std::mem::take(&mut self.name);
-        self.escape(family.name, "", &mut name);
-        let mut label = Vec::new();
-        put_name(&name, &mut label);
-        label.extend_from_slice(b"=\"");
         for (state, is_on) in states {
-            self.put_labelled(Suffix::None, &label, out);
+            // The label has the name of the metric.
+            self.put_labelled(Suffix::None, b"", out);
+            self.put_label_name(family.name, out);
+            out.extend_from_slice(b"=\"");
             escape::put_quoted(state, out);
             out.extend_from_slice(if *is_on { b"\"} 1\n" } else { b"\"} 0\n" });
         }
-        self.name = name;
     }
 
     fn put_histogram(
@@ -450,15 +443,27 @@ impl Text {
     }
 
     fn put_head(&self, family: &Family<'_>, suffix: Suffix, out: &mut Vec<u8>) {
-        let mut name = String::new();
-        self.escape(family.name, suffix.text(), &mut name);
-        if is_legacy_name(&name) {
-            out.extend_from_slice(name.as_bytes());
-            out.push(b'{');
-        } else {
+        if self.is_quoted(family.name) {
             out.extend_from_slice(b"{\"");
-            escape::put_quoted(&name, out);
+            self.put_name(family.name, suffix.text(), out);
             out.extend_from_slice(b"\",");
+        } else {
+            self.put_name(family.name, suffix.text(), out);
+            out.push(b'{');
+        }
+    }
+
+    /// Whether the name of a metric is written in quotes, in which it is as it is.
+    fn is_quoted(&self, name: &str) -> bool {
+        self.escaping == Escaping::AllowUtf8 && !is_legacy_name(name)
+    }
+
+    fn put_name(&self, name: &str, suffix: &str, out: &mut Vec<u8>) {
+        if self.is_quoted(name) {
+            escape::put_quoted(name, out);
+            out.extend_from_slice(suffix.as_bytes());
+        } else {
+            escape::put_metric_name(name, suffix, self.escaping, out);
         }
     }
 
@@ -502,26 +507,13 @@ impl Text {
     }
 
     fn put_label_name(&self, name: &str, out: &mut Vec<u8>) {
-        if is_legacy_name(name) && self.escaping != Escaping::Dots && !name.contains(':') {
-            out.extend_from_slice(name.as_bytes());
-            return;
+        if self.escaping == Escaping::AllowUtf8 && !is_legacy_label(name) {
+            out.push(b'"');
+            escape::put_quoted(name, out);
+            out.push(b'"');
+        } else {
+            escape::put_label_name(name, self.escaping, out);
         }
-        let mut escaped = String::new();
-        match self.escaping {
-            // The colon is for names of metrics alone.
-            Escaping::AllowUtf8 => escaped.push_str(name),
-            escaping => escape_name(&name.replace(':', "."), escaping, &mut escaped),
-        }
-        put_name(&escaped, out);
-    }
-
-    fn escape(&self, name: &str, suffix: &str, out: &mut String) {
-        out.clear();
-        if suffix.is_empty() {
-            return escape_name(name, self.escaping, out);
-        }
-        // With its suffix: `values` marks the whole name.
-        escape_name(&format!("{name}{suffix}"), self.escaping, out);
     }
 
     fn render(&mut self, put: impl FnOnce(&Self, &mut Vec<u8>)) -> Range {
@@ -549,17 +541,6 @@ fn put_text(text: &[u8], plain: bool, out: &mut Vec<u8>) {
         append(text, out);
     } else {
         escape::put_quoted_bytes(text, out);
-    }
-}
-
-/// A name of a label: in quotes where it is not one that all versions read.
-fn put_name(name: &str, out: &mut Vec<u8>) {
-    if is_legacy_name(name) && !name.contains(':') {
-        out.extend_from_slice(name.as_bytes());
-    } else {
-        out.push(b'"');
-        escape::put_quoted(name, out);
-        out.push(b'"');
     }
 }
 
@@ -600,7 +581,9 @@ fn put_native(native: &Native<'_>, out: &mut Vec<u8>) {
         if buckets.is_empty() {
             continue;
         }
-        out.extend_from_slice(format!(",{side}_spans:[").as_bytes());
+        for part in [",", side, "_spans:["] {
+            out.extend_from_slice(part.as_bytes());
+        }
         let mut spans = super::protobuf::spans(buckets).peekable();
         while let Some((offset, length)) = spans.next() {
             number::put(Number::Signed(offset.into()), out);
@@ -610,7 +593,9 @@ fn put_native(native: &Native<'_>, out: &mut Vec<u8>) {
                 out.push(b',');
             }
         }
-        out.extend_from_slice(format!("],{side}_buckets:[").as_bytes());
+        for part in ["],", side, "_buckets:["] {
+            out.extend_from_slice(part.as_bytes());
+        }
         put_list(buckets, out, |(_, count), out| number::put_unsigned(*count, out));
         out.push(b']');
     }

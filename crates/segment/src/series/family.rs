@@ -468,7 +468,9 @@ impl Family {
     /// Shows the series one after the other, from where the cursor is, until `visit` breaks or
     /// there are no more; then it answers `Continue`. `buffer` is memory for their texts.
     ///
-    /// It takes no lock, and holds nothing in between: series may come and go meanwhile.
+    /// It takes no lock, and holds nothing in between: series may come and go meanwhile. One that is
+    /// there from the beginning to the end is shown once; one that is removed and made anew in
+    /// between may be shown as both.
     pub fn walk(
         &self,
         cursor: &mut Cursor,

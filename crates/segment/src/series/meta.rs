@@ -198,6 +198,11 @@ pub mod model {
             true
         }
 
+        /// Whether it is of the first generation.
+        pub fn is_first(&self) -> bool {
+            self.0[0].load(Ordering::Acquire) < GENERATION
+        }
+
         /// Whether nobody has it.
         pub fn is_free(&self) -> bool {
             state_of(self.0[0].load(Ordering::Acquire)) == state::FREE
