@@ -4,7 +4,8 @@ CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 10
 FUZZ_TARGETS := segment_file buckets_json times_binary
 # What the tests and benchmarks need from Debian's packages: command:package.
-TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus g++:g++ \
+TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
+	prometheus-pushgateway:prometheus-pushgateway g++:g++ \
 	taskset:util-linux python3:python3
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 

@@ -1,0 +1,128 @@
+//! What is answered over HTTP, and pushed.
+#![cfg(all(feature = "serve", feature = "gzip", feature = "push"))]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use quipu::http::{Push, serve};
+use quipu::{CounterFamily, Description, Registry};
+
+/// The head and the body of an answer, chunks put together.
+fn ask(address: SocketAddr, head: &str) -> (String, Vec<u8>) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    write!(stream, "{head}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|window| window == b"\r\n\r\n").unwrap();
+    let head = String::from_utf8(answer[..end].to_vec()).unwrap().to_lowercase();
+    let mut rest = &answer[end + 4..];
+    if !head.contains("transfer-encoding: chunked") {
+        return (head, rest.to_vec());
+    }
+    let mut body = Vec::new();
+    loop {
+        let line = rest.windows(2).position(|window| window == b"\r\n").unwrap();
+        let length = std::str::from_utf8(&rest[..line]).unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        body.extend_from_slice(&rest[line + 2..line + 2 + length]);
+        rest = &rest[line + 4 + length..];
+        if length == 0 {
+            return (head, body);
+        }
+    }
+}
+
+fn registry() -> Registry {
+    let registry = Registry::new();
+    let description = Description::new("c", "A help.").labels(["k"]);
+    let family: CounterFamily<[&str; 1]> = registry.register(description).unwrap();
+    for i in 0..20_000 {
+        family.inc(&[i.to_string()]);
+    }
+    registry
+}
+
+#[test]
+fn answers_follow_the_headers() {
+    let registry = registry();
+    let server = serve("127.0.0.1:0", &registry).unwrap();
+    let address = server.address();
+    let (head, body) = ask(address, "GET /metrics HTTP/1.1");
+    assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
+    assert_eq!(String::from_utf8(body).unwrap(), registry.text());
+    let accept = "GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text;version=1.0.0";
+    let (head, plain) = ask(address, accept);
+    assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
+    assert!(plain.ends_with(b"# EOF\n"));
+    let (head, packed) = ask(address, &format!("{accept}\r\nAccept-Encoding: gzip"));
+    assert!(head.contains("content-encoding: gzip"), "{head}");
+    assert!(packed.len() < plain.len() / 3);
+    let mut unpacked = Vec::new();
+    flate2::read::GzDecoder::new(&packed[..]).read_to_end(&mut unpacked).unwrap();
+    assert_eq!(unpacked, plain);
+    let (head, body) = ask(address, "HEAD /metrics HTTP/1.1");
+    assert!(head.starts_with("http/1.1 200") && body.is_empty(), "{head}");
+    assert!(ask(address, "POST /metrics HTTP/1.1").0.starts_with("http/1.1 405"));
+    assert!(ask(address, "GET / HTTP/1.1").0.starts_with("http/1.1 404"));
+    drop(server);
+    assert!(TcpStream::connect(address).is_err(), "it stops when it is dropped");
+}
+
+#[test]
+fn a_reader_that_never_reads_keeps_nobody_waiting() {
+    let registry = registry();
+    let server = serve("127.0.0.1:0", &registry).unwrap();
+    let mut lazy = TcpStream::connect(server.address()).unwrap();
+    lazy.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let counter = registry.counter("other", "A help.").unwrap();
+    counter.inc();
+    let (_, body) = ask(server.address(), "GET /metrics HTTP/1.1");
+    assert!(String::from_utf8(body).unwrap().contains("other_total 1\n"));
+}
+
+struct Gateway(Child);
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_real_pushgateway_takes_what_is_pushed() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let child = Command::new("prometheus-pushgateway")
+        .arg(format!("--web.listen-address={address}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("prometheus-pushgateway; `make test` installs it");
+    let _gateway = Gateway(child);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let registry = Registry::new();
+    registry.counter("jobs", "A help.").unwrap().inc_by(3);
+    let url = format!("http://{address}/");
+    let push = Push::new(&url, "a/b").group("instance", "db 1").group("empty", "");
+    push.replace(&registry).unwrap();
+    let shown = || String::from_utf8(ask(address, "GET /metrics HTTP/1.1").1).unwrap();
+    let line = "jobs_total{empty=\"\",instance=\"db 1\",job=\"a/b\"} 3\n";
+    assert!(shown().contains(line), "{}", shown());
+    registry.counter("more", "A help.").unwrap();
+    push.add(&registry).unwrap();
+    assert!(shown().contains("more_total{"));
+    push.delete().unwrap();
+    assert!(!shown().contains("jobs_total"));
+    let refused = Push::new(&format!("http://{address}/nothing"), "j").replace(&registry);
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("/nothing/metrics/job/j") && message.contains("404"), "{message}");
+    let gone = Push::new("http://127.0.0.1:1", "j").replace(&registry).unwrap_err().to_string();
+    assert!(gone.contains("127.0.0.1:1"), "{gone}");
+}
