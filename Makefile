@@ -80,7 +80,7 @@ fmt: ## Format everything
 	cd bench/peers/go && gofmt -w .
 
 .PHONY: bench
-bench: bench-rates ## Run every benchmark beside its peers, and write docs/benchmarks
+bench: bench-rates bench-counting ## Run every benchmark beside its peers, and write docs/benchmarks
 
 .PHONY: bench-rates
 bench-rates: tools ## The windows and the daemon beside the Go packages and their server
@@ -89,6 +89,13 @@ bench-rates: tools ## The windows and the daemon beside the Go packages and thei
 	target/release/report rates
 	target/release/rates_server --full --rounds 3
 	target/release/report rates-server
+
+.PHONY: bench-counting
+bench-counting: ## Counters and histograms beside those of other libraries
+	$(CARGO) build --release --locked --package quipu-bench
+	target/release/counting_seed
+	target/release/counting
+	target/release/report counting
 
 .PHONY: tools
 tools: ## Install the programs that tests and benchmarks run, where they are missing

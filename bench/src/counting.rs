@@ -47,9 +47,16 @@ impl Plan {
         (full / self.divisor).max(100)
     }
 
+    /// The numbers of series instead of those of a full turn, each of them once.
+    fn sizes<const N: usize>(&self, full: [usize; N]) -> Vec<usize> {
+        let mut sizes = full.map(|full| self.series(full)).to_vec();
+        sizes.dedup();
+        sizes
+    }
+
     /// The time instead of that of a full turn.
     fn time(&self, full: Duration) -> Duration {
-        full / self.divisor as u32
+        (full / self.divisor as u32).max(Duration::from_millis(10))
     }
 }
 

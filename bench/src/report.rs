@@ -19,7 +19,7 @@
 //! `by=subject` it is a subject. The subject or the peer `best` is the best of all that are not
 //! ours; its value says who it is.
 
-mod format;
+pub(crate) mod format;
 mod plot;
 mod table;
 mod template;

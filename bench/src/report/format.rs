@@ -71,7 +71,8 @@ fn pick(value: f64, base: f64, units: &[(&str, f64)]) -> Scale {
     Scale { factor: base / fits.1, unit: format!(" {}", fits.0) }
 }
 
-fn commas(digits: &str) -> String {
+/// The digits of a number with commas, for instance `79,100`.
+pub(crate) fn commas(digits: &str) -> String {
     let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
     let mut text = String::new();
     let count = whole.trim_start_matches('-').len();

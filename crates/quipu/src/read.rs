@@ -247,7 +247,7 @@ fn recycle<A: Recycled<B>, B>(mut vector: Vec<A>) -> Vec<B> {
 trait Recycled<B> {}
 impl<'b> Recycled<Bucket<'b>> for Bucket<'_> {}
 impl<'b> Recycled<Exemplar<'b>> for Exemplar<'_> {}
-impl<'b> Recycled<(&'b str, bool)> for (&str, bool) {}
+impl Recycled<(&str, bool)> for (&str, bool) {}
 
 /// The labels of a family, as a snapshot shows them: made once, so that a scrape makes nothing.
 struct Labels {

@@ -32,6 +32,7 @@ struct Inner {
     collectors: Mutex<Arc<[Arc<dyn Collector>]>>,
     readers: Readers,
     /// Memory of scrapes that are over, for those to come.
+    #[expect(clippy::vec_box, reason = "they move in and out of scrapes, a pointer each time")]
     buffers: Mutex<Vec<Box<Buffers>>>,
 }
 

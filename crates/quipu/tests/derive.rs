@@ -1,4 +1,5 @@
 //! What the derives make is what they say.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use quipu::snapshot::Label;
 use quipu::{

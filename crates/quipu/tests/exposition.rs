@@ -1,4 +1,5 @@
 //! Every kind in every format, byte for byte; and what HTTP makes of them.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::collections::HashSet;
 
@@ -10,10 +11,8 @@ use quipu::snapshot::{
 };
 use quipu::{CounterFamily, Description, Registry};
 
-const LABELS: &[Label<'static>] = &[
-    Label { name: "kind", values: Some(&["a", "b"]) },
-    Label { name: "user.name", values: None },
-];
+const LABELS: &[Label<'static>] =
+    &[Label { name: "kind", values: Some(&["a", "b"]) }, Label { name: "user.name", values: None }];
 
 fn family(name: &'static str, kind: Kind, labels: &'static [Label<'static>]) -> Family<'static> {
     let groups = if labels.is_empty() { 1 } else { 2 };
@@ -32,11 +31,8 @@ fn everything(sink: &mut impl Sink) {
     let mut trace = Vec::new();
     Texts::push(&mut trace, "id");
     Texts::push(&mut trace, "7");
-    let exemplar = Exemplar {
-        labels: Texts::new(&trace),
-        value: 0.5,
-        time: Some(Timestamp(2_000_000_001)),
-    };
+    let exemplar =
+        Exemplar { labels: Texts::new(&trace), value: 0.5, time: Some(Timestamp(2_000_000_001)) };
     let mut one = |family: Family<'_>, value: Value<'_>| {
         sink.family(&family);
         let texts = if family.labels.is_empty() { &[][..] } else { &user[..] };

@@ -1,4 +1,5 @@
 //! What is answered over HTTP, and pushed.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 #![cfg(all(feature = "serve", feature = "gzip", feature = "push"))]
 
 use std::io::{Read, Write};

@@ -1,4 +1,5 @@
 //! What instruments count is what a scrape sees.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::time::Duration;
 

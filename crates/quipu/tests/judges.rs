@@ -1,5 +1,6 @@
 //! What others make of our expositions: `promtool`, the parsers of Prometheus' Python client, and a
 //! real Prometheus that scrapes a real server. `make test` installs them.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 #![cfg(all(feature = "serve", feature = "gzip"))]
 
 use std::io::{Read, Write};

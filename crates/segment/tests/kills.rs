@@ -251,7 +251,10 @@ fn nothing_acknowledged_is_lost_and_nobody_waits_for_the_dead() {
     let segment = Options::new().open_or_create(&path).unwrap();
     let churn = &segment.families().unwrap()[2];
     let mut seen = HashSet::new();
-    churn.retain(|view| seen.insert(view.texts.to_vec())).map(|twice| assert_eq!(twice, 0)).unwrap();
+    churn
+        .retain(|view| seen.insert(view.texts.to_vec()))
+        .map(|twice| assert_eq!(twice, 0))
+        .unwrap();
     let (mut keyed, mut dense, mut churn) = (0, 0, 0);
     for family in segment.families().unwrap() {
         let sum = total(&family);

@@ -21,8 +21,7 @@ const LONG: Duration = Duration::from_secs(1);
 /// One contender's turn.
 pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
     let mut records = Vec::new();
-    for full in [18_000, 100_000, 1_000_000] {
-        let series = plan.series(full);
+    for series in plan.sizes([18_000, 100_000, 1_000_000]) {
         if let Some(family) = C::by_user() {
             fill(&family, &Keys::new(0..series));
             let case = format!("encode/{} series", count(series));
@@ -35,8 +34,7 @@ pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
         }
     }
     // As the benchmark of `measured` has them: one label, whose values are numbers.
-    for full in [100, 1_000, 10_000, 100_000] {
-        let series = full.min(plan.series(full * 100));
+    for series in plan.sizes([100, 1_000, 10_000, 100_000]) {
         if let Some(family) = C::by_text() {
             (0..series).for_each(|number| family.inc(&number.to_string()));
             let case = format!("encode short/{} series", count(series));

@@ -26,8 +26,8 @@ const NOTED: usize = 8_000_000;
 /// One contender's turn.
 pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
     let mut records = stalls::<C>(plan);
-    for full in [1_000, 10_000, 100_000, 1_000_000] {
-        records.extend(times::<C>(plan, full.min(plan.series(full * 100))));
+    for series in plan.sizes([1_000, 10_000, 100_000, 1_000_000]) {
+        records.extend(times::<C>(plan, series));
     }
     records
 }
@@ -124,7 +124,7 @@ impl<F: ByUser + Scrape> Adder<'_, F> {
             });
             let adder = scope.spawn(|| {
                 pin(0);
-                let latencies = Latencies::new(NOTED);
+                let latencies = Latencies::new(plan.series(NOTED));
                 started.wait();
                 self.add_until(&ended, every, latencies)
             });
@@ -144,7 +144,8 @@ impl<F: ByUser + Scrape> Adder<'_, F> {
         let mut added = 0;
         let start = Instant::now();
         latencies.start();
-        while !ended.load(Ordering::Relaxed) {
+        // Once at least, however late the thread gets its core.
+        while added == 0 || !ended.load(Ordering::Relaxed) {
             added += 1;
             let (kind, route, user) = if added % every == 0 && self.next_new < self.new.len() {
                 self.next_new += 1;

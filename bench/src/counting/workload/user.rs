@@ -10,7 +10,8 @@ use crate::record::Record;
 
 /// One contender's turn.
 pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
-    [18_000, 1_000_000].into_iter().flat_map(|full| among::<C>(plan, plan.series(full))).collect()
+    let sizes = plan.sizes([18_000, 1_000_000]);
+    sizes.into_iter().flat_map(|series| among::<C>(plan, series)).collect()
 }
 
 fn among<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {

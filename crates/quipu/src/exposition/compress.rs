@@ -43,12 +43,13 @@ impl Compression {
 pub struct Compressor(Inner);
 
 enum Inner {
+    #[cfg(not(any(feature = "gzip", feature = "zstd")))]
+    #[expect(dead_code, reason = "there is no compressor to make")]
+    Never(std::convert::Infallible),
     #[cfg(feature = "gzip")]
     Gzip(flate2::write::GzEncoder<Vec<u8>>),
     #[cfg(feature = "zstd")]
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
-    #[cfg(not(any(feature = "gzip", feature = "zstd")))]
-    Never(std::convert::Infallible),
 }
 
 impl Compressor {
@@ -74,6 +75,8 @@ impl Compressor {
         let _ = (piece, &out);
         // Writing to memory does not fail.
         match &mut self.0 {
+            #[cfg(not(any(feature = "gzip", feature = "zstd")))]
+            Inner::Never(never) => match *never {},
             #[cfg(feature = "gzip")]
             Inner::Gzip(encoder) => {
                 let _ = encoder.write_all(piece);
@@ -84,8 +87,6 @@ impl Compressor {
                 let _ = encoder.write_all(piece);
                 out.append(encoder.get_mut());
             }
-            #[cfg(not(any(feature = "gzip", feature = "zstd")))]
-            Inner::Never(never) => match *never {},
         }
     }
 
@@ -93,6 +94,8 @@ impl Compressor {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let _ = &out;
         match &mut self.0 {
+            #[cfg(not(any(feature = "gzip", feature = "zstd")))]
+            Inner::Never(never) => match *never {},
             #[cfg(feature = "gzip")]
             Inner::Gzip(encoder) => {
                 let _ = encoder.try_finish();
@@ -103,8 +106,6 @@ impl Compressor {
                 let _ = encoder.do_finish();
                 out.append(encoder.get_mut());
             }
-            #[cfg(not(any(feature = "gzip", feature = "zstd")))]
-            Inner::Never(never) => match *never {},
         }
     }
 }

@@ -68,8 +68,10 @@ impl Layout {
     #[inline]
     fn bucket(&self, value: f64) -> usize {
         if self.bounds.len() <= LINEAR {
-            // Without a branch: which bucket it is cannot be foretold.
-            self.bounds.iter().map(|bound| usize::from(!(value <= *bound))).sum()
+            // Without a branch: which bucket it is cannot be foretold. What is not a number is below
+            // no bound.
+            let below: usize = self.bounds.iter().map(|bound| usize::from(value <= *bound)).sum();
+            self.bounds.len() - below
         } else if value.is_nan() {
             self.bounds.len()
         } else {
@@ -129,8 +131,8 @@ impl Layout {
             if !(8..=384).contains(&native.buckets) {
                 return fail(format!("{} native buckets; 8 to 384 may be", native.buckets));
             }
-            if !(native.zero_threshold >= 0.0) {
-                return fail("its zero threshold is negative".into());
+            if native.zero_threshold < 0.0 || native.zero_threshold.is_nan() {
+                return fail("its zero threshold is no distance from zero".into());
             }
         }
         Ok(Self { bounds, native: description.native, exemplars: description.exemplars })

@@ -1,0 +1,224 @@
+//! Death at every store: a process is run one instruction at a time through an operation on a
+//! shared file, and killed after its first change of the file, after its second, and so on; another
+//! process, which has the file open, goes on each time, and then a third opens it anew.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use quipu_segment::clock::Manual;
+use quipu_segment::series::{Bound, Cursor, Family, Label, Schema};
+use quipu_segment::{Options, Segment};
+
+const START: u64 = 1_700_000_000_000_000_000;
+/// The series that are there before, each with the sum 1.
+const SERIES: u64 = 11;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A shared file with a family of some series.
+struct World {
+    segment: Segment,
+    family: Family,
+    clock: Manual,
+    handles: Vec<Bound>,
+}
+
+fn schema() -> Schema {
+    let user = Label { name: "user".into(), values: None };
+    Schema {
+        name: "requests".into(),
+        cells: 1,
+        additive: true,
+        labels: vec![user],
+        limit: Some(SERIES + 1),
+        idle: Some(SECOND),
+        ..Schema::default()
+    }
+}
+
+impl World {
+    fn new(path: &Path) -> Self {
+        let segment = Options::new().limit(1 << 20).shared().open_or_create(path).unwrap();
+        let clock = Manual::new(START);
+        let family = segment.family_at(&schema(), clock.clone()).unwrap();
+        let world = Self { segment, family, clock, handles: Vec::new() };
+        (0..SERIES).for_each(|i| world.add(i));
+        world.family.sweep().unwrap();
+        world
+    }
+
+    fn add(&self, number: u64) {
+        self.family.add(|key| key.text(&format!("{number:03}")), 0, 1);
+    }
+
+    fn bind(&self, number: u64) -> Bound {
+        self.family.bind(|key| key.text(&format!("{number:03}")))
+    }
+
+    fn remove(&self, number: u64) {
+        self.family.remove(|key| key.text(&format!("{number:03}"))).unwrap();
+    }
+}
+
+/// All series, hidden ones included, none of which may be there twice.
+fn all(family: &Family) -> BTreeMap<String, u64> {
+    let mut all = BTreeMap::new();
+    let removed = family.retain(|view| {
+        let text = String::from_utf8(view.texts[1..].to_vec()).unwrap();
+        assert!(all.insert(text, view.place.sum(0)).is_none(), "a series is there twice");
+        true
+    });
+    assert_eq!((removed.unwrap(), family.len()), (0, all.len() as u64));
+    all
+}
+
+fn overflow(family: &Family) -> u64 {
+    let mut sum = 0;
+    let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
+        sum += if view.overflow { view.place.sum(0) } else { 0 };
+        ControlFlow::Continue(())
+    });
+    sum
+}
+
+/// Kills a child after each of its changes of the file while it does `work`. `may_be` says what the
+/// series may be then; what they are at the end is one of these, too.
+fn die_everywhere(
+    name: &str,
+    prepare: impl Fn(&mut World),
+    work: impl Fn(&mut World),
+    may_be: impl Fn(&BTreeMap<String, u64>) -> bool,
+) {
+    if std::env::var("DEATHS_ALONE").is_err() {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture", "--test-threads=1"])
+            .env("DEATHS_ALONE", "1")
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    for changes in 1.. {
+        let path = directory.path().join(format!("{changes}"));
+        let mut world = World::new(&path);
+        prepare(&mut world);
+        let bytes = std::fs::File::open(&path).unwrap();
+        let Some(ended) = step_child(&bytes, changes, || work(&mut world)) else {
+            // No process may be followed here.
+            return;
+        };
+        let begun = Instant::now();
+        let context = format!("{name}, after {changes} changes");
+        let found = all(&world.family);
+        assert!(may_be(&found), "{context}: {found:?}");
+        // Whoever lives goes on, with every series.
+        for (text, sum) in &found {
+            world.family.add(|key| key.text(text), 0, 1);
+            assert_eq!(all(&world.family)[text], sum + 1, "{context}");
+        }
+        assert_eq!(all(&world.family).len(), found.len(), "{context}");
+        // Room for others, and all of it: an old one leaves for each of them.
+        world.clock.advance(SECOND * 5);
+        world.family.clear().unwrap();
+        let overflowed = overflow(&world.family);
+        (0..=SERIES).for_each(|i| world.add(100 + i));
+        let after = all(&world.family);
+        assert!(after.len() as u64 == SERIES + 1 && after.values().all(|&n| n == 1), "{after:?}");
+        assert_eq!(overflow(&world.family), overflowed, "{context}");
+        let made = world.segment.families().unwrap().len();
+        let more = Schema { name: "more".into(), labels: vec![], ..schema() };
+        world.segment.family(&more).unwrap().add(|_| (), 0, 1);
+        assert!(world.segment.families().unwrap().len() - made <= 1);
+        assert!(begun.elapsed() < 2 * SECOND, "{context}: somebody waited");
+        // The next one finds the same.
+        drop(world);
+        let segment = Options::new().open_or_create(&path).unwrap();
+        let families = segment.families().unwrap();
+        assert_eq!(all(&families[0]), after, "{context}");
+        if ended {
+            assert!(changes > 3, "{name} changes the file only {changes} times");
+            return;
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// Runs `work` in a child, instruction by instruction, until it has changed the file so often, and
+/// kills it then. Whether it ended before; `None` where no process can be followed.
+fn step_child(file: &std::fs::File, changes: u32, work: impl FnOnce()) -> Option<bool> {
+    use std::os::unix::fs::FileExt;
+
+    // SAFETY: the child uses the segment and memory, which a fork keeps in order, and ends without
+    // the clean-up of its parent. The calls of the parent name the child only.
+    unsafe {
+        let child = libc::fork();
+        assert!(child >= 0);
+        if child == 0 {
+            if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
+                libc::_exit(9);
+            }
+            libc::raise(libc::SIGSTOP);
+            work();
+            libc::_exit(0);
+        }
+        let mut status = 0;
+        libc::waitpid(child, &raw mut status, 0);
+        if libc::WIFEXITED(status) {
+            return None;
+        }
+        // All of the bytes in use: the file is small.
+        let length = usize::try_from(file.metadata().unwrap().len().min(1 << 15)).unwrap();
+        let (mut before, mut now) = (vec![0; length], vec![0; length]);
+        file.read_exact_at(&mut before, 0).unwrap();
+        let mut seen = 0;
+        loop {
+            assert_eq!(libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0), 0);
+            libc::waitpid(child, &raw mut status, 0);
+            if libc::WIFEXITED(status) {
+                assert_eq!(libc::WEXITSTATUS(status), 0, "the operation failed");
+                return Some(true);
+            }
+            assert!(libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == libc::SIGTRAP);
+            file.read_exact_at(&mut now, 0).unwrap();
+            if now != before {
+                seen += 1;
+                std::mem::swap(&mut now, &mut before);
+            }
+            if seen == changes {
+                libc::kill(child, libc::SIGKILL);
+                libc::waitpid(child, &raw mut status, 0);
+                return Some(false);
+            }
+        }
+    }
+}
+
+/// Whether it is what was there before but for one series, which has one of these sums or is not
+/// there (`None`).
+fn but_for(found: &BTreeMap<String, u64>, number: u64, sums: &[Option<u64>]) -> bool {
+    let mut found = found.clone();
+    let one = found.remove(&format!("{number:03}"));
+    let others = (0..SERIES).filter(|&i| i != number).map(|i| (format!("{i:03}"), 1));
+    sums.contains(&one) && found == others.collect()
+}
+
+/// The steps that take time are the child's own: the tests run one after the other.
+static ONE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn inserting_into_a_block() {
+    let _one = ONE.lock();
+    die_everywhere(
+        "inserting_into_a_block",
+        |_| (),
+        |world| world.add(50),
+        |found| but_for(found, 50, &[None, Some(0), Some(1)]),
+    );
+}
