@@ -103,7 +103,7 @@ impl Description {
     }
 
     /// The names of the labels, where they are known at run time only. See
-    /// [`Values`](crate::label::Values).
+    /// [`LabelGroup`](crate::LabelGroup) for arrays of texts.
     pub fn labels<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.labels = names.into_iter().map(Into::into).collect();
         self

@@ -110,7 +110,8 @@ fn die_everywhere(
         let mut world = World::new(&path);
         prepare(&mut world);
         let bytes = std::fs::File::open(&path).unwrap();
-        let Some(ended) = step_child(&bytes, changes, || work(&mut world)) else {
+        assert!(world.segment.used() < LOOKED_AT as u64 - 4096, "{}", world.segment.used());
+        let Some(ended) = step_child(&bytes, changes, &mut world, &work) else {
             // No process may be followed here.
             return;
         };
@@ -150,9 +151,17 @@ fn die_everywhere(
     }
 }
 
+/// The bytes of the file that are compared after each instruction: a little more than are in use.
+const LOOKED_AT: usize = 12 << 10;
+
 /// Runs `work` in a child, instruction by instruction, until it has changed the file so often, and
 /// kills it then. Whether it ended before; `None` where no process can be followed.
-fn step_child(file: &std::fs::File, changes: u32, work: impl FnOnce()) -> Option<bool> {
+fn step_child(
+    file: &std::fs::File,
+    changes: u32,
+    world: &mut World,
+    work: impl FnOnce(&mut World),
+) -> Option<bool> {
     use std::os::unix::fs::FileExt;
 
     // SAFETY: the child uses the segment and memory, which a fork keeps in order, and ends without
@@ -164,8 +173,10 @@ fn step_child(file: &std::fs::File, changes: u32, work: impl FnOnce()) -> Option
             if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
                 libc::_exit(9);
             }
+            // What a process does once only is not of interest.
+            world.remove(999);
             libc::raise(libc::SIGSTOP);
-            work();
+            work(world);
             libc::_exit(0);
         }
         let mut status = 0;
@@ -173,9 +184,7 @@ fn step_child(file: &std::fs::File, changes: u32, work: impl FnOnce()) -> Option
         if libc::WIFEXITED(status) {
             return None;
         }
-        // All of the bytes in use: the file is small.
-        let length = usize::try_from(file.metadata().unwrap().len().min(1 << 15)).unwrap();
-        let (mut before, mut now) = (vec![0; length], vec![0; length]);
+        let (mut before, mut now) = (vec![0; LOOKED_AT], vec![0; LOOKED_AT]);
         file.read_exact_at(&mut before, 0).unwrap();
         let mut seen = 0;
         loop {
