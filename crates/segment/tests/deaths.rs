@@ -74,7 +74,14 @@ fn all(family: &Family) -> BTreeMap<String, u64> {
         assert!(all.insert(text, view.place.sum(0)).is_none(), "a series is there twice");
         true
     });
-    assert_eq!((removed.unwrap(), family.len()), (0, all.len() as u64));
+    assert_eq!(removed.unwrap(), 0);
+    all
+}
+
+/// As above, where nobody has died since the lock was taken.
+fn all_counted(family: &Family) -> BTreeMap<String, u64> {
+    let all = all(family);
+    assert_eq!(family.len(), all.len() as u64);
     all
 }
 
@@ -124,13 +131,14 @@ fn die_everywhere(
             world.family.add(|key| key.text(text), 0, 1);
             assert_eq!(all(&world.family)[text], sum + 1, "{context}");
         }
-        assert_eq!(all(&world.family).len(), found.len(), "{context}");
+        world.remove(999);
+        assert_eq!(all_counted(&world.family).len(), found.len(), "{context}");
         // Room for others, and all of it: an old one leaves for each of them.
         world.clock.advance(SECOND * 5);
         world.family.clear().unwrap();
         let overflowed = overflow(&world.family);
         (0..=SERIES).for_each(|i| world.add(100 + i));
-        let after = all(&world.family);
+        let after = all_counted(&world.family);
         assert!(after.len() as u64 == SERIES + 1 && after.values().all(|&n| n == 1), "{after:?}");
         assert_eq!(overflow(&world.family), overflowed, "{context}");
         let made = world.segment.families().unwrap().len();
@@ -142,7 +150,7 @@ fn die_everywhere(
         drop(world);
         let segment = Options::new().open_or_create(&path).unwrap();
         let families = segment.families().unwrap();
-        assert_eq!(all(&families[0]), after, "{context}");
+        assert_eq!(all_counted(&families[0]), after, "{context}");
         if ended {
             assert!(changes > 3, "{name} changes the file only {changes} times");
             return;
@@ -221,6 +229,14 @@ fn but_for(found: &BTreeMap<String, u64>, number: u64, sums: &[Option<u64>]) -> 
 /// The steps that take time are the child's own: the tests run one after the other.
 static ONE: Mutex<()> = Mutex::new(());
 
+fn removed(found: &BTreeMap<String, u64>, numbers: &[u64]) -> bool {
+    let is_one = |text: &String| numbers.iter().any(|number| *text == format!("{number:03}"));
+    let others = (0..SERIES).filter(|i| !numbers.contains(i)).map(|i| (format!("{i:03}"), 1));
+    let (gone, rest): (BTreeMap<_, _>, _) =
+        found.clone().into_iter().partition(|(text, _)| is_one(text));
+    gone.values().all(|&sum| sum == 1) && rest == others.collect()
+}
+
 #[test]
 fn inserting_into_a_block() {
     let _one = ONE.lock();
@@ -229,5 +245,146 @@ fn inserting_into_a_block() {
         |_| (),
         |world| world.add(50),
         |found| but_for(found, 50, &[None, Some(0), Some(1)]),
+    );
+}
+
+#[test]
+fn inserting_into_a_record_that_is_free() {
+    let _one = ONE.lock();
+    die_everywhere(
+        "inserting_into_a_record_that_is_free",
+        |world| {
+            world.add(20);
+            world.remove(20);
+            world.clock.advance(SECOND * 2);
+        },
+        |world| world.add(50),
+        |found| but_for(found, 50, &[None, Some(0), Some(1)]),
+    );
+}
+
+#[test]
+fn inserting_into_a_new_block_and_a_new_table() {
+    let _one = ONE.lock();
+    die_everywhere(
+        "inserting_into_a_new_block_and_a_new_table",
+        |world| {
+            // The table is full, of entries that are dead; and so is the block.
+            world.add(20);
+            world.remove(20);
+            let long = "x".repeat(8 * 60);
+            world.family.add(|key| key.text(&long), 0, 1);
+            assert!(world.family.remove(|key| key.text(&long)).unwrap());
+        },
+        |world| world.add(50),
+        |found| but_for(found, 50, &[None, Some(0), Some(1)]),
+    );
+}
+
+#[test]
+fn removing() {
+    let _one = ONE.lock();
+    die_everywhere(
+        "removing",
+        |_| (),
+        |world| world.remove(3),
+        |found| but_for(found, 3, &[None, Some(1)]),
+    );
+}
+
+#[test]
+fn removing_what_has_a_handle_and_dropping_it() {
+    let _one = ONE.lock();
+    die_everywhere(
+        "removing_what_has_a_handle_and_dropping_it",
+        |_| (),
+        |world| {
+            let handle = world.bind(3);
+            world.remove(3);
+            handle.place().add(0, 7);
+        },
+        |found| but_for(found, 3, &[None, Some(1)]),
+    );
+}
+
+#[test]
+fn removing_some() {
+    let _one = ONE.lock();
+    die_everywhere(
+        "removing_some",
+        |_| (),
+        |world| {
+            let kept = |text: &[u8]| text != b"002" && text != b"007";
+            world.family.retain(|view| kept(&view.texts[1..])).unwrap();
+        },
+        |found| removed(found, &[2, 7]),
+    );
+}
+
+#[test]
+fn hiding_and_showing() {
+    let _one = ONE.lock();
+    die_everywhere(
+        "hiding_and_showing",
+        |world| {
+            world.clock.advance(SECOND * 3);
+            world.family.sweep().unwrap();
+            world.clock.advance(SECOND * 3);
+            let handle = world.bind(1);
+            world.clock.advance(SECOND * 3);
+            world.family.sweep().unwrap();
+            handle.place().add(0, 1);
+        },
+        |world| {
+            world.add(4);
+            world.family.sweep().unwrap();
+        },
+        |found| {
+            let mut found = found.clone();
+            assert_eq!(found.insert("001".into(), 1), Some(2));
+            but_for(&found, 4, &[Some(1), Some(2)])
+        },
+    );
+}
+
+#[test]
+fn making_room_for_another() {
+    let _one = ONE.lock();
+    die_everywhere(
+        "making_room_for_another",
+        |world| {
+            world.add(20);
+            for _ in 0..2 {
+                world.family.sweep().unwrap();
+                world.clock.advance(SECOND * 3);
+            }
+            (1..SERIES).for_each(|i| world.add(i));
+            world.family.sweep().unwrap();
+            world.clock.advance(SECOND * 3);
+        },
+        |world| world.add(50),
+        |found| {
+            // At most one had to go for the new one.
+            let mut found = found.clone();
+            let new = found.remove("050");
+            found.remove("020");
+            [None, Some(0), Some(1)].contains(&new) && found.len() as u64 >= SERIES - 1
+        },
+    );
+}
+
+#[test]
+fn making_families() {
+    let _one = ONE.lock();
+    die_everywhere(
+        "making_families",
+        |_| (),
+        |world| {
+            let family = Schema { name: "more".into(), labels: vec![], ..schema() };
+            world.segment.family(&family).unwrap().add(|_| (), 0, 1);
+            let family = Schema { name: "another".into(), ..schema() };
+            world.segment.family(&family).unwrap().add(|key| key.text("ada"), 0, 1);
+        },
+        |found| but_for(found, 0, &[Some(1)]),
     );
 }

@@ -24,6 +24,32 @@
 //! # Ok::<(), quipu::Error>(())
 //! ```
 //!
+//! What is no group of the family's, or has a label twice, does not compile:
+//!
+//! ```compile_fail,E0271
+//! # use quipu::{CounterFamily, Description, LabelGroup, Registry};
+//! #[derive(LabelGroup)]
+//! struct Wanted { kind: bool }
+//! #[derive(LabelGroup)]
+//! struct Given { kind: bool }
+//! let registry = Registry::new();
+//! let family: CounterFamily<Wanted> = registry.register(Description::new("c", "")).unwrap();
+//! family.inc(&Given { kind: true });
+//! ```
+//!
+//! ```compile_fail,E0080
+//! # use quipu::LabelGroup;
+//! #[derive(LabelGroup)]
+//! struct Inner { kind: bool }
+//! #[derive(LabelGroup)]
+//! struct Outer {
+//!     kind: bool,
+//!     #[label(flatten)]
+//!     inner: Inner,
+//! }
+//! let labels = <Outer as LabelGroup>::LABELS;
+//! ```
+//!
 //! Labels whose values are known at compile time (enums, `bool`) are of *fixed cardinality*: their
 //! values fold into one number. Any other is *dynamic*: its text is the series' own. A label of
 //! texts whose values are known when the family is registered becomes fixed by

@@ -1,0 +1,8 @@
+use quipu::LabelGroup;
+
+#[derive(LabelGroup)]
+enum Labels {
+    One,
+}
+
+fn main() {}

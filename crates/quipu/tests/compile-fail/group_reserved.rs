@@ -1,0 +1,13 @@
+use quipu::LabelGroup;
+
+#[derive(LabelGroup)]
+struct Labels {
+    le: bool,
+}
+
+#[derive(LabelGroup)]
+struct Others {
+    __name: bool,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+use quipu::{Counter, Metrics};
+
+#[derive(Metrics)]
+struct Service {
+    /// Requests.
+    requests: Counter,
+    /// Requests again.
+    #[metric(rename = "requests")]
+    more: Counter,
+}
+
+fn main() {}

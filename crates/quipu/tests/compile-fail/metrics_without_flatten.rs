@@ -1,0 +1,10 @@
+use quipu::{Counter, Metrics};
+
+#[derive(Metrics)]
+struct Service {
+    /// Requests.
+    #[metrics(prefix = "http")]
+    requests: Counter,
+}
+
+fn main() {}

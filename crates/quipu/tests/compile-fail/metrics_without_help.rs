@@ -1,0 +1,8 @@
+use quipu::{Counter, Metrics};
+
+#[derive(Metrics)]
+struct Service {
+    requests: Counter,
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use quipu::LabelValue;
+
+#[derive(LabelValue)]
+struct User {
+    name: String,
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+use quipu::LabelValue;
+
+#[derive(LabelValue)]
+enum Nothing {}
+
+fn main() {}

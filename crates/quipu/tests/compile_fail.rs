@@ -1,0 +1,7 @@
+//! What cannot be does not compile, and the message says what is wrong and the way out.
+
+#[test]
+#[cfg_attr(miri, ignore = "it runs the compiler")]
+fn what_cannot_be_does_not_compile() {
+    trybuild::TestCases::new().compile_fail("tests/compile-fail/*.rs");
+}
