@@ -1,15 +1,21 @@
-//! Death at every store: a process is run one instruction at a time through an operation on a
-//! shared file, and killed after its first change of the file, after its second, and so on; another
-//! process, which has the file open, goes on each time, and then a third opens it anew.
+//! Death at every store: what a shared file is after each store of an operation, and how another
+//! process that has it open goes on if the one that stored died there; then a third opens it anew.
+//!
+//! The operation runs in a child to whom the file is read-only. Each store faults; the handler
+//! allows it, lets the processor execute this one instruction, and notes what the file is then.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read;
 use std::ops::ControlFlow;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use quipu_segment::clock::Manual;
@@ -26,7 +32,6 @@ struct World {
     segment: Segment,
     family: Family,
     clock: Manual,
-    handles: Vec<Bound>,
 }
 
 fn schema() -> Schema {
@@ -44,10 +49,13 @@ fn schema() -> Schema {
 
 impl World {
     fn new(path: &Path) -> Self {
-        let segment = Options::new().limit(1 << 20).shared().open_or_create(path).unwrap();
+        let options = Options::new().limit(1 << 20).size(LENGTH as u64).shared();
+        // Who makes a file has it mapped before it has its name.
+        drop(options.open_or_create(path).unwrap());
+        let segment = options.open_or_create(path).unwrap();
         let clock = Manual::new(START);
         let family = segment.family_at(&schema(), clock.clone()).unwrap();
-        let world = Self { segment, family, clock, handles: Vec::new() };
+        let world = Self { segment, family, clock };
         (0..SERIES).for_each(|i| world.add(i));
         world.family.sweep().unwrap();
         world
@@ -94,14 +102,14 @@ fn overflow(family: &Family) -> u64 {
     sum
 }
 
-/// Kills a child after each of its changes of the file while it does `work`. `may_be` says what the
-/// series may be then; what they are at the end is one of these, too.
+/// Goes on from each state of the file while `work` is done. `may_be` says what the series may be.
 fn die_everywhere(
     name: &str,
-    prepare: impl Fn(&mut World),
-    work: impl Fn(&mut World),
+    prepare: impl Fn(&World),
+    work: impl Fn(&World),
     may_be: impl Fn(&BTreeMap<String, u64>) -> bool,
 ) {
+    // A process of its own: nothing else runs in it when it forks.
     if std::env::var("DEATHS_ALONE").is_err() {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture", "--test-threads=1"])
@@ -112,109 +120,149 @@ fn die_everywhere(
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    for changes in 1.. {
-        let path = directory.path().join(format!("{changes}"));
-        let mut world = World::new(&path);
-        prepare(&mut world);
-        let bytes = std::fs::File::open(&path).unwrap();
-        assert!(world.segment.used() < LOOKED_AT as u64 - 4096, "{}", world.segment.used());
-        let Some(ended) = step_child(&bytes, changes, &mut world, &work) else {
-            // No process may be followed here.
-            return;
-        };
-        let begun = Instant::now();
-        let context = format!("{name}, after {changes} changes");
-        let found = all(&world.family);
-        assert!(may_be(&found), "{context}: {found:?}");
-        // Whoever lives goes on, with every series.
-        for (text, sum) in &found {
-            world.family.add(|key| key.text(text), 0, 1);
-            assert_eq!(all(&world.family)[text], sum + 1, "{context}");
-        }
-        world.remove(999);
-        assert_eq!(all_counted(&world.family).len(), found.len(), "{context}");
-        // Room for others, and all of it: an old one leaves for each of them.
-        world.clock.advance(SECOND * 5);
-        world.family.clear().unwrap();
-        let overflowed = overflow(&world.family);
-        (0..=SERIES).for_each(|i| world.add(100 + i));
-        let after = all_counted(&world.family);
-        assert!(after.len() as u64 == SERIES + 1 && after.values().all(|&n| n == 1), "{after:?}");
-        assert_eq!(overflow(&world.family), overflowed, "{context}");
-        let made = world.segment.families().unwrap().len();
-        let more = Schema { name: "more".into(), labels: vec![], ..schema() };
-        world.segment.family(&more).unwrap().add(|_| (), 0, 1);
-        assert!(world.segment.families().unwrap().len() - made <= 1);
-        assert!(begun.elapsed() < 2 * SECOND, "{context}: somebody waited");
-        // The next one finds the same.
-        drop(world);
-        let segment = Options::new().open_or_create(&path).unwrap();
-        let families = segment.families().unwrap();
-        assert_eq!(all_counted(&families[0]), after, "{context}");
-        if ended {
-            assert!(changes > 3, "{name} changes the file only {changes} times");
-            return;
-        }
-        std::fs::remove_file(&path).unwrap();
+    let path = directory.path().join("shared.quipu");
+    let world = World::new(&path);
+    prepare(&world);
+    let time = world.clock.clone();
+    let now = quipu_segment::clock::Clock::now(&time);
+    let images = images(&path, || work(&world));
+    assert!(images.len() > 3, "{name} stores only {} times", images.len());
+    let file = File::options().write(true).open(&path).unwrap();
+    for (stores, image) in images.iter().enumerate() {
+        // The file as the dead one left it, in the eyes of those that have it open.
+        file.write_all_at(image, 0).unwrap();
+        time.set(now);
+        let context = format!("{name}, after {stores} stores");
+        let after = go_on(&world, &may_be, &context);
+        let copy = directory.path().join("copy.quipu");
+        fs::copy(&path, &copy).unwrap();
+        let segment = Options::new().open_or_create(&copy).unwrap();
+        assert_eq!(all_counted(&segment.families().unwrap()[0]), after, "{context}");
+        // And as who comes first finds it when nobody is left.
+        fs::write(&copy, image).unwrap();
+        drop(segment);
+        let segment = Options::new().open_or_create(&copy).unwrap();
+        let found = all_counted(&segment.families().unwrap()[0]);
+        assert!(may_be(&found), "{context}, and alone: {found:?}");
     }
 }
 
-/// The bytes of the file that are compared after each instruction: a little more than are in use.
-const LOOKED_AT: usize = 12 << 10;
+/// Does whatever a survivor may do, and answers the series afterwards.
+fn go_on(
+    world: &World,
+    may_be: &impl Fn(&BTreeMap<String, u64>) -> bool,
+    context: &str,
+) -> BTreeMap<String, u64> {
+    let begun = Instant::now();
+    let family = &world.family;
+    let found = all(family);
+    assert!(may_be(&found), "{context}: {found:?}");
+    for (text, sum) in &found {
+        family.add(|key| key.text(text), 0, 1);
+        assert_eq!(all(family)[text], sum + 1, "{context}");
+    }
+    world.remove(999);
+    assert_eq!(all_counted(family).len(), found.len(), "{context}");
+    // There is room for others.
+    world.clock.advance(SECOND * 5);
+    family.clear().unwrap();
+    let overflowed = overflow(family);
+    (0..=SERIES).for_each(|i| world.add(100 + i));
+    let after = all_counted(family);
+    assert!(after.len() as u64 == SERIES + 1 && after.values().all(|&n| n == 1), "{after:?}");
+    assert_eq!(overflow(family), overflowed, "{context}");
+    let made = world.segment.families().unwrap().len();
+    let more = Schema { name: "more".into(), labels: vec![], ..schema() };
+    world.segment.family(&more).unwrap().add(|_| (), 0, 1);
+    assert!(world.segment.families().unwrap().len() - made <= 1);
+    assert!(begun.elapsed() < 2 * SECOND, "{context}: somebody waited");
+    after
+}
 
-/// Runs `work` in a child, instruction by instruction, until it has changed the file so often, and
-/// kills it then. Whether it ended before; `None` where no process can be followed.
-fn step_child(
-    file: &std::fs::File,
-    changes: u32,
-    world: &mut World,
-    work: impl FnOnce(&mut World),
-) -> Option<bool> {
-    use std::os::unix::fs::FileExt;
+/// The bytes of the file that are looked at: all that it has.
+const LENGTH: usize = 64 << 10;
 
+/// What the file is before and after each store of `work`.
+fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
+    static BASE: AtomicUsize = AtomicUsize::new(0);
+    static LOG: AtomicI32 = AtomicI32::new(-1);
+
+    fn protect(protection: i32) {
+        let base = BASE.load(Ordering::Relaxed) as *mut libc::c_void;
+        // SAFETY: the file is mapped there for longer than its length.
+        assert_eq!(unsafe { libc::mprotect(base, LENGTH, protection) }, 0);
+    }
+
+    /// Notes what the file is.
+    fn note() {
+        let base = BASE.load(Ordering::Relaxed) as *const libc::c_void;
+        // SAFETY: as above; the descriptor is open.
+        let count = unsafe { libc::write(LOG.load(Ordering::Relaxed), base, LENGTH) };
+        assert_eq!(count, LENGTH as isize);
+    }
+
+    /// The trap flag: the processor stops behind the next instruction.
+    fn set_trap(context: *mut libc::c_void, on: bool) {
+        // SAFETY: the kernel hands a handler the context of what it interrupted.
+        unsafe {
+            let context = &mut *context.cast::<libc::ucontext_t>();
+            let flags = &mut context.uc_mcontext.gregs[libc::REG_EFL as usize];
+            *flags = *flags & !0x100 | i64::from(on) << 8;
+        }
+    }
+
+    extern "C" fn faulted(_: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        // SAFETY: the kernel hands a handler of SIGSEGV the address.
+        let address = unsafe { (*info).si_addr() } as usize;
+        let base = BASE.load(Ordering::Relaxed);
+        if !(base..base + LENGTH).contains(&address) {
+            // SAFETY: always allowed.
+            unsafe { libc::_exit(8) };
+        }
+        protect(libc::PROT_READ | libc::PROT_WRITE);
+        set_trap(context, true);
+    }
+
+    extern "C" fn trapped(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+        set_trap(context, false);
+        note();
+        protect(libc::PROT_READ);
+    }
+
+    assert_eq!(fs::metadata(path).unwrap().len(), LENGTH as u64, "a small file");
+    let log = tempfile::tempfile().unwrap();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let line = maps.lines().find(|line| line.ends_with(path.to_str().unwrap())).unwrap();
+    let base = usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
+    BASE.store(base, Ordering::Relaxed);
+    LOG.store(log.as_raw_fd(), Ordering::Relaxed);
     // SAFETY: the child uses the segment and memory, which a fork keeps in order, and ends without
-    // the clean-up of its parent. The calls of the parent name the child only.
+    // the clean-up of its parent. The handlers call what a handler may call.
     unsafe {
         let child = libc::fork();
         assert!(child >= 0);
         if child == 0 {
-            if libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) != 0 {
-                libc::_exit(9);
-            }
-            // What a process does once only is not of interest.
-            world.remove(999);
-            libc::raise(libc::SIGSTOP);
-            work(world);
-            libc::_exit(0);
+            let handle = |signal: i32, handler: usize| {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                (action.sa_sigaction, action.sa_flags) = (handler, libc::SA_SIGINFO);
+                assert_eq!(libc::sigaction(signal, &action, std::ptr::null_mut()), 0);
+            };
+            type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void);
+            handle(libc::SIGSEGV, faulted as Handler as usize);
+            handle(libc::SIGTRAP, trapped as Handler as usize);
+            note();
+            protect(libc::PROT_READ);
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            libc::_exit(i32::from(result.is_err()));
         }
         let mut status = 0;
-        libc::waitpid(child, &raw mut status, 0);
-        if libc::WIFEXITED(status) {
-            return None;
-        }
-        let (mut before, mut now) = (vec![0; LOOKED_AT], vec![0; LOOKED_AT]);
-        file.read_exact_at(&mut before, 0).unwrap();
-        let mut seen = 0;
-        loop {
-            assert_eq!(libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0), 0);
-            libc::waitpid(child, &raw mut status, 0);
-            if libc::WIFEXITED(status) {
-                assert_eq!(libc::WEXITSTATUS(status), 0, "the operation failed");
-                return Some(true);
-            }
-            assert!(libc::WIFSTOPPED(status) && libc::WSTOPSIG(status) == libc::SIGTRAP);
-            file.read_exact_at(&mut now, 0).unwrap();
-            if now != before {
-                seen += 1;
-                std::mem::swap(&mut now, &mut before);
-            }
-            if seen == changes {
-                libc::kill(child, libc::SIGKILL);
-                libc::waitpid(child, &raw mut status, 0);
-                return Some(false);
-            }
-        }
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "status {status:#x}");
     }
+    let mut bytes = Vec::new();
+    std::io::Seek::rewind(&mut &log).unwrap();
+    (&log).read_to_end(&mut bytes).unwrap();
+    bytes.chunks_exact(LENGTH).map(<[u8]>::to_vec).collect()
 }
 
 /// Whether it is what was there before but for one series, which has one of these sums or is not
@@ -226,9 +274,6 @@ fn but_for(found: &BTreeMap<String, u64>, number: u64, sums: &[Option<u64>]) -> 
     sums.contains(&one) && found == others.collect()
 }
 
-/// The steps that take time are the child's own: the tests run one after the other.
-static ONE: Mutex<()> = Mutex::new(());
-
 fn removed(found: &BTreeMap<String, u64>, numbers: &[u64]) -> bool {
     let is_one = |text: &String| numbers.iter().any(|number| *text == format!("{number:03}"));
     let others = (0..SERIES).filter(|i| !numbers.contains(i)).map(|i| (format!("{i:03}"), 1));
@@ -239,7 +284,6 @@ fn removed(found: &BTreeMap<String, u64>, numbers: &[u64]) -> bool {
 
 #[test]
 fn inserting_into_a_block() {
-    let _one = ONE.lock();
     die_everywhere(
         "inserting_into_a_block",
         |_| (),
@@ -250,7 +294,6 @@ fn inserting_into_a_block() {
 
 #[test]
 fn inserting_into_a_record_that_is_free() {
-    let _one = ONE.lock();
     die_everywhere(
         "inserting_into_a_record_that_is_free",
         |world| {
@@ -265,25 +308,26 @@ fn inserting_into_a_record_that_is_free() {
 
 #[test]
 fn inserting_into_a_new_block_and_a_new_table() {
-    let _one = ONE.lock();
     die_everywhere(
         "inserting_into_a_new_block_and_a_new_table",
         |world| {
-            // The table is full, of entries that are dead; and so is the block.
-            world.add(20);
-            world.remove(20);
-            let long = "x".repeat(8 * 60);
+            // The table has room for 12, dead or not, and the block for 128 words: the series take
+            // 5 each, the overflow's and the block's head 6, and this one 4 and 62.
+            let long = "x".repeat(62 * 8 - 5);
             world.family.add(|key| key.text(&long), 0, 1);
             assert!(world.family.remove(|key| key.text(&long)).unwrap());
         },
-        |world| world.add(50),
+        |world| {
+            let used = world.segment.used();
+            world.add(50);
+            assert_eq!(world.segment.used() - used, 8 * (256 + 32));
+        },
         |found| but_for(found, 50, &[None, Some(0), Some(1)]),
     );
 }
 
 #[test]
 fn removing() {
-    let _one = ONE.lock();
     die_everywhere(
         "removing",
         |_| (),
@@ -293,8 +337,20 @@ fn removing() {
 }
 
 #[test]
+fn removing_where_the_limit_is_reached() {
+    die_everywhere(
+        "removing_where_the_limit_is_reached",
+        |world| world.add(20),
+        |world| world.remove(3),
+        |found| {
+            let mut found = found.clone();
+            found.remove("020") == Some(1) && but_for(&found, 3, &[None, Some(1)])
+        },
+    );
+}
+
+#[test]
 fn removing_what_has_a_handle_and_dropping_it() {
-    let _one = ONE.lock();
     die_everywhere(
         "removing_what_has_a_handle_and_dropping_it",
         |_| (),
@@ -309,7 +365,6 @@ fn removing_what_has_a_handle_and_dropping_it() {
 
 #[test]
 fn removing_some() {
-    let _one = ONE.lock();
     die_everywhere(
         "removing_some",
         |_| (),
@@ -323,7 +378,6 @@ fn removing_some() {
 
 #[test]
 fn hiding_and_showing() {
-    let _one = ONE.lock();
     die_everywhere(
         "hiding_and_showing",
         |world| {
@@ -349,7 +403,6 @@ fn hiding_and_showing() {
 
 #[test]
 fn making_room_for_another() {
-    let _one = ONE.lock();
     die_everywhere(
         "making_room_for_another",
         |world| {
@@ -375,13 +428,13 @@ fn making_room_for_another() {
 
 #[test]
 fn making_families() {
-    let _one = ONE.lock();
     die_everywhere(
         "making_families",
         |_| (),
         |world| {
             let family = Schema { name: "more".into(), labels: vec![], ..schema() };
-            world.segment.family(&family).unwrap().add(|_| (), 0, 1);
+            // No addition: it would restart for ever, at each fault.
+            world.segment.family(&family).unwrap();
             let family = Schema { name: "another".into(), ..schema() };
             world.segment.family(&family).unwrap().add(|key| key.text("ada"), 0, 1);
         },

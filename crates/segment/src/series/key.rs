@@ -184,6 +184,18 @@ pub(crate) fn hash(words: &[u64], group: u32, secrets: &RapidSecrets) -> u64 {
         ^ u64::from(group).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// Calls `look` with the bytes of a key's words; only long ones take memory.
+pub(crate) fn with_bytes<T>(words: &[u64], look: impl FnOnce(&[u8]) -> T) -> T {
+    let mut stack = [[0; 8]; STACK];
+    match stack.get_mut(..words.len()) {
+        Some(bytes) => {
+            bytes.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+            look(bytes.as_flattened())
+        }
+        None => look(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>()),
+    }
+}
+
 /// Reads the texts of a key one after the other: (the text, what is behind it).
 pub(crate) fn next_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = bytes.split_first()?;

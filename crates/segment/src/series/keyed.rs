@@ -13,7 +13,7 @@ use std::time::Duration;
 use rapidhash::v3::RapidSecrets;
 
 use super::index::{Index, LEAST_BITS, MOST_BITS, Memory, Table};
-use super::key::{Key, next_text};
+use super::key::{Key, next_text, with_bytes};
 use super::meta::{self, PINS, PLAIN, WORDS, is_series, state, state_of, with_state};
 use super::place::Place;
 use super::schema::Schema;
@@ -549,9 +549,10 @@ impl Keyed {
     /// Whether the family can have a series of that key: who writes too few labels, or indices that
     /// are out of range, gets none.
     fn is_key(&self, key: &Key<'_>) -> bool {
-        let bytes: Vec<u8> = key.words.iter().flat_map(|word| word.to_le_bytes()).collect();
         key.group < self.groups
-            && texts_end(&bytes, self.texts).is_some_and(|end| is_padding(&bytes[end..]))
+            && with_bytes(key.words, |bytes| {
+                texts_end(bytes, self.texts).is_some_and(|end| is_padding(&bytes[end..]))
+            })
     }
 
     /// Takes a record, and writes everything but its state.
@@ -576,8 +577,8 @@ impl Keyed {
         for (i, word) in (self.header + self.cells..).zip(key.words) {
             region.word(at + i).store(*word, Ordering::Release);
         }
-        let bytes: Vec<u8> = key.words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let plain = if self.is_plain(&bytes) { PLAIN } else { 0 };
+        let plain = with_bytes(key.words, |bytes| self.is_plain(bytes));
+        let plain = if plain { PLAIN } else { 0 };
         let meta = region.word(at).load(Ordering::Relaxed) & !PLAIN;
         region.word(at).store(meta | plain, Ordering::Relaxed);
         Ok(at)
