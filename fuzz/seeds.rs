@@ -6,6 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use quipu_segment::clock::Manual;
+use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
 use quipu_window::{Bucketed, Exact, Keyed, Window};
 
@@ -19,7 +20,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
 
     let directory = tempfile::tempdir()?;
-    for (name, records) in [("empty", 0), ("window", 1), ("keys", 2), ("both", 3)] {
+    let parts = [
+        ("empty", 0),
+        ("window", 1),
+        ("keys", 2),
+        ("both", 3),
+        ("dense", 4),
+        ("keyed", 8),
+        ("families", 12),
+    ];
+    for (name, records) in parts {
         let path = directory.path().join(name);
         let segment = Options::new().limit(1 << 20).open_or_create(&path)?;
         let segment: Segment = segment;
@@ -34,6 +44,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             keys.hit(b"one", 1)?;
             keys.hit(b"two", 2)?;
         }
+        if records & 4 == 4 {
+            dense(&segment, &clock)?;
+        }
+        if records & 8 == 8 {
+            keyed(&segment, &clock)?;
+        }
         let used = segment.used() as usize;
         drop(segment);
         // A file that holds no more than its records, to keep the corpus small.
@@ -42,6 +58,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         bytes[64..72].copy_from_slice(&(used as u64).to_le_bytes());
         bytes.insert(0, 1);
         corpus("segment_file", name, &bytes)?;
+        // As closed in order: then nothing in it may be torn.
+        bytes[1 + 88] = 1;
+        corpus("segment_file", &format!("{name}_clean"), &bytes)?;
     }
 
     let counter =
@@ -66,5 +85,63 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         exact.save(&mut saved)?;
         corpus("times_binary", &format!("{n}"), &saved)?;
     }
+    Ok(())
+}
+
+fn schema(name: &str, labels: Vec<Label>) -> Schema {
+    Schema { name: name.into(), cells: 2, floats: 2, labels, ..Schema::default() }
+}
+
+fn kind() -> Label {
+    Label { name: "kind".into(), values: Some(vec!["x".into(), "y".into()]) }
+}
+
+/// Two families of fixed labels: one of sums, in lanes, and one of values that are set.
+fn dense(segment: &Segment, clock: &Manual) -> Result<(), quipu_segment::Error> {
+    for (name, additive) in [("sums", true), ("values", false)] {
+        let schema = Schema { additive, ..schema(name, vec![kind()]) };
+        let family = segment.family_at(&schema, clock.clone())?;
+        family.add(|key| key.text("x"), 0, 3);
+        family.bind(|key| key.text("y"));
+        family.remove(|key| key.text("x"))?;
+    }
+    Ok(())
+}
+
+/// A family with dynamic labels, some series of which are removed or hidden.
+fn keyed(segment: &Segment, clock: &Manual) -> Result<(), quipu_segment::Error> {
+    let user = Label { name: "user".into(), values: None };
+    let schema = Schema {
+        additive: true,
+        limit: Some(100),
+        idle: Some(Duration::from_secs(1)),
+        ..schema("keyed", vec![kind(), user])
+    };
+    let family = segment.family_at(&schema, clock.clone())?;
+    for text in ["ada", "bob", "eve", "a \"quoted\" text", "one more text of some words"] {
+        family.add(
+            |key| {
+                key.text("y");
+                key.text(text);
+            },
+            0,
+            1,
+        );
+    }
+    family.retain(|view| !view.texts.ends_with(b"bob"))?;
+    family.sweep()?;
+    clock.advance(Duration::from_secs(5));
+    family.sweep()?;
+    for text in ["ada", "new"] {
+        family.add(
+            |key| {
+                key.text("x");
+                key.text(text);
+            },
+            0,
+            1,
+        );
+    }
+    family.add(|key| key.text("unheard of"), 0, 1);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Opens a file of any bytes as a segment, and whatever counters it claims to hold.
+//! Opens a file of any bytes as a segment, and whatever counters and families it claims to hold.
 //!
 //! The first byte says whether the checksum of the header is made right, so that what lies behind
 //! it is reached. A file that is refused must stay as it was.
@@ -6,10 +6,12 @@
 #![no_main]
 
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use quipu_segment::Segment;
+use quipu_segment::series::{Cursor, Family, KeyWriter, Label, Schema};
 use quipu_window::{Bucketed, Keyed, Window};
 
 fuzz_target!(|input: &[u8]| {
@@ -47,4 +49,80 @@ fuzz_target!(|input: &[u8]| {
         }
         assert!(keys.len() <= 3 && keys.top(9).len() == keys.len());
     }
+    for family in segment.families().expect("opening has checked them") {
+        count(&family);
+    }
+    // One more is made beside them, unless it is there or nothing more fits in.
+    let labels = vec![Label { name: "user".into(), values: None }];
+    let schema = Schema { name: "keyed".into(), cells: 1, labels, ..Schema::default() };
+    if let Ok(family) = segment.family(&schema) {
+        count(&family);
+    }
+    // What was counted is read again by whoever comes next.
+    drop(segment);
+    let segment = Segment::open_or_create(file.path()).expect("it was in order");
+    segment.families().expect("they were in order").iter().for_each(|family| {
+        walk(family);
+    });
 });
+
+/// Uses a family in all ways.
+fn count(family: &Family) {
+    let schema = family.schema();
+    let labels = |text: &'static str| {
+        move |key: &mut KeyWriter<'_>| {
+            for label in &schema.labels {
+                match &label.values {
+                    Some(values) => key.text(values.first().map_or("", String::as_str)),
+                    None => key.text(text),
+                }
+            }
+        }
+    };
+    let before = walk(family);
+    family.add(labels("ada"), 0, 1);
+    // A series whose cell comes to zero by it may not be shown any more.
+    assert!(walk(family) + 1 >= before);
+    let bound = family.bind(labels("ada"));
+    bound.place().add(usize::from(schema.cells) - 1, 1);
+    for text in ["bob", "eve", "a text of more than one word", "\"quoted\""] {
+        family.add(labels(text), 0, 1);
+    }
+    family.sweep().expect("private to this process");
+    family.remove(labels("bob")).expect("private to this process");
+    drop(bound);
+    let mut turn = false;
+    let removed = family.retain(|_| {
+        turn = !turn;
+        turn
+    });
+    removed.expect("private to this process");
+    family.add(labels("bob"), 0, 1);
+    walk(family);
+}
+
+/// Reads all that a family shows, and answers how many series that is.
+fn walk(family: &Family) -> u64 {
+    let (mut cursor, mut buffer, mut count) = (Cursor::default(), Vec::new(), 0);
+    let _ = family.walk(&mut cursor, &mut buffer, |view| {
+        assert!(view.overflow || view.group < family.groups());
+        let mut rest = view.texts;
+        while let Some((&first, behind)) = rest.split_first() {
+            let (length, behind) = match (first, behind.split_first_chunk()) {
+                (255, Some((length, behind))) => (u32::from_le_bytes(*length) as usize, behind),
+                (length, _) => (usize::from(length), behind),
+            };
+            let (text, behind) = behind.split_at(length);
+            let text = std::str::from_utf8(text).expect("opening has checked it");
+            assert!(!view.plain || !text.contains(['"', '\\', '\n']));
+            rest = behind;
+        }
+        (0..view.place.len()).for_each(|cell| {
+            view.place.sum(cell);
+            view.place.sum_float(cell);
+        });
+        count += 1;
+        ControlFlow::Continue(())
+    });
+    count
+}
