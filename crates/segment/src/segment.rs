@@ -1,7 +1,8 @@
 //! The segment: records that are reserved, filled, and published by one store.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{MutexGuard, PoisonError};
 
 use crate::anchor::{Anchor, AnchorCells};
 use crate::cells::Cells;
@@ -14,6 +15,7 @@ use crate::layout::{
 };
 use crate::list;
 use crate::lock;
+use crate::lock::Latch;
 use crate::readings::Readings;
 use crate::region::Region;
 use crate::series;
@@ -50,12 +52,21 @@ struct Shared {
     access: Access,
     /// Whether this handle was the only one when the file was opened, and must put its families in
     /// order before they are used.
-    unmended: Arc<Mutex<bool>>,
+    unmended: Arc<Unmended>,
+}
+
+/// A mark, and who clears it. No lock of the standard library: a child that is forked while another
+/// thread of its parent looks at it would wait for that thread, which it does not have.
+#[derive(Debug, Default)]
+struct Unmended {
+    mark: AtomicBool,
+    clearing: Latch,
 }
 
 impl Shared {
     fn new(access: Access, unmended: bool) -> Self {
-        Self { access, unmended: Arc::new(Mutex::new(unmended)) }
+        let mark = AtomicBool::new(unmended);
+        Self { access, unmended: Arc::new(Unmended { mark, clearing: Latch::default() }) }
     }
 }
 
@@ -309,11 +320,12 @@ impl Segment {
     /// # Errors
     /// The disk's.
     pub fn begin(&self) -> Result<(), Error> {
-        {
-            let mut unmended = self.unmended();
-            if *unmended {
+        if self.is_unmended() {
+            let _clearing = self.shared.unmended.clearing.lock();
+            if self.is_unmended() {
                 self.mend()?;
-                *unmended = false;
+                // Release: who finds it mended finds what that changed.
+                self.shared.unmended.mark.store(false, Ordering::Release);
             }
         }
         let anchor = anchor_cells(&self.region);
@@ -328,12 +340,12 @@ impl Segment {
 
     /// As [`Segment::begin`], unless that is done.
     pub(crate) fn begin_once(&self) -> Result<(), Error> {
-        let unmended = *self.unmended();
-        if unmended { self.begin() } else { Ok(()) }
+        if self.is_unmended() { self.begin() } else { Ok(()) }
     }
 
-    fn unmended(&self) -> MutexGuard<'_, bool> {
-        self.shared.unmended.lock().unwrap_or_else(PoisonError::into_inner)
+    fn is_unmended(&self) -> bool {
+        // Acquire: as above.
+        self.shared.unmended.mark.load(Ordering::Acquire)
     }
 
     /// Puts the families in order.
