@@ -3,9 +3,8 @@
 //! It is written once, when the family is made, and read by every process that opens the segment;
 //! `docs/formats.md` draws its bytes.
 
+use std::collections::HashSet;
 use std::time::Duration;
-
-use super::strings::StringSet;
 
 /// The description of a family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -71,8 +70,8 @@ impl Schema {
                 return Err(format!("the label {:?} is there twice", label.name));
             }
             let Some(values) = &label.values else { continue };
-            let texts: Vec<&str> = values.iter().map(String::as_str).collect();
-            if let Err(twice) = StringSet::new(&texts) {
+            let mut seen = HashSet::new();
+            if let Some(twice) = values.iter().find(|value| !seen.insert(value.as_str())) {
                 return Err(format!("the label {:?} has the value {twice:?} twice", label.name));
             }
             groups = u32::try_from(values.len())
@@ -260,7 +259,7 @@ mod tests {
         for length in 0..bytes.len() {
             Schema::decode(&bytes[..length]).unwrap_err();
         }
-        for at in 0..bytes.len() {
+        for at in (0..bytes.len()).step_by(if cfg!(miri) { 5 } else { 1 }) {
             for value in [0, 1, 0x7f, 0xff] {
                 let mut changed = bytes.clone();
                 changed[at] = value;
