@@ -269,6 +269,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes minutes, and has no unsafe code to look at")]
     fn what_no_family_can_be_is_named() {
         let twice = Schema {
             labels: vec![schema().labels[1].clone(), schema().labels[1].clone()],
