@@ -1,0 +1,630 @@
+//! The methods that allocate, for an arena, a scope and a batch alike.
+//!
+//! Each has a fast path, which is inlined, and a slow one, which is not. Where a method has little
+//! to do after it has a block, its slow path takes all of its arguments and returns its result: so
+//! it is a jump at the end of the method, and the fast path needs no frame on the stack.
+
+use core::alloc::Layout;
+use core::mem::{MaybeUninit, needs_drop};
+use core::ptr::{self, NonNull};
+
+use allocator_api2::alloc::{AllocError, Allocator};
+
+use crate::arena::{Arena, out_of_memory};
+use crate::arithmetic::Known;
+use crate::policy::Policy;
+
+/// Refuses, when compiled, a type whose values would never be dropped.
+pub(crate) const fn refuse_drop<T>() {
+    const {
+        assert!(
+            !needs_drop::<T>(),
+            "values of this type need dropping, which an arena does not do: take alloc_box, or \
+             ArenaVec::into_boxed_slice, or leak the box"
+        );
+    }
+}
+
+impl<P: Policy, A: Allocator> Arena<P, A> {
+    /// Room for a value, if the current chunk has it.
+    #[inline(always)]
+    fn room<T>(&self) -> Option<NonNull<T>> {
+        if size_of::<T>() == 0 {
+            return Some(NonNull::dangling());
+        }
+        self.place(size_of::<T>(), align_of::<T>(), Known::Alignment)
+            // SAFETY: It was just found.
+            .map(|place| unsafe { self.commit(place) }.cast())
+    }
+
+    /// Room for as many values as a slice has, if the current chunk has it. The slice exists, so
+    /// its size needs no check.
+    #[inline(always)]
+    fn room_like<T>(&self, source: &[T]) -> Option<NonNull<T>> {
+        if size_of::<T>() == 0 {
+            return Some(NonNull::dangling());
+        }
+        self.place(size_of_val(source), align_of::<T>(), Known::Alignment)
+            // SAFETY: It was just found.
+            .map(|place| unsafe { self.commit(place) }.cast())
+    }
+
+    /// Allocates a value.
+    #[inline(always)]
+    pub(crate) fn value<T>(&self, value: T) -> NonNull<T> {
+        match self.room() {
+            // SAFETY: There is room for it.
+            Some(block) => unsafe {
+                block.write(value);
+                block
+            },
+            None => self.value_slow(value),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn value_slow<T>(&self, value: T) -> NonNull<T> {
+        match self.try_value_slow(value) {
+            Ok(block) => block,
+            Err(AllocError) => out_of_memory(Layout::new::<T>()),
+        }
+    }
+
+    /// Allocates a value. If that fails, the value is dropped.
+    #[inline(always)]
+    pub(crate) fn try_value<T>(&self, value: T) -> Result<NonNull<T>, AllocError> {
+        match self.room() {
+            // SAFETY: There is room for it.
+            Some(block) => unsafe {
+                block.write(value);
+                Ok(block)
+            },
+            None => self.try_value_slow(value),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_value_slow<T>(&self, value: T) -> Result<NonNull<T>, AllocError> {
+        let block = self.block_slow(Layout::new::<T>())?.cast();
+        // SAFETY: There is room for it.
+        unsafe { block.write(value) };
+        Ok(block)
+    }
+
+    /// Allocates a copy of a slice.
+    #[inline(always)]
+    pub(crate) fn copy<T: Copy>(&self, source: &[T]) -> NonNull<[T]> {
+        match self.room_like(source) {
+            // SAFETY: There is room for as many.
+            Some(block) => unsafe { copy_into(source, block) },
+            None => self.copy_slow(source),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn copy_slow<T: Copy>(&self, source: &[T]) -> NonNull<[T]> {
+        match self.try_copy_slow(source) {
+            Ok(block) => block,
+            Err(AllocError) => out_of_memory(Layout::for_value(source)),
+        }
+    }
+
+    /// Allocates a copy of a slice.
+    #[inline(always)]
+    pub(crate) fn try_copy<T: Copy>(&self, source: &[T]) -> Result<NonNull<[T]>, AllocError> {
+        match self.room_like(source) {
+            // SAFETY: There is room for as many.
+            Some(block) => Ok(unsafe { copy_into(source, block) }),
+            None => self.try_copy_slow(source),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_copy_slow<T: Copy>(&self, source: &[T]) -> Result<NonNull<[T]>, AllocError> {
+        let block = self.block_slow(Layout::for_value(source))?.cast();
+        // SAFETY: There is room for as many.
+        Ok(unsafe { copy_into(source, block) })
+    }
+
+    /// Allocates a block.
+    #[inline(always)]
+    pub(crate) fn block(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+        match self.place(layout.size(), layout.align(), Known::Nothing) {
+            // SAFETY: It was just found.
+            Some(place) => Ok(unsafe { self.commit(place) }),
+            None => self.block_slow(layout),
+        }
+    }
+
+    /// Allocates room for a value.
+    #[inline(always)]
+    pub(crate) fn try_room<T>(&self) -> Result<NonNull<T>, AllocError> {
+        match self.room() {
+            Some(block) => Ok(block),
+            None => match self.block_slow(Layout::new::<T>()) {
+                Ok(block) => Ok(block.cast()),
+                Err(AllocError) => Err(AllocError),
+            },
+        }
+    }
+
+    /// Allocates room for `len` values.
+    #[inline(always)]
+    pub(crate) fn try_room_for<T>(&self, len: usize) -> Result<NonNull<T>, AllocError> {
+        if size_of::<T>() == 0 {
+            return Ok(NonNull::dangling());
+        }
+        let Ok(layout) = Layout::array::<T>(len) else { return Err(AllocError) };
+        match self.place(layout.size(), align_of::<T>(), Known::Alignment) {
+            // SAFETY: It was just found.
+            Some(place) => Ok(unsafe { self.commit(place) }.cast()),
+            None => match self.block_slow(layout) {
+                Ok(block) => Ok(block.cast()),
+                Err(AllocError) => Err(AllocError),
+            },
+        }
+    }
+
+    /// Allocates `len` values that a function makes.
+    #[inline]
+    pub(crate) fn try_fill<T>(
+        &self,
+        len: usize,
+        mut make: impl FnMut(usize) -> T,
+    ) -> Result<NonNull<[T]>, AllocError> {
+        let block = self.try_room_for::<T>(len)?;
+        for index in 0..len {
+            let value = make(index);
+            // SAFETY: There is room for `len`. Should `make` panic, nothing sees the block.
+            unsafe { block.add(index).write(value) };
+        }
+        Ok(NonNull::slice_from_raw_parts(block, len))
+    }
+}
+
+/// Copies a slice into a block.
+///
+/// # Safety
+///
+/// The block has room for as many values, and is not part of the slice.
+#[inline(always)]
+unsafe fn copy_into<T: Copy>(source: &[T], block: NonNull<T>) -> NonNull<[T]> {
+    // SAFETY: By contract.
+    unsafe { ptr::copy_nonoverlapping(source.as_ptr(), block.as_ptr(), source.len()) };
+    NonNull::slice_from_raw_parts(block, source.len())
+}
+
+/// What the infallible methods make of an error.
+#[inline(always)]
+pub(crate) fn expect_array<T, R>(result: Result<R, AllocError>, len: usize) -> R {
+    match result {
+        Ok(value) => value,
+        Err(AllocError) => no_array::<T>(len),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_array<T>(len: usize) -> ! {
+    match Layout::array::<T>(len) {
+        Ok(layout) => out_of_memory(layout),
+        Err(_) => panic!("a slice of {len} values of {} bytes is too large", size_of::<T>()),
+    }
+}
+
+/// A value that nothing has written yet, as a mutable reference.
+#[inline(always)]
+pub(crate) const fn uninit<T>(block: NonNull<T>) -> NonNull<MaybeUninit<T>> {
+    block.cast()
+}
+
+/// Writes the methods that allocate into an `impl`: `allocating!(self => arena, 'a)` for a `self`
+/// that has an arena, and results that live as long as `'a`. With `'self` results live as long as
+/// `self` is borrowed.
+macro_rules! allocating {
+    ([$($bound:lifetime)?] [$($own:lifetime)?] $result:lifetime) => {
+        /// Allocates a value, which must not need dropping; [`alloc_box`](Self::alloc_box) takes
+        /// any.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn alloc<$($bound,)? T>(&$($own)? self, value: T) -> &$result mut T {
+            refuse_drop::<T>();
+            // SAFETY: The block is fresh and holds the value.
+            unsafe { self.arena().value(value).as_mut() }
+        }
+
+        /// As [`alloc`](Self::alloc).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc<$($bound,)? T>(
+            &$($own)? self,
+            value: T,
+        ) -> Result<&$result mut T, AllocError> {
+            refuse_drop::<T>();
+            match self.arena().try_value(value) {
+                // SAFETY: The block is fresh and holds the value.
+                Ok(mut value) => Ok(unsafe { value.as_mut() }),
+                Err(AllocError) => Err(AllocError),
+            }
+        }
+
+        /// Allocates a value that a function makes, where it is to be.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory; the function is not called then.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn alloc_with<$($bound,)? T>(
+            &$($own)? self,
+            make: impl FnOnce() -> T,
+        ) -> &$result mut T {
+            match self.try_alloc_with(make) {
+                Ok(value) => value,
+                Err(AllocError) => out_of_memory(Layout::new::<T>()),
+            }
+        }
+
+        /// As [`alloc_with`](Self::alloc_with).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory; the function is not called then.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc_with<$($bound,)? T>(
+            &$($own)? self,
+            make: impl FnOnce() -> T,
+        ) -> Result<&$result mut T, AllocError> {
+            refuse_drop::<T>();
+            match self.arena().try_room::<T>() {
+                // SAFETY: The block is fresh, and holds the value when it has been written.
+                Ok(mut block) => unsafe {
+                    block.write(make());
+                    Ok(block.as_mut())
+                },
+                Err(AllocError) => Err(AllocError),
+            }
+        }
+
+        /// Allocates a value, and returns a box that drops it.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        pub fn alloc_box<$($bound,)? T>(&$($own)? self, value: T) -> ArenaBox<$result, T> {
+            // SAFETY: The block is fresh and holds the value.
+            unsafe { ArenaBox::from_raw(self.arena().value(value)) }
+        }
+
+        /// As [`alloc_box`](Self::alloc_box).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory. The value is dropped then.
+        #[inline(always)]
+        pub fn try_alloc_box<$($bound,)? T>(
+            &$($own)? self,
+            value: T,
+        ) -> Result<ArenaBox<$result, T>, AllocError> {
+            match self.arena().try_value(value) {
+                // SAFETY: The block is fresh and holds the value.
+                Ok(value) => Ok(unsafe { ArenaBox::from_raw(value) }),
+                Err(AllocError) => Err(AllocError),
+            }
+        }
+
+        /// Allocates a copy of a slice.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn alloc_slice_copy<$($bound,)? T: Copy>(
+            &$($own)? self,
+            source: &[T],
+        ) -> &$result mut [T] {
+            // SAFETY: The block is fresh and holds the values.
+            unsafe { self.arena().copy(source).as_mut() }
+        }
+
+        /// As [`alloc_slice_copy`](Self::alloc_slice_copy).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc_slice_copy<$($bound,)? T: Copy>(
+            &$($own)? self,
+            source: &[T],
+        ) -> Result<&$result mut [T], AllocError> {
+            match self.arena().try_copy(source) {
+                // SAFETY: The block is fresh and holds the values.
+                Ok(mut values) => Ok(unsafe { values.as_mut() }),
+                Err(AllocError) => Err(AllocError),
+            }
+        }
+
+        /// Allocates a slice of `len` copies of a value.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory, or there can be no slice so long.
+        #[inline]
+        #[allow(clippy::mut_from_ref)]
+        pub fn alloc_slice_fill<$($bound,)? T: Copy>(
+            &$($own)? self,
+            len: usize,
+            value: T,
+        ) -> &$result mut [T] {
+            expect_array::<T, _>(self.try_alloc_slice_fill(len, value), len)
+        }
+
+        /// As [`alloc_slice_fill`](Self::alloc_slice_fill).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory, or there can be no slice so long.
+        #[inline]
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc_slice_fill<$($bound,)? T: Copy>(
+            &$($own)? self,
+            len: usize,
+            value: T,
+        ) -> Result<&$result mut [T], AllocError> {
+            match self.arena().try_fill(len, |_| value) {
+                // SAFETY: The block is fresh and holds the values.
+                Ok(mut values) => Ok(unsafe { values.as_mut() }),
+                Err(AllocError) => Err(AllocError),
+            }
+        }
+
+        /// Allocates a slice of `len` values that a function makes from their indices.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory, or there can be no slice so long. The function
+        /// is not called then.
+        #[inline]
+        #[allow(clippy::mut_from_ref)]
+        pub fn alloc_slice_with<$($bound,)? T>(
+            &$($own)? self,
+            len: usize,
+            make: impl FnMut(usize) -> T,
+        ) -> &$result mut [T] {
+            expect_array::<T, _>(self.try_alloc_slice_with(len, make), len)
+        }
+
+        /// As [`alloc_slice_with`](Self::alloc_slice_with).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory, or there can be no slice so long. The function
+        /// is not called then.
+        #[inline]
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc_slice_with<$($bound,)? T>(
+            &$($own)? self,
+            len: usize,
+            make: impl FnMut(usize) -> T,
+        ) -> Result<&$result mut [T], AllocError> {
+            refuse_drop::<T>();
+            match self.arena().try_fill(len, make) {
+                // SAFETY: The block is fresh and holds the values.
+                Ok(mut values) => Ok(unsafe { values.as_mut() }),
+                Err(AllocError) => Err(AllocError),
+            }
+        }
+
+        /// Allocates a slice of what an iterator yields, however many that are.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory.
+        #[inline]
+        #[allow(clippy::mut_from_ref)]
+        pub fn alloc_iter<$($bound,)? T>(
+            &$($own)? self,
+            items: impl IntoIterator<Item = T>,
+        ) -> &$result mut [T] {
+            match self.try_alloc_iter(items) {
+                Ok(values) => values,
+                Err(AllocError) => out_of_memory(Layout::new::<T>()),
+            }
+        }
+
+        /// As [`alloc_iter`](Self::alloc_iter).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory.
+        #[inline]
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc_iter<$($bound,)? T>(
+            &$($own)? self,
+            items: impl IntoIterator<Item = T>,
+        ) -> Result<&$result mut [T], AllocError> {
+            let mut values = ArenaVec::new_in(self);
+            values.try_extend(items)?;
+            Ok(values.into_slice())
+        }
+
+        /// Allocates a copy of a text.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn alloc_str<$($bound,)?>(&$($own)? self, text: &str) -> &$result mut str {
+            let mut bytes = self.arena().copy(text.as_bytes());
+            // SAFETY: The block is fresh, and its bytes are those of a text.
+            unsafe { core::str::from_utf8_unchecked_mut(bytes.as_mut()) }
+        }
+
+        /// As [`alloc_str`](Self::alloc_str).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc_str<$($bound,)?>(
+            &$($own)? self,
+            text: &str,
+        ) -> Result<&$result mut str, AllocError> {
+            match self.arena().try_copy(text.as_bytes()) {
+                // SAFETY: The block is fresh, and its bytes are those of a text.
+                Ok(mut bytes) => Ok(unsafe { core::str::from_utf8_unchecked_mut(bytes.as_mut()) }),
+                Err(AllocError) => Err(AllocError),
+            }
+        }
+
+        /// Allocates a formatted text: `alloc_fmt(format_args!("{name}_total"))`.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory, or something to be formatted reports an error.
+        #[allow(clippy::mut_from_ref)]
+        pub fn alloc_fmt<$($bound,)?>(
+            &$($own)? self,
+            arguments: fmt::Arguments<'_>,
+        ) -> &$result mut str {
+            match self.try_alloc_fmt(arguments) {
+                Ok(text) => text,
+                Err(AllocError) => crate::allocate::no_text(),
+            }
+        }
+
+        /// As [`alloc_fmt`](Self::alloc_fmt).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory, or something to be formatted reports an error.
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc_fmt<$($bound,)?>(
+            &$($own)? self,
+            arguments: fmt::Arguments<'_>,
+        ) -> Result<&$result mut str, AllocError> {
+            let mut text = ArenaString::new_in(self);
+            match fmt::Write::write_fmt(&mut text, arguments) {
+                Ok(()) => Ok(text.into_str()),
+                Err(fmt::Error) => Err(AllocError),
+            }
+        }
+
+        /// Allocates room for a value.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn alloc_uninit<$($bound,)? T>(&$($own)? self) -> &$result mut MaybeUninit<T> {
+            match self.try_alloc_uninit() {
+                Ok(block) => block,
+                Err(AllocError) => out_of_memory(Layout::new::<T>()),
+            }
+        }
+
+        /// As [`alloc_uninit`](Self::alloc_uninit).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc_uninit<$($bound,)? T>(
+            &$($own)? self,
+        ) -> Result<&$result mut MaybeUninit<T>, AllocError> {
+            match self.arena().try_room::<T>() {
+                // SAFETY: The block is fresh.
+                Ok(block) => Ok(unsafe { uninit(block).as_mut() }),
+                Err(AllocError) => Err(AllocError),
+            }
+        }
+
+        /// Allocates room for `len` values.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory, or there can be no slice so long.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn alloc_uninit_slice<$($bound,)? T>(
+            &$($own)? self,
+            len: usize,
+        ) -> &$result mut [MaybeUninit<T>] {
+            expect_array::<T, _>(self.try_alloc_uninit_slice(len), len)
+        }
+
+        /// As [`alloc_uninit_slice`](Self::alloc_uninit_slice).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory, or there can be no slice so long.
+        #[inline(always)]
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc_uninit_slice<$($bound,)? T>(
+            &$($own)? self,
+            len: usize,
+        ) -> Result<&$result mut [MaybeUninit<T>], AllocError> {
+            match self.arena().try_room_for::<T>(len) {
+                // SAFETY: The block is fresh.
+                Ok(block) => Ok(unsafe {
+                    core::ptr::NonNull::slice_from_raw_parts(uninit(block), len).as_mut()
+                }),
+                Err(AllocError) => Err(AllocError),
+            }
+        }
+
+        /// Allocates a block of a layout, of zero bytes too.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        pub fn alloc_layout(&self, layout: Layout) -> NonNull<u8> {
+            match self.arena().block(layout) {
+                Ok(block) => block,
+                Err(AllocError) => out_of_memory(layout),
+            }
+        }
+
+        /// As [`alloc_layout`](Self::alloc_layout).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory.
+        #[inline(always)]
+        pub fn try_alloc_layout(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+            self.arena().block(layout)
+        }
+    };
+}
+pub(crate) use allocating;
+
+/// What [`alloc_fmt`](Arena::alloc_fmt) panics with.
+#[cold]
+#[inline(never)]
+pub(crate) fn no_text() -> ! {
+    panic!(
+        "a text cannot be formatted in an arena: its base allocator has no memory for it, or a \
+         Display implementation reported an error"
+    )
+}

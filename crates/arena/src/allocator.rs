@@ -1,0 +1,241 @@
+//! The trait [`Allocator`] for references to arenas and scopes, so that collections work in them.
+//!
+//! The last allocation can grow, shrink and be freed: it is the one that ends (upwards) or starts
+//! (downwards) at the position. No block of another chunk can be taken for it, since a header lies
+//! between them.
+
+use core::alloc::Layout;
+use core::hint::assert_unchecked;
+use core::ptr::{self, NonNull};
+
+use allocator_api2::alloc::{AllocError, Allocator};
+
+use crate::arena::Arena;
+use crate::arithmetic::{self, LOW, round_up};
+use crate::policy::Policy;
+use crate::scope::Scope;
+
+impl<P: Policy, A: Allocator> Arena<P, A> {
+    /// As [`block_slow`](Arena::block_slow), with the alignment negated and the pair in the result:
+    /// then the fast path has all arguments at hand, and jumps.
+    #[cold]
+    #[inline(never)]
+    fn allocate_slow(&self, mask: usize, size: usize) -> Result<NonNull<[u8]>, AllocError> {
+        // SAFETY: They are of a layout.
+        let layout = unsafe { Layout::from_size_align_unchecked(size, mask.wrapping_neg()) };
+        match self.block_slow(layout) {
+            Ok(block) => Ok(NonNull::slice_from_raw_parts(block, size)),
+            Err(AllocError) => Err(AllocError),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn allocate_block(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        match self.place(layout.size(), layout.align(), arithmetic::Known::Nothing) {
+            // SAFETY: It was just found.
+            Some(place) => unsafe {
+                Ok(NonNull::slice_from_raw_parts(self.commit(place), layout.size()))
+            },
+            None => self.allocate_slow(layout.align().wrapping_neg(), layout.size()),
+        }
+    }
+
+    /// Frees a block, if it is the last one.
+    ///
+    /// # Safety
+    ///
+    /// The block is this arena's, of that size, and nothing uses it any more.
+    #[inline(always)]
+    pub(crate) unsafe fn free_block(&self, block: NonNull<u8>, size: usize) {
+        let start = block.addr().get();
+        let size = round_up(size, P::MIN_ALIGN);
+        // SAFETY: The last block ends, or starts, at the position.
+        unsafe {
+            if P::UP {
+                if start.wrapping_add(size) == self.pos() {
+                    self.set_pos(start);
+                }
+            } else if start == self.pos() {
+                self.set_pos(start + size);
+            }
+        }
+    }
+
+    /// Makes a block larger: in place if it is the last one and the chunk has room.
+    ///
+    /// # Safety
+    ///
+    /// The block is this arena's, of the old layout, and the new one is not smaller.
+    #[inline(always)]
+    pub(crate) unsafe fn grow_block(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        let start = block.addr().get();
+        // SAFETY: Every block starts at a multiple of its alignment and of the least one.
+        unsafe {
+            assert_unchecked(start & (old.align() - 1) == 0);
+            assert_unchecked(start & (P::MIN_ALIGN - 1) == 0);
+        }
+        let (pos, limit) = (self.pos(), self.limit());
+        if P::UP {
+            let end = start.wrapping_add(round_up(old.size(), P::MIN_ALIGN));
+            // Whether it is the last and whether it is aligned, in one branch.
+            if ((end ^ pos) | (start & (new.align() - 1))) == 0
+                && let Some(pos) =
+                    arithmetic::grown_upwards::<LOW>(start, limit, new.size(), P::MIN_ALIGN)
+            {
+                // SAFETY: The block, which is the last, ends there.
+                unsafe { self.set_pos(pos) };
+                return Ok(NonNull::slice_from_raw_parts(block, new.size()));
+            }
+        } else if start == pos {
+            let more = new.size() - old.size();
+            if let Some(start) =
+                arithmetic::grown_downwards::<LOW>(start, limit, more, new.align(), P::MIN_ALIGN)
+            {
+                // SAFETY: From there on there is room for the new size, up to the end of the old
+                // block; the two overlap.
+                unsafe {
+                    let to = self.set_pos(start);
+                    ptr::copy(block.as_ptr(), to.as_ptr(), old.size());
+                    return Ok(NonNull::slice_from_raw_parts(to, new.size()));
+                }
+            }
+        }
+        // SAFETY: By contract.
+        unsafe { self.move_block(block, old.size(), new) }
+    }
+
+    /// Makes a block smaller. With `RECLAIM`, the last one gives back what it does not need.
+    ///
+    /// # Safety
+    ///
+    /// The block is this arena's, of the old layout, and the new one is not larger.
+    #[inline(always)]
+    pub(crate) unsafe fn shrink_block<const RECLAIM: bool>(
+        &self,
+        block: NonNull<u8>,
+        old: Layout,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        let start = block.addr().get();
+        // SAFETY: Every block starts at a multiple of its alignment and of the least one.
+        unsafe {
+            assert_unchecked(start & (old.align() - 1) == 0);
+            assert_unchecked(start & (P::MIN_ALIGN - 1) == 0);
+        }
+        if start & (new.align() - 1) != 0 {
+            // SAFETY: By contract.
+            return unsafe { self.move_block(block, new.size(), new) };
+        }
+        if RECLAIM {
+            let pos = self.pos();
+            if P::UP {
+                if start.wrapping_add(round_up(old.size(), P::MIN_ALIGN)) == pos {
+                    // SAFETY: The block, which is the last, ends there.
+                    unsafe { self.set_pos(start + round_up(new.size(), P::MIN_ALIGN)) };
+                }
+            } else if start == pos {
+                let start = (start + (old.size() - new.size()))
+                    & new.align().wrapping_neg()
+                    & P::MIN_ALIGN.wrapping_neg();
+                // SAFETY: From there on there is room for the new size, up to the end of the old
+                // block; the two overlap.
+                unsafe {
+                    let to = self.set_pos(start);
+                    ptr::copy(block.as_ptr(), to.as_ptr(), new.size());
+                    return Ok(NonNull::slice_from_raw_parts(to, new.size()));
+                }
+            }
+        }
+        Ok(NonNull::slice_from_raw_parts(block, new.size()))
+    }
+
+    /// Copies so many bytes of a block into a new one.
+    ///
+    /// # Safety
+    ///
+    /// Both the block and the new layout have as many.
+    #[cold]
+    #[inline(never)]
+    unsafe fn move_block(
+        &self,
+        block: NonNull<u8>,
+        bytes: usize,
+        new: Layout,
+    ) -> Result<NonNull<[u8]>, AllocError> {
+        let to = self.allocate_block(new)?;
+        // SAFETY: By contract; the new block is not part of the old one.
+        unsafe { ptr::copy_nonoverlapping(block.as_ptr(), to.cast().as_ptr(), bytes) };
+        Ok(to)
+    }
+}
+
+macro_rules! allocator {
+    ($([$($generics:tt)*] $type:ty),*) => {$(
+        // SAFETY: Blocks stay where they are until the arena is reset, cleared or dropped, or the
+        // scope ends; none of these can happen while it is borrowed. Copies of the reference are
+        // the same arena.
+        unsafe impl<$($generics)* P: Policy, A: Allocator> Allocator for $type {
+            #[inline(always)]
+            fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+                self.arena().allocate_block(layout)
+            }
+
+            #[inline(always)]
+            unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+                // SAFETY: By contract.
+                unsafe { self.arena().free_block(block, layout.size()) }
+            }
+
+            #[inline(always)]
+            unsafe fn grow(
+                &self,
+                block: NonNull<u8>,
+                old: Layout,
+                new: Layout,
+            ) -> Result<NonNull<[u8]>, AllocError> {
+                // SAFETY: By contract.
+                unsafe { self.arena().grow_block(block, old, new) }
+            }
+
+            #[inline(always)]
+            unsafe fn grow_zeroed(
+                &self,
+                block: NonNull<u8>,
+                old: Layout,
+                new: Layout,
+            ) -> Result<NonNull<[u8]>, AllocError> {
+                // SAFETY: By contract; the new block has the old one's bytes, and these.
+                unsafe {
+                    let block = self.arena().grow_block(block, old, new)?;
+                    let added = block.cast::<u8>().add(old.size());
+                    added.write_bytes(0, new.size() - old.size());
+                    Ok(block)
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn shrink(
+                &self,
+                block: NonNull<u8>,
+                old: Layout,
+                new: Layout,
+            ) -> Result<NonNull<[u8]>, AllocError> {
+                // SAFETY: By contract.
+                unsafe {
+                    if P::RECLAIM {
+                        self.arena().shrink_block::<true>(block, old, new)
+                    } else {
+                        self.arena().shrink_block::<false>(block, old, new)
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+allocator!([] &Arena<P, A>, ['a,] &Scope<'a, P, A>);

@@ -1,0 +1,650 @@
+//! [`Arena`]: making one, resetting it, and its slow paths.
+//!
+//! The methods that allocate are in `allocate.rs`, since a scope has the same; the trait
+//! [`Allocator`] is implemented in `allocator.rs`.
+
+use core::alloc::Layout;
+use core::cell::Cell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ptr::{self, NonNull};
+
+use allocator_api2::alloc::{AllocError, Allocator};
+
+use crate::arithmetic::{self, Known, LOW, Place};
+use crate::base::{DefaultBase, InBuffer};
+use crate::chunk::{self, Chunks, Header};
+use crate::policy::{Policy, Up};
+use crate::scope::{Checkpoint, Scope, ScopeGuard};
+use crate::stats::Stats;
+
+/// A bump allocator.
+///
+/// An allocation adds to a position, or takes another chunk from the base allocator `A` where the
+/// position would pass the end. What was allocated lives as long as the arena is borrowed; it is
+/// freed all at once by [`reset`](Arena::reset), by the end of a scope, or with the arena.
+///
+/// ```
+/// use quipu_arena::Arena;
+///
+/// let mut arena = Arena::new();
+/// let name = arena.alloc_str("requests");
+/// let buckets = arena.alloc_slice_fill(8, 0u64);
+/// buckets[3] += 1;
+/// assert_eq!((&*name, buckets[3]), ("requests", 1));
+/// arena.reset();
+/// ```
+///
+/// An arena is two words, and as many as its base allocator has. It may be sent to another thread,
+/// but not be shared: see [`Pool`](crate::Pool) and [`SharedArena`](crate::SharedArena).
+///
+/// `P` is the [policy](Policy): direction, minimum alignment, what a shrink does.
+pub struct Arena<P: Policy = Up, A: Allocator = DefaultBase> {
+    /// Upwards the first free byte, downwards the last used one; a multiple of the minimum
+    /// alignment.
+    pos: Cell<NonNull<u8>>,
+    /// Where free memory ends and, upwards, the header begins; it ends there downwards.
+    limit: Cell<NonNull<u8>>,
+    base: A,
+    policy: PhantomData<fn() -> P>,
+}
+
+// SAFETY: An arena owns its chunks, and whatever borrows from it keeps it where it is.
+unsafe impl<P: Policy, A: Allocator + Send> Send for Arena<P, A> {}
+
+#[cfg(feature = "alloc")]
+impl Arena {
+    /// An arena on the heap, with a first chunk of half a kilobyte.
+    ///
+    /// # Panics
+    ///
+    /// When the heap has no memory.
+    #[inline(always)]
+    #[must_use]
+    pub fn new() -> Arena {
+        Arena::new_in(allocator_api2::alloc::Global)
+    }
+
+    /// An arena on the heap, which takes its first chunk when something is allocated.
+    #[inline(always)]
+    #[must_use]
+    pub const fn empty() -> Arena {
+        Arena::empty_in(allocator_api2::alloc::Global)
+    }
+
+    /// An arena on the heap whose first chunk takes `size` bytes of it, header included.
+    ///
+    /// # Panics
+    ///
+    /// When the heap has no memory.
+    #[inline]
+    #[must_use]
+    pub fn with_size(size: usize) -> Arena {
+        Arena::with_size_in(size, allocator_api2::alloc::Global)
+    }
+
+    /// An arena on the heap whose first chunk has room for `bytes`.
+    ///
+    /// # Panics
+    ///
+    /// When the heap has no memory.
+    #[inline]
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Arena {
+        Arena::with_capacity_in(bytes, allocator_api2::alloc::Global)
+    }
+}
+
+impl<P: Policy, A: Allocator> Arena<P, A> {
+    /// An arena on a base allocator, with a first chunk of half a kilobyte.
+    ///
+    /// ```
+    /// use quipu_arena::{Arena, Down, Global};
+    ///
+    /// let arena = Arena::<Down<8>>::new_in(Global);
+    /// assert_eq!(*arena.alloc(7u64), 7);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline(always)]
+    #[must_use]
+    pub fn new_in(base: A) -> Arena<P, A> {
+        match Arena::try_new_in(base) {
+            Ok(arena) => arena,
+            Err(AllocError) => out_of_memory(Layout::new::<[u8; chunk::FIRST]>()),
+        }
+    }
+
+    /// As [`new_in`](Arena::new_in).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    #[inline(always)]
+    pub fn try_new_in(base: A) -> Result<Arena<P, A>, AllocError> {
+        // SAFETY: The size is not zero; the alignment is a power of two.
+        let layout = unsafe { Layout::from_size_align_unchecked(P::FIRST_SIZE, P::ALIGN) };
+        let chunk = base.allocate(layout)?.cast::<u8>();
+        if !chunk::is_usable(chunk) {
+            // SAFETY: It was just taken.
+            unsafe { base.deallocate(chunk, layout) };
+            return Err(AllocError);
+        }
+        // SAFETY: It is fresh, and of that size and alignment.
+        let (pos, limit) = unsafe { chunk::write::<P>(chunk, P::FIRST_SIZE, ptr::null_mut()) };
+        Ok(Arena { pos: Cell::new(pos), limit: Cell::new(limit), base, policy: PhantomData })
+    }
+
+    /// An arena that takes its first chunk when something is allocated.
+    #[inline(always)]
+    #[must_use]
+    pub const fn empty_in(base: A) -> Arena<P, A> {
+        let limit = chunk::empty_limit::<P>();
+        Arena { pos: Cell::new(limit), limit: Cell::new(limit), base, policy: PhantomData }
+    }
+
+    /// An arena whose first chunk takes `size` bytes of the base allocator, header included.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    #[must_use]
+    pub fn with_size_in(size: usize, base: A) -> Arena<P, A> {
+        match Arena::try_with_size_in(size, base) {
+            Ok(arena) => arena,
+            Err(AllocError) => out_of_bytes(size),
+        }
+    }
+
+    /// As [`with_size_in`](Arena::with_size_in).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    pub fn try_with_size_in(size: usize, base: A) -> Result<Arena<P, A>, AllocError> {
+        let arena = Arena::empty_in(base);
+        let least = P::HEADER + P::ALIGN;
+        // Rounded down: what was asked for as a page stays one.
+        let size = (if size < least { least } else { size }) & P::ALIGN.wrapping_neg();
+        // SAFETY: It has room for a header, and is a multiple of the alignment.
+        match unsafe { chunk::take::<P, A>(&arena.base, size, ptr::null_mut()) } {
+            Some((pos, limit)) => {
+                arena.pos.set(pos);
+                arena.limit.set(limit);
+                Ok(arena)
+            }
+            None => Err(AllocError),
+        }
+    }
+
+    /// An arena whose first chunk has room for `bytes`.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    #[must_use]
+    pub fn with_capacity_in(bytes: usize, base: A) -> Arena<P, A> {
+        match Arena::try_with_capacity_in(bytes, base) {
+            Ok(arena) => arena,
+            Err(AllocError) => out_of_bytes(bytes),
+        }
+    }
+
+    /// As [`with_capacity_in`](Arena::with_capacity_in).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    pub fn try_with_capacity_in(bytes: usize, base: A) -> Result<Arena<P, A>, AllocError> {
+        match bytes.checked_add(P::HEADER + P::ALIGN - 1) {
+            Some(size) => Arena::try_with_size_in(size, base),
+            None => Err(AllocError),
+        }
+    }
+
+    /// The base allocator.
+    #[inline]
+    pub const fn base(&self) -> &A {
+        &self.base
+    }
+
+    /// Frees everything that was allocated. Of the chunks the largest stays.
+    #[inline(always)]
+    pub fn reset(&mut self) {
+        let header = self.header();
+        // SAFETY: A header can be read, an empty arena's too.
+        unsafe {
+            // One chunk, and no spare one: the two words are looked at together.
+            if ((*header).prev.addr() | (*header).spare.addr()) == 0 {
+                self.pos.set((*header).far);
+            } else {
+                self.reset_slow();
+            }
+        }
+    }
+
+    /// Frees everything that was allocated, and all chunks.
+    pub fn clear(&mut self) {
+        // SAFETY: Nothing borrows from an arena that can be borrowed mutably.
+        unsafe { self.give_back_all() };
+        let limit = chunk::empty_limit::<P>();
+        self.pos.set(limit);
+        self.limit.set(limit);
+    }
+
+    /// Calls a function with a [`Scope`], and frees what it allocated there.
+    ///
+    /// ```
+    /// use quipu_arena::Arena;
+    ///
+    /// let mut arena = Arena::new();
+    /// let longest = arena.scoped(|scope| {
+    ///     let words = scope.alloc_iter("to count is to know".split(' '));
+    ///     words.iter().map(|word| word.len()).max()
+    /// });
+    /// assert_eq!(longest, Some(5));
+    /// assert_eq!(arena.stats().allocated, 0);
+    /// ```
+    ///
+    /// What a scope allocated cannot outlive it:
+    ///
+    /// ```compile_fail
+    /// # let mut arena = quipu_arena::Arena::new();
+    /// let kept = arena.scoped(|scope| scope.alloc(7));
+    /// ```
+    #[inline]
+    pub fn scoped<R>(&mut self, f: impl for<'s> FnOnce(Scope<'s, P, A>) -> R) -> R {
+        self.as_scope().scoped(f)
+    }
+
+    /// A guard, which frees what its scope allocated when it is dropped.
+    ///
+    /// ```
+    /// # let mut arena = quipu_arena::Arena::new();
+    /// let mut guard = arena.guard();
+    /// for line in ["a b", "c d"] {
+    ///     let scope = guard.scope();
+    ///     assert_eq!(scope.alloc_iter(line.split(' ')).len(), 2);
+    ///     guard.reset();
+    /// }
+    /// ```
+    #[inline]
+    pub fn guard(&mut self) -> ScopeGuard<'_, P, A> {
+        ScopeGuard::new(self)
+    }
+
+    /// The arena as a scope: what is allocated there lives on while scopes within it come and go.
+    ///
+    /// ```
+    /// # let mut arena = quipu_arena::Arena::new();
+    /// let mut outer = arena.as_scope();
+    /// let kept = outer.alloc(1);
+    /// outer.scoped(|inner| *kept += *inner.alloc(2));
+    /// assert_eq!(*kept, 3);
+    /// ```
+    #[inline(always)]
+    pub fn as_scope(&mut self) -> Scope<'_, P, A> {
+        Scope::new(self)
+    }
+
+    /// Where the arena is now, to go [back](Arena::reset_to) to.
+    #[inline(always)]
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint { pos: self.pos.get(), limit: self.limit.get() }
+    }
+
+    /// Frees what was allocated since the checkpoint was taken.
+    ///
+    /// # Safety
+    ///
+    /// - The checkpoint is this arena's.
+    /// - Since it was taken, the arena was neither reset nor cleared, nor set back to an earlier
+    ///   checkpoint, and no block from before was freed, grown or shrunk.
+    /// - Nothing uses what was allocated since.
+    #[inline(always)]
+    pub unsafe fn reset_to(&self, checkpoint: Checkpoint) {
+        if self.limit.get() == checkpoint.limit {
+            self.pos.set(checkpoint.pos);
+        } else {
+            // SAFETY: By contract.
+            unsafe { self.reset_to_slow(checkpoint) };
+        }
+    }
+
+    /// What the arena holds. It looks at every chunk.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        let newest = self.header();
+        if chunk::is_empty(newest) {
+            return stats;
+        }
+        let (mut header, mut pos) = (newest, self.pos.get());
+        // SAFETY: The list holds headers of chunks, and an older one knows where it was left.
+        unsafe {
+            let spare = (*newest).spare;
+            if !spare.is_null() {
+                stats.spare = chunk::size::<P>(spare);
+                stats.reserved = stats.spare;
+            }
+            loop {
+                let used = pos.addr().get().abs_diff((*header).far.addr().get());
+                let room = chunk::room::<P>(header);
+                stats.chunks += 1;
+                stats.allocated += used;
+                stats.capacity += room;
+                stats.reserved += chunk::size::<P>(header);
+                if header != newest {
+                    stats.wasted += room - used;
+                }
+                header = (*header).prev;
+                if header.is_null() {
+                    return stats;
+                }
+                pos = (*header).left.assume_init();
+            }
+        }
+    }
+
+    /// The bytes that are left in the current chunk.
+    #[inline]
+    pub fn remaining(&self) -> usize {
+        self.limit.get().addr().get().abs_diff(self.pos.get().addr().get())
+    }
+}
+
+// ------------------------------------------------------------------------------ within the crate
+
+impl<P: Policy, A: Allocator> Arena<P, A> {
+    /// The position, as an address.
+    #[inline(always)]
+    pub(crate) fn pos(&self) -> usize {
+        self.pos.get().addr().get()
+    }
+
+    /// The limit, as an address.
+    #[inline(always)]
+    pub(crate) fn limit(&self) -> usize {
+        self.limit.get().addr().get()
+    }
+
+    /// Where a block fits in the current chunk.
+    #[inline(always)]
+    pub(crate) fn place(&self, size: usize, align: usize, known: Known) -> Option<Place> {
+        let (pos, limit) = (self.pos(), self.limit());
+        if P::UP {
+            arithmetic::upwards::<LOW>(pos, limit, size, align, P::MIN_ALIGN, known)
+        } else {
+            arithmetic::downwards::<LOW>(pos, limit, size, align, P::MIN_ALIGN, known)
+        }
+    }
+
+    /// Moves the position, and returns the block.
+    ///
+    /// # Safety
+    ///
+    /// The place is from [`place`](Arena::place), and nothing was allocated since.
+    #[inline(always)]
+    pub(crate) unsafe fn commit(&self, place: Place) -> NonNull<u8> {
+        let pos = self.pos.get().as_ptr();
+        // SAFETY: Both addresses are in the current chunk, so not null.
+        unsafe {
+            self.pos.set(NonNull::new_unchecked(pos.with_addr(place.pos)));
+            NonNull::new_unchecked(pos.with_addr(place.start))
+        }
+    }
+
+    /// Moves the position within the current chunk.
+    ///
+    /// # Safety
+    ///
+    /// The address is in the current chunk, a multiple of the minimum alignment, and not before
+    /// the end of a block that is in use.
+    #[inline(always)]
+    pub(crate) unsafe fn set_pos(&self, address: usize) -> NonNull<u8> {
+        // SAFETY: By contract. The limit points into the same chunk as the position does.
+        let pos = unsafe { NonNull::new_unchecked(self.limit.get().as_ptr().with_addr(address)) };
+        self.pos.set(pos);
+        pos
+    }
+
+    /// A block in a chunk that is taken for it, since it does not fit in the current one.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn block_slow(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+        match self.next_chunk(layout) {
+            Some(()) => match self.place(layout.size(), layout.align(), Known::Nothing) {
+                // SAFETY: It was just found.
+                Some(place) => Ok(unsafe { self.commit(place) }),
+                None => Err(AllocError),
+            },
+            None => Err(AllocError),
+        }
+    }
+
+    /// Makes a chunk with room for the layout the current one: the spare one if it is large
+    /// enough, else a new one.
+    fn next_chunk(&self, layout: Layout) -> Option<()> {
+        let need = chunk::size_for::<P>(layout)?;
+        let newest = self.header();
+        let mut size = P::FIRST_SIZE;
+        let mut prev = ptr::null_mut();
+        if !chunk::is_empty(newest) {
+            prev = newest;
+            // SAFETY: It is the header of the newest chunk, and a spare one is nobody else's.
+            unsafe {
+                size = chunk::next_size::<P>(chunk::size::<P>(newest));
+                let spare = (*newest).spare;
+                if !spare.is_null() {
+                    (*newest).spare = ptr::null_mut();
+                    if chunk::size::<P>(spare) >= need {
+                        (*newest).left.write(self.pos.get());
+                        (*spare).prev = newest;
+                        self.pos.set((*spare).far);
+                        self.limit.set(chunk::limit_at::<P>(spare));
+                        return Some(());
+                    }
+                    size = chunk::next_size::<P>(chunk::size::<P>(spare));
+                    chunk::give_back::<P, A>(&self.base, spare);
+                }
+            }
+        }
+        let size = arithmetic::round_up(size.min(isize::MAX as usize / 2), P::ALIGN).max(need);
+        // SAFETY: It is at least what the layout needs, and a multiple of the alignment.
+        let taken = unsafe { chunk::take::<P, A>(&self.base, size, prev) };
+        // Where there is no memory for as much as would be good, there may be for what is needed.
+        let (pos, limit) = match taken {
+            // SAFETY: As above.
+            None if size > need => unsafe { chunk::take::<P, A>(&self.base, need, prev) },
+            taken => taken,
+        }?;
+        if !prev.is_null() {
+            // SAFETY: It is the header of the chunk that is left.
+            unsafe { (*prev).left.write(self.pos.get()) };
+        }
+        self.pos.set(pos);
+        self.limit.set(limit);
+        Some(())
+    }
+
+    /// The header of the current chunk, or of none.
+    #[inline(always)]
+    fn header(&self) -> *mut Header {
+        chunk::header_at::<P>(self.limit.get())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reset_slow(&mut self) {
+        let newest = self.header();
+        if chunk::is_empty(newest) {
+            return;
+        }
+        // SAFETY: Nothing borrows from the arena.
+        unsafe { self.keep_largest(newest, ptr::null_mut()) };
+    }
+
+    /// # Safety
+    ///
+    /// As of [`reset_to`](Arena::reset_to).
+    #[cold]
+    #[inline(never)]
+    unsafe fn reset_to_slow(&self, checkpoint: Checkpoint) {
+        let newest = self.header();
+        let base = chunk::header_at::<P>(checkpoint.limit);
+        // SAFETY: What is newer than the checkpoint's chunk is not used any more, by contract.
+        unsafe {
+            if chunk::is_empty(base) {
+                self.keep_largest(newest, ptr::null_mut());
+            } else {
+                let kept = self.keep_largest(newest, base);
+                (*kept).prev = base;
+                (*base).spare = kept;
+                self.pos.set(checkpoint.pos);
+                self.limit.set(checkpoint.limit);
+            }
+        }
+    }
+
+    /// Gives back the chunks from `newest` to that after `last`, but the largest, which becomes
+    /// the current one, as if it were fresh and alone.
+    ///
+    /// # Safety
+    ///
+    /// `newest` is the newest chunk and not `last`, which is an older one or null; nothing uses
+    /// what is in between.
+    unsafe fn keep_largest(&self, newest: *mut Header, last: *mut Header) -> *mut Header {
+        // SAFETY: The list is in order, and what is given back is not looked at again.
+        unsafe {
+            let mut kept = newest;
+            let mut given = (*newest).prev;
+            let spare = (*newest).spare;
+            if !spare.is_null() {
+                // A spare chunk was taken when the newest was full, so it is larger, but for a
+                // base allocator that had no memory for more.
+                let smaller = if chunk::size::<P>(spare) < chunk::size::<P>(kept) {
+                    spare
+                } else {
+                    core::mem::replace(&mut kept, spare)
+                };
+                chunk::give_back::<P, A>(&self.base, smaller);
+            }
+            while given != last {
+                let prev = (*given).prev;
+                if chunk::size::<P>(given) > chunk::size::<P>(kept) {
+                    core::mem::swap(&mut given, &mut kept);
+                }
+                chunk::give_back::<P, A>(&self.base, given);
+                given = prev;
+            }
+            (*kept).prev = ptr::null_mut();
+            (*kept).spare = ptr::null_mut();
+            self.pos.set((*kept).far);
+            self.limit.set(chunk::limit_at::<P>(kept));
+            kept
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Nothing uses the chunks, and the arena gets others or none.
+    unsafe fn give_back_all(&self) {
+        let mut header = self.header();
+        if chunk::is_empty(header) {
+            return;
+        }
+        // SAFETY: The list holds headers of chunks from the base allocator.
+        unsafe {
+            let spare = (*header).spare;
+            if !spare.is_null() {
+                chunk::give_back::<P, A>(&self.base, spare);
+            }
+            while !header.is_null() {
+                let prev = (*header).prev;
+                chunk::give_back::<P, A>(&self.base, header);
+                header = prev;
+            }
+        }
+    }
+}
+
+impl<'b, P: Policy> Arena<P, InBuffer<'b>> {
+    /// An arena inside a buffer: on the stack, or in a static. It never grows.
+    ///
+    /// A header and alignment take up to 47 bytes of it, with a minimum alignment up to 16.
+    ///
+    /// ```
+    /// use core::mem::MaybeUninit;
+    /// use quipu_arena::{Arena, InBuffer, Up};
+    ///
+    /// let mut buffer = [MaybeUninit::uninit(); 256];
+    /// let arena = Arena::<Up, InBuffer>::in_buffer(&mut buffer);
+    /// assert_eq!(arena.alloc_str("on the stack"), "on the stack");
+    /// assert!(arena.try_alloc([0u64; 32]).is_err());
+    /// ```
+    pub fn in_buffer(buffer: &'b mut [MaybeUninit<u8>]) -> Arena<P, InBuffer<'b>> {
+        let arena = Arena::empty_in(InBuffer::new());
+        let skipped = buffer.as_ptr().addr().wrapping_neg() & (P::ALIGN - 1);
+        let size = buffer.len().saturating_sub(skipped) & P::ALIGN.wrapping_neg();
+        if size > P::HEADER {
+            // SAFETY: Not more is skipped than there is.
+            let start = unsafe { NonNull::from(buffer).cast::<u8>().add(skipped) };
+            if chunk::is_usable(start) {
+                // SAFETY: The buffer is borrowed for as long as the arena lives, the start is
+                // aligned, the size is a multiple of the alignment, and there is no chunk before.
+                let (pos, limit) = unsafe { chunk::write::<P>(start, size, ptr::null_mut()) };
+                arena.pos.set(pos);
+                arena.limit.set(limit);
+            }
+        }
+        arena
+    }
+}
+
+impl<P: Policy, A: Allocator> Drop for Arena<P, A> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: Nothing borrows from the arena, and it is gone then.
+        unsafe { self.give_back_all() };
+    }
+}
+
+/// Without a chunk.
+impl<P: Policy, A: Allocator + Default> Default for Arena<P, A> {
+    fn default() -> Arena<P, A> {
+        Arena::empty_in(A::default())
+    }
+}
+
+impl<P: Policy, A: Allocator> fmt::Debug for Arena<P, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// The one panic of whatever cannot report an error.
+#[cold]
+#[inline(never)]
+pub(crate) fn out_of_memory(layout: Layout) -> ! {
+    panic!(
+        "the base allocator of an arena has no memory for {} bytes at a multiple of {}; the \
+         methods that begin with try_ return an error instead",
+        layout.size(),
+        layout.align()
+    )
+}
+
+/// As [`out_of_memory`], where the size makes no layout.
+#[cold]
+#[inline(never)]
+pub(crate) fn out_of_bytes(size: usize) -> ! {
+    panic!(
+        "an arena cannot have {size} bytes; the methods that begin with try_ return an error instead"
+    )
+}

@@ -1,0 +1,122 @@
+//! The arithmetic on addresses under every allocation: integers in, integers out, nothing unsafe.
+//!
+//! An arena has a position and a limit, both multiples of the minimum alignment `min`. Upwards,
+//! free memory is `pos..limit`; downwards it is `limit..pos`. Each function answers where a block
+//! goes and what the position is then, or that it does not fit.
+//!
+//! Each has two forms. Where a process' addresses are all below `isize::MAX` (`LOW`, checked when
+//! a chunk is made), sums cannot wrap and differences can be compared as signed numbers, which
+//! saves two or three instructions. The other form compares distances instead; it serves machines
+//! of 32 bits, kernels, and pointers with a tag in their uppermost bit.
+//!
+//! A size and an alignment come from a `Layout`: `size + (align - 1) <= isize::MAX`.
+
+#![forbid(unsafe_code)]
+
+/// Whether the addresses of this target's processes are all below `isize::MAX`.
+///
+/// 64-bit Arm is not among them: its allocators may tag the uppermost byte of a pointer.
+pub const LOW: bool = cfg!(all(target_arch = "x86_64", not(target_os = "none")));
+
+/// Where a block lies, and the position behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The address of the block's first byte.
+    pub start: usize,
+    /// The new position.
+    pub pos: usize,
+}
+
+/// What the compiler is sure to know of a request, so that it is left out of the code.
+///
+/// Asking at run time would cost more than it saves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing.
+    Nothing,
+    /// The alignment, and that the size is a multiple of it: a type or a slice.
+    Alignment,
+}
+
+/// `n` rounded up to a multiple of `align`, a power of two.
+#[inline(always)]
+pub const fn round_up(n: usize, align: usize) -> usize {
+    n.wrapping_add(align - 1) & align.wrapping_neg()
+}
+
+/// Places a block in `pos..limit`, at its lower end.
+#[inline(always)]
+pub const fn upwards<const LOW: bool>(
+    pos: usize,
+    limit: usize,
+    size: usize,
+    align: usize,
+    min: usize,
+    known: Known,
+) -> Option<Place> {
+    let start = match known {
+        Known::Alignment if align <= min => pos,
+        _ => round_up(pos, align),
+    };
+    // A size that is a multiple of an alignment above `min` need not be rounded.
+    let size = match known {
+        Known::Alignment if align >= min => size,
+        _ => round_up(size, min),
+    };
+    let end = start.wrapping_add(size);
+    // LOW: pos + (align - 1) + size + (min - 1) cannot wrap, since `limit` is at least `min` below
+    // the end of its chunk. Else the distance cannot: it is at most the same without `pos`.
+    let fits = if LOW { end <= limit } else { end.wrapping_sub(pos) <= limit - pos };
+    if fits { Some(Place { start, pos: end }) } else { None }
+}
+
+/// Places a block in `limit..pos`, at its upper end.
+#[inline(always)]
+pub const fn downwards<const LOW: bool>(
+    pos: usize,
+    limit: usize,
+    size: usize,
+    align: usize,
+    min: usize,
+    known: Known,
+) -> Option<Place> {
+    let start = match known {
+        Known::Alignment if align == min => pos.wrapping_sub(size),
+        Known::Alignment if align < min => pos.wrapping_sub(round_up(size, min)),
+        Known::Alignment => pos.wrapping_sub(size) & align.wrapping_neg(),
+        Known::Nothing => pos.wrapping_sub(size) & align.wrapping_neg() & min.wrapping_neg(),
+    };
+    // LOW: `pos - size` is a signed number, and rounding it down stops at `isize::MIN`. Else the
+    // distance, which is below `isize::MAX + min`, is compared.
+    let fits =
+        if LOW { start as isize >= limit as isize } else { pos.wrapping_sub(start) <= pos - limit };
+    if fits { Some(Place { start, pos: start }) } else { None }
+}
+
+/// The position after the last block of `start..` has taken `size` bytes, upwards.
+#[inline(always)]
+pub const fn grown_upwards<const LOW: bool>(
+    start: usize,
+    limit: usize,
+    size: usize,
+    min: usize,
+) -> Option<usize> {
+    let end = start.wrapping_add(round_up(size, min));
+    let fits = if LOW { end <= limit } else { round_up(size, min) <= limit - start };
+    if fits { Some(end) } else { None }
+}
+
+/// The start of the last block, which was at `start`, after `more` bytes were added, downwards.
+#[inline(always)]
+pub const fn grown_downwards<const LOW: bool>(
+    start: usize,
+    limit: usize,
+    more: usize,
+    align: usize,
+    min: usize,
+) -> Option<usize> {
+    match downwards::<LOW>(start, limit, more, align, min, Known::Nothing) {
+        Some(place) => Some(place.start),
+        None => None,
+    }
+}

@@ -1,0 +1,140 @@
+//! Base allocators: where an arena's chunks come from.
+//!
+//! Any [`Allocator`] serves. Here are one for a buffer that the caller owns, and one that limits
+//! another.
+
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+use allocator_api2::alloc::{AllocError, Allocator};
+
+use crate::sync::{AtomicUsize, Ordering, const_unless_loom};
+
+/// The base allocator of an arena that names none: the heap.
+#[cfg(feature = "alloc")]
+pub type DefaultBase = allocator_api2::alloc::Global;
+
+/// The base allocator of an arena that names none: without the feature `alloc`, a buffer.
+#[cfg(not(feature = "alloc"))]
+pub type DefaultBase = InBuffer<'static>;
+
+/// The base allocator of an arena in a buffer, which has no memory but that.
+pub struct InBuffer<'b>(PhantomData<&'b mut [MaybeUninit<u8>]>);
+
+impl InBuffer<'_> {
+    pub(crate) const fn new() -> Self {
+        InBuffer(PhantomData)
+    }
+}
+
+// SAFETY: It never gives out a block; that of the buffer is its caller's.
+unsafe impl Allocator for InBuffer<'_> {
+    fn allocate(&self, _: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        Err(AllocError)
+    }
+
+    unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {}
+}
+
+impl fmt::Debug for InBuffer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InBuffer")
+    }
+}
+
+/// A base allocator that takes no more than a limit from another.
+///
+/// It counts what it took in all, chunk headers included. One may serve many arenas, by reference,
+/// and on many threads.
+///
+/// ```
+/// use quipu_arena::{Arena, Global, Limited, Up};
+///
+/// let memory = Limited::new(64 * 1024, Global);
+/// let arena: Arena<Up, _> = Arena::new_in(&memory);
+/// assert!(arena.try_alloc_slice_fill(100_000, 0u8).is_err());
+/// assert_eq!(memory.used(), 496);
+/// ```
+#[derive(Debug)]
+pub struct Limited<A> {
+    limit: AtomicUsize,
+    used: AtomicUsize,
+    peak: AtomicUsize,
+    base: A,
+}
+
+impl<A> Limited<A> {
+    const_unless_loom! {
+        /// Takes at most `limit` bytes from `base`.
+        pub fn new(limit: usize, base: A) -> Limited<A> {
+            Limited {
+                limit: AtomicUsize::new(limit),
+                used: AtomicUsize::new(0),
+                peak: AtomicUsize::new(0),
+                base,
+            }
+        }
+    }
+
+    /// The bytes that are in use.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that were in use at a time.
+    pub fn peak(&self) -> usize {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that may be in use.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Sets another limit. What is in use already stays, even if it is more.
+    pub fn set_limit(&self, bytes: usize) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts `more` bytes, if the limit allows.
+    fn reserve(&self, more: usize) -> Result<(), AllocError> {
+        let limit = self.limit();
+        let allowed = |used: usize| used.checked_add(more).filter(|&sum| sum <= limit);
+        match self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, allowed) {
+            Ok(used) => {
+                self.peak.fetch_max(used + more, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(_) => Err(AllocError),
+        }
+    }
+
+    fn release(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: Every block is the base allocator's; the one here only counts.
+unsafe impl<A: Allocator> Allocator for Limited<A> {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        self.reserve(layout.size())?;
+        match self.base.allocate(layout) {
+            // What the base allocator gives beyond that is its own matter: a block is given back
+            // with the size that was counted.
+            Ok(block) => Ok(NonNull::slice_from_raw_parts(block.cast(), layout.size())),
+            Err(AllocError) => {
+                self.release(layout.size());
+                Err(AllocError)
+            }
+        }
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        // SAFETY: By contract.
+        unsafe { self.base.deallocate(block, layout) };
+        self.release(layout.size());
+    }
+}

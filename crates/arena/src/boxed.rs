@@ -1,0 +1,167 @@
+//! [`ArenaBox`]: a value in an arena that is dropped.
+
+use core::fmt;
+use core::hash::{Hash, Hasher};
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut};
+use core::ptr::NonNull;
+
+/// Owns a value in an arena, and drops it. Its memory stays the arena's.
+///
+/// It cannot be pinned: whoever forgot it would leave a value that is never dropped in memory that
+/// is used again.
+///
+/// ```
+/// use quipu_arena::Arena;
+///
+/// let arena = Arena::new();
+/// let names = arena.alloc_box(vec!["a".to_owned(), "b".to_owned()]);
+/// assert_eq!(names.len(), 2);
+/// drop(names); // frees what the vector has on the heap
+/// ```
+///
+/// A box of a trait object is made of a raw one:
+///
+/// ```
+/// use quipu_arena::{Arena, ArenaBox};
+///
+/// let arena = Arena::new();
+/// let call = ArenaBox::into_raw(arena.alloc_box(|n: u32| n + 1));
+/// // SAFETY: It comes from into_raw.
+/// let call: ArenaBox<'_, dyn Fn(u32) -> u32> = unsafe { ArenaBox::from_raw(call) };
+/// assert_eq!(call(1), 2);
+/// ```
+pub struct ArenaBox<'a, T: ?Sized> {
+    value: NonNull<T>,
+    owns: PhantomData<(&'a mut T, T)>,
+}
+
+// SAFETY: It is to its value what a mutable reference is, and dropping it does not touch the arena.
+unsafe impl<T: ?Sized + Send> Send for ArenaBox<'_, T> {}
+// SAFETY: As above.
+unsafe impl<T: ?Sized + Sync> Sync for ArenaBox<'_, T> {}
+
+impl<'a, T: ?Sized> ArenaBox<'a, T> {
+    /// Owns a value.
+    ///
+    /// # Safety
+    ///
+    /// The value is in memory that lives as long as `'a`, nobody else uses or drops it, and it is
+    /// aligned.
+    #[inline(always)]
+    pub const unsafe fn from_raw(value: NonNull<T>) -> ArenaBox<'a, T> {
+        ArenaBox { value, owns: PhantomData }
+    }
+
+    /// The value, which is not dropped then unless a box is made of it again.
+    #[inline(always)]
+    pub const fn into_raw(this: ArenaBox<'a, T>) -> NonNull<T> {
+        let value = this.value;
+        core::mem::forget(this);
+        value
+    }
+
+    /// The value, which is never dropped.
+    #[inline(always)]
+    pub fn leak(this: ArenaBox<'a, T>) -> &'a mut T {
+        // SAFETY: The value lives as long as `'a`, and the box is gone.
+        unsafe { ArenaBox::into_raw(this).as_mut() }
+    }
+}
+
+impl<'a, T> ArenaBox<'a, T> {
+    /// The value itself.
+    #[inline]
+    pub fn into_inner(this: ArenaBox<'a, T>) -> T {
+        // SAFETY: The value is initialised, and the box forgets it.
+        unsafe { ArenaBox::into_raw(this).read() }
+    }
+}
+
+impl<T: ?Sized> Drop for ArenaBox<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: The box owns the value.
+        unsafe { self.value.drop_in_place() };
+    }
+}
+
+impl<T: ?Sized> Deref for ArenaBox<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: The box owns the value.
+        unsafe { self.value.as_ref() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for ArenaBox<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: The box owns the value.
+        unsafe { self.value.as_mut() }
+    }
+}
+
+impl<T: ?Sized> AsRef<T> for ArenaBox<'_, T> {
+    fn as_ref(&self) -> &T {
+        self
+    }
+}
+
+impl<T: ?Sized> AsMut<T> for ArenaBox<'_, T> {
+    fn as_mut(&mut self) -> &mut T {
+        self
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for ArenaBox<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for ArenaBox<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + PartialEq> PartialEq for ArenaBox<'_, T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl<T: ?Sized + Eq> Eq for ArenaBox<'_, T> {}
+
+impl<T: ?Sized + PartialOrd> PartialOrd for ArenaBox<'_, T> {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        (**self).partial_cmp(&**other)
+    }
+}
+
+impl<T: ?Sized + Ord> Ord for ArenaBox<'_, T> {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl<T: ?Sized + Hash> Hash for ArenaBox<'_, T> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl<I: ?Sized + Iterator> Iterator for ArenaBox<'_, I> {
+    type Item = I::Item;
+
+    fn next(&mut self) -> Option<I::Item> {
+        (**self).next()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (**self).size_hint()
+    }
+}

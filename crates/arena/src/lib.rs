@@ -1,0 +1,41 @@
+#![doc = include_str!("../README.md")]
+#![no_std]
+
+#[cfg(feature = "std")]
+extern crate std;
+
+mod allocate;
+mod allocator;
+mod arena;
+#[doc(hidden)]
+pub mod arithmetic;
+mod base;
+mod boxed;
+mod chunk;
+mod policy;
+#[cfg(feature = "std")]
+mod pool;
+mod scope;
+#[cfg(feature = "alloc")]
+mod shared;
+mod stats;
+mod string;
+mod sync;
+mod vec;
+
+#[cfg(feature = "alloc")]
+pub use allocator_api2::alloc::Global;
+pub use allocator_api2::alloc::{AllocError, Allocator};
+
+pub use arena::Arena;
+pub use base::{DefaultBase, InBuffer, Limited};
+pub use boxed::ArenaBox;
+pub use policy::{Down, Pieces, Policy, Reclaim, Up};
+#[cfg(feature = "std")]
+pub use pool::{Pool, PoolGuard};
+pub use scope::{Checkpoint, Scope, ScopeGuard};
+#[cfg(feature = "alloc")]
+pub use shared::{Batch, SharedArena};
+pub use stats::Stats;
+pub use string::ArenaString;
+pub use vec::{ArenaVec, Within};

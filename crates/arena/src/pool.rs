@@ -1,0 +1,146 @@
+//! [`Pool`]: arenas that are used again, for whatever lives as long as one request.
+
+use core::fmt;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::vec::Vec;
+
+use allocator_api2::alloc::{Allocator, Global};
+
+use crate::arena::Arena;
+use crate::policy::{Policy, Up};
+
+/// Arenas that are used again.
+///
+/// [`get`](Pool::get) hands one out; when its guard is dropped it is reset, and waits with its
+/// largest chunk for the next: after a while nothing is taken from the heap any more. For what
+/// lives as long as the pool, take a [`SharedArena`](crate::SharedArena).
+///
+/// ```
+/// use quipu_arena::Pool;
+///
+/// static POOL: Pool = Pool::new();
+///
+/// let arena = POOL.get();
+/// let line = arena.alloc_fmt(format_args!("request {}", 17));
+/// assert_eq!(line, "request 17");
+/// drop(arena);
+/// assert_eq!(POOL.idle(), 1);
+/// ```
+pub struct Pool<P: Policy = Up, A: Allocator + Clone = Global> {
+    idle: Mutex<Vec<Arena<P, A>>>,
+    keep: usize,
+    base: A,
+}
+
+impl Pool {
+    /// A pool of arenas on the heap.
+    #[must_use]
+    pub const fn new() -> Pool {
+        Pool::new_in(Global)
+    }
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        Pool::new()
+    }
+}
+
+impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
+    /// A pool of arenas on a base allocator.
+    #[must_use]
+    pub const fn new_in(base: A) -> Pool<P, A> {
+        Pool { idle: Mutex::new(Vec::new()), keep: usize::MAX, base }
+    }
+
+    /// Keeps no arena whose largest chunk has more than so many bytes: what one large request took
+    /// is given back then. Without it every arena is kept.
+    #[must_use]
+    pub fn keep_at_most(mut self, bytes: usize) -> Pool<P, A> {
+        self.keep = bytes;
+        self
+    }
+
+    /// An arena that nobody else has, from those that wait, or a new one without a chunk.
+    #[must_use]
+    pub fn get(&self) -> PoolGuard<'_, P, A> {
+        let arena = self.lock().pop();
+        let arena = arena.unwrap_or_else(|| Arena::empty_in(self.base.clone()));
+        PoolGuard { arena: ManuallyDrop::new(arena), pool: self }
+    }
+
+    /// The number of arenas that wait.
+    pub fn idle(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// The bytes that waiting arenas took from the base allocator.
+    pub fn reserved(&self) -> usize {
+        self.lock().iter().map(|arena| arena.stats().reserved).sum()
+    }
+
+    /// Frees the arenas that wait.
+    pub fn clear(&self) {
+        let arenas = core::mem::take(&mut *self.lock());
+        drop(arenas);
+    }
+
+    fn put_back(&self, mut arena: Arena<P, A>) {
+        arena.reset();
+        if arena.stats().reserved <= self.keep {
+            self.lock().push(arena);
+        }
+    }
+
+    /// Nothing that panics is done under the lock, so a poisoned one is in order.
+    fn lock(&self) -> MutexGuard<'_, Vec<Arena<P, A>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<P: Policy, A: Allocator + Clone> fmt::Debug for Pool<P, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").field("idle", &self.idle()).finish_non_exhaustive()
+    }
+}
+
+/// An arena of a pool, which goes back when the guard is dropped.
+///
+/// It takes lines of its own, so that those of two threads may lie side by side.
+#[repr(align(128))]
+pub struct PoolGuard<'p, P: Policy = Up, A: Allocator + Clone = Global> {
+    arena: ManuallyDrop<Arena<P, A>>,
+    pool: &'p Pool<P, A>,
+}
+
+impl<P: Policy, A: Allocator + Clone> Deref for PoolGuard<'_, P, A> {
+    type Target = Arena<P, A>;
+
+    #[inline(always)]
+    fn deref(&self) -> &Arena<P, A> {
+        &self.arena
+    }
+}
+
+impl<P: Policy, A: Allocator + Clone> DerefMut for PoolGuard<'_, P, A> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut Arena<P, A> {
+        &mut self.arena
+    }
+}
+
+impl<P: Policy, A: Allocator + Clone> Drop for PoolGuard<'_, P, A> {
+    fn drop(&mut self) {
+        // SAFETY: It is taken once, here, where the guard ends.
+        let arena = unsafe { ManuallyDrop::take(&mut self.arena) };
+        self.pool.put_back(arena);
+    }
+}
+
+impl<P: Policy, A: Allocator + Clone> fmt::Debug for PoolGuard<'_, P, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PoolGuard").field(&*self.arena).finish()
+    }
+}

@@ -1,0 +1,135 @@
+//! Scopes: what is allocated in one is freed when it ends, and cannot outlive it.
+//!
+//! A [`Scope`] is a reference to its arena. Opening one within another takes the outer one mutably:
+//! so the outer one cannot allocate until the inner one has ended, and what it allocated before
+//! stays usable, since that borrows from the arena and not from the handle.
+
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ptr::NonNull;
+
+use allocator_api2::alloc::{AllocError, Allocator};
+
+use crate::allocate::{allocating, expect_array, refuse_drop, uninit};
+use crate::arena::{Arena, out_of_memory};
+use crate::base::DefaultBase;
+use crate::boxed::ArenaBox;
+use crate::policy::{Policy, Up};
+use crate::string::ArenaString;
+use crate::vec::ArenaVec;
+
+/// A part of an arena's time: allocations live as long as `'a`, and end with it.
+///
+/// It is made by [`Arena::scoped`], [`ScopeGuard::scope`] or [`Arena::as_scope`].
+pub struct Scope<'a, P: Policy = Up, A: Allocator = DefaultBase> {
+    arena: &'a Arena<P, A>,
+    /// A scope cannot be taken for one of another time.
+    time: PhantomData<&'a mut &'a ()>,
+}
+
+impl<'a, P: Policy, A: Allocator> Scope<'a, P, A> {
+    #[inline(always)]
+    pub(crate) fn new(arena: &'a mut Arena<P, A>) -> Scope<'a, P, A> {
+        Scope { arena, time: PhantomData }
+    }
+
+    #[inline(always)]
+    pub(crate) fn arena(&self) -> &'a Arena<P, A> {
+        self.arena
+    }
+
+    allocating!([][] 'a);
+
+    /// Calls a function with a scope within this one, and frees what it allocated there; when the
+    /// function panics, too.
+    #[inline]
+    pub fn scoped<R>(&mut self, f: impl for<'s> FnOnce(Scope<'s, P, A>) -> R) -> R {
+        let mut guard = self.guard();
+        f(guard.scope())
+    }
+
+    /// A guard, which frees what its scope allocated when it is dropped.
+    #[inline]
+    pub fn guard(&mut self) -> ScopeGuard<'_, P, A> {
+        ScopeGuard { arena: self.arena, start: self.arena.checkpoint() }
+    }
+
+    /// What the whole arena holds.
+    pub fn stats(&self) -> crate::Stats {
+        self.arena.stats()
+    }
+
+    /// The arena's base allocator.
+    pub fn base(&self) -> &'a A {
+        self.arena.base()
+    }
+}
+
+impl<P: Policy, A: Allocator> Arena<P, A> {
+    #[inline(always)]
+    pub(crate) fn arena(&self) -> &Arena<P, A> {
+        self
+    }
+
+    allocating!(['s]['s] 's);
+}
+
+impl<P: Policy, A: Allocator> fmt::Debug for Scope<'_, P, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").field("arena", self.arena).finish()
+    }
+}
+
+/// Frees what its scope allocated when it is dropped.
+///
+/// One that is forgotten frees nothing: what its scope allocated is there until the outer scope
+/// ends, or the arena is reset.
+pub struct ScopeGuard<'a, P: Policy = Up, A: Allocator = DefaultBase> {
+    arena: &'a Arena<P, A>,
+    start: Checkpoint,
+}
+
+impl<'a, P: Policy, A: Allocator> ScopeGuard<'a, P, A> {
+    #[inline]
+    pub(crate) fn new(arena: &'a mut Arena<P, A>) -> ScopeGuard<'a, P, A> {
+        let start = arena.checkpoint();
+        ScopeGuard { arena, start }
+    }
+
+    /// The scope. Allocations live until the guard is touched again.
+    #[inline]
+    pub fn scope(&mut self) -> Scope<'_, P, A> {
+        Scope { arena: self.arena, time: PhantomData }
+    }
+
+    /// Frees what the scope allocated so far.
+    #[inline]
+    pub fn reset(&mut self) {
+        // SAFETY: The guard took the checkpoint, and outlives whatever its scope allocated. The
+        // arena is borrowed mutably, or the outer scope is, for as long as the guard lives: nobody
+        // else allocates or resets. Guards and scopes within it are gone, since they borrow it.
+        unsafe { self.arena.reset_to(self.start) };
+    }
+}
+
+impl<P: Policy, A: Allocator> Drop for ScopeGuard<'_, P, A> {
+    #[inline]
+    fn drop(&mut self) {
+        self.reset();
+    }
+}
+
+impl<P: Policy, A: Allocator> fmt::Debug for ScopeGuard<'_, P, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopeGuard").field("arena", self.arena).finish_non_exhaustive()
+    }
+}
+
+/// A position in an arena; see [`Arena::checkpoint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    pub(crate) pos: NonNull<u8>,
+    pub(crate) limit: NonNull<u8>,
+}

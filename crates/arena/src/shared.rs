@@ -1,0 +1,543 @@
+//! [`SharedArena`]: an arena for threads, and [`Batch`], a thread's own pieces of it.
+//!
+//! The current chunk has an offset, to which an allocation adds its size by one atomic addition;
+//! if the sum is within the chunk, the block is the caller's. Whoever finds the chunk full puts
+//! another one in its place by a compare-and-exchange, and gives its own back if another thread
+//! was faster. Blocks larger than a quarter of a chunk get chunks of their own, on a list beside.
+//! Nothing is freed before the arena is dropped, and nothing waits.
+
+use core::alloc::Layout;
+use core::fmt;
+use core::mem::{ManuallyDrop, MaybeUninit};
+use core::ptr::{self, NonNull};
+
+use allocator_api2::alloc::{AllocError, Allocator, Global};
+
+use crate::allocate::{allocating, expect_array, refuse_drop, uninit};
+use crate::arena::{Arena, out_of_bytes, out_of_memory};
+use crate::arithmetic::round_up;
+use crate::boxed::ArenaBox;
+use crate::policy::Pieces;
+use crate::stats::Stats;
+use crate::string::ArenaString;
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering, const_unless_loom};
+use crate::vec::ArenaVec;
+
+/// Sizes are rounded up to it, and every block is aligned to it.
+const UNIT: usize = 8;
+
+/// The size of the first chunk, in all.
+const FIRST: usize = 64 * 1024;
+
+/// Chunks double up to this size.
+const MOST: usize = 16 * 1024 * 1024;
+
+/// Chunks start at lines of their own, so that no neighbour's writes slow the offset.
+const ALIGN: usize = 128;
+
+/// The most that a block in a shared chunk may take, so that no sum of offsets wraps.
+const MOST_SHARED: usize = 64 * 1024;
+
+/// The header of a chunk, at its start: a line that all write, and one that all only read.
+#[repr(C)]
+struct Chunk {
+    offset: Offset,
+    /// The bytes for blocks.
+    room: usize,
+    /// The most that a block may take; larger ones get chunks of their own.
+    most: usize,
+    /// The chunk in use before this one, or the next of the list of large ones; or null.
+    prev: *mut Chunk,
+}
+
+/// Where the next block goes, from the end of the header. Additions by threads that come too late
+/// may put it past the room, by a bounded sum: see [`SharedArena::block`].
+#[repr(align(64))]
+struct Offset(AtomicUsize);
+
+const HEADER: usize = size_of::<Chunk>();
+
+/// A bump allocator that threads share.
+///
+/// An allocation is one atomic addition. Many threads that allocate much contend for it: let each
+/// have a [`Batch`], which takes 4 KiB at a time.
+///
+/// ```
+/// use quipu_arena::SharedArena;
+///
+/// let arena = SharedArena::new();
+/// let names: Vec<&str> = std::thread::scope(|threads| {
+///     let workers: Vec<_> = (0..2)
+///         .map(|n| {
+///             let arena = &arena;
+///             threads.spawn(move || &*arena.batch().alloc_fmt(format_args!("worker {n}")))
+///         })
+///         .collect();
+///     workers.into_iter().map(|worker| worker.join().unwrap()).collect()
+/// });
+/// assert_eq!(names, ["worker 0", "worker 1"]);
+/// assert_eq!(arena.alloc_str("requests"), "requests");
+/// ```
+pub struct SharedArena<A: Allocator = Global> {
+    current: AtomicPtr<Chunk>,
+    large: AtomicPtr<Chunk>,
+    base: A,
+}
+
+// SAFETY: Chunks belong to the arena; what threads share of them is atomic.
+unsafe impl<A: Allocator + Send> Send for SharedArena<A> {}
+// SAFETY: As above; the base allocator is called by several threads.
+unsafe impl<A: Allocator + Sync> Sync for SharedArena<A> {}
+
+impl SharedArena {
+    const_unless_loom! {
+        /// An arena on the heap, which takes 64 KiB when something is allocated.
+        #[must_use]
+        pub fn new() -> SharedArena {
+            SharedArena::new_in(Global)
+        }
+    }
+
+    /// An arena on the heap whose first chunk takes `size` bytes of it, header included.
+    ///
+    /// # Panics
+    ///
+    /// When the heap has no memory.
+    #[must_use]
+    pub fn with_size(size: usize) -> SharedArena {
+        SharedArena::with_size_in(size, Global)
+    }
+}
+
+impl Default for SharedArena {
+    fn default() -> SharedArena {
+        SharedArena::new()
+    }
+}
+
+impl<A: Allocator> SharedArena<A> {
+    const_unless_loom! {
+        /// An arena on a base allocator, which takes 64 KiB of it when something is allocated.
+        #[must_use]
+        pub fn new_in(base: A) -> SharedArena<A> {
+            SharedArena {
+                current: AtomicPtr::new(ptr::null_mut()),
+                large: AtomicPtr::new(ptr::null_mut()),
+                base,
+            }
+        }
+    }
+
+    /// An arena whose first chunk takes `size` bytes of the base allocator, header included.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[must_use]
+    pub fn with_size_in(size: usize, base: A) -> SharedArena<A> {
+        match SharedArena::try_with_size_in(size, base) {
+            Ok(arena) => arena,
+            Err(AllocError) => out_of_bytes(size),
+        }
+    }
+
+    /// As [`with_size_in`](SharedArena::with_size_in).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    pub fn try_with_size_in(size: usize, base: A) -> Result<SharedArena<A>, AllocError> {
+        let arena = SharedArena::new_in(base);
+        let chunk = arena.take(size.max(2 * HEADER), 0, ptr::null_mut())?;
+        arena.current.store(chunk.as_ptr(), Ordering::Relaxed);
+        Ok(arena)
+    }
+
+    /// A thread's own part, which takes pieces of 4 KiB. What it allocates lives as long as the
+    /// shared arena; only the handle is the thread's.
+    #[must_use]
+    pub fn batch(&self) -> Batch<'_, A> {
+        Batch { arena: ManuallyDrop::new(Arena::empty_in(self)) }
+    }
+
+    /// The base allocator.
+    pub const fn base(&self) -> &A {
+        &self.base
+    }
+
+    /// Frees everything that was allocated. Of the chunks the current one stays.
+    pub fn reset(&mut self) {
+        let current = self.current.load(Ordering::Relaxed);
+        self.give_back_list(self.large.load(Ordering::Relaxed));
+        self.large.store(ptr::null_mut(), Ordering::Relaxed);
+        if !current.is_null() {
+            // SAFETY: The chunk is the arena's, and nobody borrows from it.
+            unsafe {
+                self.give_back_list((*current).prev);
+                (*current).prev = ptr::null_mut();
+                (*current).offset.0.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// What the arena holds. Pieces of batches count as allocated in whole.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        // Acquire: the chunks' fields were written before the chunk was published.
+        let current = self.current.load(Ordering::Acquire);
+        for list in [current, self.large.load(Ordering::Acquire)] {
+            let mut chunk = list;
+            while !chunk.is_null() {
+                // SAFETY: Chunks stay until the arena is reset, which takes it mutably.
+                let (room, used, prev) = unsafe {
+                    let used = (*chunk).offset.0.load(Ordering::Relaxed);
+                    ((*chunk).room, used.min((*chunk).room), (*chunk).prev)
+                };
+                stats.chunks += 1;
+                stats.capacity += room;
+                stats.allocated += used;
+                stats.reserved += room + HEADER;
+                chunk = prev;
+            }
+        }
+        stats
+    }
+
+    /// Allocates a block.
+    #[inline(always)]
+    fn block(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
+        // Blocks are aligned to the unit; a greater alignment takes room to choose a start from.
+        let align = layout.align();
+        let slack = align.saturating_sub(UNIT);
+        // A layout's size + (align - 1) does not overflow.
+        let bytes = round_up(layout.size() + slack, UNIT);
+        // Acquire: the chunk's fields were written before it was published.
+        let chunk = self.current.load(Ordering::Acquire);
+        // An offset may be past the room by what threads add at a time: each adds 64 KiB at most,
+        // and then sets it back to the room. The sum wraps with 2^47 threads, or on 32 bits with
+        // 2^15, for whose stacks there is no room.
+        // SAFETY: Chunks stay until the arena is reset, which takes it mutably.
+        if !chunk.is_null() && bytes <= unsafe { (*chunk).most } {
+            // SAFETY: As above.
+            let offset = unsafe { (*chunk).offset.0.fetch_add(bytes, Ordering::Relaxed) };
+            // SAFETY: As above.
+            if offset + bytes <= unsafe { (*chunk).room } {
+                // SAFETY: The block is within the chunk, and nobody else's.
+                return Ok(unsafe { block_at(chunk, offset, align) });
+            }
+        }
+        self.block_slow(layout, bytes, chunk)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn block_slow(
+        &self,
+        layout: Layout,
+        bytes: usize,
+        mut seen: *mut Chunk,
+    ) -> Result<NonNull<u8>, AllocError> {
+        loop {
+            let size = if seen.is_null() {
+                FIRST
+            } else {
+                // SAFETY: Chunks stay until the arena is reset.
+                unsafe {
+                    if bytes > (*seen).most {
+                        return self.block_alone(layout, bytes);
+                    }
+                    // What is left of it is nobody's: the next addition would not fit either.
+                    (*seen).offset.0.store((*seen).room, Ordering::Relaxed);
+                    ((*seen).room + HEADER).saturating_mul(2).min(MOST).max((*seen).room + HEADER)
+                }
+            };
+            if seen.is_null() && bytes > most_in(FIRST - HEADER) {
+                return self.block_alone(layout, bytes);
+            }
+            let chunk = self.take(size, bytes, seen)?;
+            // Release: the chunk's fields are written before it is seen. Acquire, where another
+            // thread was faster: its chunk's fields.
+            let swapped = self.current.compare_exchange(
+                seen,
+                chunk.as_ptr(),
+                Ordering::Release,
+                Ordering::Acquire,
+            );
+            match swapped {
+                // SAFETY: Its first bytes are this thread's.
+                Ok(_) => return Ok(unsafe { block_at(chunk.as_ptr(), 0, layout.align()) }),
+                Err(faster) => {
+                    // SAFETY: Nobody has seen the chunk.
+                    unsafe { self.give_back(chunk.as_ptr()) };
+                    // SAFETY: Chunks stay until the arena is reset.
+                    unsafe {
+                        if bytes <= (*faster).most {
+                            let offset = (*faster).offset.0.fetch_add(bytes, Ordering::Relaxed);
+                            if offset + bytes <= (*faster).room {
+                                return Ok(block_at(faster, offset, layout.align()));
+                            }
+                        }
+                    }
+                    seen = faster;
+                }
+            }
+        }
+    }
+
+    /// A block in a chunk of its own.
+    fn block_alone(&self, layout: Layout, bytes: usize) -> Result<NonNull<u8>, AllocError> {
+        let size = bytes.checked_add(HEADER).ok_or(AllocError)?;
+        let mut next = self.large.load(Ordering::Relaxed);
+        let chunk = self.take(size, bytes, next)?;
+        // Release: the chunk's fields are written before it is seen.
+        while let Err(newer) =
+            self.large.compare_exchange(next, chunk.as_ptr(), Ordering::Release, Ordering::Relaxed)
+        {
+            next = newer;
+            // SAFETY: Nobody has seen the chunk.
+            unsafe { (*chunk.as_ptr()).prev = next };
+        }
+        // SAFETY: The chunk is this thread's.
+        Ok(unsafe { block_at(chunk.as_ptr(), 0, layout.align()) })
+    }
+
+    /// Takes a chunk of `size` bytes from the base allocator, `used` of them allocated already.
+    fn take(
+        &self,
+        size: usize,
+        used: usize,
+        prev: *mut Chunk,
+    ) -> Result<NonNull<Chunk>, AllocError> {
+        if size > isize::MAX as usize - ALIGN {
+            return Err(AllocError);
+        }
+        let size = round_up(size, UNIT);
+        let Ok(layout) = Layout::from_size_align(size, ALIGN) else { return Err(AllocError) };
+        let chunk = self.base.allocate(layout)?.cast::<Chunk>();
+        // SAFETY: It is fresh, and large enough for a header.
+        unsafe {
+            let room = size - HEADER;
+            let offset = Offset(AtomicUsize::new(used));
+            chunk.write(Chunk { offset, room, most: most_in(room), prev });
+        }
+        Ok(chunk)
+    }
+
+    /// # Safety
+    ///
+    /// The chunk is this arena's, and nothing uses it any more.
+    unsafe fn give_back(&self, chunk: *mut Chunk) {
+        // SAFETY: By contract.
+        unsafe {
+            let size = (*chunk).room + HEADER;
+            chunk.drop_in_place();
+            let layout = Layout::from_size_align_unchecked(size, ALIGN);
+            self.base.deallocate(NonNull::new_unchecked(chunk.cast()), layout);
+        }
+    }
+
+    fn give_back_list(&mut self, mut chunk: *mut Chunk) {
+        while !chunk.is_null() {
+            // SAFETY: The chunk is the arena's, which is borrowed mutably.
+            unsafe {
+                let prev = (*chunk).prev;
+                self.give_back(chunk);
+                chunk = prev;
+            }
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------ what it allocates
+
+impl<A: Allocator> SharedArena<A> {
+    /// Allocates a value, which must not need dropping; [`alloc_box`](SharedArena::alloc_box) takes
+    /// any.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub fn alloc<T>(&self, value: T) -> &mut T {
+        refuse_drop::<T>();
+        ArenaBox::leak(self.alloc_box(value))
+    }
+
+    /// As [`alloc`](SharedArena::alloc).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub fn try_alloc<T>(&self, value: T) -> Result<&mut T, AllocError> {
+        refuse_drop::<T>();
+        self.try_alloc_box(value).map(ArenaBox::leak)
+    }
+
+    /// Allocates a value, and returns a box that drops it.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline(always)]
+    pub fn alloc_box<T>(&self, value: T) -> ArenaBox<'_, T> {
+        match self.try_alloc_box(value) {
+            Ok(value) => value,
+            Err(AllocError) => out_of_memory(Layout::new::<T>()),
+        }
+    }
+
+    /// As [`alloc_box`](SharedArena::alloc_box).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory. The value is dropped then.
+    #[inline(always)]
+    pub fn try_alloc_box<T>(&self, value: T) -> Result<ArenaBox<'_, T>, AllocError> {
+        let block = if size_of::<T>() == 0 {
+            NonNull::dangling()
+        } else {
+            self.block(Layout::new::<T>())?.cast::<T>()
+        };
+        // SAFETY: The block is fresh and has room for the value.
+        unsafe {
+            block.write(value);
+            Ok(ArenaBox::from_raw(block))
+        }
+    }
+
+    /// Allocates a copy of a slice.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub fn alloc_slice_copy<T: Copy>(&self, source: &[T]) -> &mut [T] {
+        expect_array::<T, _>(self.try_alloc_slice_copy(source), source.len())
+    }
+
+    /// As [`alloc_slice_copy`](SharedArena::alloc_slice_copy).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub fn try_alloc_slice_copy<T: Copy>(&self, source: &[T]) -> Result<&mut [T], AllocError> {
+        let block = self.block(Layout::for_value(source))?.cast::<T>();
+        // SAFETY: The block is fresh and has room for as many values.
+        unsafe {
+            ptr::copy_nonoverlapping(source.as_ptr(), block.as_ptr(), source.len());
+            Ok(core::slice::from_raw_parts_mut(block.as_ptr(), source.len()))
+        }
+    }
+
+    /// Allocates a copy of a text.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub fn alloc_str(&self, text: &str) -> &mut str {
+        expect_array::<u8, _>(self.try_alloc_str(text), text.len())
+    }
+
+    /// As [`alloc_str`](SharedArena::alloc_str).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref)]
+    pub fn try_alloc_str(&self, text: &str) -> Result<&mut str, AllocError> {
+        let bytes = self.try_alloc_slice_copy(text.as_bytes())?;
+        // SAFETY: They are those of a text.
+        Ok(unsafe { core::str::from_utf8_unchecked_mut(bytes) })
+    }
+}
+
+// SAFETY: Blocks stay where they are until the arena is reset, which takes it mutably, or dropped.
+unsafe impl<A: Allocator> Allocator for SharedArena<A> {
+    #[inline(always)]
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        Ok(NonNull::slice_from_raw_parts(self.block(layout)?, layout.size()))
+    }
+
+    /// Does nothing: a shared arena frees all at once.
+    #[inline(always)]
+    unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {}
+}
+
+impl<A: Allocator> Drop for SharedArena<A> {
+    fn drop(&mut self) {
+        let current = self.current.load(Ordering::Relaxed);
+        self.give_back_list(current);
+        self.give_back_list(self.large.load(Ordering::Relaxed));
+    }
+}
+
+impl<A: Allocator> fmt::Debug for SharedArena<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedArena").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// A thread's own part of a [`SharedArena`]: it takes pieces of 4 KiB, and allocates in them
+/// without an atomic operation.
+///
+/// ```
+/// use quipu_arena::SharedArena;
+///
+/// let arena = SharedArena::new();
+/// let name = {
+///     let batch = arena.batch();
+///     batch.alloc_str("lives as long as the shared arena")
+/// };
+/// assert!(name.starts_with("lives"));
+/// ```
+pub struct Batch<'a, A: Allocator = Global> {
+    /// Its chunks are the shared arena's, which has nothing to do when they are given back.
+    arena: ManuallyDrop<Arena<Pieces, &'a SharedArena<A>>>,
+}
+
+// SAFETY: It is one thread's at a time, and its memory is its alone; the shared arena is `Sync`.
+unsafe impl<A: Allocator + Sync> Send for Batch<'_, A> {}
+
+impl<'a, A: Allocator> Batch<'a, A> {
+    #[inline(always)]
+    pub(crate) fn arena(&self) -> &Arena<Pieces, &'a SharedArena<A>> {
+        &self.arena
+    }
+
+    allocating!([][] 'a);
+}
+
+impl<A: Allocator> fmt::Debug for Batch<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch").field("stats", &self.arena.stats()).finish_non_exhaustive()
+    }
+}
+
+/// The most that a block may take of a chunk with so much room.
+const fn most_in(room: usize) -> usize {
+    if room / 4 < MOST_SHARED { room / 4 } else { MOST_SHARED }
+}
+
+/// The block at an offset.
+///
+/// # Safety
+///
+/// The chunk has it, with room to choose an aligned start.
+#[inline(always)]
+unsafe fn block_at(chunk: *mut Chunk, offset: usize, align: usize) -> NonNull<u8> {
+    // SAFETY: By contract.
+    unsafe {
+        let start = chunk.cast::<u8>().add(HEADER + offset);
+        let start = if align > UNIT { start.map_addr(|a| round_up(a, align)) } else { start };
+        NonNull::new_unchecked(start)
+    }
+}

@@ -1,0 +1,140 @@
+//! [`ArenaString`]: a text in an arena that grows.
+
+use core::fmt;
+use core::ops::Deref;
+use core::str;
+
+use allocator_api2::alloc::AllocError;
+
+use crate::arena::Arena;
+use crate::vec::{ArenaVec, Within};
+
+/// A text in an arena that grows.
+///
+/// ```
+/// use std::fmt::Write;
+/// use quipu_arena::{Arena, ArenaString};
+///
+/// let arena = Arena::new();
+/// let mut line = ArenaString::new_in(&arena);
+/// line.push_str("requests_total ");
+/// write!(line, "{}", 17)?;
+/// let line: &mut str = line.into_str();
+/// assert_eq!(line, "requests_total 17");
+/// # Ok::<(), std::fmt::Error>(())
+/// ```
+pub struct ArenaString<'a, H: Within<'a> = &'a Arena> {
+    /// Always UTF-8.
+    bytes: ArenaVec<'a, u8, H>,
+}
+
+impl<'a, H: Within<'a>> ArenaString<'a, H> {
+    /// An empty text, which allocates when something is pushed.
+    #[inline]
+    pub const fn new_in(home: H) -> ArenaString<'a, H> {
+        ArenaString { bytes: ArenaVec::new_in(home) }
+    }
+
+    /// An empty text with room for so many bytes.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    pub fn with_capacity_in(bytes: usize, home: H) -> ArenaString<'a, H> {
+        ArenaString { bytes: ArenaVec::with_capacity_in(bytes, home) }
+    }
+
+    /// As [`with_capacity_in`](ArenaString::with_capacity_in).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    pub fn try_with_capacity_in(bytes: usize, home: H) -> Result<ArenaString<'a, H>, AllocError> {
+        Ok(ArenaString { bytes: ArenaVec::try_with_capacity_in(bytes, home)? })
+    }
+
+    /// The number of bytes that there is room for.
+    pub const fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Appends a text.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    pub fn push_str(&mut self, text: &str) {
+        self.bytes.extend_from_slice_copy(text.as_bytes());
+    }
+
+    /// As [`push_str`](ArenaString::push_str).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory. The text is as it was.
+    #[inline]
+    pub fn try_push_str(&mut self, text: &str) -> Result<(), AllocError> {
+        self.bytes.try_extend_from_slice_copy(text.as_bytes())
+    }
+
+    /// Appends a character.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    pub fn push(&mut self, character: char) {
+        self.push_str(character.encode_utf8(&mut [0; 4]));
+    }
+
+    /// Removes everything. The room stays.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+    }
+
+    /// The text.
+    #[inline]
+    pub const fn as_str(&self) -> &str {
+        // SAFETY: The bytes came from texts.
+        unsafe { str::from_utf8_unchecked(self.bytes.as_slice()) }
+    }
+
+    /// The text, in the arena, which gets back the room that is not needed.
+    #[inline]
+    pub fn into_str(self) -> &'a mut str {
+        // SAFETY: The bytes came from texts.
+        unsafe { str::from_utf8_unchecked_mut(self.bytes.into_slice()) }
+    }
+}
+
+impl<'a, H: Within<'a>> Deref for ArenaString<'a, H> {
+    type Target = str;
+
+    #[inline]
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+/// Fails when the base allocator has no memory.
+impl<'a, H: Within<'a>> fmt::Write for ArenaString<'a, H> {
+    #[inline]
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.try_push_str(text).map_err(|AllocError| fmt::Error)
+    }
+}
+
+impl<'a, H: Within<'a>> fmt::Debug for ArenaString<'a, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
+
+impl<'a, H: Within<'a>> fmt::Display for ArenaString<'a, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}

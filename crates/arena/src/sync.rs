@@ -1,0 +1,21 @@
+//! The one door through which atomics come, so that loom can take over in a model.
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+/// A function that is `const`, but for a model: loom's atomics have to be registered.
+macro_rules! const_unless_loom {
+    ($(#[$attribute:meta])* pub fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attribute])*
+        pub const fn $($rest)*
+
+        #[cfg(loom)]
+        $(#[$attribute])*
+        pub fn $($rest)*
+    };
+}
+pub(crate) use const_unless_loom;

@@ -1,0 +1,527 @@
+//! [`ArenaVec`]: a vector in an arena.
+//!
+//! Beside a `Vec<T, &Arena>` of allocator-api2 it copies slices whole, needs no check of a layout
+//! that the compiler cannot see, gives back what it does not need when it becomes a slice, and that
+//! slice lives as long as the scope, not only as long as the borrow of it. Whoever wants the whole
+//! interface of `Vec` takes the other.
+
+use core::alloc::Layout;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::ops::{Deref, DerefMut};
+use core::ptr::{self, NonNull};
+use core::slice;
+
+use allocator_api2::alloc::{AllocError, Allocator};
+
+use crate::allocate::{expect_array, refuse_drop};
+use crate::arena::Arena;
+use crate::boxed::ArenaBox;
+use crate::policy::{Pieces, Policy};
+use crate::scope::Scope;
+
+/// Where a vector or a string may live: `&Arena`, `&Scope` or `&Batch`.
+///
+/// # Safety
+///
+/// What is allocated there lives as long as `'a`.
+pub unsafe trait Within<'a>: Copy + sealed::Sealed {
+    /// The arena's policy.
+    type Policy: Policy;
+    /// The arena's base allocator.
+    type Base: Allocator;
+    /// The arena.
+    fn arena(&self) -> &Arena<Self::Policy, Self::Base>;
+}
+
+// SAFETY: The arena is borrowed for as long.
+unsafe impl<'a, P: Policy, A: Allocator> Within<'a> for &'a Arena<P, A> {
+    type Policy = P;
+    type Base = A;
+
+    #[inline(always)]
+    fn arena(&self) -> &Arena<P, A> {
+        self
+    }
+}
+
+// SAFETY: A scope's allocations live as long as its time.
+unsafe impl<'a, P: Policy, A: Allocator> Within<'a> for &Scope<'a, P, A> {
+    type Policy = P;
+    type Base = A;
+
+    #[inline(always)]
+    fn arena(&self) -> &Arena<P, A> {
+        Scope::arena(self)
+    }
+}
+
+mod sealed {
+    use super::{Allocator, Arena, Policy, Scope};
+
+    pub trait Sealed {}
+    impl<P: Policy, A: Allocator> Sealed for &Arena<P, A> {}
+    impl<P: Policy, A: Allocator> Sealed for &Scope<'_, P, A> {}
+    #[cfg(feature = "alloc")]
+    impl<A: Allocator> Sealed for &crate::Batch<'_, A> {}
+}
+
+// SAFETY: What a batch allocates lives as long as the shared arena.
+#[cfg(feature = "alloc")]
+unsafe impl<'a, A: Allocator> Within<'a> for &crate::Batch<'a, A> {
+    type Policy = Pieces;
+    type Base = &'a crate::SharedArena<A>;
+
+    #[inline(always)]
+    fn arena(&self) -> &Arena<Pieces, &'a crate::SharedArena<A>> {
+        crate::Batch::arena(self)
+    }
+}
+
+/// A vector in an arena.
+///
+/// ```
+/// use quipu_arena::{Arena, ArenaVec};
+///
+/// let arena = Arena::new();
+/// let mut buckets = ArenaVec::new_in(&arena);
+/// buckets.extend_from_slice_copy(&[1, 2, 3]);
+/// buckets.push(4);
+/// let buckets: &mut [i32] = buckets.into_slice();
+/// assert_eq!(buckets, [1, 2, 3, 4]);
+/// assert_eq!(arena.stats().allocated, 16);
+/// ```
+pub struct ArenaVec<'a, T, H: Within<'a> = &'a Arena> {
+    start: NonNull<T>,
+    len: usize,
+    capacity: usize,
+    home: H,
+    owns: PhantomData<(&'a mut T, T)>,
+}
+
+impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
+    /// An empty vector, which allocates when something is pushed.
+    #[inline(always)]
+    pub const fn new_in(home: H) -> ArenaVec<'a, T, H> {
+        let capacity = if size_of::<T>() == 0 { usize::MAX } else { 0 };
+        ArenaVec { start: NonNull::dangling(), len: 0, capacity, home, owns: PhantomData }
+    }
+
+    /// An empty vector with room for `capacity` values.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory, or there can be no slice so long.
+    #[inline]
+    pub fn with_capacity_in(capacity: usize, home: H) -> ArenaVec<'a, T, H> {
+        expect_array::<T, _>(ArenaVec::try_with_capacity_in(capacity, home), capacity)
+    }
+
+    /// As [`with_capacity_in`](ArenaVec::with_capacity_in).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory, or there can be no slice so long.
+    #[inline]
+    pub fn try_with_capacity_in(
+        capacity: usize,
+        home: H,
+    ) -> Result<ArenaVec<'a, T, H>, AllocError> {
+        let mut vec = ArenaVec::new_in(home);
+        if size_of::<T>() != 0 && capacity != 0 {
+            vec.start = home.arena().try_room_for(capacity)?;
+            vec.capacity = capacity;
+        }
+        Ok(vec)
+    }
+
+    /// The number of values that there is room for.
+    pub const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// The values.
+    #[inline(always)]
+    pub const fn as_slice(&self) -> &[T] {
+        // SAFETY: So many values are initialised.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// The values.
+    #[inline(always)]
+    pub const fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: So many values are initialised.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+
+    /// Appends a value.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline(always)]
+    pub fn push(&mut self, value: T) {
+        if self.len == self.capacity {
+            self.grow_one();
+        }
+        // SAFETY: There is room.
+        unsafe { self.push_unchecked(value) };
+    }
+
+    /// As [`push`](ArenaVec::push).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory. The value is dropped then.
+    #[inline(always)]
+    pub fn try_push(&mut self, value: T) -> Result<(), AllocError> {
+        if self.len == self.capacity {
+            self.grow(1)?;
+        }
+        // SAFETY: There is room.
+        unsafe { self.push_unchecked(value) };
+        Ok(())
+    }
+
+    /// Removes the last value.
+    #[inline]
+    pub const fn pop(&mut self) -> Option<T> {
+        match self.len.checked_sub(1) {
+            Some(len) => {
+                self.len = len;
+                // SAFETY: The value was initialised, and is the vector's no more.
+                Some(unsafe { self.start.add(len).read() })
+            }
+            None => None,
+        }
+    }
+
+    /// Puts a value at an index, and moves what is there and behind it.
+    ///
+    /// # Panics
+    ///
+    /// When the index is greater than the length, or the base allocator has no memory.
+    pub fn insert(&mut self, index: usize, value: T) {
+        assert!(index <= self.len, "an index of {index} in a vector of {}", self.len);
+        self.reserve(1);
+        // SAFETY: There is room for one more.
+        unsafe {
+            let at = self.start.add(index);
+            at.copy_to(at.add(1), self.len - index);
+            at.write(value);
+        }
+        self.len += 1;
+    }
+
+    /// Removes the value at an index, and moves what is behind it.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    pub fn remove(&mut self, index: usize) -> T {
+        assert!(index < self.len, "an index of {index} in a vector of {}", self.len);
+        self.len -= 1;
+        // SAFETY: The value was initialised, and the others move over it.
+        unsafe {
+            let at = self.start.add(index);
+            let value = at.read();
+            at.copy_from(at.add(1), self.len - index);
+            value
+        }
+    }
+
+    /// Removes the value at an index, and puts the last one there.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    pub fn swap_remove(&mut self, index: usize) -> T {
+        let last = self.len.checked_sub(1);
+        assert!(index < self.len, "an index of {index} in a vector of {}", self.len);
+        self.as_mut_slice().swap(index, last.unwrap_or(0));
+        match self.pop() {
+            Some(value) => value,
+            None => unreachable!("the vector is not empty"),
+        }
+    }
+
+    /// Drops the values from an index on.
+    pub fn truncate(&mut self, len: usize) {
+        if len < self.len {
+            let dropped = self.len - len;
+            self.len = len;
+            // SAFETY: They were initialised, and are the vector's no more, even if a drop panics.
+            unsafe {
+                ptr::slice_from_raw_parts_mut(self.start.as_ptr().add(len), dropped)
+                    .drop_in_place();
+            }
+        }
+    }
+
+    /// Drops all values. The room stays.
+    pub fn clear(&mut self) {
+        self.truncate(0);
+    }
+
+    /// Drops the values for which the function says no.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        let mut kept = 0;
+        for index in 0..self.len {
+            if keep(&self.as_slice()[index]) {
+                self.as_mut_slice().swap(kept, index);
+                kept += 1;
+            }
+        }
+        self.truncate(kept);
+    }
+
+    /// Makes room for so many values more.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory, or there can be no slice so long.
+    #[inline]
+    pub fn reserve(&mut self, additional: usize) {
+        expect_array::<T, _>(self.try_reserve(additional), additional);
+    }
+
+    /// As [`reserve`](ArenaVec::reserve).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory, or there can be no slice so long.
+    #[inline]
+    pub fn try_reserve(&mut self, additional: usize) -> Result<(), AllocError> {
+        if additional > self.capacity - self.len { self.grow(additional) } else { Ok(()) }
+    }
+
+    /// Appends a copy of a slice.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    pub fn extend_from_slice_copy(&mut self, source: &[T])
+    where
+        T: Copy,
+    {
+        expect_array::<T, _>(self.try_extend_from_slice_copy(source), source.len());
+    }
+
+    /// As [`extend_from_slice_copy`](ArenaVec::extend_from_slice_copy).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    pub fn try_extend_from_slice_copy(&mut self, source: &[T]) -> Result<(), AllocError>
+    where
+        T: Copy,
+    {
+        self.try_reserve(source.len())?;
+        // SAFETY: There is room; a slice that exists cannot be part of what is not initialised.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                source.as_ptr(),
+                self.start.as_ptr().add(self.len),
+                source.len(),
+            );
+        }
+        self.len += source.len();
+        Ok(())
+    }
+
+    /// Appends what an iterator yields, until it ends or there is no memory.
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory. What was appended stays.
+    #[inline]
+    pub fn try_extend(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), AllocError> {
+        let items = items.into_iter();
+        self.try_reserve(items.size_hint().0)?;
+        for item in items {
+            self.try_push(item)?;
+        }
+        Ok(())
+    }
+
+    /// Gives back the room that is not needed, if the vector is the arena's last allocation.
+    pub fn shrink_to_fit(&mut self) {
+        if size_of::<T>() == 0 || self.len == self.capacity {
+            return;
+        }
+        let arena = self.home.arena();
+        let block = self.start.cast::<u8>();
+        if self.len == 0 {
+            // SAFETY: The block is the arena's, and holds nothing.
+            unsafe { arena.free_block(block, self.capacity * size_of::<T>()) };
+            self.start = NonNull::dangling();
+            self.capacity = 0;
+            return;
+        }
+        // SAFETY: The block has a layout; the new one is smaller, with the same alignment, so that
+        // no memory is needed for it.
+        unsafe {
+            let new = layout_of::<T>(self.len);
+            if let Ok(block) = arena.shrink_block::<true>(block, layout_of::<T>(self.capacity), new)
+            {
+                self.start = block.cast();
+                self.capacity = self.len;
+            }
+        }
+    }
+
+    /// The values, as a slice in the arena. They must not need dropping;
+    /// [`into_boxed_slice`](ArenaVec::into_boxed_slice) takes any.
+    #[inline]
+    pub fn into_slice(self) -> &'a mut [T] {
+        refuse_drop::<T>();
+        ArenaBox::leak(self.into_boxed_slice())
+    }
+
+    /// The values, as a slice in the arena that is dropped.
+    #[inline]
+    pub fn into_boxed_slice(mut self) -> ArenaBox<'a, [T]> {
+        self.shrink_to_fit();
+        let this = ManuallyDrop::new(self);
+        // SAFETY: The block is the arena's, in which it lives as long as `'a`, and nobody else's.
+        unsafe { ArenaBox::from_raw(NonNull::slice_from_raw_parts(this.start, this.len)) }
+    }
+
+    /// # Safety
+    ///
+    /// The length is less than the capacity.
+    #[inline(always)]
+    unsafe fn push_unchecked(&mut self, value: T) {
+        // SAFETY: By contract.
+        unsafe { self.start.add(self.len).write(value) };
+        self.len += 1;
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow_one(&mut self) {
+        expect_array::<T, _>(self.grow(1), self.len.saturating_add(1));
+    }
+
+    /// Makes room for so many values more, of which there is none.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, additional: usize) -> Result<(), AllocError> {
+        if size_of::<T>() == 0 {
+            return Err(AllocError);
+        }
+        let Some(needed) = self.len.checked_add(additional) else { return Err(AllocError) };
+        let least = if size_of::<T>() == 1 { 8 } else { 4 };
+        let wished = needed.max(self.capacity.saturating_mul(2)).max(least);
+        // Where a limit is near there may be room for what is needed, if not for twice as much.
+        match self.resize(wished) {
+            Err(AllocError) if wished > needed => self.resize(needed),
+            result => result,
+        }
+    }
+
+    /// Makes room for `capacity` values in all, which is more than now.
+    fn resize(&mut self, capacity: usize) -> Result<(), AllocError> {
+        let Ok(new) = Layout::array::<T>(capacity) else { return Err(AllocError) };
+        let arena = self.home.arena();
+        let block = if self.capacity == 0 {
+            arena.allocate_block(new)?
+        } else {
+            // SAFETY: The block has the old layout, and the new one is larger.
+            unsafe { arena.grow_block(self.start.cast(), layout_of::<T>(self.capacity), new)? }
+        };
+        self.start = block.cast();
+        self.capacity = capacity;
+        Ok(())
+    }
+}
+
+/// The layout of so many values.
+///
+/// # Safety
+///
+/// There is a block of it.
+unsafe fn layout_of<T>(capacity: usize) -> Layout {
+    // SAFETY: A block of that layout exists, so it is one.
+    unsafe { Layout::from_size_align_unchecked(capacity * size_of::<T>(), align_of::<T>()) }
+}
+
+impl<'a, T, H: Within<'a>> Drop for ArenaVec<'a, T, H> {
+    #[inline]
+    fn drop(&mut self) {
+        /// Frees the block, even if a value's drop panics.
+        struct Block<'v, 'a, T, H: Within<'a>>(&'v mut ArenaVec<'a, T, H>);
+
+        impl<'a, T, H: Within<'a>> Drop for Block<'_, 'a, T, H> {
+            #[inline]
+            fn drop(&mut self) {
+                let vec = &*self.0;
+                if size_of::<T>() != 0 && vec.capacity != 0 {
+                    let bytes = vec.capacity * size_of::<T>();
+                    // SAFETY: The block is the arena's, and its values are gone.
+                    unsafe { vec.home.arena().free_block(vec.start.cast(), bytes) };
+                }
+            }
+        }
+
+        Block(self).0.clear();
+    }
+}
+
+impl<'a, T, H: Within<'a>> Deref for ArenaVec<'a, T, H> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        self.as_slice()
+    }
+}
+
+impl<'a, T, H: Within<'a>> DerefMut for ArenaVec<'a, T, H> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.as_mut_slice()
+    }
+}
+
+impl<'a, T, H: Within<'a>> Extend<T> for ArenaVec<'a, T, H> {
+    #[inline]
+    fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
+        expect_array::<T, _>(self.try_extend(items), self.len);
+    }
+}
+
+impl<'v, 'a, T, H: Within<'a>> IntoIterator for &'v ArenaVec<'a, T, H> {
+    type Item = &'v T;
+    type IntoIter = slice::Iter<'v, T>;
+
+    fn into_iter(self) -> slice::Iter<'v, T> {
+        self.iter()
+    }
+}
+
+impl<'v, 'a, T, H: Within<'a>> IntoIterator for &'v mut ArenaVec<'a, T, H> {
+    type Item = &'v mut T;
+    type IntoIter = slice::IterMut<'v, T>;
+
+    fn into_iter(self) -> slice::IterMut<'v, T> {
+        self.iter_mut()
+    }
+}
+
+impl<'a, T: fmt::Debug, H: Within<'a>> fmt::Debug for ArenaVec<'a, T, H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_slice().fmt(f)
+    }
+}
+
+impl<'a, T: PartialEq, H: Within<'a>> PartialEq for ArenaVec<'a, T, H> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl<'a, T: Eq, H: Within<'a>> Eq for ArenaVec<'a, T, H> {}
