@@ -139,10 +139,10 @@ macro_rules! fallible {
     )*) => {
         $(
             #[inline(never)]
-            pub fn $name $(<$lifetime>)? ($($argument: $type),*) $(-> $result)? $body
+            fn $name $(<$lifetime>)? ($($argument: $type),*) $(-> $result)? $body
         )*
 
-        pub fn addresses() -> Vec<usize> {
+        pub(super) fn addresses() -> Vec<usize> {
             vec![$($name as *const () as usize),*]
         }
     };

@@ -1,0 +1,619 @@
+//! What an arena promises: each promise by name.
+
+#![allow(clippy::unwrap_used)]
+
+use std::alloc::Layout;
+use std::cell::Cell;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use quipu_arena::{
+    AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, InBuffer, Limited,
+    Policy, Pool, Reclaim, SharedArena, Up,
+};
+
+/// Runs a generic test under policies of each kind.
+macro_rules! each_policy {
+    ($($test:ident),* $(,)?) => {$(
+        mod $test {
+            use super::*;
+
+            #[test]
+            fn up() { super::$test::<Up>() }
+            #[test]
+            fn up_8() { super::$test::<Up<8>>() }
+            #[test]
+            fn down() { super::$test::<Down>() }
+            #[test]
+            fn down_16() { super::$test::<Down<16>>() }
+            #[test]
+            fn up_128_reclaim() { super::$test::<Reclaim<Up<128>>>() }
+            #[test]
+            fn down_reclaim() { super::$test::<Reclaim<Down>>() }
+        }
+    )*};
+}
+
+each_policy! {
+    every_method_allocates_what_it_says,
+    values_of_no_size_take_no_room,
+    alignments_up_to_a_page_hold,
+    requests_near_the_end_of_memory_are_errors,
+    a_base_allocator_that_fails_at_any_call_loses_nothing,
+    a_panic_in_a_closure_leaves_the_arena_in_order,
+    boxes_drop_their_values_once,
+    reset_keeps_the_largest_chunk,
+    a_scope_takes_no_memory_twice,
+    the_last_allocation_is_freed,
+    a_buffer_never_grows,
+    vectors_behave_as_vectors,
+    statistics_add_up,
+    hash_tables_and_vectors_of_others_work,
+}
+
+fn every_method_allocates_what_it_says<P: Policy>() {
+    let mut arena = Arena::<P>::default();
+    for _ in 0..3 {
+        assert_eq!(*arena.alloc(7u32), 7);
+        assert_eq!(*arena.alloc_with(|| [1u64; 50]), [1; 50]);
+        assert_eq!(**arena.alloc_box(String::from("boxed")), *"boxed");
+        assert_eq!(arena.alloc_slice_copy(&[1u16, 2, 3]), [1, 2, 3]);
+        assert_eq!(arena.alloc_slice_fill(4, 'x'), ['x'; 4]);
+        assert_eq!(arena.alloc_slice_with(4, |n| n * n), [0, 1, 4, 9]);
+        assert_eq!(arena.alloc_iter((0..700).filter(|n| n % 100 == 0)).len(), 7);
+        assert_eq!(arena.alloc_str("text"), "text");
+        assert_eq!(arena.alloc_fmt(format_args!("{}-{:04}", "a", 7)), "a-0007");
+        assert_eq!(*arena.alloc_uninit::<u128>().write(5), 5);
+        assert_eq!(arena.alloc_uninit_slice::<u8>(9).len(), 9);
+        let layout = Layout::new::<[u64; 3]>();
+        assert_eq!(arena.alloc_layout(layout).addr().get() % 8, 0);
+
+        assert_eq!(arena.try_alloc(7u32), Ok(&mut 7));
+        assert_eq!(arena.try_alloc_with(|| 8), Ok(&mut 8));
+        assert_eq!(arena.try_alloc_box(9).map(ArenaBox::into_inner), Ok(9));
+        assert_eq!(arena.try_alloc_slice_copy(&[1]).unwrap(), [1]);
+        assert_eq!(arena.try_alloc_slice_fill(2, 1).unwrap(), [1, 1]);
+        assert_eq!(arena.try_alloc_slice_with(2, |n| n).unwrap(), [0, 1]);
+        assert_eq!(arena.try_alloc_iter("a b".split(' ')).unwrap(), ["a", "b"]);
+        assert_eq!(arena.try_alloc_str("").unwrap(), "");
+        assert_eq!(arena.try_alloc_fmt(format_args!("{}", 1)).unwrap(), "1");
+        assert!(arena.try_alloc_uninit::<u8>().is_ok());
+        assert!(arena.try_alloc_uninit_slice::<u8>(0).is_ok());
+        assert!(arena.try_alloc_layout(layout).is_ok());
+        arena.reset();
+    }
+}
+
+fn values_of_no_size_take_no_room<P: Policy>() {
+    #[derive(Clone, Copy)]
+    #[repr(align(4096))]
+    struct Nothing;
+
+    let arena = Arena::<P>::default();
+    let nothing: *const Nothing = arena.alloc(Nothing);
+    assert_eq!(nothing.addr() % 4096, 0);
+    assert_eq!(arena.alloc_slice_fill(1_000_000, Nothing).len(), 1_000_000);
+    assert_eq!(arena.alloc_slice_copy(&[(); 3]), [(); 3]);
+    assert_eq!(arena.alloc_iter((0..1000).map(|_| ())).len(), 1000);
+    arena.alloc_uninit_slice::<Nothing>(usize::MAX);
+    assert_eq!(arena.stats().allocated, 0);
+    let empty = arena.alloc_layout(Layout::from_size_align(0, 256).unwrap());
+    assert_eq!(empty.addr().get() % 256, 0);
+}
+
+fn alignments_up_to_a_page_hold<P: Policy>() {
+    let arena = Arena::<P>::default();
+    for shift in (0..=12).chain((0..=12).rev()) {
+        for size in [0, 1, 3, 64, 5000] {
+            let layout = Layout::from_size_align(size, 1 << shift).unwrap();
+            let block = arena.alloc_layout(layout);
+            assert_eq!(block.addr().get() % layout.align(), 0);
+            assert_eq!(block.addr().get() % P::MIN_ALIGN, 0);
+            // SAFETY: The block is of that size.
+            unsafe { block.write_bytes(7, size) };
+        }
+    }
+}
+
+fn requests_near_the_end_of_memory_are_errors<P: Policy>() {
+    let arena = Arena::<P>::default();
+    let kept = arena.alloc(7u64);
+    for less in [0, 1, 15, 16, 31, 32, 33, 127, 128, 4096, 1 << 20] {
+        for align in [1, 8, 128, 4096, 1 << 30, isize::MAX as usize / 2 + 1] {
+            let size = (isize::MAX as usize - (align - 1)).saturating_sub(less);
+            let Ok(layout) = Layout::from_size_align(size, align) else { continue };
+            if size > 1 << 40 || usize::BITS == 32 {
+                assert_eq!(arena.try_alloc_layout(layout), Err(AllocError), "{layout:?}");
+            }
+        }
+    }
+    let most = isize::MAX as usize;
+    assert!(arena.try_alloc_uninit_slice::<u8>(most).is_err());
+    assert!(arena.try_alloc_uninit_slice::<u64>(usize::MAX).is_err());
+    assert!(arena.try_alloc_slice_fill(most, 1u8).is_err());
+    assert!(Arena::<P>::try_with_capacity_in(usize::MAX, Global).is_err());
+    assert!(Arena::<P>::try_with_size_in(most, Global).is_err());
+    let mut vec = ArenaVec::new_in(&arena);
+    vec.push(1u64);
+    assert!(vec.try_reserve(usize::MAX).is_err());
+    assert!(vec.try_reserve(most / 8).is_err());
+    assert_eq!((vec.as_slice(), *kept), (&[1][..], 7));
+
+    let message =
+        catch_unwind(AssertUnwindSafe(|| arena.alloc_uninit_slice::<u8>(most).len())).unwrap_err();
+    let message = message.downcast_ref::<String>().unwrap();
+    assert!(message.contains("no memory") && message.contains("try_"), "{message}");
+    let message =
+        catch_unwind(AssertUnwindSafe(|| arena.alloc_uninit_slice::<u64>(most).len())).unwrap_err();
+    assert!(message.downcast_ref::<String>().unwrap().contains("too large"));
+}
+
+/// Fails at one call of all, and counts what it gave.
+#[derive(Default)]
+struct Fails {
+    calls: Cell<usize>,
+    at: usize,
+    given: Cell<isize>,
+}
+
+// SAFETY: Every block is the heap's.
+unsafe impl Allocator for Fails {
+    fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        self.calls.set(self.calls.get() + 1);
+        if self.calls.get() - 1 == self.at {
+            return Err(AllocError);
+        }
+        self.given.set(self.given.get() + layout.size() as isize);
+        Global.allocate(layout)
+    }
+
+    unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+        self.given.set(self.given.get() - layout.size() as isize);
+        // SAFETY: By contract.
+        unsafe { Global.deallocate(block, layout) };
+    }
+}
+
+fn a_base_allocator_that_fails_at_any_call_loses_nothing<P: Policy>() {
+    for at in 0..12 {
+        let base = Fails { at, ..Fails::default() };
+        {
+            let mut arena: Arena<P, &Fails> = Arena::empty_in(&base);
+            for _ in 0..2 {
+                let mut kept: Vec<&mut [u64]> = Vec::new();
+                for n in 0..40 {
+                    if let Ok(slice) = arena.try_alloc_slice_fill(1 + n, n as u64) {
+                        kept.push(slice);
+                    }
+                }
+                // One call failed, after which a chunk of just the needed size was tried.
+                assert!(kept.len() >= 39);
+                assert!(
+                    kept.iter().all(|slice| slice.iter().all(|n| *n + 1 == slice.len() as u64))
+                );
+                arena.reset();
+            }
+            arena.scoped(|scope| scope.try_alloc_slice_fill(5000, 1u8).is_ok());
+        }
+        assert_eq!(base.given.get(), 0, "failed at call {at}");
+    }
+}
+
+fn a_panic_in_a_closure_leaves_the_arena_in_order<P: Policy>() {
+    let mut arena = Arena::<P>::default();
+    let before = arena.stats().allocated;
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        arena.scoped(|mut scope| {
+            scope.alloc_slice_fill(10_000, 1u8);
+            scope.scoped(|inner| {
+                inner.alloc_slice_fill(100_000, 1u8);
+                panic!("in a scope within a scope");
+            })
+        })
+    }));
+    assert!(panicked.is_err());
+    assert_eq!(arena.stats().allocated, before);
+
+    let drops = Rc::new(Cell::new(0));
+    for at in 0..4 {
+        let made = Cell::new(0);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let mut vec = ArenaVec::new_in(&arena);
+            vec.extend((0..4).map(|n| {
+                assert_ne!(n, at, "in an iterator");
+                made.set(made.get() + 1);
+                Counted(drops.clone())
+            }));
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(drops.replace(0), made.get(), "what was made is dropped");
+    }
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        arena.alloc_with::<u8>(|| panic!("in a value"));
+    }));
+    assert!(panicked.is_err());
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| arena.alloc_slice_with(9, |n| 1 / (5 - n.min(5))).len()))
+            .is_err()
+    );
+    assert_eq!(*arena.alloc(7), 7);
+}
+
+/// Counts how often it is dropped.
+#[derive(Clone)]
+struct Counted(Rc<Cell<u32>>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+fn boxes_drop_their_values_once<P: Policy>() {
+    let drops = Rc::new(Cell::new(0));
+    let arena = Arena::<P>::default();
+    drop(arena.alloc_box(Counted(drops.clone())));
+    assert_eq!(drops.get(), 1);
+    drop(ArenaBox::into_inner(arena.alloc_box(Counted(drops.clone()))));
+    assert_eq!(drops.get(), 2);
+    ArenaBox::leak(arena.alloc_box(Counted(drops.clone())));
+    assert_eq!(drops.get(), 2);
+
+    let mut vec = ArenaVec::new_in(&arena);
+    vec.extend((0..10).map(|_| Counted(drops.clone())));
+    vec.truncate(7);
+    assert_eq!(drops.get(), 5);
+    drop(vec.pop());
+    drop(vec.remove(1));
+    drop(vec.swap_remove(1));
+    assert_eq!(drops.get(), 8);
+    let boxed = vec.into_boxed_slice();
+    assert_eq!((boxed.len(), drops.get()), (4, 8));
+    drop(boxed);
+    assert_eq!(drops.get(), 12);
+
+    // A value that is refused is dropped as well.
+    let limited: Arena<P, _> = Arena::empty_in(Limited::new(0, Global));
+    assert!(limited.try_alloc_box(Counted(drops.clone())).is_err());
+    assert!(ArenaVec::new_in(&limited).try_push(Counted(drops.clone())).is_err());
+    assert_eq!(drops.get(), 14);
+    assert_eq!(Rc::strong_count(&drops), 2, "all but the one that was leaked");
+}
+
+fn reset_keeps_the_largest_chunk<P: Policy>() {
+    let memory = Limited::new(usize::MAX, Global);
+    let mut arena: Arena<P, _> = Arena::new_in(&memory);
+    for round in 0..3 {
+        arena.alloc_slice_fill(100_000, 1u8);
+        arena.alloc_slice_fill(300_000, 1u8);
+        arena.alloc(1u8);
+        let peak = memory.peak();
+        arena.reset();
+        let stats = arena.stats();
+        assert_eq!((stats.chunks, stats.allocated, stats.spare), (1, 0, 0));
+        assert_eq!(stats.reserved, memory.used());
+        assert!(stats.capacity >= 300_000);
+        if round > 0 {
+            assert_eq!(memory.peak(), peak);
+        }
+    }
+    arena.clear();
+    assert_eq!(memory.used(), 0);
+    assert_eq!(*arena.alloc(3), 3);
+}
+
+fn a_scope_takes_no_memory_twice<P: Policy>() {
+    let memory = Limited::new(usize::MAX, Global);
+    let mut arena: Arena<P, _> = Arena::new_in(&memory);
+    let mut outer = arena.as_scope();
+    let kept = outer.alloc(1u64);
+    let mut used = 0;
+    for round in 0..5 {
+        outer.scoped(|mut scope| {
+            scope.alloc_slice_fill(1000, 1u64);
+            scope.scoped(|inner| inner.alloc_slice_fill(5000, 1u64).len());
+            scope.alloc_slice_fill(3000, 1u64);
+        });
+        // In the first round each slice takes a chunk; in the second, a chunk takes them all.
+        if round > 1 {
+            assert_eq!(memory.used(), used, "the spare chunk serves again");
+        }
+        used = memory.used();
+    }
+    assert_eq!(*kept, 1);
+    assert_eq!(outer.stats().allocated % 8, 0);
+}
+
+fn the_last_allocation_is_freed<P: Policy>() {
+    let arena = Arena::<P>::with_capacity_in(4096, Global);
+    let arena = &arena;
+    let layout = Layout::new::<[u64; 4]>();
+    let first = arena.allocate(layout).unwrap();
+    let before = arena.stats().allocated;
+    let second = arena.allocate(layout).unwrap();
+    // SAFETY: The blocks are of that layout, and used no more.
+    unsafe {
+        arena.deallocate(second.cast(), layout);
+        assert_eq!(arena.stats().allocated, before);
+        assert_eq!(arena.allocate(layout).unwrap(), second, "it is used again");
+        arena.deallocate(first.cast(), layout);
+        assert!(arena.stats().allocated > before, "this one was not the last");
+    }
+
+    let before = arena.stats().allocated;
+    let mut vec = ArenaVec::new_in(arena);
+    vec.extend_from_slice_copy(&[1u8; 100]);
+    let start = vec.as_ptr();
+    vec.extend_from_slice_copy(&[2u8; 100]);
+    assert_eq!(start == vec.as_ptr(), P::UP, "upwards it grows in place");
+    vec.truncate(64);
+    assert_eq!(vec.into_slice(), [1; 64]);
+    let used = arena.stats().allocated - before;
+    // Downwards, each growth may have left a gap above the block.
+    let gaps = if P::UP { 0 } else { 2 * (P::MIN_ALIGN - 1) };
+    let most = (64 + gaps).next_multiple_of(P::MIN_ALIGN);
+    assert!(used <= most, "the rest is given back: {used}");
+
+    let old = Layout::from_size_align(160, 1).unwrap();
+    let new = Layout::from_size_align(16, 1).unwrap();
+    let block = arena.allocate(old).unwrap();
+    let before = arena.stats().allocated;
+    // SAFETY: The block is of the old layout.
+    unsafe { arena.shrink(block.cast(), old, new).unwrap() };
+    assert_eq!(arena.stats().allocated < before, P::RECLAIM);
+}
+
+fn a_buffer_never_grows<P: Policy>() {
+    for len in 0..600 {
+        let mut buffer = vec![MaybeUninit::uninit(); len];
+        let range = buffer.as_ptr_range();
+        let mut arena = Arena::<P, InBuffer<'_>>::in_buffer(&mut buffer);
+        for _ in 0..2 {
+            let mut got = 0;
+            while let Ok(byte) = arena.try_alloc(7u8) {
+                let at = std::ptr::from_ref(byte).cast::<MaybeUninit<u8>>();
+                assert!(range.contains(&at));
+                got += 1;
+            }
+            let header = 32_usize.next_multiple_of(P::MIN_ALIGN);
+            let lost = header + 2 * P::MIN_ALIGN.max(16);
+            assert!(got * P::MIN_ALIGN + lost >= len, "{got} of {len}");
+            arena.scoped(|scope| assert!(scope.try_alloc_slice_fill(600, 1u8).is_err()));
+            arena.reset();
+        }
+        arena.clear();
+        assert!(arena.try_alloc(1u8).is_err(), "a buffer that was cleared is gone");
+    }
+}
+
+fn vectors_behave_as_vectors<P: Policy>() {
+    let arena = Arena::<P>::default();
+    let mut vec = ArenaVec::new_in(&arena);
+    let mut twin = Vec::new();
+    for n in 0..500_u32 {
+        match n % 7 {
+            0 => (vec.insert(twin.len() / 2, n), twin.insert(twin.len() / 2, n)).0,
+            1 if !twin.is_empty() => {
+                assert_eq!(vec.remove(twin.len() / 3), twin.remove(twin.len() / 3));
+            }
+            2 if !twin.is_empty() => {
+                assert_eq!(vec.swap_remove(twin.len() / 3), twin.swap_remove(twin.len() / 3));
+            }
+            3 => assert_eq!(vec.pop(), twin.pop()),
+            4 => {
+                vec.extend_from_slice_copy(&[n, n + 1]);
+                twin.extend_from_slice(&[n, n + 1]);
+            }
+            _ => (vec.push(n), twin.push(n)).0,
+        }
+        assert_eq!(vec.as_slice(), twin);
+        if n == 400 {
+            vec.retain(|n| n % 3 != 0);
+            twin.retain(|n| n % 3 != 0);
+        }
+        // Another allocation, so that the vector is not the last one always.
+        if n % 50 == 0 {
+            arena.alloc(n);
+        }
+    }
+    vec.shrink_to_fit();
+    assert_eq!(vec.into_slice(), twin);
+
+    let mut text = ArenaString::with_capacity_in(3, &arena);
+    text.push('q');
+    text.push_str("uip");
+    text.push('\u{fa}');
+    assert_eq!((text.as_str(), text.len()), ("quip\u{fa}", 6));
+    text.clear();
+    assert_eq!(text.into_str(), "");
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| {
+            let mut vec = ArenaVec::new_in(&arena);
+            vec.push(1);
+            vec.remove(1)
+        }))
+        .is_err()
+    );
+}
+
+fn statistics_add_up<P: Policy>() {
+    let memory = Limited::new(1 << 20, Global);
+    let arena: Arena<P, _> = Arena::empty_in(&memory);
+    assert_eq!(arena.stats(), quipu_arena::Stats::default());
+    let mut bytes = 0;
+    for size in [1, 400, 700, 3, 2000, 50] {
+        arena.alloc_slice_fill(size, 1u8);
+        bytes += size.next_multiple_of(P::MIN_ALIGN);
+        let stats = arena.stats();
+        assert_eq!(stats.allocated, bytes);
+        assert_eq!(stats.reserved, memory.used());
+        assert_eq!(stats.allocated + stats.wasted + arena.remaining(), stats.capacity);
+    }
+    assert!(arena.stats().chunks > 1);
+    assert!(arena.try_alloc_slice_fill(1 << 20, 1u8).is_err());
+    memory.set_limit(1 << 22);
+    assert!(arena.try_alloc_slice_fill(1 << 20, 1u8).is_ok());
+    assert!(format!("{arena:?} {memory:?}").contains("allocated"));
+    drop(arena);
+    assert_eq!(memory.used(), 0);
+}
+
+fn hash_tables_and_vectors_of_others_work<P: Policy>() {
+    let mut arena = Arena::<P>::default();
+    for _ in 0..2 {
+        {
+            let mut counts = hashbrown::HashMap::new_in(&arena);
+            let mut order = allocator_api2::vec::Vec::new_in(&arena);
+            for word in "a b a c b a".split(' ') {
+                let word = &*arena.alloc_str(word);
+                *counts.entry(word).or_insert(0) += 1;
+                order.push(word);
+            }
+            assert_eq!((counts["a"], counts["b"], counts["c"]), (3, 2, 1));
+            assert_eq!(order.concat(), "abacba");
+            order.shrink_to_fit();
+            let boxed = order.into_boxed_slice();
+            assert_eq!(boxed.len(), 6);
+        }
+        arena.scoped(|scope| {
+            let mut map = hashbrown::HashMap::new_in(&scope);
+            map.extend((0..100).map(|n| (n, n * n)));
+            assert_eq!(map[&9], 81);
+        });
+        arena.reset();
+    }
+}
+
+#[test]
+fn an_arena_is_two_words() {
+    assert_eq!(size_of::<Arena>(), 2 * size_of::<usize>());
+    assert_eq!(align_of::<quipu_arena::PoolGuard<'_>>(), 128);
+}
+
+#[test]
+fn the_block_of_an_empty_arena_is_of_no_size() {
+    let arena = Arena::empty();
+    assert_eq!(arena.remaining(), 0);
+    assert_eq!(arena.stats().reserved, 0);
+    assert_eq!(*arena.alloc_box(5), 5);
+}
+
+#[test]
+fn a_pool_uses_arenas_again() {
+    let pool = Pool::new().keep_at_most(100_000);
+    {
+        let arena = pool.get();
+        let other = pool.get();
+        arena.alloc_slice_fill(1000, 1u8);
+        other.alloc_slice_fill(200_000, 1u8);
+        assert_eq!(pool.idle(), 0);
+    }
+    assert_eq!(pool.idle(), 1, "the one that grew too large is given back");
+    assert!(pool.reserved() >= 1000);
+    {
+        let mut arena = pool.get();
+        assert_eq!(arena.stats().allocated, 0);
+        arena.scoped(|scope| scope.alloc_slice_fill(5, 1u8).len());
+    }
+    pool.clear();
+    assert_eq!((pool.idle(), pool.reserved()), (0, 0));
+
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                for n in 0..if cfg!(miri) { 5 } else { 500 } {
+                    let arena = pool.get();
+                    assert_eq!(*arena.alloc_fmt(format_args!("{n}")), *n.to_string());
+                }
+            });
+        }
+    });
+    assert!((1..=4).contains(&pool.idle()));
+    assert!(format!("{pool:?} {:?}", pool.get()).contains("idle"));
+}
+
+#[test]
+fn an_arena_is_sent_with_its_boxes() {
+    let arena = Arena::new();
+    arena.alloc(1);
+    let arena = std::thread::spawn(move || {
+        arena.alloc(2);
+        arena
+    })
+    .join()
+    .unwrap();
+    let boxed = arena.alloc_box(String::from("dropped elsewhere"));
+    std::thread::scope(|threads| {
+        threads.spawn(move || drop(boxed));
+    });
+}
+
+#[test]
+fn threads_share_an_arena() {
+    let rounds = if cfg!(miri) { 20 } else { 20_000 };
+    let memory = Limited::new(usize::MAX, Global);
+    {
+        let arena = SharedArena::with_size_in(4096, &memory);
+        let blocks: Vec<(u32, &mut [u32])> = std::thread::scope(|threads| {
+            let workers: Vec<_> = (0..4u32)
+                .map(|worker| {
+                    let arena = &arena;
+                    threads.spawn(move || {
+                        let batch = arena.batch();
+                        let mut blocks = Vec::new();
+                        for n in 0..rounds {
+                            let stamp = worker << 24 | n;
+                            let len = (n % 60) as usize;
+                            let block = match n % 3 {
+                                0 => batch.alloc_slice_fill(len, stamp),
+                                1 => arena.alloc_slice_copy(&vec![stamp; len]),
+                                _ if n % 1000 == 2 => arena.alloc_slice_copy(&vec![stamp; 9000]),
+                                _ => std::slice::from_mut(arena.alloc(stamp)),
+                            };
+                            blocks.push((stamp, block));
+                        }
+                        blocks
+                    })
+                })
+                .collect();
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect()
+        });
+        for (stamp, block) in blocks {
+            assert!(block.iter().all(|n| *n == stamp), "no two blocks overlap");
+        }
+        let stats = arena.stats();
+        assert!(stats.allocated <= stats.capacity && stats.capacity < stats.reserved);
+        assert_eq!(stats.reserved, memory.used());
+    }
+    assert_eq!(memory.used(), 0);
+}
+
+#[test]
+fn a_shared_arena_aligns_limits_and_resets() {
+    let memory = Limited::new(1 << 20, Global);
+    let mut arena = SharedArena::new_in(&memory);
+    for _ in 0..2 {
+        for shift in 0..=12 {
+            let layout = Layout::from_size_align(24, 1 << shift).unwrap();
+            let block = arena.allocate(layout).unwrap().cast::<u8>();
+            assert_eq!(block.addr().get() % layout.align(), 0);
+        }
+        assert!(arena.try_alloc_slice_copy(&vec![1u8; 2 << 20]).is_err());
+        while arena.try_alloc([0u64; 100]).is_ok() {}
+        let full = memory.used();
+        for _ in 0..100 {
+            assert!(arena.try_alloc([0u64; 100]).is_err());
+        }
+        assert_eq!(memory.used(), full);
+        let huge = Layout::from_size_align(isize::MAX as usize - 4095, 4096).unwrap();
+        assert!(arena.allocate(huge).is_err());
+        arena.reset();
+        assert_eq!((arena.stats().chunks, arena.stats().allocated), (1, 0));
+    }
+    static NAMES: SharedArena = SharedArena::new();
+    let name: &'static str = NAMES.alloc_str("for as long as the program");
+    assert_eq!(NAMES.alloc_box(name.len()).to_string(), "26");
+    assert!(format!("{:?} {:?}", NAMES, NAMES.batch()).contains("reserved"));
+}
