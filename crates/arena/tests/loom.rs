@@ -1,0 +1,113 @@
+//! Every interleaving of threads that share an arena.
+//!
+//! `make loom`. The chunks are small, so that threads meet where one is full.
+
+#![cfg(loom)]
+#![allow(clippy::unwrap_used)]
+
+use loom::sync::Arc;
+use loom::thread;
+use quipu_arena::{Global, Limited, SharedArena};
+
+/// An arena whose first chunk has room for a few small blocks.
+fn arena() -> Arc<SharedArena<Limited<Global>>> {
+    Arc::new(SharedArena::with_size_in(512, Limited::new(usize::MAX, Global)))
+}
+
+/// Distinct blocks, of which nobody writes over another's.
+fn check(blocks: &[(usize, usize)]) {
+    let mut blocks = blocks.to_vec();
+    blocks.sort_unstable();
+    for pair in blocks.windows(2) {
+        assert!(pair[0].0 + pair[0].1 <= pair[1].0, "no two blocks overlap: {blocks:?}");
+    }
+}
+
+/// Allocates values of a number of words, and says where they are.
+fn fill<const WORDS: usize>(
+    arena: &SharedArena<Limited<Global>>,
+    count: usize,
+) -> Vec<(usize, usize)> {
+    (0..count)
+        .map(|n| {
+            let block = arena.alloc([n; WORDS]);
+            assert_eq!(*block, [n; WORDS]);
+            (std::ptr::from_ref(block).addr(), WORDS * 8)
+        })
+        .collect()
+}
+
+#[test]
+fn two_threads_fill_a_chunk() {
+    loom::model(|| {
+        let arena = arena();
+        let other = thread::spawn({
+            let arena = arena.clone();
+            move || fill::<6>(&arena, 3)
+        });
+        let mut blocks = fill::<6>(&arena, 3);
+        blocks.extend(other.join().unwrap());
+        check(&blocks);
+        let stats = arena.stats();
+        assert_eq!(stats.reserved, arena.base().used());
+    });
+}
+
+#[test]
+fn two_threads_take_chunks_of_their_own() {
+    loom::model(|| {
+        let arena = arena();
+        let other = thread::spawn({
+            let arena = arena.clone();
+            move || fill::<100>(&arena, 2)
+        });
+        let mut blocks = fill::<100>(&arena, 2);
+        blocks.extend(fill::<2>(&arena, 1));
+        blocks.extend(other.join().unwrap());
+        check(&blocks);
+        assert_eq!(arena.stats().reserved, arena.base().used());
+    });
+}
+
+#[test]
+fn the_first_chunk_is_taken_by_one_thread() {
+    loom::model(|| {
+        let arena = Arc::new(SharedArena::new_in(Limited::new(usize::MAX, Global)));
+        let other = thread::spawn({
+            let arena = arena.clone();
+            move || fill::<1>(&arena, 1)
+        });
+        let mut blocks = fill::<1>(&arena, 1);
+        blocks.extend(other.join().unwrap());
+        check(&blocks);
+        assert_eq!(arena.stats().chunks, 1);
+        assert_eq!(arena.stats().reserved, arena.base().used(), "the other's chunk is given back");
+    });
+}
+
+#[test]
+fn a_reader_of_statistics_sees_whole_chunks() {
+    loom::model(|| {
+        let arena = arena();
+        let other = thread::spawn({
+            let arena = arena.clone();
+            move || fill::<8>(&arena, 4)
+        });
+        let stats = arena.stats();
+        assert!(stats.chunks >= 1 && stats.allocated <= stats.capacity);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn batches_share_no_block() {
+    loom::model(|| {
+        let arena = Arc::new(SharedArena::new_in(Limited::new(usize::MAX, Global)));
+        let other = thread::spawn({
+            let arena = arena.clone();
+            move || std::ptr::from_ref(arena.batch().alloc([1_u64; 4])).addr()
+        });
+        let own = std::ptr::from_ref(arena.batch().alloc([2_u64; 4])).addr();
+        check(&[(own, 32), (other.join().unwrap(), 32)]);
+    });
+}
