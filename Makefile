@@ -2,7 +2,7 @@
 
 CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 10
-FUZZ_TARGETS := segment_file buckets_json times_binary
+FUZZ_TARGETS := segment_file buckets_json times_binary arena_programs arena_addresses
 # What the tests and benchmarks need from Debian's packages: command:package.
 TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	prometheus-pushgateway:prometheus-pushgateway g++:g++ \
@@ -33,7 +33,7 @@ test-go: ## The peers that the benchmarks drive
 .PHONY: loom
 loom: ## Every interleaving of the lock-free parts
 	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release --target-dir target/loom \
-		--package quipu-segment --package quipu-window --test loom
+		--package quipu-segment --package quipu-window --package quipu-arena --test loom
 
 # Coverage alone needs no nightly compiler. `cargo fuzz run TARGET` adds the address sanitizer.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

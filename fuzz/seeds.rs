@@ -19,6 +19,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = Manual::new(1_700_000_000_000_000_000);
     let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
 
+    // Programs of an arena, one a policy: the checkpoints of the first, the scopes of the second.
+    for policy in 0..16_u8 {
+        for kind in [0, 129] {
+            let steps = (0..200_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8);
+            let program: Vec<u8> = [policy, 100, 5, kind].into_iter().chain(steps).collect();
+            corpus("arena_programs", &format!("policy_{policy}_{kind}"), &program)?;
+        }
+    }
+    for (name, byte) in [("least", 0), ("middle", 0x7f), ("most", 0xff)] {
+        corpus("arena_addresses", name, &[byte; 26])?;
+    }
+
     let directory = tempfile::tempdir()?;
     let parts = [
         ("empty", 0),

@@ -10,6 +10,12 @@ use core::marker::PhantomData;
 use crate::chunk::FIRST;
 
 /// Allocates upwards: the last allocation grows in place.
+///
+/// ```compile_fail
+/// use quipu_arena::{Arena, Global, Up};
+///
+/// Arena::<Up<3>>::new_in(Global); // A minimum alignment is a power of two.
+/// ```
 pub struct Up<const MIN_ALIGN: usize = 1>;
 
 /// Allocates downwards.

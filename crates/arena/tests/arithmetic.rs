@@ -1,5 +1,7 @@
 //! The arithmetic on addresses, in both forms, beside its slow twin.
 
+#![cfg(not(miri))] // Nothing of it is unsafe.
+
 mod addresses;
 
 use addresses::Request;
@@ -17,7 +19,7 @@ fn number() -> impl Strategy<Value = usize> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 100 } else { 200_000 },
+        cases: 200_000,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

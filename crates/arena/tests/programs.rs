@@ -5,7 +5,7 @@ mod model;
 use proptest::prelude::*;
 
 fn cases() -> u32 {
-    if cfg!(miri) { 12 } else { 4000 }
+    if cfg!(miri) { 8 } else { 4000 }
 }
 
 proptest! {

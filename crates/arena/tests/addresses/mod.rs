@@ -1,5 +1,7 @@
 //! The arithmetic on addresses beside a slow twin that counts in 128 bits.
 
+#![allow(unreachable_pub)]
+
 use quipu_arena::arithmetic::{
     Known, Place, downwards, grown_downwards, grown_upwards, round_up, upwards,
 };

@@ -5,7 +5,7 @@
 //! allocator, that none overlap, and what is written in them. The base allocator fails when it is
 //! told to, sometimes gives more than it is asked for, and knows what it gave.
 
-#![allow(clippy::unwrap_used, dead_code)]
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell};
