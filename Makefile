@@ -6,7 +6,7 @@ FUZZ_TARGETS := segment_file buckets_json times_binary arena_programs arena_addr
 # What the tests and benchmarks need from Debian's packages: command:package.
 TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	prometheus-pushgateway:prometheus-pushgateway g++:g++ \
-	taskset:util-linux python3:python3
+	taskset:util-linux python3:python3 valgrind:valgrind
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 
 .PHONY: help
@@ -19,7 +19,7 @@ run: ## Build the daemon and start it on 127.0.0.1:8081, with its state in state
 	exec target/release/quipu serve
 
 .PHONY: test
-test: tools test-rust test-go loom fuzz miri ## Install what the tests need, and run them all
+test: tools test-rust test-go test-targets loom fuzz test-counts miri ## Install what the tests need, and run them all
 	@echo "all tests passed"
 
 .PHONY: test-rust
@@ -29,6 +29,30 @@ test-rust: ## Unit, property, state, HTTP and end-to-end tests
 .PHONY: test-go
 test-go: ## The peers that the benchmarks drive
 	cd bench/peers/go && go vet ./... && go test ./...
+
+# Where rustup cannot give a target, the build says so instead of failing for what is no fault of
+# the code.
+ARENA_TARGETS := i686-unknown-linux-gnu thumbv7em-none-eabihf x86_64-unknown-none
+
+.PHONY: test-targets
+test-targets: ## The arena without a heap, without std, and on 32 bits
+	$(CARGO) test --locked --package quipu-arena --no-default-features --no-run --quiet --lib
+	@for target in $(ARENA_TARGETS); do \
+		if rustup target list --installed 2>/dev/null | grep -qx $$target \
+			|| rustup target add $$target; then \
+			for features in "" alloc; do \
+				echo "building quipu-arena for $$target with the features '$$features'"; \
+				$(CARGO) build --locked --quiet --package quipu-arena --target $$target \
+					--no-default-features --features "$$features" || exit 1; \
+			done; \
+		else \
+			echo "NOT RUN: quipu-arena for $$target, which rustup does not give here"; \
+		fi; \
+	done
+
+.PHONY: test-counts
+test-counts: tools ## The instructions of the arena, none above those of its peers
+	$(CARGO) run --locked --release --quiet --package quipu-bench-callgrind -- check
 
 .PHONY: loom
 loom: ## Every interleaving of the lock-free parts
@@ -80,7 +104,7 @@ fmt: ## Format everything
 	cd bench/peers/go && gofmt -w .
 
 .PHONY: bench
-bench: bench-rates bench-counting ## Run every benchmark beside its peers, and write docs/benchmarks
+bench: bench-rates bench-counting bench-arena ## Run every benchmark beside its peers, and write docs/benchmarks
 
 .PHONY: bench-rates
 bench-rates: tools ## The windows and the daemon beside the Go packages and their server
@@ -96,6 +120,13 @@ bench-counting: ## Counters and histograms beside those of other libraries
 	target/release/counting_seed
 	target/release/counting
 	target/release/report counting
+
+.PHONY: bench-arena
+bench-arena: tools ## The bump allocator beside others: instructions and times
+	$(CARGO) build --release --locked --package quipu-bench --package quipu-bench-callgrind
+	target/release/arena
+	target/release/report arena
+	target/release/arena-table measure
 
 .PHONY: tools
 tools: ## Install the programs that tests and benchmarks run, where they are missing

@@ -127,14 +127,12 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     pub fn try_new_in(base: A) -> Result<Arena<P, A>, AllocError> {
         // SAFETY: The size is not zero; the alignment is a power of two.
         let layout = unsafe { Layout::from_size_align_unchecked(P::FIRST_SIZE, P::ALIGN) };
-        let chunk = base.allocate(layout)?.cast::<u8>();
-        if !chunk::is_usable(chunk) {
-            // SAFETY: It was just taken.
-            unsafe { base.deallocate(chunk, layout) };
+        let Some(chunk) = chunk::usable(&base, layout, base.allocate(layout)) else {
             return Err(AllocError);
-        }
+        };
         // SAFETY: It is fresh, and of that size and alignment.
-        let (pos, limit) = unsafe { chunk::write::<P>(chunk, P::FIRST_SIZE, ptr::null_mut()) };
+        let (pos, limit) =
+            unsafe { chunk::write::<P>(chunk.cast(), P::FIRST_SIZE, ptr::null_mut()) };
         Ok(Arena { pos: Cell::new(pos), limit: Cell::new(limit), base, policy: PhantomData })
     }
 

@@ -16,7 +16,7 @@ use core::alloc::Layout;
 use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
-use allocator_api2::alloc::Allocator;
+use allocator_api2::alloc::{AllocError, Allocator};
 
 use crate::arithmetic::{LOW, round_up};
 use crate::policy::{MAX_MIN_ALIGN, Policy};
@@ -157,6 +157,35 @@ pub(crate) fn is_usable(chunk: NonNull<u8>) -> bool {
     !LOW || chunk.addr().get() as isize > 0
 }
 
+/// The chunk that a base allocator gave for a layout, if it did and it is usable: both in one
+/// comparison, since an error is a null pointer.
+#[inline(always)]
+pub(crate) fn usable<A: Allocator>(
+    base: &A,
+    layout: Layout,
+    given: Result<NonNull<[u8]>, AllocError>,
+) -> Option<NonNull<[u8]>> {
+    let address = match given {
+        Ok(chunk) => chunk.cast::<u8>().addr().get(),
+        Err(AllocError) => 0,
+    };
+    if if LOW { address as isize > 0 } else { address != 0 } {
+        given.ok()
+    } else {
+        refuse(base, layout, given);
+        None
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse<A: Allocator>(base: &A, layout: Layout, given: Result<NonNull<[u8]>, AllocError>) {
+    if let Ok(chunk) = given {
+        // SAFETY: It was just taken.
+        unsafe { base.deallocate(chunk.cast(), layout) };
+    }
+}
+
 /// Writes the header into fresh memory, and returns the position and the limit.
 ///
 /// # Safety
@@ -201,17 +230,11 @@ pub(crate) unsafe fn take<P: Policy, A: Allocator>(
     prev: *mut Header,
 ) -> Option<(NonNull<u8>, NonNull<u8>)> {
     let layout = Layout::from_size_align(size, P::ALIGN).ok()?;
-    let chunk = base.allocate(layout).ok()?;
+    let chunk = usable(base, layout, base.allocate(layout))?;
     // A base allocator may give more than it was asked for.
     let size = chunk.len() & P::ALIGN.wrapping_neg();
-    let chunk = chunk.cast::<u8>();
-    if !is_usable(chunk) {
-        // SAFETY: It was just taken.
-        unsafe { base.deallocate(chunk, layout) };
-        return None;
-    }
     // SAFETY: It is fresh, and as large as the base allocator says.
-    Some(unsafe { write::<P>(chunk, size, prev) })
+    Some(unsafe { write::<P>(chunk.cast(), size, prev) })
 }
 
 /// Gives a chunk back.

@@ -1,0 +1,90 @@
+//! Whether every cell of ours is at most the lowest of the peers, and at most what is kept.
+
+use crate::figures::{Count, Figures, LIBRARIES, peers};
+use crate::table::TABLES;
+
+/// The peers that give memory back in a case that shrinks. blink-alloc never does; bumpalo where it
+/// can copy without an overlap, and not where the alignment grows.
+fn reclaiming_peers(case: &str) -> &'static [&'static str] {
+    if case.ends_with("larger_align") {
+        &["bump_scope_up", "bump_scope_down"]
+    } else {
+        &["bump_scope_up", "bump_scope_down", "bumpalo"]
+    }
+}
+
+/// The lowest instructions and the lowest branches of some libraries, each on its own.
+pub(crate) fn lowest<'a>(
+    figures: &Figures,
+    case: &str,
+    libraries: impl IntoIterator<Item = &'a str>,
+) -> Option<Count> {
+    libraries.into_iter().filter_map(|library| figures.count(case, library)).reduce(|a, b| Count {
+        instructions: a.instructions.min(b.instructions),
+        branches: a.branches.min(b.branches),
+    })
+}
+
+fn exceeds(count: Count, limit: Count) -> bool {
+    count.instructions > limit.instructions || count.branches > limit.branches
+}
+
+/// Every cell of ours that is above the lowest peer, or above what is kept.
+pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
+    let mut losses = Vec::new();
+    let mut compare = |case: &str, library: &str, limit: Option<Count>, whose: &str, hint: &str| {
+        if let (Some(count), Some(limit)) = (figures.count(case, library), limit)
+            && exceeds(count, limit)
+        {
+            losses.push(format!(
+                "{case} of {library} takes {} instructions and {} branches, {whose} {} and {}: \
+                 {hint}",
+                count.instructions, count.branches, limit.instructions, limit.branches
+            ));
+        }
+    };
+    let read = "read its assembly: objdump -d --disassemble=entry_CASE_LIBRARY on the newest \
+                target/counted/deps/arena-*";
+    for case in TABLES.iter().flat_map(|table| table.cases) {
+        compare(case, "quipu_up", lowest(figures, case, peers()), "the lowest peer", read);
+        if case.contains("shrink") {
+            let peers = reclaiming_peers(case).iter().copied();
+            let limit = lowest(figures, case, peers);
+            compare(case, "quipu_up_reclaim", limit, "the lowest peer that reclaims", read);
+        }
+        if figures.setting == kept.setting {
+            for (library, _) in &LIBRARIES[..4] {
+                let before = kept.count(case, library);
+                let hint = "if it is meant, `make bench-arena` keeps the new figures";
+                compare(case, library, before, "before", hint);
+            }
+        }
+    }
+    losses
+}
+
+/// How many cells are below, at, and above the lowest peer.
+pub(crate) fn standing(figures: &Figures, library: &str) -> [usize; 3] {
+    let mut standing = [0; 3];
+    for case in TABLES.iter().flat_map(|table| table.cases) {
+        if let (Some(count), Some(limit)) =
+            (figures.count(case, library), lowest(figures, case, peers()))
+        {
+            let place = if exceeds(count, limit) { 2 } else { usize::from(count == limit) };
+            standing[place] += 1;
+        }
+    }
+    standing
+}
+
+/// The standing of ours, in words.
+pub(crate) fn summary(figures: &Figures) -> String {
+    LIBRARIES[..4]
+        .iter()
+        .map(|(library, name)| {
+            let [below, at, above] = standing(figures, library);
+            format!("{name}: {below} rows below the lowest peer, {at} equal, {above} above")
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+}

@@ -1,0 +1,99 @@
+//! The counts of all cells, and the file that keeps them: one JSON object a line.
+//!
+//! The first line says what was measured with what; each other line is a cell.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// The columns of the table, with the symbols of their functions.
+pub(crate) const LIBRARIES: [(&str, &str); 8] = [
+    ("quipu_up", "quipu up"),
+    ("quipu_down", "quipu down"),
+    ("quipu_up_reclaim", "quipu up, reclaiming"),
+    ("quipu_down_reclaim", "quipu down, reclaiming"),
+    ("bump_scope_up", "bump-scope up"),
+    ("bump_scope_down", "bump-scope down"),
+    ("bumpalo", "bumpalo"),
+    ("blink_alloc", "blink-alloc"),
+];
+
+/// Those of the libraries that are peers.
+pub(crate) fn peers() -> impl Iterator<Item = &'static str> {
+    LIBRARIES[4..].iter().map(|(symbol, _)| *symbol)
+}
+
+/// What was counted of one case of one library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Count {
+    pub(crate) instructions: u64,
+    pub(crate) branches: u64,
+}
+
+/// With what it was counted: figures of other compilers cannot be compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Setting {
+    pub(crate) rustc: String,
+    pub(crate) llvm: String,
+    pub(crate) target: String,
+    pub(crate) libc: String,
+    pub(crate) valgrind: String,
+    /// The libraries and their versions.
+    pub(crate) libraries: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line {
+    case: String,
+    library: String,
+    #[serde(flatten)]
+    count: Count,
+}
+
+/// The counts of all cells.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) setting: Setting,
+    /// By case and symbol of the library.
+    pub(crate) counts: BTreeMap<(String, String), Count>,
+}
+
+impl Figures {
+    /// One cell. Blink-alloc has none where a minimum alignment is asked for, which it has not.
+    pub(crate) fn count(&self, case: &str, library: &str) -> Option<Count> {
+        if library == "blink_alloc" && case.ends_with("aligned") {
+            return None;
+        }
+        self.counts.get(&(case.to_owned(), library.to_owned())).copied()
+    }
+
+    /// Reads the figures that are kept.
+    pub(crate) fn read(path: &Path) -> Result<Figures> {
+        let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+        let broken = |error| Error::Content(path.into(), format!("no figures: {error}"));
+        let mut lines = text.lines();
+        let setting = serde_json::from_str(lines.next().unwrap_or_default()).map_err(broken)?;
+        let mut counts = BTreeMap::new();
+        for line in lines {
+            let line: Line = serde_json::from_str(line).map_err(broken)?;
+            counts.insert((line.case, line.library), line.count);
+        }
+        Ok(Figures { setting, counts })
+    }
+
+    /// Keeps the figures.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let broken = |error| Error::Content(path.into(), format!("cannot be written: {error}"));
+        let mut text = serde_json::to_string(&self.setting).map_err(broken)? + "\n";
+        for ((case, library), &count) in &self.counts {
+            let line = Line { case: case.clone(), library: library.clone(), count };
+            text += &serde_json::to_string(&line).map_err(broken)?;
+            text.push('\n');
+        }
+        fs::write(path, text).map_err(Error::file("write", path))
+    }
+}
