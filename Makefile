@@ -78,13 +78,20 @@ fuzz: ## A short run of each fuzz target; SECONDS_PER_FUZZ_TARGET=3600 for a lon
 
 # Miri comes with the nightly toolchain only. Whoever has rustup gets it; where the toolchain
 # cannot be had, the tests say so instead of failing for what is no fault of the code.
+MIRI_ARENA := cargo +nightly miri test --locked --quiet --target-dir target/miri \
+	--package quipu-arena --test behaviour --test programs
+
 .PHONY: miri
 miri: ## The unsafe parts and the windows, under the interpreter that knows undefined behaviour
 	@if cargo +nightly miri --version >/dev/null 2>&1 || rustup toolchain install nightly \
 		--profile minimal --component miri --component rust-src; then \
 		MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance" \
 			cargo +nightly miri test --locked --target-dir target/miri \
-			--package quipu-segment --package quipu-window --lib --test model --test faults; \
+			--package quipu-segment --package quipu-window --lib --test model --test faults && \
+		MIRIFLAGS="-Zmiri-strict-provenance" $(MIRI_ARENA) && \
+		MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-tree-borrows" $(MIRI_ARENA) && \
+		MIRIFLAGS="-Zmiri-strict-provenance" \
+			$(MIRI_ARENA) --target i686-unknown-linux-gnu; \
 	else \
 		echo "NOT RUN: miri, since rustup gives no nightly toolchain here"; \
 	fi

@@ -13,7 +13,7 @@ pub mod data;
 mod latency;
 pub mod peer;
 mod quipu;
-mod version;
+pub(crate) mod version;
 pub mod workload;
 
 use std::time::Duration;

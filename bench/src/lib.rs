@@ -7,6 +7,7 @@
 //! and the text of `bench/reports/NAME.md` into the tables and plots of `docs/benchmarks/NAME.md`,
 //! and needs nothing else: whoever doubts a table can read the figures that it was made of.
 
+pub mod arena;
 pub mod counting;
 pub mod divan_table;
 pub mod error;

@@ -5,7 +5,7 @@
 /// # Panics
 ///
 /// If the workspace does not depend on the package.
-pub(super) fn of(package: &str) -> String {
+pub(crate) fn of(package: &str) -> String {
     let start = format!("name = \"{package}\"\nversion = \"");
     let version = include_str!("../../../Cargo.lock")
         .split_once(&start)

@@ -230,11 +230,6 @@ macro_rules! allocating {
         /// Allocates a value, which must not need dropping; [`alloc_box`](Self::alloc_box) takes
         /// any.
         ///
-        /// ```compile_fail
-        /// let arena = quipu_arena::Arena::new();
-        /// arena.alloc(String::from("nobody would free it"));
-        /// ```
-        ///
         /// # Panics
         ///
         /// When the base allocator has no memory.

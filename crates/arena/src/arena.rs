@@ -39,7 +39,15 @@ use crate::stats::Stats;
 /// An arena is two words, and as many as its base allocator has. It may be sent to another thread,
 /// but not be shared: see [`Pool`](crate::Pool) and [`SharedArena`](crate::SharedArena).
 ///
-/// `P` is the [policy](Policy): direction, minimum alignment, what a shrink does.
+/// `P` is the [policy](Policy): direction, minimum alignment, what a shrink does. `Arena::new` and
+/// its like make an `Arena<Up>`; for another policy, write `Arena::<Down<8>>::new_in(Global)`.
+///
+/// Values that need dropping are refused when compiled, but by [`alloc_box`](Arena::alloc_box):
+///
+/// ```compile_fail
+/// let arena = quipu_arena::Arena::new();
+/// arena.alloc(String::from("nobody would free it"));
+/// ```
 pub struct Arena<P: Policy = Up, A: Allocator = DefaultBase> {
     /// Upwards the first free byte, downwards the last used one; a multiple of the minimum
     /// alignment.
@@ -66,6 +74,16 @@ impl Arena {
         Arena::new_in(allocator_api2::alloc::Global)
     }
 
+    /// As [`new`](Arena::new).
+    ///
+    /// # Errors
+    ///
+    /// When the heap has no memory.
+    #[inline(always)]
+    pub fn try_new() -> Result<Arena, AllocError> {
+        Arena::try_new_in(allocator_api2::alloc::Global)
+    }
+
     /// An arena on the heap, which takes its first chunk when something is allocated.
     #[inline(always)]
     #[must_use]
@@ -84,6 +102,16 @@ impl Arena {
         Arena::with_size_in(size, allocator_api2::alloc::Global)
     }
 
+    /// As [`with_size`](Arena::with_size).
+    ///
+    /// # Errors
+    ///
+    /// When the heap has no memory.
+    #[inline]
+    pub fn try_with_size(size: usize) -> Result<Arena, AllocError> {
+        Arena::try_with_size_in(size, allocator_api2::alloc::Global)
+    }
+
     /// An arena on the heap whose first chunk has room for `bytes`.
     ///
     /// # Panics
@@ -93,6 +121,16 @@ impl Arena {
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Arena {
         Arena::with_capacity_in(bytes, allocator_api2::alloc::Global)
+    }
+
+    /// As [`with_capacity`](Arena::with_capacity).
+    ///
+    /// # Errors
+    ///
+    /// When the heap has no memory.
+    #[inline]
+    pub fn try_with_capacity(bytes: usize) -> Result<Arena, AllocError> {
+        Arena::try_with_capacity_in(bytes, allocator_api2::alloc::Global)
     }
 }
 
@@ -228,7 +266,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Frees everything that was allocated, and all chunks.
+    /// Frees everything that was allocated, and all chunks. The next allocation takes a chunk; an
+    /// arena in a buffer has none then, and every allocation fails.
     pub fn clear(&mut self) {
         // SAFETY: Nothing borrows from an arena that can be borrowed mutably.
         unsafe { self.give_back_all() };
@@ -575,7 +614,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 impl<'b, P: Policy> Arena<P, InBuffer<'b>> {
     /// An arena inside a buffer: on the stack, or in a static. It never grows.
     ///
-    /// A header and alignment take up to 47 bytes of it, with a minimum alignment up to 16.
+    /// A header and alignment take up to 62 bytes of it, with a minimum alignment up to 16; in a
+    /// smaller buffer every allocation fails.
     ///
     /// ```
     /// use core::mem::MaybeUninit;

@@ -33,7 +33,8 @@ use core::ptr::NonNull;
 /// ```
 pub struct ArenaBox<'a, T: ?Sized> {
     value: NonNull<T>,
-    owns: PhantomData<(&'a mut T, T)>,
+    /// It owns its value, and may stand for one that lives shorter.
+    owns: PhantomData<(&'a (), T)>,
 }
 
 // SAFETY: It is to its value what a mutable reference is, and dropping it does not touch the arena.

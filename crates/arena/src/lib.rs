@@ -23,9 +23,11 @@ mod string;
 mod sync;
 mod vec;
 
+/// What the fallible methods return: the base allocator has no memory. It is an `Error`.
+pub use allocator_api2::alloc::AllocError;
+pub use allocator_api2::alloc::Allocator;
 #[cfg(feature = "alloc")]
 pub use allocator_api2::alloc::Global;
-pub use allocator_api2::alloc::{AllocError, Allocator};
 
 pub use arena::Arena;
 pub use base::{DefaultBase, InBuffer, Limited};

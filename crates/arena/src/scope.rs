@@ -6,7 +6,6 @@
 
 use core::alloc::Layout;
 use core::fmt;
-use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 
@@ -22,17 +21,30 @@ use crate::vec::ArenaVec;
 
 /// A part of an arena's time: allocations live as long as `'a`, and end with it.
 ///
-/// It is made by [`Arena::scoped`], [`ScopeGuard::scope`] or [`Arena::as_scope`].
+/// It is made by [`Arena::scoped`], [`ScopeGuard::scope`] or [`Arena::as_scope`]. A function that
+/// allocates takes it by reference, and its results have the scope's lifetime, not that of the
+/// reference:
+///
+/// ```
+/// use quipu_arena::{Arena, Scope};
+///
+/// fn fields<'a>(scope: &Scope<'a>, line: &'a str) -> &'a [&'a str] {
+///     scope.alloc_iter(line.split(' '))
+/// }
+///
+/// let mut arena = Arena::new();
+/// assert_eq!(arena.scoped(|scope| fields(&scope, "GET / 200").len()), 3);
+/// ```
+///
+/// One that opens scopes within it takes `&mut Scope<'_>`.
 pub struct Scope<'a, P: Policy = Up, A: Allocator = DefaultBase> {
     arena: &'a Arena<P, A>,
-    /// A scope cannot be taken for one of another time.
-    time: PhantomData<&'a mut &'a ()>,
 }
 
 impl<'a, P: Policy, A: Allocator> Scope<'a, P, A> {
     #[inline(always)]
     pub(crate) fn new(arena: &'a mut Arena<P, A>) -> Scope<'a, P, A> {
-        Scope { arena, time: PhantomData }
+        Scope { arena }
     }
 
     #[inline(always)]
@@ -98,10 +110,11 @@ impl<'a, P: Policy, A: Allocator> ScopeGuard<'a, P, A> {
         ScopeGuard { arena, start }
     }
 
-    /// The scope. Allocations live until the guard is touched again.
+    /// The scope. What it allocates lives until the guard is reset or dropped, or gives another
+    /// scope.
     #[inline]
     pub fn scope(&mut self) -> Scope<'_, P, A> {
-        Scope { arena: self.arena, time: PhantomData }
+        Scope { arena: self.arena }
     }
 
     /// Frees what the scope allocated so far.

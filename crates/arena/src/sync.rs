@@ -1,10 +1,14 @@
 //! The one door through which atomics come, so that loom can take over in a model.
 
+#[cfg(all(loom, feature = "alloc"))]
+pub(crate) use loom::sync::atomic::AtomicPtr;
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicUsize, Ordering};
 
+#[cfg(all(not(loom), feature = "alloc"))]
+pub(crate) use core::sync::atomic::AtomicPtr;
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+pub(crate) use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// A function that is `const`, but for a model: loom's atomics have to be registered.
 macro_rules! const_unless_loom {

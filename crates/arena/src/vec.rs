@@ -18,10 +18,24 @@ use allocator_api2::alloc::{AllocError, Allocator};
 use crate::allocate::{expect_array, refuse_drop};
 use crate::arena::Arena;
 use crate::boxed::ArenaBox;
-use crate::policy::{Pieces, Policy};
+use crate::policy::Policy;
 use crate::scope::Scope;
 
 /// Where a vector or a string may live: `&Arena`, `&Scope` or `&Batch`.
+///
+/// A function that takes a vector from anywhere names it as a parameter:
+///
+/// ```
+/// use quipu_arena::{Arena, ArenaVec, Within};
+///
+/// fn push_all<'a, H: Within<'a>>(vec: &mut ArenaVec<'a, u32, H>, values: &[u32]) {
+///     values.iter().for_each(|value| vec.push(*value));
+/// }
+///
+/// let mut arena = Arena::new();
+/// push_all(&mut ArenaVec::new_in(&arena), &[1, 2]);
+/// arena.scoped(|scope| push_all(&mut ArenaVec::new_in(&scope), &[3, 4]));
+/// ```
 ///
 /// # Safety
 ///
@@ -70,11 +84,11 @@ mod sealed {
 // SAFETY: What a batch allocates lives as long as the shared arena.
 #[cfg(feature = "alloc")]
 unsafe impl<'a, A: Allocator> Within<'a> for &crate::Batch<'a, A> {
-    type Policy = Pieces;
+    type Policy = crate::Pieces;
     type Base = &'a crate::SharedArena<A>;
 
     #[inline(always)]
-    fn arena(&self) -> &Arena<Pieces, &'a crate::SharedArena<A>> {
+    fn arena(&self) -> &Arena<crate::Pieces, &'a crate::SharedArena<A>> {
         crate::Batch::arena(self)
     }
 }
@@ -97,7 +111,8 @@ pub struct ArenaVec<'a, T, H: Within<'a> = &'a Arena> {
     len: usize,
     capacity: usize,
     home: H,
-    owns: PhantomData<(&'a mut T, T)>,
+    /// It owns its values, which may live shorter than the arena: they may hold a `&Scope`.
+    owns: PhantomData<(&'a (), T)>,
 }
 
 impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {

@@ -5,7 +5,7 @@ mod model;
 use proptest::prelude::*;
 
 fn cases() -> u32 {
-    if cfg!(miri) { 8 } else { 4000 }
+    if cfg!(miri) { 4 } else { 4000 }
 }
 
 proptest! {
@@ -24,9 +24,9 @@ proptest! {
 fn every_policy_runs() {
     let mut state = 1u32;
     for policy in 0..16 {
-        for kind in [0, 1, 2, 129, 130] {
-            let mut program = vec![policy, 100, 5, kind];
-            program.extend((0..if cfg!(miri) { 60 } else { 2000 }).map(|_| {
+        for kind in if cfg!(miri) { &[1, 130][..] } else { &[0, 1, 2, 129, 130] } {
+            let mut program = vec![policy, 100, 5, *kind];
+            program.extend((0..if cfg!(miri) { 40 } else { 2000 }).map(|_| {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 (state >> 24) as u8
             }));

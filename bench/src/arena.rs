@@ -1,0 +1,79 @@
+//! Measures the bump allocator beside others and the heap.
+//!
+//! A workload is a file of [`arena`](self): what it does is written once for all libraries, over
+//! the interface of [`library`], and once for the heap. A library's arena lives as long as its
+//! case, has room for a round from the start, and is reset where the heap frees. Rounds before the
+//! first run have touched its pages. Where that is not so, the workload says it.
+
+mod data;
+mod decode;
+mod intern;
+mod library;
+mod push;
+mod shared;
+mod tree;
+mod value;
+
+use crate::counting::version;
+use crate::measure::{Case, Options};
+use crate::record::Record;
+use library::{BlinkAlloc, BumpScopeDown, BumpScopeUp, Bumpalo, Library, QuipuDown, QuipuUp};
+
+/// A workload's name, and what measures it.
+pub type Workload = (&'static str, fn(&Options) -> Vec<Record>);
+
+/// All workloads.
+pub const WORKLOADS: &[Workload] = &[
+    ("value", value::run),
+    ("push", push::run),
+    ("tree", tree::run),
+    ("decode", decode::run),
+    ("intern", intern::run),
+    ("shared", shared::run),
+];
+
+/// What the heap is called. It is the system's allocator: the benchmark installs no other.
+const MALLOC: &str = "malloc";
+
+/// The rounds before a subject is measured.
+const WARMING: usize = 3;
+
+/// The work of one round, for any library. It ends with a reset.
+trait Round {
+    /// The bytes that are enough for what a round allocates.
+    const ROOM: usize;
+
+    /// Does the work.
+    fn round<L: Library>(&self, arena: &mut L);
+}
+
+/// Adds a subject for each library, whose operation is a round.
+fn with_libraries<'a, R: Round>(case: Case<'a>, work: &'a R) -> Case<'a> {
+    fn add<'a, L: Library + 'a, R: Round>(case: Case<'a>, work: &'a R) -> Case<'a> {
+        let mut arena = L::with_room(R::ROOM);
+        for _ in 0..WARMING {
+            work.round(&mut arena);
+        }
+        case.exclusive(&L::name(), move |n| {
+            for _ in 0..n {
+                work.round(&mut arena);
+            }
+        })
+    }
+    let case = add::<QuipuUp, R>(case, work);
+    let case = add::<QuipuDown, R>(case, work);
+    let case = add::<BumpScopeUp, R>(case, work);
+    let case = add::<BumpScopeDown, R>(case, work);
+    let case = add::<Bumpalo, R>(case, work);
+    add::<BlinkAlloc, R>(case, work)
+}
+
+/// Turns the times of rounds into those of the operations in a round.
+fn per_operation(operations: usize, mut records: Vec<Record>) -> Vec<Record> {
+    for record in &mut records {
+        for value in [&mut record.median, &mut record.min, &mut record.max] {
+            *value /= operations as f64;
+        }
+    }
+    records
+}
