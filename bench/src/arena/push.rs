@@ -46,7 +46,7 @@ impl<T: Number> Round for Values<T> {
     }
 }
 
-trait Number: Copy {
+trait Number: Copy + Sync {
     fn of(index: usize) -> Self;
 }
 

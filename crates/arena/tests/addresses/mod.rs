@@ -45,7 +45,7 @@ impl Request {
         let start = up(pos as u128, align as u128);
         let end = start + up(size as u128, min as u128);
         let expected =
-            (end <= limit as u128).then(|| Place { start: start as usize, pos: end as usize });
+            (end <= limit as u128).then_some(Place { start: start as usize, pos: end as usize });
         assert_eq!(upwards::<LOW>(pos, limit, size, align, min, Known::Nothing), expected);
         if size.is_multiple_of(align) {
             let known = upwards::<LOW>(pos, limit, size, align, min, Known::Alignment);
