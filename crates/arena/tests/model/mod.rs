@@ -75,7 +75,7 @@ fn with_checkpoints<P: Policy>(
             0 => checkpoints.push((arena.checkpoint(), model.blocks.len())),
             1 => {
                 if let Some(&(checkpoint, blocks)) = checkpoints.last() {
-                    if input.byte() % 2 == 0 {
+                    if input.byte().is_multiple_of(2) {
                         checkpoints.pop();
                     }
                     model.blocks.truncate(blocks);
@@ -133,7 +133,7 @@ fn within<P: Policy>(
                     guard.reset();
                     model.check();
                 }
-                if input.byte() % 8 == 0 {
+                if input.byte().is_multiple_of(8) {
                     std::mem::forget(guard);
                 }
             }
@@ -332,7 +332,7 @@ unsafe impl Allocator for Base {
         }
         self.calls.set(self.calls.get() + 1);
         // Every third time it gives more than it was asked for.
-        let len = layout.size() + if self.calls.get() % 3 == 0 { 40 } else { 0 };
+        let len = layout.size() + if self.calls.get().is_multiple_of(3) { 40 } else { 0 };
         let larger = Layout::from_size_align(len, layout.align()).unwrap();
         let start = Global.allocate(larger)?.cast();
         self.given.borrow_mut().push(Given { start, layout, len });
@@ -366,7 +366,7 @@ impl Input<'_> {
     }
 
     fn bit(&mut self) -> bool {
-        self.byte() % 2 == 0
+        self.byte().is_multiple_of(2)
     }
 
     /// Mostly small, sometimes larger than a chunk.
