@@ -1,7 +1,7 @@
 //! Measures the bump allocator beside others and the heap.
 //!
-//! A workload is a file of [`arena`](self): what it does is written once for all libraries, over
-//! the interface of [`library`], and once for the heap. A library's arena lives as long as its
+//! A workload is a file of this module: what it does is written once for all libraries, over
+//! the interface in `library`, and once for the heap. A library's arena lives as long as its
 //! case, has room for a round from the start, and is reset where the heap frees. Rounds before the
 //! first run have touched its pages. Where that is not so, the workload says it.
 

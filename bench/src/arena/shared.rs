@@ -3,8 +3,8 @@
 //! A round is 2^20 allocations a thread. Between rounds the threads have ended and everything is
 //! freed, which is not timed; what a thread needs for itself, it gets and gives back in its time.
 //! The chunks are as large as a round needs, and all pages were touched in rounds before. Each
-//! thread keeps to a core. Under a lock, a value is allocated and let go with the lock. The heap frees
-//! each value at once; `kept` frees 10,000 at a time.
+//! thread keeps to a core. Under a lock, a value is allocated and let go with the lock. The heap
+//! frees each value at once; `kept` frees 10,000 at a time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use quipu_arena::Arena;
 use quipu_segment::Segment;
 use quipu_segment::series::{self, View};
 use quipu_segment::sync::Ordering;
@@ -55,9 +56,8 @@ pub(crate) struct Reader {
 pub(crate) struct Memory {
     slots: Vec<Option<Slot>>,
     texts: Vec<u8>,
-    buckets: Vec<Bucket<'static>>,
-    exemplars: Vec<Exemplar<'static>>,
-    states: Vec<(&'static str, bool)>,
+    /// What is borrowed by the value of one series: emptied after it.
+    arena: Arena,
     quantiles: Vec<(f64, f64)>,
     positive: Vec<(i32, u64)>,
     negative: Vec<(i32, u64)>,
@@ -162,15 +162,13 @@ impl Reader {
             }
             MetricKind::Info => give(Value::Info),
             MetricKind::StateSet => {
-                let mut states = recycle(std::mem::take(&mut memory.states));
                 let settings = &self.series.schema().settings;
                 let names = settings.split(|&byte| byte == 0);
-                states.extend(names.take(place.len()).enumerate().map(|(i, name)| {
+                let states = names.take(place.len()).enumerate().map(|(i, name)| {
                     let is_on = place.plain(i).load(Ordering::Relaxed) != 0;
                     (std::str::from_utf8(name).unwrap_or(""), is_on)
-                }));
-                give(Value::StateSet(&states));
-                memory.states = recycle(states);
+                });
+                memory.arena.scoped(|scope| give(Value::StateSet(scope.alloc_iter(states))));
             }
         }
     }
@@ -184,50 +182,39 @@ impl Reader {
     ) {
         let place = &view.place;
         let cell = layout.exemplar();
-        slots_of(&self.series, place, cell, &mut memory.slots, &mut memory.texts);
-        let texts = &memory.texts[..];
-        let slots = memory.slots.iter();
-        let mut exemplars = recycle(std::mem::take(&mut memory.exemplars));
-        exemplars.extend(slots.flatten().map(|slot| exemplar(slot, texts)));
-        let mut buckets = recycle(std::mem::take(&mut memory.buckets));
-        let bounds = layout.bounds.iter().copied().chain([f64::INFINITY]);
-        buckets.extend(bounds.enumerate().map(|(i, bound)| {
-            let slot = memory.slots.get(i).copied().flatten();
-            let exemplar = slot.map(|slot| exemplar(&slot, texts));
-            // The sum is the first cell.
-            Bucket { bound, count: place.sum(1 + i), exemplar }
-        }));
-        let mut count = buckets.iter().fold(0_u64, |sum, b| sum.wrapping_add(b.count));
-        let native = layout.native.map(|native| {
-            let schema = gather(
-                &self.series,
-                place,
-                layout.table(),
-                native.schema,
-                native.buckets,
-                &mut memory.positive,
-                &mut memory.negative,
-            );
-            Native {
-                schema,
-                zero_threshold: native.zero_threshold,
-                zero_count: place.sum(layout.zero()),
-                positive: &memory.positive,
-                negative: &memory.negative,
-                exemplars: &exemplars,
-            }
-        });
-        if !layout.is_classic() {
-            if let Some(native) = &native {
+        let Memory { slots, texts, arena, positive, negative, .. } = memory;
+        slots_of(&self.series, place, cell, slots, texts);
+        let slots = &slots[..];
+        let exemplar = |slot: &Slot| exemplar(slot, texts);
+        arena.scoped(|scope| {
+            let bounds = layout.bounds.iter().copied().chain([f64::INFINITY]);
+            let buckets: &[Bucket<'_>] = scope.alloc_iter(bounds.enumerate().map(|(i, bound)| {
+                let slot = slots.get(i).and_then(Option::as_ref);
+                // The sum is the first cell.
+                Bucket { bound, count: place.sum(1 + i), exemplar: slot.map(exemplar) }
+            }));
+            let mut count = buckets.iter().fold(0_u64, |sum, b| sum.wrapping_add(b.count));
+            let native = layout.native.map(|native| {
+                let (finest, most) = (native.schema, native.buckets);
+                let table = layout.table();
+                let schema = gather(&self.series, place, table, finest, most, positive, negative);
+                Native {
+                    schema,
+                    zero_threshold: native.zero_threshold,
+                    zero_count: place.sum(layout.zero()),
+                    positive,
+                    negative,
+                    exemplars: scope.alloc_iter(slots.iter().flatten().map(exemplar)),
+                }
+            });
+            let is_classic = layout.is_classic();
+            if let (Some(native), false) = (&native, is_classic) {
                 let sides = native.positive.iter().chain(native.negative);
                 count += native.zero_count + sides.map(|(_, count)| count).sum::<u64>();
             }
-            buckets.clear();
-        }
-        let sum = place.sum_float(0);
-        give(Value::Histogram(Histogram { count, sum, buckets: &buckets, native }));
-        memory.buckets = recycle(buckets);
-        memory.exemplars = recycle(exemplars);
+            let buckets = if is_classic { buckets } else { &[] };
+            give(Value::Histogram(Histogram { count, sum: place.sum_float(0), buckets, native }));
+        });
     }
 }
 
@@ -235,19 +222,6 @@ fn exemplar<'a>(slot: &Slot, texts: &'a [u8]) -> Exemplar<'a> {
     let labels = Texts::new(texts.get(slot.texts.0..slot.texts.1).unwrap_or(&[]));
     Exemplar { labels, value: slot.value, time: Some(Timestamp(slot.time)) }
 }
-
-/// The memory of a vector, for what lives for another time.
-fn recycle<A: Recycled<B>, B>(mut vector: Vec<A>) -> Vec<B> {
-    vector.clear();
-    // The standard library collects into the memory of the vector that it takes from.
-    vector.into_iter().map(|_| unreachable!("the vector is empty")).collect()
-}
-
-/// Types that differ in their lifetimes alone.
-trait Recycled<B> {}
-impl<'b> Recycled<Bucket<'b>> for Bucket<'_> {}
-impl<'b> Recycled<Exemplar<'b>> for Exemplar<'_> {}
-impl Recycled<(&str, bool)> for (&str, bool) {}
 
 /// The labels of a family, as a snapshot shows them: made once, so that a scrape makes nothing.
 struct Labels {
