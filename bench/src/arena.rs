@@ -19,6 +19,8 @@ use crate::measure::{Case, Options};
 use crate::record::Record;
 use library::{BlinkAlloc, BumpScopeDown, BumpScopeUp, Bumpalo, Library, QuipuDown, QuipuUp};
 
+pub use intern::resident;
+
 /// A workload's name, and what measures it.
 pub type Workload = (&'static str, fn(&Options) -> Vec<Record>);
 

@@ -54,7 +54,7 @@ impl Error {
         Error::Line { place: place.into(), line, problem: problem.into() }
     }
 
-    pub(crate) fn report(problem: impl Into<String>) -> Error {
+    pub fn report(problem: impl Into<String>) -> Error {
         Error::Report { problem: problem.into() }
     }
 

@@ -78,5 +78,6 @@ pub(super) const NAMES: &[&str] = &[
 
 const TRAINERS: &[&str] = &["ash", "misty", "brock", "gary", "jessie", "james", "erika", "sabrina"];
 
-const TYPES: &[&str] =
+/// Types of pokemon.
+pub(super) const TYPES: &[&str] =
     &["grass", "fire", "water", "bug", "normal", "electric", "ground", "psychic"];

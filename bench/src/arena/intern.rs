@@ -1,76 +1,129 @@
-//! A million labels, of which half a million differ: each is looked up, and copied if it is new.
+//! A million labels, each looked up, and copied if it is new: all are different, or half of them.
 //!
 //! A run has an arena and a table of its own, which are freed after it, without being timed: an
 //! interner lives as long as its program. The table has room for all from the start, and is the
 //! same for all but that the heap's owns its texts.
 //!
-//! Memory is what the C library says that it has given out (`mallinfo2`): the blocks with their
-//! headers, and of an arena the chunks, also what is not used of them. It is by distinct label.
+//! Memory is what the process has more of after the different labels were copied: its resident
+//! pages, in a process of its own for each subject. What an arena has taken and not yet touched is
+//! not in it. The handles' list is there before, and there is no table.
 
+use std::fmt::Write;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
 use rapidhash::v3::{DEFAULT_RAPID_SECRETS, rapidhash_v3_micro_inline};
 
-use super::data::{Random, label};
+use super::data::{NAMES, Random, TYPES};
 use super::library::{
     BlinkAlloc, BumpScopeDown, BumpScopeUp, Bumpalo, Library, QuipuDown, QuipuUp,
 };
 use super::{MALLOC, per_operation};
 use crate::measure::{Case, Options, black_box};
+use crate::memory::resident_bytes;
 use crate::record::{Label, Record};
 
 /// The labels that come.
 const LABELS: usize = 1_000_000;
-/// The labels that differ.
-const DISTINCT: usize = 500_000;
+
+/// The names of the cases, and how many of the labels differ.
+const CASES: [(&str, usize); 2] =
+    [("arena/intern", LABELS), ("arena/intern, half of them known", LABELS / 2)];
 
 pub(super) fn run(options: &Options) -> Vec<Record> {
-    let labels = Labels::new();
-    fn add<'a, L: Library>(case: Case<'a>, labels: &'a Labels) -> Case<'a> {
-        case.timed(&L::name(), |_, n| (0..n).map(|_| in_an_arena::<L>(labels).0).sum())
+    let mut records = Vec::new();
+    for (name, distinct) in CASES {
+        let labels = Labels::new(distinct);
+        fn add<'a, L: Library>(case: Case<'a>, labels: &'a Labels) -> Case<'a> {
+            case.timed(&L::name(), |_, n| (0..n).map(|_| in_an_arena::<L>(labels)).sum())
+        }
+        let case = Case::new(name);
+        let case = add::<QuipuUp>(case, &labels);
+        let case = add::<QuipuDown>(case, &labels);
+        let case = add::<BumpScopeUp>(case, &labels);
+        let case = add::<BumpScopeDown>(case, &labels);
+        let case = add::<Bumpalo>(case, &labels);
+        let case = add::<BlinkAlloc>(case, &labels);
+        let case = case.timed(MALLOC, |_, n| (0..n).map(|_| on_the_heap(&labels)).sum());
+        records.extend(per_operation(LABELS, case.run(options)));
     }
-    let case = Case::new(NAME);
-    let case = add::<QuipuUp>(case, &labels);
-    let case = add::<QuipuDown>(case, &labels);
-    let case = add::<BumpScopeUp>(case, &labels);
-    let case = add::<BumpScopeDown>(case, &labels);
-    let case = add::<Bumpalo>(case, &labels);
-    let case = add::<BlinkAlloc>(case, &labels);
-    let case = case.timed(MALLOC, |_, n| (0..n).map(|_| on_the_heap(&labels).0).sum());
-    let mut records = per_operation(LABELS, case.run(options));
-    records.extend(memory(&labels));
+    records.extend(SUBJECTS.iter().filter_map(memory));
     records
 }
 
-const NAME: &str = "arena/intern";
+/// A subject, and what its copies of the different labels take in this process.
+type Subject = (fn() -> String, fn(&Labels) -> i64);
 
-/// How long it takes, and the bytes of the heap that the texts take then.
-fn in_an_arena<L: Library>(labels: &Labels) -> (Duration, Option<usize>) {
+const SUBJECTS: [Subject; 7] = [
+    (QuipuUp::name, resident_in_an_arena::<QuipuUp>),
+    (QuipuDown::name, resident_in_an_arena::<QuipuDown>),
+    (BumpScopeUp::name, resident_in_an_arena::<BumpScopeUp>),
+    (BumpScopeDown::name, resident_in_an_arena::<BumpScopeDown>),
+    (Bumpalo::name, resident_in_an_arena::<Bumpalo>),
+    (BlinkAlloc::name, resident_in_an_arena::<BlinkAlloc>),
+    (|| MALLOC.into(), resident_on_the_heap),
+];
+
+/// What a subject takes, asked in a process of its own.
+fn memory((name, _): &Subject) -> Option<Record> {
+    let program = std::env::current_exe().ok()?;
+    let output = Command::new(program).args(["--resident", &name()]).output().ok()?;
+    let bytes: f64 = String::from_utf8(output.stdout).ok()?.trim().parse().ok()?;
+    Some(Label::new(CASES[0].0, &name(), "memory", "B").of(&[bytes / LABELS as f64]))
+}
+
+/// The bytes of pages that a subject's copies of the labels take, in this process; none if no
+/// subject has the name.
+pub fn resident(subject: &str) -> Option<i64> {
+    let (_, resident) = SUBJECTS.iter().find(|(name, _)| name() == subject)?;
+    Some(resident(&Labels::new(LABELS)))
+}
+
+fn resident_in_an_arena<L: Library>(labels: &Labels) -> i64 {
+    // The arena begins as small as the library makes it, and the list's pages are touched.
+    let arena = L::new();
+    let mut copies = vec![""; LABELS];
+    let before = resident_bytes();
+    copies.iter_mut().zip(labels.iter()).for_each(|(copy, label)| *copy = arena.text(label));
+    let bytes = resident_bytes() - before;
+    black_box(copies);
+    bytes
+}
+
+fn resident_on_the_heap(labels: &Labels) -> i64 {
+    let mut copies = vec![Box::<str>::default(); LABELS];
+    let before = resident_bytes();
+    copies.iter_mut().zip(labels.iter()).for_each(|(copy, label)| *copy = label.into());
+    let bytes = resident_bytes() - before;
+    black_box(copies);
+    bytes
+}
+
+/// How long it takes.
+fn in_an_arena<L: Library>(labels: &Labels) -> Duration {
     // It is dropped after the table, and made when the table has its memory.
     let arena;
-    let mut table = HashTable::with_capacity(DISTINCT);
-    let before = heap_in_use();
+    let mut table = HashTable::with_capacity(labels.distinct);
     arena = L::new();
     let start = Instant::now();
     for label in labels.iter() {
         black_box(interned(&mut table, label, |label| arena.text(label)));
     }
     let elapsed = start.elapsed();
-    assert_eq!(table.len(), DISTINCT);
-    (elapsed, grown_since(before))
+    assert_eq!(table.len(), labels.distinct);
+    elapsed
 }
 
-fn on_the_heap(labels: &Labels) -> (Duration, Option<usize>) {
-    let mut table = HashTable::with_capacity(DISTINCT);
-    let before = heap_in_use();
+fn on_the_heap(labels: &Labels) -> Duration {
+    let mut table = HashTable::with_capacity(labels.distinct);
     let start = Instant::now();
     for label in labels.iter() {
         black_box(interned(&mut table, label, Box::<str>::from));
     }
     let elapsed = start.elapsed();
-    assert_eq!(table.len(), DISTINCT);
-    (elapsed, grown_since(before))
+    assert_eq!(table.len(), labels.distinct);
+    elapsed
 }
 
 /// The text of the table that is equal to a label, which is copied for it if there is none.
@@ -91,61 +144,30 @@ fn hash(text: &str) -> u64 {
     rapidhash_v3_micro_inline::<true, false>(text.as_bytes(), &DEFAULT_RAPID_SECRETS)
 }
 
-fn memory(labels: &Labels) -> Vec<Record> {
-    let held = [
-        (QuipuUp::name(), in_an_arena::<QuipuUp>(labels).1),
-        (QuipuDown::name(), in_an_arena::<QuipuDown>(labels).1),
-        (BumpScopeUp::name(), in_an_arena::<BumpScopeUp>(labels).1),
-        (BumpScopeDown::name(), in_an_arena::<BumpScopeDown>(labels).1),
-        (Bumpalo::name(), in_an_arena::<Bumpalo>(labels).1),
-        (BlinkAlloc::name(), in_an_arena::<BlinkAlloc>(labels).1),
-        (MALLOC.into(), on_the_heap(labels).1),
-    ];
-    held.into_iter()
-        .filter_map(|(subject, bytes)| {
-            let bytes = bytes? as f64 / DISTINCT as f64;
-            Some(Label::new(NAME, &subject, "memory", "B").of(&[bytes]))
-        })
-        .collect()
-}
-
-fn grown_since(before: Option<usize>) -> Option<usize> {
-    heap_in_use().zip(before).map(|(after, before)| after.saturating_sub(before))
-}
-
-/// The bytes that the C library has given out, in its heaps and in mappings of their own.
-fn heap_in_use() -> Option<usize> {
-    #[cfg(target_env = "gnu")]
-    {
-        // SAFETY: It takes the locks of the heaps that it looks at.
-        let info = unsafe { libc::mallinfo2() };
-        Some(info.uordblks + info.hblkhd)
-    }
-    #[cfg(not(target_env = "gnu"))]
-    None
-}
-
 /// The labels in the order in which they come, one after the other in one text.
 struct Labels {
     text: String,
     ends: Vec<u32>,
+    /// How many differ.
+    distinct: usize,
 }
 
 impl Labels {
-    /// Half of the labels are new, at random places. The others are one of those before, whose
+    /// So many of the labels are new, at random places. The others are one of those before, whose
     /// ranks are chosen in proportion to 1/rank.
-    fn new() -> Labels {
+    fn new(distinct: usize) -> Labels {
         let mut random = Random::new();
-        let mut labels = Labels { text: String::new(), ends: Vec::with_capacity(LABELS) };
-        let mut distinct: Vec<u32> = Vec::with_capacity(DISTINCT);
+        let mut labels = Labels { text: String::new(), ends: Vec::with_capacity(LABELS), distinct };
+        let mut firsts: Vec<u32> = Vec::with_capacity(distinct);
         for left in (1..=LABELS).rev() {
-            if distinct.is_empty() || random.below(left) < DISTINCT - distinct.len() {
-                distinct.push(labels.ends.len() as u32);
-                labels.text.push_str(&label(&mut random));
-                labels.text.push_str(&format!(",{:06}", distinct.len()));
+            if firsts.is_empty() || random.below(left) < distinct - firsts.len() {
+                firsts.push(labels.ends.len() as u32);
+                let (name, kind) = (random.of(NAMES), random.of(TYPES));
+                let trainer = firsts.len();
+                let _ = write!(labels.text, "name={name},trainer=ash{trainer:07},type={kind}");
             } else {
-                let rank = (random.unit() * (distinct.len() as f64).ln()).exp() as usize;
-                let first = distinct[rank.min(distinct.len()) - 1] as usize;
+                let rank = (random.unit() * (firsts.len() as f64).ln()).exp() as usize;
+                let first = firsts[rank.min(firsts.len()) - 1] as usize;
                 labels.text.extend_from_within(labels.range(first));
             }
             labels.ends.push(labels.text.len() as u32);
@@ -176,12 +198,22 @@ mod tests {
 
     #[test]
     fn labels_are_as_described() {
-        let labels = Labels::new();
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        labels.iter().for_each(|label| *counts.entry(label).or_default() += 1);
-        assert_eq!((labels.iter().count(), counts.len()), (LABELS, DISTINCT));
-        let mean = labels.text.len() as f64 / LABELS as f64;
-        assert!((43.0..45.0).contains(&mean), "{mean}");
-        assert!(counts.values().max().unwrap() > &10_000);
+        for (_, distinct) in CASES {
+            let labels = Labels::new(distinct);
+            let mut counts: HashMap<&str, usize> = HashMap::new();
+            labels.iter().for_each(|label| *counts.entry(label).or_default() += 1);
+            assert_eq!((labels.iter().count(), counts.len()), (LABELS, distinct));
+            let mean = labels.text.len() as f64 / LABELS as f64;
+            assert!((42.0..46.0).contains(&mean), "{mean}");
+        }
+    }
+
+    #[test]
+    fn every_subject_has_a_name_of_its_own() {
+        let mut names: Vec<String> = SUBJECTS.iter().map(|(name, _)| name()).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), SUBJECTS.len());
+        assert!(resident("nobody").is_none());
     }
 }

@@ -4,16 +4,17 @@
 //!
 //! No allocator is installed that counts: the heap's own time is measured.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
-use quipu_bench::Result;
-use quipu_bench::arena::{WORKLOADS, Workload};
+use quipu_bench::arena::{self, WORKLOADS, Workload};
 use quipu_bench::measure::Options;
 use quipu_bench::output::{self, Output};
 use quipu_bench::progress::Progress;
+use quipu_bench::{Error, Result};
 
 /// The name of the report.
 const NAME: &str = "arena";
@@ -31,6 +32,9 @@ struct Arguments {
     /// Measure this workload only. May be given more than once.
     #[arg(long, value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|(name, _)| *name)))]
     workload: Vec<String>,
+    /// Print the memory of this subject's interned labels, and do nothing else.
+    #[arg(long, hide = true)]
+    resident: Option<String>,
     /// Where the records go.
     #[arg(long, default_value_os_t = output::default_folder())]
     folder: PathBuf,
@@ -47,6 +51,12 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(subject) = &arguments.resident {
+        let bytes = arena::resident(subject);
+        let bytes = bytes.ok_or_else(|| Error::report(format!("no subject is named {subject}")))?;
+        let _ = writeln!(std::io::stdout(), "{bytes}");
+        return Ok(());
+    }
     let chosen: Vec<&Workload> = WORKLOADS
         .iter()
         .filter(|(name, _)| {

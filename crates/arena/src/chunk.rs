@@ -141,12 +141,8 @@ pub(crate) fn size_for<P: Policy>(layout: Layout) -> Option<usize> {
 
 /// The size of the chunk after one of `size`, if nothing asks for more.
 pub(crate) fn next_size<P: Policy>(size: usize) -> usize {
-    if P::DOUBLES {
-        // The overhead is part of what is doubled.
-        (size + OVERHEAD).saturating_mul(2) - OVERHEAD
-    } else {
-        P::FIRST_SIZE
-    }
+    // The overhead is part of what is doubled.
+    ((size + OVERHEAD).saturating_mul(2) - OVERHEAD).min(P::MOST)
 }
 
 /// Whether the fast paths may use the addresses of a fresh chunk.

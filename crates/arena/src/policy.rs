@@ -39,9 +39,9 @@ pub trait Policy: sealed::Sealed + 'static {
     /// The size of the first chunk, in all.
     #[doc(hidden)]
     const FIRST: usize = FIRST;
-    /// Whether each chunk is twice as large as the one before, or as large as the first.
+    /// Each chunk is twice as large as the one before, up to this size.
     #[doc(hidden)]
-    const DOUBLES: bool = true;
+    const MOST: usize = usize::MAX;
 }
 
 impl<const MIN_ALIGN: usize> Policy for Up<MIN_ALIGN> {
@@ -60,10 +60,11 @@ impl<P: Policy> Policy for Reclaim<P> {
     const MIN_ALIGN: usize = P::MIN_ALIGN;
     const UP: bool = P::UP;
     const RECLAIM: bool = true;
-    const DOUBLES: bool = P::DOUBLES;
+    const FIRST: usize = P::FIRST;
+    const MOST: usize = P::MOST;
 }
 
-/// Upwards in chunks of one size: the pieces that a [`Batch`](crate::Batch) takes.
+/// Upwards in small chunks: the pieces that a [`Batch`](crate::Batch) takes.
 pub struct Pieces;
 
 impl Policy for Pieces {
@@ -71,7 +72,8 @@ impl Policy for Pieces {
     const UP: bool = true;
     const RECLAIM: bool = false;
     const FIRST: usize = 4096;
-    const DOUBLES: bool = false;
+    // Enough for what taking one costs to be a hundredth of filling it, at 8 bytes a time.
+    const MOST: usize = 16 * 1024;
 }
 
 /// The greatest minimum alignment.

@@ -60,7 +60,7 @@ const HEADER: usize = size_of::<Chunk>();
 /// A bump allocator that threads share.
 ///
 /// An allocation is one atomic addition. Many threads that allocate much contend for it: let each
-/// have a [`Batch`], which takes 4 KiB at a time.
+/// have a [`Batch`], which takes some KiB at a time.
 ///
 /// ```
 /// use quipu_arena::SharedArena;
@@ -153,7 +153,7 @@ impl<A: Allocator> SharedArena<A> {
         Ok(arena)
     }
 
-    /// A thread's own part, which takes pieces of 4 KiB. What it allocates lives as long as the
+    /// A thread's own part, which takes pieces of 4 to 16 KiB. What it allocates lives as long as the
     /// shared arena; only the handle is the thread's.
     #[must_use]
     pub fn batch(&self) -> Batch<'_, A> {
@@ -486,7 +486,7 @@ impl<A: Allocator> fmt::Debug for SharedArena<A> {
     }
 }
 
-/// A thread's own part of a [`SharedArena`]: it takes pieces of 4 KiB, and allocates in them
+/// A thread's own part of a [`SharedArena`]: it takes pieces of 4 to 16 KiB, and allocates in them
 /// without an atomic operation.
 ///
 /// ```
