@@ -5,7 +5,7 @@
 //! it is a jump at the end of the method, and the fast path needs no frame on the stack.
 
 use core::alloc::Layout;
-use core::mem::{MaybeUninit, needs_drop};
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 use allocator_api2::alloc::{AllocError, Allocator};
@@ -14,16 +14,21 @@ use crate::arena::{Arena, out_of_memory};
 use crate::arithmetic::Known;
 use crate::policy::Policy;
 
-/// Refuses, when compiled, a type whose values would never be dropped.
-pub(crate) const fn refuse_drop<T>() {
-    const {
-        assert!(
-            !needs_drop::<T>(),
-            "values of this type need dropping, which an arena does not do: take alloc_box, or \
-             ArenaVec::into_boxed_slice, or leak the box"
-        );
-    }
+/// Refuses, when built, a type whose values would never be dropped.
+///
+/// It is a macro, so that the compiler says which call of the user's it is.
+macro_rules! refuse_drop {
+    ($type:ty) => {
+        const {
+            assert!(
+                !core::mem::needs_drop::<$type>(),
+                "values of this type need dropping, which an arena does not do: take alloc_box, \
+                 or ArenaVec::into_boxed_slice, or leak the box"
+            );
+        }
+    };
 }
+pub(crate) use refuse_drop;
 
 impl<P: Policy, A: Allocator> Arena<P, A> {
     /// Room for a value, if the current chunk has it.
@@ -51,6 +56,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 
     /// Allocates a value.
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn value<T>(&self, value: T) -> NonNull<T> {
         match self.room() {
             // SAFETY: There is room for it.
@@ -64,6 +70,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn value_slow<T>(&self, value: T) -> NonNull<T> {
         match self.try_value_slow(value) {
             Ok(block) => block,
@@ -95,6 +102,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 
     /// Allocates a copy of a slice.
     #[inline(always)]
+    #[track_caller]
     pub(crate) fn copy<T: Copy>(&self, source: &[T]) -> NonNull<[T]> {
         match self.room_like(source) {
             // SAFETY: There is room for as many.
@@ -105,6 +113,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn copy_slow<T: Copy>(&self, source: &[T]) -> NonNull<[T]> {
         match self.try_copy_slow(source) {
             Ok(block) => block,
@@ -200,6 +209,7 @@ unsafe fn copy_into<T: Copy>(source: &[T], block: NonNull<T>) -> NonNull<[T]> {
 
 /// What the infallible methods make of an error.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn expect_array<T, R>(result: Result<R, AllocError>, len: usize) -> R {
     match result {
         Ok(value) => value,
@@ -209,6 +219,7 @@ pub(crate) fn expect_array<T, R>(result: Result<R, AllocError>, len: usize) -> R
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn no_array<T>(len: usize) -> ! {
     match Layout::array::<T>(len) {
         Ok(layout) => out_of_memory(layout),
@@ -235,8 +246,9 @@ macro_rules! allocating {
         /// When the base allocator has no memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
+        #[track_caller]
         pub fn alloc<$($bound,)? T>(&$($own)? self, value: T) -> &$result mut T {
-            refuse_drop::<T>();
+            refuse_drop!(T);
             // SAFETY: The block is fresh and holds the value.
             unsafe { self.arena().value(value).as_mut() }
         }
@@ -252,7 +264,7 @@ macro_rules! allocating {
             &$($own)? self,
             value: T,
         ) -> Result<&$result mut T, AllocError> {
-            refuse_drop::<T>();
+            refuse_drop!(T);
             match self.arena().try_value(value) {
                 // SAFETY: The block is fresh and holds the value.
                 Ok(mut value) => Ok(unsafe { value.as_mut() }),
@@ -267,6 +279,7 @@ macro_rules! allocating {
         /// When the base allocator has no memory; the function is not called then.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
+        #[track_caller]
         pub fn alloc_with<$($bound,)? T>(
             &$($own)? self,
             make: impl FnOnce() -> T,
@@ -288,7 +301,7 @@ macro_rules! allocating {
             &$($own)? self,
             make: impl FnOnce() -> T,
         ) -> Result<&$result mut T, AllocError> {
-            refuse_drop::<T>();
+            refuse_drop!(T);
             match self.arena().try_room::<T>() {
                 // SAFETY: The block is fresh, and holds the value when it has been written.
                 Ok(mut block) => unsafe {
@@ -305,6 +318,7 @@ macro_rules! allocating {
         ///
         /// When the base allocator has no memory.
         #[inline(always)]
+        #[track_caller]
         pub fn alloc_box<$($bound,)? T>(&$($own)? self, value: T) -> ArenaBox<$result, T> {
             // SAFETY: The block is fresh and holds the value.
             unsafe { ArenaBox::from_raw(self.arena().value(value)) }
@@ -334,6 +348,7 @@ macro_rules! allocating {
         /// When the base allocator has no memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
+        #[track_caller]
         pub fn alloc_slice_copy<$($bound,)? T: Copy>(
             &$($own)? self,
             source: &[T],
@@ -360,6 +375,42 @@ macro_rules! allocating {
             }
         }
 
+        /// Allocates a slice of clones.
+        ///
+        /// # Panics
+        ///
+        /// When the base allocator has no memory.
+        #[inline]
+        #[allow(clippy::mut_from_ref)]
+        #[track_caller]
+        pub fn alloc_slice_clone<$($bound,)? T: Clone>(
+            &$($own)? self,
+            source: &[T],
+        ) -> &$result mut [T] {
+            expect_array::<T, _>(self.try_alloc_slice_clone(source), source.len())
+        }
+
+        /// As [`alloc_slice_clone`](Self::alloc_slice_clone).
+        ///
+        /// # Errors
+        ///
+        /// When the base allocator has no memory.
+        #[inline]
+        #[allow(clippy::mut_from_ref)]
+        pub fn try_alloc_slice_clone<$($bound,)? T: Clone>(
+            &$($own)? self,
+            source: &[T],
+        ) -> Result<&$result mut [T], AllocError> {
+            refuse_drop!(T);
+            // SAFETY: The indices are those of the slice.
+            let clone = |index: usize| unsafe { source.get_unchecked(index) }.clone();
+            match self.arena().try_fill(source.len(), clone) {
+                // SAFETY: The block is fresh and holds the values.
+                Ok(mut values) => Ok(unsafe { values.as_mut() }),
+                Err(AllocError) => Err(AllocError),
+            }
+        }
+
         /// Allocates a slice of `len` copies of a value.
         ///
         /// # Panics
@@ -367,6 +418,7 @@ macro_rules! allocating {
         /// When the base allocator has no memory, or there can be no slice so long.
         #[inline]
         #[allow(clippy::mut_from_ref)]
+        #[track_caller]
         pub fn alloc_slice_fill<$($bound,)? T: Copy>(
             &$($own)? self,
             len: usize,
@@ -402,6 +454,7 @@ macro_rules! allocating {
         /// is not called then.
         #[inline]
         #[allow(clippy::mut_from_ref)]
+        #[track_caller]
         pub fn alloc_slice_with<$($bound,)? T>(
             &$($own)? self,
             len: usize,
@@ -423,7 +476,7 @@ macro_rules! allocating {
             len: usize,
             make: impl FnMut(usize) -> T,
         ) -> Result<&$result mut [T], AllocError> {
-            refuse_drop::<T>();
+            refuse_drop!(T);
             match self.arena().try_fill(len, make) {
                 // SAFETY: The block is fresh and holds the values.
                 Ok(mut values) => Ok(unsafe { values.as_mut() }),
@@ -438,13 +491,14 @@ macro_rules! allocating {
         /// When the base allocator has no memory.
         #[inline]
         #[allow(clippy::mut_from_ref)]
+        #[track_caller]
         pub fn alloc_iter<$($bound,)? T>(
             &$($own)? self,
             items: impl IntoIterator<Item = T>,
         ) -> &$result mut [T] {
             match self.try_alloc_iter(items) {
                 Ok(values) => values,
-                Err(AllocError) => out_of_memory(Layout::new::<T>()),
+                Err(AllocError) => crate::allocate::no_growth(),
             }
         }
 
@@ -471,6 +525,7 @@ macro_rules! allocating {
         /// When the base allocator has no memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
+        #[track_caller]
         pub fn alloc_str<$($bound,)?>(&$($own)? self, text: &str) -> &$result mut str {
             let mut bytes = self.arena().copy(text.as_bytes());
             // SAFETY: The block is fresh, and its bytes are those of a text.
@@ -501,6 +556,7 @@ macro_rules! allocating {
         ///
         /// When the base allocator has no memory, or something to be formatted reports an error.
         #[allow(clippy::mut_from_ref)]
+        #[track_caller]
         pub fn alloc_fmt<$($bound,)?>(
             &$($own)? self,
             arguments: fmt::Arguments<'_>,
@@ -535,6 +591,7 @@ macro_rules! allocating {
         /// When the base allocator has no memory.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
+        #[track_caller]
         pub fn alloc_uninit<$($bound,)? T>(&$($own)? self) -> &$result mut MaybeUninit<T> {
             match self.try_alloc_uninit() {
                 Ok(block) => block,
@@ -566,6 +623,7 @@ macro_rules! allocating {
         /// When the base allocator has no memory, or there can be no slice so long.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
+        #[track_caller]
         pub fn alloc_uninit_slice<$($bound,)? T>(
             &$($own)? self,
             len: usize,
@@ -599,6 +657,7 @@ macro_rules! allocating {
         ///
         /// When the base allocator has no memory.
         #[inline(always)]
+        #[track_caller]
         pub fn alloc_layout(&self, layout: Layout) -> NonNull<u8> {
             match self.arena().block(layout) {
                 Ok(block) => block,
@@ -619,9 +678,21 @@ macro_rules! allocating {
 }
 pub(crate) use allocating;
 
+/// What is panicked with when an iterator yields more than there is memory for.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(crate) fn no_growth() -> ! {
+    panic!(
+        "the base allocator of an arena has no memory for all that an iterator yields; the methods \
+         that begin with try_ return an error instead"
+    )
+}
+
 /// What [`alloc_fmt`](Arena::alloc_fmt) panics with.
 #[cold]
 #[inline(never)]
+#[track_caller]
 pub(crate) fn no_text() -> ! {
     panic!(
         "a text cannot be formatted in an arena: its base allocator has no memory for it, or a \

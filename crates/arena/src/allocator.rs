@@ -175,11 +175,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 }
 
 macro_rules! allocator {
-    ($([$($generics:tt)*] $type:ty),*) => {$(
+    ($([$($generics:tt)*] $type:ty: $policy:ty),* $(,)?) => {$(
         // SAFETY: Blocks stay where they are until the arena is reset, cleared or dropped, or the
         // scope ends; none of these can happen while it is borrowed. Copies of the reference are
         // the same arena.
-        unsafe impl<$($generics)* P: Policy, A: Allocator> Allocator for $type {
+        unsafe impl<$($generics)*> Allocator for $type {
             #[inline(always)]
             fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
                 self.arena().allocate_block(layout)
@@ -227,7 +227,7 @@ macro_rules! allocator {
             ) -> Result<NonNull<[u8]>, AllocError> {
                 // SAFETY: By contract.
                 unsafe {
-                    if P::RECLAIM {
+                    if <$policy>::RECLAIM {
                         self.arena().shrink_block::<true>(block, old, new)
                     } else {
                         self.arena().shrink_block::<false>(block, old, new)
@@ -238,4 +238,11 @@ macro_rules! allocator {
     )*};
 }
 
-allocator!([] &Arena<P, A>, ['a,] &Scope<'a, P, A>);
+allocator! {
+    [P: Policy, A: Allocator] &Arena<P, A>: P,
+    [P: Policy, A: Allocator] &Scope<'_, P, A>: P,
+}
+#[cfg(feature = "alloc")]
+allocator! {
+    [A: Allocator] &crate::Batch<'_, A>: crate::Pieces,
+}

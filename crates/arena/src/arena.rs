@@ -70,6 +70,7 @@ impl Arena {
     /// When the heap has no memory.
     #[inline(always)]
     #[must_use]
+    #[track_caller]
     pub fn new() -> Arena {
         Arena::new_in(allocator_api2::alloc::Global)
     }
@@ -98,6 +99,7 @@ impl Arena {
     /// When the heap has no memory.
     #[inline]
     #[must_use]
+    #[track_caller]
     pub fn with_size(size: usize) -> Arena {
         Arena::with_size_in(size, allocator_api2::alloc::Global)
     }
@@ -119,6 +121,7 @@ impl Arena {
     /// When the heap has no memory.
     #[inline]
     #[must_use]
+    #[track_caller]
     pub fn with_capacity(bytes: usize) -> Arena {
         Arena::with_capacity_in(bytes, allocator_api2::alloc::Global)
     }
@@ -149,6 +152,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// When the base allocator has no memory.
     #[inline(always)]
     #[must_use]
+    #[track_caller]
     pub fn new_in(base: A) -> Arena<P, A> {
         match Arena::try_new_in(base) {
             Ok(arena) => arena,
@@ -189,6 +193,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// When the base allocator has no memory.
     #[inline]
     #[must_use]
+    #[track_caller]
     pub fn with_size_in(size: usize, base: A) -> Arena<P, A> {
         match Arena::try_with_size_in(size, base) {
             Ok(arena) => arena,
@@ -207,11 +212,10 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         let least = P::HEADER + P::ALIGN;
         // Rounded down: what was asked for as a page stays one.
         let size = (if size < least { least } else { size }) & P::ALIGN.wrapping_neg();
-        // SAFETY: It has room for a header, and is a multiple of the alignment.
-        match unsafe { chunk::take::<P, A>(&arena.base, size, ptr::null_mut()) } {
-            Some((pos, limit)) => {
-                arena.pos.set(pos);
-                arena.limit.set(limit);
+        match chunk::take::<P, A>(&arena.base, size) {
+            Some(chunk) => {
+                // SAFETY: It is fresh.
+                unsafe { arena.push_chunk(chunk) };
                 Ok(arena)
             }
             None => Err(AllocError),
@@ -225,6 +229,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// When the base allocator has no memory.
     #[inline]
     #[must_use]
+    #[track_caller]
     pub fn with_capacity_in(bytes: usize, base: A) -> Arena<P, A> {
         match Arena::try_with_capacity_in(bytes, base) {
             Ok(arena) => arena,
@@ -271,9 +276,6 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     pub fn clear(&mut self) {
         // SAFETY: Nothing borrows from an arena that can be borrowed mutably.
         unsafe { self.give_back_all() };
-        let limit = chunk::empty_limit::<P>();
-        self.pos.set(limit);
-        self.limit.set(limit);
     }
 
     /// Calls a function with a [`Scope`], and frees what it allocated there.
@@ -467,13 +469,14 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 
     /// Makes a chunk with room for the layout the current one: the spare one if it is large
     /// enough, else a new one.
+    ///
+    /// The base allocator may be anything: it may panic, and it may even allocate here. So nothing
+    /// is half done when it is called, and nothing that was read before is used after.
     fn next_chunk(&self, layout: Layout) -> Option<()> {
         let need = chunk::size_for::<P>(layout)?;
         let newest = self.header();
         let mut size = P::FIRST_SIZE;
-        let mut prev = ptr::null_mut();
         if !chunk::is_empty(newest) {
-            prev = newest;
             // SAFETY: It is the header of the newest chunk, and a spare one is nobody else's.
             unsafe {
                 size = chunk::next_size::<P>(chunk::size::<P>(newest));
@@ -492,22 +495,40 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
                 }
             }
         }
-        let size = arithmetic::round_up(size.min(isize::MAX as usize / 2), P::ALIGN).max(need);
-        // SAFETY: It is at least what the layout needs, and a multiple of the alignment.
-        let taken = unsafe { chunk::take::<P, A>(&self.base, size, prev) };
-        // Where there is no memory for as much as would be good, there may be for what is needed.
-        let (pos, limit) = match taken {
-            // SAFETY: As above.
-            None if size > need => unsafe { chunk::take::<P, A>(&self.base, need, prev) },
-            taken => taken,
-        }?;
-        if !prev.is_null() {
-            // SAFETY: It is the header of the chunk that is left.
-            unsafe { (*prev).left.write(self.pos.get()) };
-        }
-        self.pos.set(pos);
-        self.limit.set(limit);
+        let mut size = arithmetic::round_up(size.min(isize::MAX as usize / 2), P::ALIGN).max(need);
+        // Where there is no memory for as much as would be good, there may be for less.
+        let chunk = loop {
+            match chunk::take::<P, A>(&self.base, size) {
+                Some(chunk) => break chunk,
+                None if size == need => return None,
+                None => size = arithmetic::round_up(size / 2, P::ALIGN).max(need),
+            }
+        };
+        // SAFETY: It is fresh.
+        unsafe { self.push_chunk(chunk) };
         Some(())
+    }
+
+    /// Makes a fresh chunk the newest one.
+    ///
+    /// # Safety
+    ///
+    /// The memory is nobody else's, and is as [`chunk::take`] gives it.
+    unsafe fn push_chunk(&self, chunk: NonNull<[u8]>) {
+        let newest = self.header();
+        let prev = if chunk::is_empty(newest) { ptr::null_mut() } else { newest };
+        // SAFETY: By contract; the older chunk is left where the position is.
+        unsafe {
+            let (pos, limit) = chunk::write::<P>(chunk.cast(), chunk.len(), prev);
+            if !prev.is_null() {
+                (*prev).left.write(self.pos.get());
+                // Only the newest has a spare one.
+                let spare = core::mem::replace(&mut (*prev).spare, ptr::null_mut());
+                (*chunk::header_at::<P>(limit)).spare = spare;
+            }
+            self.pos.set(pos);
+            self.limit.set(limit);
+        }
     }
 
     /// The header of the current chunk, or of none.
@@ -523,8 +544,13 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         if chunk::is_empty(newest) {
             return;
         }
-        // SAFETY: Nothing borrows from the arena.
-        unsafe { self.keep_largest(newest, ptr::null_mut()) };
+        // SAFETY: Nothing borrows from the arena. What is given back is not in it any more.
+        unsafe {
+            let (kept, rest) = largest::<P>(newest, ptr::null_mut());
+            self.pos.set((*kept).far);
+            self.limit.set(chunk::limit_at::<P>(kept));
+            self.give_back(rest);
+        }
     }
 
     /// # Safety
@@ -535,79 +561,90 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     unsafe fn reset_to_slow(&self, checkpoint: Checkpoint) {
         let newest = self.header();
         let base = chunk::header_at::<P>(checkpoint.limit);
-        // SAFETY: What is newer than the checkpoint's chunk is not used any more, by contract.
+        // SAFETY: What is newer than the checkpoint's chunk is not used any more, by contract. What
+        // is given back is not in the arena any more.
         unsafe {
             if chunk::is_empty(base) {
-                self.keep_largest(newest, ptr::null_mut());
+                let (kept, rest) = largest::<P>(newest, ptr::null_mut());
+                self.pos.set((*kept).far);
+                self.limit.set(chunk::limit_at::<P>(kept));
+                self.give_back(rest);
             } else {
-                let kept = self.keep_largest(newest, base);
-                (*kept).prev = base;
+                let (kept, rest) = largest::<P>(newest, base);
                 (*base).spare = kept;
                 self.pos.set(checkpoint.pos);
                 self.limit.set(checkpoint.limit);
+                self.give_back(rest);
             }
         }
     }
 
-    /// Gives back the chunks from `newest` to that after `last`, but the largest, which becomes
-    /// the current one, as if it were fresh and alone.
+    /// Gives a list of chunks back.
     ///
     /// # Safety
     ///
-    /// `newest` is the newest chunk and not `last`, which is an older one or null; nothing uses
-    /// what is in between.
-    unsafe fn keep_largest(&self, newest: *mut Header, last: *mut Header) -> *mut Header {
-        // SAFETY: The list is in order, and what is given back is not looked at again.
-        unsafe {
-            let mut kept = newest;
-            let mut given = (*newest).prev;
-            let spare = (*newest).spare;
-            if !spare.is_null() {
-                // A spare chunk was taken when the newest was full, so it is larger, but for a
-                // base allocator that had no memory for more.
-                let smaller = if chunk::size::<P>(spare) < chunk::size::<P>(kept) {
-                    spare
-                } else {
-                    core::mem::replace(&mut kept, spare)
-                };
-                chunk::give_back::<P, A>(&self.base, smaller);
-            }
-            while given != last {
-                let prev = (*given).prev;
-                if chunk::size::<P>(given) > chunk::size::<P>(kept) {
-                    core::mem::swap(&mut given, &mut kept);
-                }
-                chunk::give_back::<P, A>(&self.base, given);
-                given = prev;
-            }
-            (*kept).prev = ptr::null_mut();
-            (*kept).spare = ptr::null_mut();
-            self.pos.set((*kept).far);
-            self.limit.set(chunk::limit_at::<P>(kept));
-            kept
-        }
-    }
-
-    /// # Safety
-    ///
-    /// Nothing uses the chunks, and the arena gets others or none.
-    unsafe fn give_back_all(&self) {
-        let mut header = self.header();
-        if chunk::is_empty(header) {
-            return;
-        }
-        // SAFETY: The list holds headers of chunks from the base allocator.
-        unsafe {
-            let spare = (*header).spare;
-            if !spare.is_null() {
-                chunk::give_back::<P, A>(&self.base, spare);
-            }
-            while !header.is_null() {
+    /// They are in no arena any more, and nothing uses them.
+    unsafe fn give_back(&self, mut header: *mut Header) {
+        while !header.is_null() {
+            // SAFETY: By contract.
+            unsafe {
                 let prev = (*header).prev;
                 chunk::give_back::<P, A>(&self.base, header);
                 header = prev;
             }
         }
+    }
+
+    /// Gives all chunks back. The arena is empty then.
+    ///
+    /// # Safety
+    ///
+    /// Nothing uses what was allocated.
+    unsafe fn give_back_all(&self) {
+        let newest = self.header();
+        if chunk::is_empty(newest) {
+            return;
+        }
+        let limit = chunk::empty_limit::<P>();
+        self.pos.set(limit);
+        self.limit.set(limit);
+        // SAFETY: By contract; they are the arena's no more.
+        unsafe {
+            self.give_back((*newest).spare_alone());
+            self.give_back(newest);
+        }
+    }
+}
+
+/// Takes the largest chunk out of those from `newest` to that after `last`, and the spare one. It is
+/// alone then; the others are a list.
+///
+/// # Safety
+///
+/// `newest` is the newest chunk and not `last`, which is an older one or null.
+unsafe fn largest<P: Policy>(newest: *mut Header, last: *mut Header) -> (*mut Header, *mut Header) {
+    let mut rest = ptr::null_mut();
+    // SAFETY: The list is in order.
+    unsafe {
+        let mut kept = newest;
+        let mut next = (*newest).prev;
+        let spare = (*newest).spare_alone();
+        if !spare.is_null() {
+            (*spare).prev = next;
+            next = spare;
+        }
+        while next != last {
+            let mut header = next;
+            next = (*header).prev;
+            if chunk::size::<P>(header) > chunk::size::<P>(kept) {
+                core::mem::swap(&mut header, &mut kept);
+            }
+            (*header).prev = rest;
+            rest = header;
+        }
+        (*kept).prev = ptr::null_mut();
+        (*kept).spare = ptr::null_mut();
+        (kept, rest)
     }
 }
 
@@ -669,6 +706,7 @@ impl<P: Policy, A: Allocator> fmt::Debug for Arena<P, A> {
 /// The one panic of whatever cannot report an error.
 #[cold]
 #[inline(never)]
+#[track_caller]
 pub(crate) fn out_of_memory(layout: Layout) -> ! {
     panic!(
         "the base allocator of an arena has no memory for {} bytes at a multiple of {}; the \
@@ -681,6 +719,7 @@ pub(crate) fn out_of_memory(layout: Layout) -> ! {
 /// As [`out_of_memory`], where the size makes no layout.
 #[cold]
 #[inline(never)]
+#[track_caller]
 pub(crate) fn out_of_bytes(size: usize) -> ! {
     panic!(
         "an arena cannot have {size} bytes; the methods that begin with try_ return an error instead"

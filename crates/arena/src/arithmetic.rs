@@ -16,7 +16,8 @@
 /// Whether the addresses of this target's processes are all below `isize::MAX`.
 ///
 /// 64-bit Arm is not among them: its allocators may tag the uppermost byte of a pointer.
-pub const LOW: bool = cfg!(all(target_arch = "x86_64", not(target_os = "none")));
+pub const LOW: bool =
+    cfg!(all(target_arch = "x86_64", target_pointer_width = "64", not(target_os = "none")));
 
 /// Where a block lies, and the position behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

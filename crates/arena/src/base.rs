@@ -17,9 +17,29 @@ use crate::sync::{AtomicUsize, Ordering, const_unless_loom};
 #[cfg(feature = "alloc")]
 pub type DefaultBase = allocator_api2::alloc::Global;
 
-/// The base allocator of an arena that names none: without the feature `alloc`, a buffer.
+/// The base allocator of an arena that names none: without the feature `alloc`, none at all.
+///
+/// So there is no arena with it, and a crate that does without a heap names another, such as
+/// [`InBuffer`].
 #[cfg(not(feature = "alloc"))]
-pub type DefaultBase = InBuffer<'static>;
+pub type DefaultBase = NoHeap;
+
+/// Stands for the heap where there is none.
+#[cfg(not(feature = "alloc"))]
+#[derive(Debug)]
+pub enum NoHeap {}
+
+// SAFETY: There is no value of it.
+#[cfg(not(feature = "alloc"))]
+unsafe impl Allocator for NoHeap {
+    fn allocate(&self, _: Layout) -> Result<NonNull<[u8]>, AllocError> {
+        match *self {}
+    }
+
+    unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {
+        match *self {}
+    }
+}
 
 /// The base allocator of an arena in a buffer, which has no memory but that.
 pub struct InBuffer<'b>(PhantomData<&'b mut [MaybeUninit<u8>]>);

@@ -20,15 +20,13 @@ use core::ptr::NonNull;
 /// drop(names); // frees what the vector has on the heap
 /// ```
 ///
-/// A box of a trait object is made of a raw one:
+/// [`unsize!`](crate::unsize) makes a box of a trait object, or of a slice:
 ///
 /// ```
-/// use quipu_arena::{Arena, ArenaBox};
+/// use quipu_arena::{Arena, ArenaBox, unsize};
 ///
 /// let arena = Arena::new();
-/// let call = ArenaBox::into_raw(arena.alloc_box(|n: u32| n + 1));
-/// // SAFETY: It comes from into_raw.
-/// let call: ArenaBox<'_, dyn Fn(u32) -> u32> = unsafe { ArenaBox::from_raw(call) };
+/// let call: ArenaBox<'_, dyn Fn(u32) -> u32> = unsize!(arena.alloc_box(|n: u32| n + 1));
 /// assert_eq!(call(1), 2);
 /// ```
 pub struct ArenaBox<'a, T: ?Sized> {
@@ -67,6 +65,48 @@ impl<'a, T: ?Sized> ArenaBox<'a, T> {
     pub fn leak(this: ArenaBox<'a, T>) -> &'a mut T {
         // SAFETY: The value lives as long as `'a`, and the box is gone.
         unsafe { ArenaBox::into_raw(this).as_mut() }
+    }
+}
+
+/// Makes an [`ArenaBox`] of a trait object or a slice from one of a value, as `Box` does by itself.
+///
+/// ```
+/// use std::fmt::Display;
+/// use quipu_arena::{Arena, ArenaBox, unsize};
+///
+/// let arena = Arena::new();
+/// let mut shown: Vec<ArenaBox<'_, dyn Display>> = Vec::new();
+/// shown.push(unsize!(arena.alloc_box(1)));
+/// shown.push(unsize!(arena.alloc_box("two")));
+/// assert_eq!(format!("{}, {}", shown[0], shown[1]), "1, two");
+/// ```
+#[macro_export]
+macro_rules! unsize {
+    ($boxed:expr) => {{
+        let (value, life) = $crate::ArenaBox::into_parts($boxed);
+        // SAFETY: They come from a box, whose pointer becomes one to the same value, unsized.
+        unsafe { $crate::ArenaBox::from_parts(value, life) }
+    }};
+}
+
+impl<'a, T: ?Sized> ArenaBox<'a, T> {
+    /// For [`unsize!`](crate::unsize): the value, and how long it lives.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub const fn into_parts(this: ArenaBox<'a, T>) -> (NonNull<T>, PhantomData<&'a ()>) {
+        (ArenaBox::into_raw(this), PhantomData)
+    }
+
+    /// For [`unsize!`](crate::unsize).
+    ///
+    /// # Safety
+    ///
+    /// They are from [`into_parts`](ArenaBox::into_parts) of one box.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub const unsafe fn from_parts(value: NonNull<T>, _: PhantomData<&'a ()>) -> ArenaBox<'a, T> {
+        // SAFETY: It was a box's value, which lives as long.
+        unsafe { ArenaBox::from_raw(value) }
     }
 }
 

@@ -35,6 +35,18 @@ pub(crate) struct Header {
     pub(crate) left: MaybeUninit<NonNull<u8>>,
 }
 
+impl Header {
+    /// Takes the spare chunk out of the arena: a list of it alone, or null.
+    pub(crate) fn spare_alone(&mut self) -> *mut Header {
+        let spare = core::mem::replace(&mut self.spare, ptr::null_mut());
+        if !spare.is_null() {
+            // SAFETY: A spare chunk's header is nobody else's.
+            unsafe { (*spare).prev = ptr::null_mut() };
+        }
+        spare
+    }
+}
+
 /// The size of the first chunk in all: with the two words that many heaps keep beside a block, half
 /// a kilobyte.
 pub(crate) const FIRST: usize = 512 - OVERHEAD;
@@ -212,25 +224,16 @@ pub(crate) unsafe fn write<P: Policy>(
     }
 }
 
-/// Takes a chunk of at least `size` bytes and returns its position and its limit.
+/// Takes memory for a chunk of at least `size` bytes; its length is a multiple of `P::ALIGN`.
 ///
-/// None if the base allocator has no memory, or memory that the fast paths cannot use.
-///
-/// # Safety
-///
-/// `size` is from [`size_for`] or larger, and a multiple of `P::ALIGN`. `prev` is the header of a
-/// chunk or null.
-pub(crate) unsafe fn take<P: Policy, A: Allocator>(
-    base: &A,
-    size: usize,
-    prev: *mut Header,
-) -> Option<(NonNull<u8>, NonNull<u8>)> {
+/// None if the base allocator has no memory, or memory that the fast paths cannot use. `size` is
+/// from [`size_for`] or larger, and a multiple of `P::ALIGN`.
+pub(crate) fn take<P: Policy, A: Allocator>(base: &A, size: usize) -> Option<NonNull<[u8]>> {
     let layout = Layout::from_size_align(size, P::ALIGN).ok()?;
     let chunk = usable(base, layout, base.allocate(layout))?;
     // A base allocator may give more than it was asked for.
     let size = chunk.len() & P::ALIGN.wrapping_neg();
-    // SAFETY: It is fresh, and as large as the base allocator says.
-    Some(unsafe { write::<P>(chunk.cast(), size, prev) })
+    Some(NonNull::slice_from_raw_parts(chunk.cast(), size))
 }
 
 /// Gives a chunk back.

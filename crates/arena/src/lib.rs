@@ -23,13 +23,16 @@ mod string;
 mod sync;
 mod vec;
 
-/// What the fallible methods return: the base allocator has no memory. It is an `Error`.
+/// What the fallible methods return: the base allocator has no memory. With the feature `std` it is
+/// an `Error`.
 pub use allocator_api2::alloc::AllocError;
 pub use allocator_api2::alloc::Allocator;
 #[cfg(feature = "alloc")]
 pub use allocator_api2::alloc::Global;
 
 pub use arena::Arena;
+#[cfg(not(feature = "alloc"))]
+pub use base::NoHeap;
 pub use base::{DefaultBase, InBuffer, Limited};
 pub use boxed::ArenaBox;
 pub use policy::{Down, Pieces, Policy, Reclaim, Up};
@@ -40,4 +43,4 @@ pub use scope::{Checkpoint, Scope, ScopeGuard};
 pub use shared::{Batch, SharedArena};
 pub use stats::Stats;
 pub use string::ArenaString;
-pub use vec::{ArenaVec, Within};
+pub use vec::{ArenaVec, IntoIter, Within};

@@ -58,7 +58,7 @@ impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
     /// Keeps no arena whose largest chunk has more than so many bytes: what one large request took
     /// is given back then. Without it every arena is kept.
     #[must_use]
-    pub fn keep_at_most(mut self, bytes: usize) -> Pool<P, A> {
+    pub const fn keep_at_most(mut self, bytes: usize) -> Pool<P, A> {
         self.keep = bytes;
         self
     }

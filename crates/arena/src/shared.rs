@@ -17,7 +17,7 @@ use crate::allocate::{allocating, expect_array, refuse_drop, uninit};
 use crate::arena::{Arena, out_of_bytes, out_of_memory};
 use crate::arithmetic::round_up;
 use crate::boxed::ArenaBox;
-use crate::policy::Pieces;
+use crate::policy::{Pieces, Policy};
 use crate::stats::Stats;
 use crate::string::ArenaString;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, const_unless_loom};
@@ -59,7 +59,10 @@ const HEADER: usize = size_of::<Chunk>();
 
 /// A bump allocator that threads share.
 ///
-/// An allocation is one atomic addition. Many threads that allocate much contend for it: let each
+/// An allocation is one atomic addition. It has the methods for single values, slices and texts, and
+/// a reference to it is an [`Allocator`]; for all else there is a batch.
+///
+/// Many threads that allocate much contend for it: let each
 /// have a [`Batch`], which takes some KiB at a time.
 ///
 /// ```
@@ -104,8 +107,18 @@ impl SharedArena {
     ///
     /// When the heap has no memory.
     #[must_use]
+    #[track_caller]
     pub fn with_size(size: usize) -> SharedArena {
         SharedArena::with_size_in(size, Global)
+    }
+
+    /// As [`with_size`](SharedArena::with_size).
+    ///
+    /// # Errors
+    ///
+    /// When the heap has no memory.
+    pub fn try_with_size(size: usize) -> Result<SharedArena, AllocError> {
+        SharedArena::try_with_size_in(size, Global)
     }
 }
 
@@ -134,6 +147,7 @@ impl<A: Allocator> SharedArena<A> {
     ///
     /// When the base allocator has no memory.
     #[must_use]
+    #[track_caller]
     pub fn with_size_in(size: usize, base: A) -> SharedArena<A> {
         match SharedArena::try_with_size_in(size, base) {
             Ok(arena) => arena,
@@ -168,19 +182,22 @@ impl<A: Allocator> SharedArena<A> {
     /// Frees everything that was allocated. Of the chunks the current one stays.
     pub fn reset(&mut self) {
         let current = self.current.load(Ordering::Relaxed);
-        self.give_back_list(self.large.load(Ordering::Relaxed));
-        self.large.store(ptr::null_mut(), Ordering::Relaxed);
+        // Each list is taken out before it is given back: the base allocator may panic.
+        let large = self.large.swap(ptr::null_mut(), Ordering::Relaxed);
+        let mut older = ptr::null_mut();
         if !current.is_null() {
             // SAFETY: The chunk is the arena's, and nobody borrows from it.
             unsafe {
-                self.give_back_list((*current).prev);
-                (*current).prev = ptr::null_mut();
+                older = core::mem::replace(&mut (*current).prev, ptr::null_mut());
                 (*current).offset.0.store(0, Ordering::Relaxed);
             }
         }
+        self.give_back_list(large);
+        self.give_back_list(older);
     }
 
-    /// What the arena holds. Pieces of batches count as allocated in whole.
+    /// What the arena holds. Pieces of batches count as allocated in whole, and so does what is left
+    /// at the ends of chunks that are full.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         // Acquire: the chunks' fields were written before the chunk was published.
@@ -207,23 +224,15 @@ impl<A: Allocator> SharedArena<A> {
     #[inline(always)]
     fn block(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         // Blocks are aligned to the unit; a greater alignment takes room to choose a start from.
-        let align = layout.align();
-        let slack = align.saturating_sub(UNIT);
+        let slack = layout.align().saturating_sub(UNIT);
         // A layout's size + (align - 1) does not overflow.
         let bytes = round_up(layout.size() + slack, UNIT);
         // Acquire: the chunk's fields were written before it was published.
         let chunk = self.current.load(Ordering::Acquire);
-        // An offset may be past the room by what threads add at a time: each adds 64 KiB at most,
-        // and then sets it back to the room. The sum wraps with 2^47 threads, or on 32 bits with
-        // 2^15, for whose stacks there is no room.
-        // SAFETY: Chunks stay until the arena is reset, which takes it mutably.
-        if !chunk.is_null() && bytes <= unsafe { (*chunk).most } {
-            // SAFETY: As above.
-            let offset = unsafe { (*chunk).offset.0.fetch_add(bytes, Ordering::Relaxed) };
-            // SAFETY: As above.
-            if offset + bytes <= unsafe { (*chunk).room } {
-                // SAFETY: The block is within the chunk, and nobody else's.
-                return Ok(unsafe { block_at(chunk, offset, align) });
+        if !chunk.is_null() {
+            // SAFETY: Chunks stay until the arena is reset, which takes it mutably.
+            if let Some(block) = unsafe { block_in(chunk, layout, bytes) } {
+                return Ok(block);
             }
         }
         self.block_slow(layout, bytes, chunk)
@@ -254,7 +263,23 @@ impl<A: Allocator> SharedArena<A> {
             if seen.is_null() && bytes > most_in(FIRST - HEADER) {
                 return self.block_alone(layout, bytes);
             }
-            let chunk = self.take(size, bytes, seen)?;
+            let chunk = match self.take_up_to(size, bytes, seen) {
+                Ok(chunk) => chunk,
+                Err(AllocError) => {
+                    // Another thread may have got the last memory, in which there is room.
+                    // Acquire: the chunk's fields.
+                    let current = self.current.load(Ordering::Acquire);
+                    if current == seen {
+                        return Err(AllocError);
+                    }
+                    // SAFETY: Chunks stay until the arena is reset.
+                    if let Some(block) = unsafe { block_in(current, layout, bytes) } {
+                        return Ok(block);
+                    }
+                    seen = current;
+                    continue;
+                }
+            };
             // Release: the chunk's fields are written before it is seen. Acquire, where another
             // thread was faster: its chunk's fields.
             let swapped = self.current.compare_exchange(
@@ -270,13 +295,8 @@ impl<A: Allocator> SharedArena<A> {
                     // SAFETY: Nobody has seen the chunk.
                     unsafe { self.give_back(chunk.as_ptr()) };
                     // SAFETY: Chunks stay until the arena is reset.
-                    unsafe {
-                        if bytes <= (*faster).most {
-                            let offset = (*faster).offset.0.fetch_add(bytes, Ordering::Relaxed);
-                            if offset + bytes <= (*faster).room {
-                                return Ok(block_at(faster, offset, layout.align()));
-                            }
-                        }
+                    if let Some(block) = unsafe { block_in(faster, layout, bytes) } {
+                        return Ok(block);
                     }
                     seen = faster;
                 }
@@ -299,6 +319,23 @@ impl<A: Allocator> SharedArena<A> {
         }
         // SAFETY: The chunk is this thread's.
         Ok(unsafe { block_at(chunk.as_ptr(), 0, layout.align()) })
+    }
+
+    /// Takes a chunk of `size` bytes, or a smaller one that has room for what is `used` of it, if
+    /// the base allocator has no memory for more.
+    fn take_up_to(
+        &self,
+        mut size: usize,
+        used: usize,
+        prev: *mut Chunk,
+    ) -> Result<NonNull<Chunk>, AllocError> {
+        let least = used + HEADER;
+        loop {
+            match self.take(size, used, prev) {
+                Err(AllocError) if size > least => size = (size / 2).max(least),
+                result => return result,
+            }
+        }
     }
 
     /// Takes a chunk of `size` bytes from the base allocator, `used` of them allocated already.
@@ -359,8 +396,9 @@ impl<A: Allocator> SharedArena<A> {
     /// When the base allocator has no memory.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
+    #[track_caller]
     pub fn alloc<T>(&self, value: T) -> &mut T {
-        refuse_drop::<T>();
+        refuse_drop!(T);
         ArenaBox::leak(self.alloc_box(value))
     }
 
@@ -372,7 +410,7 @@ impl<A: Allocator> SharedArena<A> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
     pub fn try_alloc<T>(&self, value: T) -> Result<&mut T, AllocError> {
-        refuse_drop::<T>();
+        refuse_drop!(T);
         self.try_alloc_box(value).map(ArenaBox::leak)
     }
 
@@ -382,6 +420,7 @@ impl<A: Allocator> SharedArena<A> {
     ///
     /// When the base allocator has no memory.
     #[inline(always)]
+    #[track_caller]
     pub fn alloc_box<T>(&self, value: T) -> ArenaBox<'_, T> {
         match self.try_alloc_box(value) {
             Ok(value) => value,
@@ -415,6 +454,7 @@ impl<A: Allocator> SharedArena<A> {
     /// When the base allocator has no memory.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
+    #[track_caller]
     pub fn alloc_slice_copy<T: Copy>(&self, source: &[T]) -> &mut [T] {
         expect_array::<T, _>(self.try_alloc_slice_copy(source), source.len())
     }
@@ -442,6 +482,7 @@ impl<A: Allocator> SharedArena<A> {
     /// When the base allocator has no memory.
     #[inline(always)]
     #[allow(clippy::mut_from_ref)]
+    #[track_caller]
     pub fn alloc_str(&self, text: &str) -> &mut str {
         expect_array::<u8, _>(self.try_alloc_str(text), text.len())
     }
@@ -514,6 +555,11 @@ impl<'a, A: Allocator> Batch<'a, A> {
     }
 
     allocating!([][] 'a);
+
+    /// What the batch holds, the pieces that it took being its chunks.
+    pub fn stats(&self) -> Stats {
+        self.arena.stats()
+    }
 }
 
 impl<A: Allocator> fmt::Debug for Batch<'_, A> {
@@ -522,9 +568,30 @@ impl<A: Allocator> fmt::Debug for Batch<'_, A> {
     }
 }
 
-/// The most that a block may take of a chunk with so much room.
-const fn most_in(room: usize) -> usize {
-    if room / 4 < MOST_SHARED { room / 4 } else { MOST_SHARED }
+/// The most that a block may take of a chunk with so much room: a quarter, so that not much is left
+/// at its end; but a batch's first two pieces at least, where there is room for them.
+fn most_in(room: usize) -> usize {
+    (room / 4).max(room.min(3 * <Pieces as Policy>::FIRST)).min(MOST_SHARED)
+}
+
+/// A block in a chunk, if it is small enough to be there and there is room.
+///
+/// # Safety
+///
+/// It is a chunk, and stays one while the block is in use.
+#[inline(always)]
+unsafe fn block_in(chunk: *mut Chunk, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
+    // An offset may be past the room by what threads add at a time: each adds 64 KiB at most, and
+    // then sets it back to the room. The sum wraps with 2^47 threads, or on 32 bits with 2^15, for
+    // whose stacks there is no room.
+    // SAFETY: By contract; the block is within the chunk, and nobody else's.
+    unsafe {
+        if bytes > (*chunk).most {
+            return None;
+        }
+        let offset = (*chunk).offset.0.fetch_add(bytes, Ordering::Relaxed);
+        (offset + bytes <= (*chunk).room).then(|| block_at(chunk, offset, layout.align()))
+    }
 }
 
 /// The block at an offset.

@@ -1,7 +1,10 @@
 //! [`ArenaString`]: a text in an arena that grows.
 
+use core::borrow::Borrow;
+use core::cmp::Ordering;
 use core::fmt;
-use core::ops::Deref;
+use core::hash::{Hash, Hasher};
+use core::ops::{AddAssign, Deref};
 use core::str;
 
 use allocator_api2::alloc::AllocError;
@@ -35,12 +38,26 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         ArenaString { bytes: ArenaVec::new_in(home) }
     }
 
+    /// A copy of a text.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    #[track_caller]
+    pub fn from_str_in(text: &str, home: H) -> ArenaString<'a, H> {
+        let mut copy = ArenaString::with_capacity_in(text.len(), home);
+        copy.push_str(text);
+        copy
+    }
+
     /// An empty text with room for so many bytes.
     ///
     /// # Panics
     ///
     /// When the base allocator has no memory.
     #[inline]
+    #[track_caller]
     pub fn with_capacity_in(bytes: usize, home: H) -> ArenaString<'a, H> {
         ArenaString { bytes: ArenaVec::with_capacity_in(bytes, home) }
     }
@@ -66,6 +83,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// When the base allocator has no memory.
     #[inline]
+    #[track_caller]
     pub fn push_str(&mut self, text: &str) {
         self.bytes.extend_from_slice_copy(text.as_bytes());
     }
@@ -86,8 +104,49 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// When the base allocator has no memory.
     #[inline]
+    #[track_caller]
     pub fn push(&mut self, character: char) {
         self.push_str(character.encode_utf8(&mut [0; 4]));
+    }
+
+    /// As [`push`](ArenaString::push).
+    ///
+    /// # Errors
+    ///
+    /// When the base allocator has no memory. The text is as it was.
+    #[inline]
+    pub fn try_push(&mut self, character: char) -> Result<(), AllocError> {
+        self.try_push_str(character.encode_utf8(&mut [0; 4]))
+    }
+
+    /// Removes the last character.
+    pub fn pop(&mut self) -> Option<char> {
+        let last = self.as_str().chars().next_back()?;
+        self.bytes.truncate(self.len() - last.len_utf8());
+        Some(last)
+    }
+
+    /// Removes what is behind so many bytes.
+    ///
+    /// # Panics
+    ///
+    /// When that is within a character.
+    #[track_caller]
+    pub fn truncate(&mut self, bytes: usize) {
+        if bytes < self.len() {
+            assert!(self.is_char_boundary(bytes), "{bytes} bytes of a text end within a character");
+            self.bytes.truncate(bytes);
+        }
+    }
+
+    /// Makes room for so many bytes more.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[track_caller]
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
     }
 
     /// Removes everything. The room stays.
@@ -124,6 +183,74 @@ impl<'a, H: Within<'a>> fmt::Write for ArenaString<'a, H> {
     #[inline]
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.try_push_str(text).map_err(|AllocError| fmt::Error)
+    }
+}
+
+impl<'a, H: Within<'a>> AsRef<str> for ArenaString<'a, H> {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl<'a, H: Within<'a>> Borrow<str> for ArenaString<'a, H> {
+    fn borrow(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl<'a, H: Within<'a>> AddAssign<&str> for ArenaString<'a, H> {
+    fn add_assign(&mut self, text: &str) {
+        self.push_str(text);
+    }
+}
+
+impl<'a, 'e, H: Within<'a>> Extend<&'e str> for ArenaString<'a, H> {
+    fn extend<I: IntoIterator<Item = &'e str>>(&mut self, texts: I) {
+        texts.into_iter().for_each(|text| self.push_str(text));
+    }
+}
+
+impl<'a, H: Within<'a>> Extend<char> for ArenaString<'a, H> {
+    fn extend<I: IntoIterator<Item = char>>(&mut self, characters: I) {
+        characters.into_iter().for_each(|character| self.push(character));
+    }
+}
+
+impl<'a, H: Within<'a>> PartialEq for ArenaString<'a, H> {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl<'a, H: Within<'a>> Eq for ArenaString<'a, H> {}
+
+impl<'a, H: Within<'a>> PartialEq<str> for ArenaString<'a, H> {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl<'a, H: Within<'a>> PartialEq<&str> for ArenaString<'a, H> {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
+impl<'a, H: Within<'a>> PartialOrd for ArenaString<'a, H> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<'a, H: Within<'a>> Ord for ArenaString<'a, H> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl<'a, H: Within<'a>> Hash for ArenaString<'a, H> {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        self.as_str().hash(state);
     }
 }
 

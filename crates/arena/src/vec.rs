@@ -15,7 +15,7 @@ use core::slice;
 
 use allocator_api2::alloc::{AllocError, Allocator};
 
-use crate::allocate::{expect_array, refuse_drop};
+use crate::allocate::{expect_array, no_growth, refuse_drop};
 use crate::arena::Arena;
 use crate::boxed::ArenaBox;
 use crate::policy::Policy;
@@ -129,8 +129,22 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// When the base allocator has no memory, or there can be no slice so long.
     #[inline]
+    #[track_caller]
     pub fn with_capacity_in(capacity: usize, home: H) -> ArenaVec<'a, T, H> {
         expect_array::<T, _>(ArenaVec::try_with_capacity_in(capacity, home), capacity)
+    }
+
+    /// What an iterator yields.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    #[track_caller]
+    pub fn from_iter_in(items: impl IntoIterator<Item = T>, home: H) -> ArenaVec<'a, T, H> {
+        let mut vec = ArenaVec::new_in(home);
+        vec.extend(items);
+        vec
     }
 
     /// As [`with_capacity_in`](ArenaVec::with_capacity_in).
@@ -176,6 +190,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// When the base allocator has no memory.
     #[inline(always)]
+    #[track_caller]
     pub fn push(&mut self, value: T) {
         if self.len == self.capacity {
             self.grow_one();
@@ -217,6 +232,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     /// # Panics
     ///
     /// When the index is greater than the length, or the base allocator has no memory.
+    #[track_caller]
     pub fn insert(&mut self, index: usize, value: T) {
         assert!(index <= self.len, "an index of {index} in a vector of {}", self.len);
         self.reserve(1);
@@ -234,6 +250,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     /// # Panics
     ///
     /// When there is none.
+    #[track_caller]
     pub fn remove(&mut self, index: usize) -> T {
         assert!(index < self.len, "an index of {index} in a vector of {}", self.len);
         self.len -= 1;
@@ -251,6 +268,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     /// # Panics
     ///
     /// When there is none.
+    #[track_caller]
     pub fn swap_remove(&mut self, index: usize) -> T {
         let last = self.len.checked_sub(1);
         assert!(index < self.len, "an index of {index} in a vector of {}", self.len);
@@ -272,6 +290,21 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
                     .drop_in_place();
             }
         }
+    }
+
+    /// Makes the vector so long: drops what is too many, or appends copies of a value.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory, or there can be no slice so long.
+    pub fn resize(&mut self, len: usize, value: T)
+    where
+        T: Clone,
+    {
+        self.truncate(len);
+        let missing = len - self.len;
+        self.reserve(missing);
+        self.extend(core::iter::repeat_n(value, missing));
     }
 
     /// Drops all values. The room stays.
@@ -297,6 +330,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// When the base allocator has no memory, or there can be no slice so long.
     #[inline]
+    #[track_caller]
     pub fn reserve(&mut self, additional: usize) {
         expect_array::<T, _>(self.try_reserve(additional), additional);
     }
@@ -317,6 +351,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// When the base allocator has no memory.
     #[inline]
+    #[track_caller]
     pub fn extend_from_slice_copy(&mut self, source: &[T])
     where
         T: Copy,
@@ -347,7 +382,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         Ok(())
     }
 
-    /// Appends what an iterator yields, until it ends or there is no memory.
+    /// Appends what an iterator yields, until it ends or there is no memory for one value more.
     ///
     /// # Errors
     ///
@@ -355,7 +390,8 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     #[inline]
     pub fn try_extend(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), AllocError> {
         let items = items.into_iter();
-        self.try_reserve(items.size_hint().0)?;
+        // Where there is no memory for all at once, as many as fit are appended all the same.
+        let _ = self.try_reserve(items.size_hint().0);
         for item in items {
             self.try_push(item)?;
         }
@@ -392,7 +428,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     /// [`into_boxed_slice`](ArenaVec::into_boxed_slice) takes any.
     #[inline]
     pub fn into_slice(self) -> &'a mut [T] {
-        refuse_drop::<T>();
+        refuse_drop!(T);
         ArenaBox::leak(self.into_boxed_slice())
     }
 
@@ -417,6 +453,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
 
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn grow_one(&mut self) {
         expect_array::<T, _>(self.grow(1), self.len.saturating_add(1));
     }
@@ -432,14 +469,14 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         let least = if size_of::<T>() == 1 { 8 } else { 4 };
         let wished = needed.max(self.capacity.saturating_mul(2)).max(least);
         // Where a limit is near there may be room for what is needed, if not for twice as much.
-        match self.resize(wished) {
-            Err(AllocError) if wished > needed => self.resize(needed),
+        match self.set_capacity(wished) {
+            Err(AllocError) if wished > needed => self.set_capacity(needed),
             result => result,
         }
     }
 
     /// Makes room for `capacity` values in all, which is more than now.
-    fn resize(&mut self, capacity: usize) -> Result<(), AllocError> {
+    fn set_capacity(&mut self, capacity: usize) -> Result<(), AllocError> {
         let Ok(new) = Layout::array::<T>(capacity) else { return Err(AllocError) };
         let arena = self.home.arena();
         let block = if self.capacity == 0 {
@@ -505,7 +542,90 @@ impl<'a, T, H: Within<'a>> DerefMut for ArenaVec<'a, T, H> {
 impl<'a, T, H: Within<'a>> Extend<T> for ArenaVec<'a, T, H> {
     #[inline]
     fn extend<I: IntoIterator<Item = T>>(&mut self, items: I) {
-        expect_array::<T, _>(self.try_extend(items), self.len);
+        if self.try_extend(items).is_err() {
+            no_growth();
+        }
+    }
+}
+
+impl<'a, 'e, T: Copy + 'e, H: Within<'a>> Extend<&'e T> for ArenaVec<'a, T, H> {
+    #[inline]
+    fn extend<I: IntoIterator<Item = &'e T>>(&mut self, items: I) {
+        self.extend(items.into_iter().copied());
+    }
+}
+
+/// The values of a vector, one after the other. Those that are left are dropped with it.
+pub struct IntoIter<'a, T> {
+    values: NonNull<T>,
+    next: usize,
+    len: usize,
+    owns: PhantomData<(&'a (), T)>,
+}
+
+// SAFETY: It owns its values, and does not touch the arena.
+unsafe impl<T: Send> Send for IntoIter<'_, T> {}
+// SAFETY: As above.
+unsafe impl<T: Sync> Sync for IntoIter<'_, T> {}
+
+impl<T> Iterator for IntoIter<'_, T> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        if self.next == self.len {
+            return None;
+        }
+        // SAFETY: The value is initialised, and is read once.
+        let value = unsafe { self.values.add(self.next).read() };
+        self.next += 1;
+        Some(value)
+    }
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len - self.next, Some(self.len - self.next))
+    }
+}
+
+impl<T> DoubleEndedIterator for IntoIter<'_, T> {
+    #[inline]
+    fn next_back(&mut self) -> Option<T> {
+        if self.next == self.len {
+            return None;
+        }
+        self.len -= 1;
+        // SAFETY: The value is initialised, and is read once.
+        Some(unsafe { self.values.add(self.len).read() })
+    }
+}
+
+impl<T> ExactSizeIterator for IntoIter<'_, T> {}
+
+impl<T> Drop for IntoIter<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: These values are initialised, and were not read.
+        unsafe {
+            let rest = self.values.add(self.next).as_ptr();
+            ptr::slice_from_raw_parts_mut(rest, self.len - self.next).drop_in_place();
+        }
+    }
+}
+
+impl<T> fmt::Debug for IntoIter<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("IntoIter").field("left", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'a, T, H: Within<'a>> IntoIterator for ArenaVec<'a, T, H> {
+    type Item = T;
+    type IntoIter = IntoIter<'a, T>;
+
+    #[inline]
+    fn into_iter(self) -> IntoIter<'a, T> {
+        let values = ArenaBox::into_raw(self.into_boxed_slice());
+        IntoIter { values: values.cast(), next: 0, len: values.len(), owns: PhantomData }
     }
 }
 
@@ -533,10 +653,29 @@ impl<'a, T: fmt::Debug, H: Within<'a>> fmt::Debug for ArenaVec<'a, T, H> {
     }
 }
 
-impl<'a, T: PartialEq, H: Within<'a>> PartialEq for ArenaVec<'a, T, H> {
-    fn eq(&self, other: &Self) -> bool {
+// SAFETY: A shared reference gives its values out and nothing of the arena.
+unsafe impl<'a, T: Sync, H: Within<'a>> Sync for ArenaVec<'a, T, H> {}
+
+impl<'a, 'b, T: PartialEq<U>, U, H: Within<'a>, I: Within<'b>> PartialEq<ArenaVec<'b, U, I>>
+    for ArenaVec<'a, T, H>
+{
+    fn eq(&self, other: &ArenaVec<'b, U, I>) -> bool {
         self.as_slice() == other.as_slice()
     }
 }
+
+macro_rules! equal {
+    ($([$($generics:tt)*] $other:ty),* $(,)?) => {$(
+        impl<'a, T: PartialEq<U>, U, H: Within<'a>, $($generics)*> PartialEq<$other>
+            for ArenaVec<'a, T, H>
+        {
+            fn eq(&self, other: &$other) -> bool {
+                self.as_slice() == &other[..]
+            }
+        }
+    )*};
+}
+
+equal!([] [U], [] &[U], [] &mut [U], [const N: usize] [U; N], [const N: usize] &[U; N]);
 
 impl<'a, T: Eq, H: Within<'a>> Eq for ArenaVec<'a, T, H> {}

@@ -3,11 +3,11 @@
 #![allow(clippy::unwrap_used)]
 
 use std::alloc::Layout;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use quipu_arena::{
     AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, InBuffer, Limited,
@@ -426,6 +426,37 @@ fn vectors_behave_as_vectors<P: Policy>() {
     vec.shrink_to_fit();
     assert_eq!(vec.into_slice(), twin);
 
+    let mut words = ArenaVec::from_iter_in("one two three four".split(' '), &arena);
+    words.resize(6, "more");
+    words.resize(5, "no more");
+    words.extend(&["last"]);
+    assert_eq!(words, ["one", "two", "three", "four", "more", "last"]);
+    let mut by_value = words.into_iter();
+    assert_eq!((by_value.next(), by_value.next_back()), (Some("one"), Some("last")));
+    assert_eq!(by_value.map(str::len).sum::<usize>(), 16);
+    let drops = Rc::new(Cell::new(0));
+    let counted = ArenaVec::from_iter_in((0..5).map(|_| Counted(drops.clone())), &arena);
+    assert_eq!(counted.into_iter().take(2).count(), 2);
+    assert_eq!(drops.get(), 5, "what was not taken is dropped as well");
+    assert_eq!(arena.alloc_slice_clone(&[Some('a'), None]), [Some('a'), None]);
+
+    // As many as fit are appended, however many the iterator says there are.
+    let limited: Arena<P, _> = Arena::new_in(Limited::new(600, Global));
+    let mut some = ArenaVec::new_in(&limited);
+    assert!(some.try_extend(0..1000_u32).is_err());
+    assert!(some.len() > 50 && some.iter().copied().eq(0..some.len() as u32));
+
+    let mut text = ArenaString::from_str_in("quipu", &arena);
+    assert_eq!((text.pop(), text.pop()), (Some('u'), Some('p')));
+    text += "ck";
+    text.extend(["er", "!"]);
+    text.extend(['!', '!']);
+    text.truncate(7);
+    text.reserve(100);
+    assert_eq!(text.try_push('?'), Ok(()));
+    assert_eq!(text, "quicker?");
+    assert!(text > ArenaString::new_in(&arena));
+
     let mut text = ArenaString::with_capacity_in(3, &arena);
     text.push('q');
     text.push_str("uip");
@@ -489,6 +520,111 @@ fn hash_tables_and_vectors_of_others_work<P: Policy>() {
         });
         arena.reset();
     }
+}
+
+#[test]
+fn a_base_allocator_that_panics_leaves_no_block_twice() {
+    /// Panics when it gets back a block, after it has freed it.
+    #[derive(Default)]
+    struct Panics(Cell<bool>);
+
+    // SAFETY: Every block is the heap's.
+    unsafe impl Allocator for Panics {
+        fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            Global.allocate(layout)
+        }
+
+        unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+            // SAFETY: By contract.
+            unsafe { Global.deallocate(block, layout) };
+            assert!(!self.0.replace(false), "a hook");
+        }
+    }
+
+    type Call = fn(&mut Arena<Up, &Panics>);
+    let calls: [Call; 4] = [
+        |arena| arena.reset(),
+        |arena| arena.clear(),
+        |arena| _ = arena.scoped(|scope| scope.alloc_uninit_slice::<u8>(100_000).len()),
+        |arena| _ = arena.alloc_uninit_slice::<u8>(200_000),
+    ];
+    for call in calls {
+        let base = Panics::default();
+        let mut arena = Arena::new_in(&base);
+        arena.alloc_uninit_slice::<u8>(1000);
+        arena.scoped(|mut scope| {
+            scope.alloc_uninit_slice::<u8>(3000);
+            scope.scoped(|inner| inner.alloc_uninit_slice::<u8>(9000).len());
+        });
+        base.0.set(true);
+        let _ = catch_unwind(AssertUnwindSafe(|| call(&mut arena)));
+        base.0.set(false);
+        assert_eq!(arena.alloc_slice_fill(500, 7u8), [7; 500]);
+        arena.reset();
+        assert_eq!(arena.stats().allocated, 0);
+    }
+
+    let base = Panics::default();
+    let mut shared = SharedArena::with_size_in(512, &base);
+    (0..100).for_each(|n| _ = shared.alloc([n; 20]));
+    shared.alloc_slice_copy(&[1u8; 100_000]);
+    base.0.set(true);
+    assert!(catch_unwind(AssertUnwindSafe(|| shared.reset())).is_err());
+    shared.reset();
+    assert_eq!(*shared.alloc(7), 7);
+}
+
+#[test]
+fn a_base_allocator_may_allocate_in_its_own_arena() {
+    /// Allocates in the arena whenever it is called by it, but not by itself.
+    #[derive(Clone, Default)]
+    struct Hook(Rc<Inner>);
+
+    #[derive(Default)]
+    struct Inner {
+        arena: RefCell<Weak<Arena<Up, Hook>>>,
+        is_in: Cell<bool>,
+        given: Cell<isize>,
+    }
+
+    impl Hook {
+        fn called(&self, bytes: isize) {
+            self.0.given.set(self.0.given.get() + bytes);
+            let arena = self.0.arena.borrow().upgrade();
+            if let (Some(arena), false) = (arena, self.0.is_in.replace(true)) {
+                assert_eq!(arena.alloc_slice_fill(700, 9u8), [9; 700]);
+                self.0.is_in.set(false);
+            }
+        }
+    }
+
+    // SAFETY: Every block is the heap's.
+    unsafe impl Allocator for Hook {
+        fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
+            self.called(layout.size() as isize);
+            Global.allocate(layout)
+        }
+
+        unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
+            self.called(-(layout.size() as isize));
+            // SAFETY: By contract.
+            unsafe { Global.deallocate(block, layout) };
+        }
+    }
+
+    let hook = Hook::default();
+    let arena = Rc::new(Arena::<Up, Hook>::empty_in(hook.clone()));
+    *hook.0.arena.borrow_mut() = Rc::downgrade(&arena);
+    let mut kept = Vec::new();
+    for n in 0..40_u8 {
+        kept.push((n, arena.alloc_slice_fill(usize::from(n) * 50, n)));
+        let stats = arena.stats();
+        assert_eq!(stats.allocated + stats.wasted + arena.remaining(), stats.capacity);
+    }
+    assert!(kept.iter().all(|(n, slice)| slice.iter().all(|byte| byte == n)));
+    assert_eq!(arena.stats().reserved as isize, hook.0.given.get());
+    drop(arena);
+    assert_eq!(hook.0.given.get(), 0);
 }
 
 #[test]
@@ -617,6 +753,23 @@ fn a_shared_arena_aligns_limits_and_resets() {
         arena.reset();
         assert_eq!((arena.stats().chunks, arena.stats().allocated), (1, 0));
     }
+    // A small chunk serves the pieces of a batch, and what is left of a limit serves small blocks.
+    let small = SharedArena::with_size_in(16 * 1024, Limited::new(100_000, Global));
+    let batch = small.batch();
+    (0..20).for_each(|n| _ = batch.alloc([n; 100]));
+    assert_eq!(small.stats().chunks, 1);
+    let mut words = 0;
+    while small.try_alloc(words).is_ok() {
+        words += 1;
+    }
+    assert!(words * 8 > 70_000, "{words}");
+    assert!(SharedArena::new_in(Limited::new(32_000, Global)).try_alloc(1u8).is_ok());
+
+    let batch = arena.batch();
+    let mut counts = hashbrown::HashMap::new_in(&batch);
+    counts.insert("in a batch", 1);
+    assert!(batch.stats().reserved >= 4096 && counts.len() == 1);
+    drop(counts);
     static NAMES: SharedArena = SharedArena::new();
     let name: &'static str = NAMES.alloc_str("for as long as the program");
     assert_eq!(NAMES.alloc_box(name.len()).to_string(), "26");
