@@ -54,6 +54,7 @@ impl Error {
         Error::Line { place: place.into(), line, problem: problem.into() }
     }
 
+    /// What is asked for is not there.
     pub fn report(problem: impl Into<String>) -> Error {
         Error::Report { problem: problem.into() }
     }

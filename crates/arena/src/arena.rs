@@ -560,18 +560,18 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[inline(never)]
     unsafe fn reset_to_slow(&self, checkpoint: Checkpoint) {
         let newest = self.header();
-        let base = chunk::header_at::<P>(checkpoint.limit);
+        let older = chunk::header_at::<P>(checkpoint.limit);
         // SAFETY: What is newer than the checkpoint's chunk is not used any more, by contract. What
         // is given back is not in the arena any more.
         unsafe {
-            if chunk::is_empty(base) {
+            if chunk::is_empty(older) {
                 let (kept, rest) = largest::<P>(newest, ptr::null_mut());
                 self.pos.set((*kept).far);
                 self.limit.set(chunk::limit_at::<P>(kept));
                 self.give_back(rest);
             } else {
-                let (kept, rest) = largest::<P>(newest, base);
-                (*base).spare = kept;
+                let (kept, rest) = largest::<P>(newest, older);
+                (*older).spare = kept;
                 self.pos.set(checkpoint.pos);
                 self.limit.set(checkpoint.limit);
                 self.give_back(rest);

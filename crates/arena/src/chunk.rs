@@ -177,7 +177,8 @@ pub(crate) fn usable<A: Allocator>(
         Ok(chunk) => chunk.cast::<u8>().addr().get(),
         Err(AllocError) => 0,
     };
-    if if LOW { address as isize > 0 } else { address != 0 } {
+    let is_usable = if LOW { address as isize > 0 } else { address != 0 };
+    if is_usable {
         given.ok()
     } else {
         refuse(base, layout, given);

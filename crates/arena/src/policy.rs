@@ -30,7 +30,8 @@ pub struct Reclaim<P: Policy>(PhantomData<P>);
 
 /// How an arena allocates: [`Up`], [`Down`], or [`Reclaim`] of them.
 pub trait Policy: sealed::Sealed + 'static {
-    /// Every allocation starts at a multiple of so many bytes: a power of two up to 128.
+    /// Every allocation starts at a multiple of so many bytes, a power of two up to 128; but a value
+    /// of no size, which has no place.
     const MIN_ALIGN: usize;
     /// Whether it allocates upwards.
     const UP: bool;

@@ -90,7 +90,11 @@ impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
     fn put_back(&self, mut arena: Arena<P, A>) {
         arena.reset();
         if arena.stats().reserved <= self.keep {
-            self.lock().push(arena);
+            let mut idle = self.lock();
+            // Where there is no memory to keep it, it is freed.
+            if idle.try_reserve(1).is_ok() {
+                idle.push(arena);
+            }
         }
     }
 

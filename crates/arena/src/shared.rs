@@ -3,7 +3,7 @@
 //! The current chunk has an offset, to which an allocation adds its size by one atomic addition;
 //! if the sum is within the chunk, the block is the caller's. Whoever finds the chunk full puts
 //! another one in its place by a compare-and-exchange, and gives its own back if another thread
-//! was faster. Blocks larger than a quarter of a chunk get chunks of their own, on a list beside.
+//! was faster. Blocks of more than 64 KiB get chunks of their own, on a list beside.
 //! Nothing is freed before the arena is dropped, and nothing waits.
 
 use core::alloc::Layout;
@@ -17,7 +17,7 @@ use crate::allocate::{allocating, expect_array, refuse_drop, uninit};
 use crate::arena::{Arena, out_of_bytes, out_of_memory};
 use crate::arithmetic::round_up;
 use crate::boxed::ArenaBox;
-use crate::policy::{Pieces, Policy};
+use crate::policy::Pieces;
 use crate::stats::Stats;
 use crate::string::ArenaString;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, const_unless_loom};
@@ -44,7 +44,7 @@ struct Chunk {
     offset: Offset,
     /// The bytes for blocks.
     room: usize,
-    /// The most that a block may take; larger ones get chunks of their own.
+    /// The most that a block may take; larger ones make a larger chunk take its place.
     most: usize,
     /// The chunk in use before this one, or the next of the list of large ones; or null.
     prev: *mut Chunk,
@@ -246,22 +246,23 @@ impl<A: Allocator> SharedArena<A> {
         bytes: usize,
         mut seen: *mut Chunk,
     ) -> Result<NonNull<u8>, AllocError> {
+        if bytes > MOST_SHARED {
+            return self.block_alone(layout, bytes);
+        }
         loop {
-            let size = if seen.is_null() {
-                FIRST
-            } else {
+            let mut size = FIRST;
+            if !seen.is_null() {
                 // SAFETY: Chunks stay until the arena is reset.
                 unsafe {
-                    if bytes > (*seen).most {
-                        return self.block_alone(layout, bytes);
-                    }
-                    // What is left of it is nobody's: the next addition would not fit either.
+                    // What is left of it is nobody's: it is replaced.
                     (*seen).offset.0.store((*seen).room, Ordering::Relaxed);
-                    ((*seen).room + HEADER).saturating_mul(2).min(MOST).max((*seen).room + HEADER)
+                    let before = (*seen).room + HEADER;
+                    size = before.saturating_mul(2).min(MOST).max(before);
                 }
-            };
-            if seen.is_null() && bytes > most_in(FIRST - HEADER) {
-                return self.block_alone(layout, bytes);
+            }
+            // So that the next block of the size finds its place.
+            while most_in(size - HEADER) < bytes {
+                size *= 2;
             }
             let chunk = match self.take_up_to(size, bytes, seen) {
                 Ok(chunk) => chunk,
@@ -568,10 +569,9 @@ impl<A: Allocator> fmt::Debug for Batch<'_, A> {
     }
 }
 
-/// The most that a block may take of a chunk with so much room: a quarter, so that not much is left
-/// at its end; but a batch's first two pieces at least, where there is room for them.
-fn most_in(room: usize) -> usize {
-    (room / 4).max(room.min(3 * <Pieces as Policy>::FIRST)).min(MOST_SHARED)
+/// The most that a block may take of a chunk with so much room, so that not much is left at its end.
+const fn most_in(room: usize) -> usize {
+    if room / 4 < MOST_SHARED { room / 4 } else { MOST_SHARED }
 }
 
 /// A block in a chunk, if it is small enough to be there and there is room.

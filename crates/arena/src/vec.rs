@@ -46,6 +46,7 @@ pub unsafe trait Within<'a>: Copy + sealed::Sealed {
     /// The arena's base allocator.
     type Base: Allocator;
     /// The arena.
+    #[doc(hidden)]
     fn arena(&self) -> &Arena<Self::Policy, Self::Base>;
 }
 
@@ -107,12 +108,18 @@ unsafe impl<'a, A: Allocator> Within<'a> for &crate::Batch<'a, A> {
 /// assert_eq!(arena.stats().allocated, 16);
 /// ```
 pub struct ArenaVec<'a, T, H: Within<'a> = &'a Arena> {
-    start: NonNull<T>,
+    room: Room<T, H>,
+    /// Beside the room, and not in it, so that a loop of pushes keeps it in a register.
     len: usize,
-    capacity: usize,
-    home: H,
     /// It owns its values, which may live shorter than the arena: they may hold a `&Scope`.
     owns: PhantomData<(&'a (), T)>,
+}
+
+/// Where the values of a vector are.
+struct Room<T, H> {
+    start: NonNull<T>,
+    capacity: usize,
+    home: H,
 }
 
 impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
@@ -120,7 +127,8 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     #[inline(always)]
     pub const fn new_in(home: H) -> ArenaVec<'a, T, H> {
         let capacity = if size_of::<T>() == 0 { usize::MAX } else { 0 };
-        ArenaVec { start: NonNull::dangling(), len: 0, capacity, home, owns: PhantomData }
+        let room = Room { start: NonNull::dangling(), capacity, home };
+        ArenaVec { room, len: 0, owns: PhantomData }
     }
 
     /// An empty vector with room for `capacity` values.
@@ -159,29 +167,29 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ) -> Result<ArenaVec<'a, T, H>, AllocError> {
         let mut vec = ArenaVec::new_in(home);
         if size_of::<T>() != 0 && capacity != 0 {
-            vec.start = home.arena().try_room_for(capacity)?;
-            vec.capacity = capacity;
+            vec.room.start = home.arena().try_room_for(capacity)?;
+            vec.room.capacity = capacity;
         }
         Ok(vec)
     }
 
     /// The number of values that there is room for.
     pub const fn capacity(&self) -> usize {
-        self.capacity
+        self.room.capacity
     }
 
     /// The values.
     #[inline(always)]
     pub const fn as_slice(&self) -> &[T] {
         // SAFETY: So many values are initialised.
-        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts(self.room.start.as_ptr(), self.len) }
     }
 
     /// The values.
     #[inline(always)]
     pub const fn as_mut_slice(&mut self) -> &mut [T] {
         // SAFETY: So many values are initialised.
-        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+        unsafe { slice::from_raw_parts_mut(self.room.start.as_ptr(), self.len) }
     }
 
     /// Appends a value.
@@ -192,8 +200,8 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     #[inline(always)]
     #[track_caller]
     pub fn push(&mut self, value: T) {
-        if self.len == self.capacity {
-            self.grow_one();
+        if self.len == self.room.capacity {
+            self.room.grow_one(self.len);
         }
         // SAFETY: There is room.
         unsafe { self.push_unchecked(value) };
@@ -206,8 +214,8 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     /// When the base allocator has no memory. The value is dropped then.
     #[inline(always)]
     pub fn try_push(&mut self, value: T) -> Result<(), AllocError> {
-        if self.len == self.capacity {
-            self.grow(1)?;
+        if self.len == self.room.capacity {
+            self.room.grow(self.len, 1)?;
         }
         // SAFETY: There is room.
         unsafe { self.push_unchecked(value) };
@@ -221,7 +229,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
             Some(len) => {
                 self.len = len;
                 // SAFETY: The value was initialised, and is the vector's no more.
-                Some(unsafe { self.start.add(len).read() })
+                Some(unsafe { self.room.start.add(len).read() })
             }
             None => None,
         }
@@ -238,7 +246,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         self.reserve(1);
         // SAFETY: There is room for one more.
         unsafe {
-            let at = self.start.add(index);
+            let at = self.room.start.add(index);
             at.copy_to(at.add(1), self.len - index);
             at.write(value);
         }
@@ -256,7 +264,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         self.len -= 1;
         // SAFETY: The value was initialised, and the others move over it.
         unsafe {
-            let at = self.start.add(index);
+            let at = self.room.start.add(index);
             let value = at.read();
             at.copy_from(at.add(1), self.len - index);
             value
@@ -270,12 +278,14 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     /// When there is none.
     #[track_caller]
     pub fn swap_remove(&mut self, index: usize) -> T {
-        let last = self.len.checked_sub(1);
         assert!(index < self.len, "an index of {index} in a vector of {}", self.len);
-        self.as_mut_slice().swap(index, last.unwrap_or(0));
-        match self.pop() {
-            Some(value) => value,
-            None => unreachable!("the vector is not empty"),
+        self.len -= 1;
+        // SAFETY: Both values were initialised; the last one takes the place of the other.
+        unsafe {
+            let at = self.room.start.add(index);
+            let value = at.read();
+            at.copy_from(self.room.start.add(self.len), 1);
+            value
         }
     }
 
@@ -286,7 +296,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
             self.len = len;
             // SAFETY: They were initialised, and are the vector's no more, even if a drop panics.
             unsafe {
-                ptr::slice_from_raw_parts_mut(self.start.as_ptr().add(len), dropped)
+                ptr::slice_from_raw_parts_mut(self.room.start.as_ptr().add(len), dropped)
                     .drop_in_place();
             }
         }
@@ -342,7 +352,25 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     /// When the base allocator has no memory, or there can be no slice so long.
     #[inline]
     pub fn try_reserve(&mut self, additional: usize) -> Result<(), AllocError> {
-        if additional > self.capacity - self.len { self.grow(additional) } else { Ok(()) }
+        if additional > self.room.capacity - self.len {
+            self.room.grow(self.len, additional)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Appends clones of the values of a slice.
+    ///
+    /// # Panics
+    ///
+    /// When the base allocator has no memory.
+    #[inline]
+    #[track_caller]
+    pub fn extend_from_slice(&mut self, source: &[T])
+    where
+        T: Clone,
+    {
+        self.extend(source.iter().cloned());
     }
 
     /// Appends a copy of a slice.
@@ -374,7 +402,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         unsafe {
             ptr::copy_nonoverlapping(
                 source.as_ptr(),
-                self.start.as_ptr().add(self.len),
+                self.room.start.as_ptr().add(self.len),
                 source.len(),
             );
         }
@@ -390,8 +418,13 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     #[inline]
     pub fn try_extend(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), AllocError> {
         let items = items.into_iter();
-        // Where there is no memory for all at once, as many as fit are appended all the same.
-        let _ = self.try_reserve(items.size_hint().0);
+        let least = items.size_hint().0;
+        if self.try_reserve(least).is_err() {
+            // Where there is no memory for all at once, as many as fit are appended all the same;
+            // but not where there can never be.
+            let sum = self.len.checked_add(least).ok_or(AllocError)?;
+            Layout::array::<T>(sum).map_err(|_| AllocError)?;
+        }
         for item in items {
             self.try_push(item)?;
         }
@@ -400,26 +433,27 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
 
     /// Gives back the room that is not needed, if the vector is the arena's last allocation.
     pub fn shrink_to_fit(&mut self) {
-        if size_of::<T>() == 0 || self.len == self.capacity {
+        if size_of::<T>() == 0 || self.len == self.room.capacity {
             return;
         }
-        let arena = self.home.arena();
-        let block = self.start.cast::<u8>();
+        let arena = self.room.home.arena();
+        let block = self.room.start.cast::<u8>();
         if self.len == 0 {
             // SAFETY: The block is the arena's, and holds nothing.
-            unsafe { arena.free_block(block, self.capacity * size_of::<T>()) };
-            self.start = NonNull::dangling();
-            self.capacity = 0;
+            unsafe { arena.free_block(block, self.room.capacity * size_of::<T>()) };
+            self.room.start = NonNull::dangling();
+            self.room.capacity = 0;
             return;
         }
         // SAFETY: The block has a layout; the new one is smaller, with the same alignment, so that
         // no memory is needed for it.
         unsafe {
             let new = layout_of::<T>(self.len);
-            if let Ok(block) = arena.shrink_block::<true>(block, layout_of::<T>(self.capacity), new)
+            if let Ok(block) =
+                arena.shrink_block::<true>(block, layout_of::<T>(self.room.capacity), new)
             {
-                self.start = block.cast();
-                self.capacity = self.len;
+                self.room.start = block.cast();
+                self.room.capacity = self.len;
             }
         }
     }
@@ -438,7 +472,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         self.shrink_to_fit();
         let this = ManuallyDrop::new(self);
         // SAFETY: The block is the arena's, in which it lives as long as `'a`, and nobody else's.
-        unsafe { ArenaBox::from_raw(NonNull::slice_from_raw_parts(this.start, this.len)) }
+        unsafe { ArenaBox::from_raw(NonNull::slice_from_raw_parts(this.room.start, this.len)) }
     }
 
     /// # Safety
@@ -447,25 +481,27 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     #[inline(always)]
     unsafe fn push_unchecked(&mut self, value: T) {
         // SAFETY: By contract.
-        unsafe { self.start.add(self.len).write(value) };
+        unsafe { self.room.start.add(self.len).write(value) };
         self.len += 1;
     }
+}
 
+impl<'a, T, H: Within<'a>> Room<T, H> {
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn grow_one(&mut self) {
-        expect_array::<T, _>(self.grow(1), self.len.saturating_add(1));
+    fn grow_one(&mut self, len: usize) {
+        expect_array::<T, _>(self.grow(len, 1), len.saturating_add(1));
     }
 
-    /// Makes room for so many values more, of which there is none.
+    /// Makes room for so many values more than `len`, of which there is none.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, additional: usize) -> Result<(), AllocError> {
+    fn grow(&mut self, len: usize, additional: usize) -> Result<(), AllocError> {
         if size_of::<T>() == 0 {
             return Err(AllocError);
         }
-        let Some(needed) = self.len.checked_add(additional) else { return Err(AllocError) };
+        let Some(needed) = len.checked_add(additional) else { return Err(AllocError) };
         let least = if size_of::<T>() == 1 { 8 } else { 4 };
         let wished = needed.max(self.capacity.saturating_mul(2)).max(least);
         // Where a limit is near there may be room for what is needed, if not for twice as much.
@@ -510,7 +546,7 @@ impl<'a, T, H: Within<'a>> Drop for ArenaVec<'a, T, H> {
         impl<'a, T, H: Within<'a>> Drop for Block<'_, 'a, T, H> {
             #[inline]
             fn drop(&mut self) {
-                let vec = &*self.0;
+                let vec = &self.0.room;
                 if size_of::<T>() != 0 && vec.capacity != 0 {
                     let bytes = vec.capacity * size_of::<T>();
                     // SAFETY: The block is the arena's, and its values are gone.
@@ -555,7 +591,8 @@ impl<'a, 'e, T: Copy + 'e, H: Within<'a>> Extend<&'e T> for ArenaVec<'a, T, H> {
     }
 }
 
-/// The values of a vector, one after the other. Those that are left are dropped with it.
+/// The values of a vector, one after the other. Those that are left are dropped with it; the room
+/// stays with the arena.
 pub struct IntoIter<'a, T> {
     values: NonNull<T>,
     next: usize,

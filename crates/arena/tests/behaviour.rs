@@ -445,6 +445,7 @@ fn vectors_behave_as_vectors<P: Policy>() {
     let mut some = ArenaVec::new_in(&limited);
     assert!(some.try_extend(0..1000_u32).is_err());
     assert!(some.len() > 50 && some.iter().copied().eq(0..some.len() as u32));
+    assert!(some.try_extend(std::iter::repeat(1)).is_err(), "at once");
 
     let mut text = ArenaString::from_str_in("quipu", &arena);
     assert_eq!((text.pop(), text.pop()), (Some('u'), Some('p')));
@@ -753,11 +754,15 @@ fn a_shared_arena_aligns_limits_and_resets() {
         arena.reset();
         assert_eq!((arena.stats().chunks, arena.stats().allocated), (1, 0));
     }
-    // A small chunk serves the pieces of a batch, and what is left of a limit serves small blocks.
+    // Batches fill shared chunks, which grow, whatever the first one's size.
+    for size in [512, 16 * 1024, 64 * 1024, 66 * 1024] {
+        let shared = SharedArena::with_size(size);
+        let batch = shared.batch();
+        (0..if cfg!(miri) { 100 } else { 5000 }).for_each(|n| _ = batch.alloc([n; 100]));
+        assert!(shared.stats().chunks < 16, "{size}: {:?}", shared.stats());
+    }
+    // What is left of a limit serves small blocks.
     let small = SharedArena::with_size_in(16 * 1024, Limited::new(100_000, Global));
-    let batch = small.batch();
-    (0..20).for_each(|n| _ = batch.alloc([n; 100]));
-    assert_eq!(small.stats().chunks, 1);
     let mut words = 0;
     while small.try_alloc(words).is_ok() {
         words += 1;

@@ -54,15 +54,30 @@ fn two_threads_fill_a_chunk() {
 }
 
 #[test]
-fn two_threads_take_chunks_of_their_own() {
+fn large_blocks_get_chunks_of_their_own() {
     loom::model(|| {
         let arena = arena();
         let other = thread::spawn({
             let arena = arena.clone();
-            move || fill::<100>(&arena, 2)
+            move || fill::<9000>(&arena, 2)
         });
-        let mut blocks = fill::<100>(&arena, 2);
+        let mut blocks = fill::<9000>(&arena, 2);
         blocks.extend(fill::<2>(&arena, 1));
+        blocks.extend(other.join().unwrap());
+        check(&blocks);
+        assert_eq!(arena.stats().reserved, arena.base().used());
+    });
+}
+
+#[test]
+fn a_larger_chunk_takes_the_place_of_a_small_one() {
+    loom::model(|| {
+        let arena = arena();
+        let other = thread::spawn({
+            let arena = arena.clone();
+            move || fill::<100>(&arena, 1)
+        });
+        let mut blocks = fill::<100>(&arena, 1);
         blocks.extend(other.join().unwrap());
         check(&blocks);
         assert_eq!(arena.stats().reserved, arena.base().used());

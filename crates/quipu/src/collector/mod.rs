@@ -1,11 +1,13 @@
 //! Collectors: what is asked for its values at every scrape.
 
+mod arena;
 mod callback;
 #[cfg(target_os = "linux")]
 mod process;
 #[cfg(feature = "tokio")]
 mod tokio;
 
+pub use arena::{Arenas, Asked};
 pub(crate) use callback::Callback;
 #[cfg(target_os = "linux")]
 pub use process::Process;

@@ -1,0 +1,159 @@
+//! What the arenas of `quipu-arena` hold: those that threads can share, so that a scrape can ask.
+
+use std::ops::Deref;
+
+use quipu_arena::{Allocator, Limited, Policy, Pool, SharedArena};
+
+use super::Collector;
+use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+
+/// Collects `arena_*` of arenas, each under a name: memory that was taken, and its limit.
+///
+/// An arena is a `&'static` one or an `Arc`: of [`Pool`], [`SharedArena`], or [`Limited`], which is
+/// under whatever arenas take their memory from it. Asking costs an arena's users nothing.
+///
+/// ```
+/// use quipu_arena::{Global, Limited, SharedArena};
+///
+/// static MEMORY: Limited<Global> = Limited::new(1 << 20, Global);
+/// static NAMES: SharedArena<&Limited<Global>> = SharedArena::new_in(&MEMORY);
+///
+/// let registry = quipu::Registry::new();
+/// let arenas = quipu::collector::Arenas::new().and("names", &NAMES).and("memory", &MEMORY);
+/// registry.collect(arenas)?;
+/// NAMES.alloc_str("requests");
+/// assert!(registry.text().contains("arena_allocated_bytes{arena=\"names\"} 8"));
+/// assert!(registry.text().contains("arena_limit_bytes{arena=\"memory\"} 1048576"));
+/// # Ok::<(), quipu::Error>(())
+/// ```
+#[derive(Default)]
+pub struct Arenas {
+    arenas: Vec<(Box<str>, Box<Ask>)>,
+}
+
+type Ask = dyn Fn() -> Held + Send + Sync;
+
+/// What one arena says, in bytes; what it does not know is not shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    reserved: Option<usize>,
+    allocated: Option<usize>,
+    peak: Option<usize>,
+    limit: Option<usize>,
+}
+
+/// An arena that a scrape can ask.
+pub trait Asked: sealed::Asked {}
+impl<T: sealed::Asked> Asked for T {}
+
+impl Arenas {
+    /// A collector of no arena so far.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks an arena as well, under a name.
+    #[must_use]
+    pub fn and<T: Asked>(
+        mut self,
+        name: &str,
+        arena: impl Deref<Target = T> + Send + Sync + 'static,
+    ) -> Self {
+        self.arenas.push((name.into(), Box::new(move || arena.held())));
+        self
+    }
+}
+
+impl std::fmt::Debug for Arenas {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.arenas.iter().map(|(name, _)| name);
+        f.debug_list().entries(names).finish()
+    }
+}
+
+impl Collector for Arenas {
+    fn names(&self) -> Vec<String> {
+        FAMILIES.iter().map(|family| family.name.to_owned()).collect()
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        let held: Vec<Held> = self.arenas.iter().map(|(_, ask)| ask()).collect();
+        let values: [fn(&Held) -> Option<usize>; 4] =
+            [|held| held.reserved, |held| held.allocated, |held| held.peak, |held| held.limit];
+        let mut text = Vec::new();
+        for (family, value) in FAMILIES.iter().zip(values) {
+            if held.iter().all(|held| value(held).is_none()) {
+                continue;
+            }
+            sink.family(family);
+            for ((name, _), held) in self.arenas.iter().zip(&held) {
+                let Some(bytes) = value(held) else { continue };
+                text.clear();
+                Texts::push(&mut text, name);
+                let series = Series {
+                    group: 0,
+                    texts: Texts::new(&text),
+                    plain: !name.contains(['"', '\\', '\n']),
+                    overflow: false,
+                    start: None,
+                    value: Value::Gauge(Number::Unsigned(bytes as u64)),
+                };
+                sink.series(family, &series);
+            }
+        }
+    }
+}
+
+const fn family(name: &'static str, help: &'static str) -> Family<'static> {
+    const ARENA: &[Label<'static>] = &[Label { name: "arena", values: None }];
+    Family { name, help, unit: "bytes", kind: Kind::Gauge, labels: ARENA, groups: 1 }
+}
+
+const FAMILIES: [Family<'static>; 4] = [
+    family("arena_reserved_bytes", "Memory that was taken from the base allocator."),
+    family("arena_allocated_bytes", "Memory that is allocated, with what alignment took."),
+    family("arena_peak_bytes", "The most memory that was taken at a time."),
+    family("arena_limit_bytes", "The most memory that may be taken."),
+];
+
+mod sealed {
+    use super::{Allocator, Held, Limited, Policy, Pool, SharedArena};
+
+    pub trait Asked {
+        #[doc(hidden)]
+        #[expect(private_interfaces)]
+        fn held(&self) -> Held;
+    }
+
+    #[expect(private_interfaces)]
+    impl<A> Asked for Limited<A> {
+        fn held(&self) -> Held {
+            let (reserved, peak, limit) = (self.used(), self.peak(), self.limit());
+            Held {
+                reserved: Some(reserved),
+                allocated: None,
+                peak: Some(peak),
+                // No limit is no figure.
+                limit: (limit != usize::MAX).then_some(limit),
+            }
+        }
+    }
+
+    #[expect(private_interfaces)]
+    impl<A: Allocator> Asked for SharedArena<A> {
+        fn held(&self) -> Held {
+            let stats = self.stats();
+            let (reserved, allocated) = (Some(stats.reserved), Some(stats.allocated));
+            Held { reserved, allocated, ..Held::default() }
+        }
+    }
+
+    /// Of a pool, those that wait: the others are their users'.
+    #[expect(private_interfaces)]
+    impl<P: Policy, A: Allocator + Clone> Asked for Pool<P, A> {
+        fn held(&self) -> Held {
+            Held { reserved: Some(self.reserved()), ..Held::default() }
+        }
+    }
+}
