@@ -37,6 +37,12 @@ fn fill<const WORDS: usize>(
         .collect()
 }
 
+/// A block that is too large for a shared chunk. It is made on the heap: loom's stacks are small.
+fn large(arena: &SharedArena<Limited<Global>>) -> (usize, usize) {
+    let block = arena.alloc_slice_copy(&vec![7_u8; 70_000]);
+    (block.as_ptr().addr(), block.len())
+}
+
 #[test]
 fn two_threads_fill_a_chunk() {
     loom::model(|| {
@@ -59,9 +65,9 @@ fn large_blocks_get_chunks_of_their_own() {
         let arena = arena();
         let other = thread::spawn({
             let arena = arena.clone();
-            move || fill::<9000>(&arena, 2)
+            move || vec![large(&arena), large(&arena)]
         });
-        let mut blocks = fill::<9000>(&arena, 2);
+        let mut blocks = vec![large(&arena), large(&arena)];
         blocks.extend(fill::<2>(&arena, 1));
         blocks.extend(other.join().unwrap());
         check(&blocks);
