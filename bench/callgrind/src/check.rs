@@ -52,7 +52,7 @@ pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
             let limit = lowest(figures, case, peers);
             compare(case, "quipu_up_reclaim", limit, "the lowest peer that reclaims", read);
         }
-        if figures.setting == kept.setting {
+        if figures.setting.comparable(&kept.setting) {
             for (library, _) in &LIBRARIES[..4] {
                 let before = kept.count(case, library);
                 let hint = "if it is meant, `make bench-arena` keeps the new figures";

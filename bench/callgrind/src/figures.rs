@@ -42,8 +42,23 @@ pub(crate) struct Setting {
     pub(crate) target: String,
     pub(crate) libc: String,
     pub(crate) valgrind: String,
+    /// By which the C library chooses how it copies.
+    pub(crate) cpu: String,
     /// The libraries and their versions.
     pub(crate) libraries: BTreeMap<String, String>,
+}
+
+impl Setting {
+    /// Whether a count of ours means the same under both: the versions of libraries, of which one
+    /// is ours, do not matter.
+    pub(crate) fn comparable(&self, other: &Setting) -> bool {
+        let tools = |setting: &Setting| {
+            let Setting { rustc, llvm, target, libc, valgrind, cpu, libraries: _ } =
+                setting.clone();
+            [rustc, llvm, target, libc, valgrind, cpu]
+        };
+        tools(self) == tools(other)
+    }
 }
 
 #[derive(Serialize, Deserialize)]

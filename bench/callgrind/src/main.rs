@@ -60,6 +60,12 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Check => {
             let before = Figures::read(&kept)?;
             let figures = measure::all(&root)?;
+            if !figures.setting.comparable(&before.setting) {
+                eprintln!(
+                    "arena-table: NOT COMPARED with the figures that are kept, which another \
+                     compiler, libc, valgrind or CPU counted; `make bench-arena` keeps new ones"
+                );
+            }
             let losses = check::losses(&figures, &before);
             let mut out = std::io::stdout().lock();
             let _ = writeln!(out, "{}", check::summary(&figures));

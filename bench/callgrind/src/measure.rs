@@ -89,6 +89,8 @@ fn setting(root: &Path) -> Result<Setting> {
         Error::Program("valgrind".into(), "is not there; `make tools` installs it".into())
     })?;
     let libc = output(Command::new("getconf").arg("GNU_LIBC_VERSION")).unwrap_or_default();
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let cpu = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split(':').nth(1));
     let path = root.join("Cargo.lock");
     let lock = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
     let libraries = ["quipu-arena", "bump-scope", "bumpalo", "blink-alloc"];
@@ -103,6 +105,7 @@ fn setting(root: &Path) -> Result<Setting> {
         target: field("host:"),
         libc: libc.trim().to_owned(),
         valgrind: valgrind.trim().to_owned(),
+        cpu: cpu.unwrap_or("unknown").trim().to_owned(),
         libraries: libraries.into_iter().filter_map(version).collect(),
     })
 }

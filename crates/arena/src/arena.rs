@@ -584,15 +584,12 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// # Safety
     ///
     /// They are in no arena any more, and nothing uses them.
-    unsafe fn give_back(&self, mut header: *mut Header) {
-        while !header.is_null() {
-            // SAFETY: By contract.
-            unsafe {
-                let prev = (*header).prev;
-                chunk::give_back::<P, A>(&self.base, header);
-                header = prev;
-            }
-        }
+    unsafe fn give_back(&self, first: *mut Header) {
+        // SAFETY: By contract.
+        chunk::give_back_each(first, |next| unsafe {
+            let header = core::mem::replace(next, (**next).prev);
+            chunk::give_back::<P, A>(&self.base, header);
+        });
     }
 
     /// Gives all chunks back. The arena is empty then.
@@ -610,8 +607,12 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         self.limit.set(limit);
         // SAFETY: By contract; they are the arena's no more.
         unsafe {
-            self.give_back((*newest).spare_alone());
-            self.give_back(newest);
+            let spare = (*newest).spare_alone();
+            let first = if spare.is_null() { newest } else { spare };
+            if !spare.is_null() {
+                (*spare).prev = newest;
+            }
+            self.give_back(first);
         }
     }
 }

@@ -250,3 +250,26 @@ pub(crate) unsafe fn give_back<P: Policy, A: Allocator>(base: &A, header: *mut H
         base.deallocate(start, Layout::from_size_align_unchecked(size, P::ALIGN));
     }
 }
+
+/// Gives back each of a list: the rest too, when the base allocator panics.
+///
+/// `give` moves its argument to the next of the list, and then gives the one before back.
+pub(crate) fn give_back_each<H>(first: *mut H, give: impl FnMut(&mut *mut H)) {
+    struct Rest<H, F: FnMut(&mut *mut H)> {
+        next: *mut H,
+        give: F,
+    }
+
+    impl<H, F: FnMut(&mut *mut H)> Drop for Rest<H, F> {
+        fn drop(&mut self) {
+            while !self.next.is_null() {
+                (self.give)(&mut self.next);
+            }
+        }
+    }
+
+    let mut rest = Rest { next: first, give };
+    while !rest.next.is_null() {
+        (rest.give)(&mut rest.next);
+    }
+}

@@ -17,6 +17,7 @@ use crate::allocate::{allocating, expect_array, refuse_drop, uninit};
 use crate::arena::{Arena, out_of_bytes, out_of_memory};
 use crate::arithmetic::round_up;
 use crate::boxed::ArenaBox;
+use crate::chunk;
 use crate::policy::Pieces;
 use crate::stats::Stats;
 use crate::string::ArenaString;
@@ -182,18 +183,20 @@ impl<A: Allocator> SharedArena<A> {
     /// Frees everything that was allocated. Of the chunks the current one stays.
     pub fn reset(&mut self) {
         let current = self.current.load(Ordering::Relaxed);
-        // Each list is taken out before it is given back: the base allocator may panic.
-        let large = self.large.swap(ptr::null_mut(), Ordering::Relaxed);
-        let mut older = ptr::null_mut();
+        // What goes is taken out before it is given back: the base allocator may panic.
+        let mut rest = self.large.swap(ptr::null_mut(), Ordering::Relaxed);
         if !current.is_null() {
-            // SAFETY: The chunk is the arena's, and nobody borrows from it.
+            // SAFETY: The chunks are the arena's, and nobody borrows from it.
             unsafe {
-                older = core::mem::replace(&mut (*current).prev, ptr::null_mut());
                 (*current).offset.0.store(0, Ordering::Relaxed);
+                let mut older = core::mem::replace(&mut (*current).prev, ptr::null_mut());
+                while !older.is_null() {
+                    let next = core::mem::replace(&mut (*older).prev, rest);
+                    rest = core::mem::replace(&mut older, next);
+                }
             }
         }
-        self.give_back_list(large);
-        self.give_back_list(older);
+        self.give_back_list(rest);
     }
 
     /// What the arena holds. Pieces of batches count as allocated in whole, and so does what is left
@@ -374,15 +377,12 @@ impl<A: Allocator> SharedArena<A> {
         }
     }
 
-    fn give_back_list(&mut self, mut chunk: *mut Chunk) {
-        while !chunk.is_null() {
-            // SAFETY: The chunk is the arena's, which is borrowed mutably.
-            unsafe {
-                let prev = (*chunk).prev;
-                self.give_back(chunk);
-                chunk = prev;
-            }
-        }
+    fn give_back_list(&mut self, first: *mut Chunk) {
+        // SAFETY: The chunks are the arena's, which is borrowed mutably, and are in it no more.
+        chunk::give_back_each(first, |next| unsafe {
+            let chunk = core::mem::replace(next, (**next).prev);
+            self.give_back(chunk);
+        });
     }
 }
 
