@@ -42,6 +42,12 @@ macro_rules! fallible {
                 ) -> Result<&'a mut [u16], AllocError> {
                     arena.try_alloc_slice_copy(source)
                 }
+                fn try_alloc_slice_clone<'a>(
+                    arena: &'a Of,
+                    source: &[u16],
+                ) -> Result<&'a mut [u16], AllocError> {
+                    arena.try_alloc_slice_clone(source)
+                }
                 fn try_alloc_slice_fill(arena: &Of, n: usize) -> Result<&mut [u16], AllocError> {
                     arena.try_alloc_slice_fill(n, 7)
                 }
@@ -117,6 +123,18 @@ macro_rules! fallible {
                     source: &[u64],
                 ) -> Result<(), AllocError> {
                     vec.try_extend_from_slice_copy(source)
+                }
+                fn vec_try_extend<'a>(
+                    vec: &mut ArenaVec<'a, u64, &'a Of>,
+                    source: &[u64],
+                ) -> Result<(), AllocError> {
+                    vec.try_extend(source.iter().copied())
+                }
+                fn string_try_push<'a>(
+                    string: &mut ArenaString<'a, &'a Of>,
+                    character: char,
+                ) -> Result<(), AllocError> {
+                    string.try_push(character)
                 }
                 fn string_try_push_str<'a>(
                     string: &mut ArenaString<'a, &'a Of>,

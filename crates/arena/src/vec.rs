@@ -201,7 +201,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     #[track_caller]
     pub fn push(&mut self, value: T) {
         if self.len == self.room.capacity {
-            self.room.grow_one(self.len);
+            self.room.grow_one();
         }
         // SAFETY: There is room.
         unsafe { self.push_unchecked(value) };
@@ -419,7 +419,16 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     pub fn try_extend(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), AllocError> {
         let items = items.into_iter();
         let least = items.size_hint().0;
-        if self.try_reserve(least).is_err() {
+        let reserved = if self.room.capacity == 0 && least != 0 {
+            // The way of a vector that is made by this: inlined, and without a minimum.
+            self.room.home.arena().try_room_for(least).map(|start| {
+                self.room.start = start;
+                self.room.capacity = least;
+            })
+        } else {
+            self.try_reserve(least)
+        };
+        if reserved.is_err() {
             // Where there is no memory for all at once, as many as fit are appended all the same;
             // but not where there can never be.
             let sum = self.len.checked_add(least).ok_or(AllocError)?;
@@ -487,44 +496,74 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
 }
 
 impl<'a, T, H: Within<'a>> Room<T, H> {
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     #[track_caller]
-    fn grow_one(&mut self, len: usize) {
-        expect_array::<T, _>(self.grow(len, 1), len.saturating_add(1));
+    fn grow_one(&mut self) {
+        self.take(grown_by_one(self.home, self.start, self.capacity));
     }
 
     /// Makes room for so many values more than `len`, of which there is none.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     fn grow(&mut self, len: usize, additional: usize) -> Result<(), AllocError> {
-        if size_of::<T>() == 0 {
-            return Err(AllocError);
-        }
-        let Some(needed) = len.checked_add(additional) else { return Err(AllocError) };
-        let least = if size_of::<T>() == 1 { 8 } else { 4 };
-        let wished = needed.max(self.capacity.saturating_mul(2)).max(least);
-        // Where a limit is near there may be room for what is needed, if not for twice as much.
-        match self.set_capacity(wished) {
-            Err(AllocError) if wished > needed => self.set_capacity(needed),
-            result => result,
-        }
-    }
-
-    /// Makes room for `capacity` values in all, which is more than now.
-    fn set_capacity(&mut self, capacity: usize) -> Result<(), AllocError> {
-        let Ok(new) = Layout::array::<T>(capacity) else { return Err(AllocError) };
-        let arena = self.home.arena();
-        let block = if self.capacity == 0 {
-            arena.allocate_block(new)?
-        } else {
-            // SAFETY: The block has the old layout, and the new one is larger.
-            unsafe { arena.grow_block(self.start.cast(), layout_of::<T>(self.capacity), new)? }
-        };
-        self.start = block.cast();
-        self.capacity = capacity;
+        self.take(grown(self.home, self.start, self.capacity, len, additional)?);
         Ok(())
     }
+
+    #[inline(always)]
+    fn take(&mut self, room: NonNull<[T]>) {
+        self.start = room.cast();
+        self.capacity = room.len();
+    }
+}
+
+/// A larger room for the values of one that is full. It takes and returns values, so that nothing
+/// keeps the vector itself out of registers.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn grown_by_one<'a, T, H: Within<'a>>(home: H, start: NonNull<T>, capacity: usize) -> NonNull<[T]> {
+    expect_array::<T, _>(grown(home, start, capacity, capacity, 1), capacity.saturating_add(1))
+}
+
+/// A room for so many values more than `len`.
+#[cold]
+#[inline(never)]
+fn grown<'a, T, H: Within<'a>>(
+    home: H,
+    start: NonNull<T>,
+    capacity: usize,
+    len: usize,
+    additional: usize,
+) -> Result<NonNull<[T]>, AllocError> {
+    if size_of::<T>() == 0 {
+        return Err(AllocError);
+    }
+    let Some(needed) = len.checked_add(additional) else { return Err(AllocError) };
+    let least = if size_of::<T>() == 1 { 8 } else { 4 };
+    let wished = needed.max(capacity.saturating_mul(2)).max(least);
+    // Where a limit is near there may be room for what is needed, if not for twice as much.
+    match with_capacity(home, start, capacity, wished) {
+        Err(AllocError) if wished > needed => with_capacity(home, start, capacity, needed),
+        result => result,
+    }
+}
+
+/// A room for `new` values in all, which is more than now.
+fn with_capacity<'a, T, H: Within<'a>>(
+    home: H,
+    start: NonNull<T>,
+    old: usize,
+    new: usize,
+) -> Result<NonNull<[T]>, AllocError> {
+    let Ok(layout) = Layout::array::<T>(new) else { return Err(AllocError) };
+    let arena = home.arena();
+    let block = if old == 0 {
+        arena.allocate_block(layout)?
+    } else {
+        // SAFETY: The block has the old layout, and the new one is larger.
+        unsafe { arena.grow_block(start.cast(), layout_of::<T>(old), layout)? }
+    };
+    Ok(NonNull::slice_from_raw_parts(block.cast(), new))
 }
 
 /// The layout of so many values.
