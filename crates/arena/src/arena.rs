@@ -486,8 +486,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
                     if chunk::size::<P>(spare) >= need {
                         (*newest).left.write(self.pos.get());
                         (*spare).prev = newest;
-                        self.pos.set((*spare).far);
-                        self.limit.set(chunk::limit_at::<P>(spare));
+                        self.enter(spare);
                         return Some(());
                     }
                     size = chunk::next_size::<P>(chunk::size::<P>(spare));
@@ -531,6 +530,17 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
+    /// Goes to the beginning of a chunk.
+    ///
+    /// # Safety
+    ///
+    /// It is the header of the arena's newest chunk, in which nothing is in use.
+    unsafe fn enter(&self, header: *mut Header) {
+        // SAFETY: By contract.
+        self.pos.set(unsafe { (*header).far });
+        self.limit.set(chunk::limit_at::<P>(header));
+    }
+
     /// The header of the current chunk, or of none.
     #[inline(always)]
     fn header(&self) -> *mut Header {
@@ -547,8 +557,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         // SAFETY: Nothing borrows from the arena. What is given back is not in it any more.
         unsafe {
             let (kept, rest) = largest::<P>(newest, ptr::null_mut());
-            self.pos.set((*kept).far);
-            self.limit.set(chunk::limit_at::<P>(kept));
+            self.enter(kept);
             self.give_back(rest);
         }
     }
@@ -566,8 +575,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         unsafe {
             if chunk::is_empty(older) {
                 let (kept, rest) = largest::<P>(newest, ptr::null_mut());
-                self.pos.set((*kept).far);
-                self.limit.set(chunk::limit_at::<P>(kept));
+                self.enter(kept);
                 self.give_back(rest);
             } else {
                 let (kept, rest) = largest::<P>(newest, older);
