@@ -68,7 +68,7 @@ fn every_method_allocates_what_it_says<P: Policy>() {
         assert_eq!(*arena.alloc_uninit::<u128>().write(5), 5);
         assert_eq!(arena.alloc_uninit_slice::<u8>(9).len(), 9);
         let layout = Layout::new::<[u64; 3]>();
-        assert_eq!(arena.alloc_layout(layout).addr().get() % 8, 0);
+        assert_eq!(arena.alloc_layout(layout).addr().get() % layout.align(), 0);
 
         assert_eq!(arena.try_alloc(7u32), Ok(&mut 7));
         assert_eq!(arena.try_alloc_with(|| 8), Ok(&mut 8));
@@ -126,7 +126,7 @@ fn requests_near_the_end_of_memory_are_errors<P: Policy>() {
         for align in [1, 8, 128, 4096, 1 << 30, isize::MAX as usize / 2 + 1] {
             let size = (isize::MAX as usize - (align - 1)).saturating_sub(less);
             let Ok(layout) = Layout::from_size_align(size, align) else { continue };
-            if size > 1 << 40 || usize::BITS == 32 {
+            if size as u64 > 1 << 40 || usize::BITS == 32 {
                 assert_eq!(arena.try_alloc_layout(layout), Err(AllocError), "{layout:?}");
             }
         }
