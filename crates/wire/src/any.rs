@@ -1,0 +1,248 @@
+//! Formats by name, for programs that learn which one only when they run.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+
+use quipu_arena::Scope;
+
+use crate::error::Error;
+use crate::format::Format;
+use crate::message::{Kind, Message};
+use crate::stream::{Decoder, Encoder, Framing};
+
+/// A format that was looked up by its name.
+///
+/// ```
+/// use quipu_wire::AnyFormat;
+///
+/// for format in AnyFormat::all() {
+///     assert_eq!(AnyFormat::named(format.name()).unwrap().name(), format.name());
+/// }
+/// ```
+#[derive(Clone, Copy)]
+pub struct AnyFormat(&'static dyn Erased);
+
+impl AnyFormat {
+    /// All that this build has.
+    pub fn all() -> impl Iterator<Item = AnyFormat> {
+        crate::formats::ALL.iter().copied()
+    }
+
+    /// The format of a name.
+    pub fn named(name: &str) -> Option<AnyFormat> {
+        AnyFormat::all().find(|format| format.name() == name)
+    }
+
+    pub(crate) const fn of<F: Format>() -> AnyFormat {
+        AnyFormat(&This::<F>(PhantomData))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    /// Whether a reader sees where a message ends.
+    pub fn is_delimited(&self) -> bool {
+        self.0.is_delimited()
+    }
+
+    /// Appends a message that stands alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Metric::encode`](crate::Metric::encode).
+    pub fn encode(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.0.encode(message, out)
+    }
+
+    /// Reads a message that takes the whole input.
+    ///
+    /// # Errors
+    ///
+    /// As [`Metric::decode`](crate::Metric::decode).
+    pub fn decode<'m>(
+        &self,
+        kind: Kind,
+        input: &'m [u8],
+        scope: &Scope<'m>,
+    ) -> Result<Message<'m>, Error> {
+        self.0.decode(kind, input, scope)
+    }
+
+    /// A writer at the start of a stream.
+    pub fn encoder(&self, framing: Framing) -> AnyEncoder {
+        AnyEncoder(self.0.encoder(framing))
+    }
+
+    /// A reader at the start of a stream.
+    pub fn decoder(&self, kind: Kind, framing: Framing) -> AnyDecoder {
+        AnyDecoder(self.0.decoder(kind, framing))
+    }
+}
+
+impl fmt::Debug for AnyFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("AnyFormat").field(&self.name()).finish()
+    }
+}
+
+/// An [`Encoder`] of a format that was looked up.
+pub struct AnyEncoder(Box<dyn ErasedEncoder>);
+
+impl AnyEncoder {
+    /// Appends the next message.
+    ///
+    /// # Errors
+    ///
+    /// As [`Encoder::append`].
+    pub fn append(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.0.append(message, out)
+    }
+
+    /// Appends what was gathered; see [`Encoder::flush`].
+    pub fn flush(&mut self, out: &mut Vec<u8>) {
+        self.0.flush(out);
+    }
+}
+
+impl fmt::Debug for AnyEncoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyEncoder").finish_non_exhaustive()
+    }
+}
+
+/// A [`Decoder`] of a format that was looked up.
+pub struct AnyDecoder(Box<dyn ErasedDecoder>);
+
+impl AnyDecoder {
+    /// Sets how many bytes a message can have; see [`Decoder::limit`].
+    pub fn limit(mut self, bytes: usize) -> AnyDecoder {
+        self.0.limit(bytes);
+        self
+    }
+
+    /// Takes the next bytes of the stream.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.0.push(bytes);
+    }
+
+    /// Says that no more bytes come; see [`Decoder::end`].
+    pub fn end(&mut self) {
+        self.0.end();
+    }
+
+    /// How many bytes of the stream were read.
+    pub fn position(&self) -> u64 {
+        self.0.position()
+    }
+
+    /// The next message, or `None` when more bytes are needed first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::next`].
+    pub fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error> {
+        self.0.next(scope)
+    }
+}
+
+impl fmt::Debug for AnyDecoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyDecoder").finish_non_exhaustive()
+    }
+}
+
+struct This<F>(PhantomData<fn() -> F>);
+
+trait Erased: Sync {
+    fn name(&self) -> &'static str;
+    fn is_delimited(&self) -> bool;
+    fn encode(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error>;
+    fn decode<'m>(
+        &self,
+        kind: Kind,
+        input: &'m [u8],
+        scope: &Scope<'m>,
+    ) -> Result<Message<'m>, Error>;
+    fn encoder(&self, framing: Framing) -> Box<dyn ErasedEncoder>;
+    fn decoder(&self, kind: Kind, framing: Framing) -> Box<dyn ErasedDecoder>;
+}
+
+impl<F: Format> Erased for This<F> {
+    fn name(&self) -> &'static str {
+        F::NAME
+    }
+
+    fn is_delimited(&self) -> bool {
+        F::DELIMITED
+    }
+
+    fn encode(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+        message.encode::<F>(out)
+    }
+
+    fn decode<'m>(
+        &self,
+        kind: Kind,
+        input: &'m [u8],
+        scope: &Scope<'m>,
+    ) -> Result<Message<'m>, Error> {
+        Message::decode::<F>(kind, input, scope)
+    }
+
+    fn encoder(&self, framing: Framing) -> Box<dyn ErasedEncoder> {
+        Box::new(Encoder::<F>::new(framing))
+    }
+
+    fn decoder(&self, kind: Kind, framing: Framing) -> Box<dyn ErasedDecoder> {
+        Box::new(Decoder::<F>::new(kind, framing))
+    }
+}
+
+trait ErasedEncoder: Send {
+    fn append(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error>;
+    fn flush(&mut self, out: &mut Vec<u8>);
+}
+
+impl<F: Format> ErasedEncoder for Encoder<F> {
+    fn append(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+        Encoder::append(self, message, out)
+    }
+
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        Encoder::flush(self, out);
+    }
+}
+
+trait ErasedDecoder: Send {
+    fn limit(&mut self, bytes: usize);
+    fn push(&mut self, bytes: &[u8]);
+    fn end(&mut self);
+    fn position(&self) -> u64;
+    fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error>;
+}
+
+impl<F: Format> ErasedDecoder for Decoder<F> {
+    fn limit(&mut self, bytes: usize) {
+        self.set_limit(bytes);
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        Decoder::push(self, bytes);
+    }
+
+    fn end(&mut self) {
+        Decoder::end(self);
+    }
+
+    fn position(&self) -> u64 {
+        Decoder::position(self)
+    }
+
+    fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error> {
+        Decoder::next(self, scope)
+    }
+}

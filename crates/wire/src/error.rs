@@ -1,0 +1,130 @@
+//! What is wrong with an input, or with a message that a format has no form for.
+
+use core::fmt;
+
+/// Why a message was not read, or not written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    format: &'static str,
+    /// Where in the input, or `None` of a message that cannot be written.
+    offset: Option<u64>,
+    fault: Fault,
+}
+
+/// Which of the few reasons it is, and what was expected.
+///
+/// Readers leave the input where the fault is, so that it need not say where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    kind: FaultKind,
+    expected: &'static str,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FaultKind {
+    Incomplete,
+    Malformed,
+    Trailing,
+    TooLarge,
+    Unwritable,
+    Memory,
+}
+
+impl Fault {
+    /// The input ends where something was expected.
+    #[cold]
+    pub(crate) const fn incomplete(expected: &'static str) -> Fault {
+        Fault { kind: FaultKind::Incomplete, expected }
+    }
+
+    /// Something else stands where something was expected.
+    #[cold]
+    pub(crate) const fn malformed(expected: &'static str) -> Fault {
+        Fault { kind: FaultKind::Malformed, expected }
+    }
+
+    /// The message ends, and the input does not.
+    #[cold]
+    pub(crate) const fn trailing() -> Fault {
+        Fault { kind: FaultKind::Trailing, expected: "the end of the message" }
+    }
+
+    /// A length beyond a limit.
+    #[cold]
+    pub(crate) const fn too_large(expected: &'static str) -> Fault {
+        Fault { kind: FaultKind::TooLarge, expected }
+    }
+
+    /// A message for which the format has no form; the text says what it takes.
+    #[cold]
+    pub(crate) const fn unwritable(expected: &'static str) -> Fault {
+        Fault { kind: FaultKind::Unwritable, expected }
+    }
+
+    /// There is no memory for what was read.
+    #[cold]
+    pub(crate) const fn memory() -> Fault {
+        Fault { kind: FaultKind::Memory, expected: "memory for the message" }
+    }
+
+    pub(crate) fn is_incomplete(self) -> bool {
+        self.kind == FaultKind::Incomplete
+    }
+}
+
+impl Error {
+    #[cold]
+    pub(crate) fn reading(format: &'static str, offset: u64, fault: Fault) -> Error {
+        Error { format, offset: Some(offset), fault }
+    }
+
+    #[cold]
+    pub(crate) fn writing(format: &'static str, fault: Fault) -> Error {
+        Error { format, offset: None, fault }
+    }
+
+    /// The format's name.
+    pub fn format(&self) -> &'static str {
+        self.format
+    }
+
+    /// Where in the input, in bytes from its start; of a stream, from the stream's start. `None`
+    /// when a message could not be written.
+    pub fn offset(&self) -> Option<u64> {
+        self.offset
+    }
+
+    /// What was expected there, or what the format can take.
+    pub fn expected(&self) -> &'static str {
+        self.fault.expected
+    }
+
+    /// Whether the input is the beginning of a message, as far as it goes.
+    pub fn is_incomplete(&self) -> bool {
+        self.fault.is_incomplete()
+    }
+
+    pub(crate) fn moved_by(self, bytes: u64) -> Error {
+        Error { offset: self.offset.map(|offset| offset + bytes), ..self }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Error { format, offset, fault: Fault { kind, expected } } = self;
+        let Some(offset) = offset else {
+            return write!(f, "{format}: cannot write the message: {expected}");
+        };
+        write!(f, "{format}: at byte {offset}: ")?;
+        match kind {
+            FaultKind::Incomplete => write!(f, "expected {expected}, found the end of the input"),
+            FaultKind::Malformed => write!(f, "expected {expected}"),
+            FaultKind::Trailing => write!(f, "expected {expected}, found more bytes"),
+            FaultKind::TooLarge => write!(f, "too large: expected {expected}"),
+            FaultKind::Unwritable => write!(f, "{expected}"),
+            FaultKind::Memory => write!(f, "no {expected}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}

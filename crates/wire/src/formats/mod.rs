@@ -1,0 +1,23 @@
+//! One file a format; its dialects, the ways in which several libraries write it, share the file.
+
+use crate::any::AnyFormat;
+
+macro_rules! formats {
+    ($($feature:literal: $module:ident { $($format:ident),* };)*) => {
+        $(
+            #[cfg(feature = $feature)]
+            mod $module;
+            #[cfg(feature = $feature)]
+            pub use $module::{$($format),*};
+        )*
+
+        /// Every format of this build.
+        pub(crate) const ALL: &[AnyFormat] = &[
+            $($(#[cfg(feature = $feature)] AnyFormat::of::<$format>(),)*)*
+        ];
+    };
+}
+
+formats! {
+    "protobuf": protobuf { Protobuf, GogoProtobuf, ProtobufViaGogo, DedisProtobuf };
+}

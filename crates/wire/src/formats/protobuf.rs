@@ -1,0 +1,350 @@
+//! Protocol Buffers 3: <https://protobuf.dev/programming-guides/encoding/>, and what DeDiS made of
+//! them.
+//!
+//! ```text
+//! message Counter     { bytes id = 1; int64 value = 2; }
+//! message BatchTimer  { bytes id = 1; repeated double values = 2; }
+//! message Gauge       { bytes id = 1; double value = 2; }
+//! message MetricUnion { Type type = 1; bytes id = 2; int64 counter_val = 3;
+//!                       repeated double batch_timer_val = 4; double gauge_val = 5; }
+//! ```
+//!
+//! Four libraries write four dialects, which differ in the zeros that they write and in the form
+//! of signed numbers. A reader takes fields in any order and more than once (the last one counts,
+//! lists go on), packed lists and others, and skips what it does not know.
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use quipu_arena::{ArenaVec, Scope};
+
+use crate::error::Fault;
+use crate::format::dialects;
+use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
+use crate::pieces::{Byte, Bytes, LeDouble, LeDoubles, Piece, Varint, append};
+use crate::reader::{Reader, unzigzag, zigzag};
+use crate::values;
+
+/// As Google's own libraries write it: zeros are left out, but a gauge of -0 is written.
+#[derive(Debug)]
+pub struct Protobuf(());
+
+/// As the code that gogo/protobuf generates writes it: a gauge of -0 is left out, too.
+#[derive(Debug)]
+pub struct GogoProtobuf(());
+
+/// As gogo's runtime writes structures without the proto3 mark: numbers that are zero are written.
+#[derive(Debug)]
+pub struct ProtobufViaGogo(());
+
+/// As DeDiS' library writes it: everything is written, and signed numbers are zigzag. Readers of
+/// protobuf take its numbers for twice as large.
+#[derive(Debug)]
+pub struct DedisProtobuf(());
+
+/// How a dialect differs.
+trait Dialect: Sized + 'static {
+    const NAME: &'static str;
+    const ZIGZAG: bool = false;
+    /// Whether numbers that are zero are written.
+    const ZEROS: bool = false;
+    /// Whether empty ids and lists are written.
+    const EMPTY: bool = false;
+    /// Whether -0 is a zero.
+    const NEGATIVE_ZERO: bool = false;
+}
+
+dialects!(delimited: false, Protobuf, GogoProtobuf, ProtobufViaGogo, DedisProtobuf);
+
+impl Dialect for Protobuf {
+    const NAME: &'static str = "protobuf";
+}
+
+impl Dialect for GogoProtobuf {
+    const NAME: &'static str = "gogo-protobuf";
+    const NEGATIVE_ZERO: bool = true;
+}
+
+impl Dialect for ProtobufViaGogo {
+    const NAME: &'static str = "protobuf-via-gogo";
+    const ZEROS: bool = true;
+}
+
+impl Dialect for DedisProtobuf {
+    const NAME: &'static str = "dedis-protobuf";
+    const ZIGZAG: bool = true;
+    const ZEROS: bool = true;
+    const EMPTY: bool = true;
+}
+
+/// What the dialects share.
+struct Codec<D>(PhantomData<D>);
+
+impl<D: Dialect> Codec<D> {
+    #[inline(always)]
+    fn id(field: u8, id: &[u8]) -> impl Piece + '_ {
+        (D::EMPTY || !id.is_empty()).then(|| (Byte(field), Varint(id.len() as u64), Bytes(id)))
+    }
+
+    #[inline(always)]
+    fn integer(field: u8, value: i64) -> impl Piece {
+        let number = if D::ZIGZAG { zigzag(value) } else { value as u64 };
+        (D::ZEROS || value != 0).then_some((Byte(field), Varint(number)))
+    }
+
+    #[inline(always)]
+    fn double(field: u8, value: f64) -> impl Piece {
+        let zero = if D::NEGATIVE_ZERO { value == 0.0 } else { value.to_bits() == 0 };
+        (D::ZEROS || !zero).then_some((Byte(field), LeDouble(value)))
+    }
+
+    #[inline(always)]
+    fn doubles(field: u8, values: &[f64]) -> impl Piece + '_ {
+        (D::EMPTY || !values.is_empty())
+            .then(|| (Byte(field), Varint(size_of_val(values) as u64), LeDoubles(values)))
+    }
+
+    #[inline(always)]
+    fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Counter { id, value } = *message;
+        append(out, (Self::id(0x0a, id), Self::integer(0x10, value)));
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write_batch_timer(message: &BatchTimer<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let BatchTimer { id, values } = *message;
+        append(out, (Self::id(0x0a, id), Self::doubles(0x12, values)));
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write_gauge(message: &Gauge<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Gauge { id, value } = *message;
+        append(out, (Self::id(0x0a, id), Self::double(0x11, value)));
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write_union(message: &MetricUnion<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let MetricUnion { metric_type: MetricType(metric_type), id, counter, timer, gauge } =
+            *message;
+        append(
+            out,
+            (
+                Self::integer(0x08, i64::from(metric_type)),
+                Self::id(0x12, id),
+                Self::integer(0x18, counter),
+                Self::doubles(0x22, timer),
+                Self::double(0x29, gauge),
+            ),
+        );
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read_counter<'m>(input: &mut Reader<'m>, _: &Scope<'m>) -> Result<Counter<'m>, Fault> {
+        let mut message = Counter { id: &[], value: 0 };
+        while !input.is_empty() {
+            match input.varint(TAG)? {
+                0x0a => message.id = bytes(input)?,
+                0x10 => message.value = integer::<D>(input)?,
+                tag => skip(input, tag, 2)?,
+            }
+        }
+        Ok(message)
+    }
+
+    #[inline(always)]
+    fn read_batch_timer<'m>(
+        input: &mut Reader<'m>,
+        scope: &Scope<'m>,
+    ) -> Result<BatchTimer<'m>, Fault> {
+        let mut message = BatchTimer { id: &[], values: &[] };
+        while !input.is_empty() {
+            match input.varint(TAG)? {
+                0x0a => message.id = bytes(input)?,
+                0x12 => message.values = packed(input, 0x12, message.values, scope)?,
+                0x11 => message.values = unpacked(input, 0x11, message.values, scope)?,
+                tag => skip(input, tag, 2)?,
+            }
+        }
+        Ok(message)
+    }
+
+    #[inline(always)]
+    fn read_gauge<'m>(input: &mut Reader<'m>, _: &Scope<'m>) -> Result<Gauge<'m>, Fault> {
+        let mut message = Gauge { id: &[], value: 0.0 };
+        while !input.is_empty() {
+            match input.varint(TAG)? {
+                0x0a => message.id = bytes(input)?,
+                0x11 => message.value = double(input)?,
+                tag => skip(input, tag, 2)?,
+            }
+        }
+        Ok(message)
+    }
+
+    #[inline(always)]
+    fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
+        let mut message = MetricUnion {
+            metric_type: MetricType::UNKNOWN,
+            id: &[],
+            counter: 0,
+            timer: &[],
+            gauge: 0.0,
+        };
+        while !input.is_empty() {
+            let before = *input;
+            match input.varint(TAG)? {
+                0x08 => {
+                    let number = integer::<D>(input)?;
+                    message.metric_type = MetricType(i8::try_from(number).map_err(|_| {
+                        *input = before;
+                        Fault::malformed("a type of a metric that fits in 8 bits")
+                    })?);
+                }
+                0x12 => message.id = bytes(input)?,
+                0x18 => message.counter = integer::<D>(input)?,
+                0x22 => message.timer = packed(input, 0x22, message.timer, scope)?,
+                0x21 => message.timer = unpacked(input, 0x21, message.timer, scope)?,
+                0x29 => message.gauge = double(input)?,
+                tag => skip(input, tag, 5)?,
+            }
+        }
+        Ok(message)
+    }
+}
+
+const TAG: &str = "the tag of a field";
+
+#[inline(always)]
+fn bytes<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
+    let len = input.varint("the length of bytes")?;
+    input.take_long(len, "bytes as long as their length says")
+}
+
+#[inline(always)]
+fn integer<D: Dialect>(input: &mut Reader<'_>) -> Result<i64, Fault> {
+    let number = input.varint("a number")?;
+    Ok(if D::ZIGZAG { unzigzag(number) } else { number as i64 })
+}
+
+#[inline(always)]
+fn double(input: &mut Reader<'_>) -> Result<f64, Fault> {
+    Ok(f64::from_le_bytes(input.array("a double")?))
+}
+
+/// A list in one piece. Further pieces, which no library writes, go on where the last one ended:
+/// they are gathered at once, so that the time is linear in their number.
+#[inline(always)]
+fn packed<'m>(
+    input: &mut Reader<'m>,
+    tag: u64,
+    values: &'m [f64],
+    scope: &Scope<'m>,
+) -> Result<&'m [f64], Fault> {
+    let before = *input;
+    let list = bytes(input)?;
+    if list.len() % 8 != 0 {
+        *input = before;
+        return Err(Fault::malformed("a list of doubles of 8 bytes each"));
+    }
+    if values.is_empty() && u64::from(input.peek().unwrap_or(0)) != tag {
+        return values::little_endian(list, scope);
+    }
+    *input = before;
+    gather(input, tag, values, scope)
+}
+
+/// A list of single fields.
+#[inline(always)]
+fn unpacked<'m>(
+    input: &mut Reader<'m>,
+    tag: u64,
+    values: &'m [f64],
+    scope: &Scope<'m>,
+) -> Result<&'m [f64], Fault> {
+    gather(input, tag, values, scope)
+}
+
+/// All pieces of a list that follow, behind those that were already there.
+#[cold]
+#[inline(never)]
+fn gather<'m>(
+    input: &mut Reader<'m>,
+    mut tag: u64,
+    values: &'m [f64],
+    scope: &Scope<'m>,
+) -> Result<&'m [f64], Fault> {
+    let (packed, single) = (tag & !7 | 2, tag & !7 | 1);
+    let mut list = ArenaVec::new_in(scope);
+    list.try_extend_from_slice_copy(values).map_err(|_| Fault::memory())?;
+    loop {
+        let before = *input;
+        if tag == single {
+            list.try_push(double(input)?).map_err(|_| Fault::memory())?;
+        } else {
+            let piece = bytes(input)?;
+            let (words, odd) = piece.as_chunks::<8>();
+            if !odd.is_empty() {
+                *input = before;
+                return Err(Fault::malformed("a list of doubles of 8 bytes each"));
+            }
+            list.try_extend(words.iter().map(|word| f64::from_le_bytes(*word)))
+                .map_err(|_| Fault::memory())?;
+        }
+        let before = *input;
+        match input.varint(TAG) {
+            Ok(next) if next == packed || next == single => tag = next,
+            _ => {
+                *input = before;
+                return Ok(list.into_slice());
+            }
+        }
+    }
+}
+
+/// Skips a field that the message does not have. One that it has, in another form, is a fault.
+#[cold]
+#[inline(never)]
+fn skip(input: &mut Reader<'_>, tag: u64, known: u64) -> Result<(), Fault> {
+    const EXPECTED: &str = "a field of a form that protobuf has and the message too";
+    let field = tag >> 3;
+    if field == 0 || field <= known || field >= 1 << 29 {
+        return Err(Fault::malformed(EXPECTED));
+    }
+    match tag & 7 {
+        0 => input.varint("a number").map(drop),
+        1 => input.array::<8>("8 bytes").map(drop),
+        2 => bytes(input).map(drop),
+        3 => skip_group(input, field),
+        5 => input.array::<4>("4 bytes").map(drop),
+        _ => Err(Fault::malformed(EXPECTED)),
+    }
+}
+
+/// Skips a group, the old form of a message in a message, with groups in it.
+fn skip_group(input: &mut Reader<'_>, field: u64) -> Result<(), Fault> {
+    const DEPTH: usize = 100;
+    let mut open = [0; DEPTH];
+    open[0] = field;
+    let mut depth = 1;
+    while depth > 0 {
+        let tag = input.varint(TAG)?;
+        match tag & 7 {
+            3 if depth == DEPTH => return Err(Fault::too_large("at most 100 groups in another")),
+            3 => {
+                open[depth] = tag >> 3;
+                depth += 1;
+            }
+            4 if open[depth - 1] == tag >> 3 => depth -= 1,
+            0 => drop(input.varint("a number")?),
+            1 => drop(input.array::<8>("8 bytes")?),
+            2 => drop(bytes(input)?),
+            5 => drop(input.array::<4>("4 bytes")?),
+            _ => return Err(Fault::malformed("a field within a group, or its end")),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! What goes over the wire: four messages, their union of all four, and what is the same for them.
+
+use alloc::vec::Vec;
+
+use quipu_arena::Scope;
+
+use crate::error::{Error, Fault};
+use crate::format::Format;
+use crate::reader::Reader;
+
+/// Something that only grows, or a change of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter<'m> {
+    /// Whose value it is. Any bytes.
+    pub id: &'m [u8],
+    /// How many.
+    pub value: i64,
+}
+
+/// Times, or sizes, that were measured one by one and are sent together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchTimer<'m> {
+    /// Whose values they are. Any bytes.
+    pub id: &'m [u8],
+    /// What was measured, in the unit that sender and receiver agree on.
+    pub values: &'m [f64],
+}
+
+/// Something that goes up and down.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gauge<'m> {
+    /// Whose value it is. Any bytes.
+    pub id: &'m [u8],
+    /// How much.
+    pub value: f64,
+}
+
+/// Any of the three: the one that [`metric_type`](MetricUnion::metric_type) says, with the others'
+/// values beside it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MetricUnion<'m> {
+    /// Which of the values counts.
+    pub metric_type: MetricType,
+    /// Whose value it is. Any bytes.
+    pub id: &'m [u8],
+    /// A counter's value.
+    pub counter: i64,
+    /// A batch timer's values.
+    pub timer: &'m [f64],
+    /// A gauge's value.
+    pub gauge: f64,
+}
+
+/// Which value of a [`MetricUnion`] counts. Any number can arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct MetricType(pub i8);
+
+impl MetricType {
+    /// None is known.
+    pub const UNKNOWN: MetricType = MetricType(0);
+    /// The counter's.
+    pub const COUNTER: MetricType = MetricType(1);
+    /// The batch timer's.
+    pub const BATCH_TIMER: MetricType = MetricType(2);
+    /// The gauge's.
+    pub const GAUGE: MetricType = MetricType(3);
+}
+
+/// Which message something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// A [`Counter`].
+    Counter,
+    /// A [`BatchTimer`].
+    BatchTimer,
+    /// A [`Gauge`].
+    Gauge,
+    /// A [`MetricUnion`].
+    MetricUnion,
+}
+
+impl Kind {
+    /// All there are.
+    pub const ALL: [Kind; 4] = [Kind::Counter, Kind::BatchTimer, Kind::Gauge, Kind::MetricUnion];
+
+    /// The message's name, as its type is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "Counter",
+            Kind::BatchTimer => "BatchTimer",
+            Kind::Gauge => "Gauge",
+            Kind::MetricUnion => "MetricUnion",
+        }
+    }
+}
+
+/// One message, whichever it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Message<'m> {
+    /// A counter.
+    Counter(Counter<'m>),
+    /// A batch timer.
+    BatchTimer(BatchTimer<'m>),
+    /// A gauge.
+    Gauge(Gauge<'m>),
+    /// A union.
+    MetricUnion(MetricUnion<'m>),
+}
+
+/// What the four messages have in common.
+///
+/// ```
+/// # #[cfg(feature = "protobuf")] {
+/// use quipu_wire::{Counter, Metric, Protobuf};
+/// use quipu_arena::Arena;
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"requests", value: 100 }.encode::<Protobuf>(&mut out).unwrap();
+/// assert_eq!(out, b"\x0a\x08requests\x10\x64");
+///
+/// let mut arena = Arena::new();
+/// let counter = Counter::decode::<Protobuf>(&out, &arena.as_scope()).unwrap();
+/// assert_eq!(counter.value, 100);
+/// # }
+/// ```
+pub trait Metric<'m>: sealed::Codec<'m> + Copy + Into<Message<'m>> {
+    /// Which message it is.
+    const KIND: Kind;
+
+    /// Appends the message to a buffer.
+    ///
+    /// # Errors
+    ///
+    /// When the format has no form for it: a float that is no number in JSON, a length beyond what
+    /// the format can say. The buffer is as it was.
+    #[inline]
+    fn encode<F: Format>(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        let start = out.len();
+        self.write::<F>(out).map_err(|fault| {
+            out.truncate(start);
+            Error::writing(F::NAME, fault)
+        })
+    }
+
+    /// Reads a message that takes the whole input. The id borrows from the input where the format
+    /// has it in one piece; what does not, and the values, lie in the scope.
+    ///
+    /// # Errors
+    ///
+    /// When the input is not this message in this format, and when something follows it.
+    #[inline]
+    fn decode<F: Format>(input: &'m [u8], scope: &Scope<'m>) -> Result<Self, Error> {
+        let mut reader = Reader::new(input);
+        match Self::read::<F>(&mut reader, scope) {
+            Ok(message) if reader.is_empty() => Ok(message),
+            Ok(_) => Err(Error::reading(F::NAME, reader.position() as u64, Fault::trailing())),
+            Err(fault) => Err(Error::reading(F::NAME, reader.position() as u64, fault)),
+        }
+    }
+}
+
+pub(crate) mod sealed {
+    use super::{Fault, Format, Reader, Scope, Vec};
+
+    pub trait Codec<'m>: Sized {
+        fn write<F: Format>(&self, out: &mut Vec<u8>) -> Result<(), Fault>;
+        fn read<F: Format>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Self, Fault>;
+    }
+}
+
+macro_rules! metric {
+    ($name:ident, $write:ident, $read:ident) => {
+        impl<'m> Metric<'m> for $name<'m> {
+            const KIND: Kind = Kind::$name;
+        }
+
+        impl<'m> sealed::Codec<'m> for $name<'m> {
+            #[inline(always)]
+            fn write<F: Format>(&self, out: &mut Vec<u8>) -> Result<(), Fault> {
+                F::$write(self, out)
+            }
+
+            #[inline(always)]
+            fn read<F: Format>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Self, Fault> {
+                F::$read(input, scope)
+            }
+        }
+
+        impl<'m> From<$name<'m>> for Message<'m> {
+            #[inline(always)]
+            fn from(message: $name<'m>) -> Message<'m> {
+                Message::$name(message)
+            }
+        }
+    };
+}
+
+metric!(Counter, write_counter, read_counter);
+metric!(BatchTimer, write_batch_timer, read_batch_timer);
+metric!(Gauge, write_gauge, read_gauge);
+metric!(MetricUnion, write_union, read_union);
+
+impl<'m> Message<'m> {
+    /// Which message it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Message::Counter(_) => Kind::Counter,
+            Message::BatchTimer(_) => Kind::BatchTimer,
+            Message::Gauge(_) => Kind::Gauge,
+            Message::MetricUnion(_) => Kind::MetricUnion,
+        }
+    }
+
+    /// Whose values it has.
+    pub fn id(&self) -> &'m [u8] {
+        match self {
+            Message::Counter(message) => message.id,
+            Message::BatchTimer(message) => message.id,
+            Message::Gauge(message) => message.id,
+            Message::MetricUnion(message) => message.id,
+        }
+    }
+
+    /// The same in the form of another message, where it has one: any metric as a union, and a
+    /// union as the metric that its type says, when the other values are all zero.
+    pub fn to_kind(self, kind: Kind) -> Option<Message<'m>> {
+        if self.kind() == kind {
+            return Some(self);
+        }
+        match (self, kind) {
+            (_, Kind::MetricUnion) => Some(Message::MetricUnion(self.to_union())),
+            (Message::MetricUnion(union), _) => {
+                let metric = union.to_metric()?;
+                (metric.kind() == kind).then_some(metric)
+            }
+            _ => None,
+        }
+    }
+
+    /// Any metric as a union.
+    #[inline]
+    pub fn to_union(self) -> MetricUnion<'m> {
+        let zero = MetricUnion {
+            metric_type: MetricType::UNKNOWN,
+            id: self.id(),
+            counter: 0,
+            timer: &[],
+            gauge: 0.0,
+        };
+        match self {
+            Message::Counter(Counter { value, .. }) => {
+                MetricUnion { metric_type: MetricType::COUNTER, counter: value, ..zero }
+            }
+            Message::BatchTimer(BatchTimer { values, .. }) => {
+                MetricUnion { metric_type: MetricType::BATCH_TIMER, timer: values, ..zero }
+            }
+            Message::Gauge(Gauge { value, .. }) => {
+                MetricUnion { metric_type: MetricType::GAUGE, gauge: value, ..zero }
+            }
+            Message::MetricUnion(union) => union,
+        }
+    }
+
+    /// Appends the message to a buffer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Metric::encode`].
+    pub fn encode<F: Format>(&self, out: &mut Vec<u8>) -> Result<(), Error> {
+        match self {
+            Message::Counter(message) => message.encode::<F>(out),
+            Message::BatchTimer(message) => message.encode::<F>(out),
+            Message::Gauge(message) => message.encode::<F>(out),
+            Message::MetricUnion(message) => message.encode::<F>(out),
+        }
+    }
+
+    /// Reads a message of a kind that takes the whole input.
+    ///
+    /// # Errors
+    ///
+    /// As [`Metric::decode`].
+    pub fn decode<F: Format>(
+        kind: Kind,
+        input: &'m [u8],
+        scope: &Scope<'m>,
+    ) -> Result<Message<'m>, Error> {
+        match kind {
+            Kind::Counter => Counter::decode::<F>(input, scope).map(Message::from),
+            Kind::BatchTimer => BatchTimer::decode::<F>(input, scope).map(Message::from),
+            Kind::Gauge => Gauge::decode::<F>(input, scope).map(Message::from),
+            Kind::MetricUnion => MetricUnion::decode::<F>(input, scope).map(Message::from),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn write<F: Format>(&self, out: &mut Vec<u8>) -> Result<(), Fault> {
+        match self {
+            Message::Counter(message) => F::write_counter(message, out),
+            Message::BatchTimer(message) => F::write_batch_timer(message, out),
+            Message::Gauge(message) => F::write_gauge(message, out),
+            Message::MetricUnion(message) => F::write_union(message, out),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn read<F: Format>(
+        kind: Kind,
+        input: &mut Reader<'m>,
+        scope: &Scope<'m>,
+    ) -> Result<Message<'m>, Fault> {
+        match kind {
+            Kind::Counter => F::read_counter(input, scope).map(Message::Counter),
+            Kind::BatchTimer => F::read_batch_timer(input, scope).map(Message::BatchTimer),
+            Kind::Gauge => F::read_gauge(input, scope).map(Message::Gauge),
+            Kind::MetricUnion => F::read_union(input, scope).map(Message::MetricUnion),
+        }
+    }
+}
+
+impl<'m> MetricUnion<'m> {
+    /// The metric that the type says, when nothing else is in the union.
+    #[inline]
+    pub fn to_metric(self) -> Option<Message<'m>> {
+        let MetricUnion { metric_type, id, counter, timer, gauge } = self;
+        let no_counter = counter == 0;
+        let no_timer = timer.is_empty();
+        let no_gauge = gauge.to_bits() == 0;
+        match metric_type {
+            MetricType::COUNTER if no_timer && no_gauge => {
+                Some(Message::Counter(Counter { id, value: counter }))
+            }
+            MetricType::BATCH_TIMER if no_counter && no_gauge => {
+                Some(Message::BatchTimer(BatchTimer { id, values: timer }))
+            }
+            MetricType::GAUGE if no_counter && no_timer => {
+                Some(Message::Gauge(Gauge { id, value: gauge }))
+            }
+            _ => None,
+        }
+    }
+}

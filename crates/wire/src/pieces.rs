@@ -1,0 +1,363 @@
+//! What a message is written from: pieces that know how long they can be.
+//!
+//! [`append`] adds up the bounds of all pieces of a message, reserves that once, and lets each
+//! write without looking: `append(out, (Byte(0x0a), Varint(len), Bytes(id)))`.
+
+use alloc::vec::Vec;
+
+use crate::copy::copy_short;
+
+/// Something that can be written to memory of a length known before.
+///
+/// # Safety
+///
+/// `put` writes and skips at most `bound()` bytes, initializes all that it skips, and returns the
+/// address behind what it wrote. `bound()` is the same whenever it is asked.
+pub(crate) unsafe trait Piece {
+    /// How many bytes there can be. Saturates, so that a sum of two never wraps unnoticed.
+    fn bound(&self) -> usize;
+
+    /// Writes the piece.
+    ///
+    /// # Safety
+    ///
+    /// `at` is valid for writes of `bound()` bytes.
+    unsafe fn put(&self, at: *mut u8) -> *mut u8;
+}
+
+/// A piece whose bound does not depend on its value.
+pub(crate) trait FixedPiece: Piece {
+    const BOUND: usize;
+}
+
+/// Appends a piece to a buffer.
+#[inline(always)]
+pub(crate) fn append(out: &mut Vec<u8>, piece: impl Piece) {
+    let bound = piece.bound();
+    out.reserve(bound);
+    let len = out.len();
+    // SAFETY: `bound` bytes behind the length were reserved. A piece initializes what it skips, and
+    // its end is at most `bound` bytes behind its start.
+    unsafe {
+        let start = out.as_mut_ptr().add(len);
+        let end = piece.put(start);
+        let written = end.offset_from(start) as usize;
+        debug_assert!(written <= bound, "a piece wrote more than its bound");
+        out.set_len(len + written);
+    }
+}
+
+macro_rules! fixed {
+    ($(#[$doc:meta])* $name:ident($type:ty), |$value:ident| $bytes:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name(pub(crate) $type);
+
+        // SAFETY: It writes as many bytes as the number has.
+        unsafe impl Piece for $name {
+            #[inline(always)]
+            fn bound(&self) -> usize {
+                Self::BOUND
+            }
+
+            #[inline(always)]
+            unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+                let $value = self.0;
+                let bytes = $bytes;
+                // SAFETY: `at` is valid for `BOUND` bytes.
+                unsafe {
+                    at.cast::<[u8; Self::BOUND]>().write_unaligned(bytes);
+                    at.add(Self::BOUND)
+                }
+            }
+        }
+
+        impl FixedPiece for $name {
+            const BOUND: usize = size_of::<$type>();
+        }
+    };
+}
+
+fixed! {
+    /// One byte.
+    Byte(u8), |value| [value]
+}
+fixed! {
+    /// A number, most significant byte first.
+    Be16(u16), |value| value.to_be_bytes()
+}
+fixed! {
+    /// A number, most significant byte first.
+    Be32(u32), |value| value.to_be_bytes()
+}
+fixed! {
+    /// A number, most significant byte first.
+    Be64(u64), |value| value.to_be_bytes()
+}
+fixed! {
+    /// A number, least significant byte first.
+    Le16(u16), |value| value.to_le_bytes()
+}
+fixed! {
+    /// A number, least significant byte first.
+    Le32(u32), |value| value.to_le_bytes()
+}
+fixed! {
+    /// A number, least significant byte first.
+    Le64(u64), |value| value.to_le_bytes()
+}
+fixed! {
+    /// A double, most significant byte first.
+    BeDouble(f64), |value| value.to_be_bytes()
+}
+fixed! {
+    /// A double, least significant byte first.
+    LeDouble(f64), |value| value.to_le_bytes()
+}
+
+/// Bytes that are known when the program is compiled.
+#[derive(Clone, Copy)]
+pub(crate) struct Literal<const N: usize>(pub(crate) &'static [u8; N]);
+
+// SAFETY: It writes N bytes.
+unsafe impl<const N: usize> Piece for Literal<N> {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        N
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+        // SAFETY: `at` is valid for N bytes.
+        unsafe {
+            at.cast::<[u8; N]>().write_unaligned(*self.0);
+            at.add(N)
+        }
+    }
+}
+
+impl<const N: usize> FixedPiece for Literal<N> {
+    const BOUND: usize = N;
+}
+
+/// A base-128 number, least significant group first: LEB128.
+#[derive(Clone, Copy)]
+pub(crate) struct Varint(pub(crate) u64);
+
+// SAFETY: 64 bits are 10 groups of 7 at most.
+unsafe impl Piece for Varint {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        Self::BOUND
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, mut at: *mut u8) -> *mut u8 {
+        let mut number = self.0;
+        // SAFETY: `at` is valid for 10 bytes, and there are at most 10 groups.
+        unsafe {
+            while number >= 0x80 {
+                at.write(number as u8 | 0x80);
+                at = at.add(1);
+                number >>= 7;
+            }
+            at.write(number as u8);
+            at.add(1)
+        }
+    }
+}
+
+impl FixedPiece for Varint {
+    const BOUND: usize = 10;
+}
+
+/// Bytes as they are.
+#[derive(Clone, Copy)]
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+// SAFETY: It writes the bytes.
+unsafe impl Piece for Bytes<'_> {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        self.0.len()
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+        // SAFETY: `at` is valid for as many bytes as the slice has, and the slice lies elsewhere,
+        // since a buffer is not yet initialized there.
+        unsafe {
+            copy_short(self.0.as_ptr(), at, self.0.len());
+            at.add(self.0.len())
+        }
+    }
+}
+
+/// Up to 7 zeros.
+#[derive(Clone, Copy)]
+pub(crate) struct Zeros(pub(crate) usize);
+
+// SAFETY: It writes 8 bytes and skips at most 7.
+unsafe impl Piece for Zeros {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        Self::BOUND
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+        debug_assert!(self.0 < 8, "zeros fill up to a word");
+        // SAFETY: `at` is valid for 8 bytes.
+        unsafe {
+            at.cast::<[u8; 8]>().write_unaligned([0; 8]);
+            at.add(self.0 & 7)
+        }
+    }
+}
+
+impl FixedPiece for Zeros {
+    const BOUND: usize = 8;
+}
+
+/// Doubles, least significant byte first.
+#[derive(Clone, Copy)]
+pub(crate) struct LeDoubles<'a>(pub(crate) &'a [f64]);
+
+// SAFETY: It writes 8 bytes for each.
+unsafe impl Piece for LeDoubles<'_> {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        size_of_val(self.0)
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, mut at: *mut u8) -> *mut u8 {
+        if cfg!(target_endian = "little") {
+            // SAFETY: `at` is valid for the bytes of the slice, which are in this order already.
+            unsafe {
+                copy_short(self.0.as_ptr().cast(), at, size_of_val(self.0));
+                return at.add(size_of_val(self.0));
+            }
+        }
+        for value in self.0 {
+            // SAFETY: `at` is valid for 8 bytes for each.
+            at = unsafe { LeDouble(*value).put(at) };
+        }
+        at
+    }
+}
+
+/// One piece for each item of a slice.
+#[derive(Clone, Copy)]
+pub(crate) struct Each<'a, T, F>(pub(crate) &'a [T], pub(crate) F);
+
+// SAFETY: Each item's piece has the same bound.
+unsafe impl<T: Copy, P: FixedPiece, F: Fn(T) -> P> Piece for Each<'_, T, F> {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        self.0.len().saturating_mul(P::BOUND)
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, mut at: *mut u8) -> *mut u8 {
+        for item in self.0 {
+            // SAFETY: `at` is valid for the bound of one piece for each item.
+            at = unsafe { self.1(*item).put(at) };
+        }
+        at
+    }
+}
+
+// SAFETY: It writes the piece or nothing.
+unsafe impl<P: Piece> Piece for Option<P> {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        self.as_ref().map_or(0, Piece::bound)
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+        match self {
+            // SAFETY: `at` is valid for the bound of the piece.
+            Some(piece) => unsafe { piece.put(at) },
+            None => at,
+        }
+    }
+}
+
+macro_rules! tuple {
+    ($($name:ident),*) => {
+        // SAFETY: Each piece keeps within its bound, and they stand one behind the other.
+        unsafe impl<$($name: Piece),*> Piece for ($($name,)*) {
+            #[inline(always)]
+            #[allow(non_snake_case)]
+            fn bound(&self) -> usize {
+                let ($($name,)*) = self;
+                0usize$(.saturating_add($name.bound()))*
+            }
+
+            #[inline(always)]
+            #[allow(non_snake_case)]
+            unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+                let ($($name,)*) = self;
+                // SAFETY: `at` is valid for the sum of the bounds.
+                $(let at = unsafe { $name.put(at) };)*
+                at
+            }
+        }
+
+        impl<$($name: FixedPiece),*> FixedPiece for ($($name,)*) {
+            const BOUND: usize = 0 $(+ $name::BOUND)*;
+        }
+    };
+}
+
+tuple!(A, B);
+tuple!(A, B, C);
+tuple!(A, B, C, D);
+tuple!(A, B, C, D, E);
+tuple!(A, B, C, D, E, F);
+tuple!(A, B, C, D, E, F, G);
+tuple!(A, B, C, D, E, F, G, H);
+tuple!(A, B, C, D, E, F, G, H, I);
+tuple!(A, B, C, D, E, F, G, H, I, J);
+tuple!(A, B, C, D, E, F, G, H, I, J, K);
+tuple!(A, B, C, D, E, F, G, H, I, J, K, L);
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn bytes(piece: impl Piece) -> Vec<u8> {
+        let mut out = vec![7];
+        append(&mut out, piece);
+        assert_eq!(out.remove(0), 7);
+        out
+    }
+
+    #[test]
+    fn writes_one_behind_the_other() {
+        let all =
+            (Byte(1), Le16(2), Be16(2), Literal(b"ab"), Some(Byte(3)), None::<Byte>, Zeros(3));
+        assert_eq!(bytes(all), [1, 2, 0, 0, 2, b'a', b'b', 3, 0, 0, 0]);
+        assert_eq!(bytes(Each(&[1u8, 2, 3], |x| (Byte(x), Byte(0)))), [1, 0, 2, 0, 3, 0]);
+        assert_eq!(bytes(LeDoubles(&[1.0])), 1f64.to_le_bytes());
+    }
+
+    #[test]
+    fn varints_have_up_to_10_groups() {
+        assert_eq!(bytes(Varint(0)), [0]);
+        assert_eq!(bytes(Varint(300)), [0xac, 2]);
+        assert_eq!(bytes(Varint(u64::MAX)).len(), 10);
+    }
+
+    #[test]
+    fn copies_of_any_length() {
+        let source: Vec<u8> = (0..200).collect();
+        for len in 0..200 {
+            assert_eq!(bytes(Bytes(&source[..len])), source[..len]);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Reads an input from its start, never beyond its end.
+//!
+//! What fails leaves the reader where it was: there is the fault.
+
+use crate::error::Fault;
+
+/// The rest of an input.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'m> {
+    rest: &'m [u8],
+    whole: &'m [u8],
+}
+
+impl<'m> Reader<'m> {
+    #[inline(always)]
+    pub(crate) fn new(input: &'m [u8]) -> Reader<'m> {
+        Reader { rest: input, whole: input }
+    }
+
+    /// How many bytes were read.
+    #[inline(always)]
+    pub(crate) fn position(&self) -> usize {
+        self.whole.len() - self.rest.len()
+    }
+
+    /// Where reading began.
+    #[inline(always)]
+    pub(crate) fn whole(&self) -> &'m [u8] {
+        self.whole
+    }
+
+    #[inline(always)]
+    pub(crate) fn rest(&self) -> &'m [u8] {
+        self.rest
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.rest.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
+    }
+
+    #[inline(always)]
+    pub(crate) fn byte(&mut self, expected: &'static str) -> Result<u8, Fault> {
+        match self.rest.split_first() {
+            Some((byte, rest)) => {
+                self.rest = rest;
+                Ok(*byte)
+            }
+            None => Err(Fault::incomplete(expected)),
+        }
+    }
+
+    /// Reads bytes that have to stand there.
+    #[inline(always)]
+    pub(crate) fn literal(
+        &mut self,
+        bytes: &'static [u8],
+        expected: &'static str,
+    ) -> Result<(), Fault> {
+        match self.rest.strip_prefix(bytes) {
+            Some(rest) => {
+                self.rest = rest;
+                Ok(())
+            }
+            None if bytes.starts_with(self.rest) => Err(Fault::incomplete(expected)),
+            None => Err(Fault::malformed(expected)),
+        }
+    }
+
+    /// The same, and whether they stood there; at the end of the input they do not.
+    #[inline(always)]
+    pub(crate) fn skip_literal(&mut self, bytes: &[u8]) -> bool {
+        match self.rest.strip_prefix(bytes) {
+            Some(rest) => {
+                self.rest = rest;
+                true
+            }
+            None => false,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn take(&mut self, len: usize, expected: &'static str) -> Result<&'m [u8], Fault> {
+        match self.rest.split_at_checked(len) {
+            Some((taken, rest)) => {
+                self.rest = rest;
+                Ok(taken)
+            }
+            None => Err(Fault::incomplete(expected)),
+        }
+    }
+
+    /// As [`take`](Reader::take), of a length that came over the wire.
+    #[inline(always)]
+    pub(crate) fn take_long(
+        &mut self,
+        len: u64,
+        expected: &'static str,
+    ) -> Result<&'m [u8], Fault> {
+        match usize::try_from(len) {
+            Ok(len) => self.take(len, expected),
+            Err(_) => Err(Fault::incomplete(expected)),
+        }
+    }
+
+    /// The number of items that follow, when each takes at least `size` bytes and so many can be
+    /// in the rest.
+    #[inline(always)]
+    pub(crate) fn count(
+        &self,
+        count: u64,
+        size: usize,
+        expected: &'static str,
+    ) -> Result<usize, Fault> {
+        if count <= (self.rest.len() / size) as u64 {
+            Ok(count as usize)
+        } else {
+            Err(Fault::incomplete(expected))
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn array<const N: usize>(
+        &mut self,
+        expected: &'static str,
+    ) -> Result<[u8; N], Fault> {
+        match self.rest.split_first_chunk::<N>() {
+            Some((array, rest)) => {
+                self.rest = rest;
+                Ok(*array)
+            }
+            None => Err(Fault::incomplete(expected)),
+        }
+    }
+
+    /// 1 to 8 bytes as a little-endian number, in one load where 8 bytes are there.
+    #[inline(always)]
+    pub(crate) fn little_endian(
+        &mut self,
+        len: usize,
+        expected: &'static str,
+    ) -> Result<u64, Fault> {
+        debug_assert!((1..=8).contains(&len), "a number has 1 to 8 bytes");
+        if len > self.rest.len() {
+            return Err(Fault::incomplete(expected));
+        }
+        let number = if let Some(bytes) = self.rest.first_chunk::<8>() {
+            u64::from_le_bytes(*bytes)
+        } else if let Some(bytes) = self.whole.last_chunk::<8>() {
+            // The last bytes are loaded together with some before them.
+            u64::from_le_bytes(*bytes) >> (64 - 8 * self.rest.len())
+        } else {
+            let mut bytes = [0; 8];
+            bytes[..self.rest.len()].copy_from_slice(self.rest);
+            u64::from_le_bytes(bytes)
+        };
+        self.rest = &self.rest[len..];
+        Ok(number & (u64::MAX >> (64 - 8 * len)))
+    }
+
+    /// A base-128 number, least significant group first: LEB128, as in protobuf. 10 bytes at most.
+    #[inline(always)]
+    pub(crate) fn varint(&mut self, expected: &'static str) -> Result<u64, Fault> {
+        match self.rest.split_first() {
+            Some((&byte, rest)) if byte < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(byte))
+            }
+            _ => self.long_varint(expected),
+        }
+    }
+
+    #[inline(never)]
+    fn long_varint(&mut self, expected: &'static str) -> Result<u64, Fault> {
+        let mut number = 0;
+        for (index, &byte) in self.rest.iter().enumerate() {
+            if index == 9 && byte > 1 {
+                return Err(Fault::malformed(expected));
+            }
+            number |= u64::from(byte & 0x7f) << (7 * index);
+            if byte < 0x80 {
+                self.rest = &self.rest[index + 1..];
+                return Ok(number);
+            }
+        }
+        Err(Fault::incomplete(expected))
+    }
+}
+
+/// From the unsigned numbers 0, 1, 2, 3, ... to 0, -1, 1, -2, ...
+#[inline(always)]
+pub(crate) fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
+
+/// The inverse of [`unzigzag`].
+#[inline(always)]
+pub(crate) fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
