@@ -240,13 +240,7 @@ impl<'m> Message<'m> {
     /// Any metric as a union.
     #[inline]
     pub fn to_union(self) -> MetricUnion<'m> {
-        let zero = MetricUnion {
-            metric_type: MetricType::UNKNOWN,
-            id: self.id(),
-            counter: 0,
-            timer: &[],
-            gauge: 0.0,
-        };
+        let zero = MetricUnion { id: self.id(), ..MetricUnion::ZERO };
         match self {
             Message::Counter(Counter { value, .. }) => {
                 MetricUnion { metric_type: MetricType::COUNTER, counter: value, ..zero }
@@ -319,6 +313,14 @@ impl<'m> Message<'m> {
 }
 
 impl<'m> MetricUnion<'m> {
+    pub(crate) const ZERO: MetricUnion<'m> = MetricUnion {
+        metric_type: MetricType::UNKNOWN,
+        id: &[],
+        counter: 0,
+        timer: &[],
+        gauge: 0.0,
+    };
+
     /// The metric that the type says, when nothing else is in the union.
     #[inline]
     pub fn to_metric(self) -> Option<Message<'m>> {

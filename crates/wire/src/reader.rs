@@ -49,6 +49,12 @@ impl<'m> Reader<'m> {
         self.rest.first().copied()
     }
 
+    /// Goes on behind bytes that were looked at.
+    #[inline(always)]
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.rest = &self.rest[bytes..];
+    }
+
     #[inline(always)]
     pub(crate) fn byte(&mut self, expected: &'static str) -> Result<u8, Fault> {
         match self.rest.split_first() {

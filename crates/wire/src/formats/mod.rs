@@ -19,5 +19,10 @@ macro_rules! formats {
 }
 
 formats! {
+    "colfer": colfer { Colfer };
+    "gencode": gencode { Gencode };
+    "msgpack": msgpack { VmihailencoMsgpack, TinylibMsgp, UgorjiMsgpack };
     "protobuf": protobuf { Protobuf, GogoProtobuf, ProtobufViaGogo, DedisProtobuf };
+    "thrift": thrift { Thrift, ThriftCompact };
+    "xdr": xdr { Xdr };
 }

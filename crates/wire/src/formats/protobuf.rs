@@ -187,13 +187,7 @@ impl<D: Dialect> Codec<D> {
 
     #[inline(always)]
     fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
-        let mut message = MetricUnion {
-            metric_type: MetricType::UNKNOWN,
-            id: &[],
-            counter: 0,
-            timer: &[],
-            gauge: 0.0,
-        };
+        let mut message = MetricUnion::ZERO;
         while !input.is_empty() {
             let before = *input;
             match input.varint(TAG)? {

@@ -1,0 +1,518 @@
+//! MessagePack: <https://github.com/msgpack/msgpack/blob/master/spec.md>.
+//!
+//! Three libraries write three dialects:
+//!
+//! ```text
+//! vmihailenco   the fields one behind the other, without a map: bin id, int, array of float 64
+//! tinylib msgp  a map from the fields' names in the order of declaration: ID, Value, Values,
+//!               Type, CounterVal, BatchTimerVal, GaugeVal; ids as bin
+//! ugorji        the same with the names sorted, and ids as raw (the str of today)
+//! ```
+//!
+//! Numbers take the shortest form. Positive ones take the unsigned forms, but those of msgp the
+//! signed ones. A reader takes any form of a number that has its value, ids as bin and as str, maps
+//! in any order, and skips what it does not know.
+
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+
+use quipu_arena::Scope;
+
+use crate::error::Fault;
+use crate::format::dialects;
+use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
+use crate::pieces::{
+    Be16, Be32, Be64, BeDouble, Byte, Bytes, Each, FixedPiece, Literal, Piece, append,
+};
+use crate::reader::Reader;
+use crate::values;
+
+/// As vmihailenco/msgpack writes fields by hand, without names.
+#[derive(Debug)]
+pub struct VmihailencoMsgpack(());
+
+/// As the code that tinylib/msgp generates writes it.
+#[derive(Debug)]
+pub struct TinylibMsgp(());
+
+/// As ugorji's codec writes it.
+#[derive(Debug)]
+pub struct UgorjiMsgpack(());
+
+dialects!(delimited: true, VmihailencoMsgpack, TinylibMsgp, UgorjiMsgpack);
+
+/// How a dialect differs.
+trait Dialect: Sized + 'static {
+    const NAME: &'static str;
+    /// Whether fields have names.
+    const NAMED: bool = true;
+    /// Whether the names are sorted.
+    const SORTED: bool = false;
+    /// Whether ids are raw, without a form of one byte's length.
+    const RAW: bool = false;
+    /// Whether positive numbers take the signed forms.
+    const SIGNED: bool = false;
+}
+
+impl Dialect for VmihailencoMsgpack {
+    const NAME: &'static str = "vmihailenco-msgpack";
+    const NAMED: bool = false;
+}
+
+impl Dialect for TinylibMsgp {
+    const NAME: &'static str = "tinylib-msgp";
+    const SIGNED: bool = true;
+}
+
+impl Dialect for UgorjiMsgpack {
+    const NAME: &'static str = "ugorji-msgpack";
+    const SORTED: bool = true;
+    const RAW: bool = true;
+}
+
+/// What the dialects share.
+struct Codec<D>(PhantomData<D>);
+
+impl<D: Dialect> Codec<D> {
+    #[inline(always)]
+    fn name<const N: usize>(name: &'static [u8; N]) -> impl Piece {
+        D::NAMED.then_some(Literal(name))
+    }
+
+    #[inline(always)]
+    fn id(id: &[u8]) -> Result<impl Piece + '_, Fault> {
+        let len = length(id.len())?;
+        Ok(((if D::RAW { Length::raw(len) } else { Length::bin(len) }), Bytes(id)))
+    }
+
+    #[inline(always)]
+    fn integer(value: i64) -> Integer {
+        Integer { value, signed: D::SIGNED }
+    }
+
+    #[inline(always)]
+    fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Counter { id, value } = *message;
+        append(
+            out,
+            (
+                Self::name(b"\x82\xa2ID"),
+                Self::id(id)?,
+                Self::name(b"\xa5Value"),
+                Self::integer(value),
+            ),
+        );
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write_batch_timer(message: &BatchTimer<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let BatchTimer { id, values } = *message;
+        append(
+            out,
+            (
+                Self::name(b"\x82\xa2ID"),
+                Self::id(id)?,
+                Self::name(b"\xa6Values"),
+                doubles(values)?,
+            ),
+        );
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write_gauge(message: &Gauge<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Gauge { id, value } = *message;
+        append(
+            out,
+            (Self::name(b"\x82\xa2ID"), Self::id(id)?, Self::name(b"\xa5Value"), double(value)),
+        );
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write_union(message: &MetricUnion<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let MetricUnion { metric_type: MetricType(metric_type), id, counter, timer, gauge } =
+            *message;
+        let metric_type = (Self::name(b"\xa4Type"), Self::integer(i64::from(metric_type)));
+        let id = (Self::name(b"\xa2ID"), Self::id(id)?);
+        let counter = (Self::name(b"\xaaCounterVal"), Self::integer(counter));
+        let timer = (Self::name(b"\xadBatchTimerVal"), doubles(timer)?);
+        let gauge = (Self::name(b"\xa8GaugeVal"), double(gauge));
+        let map = Self::name(b"\x85");
+        if D::SORTED {
+            append(out, (map, timer, counter, gauge, id, metric_type));
+        } else {
+            append(out, (map, metric_type, id, counter, timer, gauge));
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read_counter<'m>(input: &mut Reader<'m>, _: &Scope<'m>) -> Result<Counter<'m>, Fault> {
+        if !D::NAMED {
+            return Ok(Counter { id: bytes(input)?, value: integer(input)? });
+        }
+        let mut message = Counter { id: &[], value: 0 };
+        for _ in 0..map(input)? {
+            match bytes(input)? {
+                b"ID" => message.id = bytes(input)?,
+                b"Value" => message.value = integer(input)?,
+                _ => skip(input)?,
+            }
+        }
+        Ok(message)
+    }
+
+    #[inline(always)]
+    fn read_batch_timer<'m>(
+        input: &mut Reader<'m>,
+        scope: &Scope<'m>,
+    ) -> Result<BatchTimer<'m>, Fault> {
+        if !D::NAMED {
+            return Ok(BatchTimer { id: bytes(input)?, values: read_doubles(input, scope)? });
+        }
+        let mut message = BatchTimer { id: &[], values: &[] };
+        for _ in 0..map(input)? {
+            match bytes(input)? {
+                b"ID" => message.id = bytes(input)?,
+                b"Values" => message.values = read_doubles(input, scope)?,
+                _ => skip(input)?,
+            }
+        }
+        Ok(message)
+    }
+
+    #[inline(always)]
+    fn read_gauge<'m>(input: &mut Reader<'m>, _: &Scope<'m>) -> Result<Gauge<'m>, Fault> {
+        if !D::NAMED {
+            return Ok(Gauge { id: bytes(input)?, value: read_double(input)? });
+        }
+        let mut message = Gauge { id: &[], value: 0.0 };
+        for _ in 0..map(input)? {
+            match bytes(input)? {
+                b"ID" => message.id = bytes(input)?,
+                b"Value" => message.value = read_double(input)?,
+                _ => skip(input)?,
+            }
+        }
+        Ok(message)
+    }
+
+    #[inline(always)]
+    fn read_union<'m>(
+        input: &mut Reader<'m>,
+        scope: &Scope<'m>,
+    ) -> Result<MetricUnion<'m>, Fault> {
+        if !D::NAMED {
+            return Ok(MetricUnion {
+                metric_type: metric_type(input)?,
+                id: bytes(input)?,
+                counter: integer(input)?,
+                timer: read_doubles(input, scope)?,
+                gauge: read_double(input)?,
+            });
+        }
+        let mut message = MetricUnion::ZERO;
+        for _ in 0..map(input)? {
+            match bytes(input)? {
+                b"Type" => message.metric_type = metric_type(input)?,
+                b"ID" => message.id = bytes(input)?,
+                b"CounterVal" => message.counter = integer(input)?,
+                b"BatchTimerVal" => message.timer = read_doubles(input, scope)?,
+                b"GaugeVal" => message.gauge = read_double(input)?,
+                _ => skip(input)?,
+            }
+        }
+        Ok(message)
+    }
+}
+
+#[inline(always)]
+fn length(len: usize) -> Result<u32, Fault> {
+    match u32::try_from(len) {
+        Ok(len) => Ok(len),
+        Err(_) => Err(Fault::unwritable("lengths must fit in 32 bits")),
+    }
+}
+
+#[inline(always)]
+fn double(value: f64) -> impl FixedPiece {
+    (Byte(0xcb), BeDouble(value))
+}
+
+#[inline(always)]
+fn doubles(values: &[f64]) -> Result<impl Piece + '_, Fault> {
+    Ok((Length::array(length(values.len())?), Each(values, double)))
+}
+
+/// The length of something, in one of up to four forms: in the first byte, or behind it.
+#[derive(Clone, Copy)]
+struct Length {
+    len: u32,
+    /// The first byte of a length below `short_end`, which is added to it.
+    short: u8,
+    short_end: u32,
+    /// The first byte of a length of 8 bits, where the kind has one.
+    byte: Option<u8>,
+    /// The first byte of a length of 16 bits; the next one is that of 32.
+    word: u8,
+}
+
+impl Length {
+    #[inline(always)]
+    fn bin(len: u32) -> Length {
+        Length { len, short: 0, short_end: 0, byte: Some(0xc4), word: 0xc5 }
+    }
+
+    #[inline(always)]
+    fn raw(len: u32) -> Length {
+        Length { len, short: 0xa0, short_end: 32, byte: None, word: 0xda }
+    }
+
+    #[inline(always)]
+    fn array(len: u32) -> Length {
+        Length { len, short: 0x90, short_end: 16, byte: None, word: 0xdc }
+    }
+}
+
+// SAFETY: The longest form has 5 bytes.
+unsafe impl Piece for Length {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        5
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+        let Length { len, short, short_end, byte, word } = *self;
+        // SAFETY: `at` is valid for 5 bytes.
+        unsafe {
+            match byte {
+                _ if len < short_end => Byte(short | len as u8).put(at),
+                Some(byte) if len < 0x100 => (Byte(byte), Byte(len as u8)).put(at),
+                _ if len < 0x1_0000 => (Byte(word), Be16(len as u16)).put(at),
+                _ => (Byte(word + 1), Be32(len)).put(at),
+            }
+        }
+    }
+}
+
+/// A number in its shortest form.
+#[derive(Clone, Copy)]
+struct Integer {
+    value: i64,
+    signed: bool,
+}
+
+// SAFETY: The longest form has 9 bytes.
+unsafe impl Piece for Integer {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        9
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+        let Integer { value, signed } = *self;
+        // SAFETY: `at` is valid for 9 bytes.
+        unsafe {
+            if (-32..0x80).contains(&value) {
+                return Byte(value as u8).put(at);
+            }
+            if signed || value < 0 {
+                return match value {
+                    -0x80..0x80 => (Byte(0xd0), Byte(value as u8)).put(at),
+                    -0x8000..0x8000 => (Byte(0xd1), Be16(value as u16)).put(at),
+                    -0x8000_0000..0x8000_0000 => (Byte(0xd2), Be32(value as u32)).put(at),
+                    _ => (Byte(0xd3), Be64(value as u64)).put(at),
+                };
+            }
+            match value {
+                ..0x100 => (Byte(0xcc), Byte(value as u8)).put(at),
+                ..0x1_0000 => (Byte(0xcd), Be16(value as u16)).put(at),
+                ..0x1_0000_0000 => (Byte(0xce), Be32(value as u32)).put(at),
+                _ => (Byte(0xcf), Be64(value as u64)).put(at),
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn map(input: &mut Reader<'_>) -> Result<usize, Fault> {
+    const EXPECTED: &str = "a map";
+    let before = *input;
+    let count = match input.byte(EXPECTED)? {
+        byte @ 0x80..=0x8f => u64::from(byte & 15),
+        0xde => u64::from(u16::from_be_bytes(input.array(EXPECTED)?)),
+        0xdf => u64::from(u32::from_be_bytes(input.array(EXPECTED)?)),
+        _ => {
+            *input = before;
+            return Err(Fault::malformed(EXPECTED));
+        }
+    };
+    input.count(count, 2, "as many fields as their number says")
+}
+
+/// An id, or the name of a field: bin, str, or nil.
+#[inline(always)]
+fn bytes<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
+    const EXPECTED: &str = "bin or str";
+    let before = *input;
+    let len = match input.byte(EXPECTED)? {
+        byte @ 0xa0..=0xbf => u64::from(byte & 31),
+        0xc4 | 0xd9 => u64::from(input.byte(EXPECTED)?),
+        0xc5 | 0xda => u64::from(u16::from_be_bytes(input.array(EXPECTED)?)),
+        0xc6 | 0xdb => u64::from(u32::from_be_bytes(input.array(EXPECTED)?)),
+        0xc0 => 0,
+        _ => {
+            *input = before;
+            return Err(Fault::malformed(EXPECTED));
+        }
+    };
+    input.take_long(len, "bytes as long as their length says")
+}
+
+#[inline(always)]
+fn integer(input: &mut Reader<'_>) -> Result<i64, Fault> {
+    match input.peek() {
+        Some(byte @ ..0x80) => {
+            input.advance(1);
+            Ok(i64::from(byte))
+        }
+        _ => long_integer(input),
+    }
+}
+
+#[inline(never)]
+fn long_integer(input: &mut Reader<'_>) -> Result<i64, Fault> {
+    const EXPECTED: &str = "a whole number that fits in 64 bits with a sign";
+    let before = *input;
+    Ok(match input.byte(EXPECTED)? {
+        byte @ (0..=0x7f | 0xe0..=0xff) => i64::from(byte as i8),
+        0xcc => i64::from(input.byte(EXPECTED)?),
+        0xcd => i64::from(u16::from_be_bytes(input.array(EXPECTED)?)),
+        0xce => i64::from(u32::from_be_bytes(input.array(EXPECTED)?)),
+        0xcf => i64::try_from(u64::from_be_bytes(input.array(EXPECTED)?)).map_err(|_| {
+            *input = before;
+            Fault::malformed(EXPECTED)
+        })?,
+        0xd0 => i64::from(input.byte(EXPECTED)? as i8),
+        0xd1 => i64::from(i16::from_be_bytes(input.array(EXPECTED)?)),
+        0xd2 => i64::from(i32::from_be_bytes(input.array(EXPECTED)?)),
+        0xd3 => i64::from_be_bytes(input.array(EXPECTED)?),
+        _ => {
+            *input = before;
+            return Err(Fault::malformed(EXPECTED));
+        }
+    })
+}
+
+#[inline(always)]
+fn metric_type(input: &mut Reader<'_>) -> Result<MetricType, Fault> {
+    let before = *input;
+    i8::try_from(integer(input)?).map(MetricType).map_err(|_| {
+        *input = before;
+        Fault::malformed("a type of a metric that fits in 8 bits")
+    })
+}
+
+#[inline(always)]
+fn read_double(input: &mut Reader<'_>) -> Result<f64, Fault> {
+    if input.peek() == Some(0xcb) {
+        let before = *input;
+        input.advance(1);
+        return match input.array("a double") {
+            Ok(bytes) => Ok(f64::from_be_bytes(bytes)),
+            Err(fault) => {
+                *input = before;
+                Err(fault)
+            }
+        };
+    }
+    other_double(input)
+}
+
+/// A double as a float of 32 bits, or as a whole number that a double has.
+#[inline(never)]
+fn other_double(input: &mut Reader<'_>) -> Result<f64, Fault> {
+    const EXPECTED: &str = "a number that a double can be";
+    let before = *input;
+    if input.peek() == Some(0xca) {
+        input.advance(1);
+        return Ok(f64::from(f32::from_be_bytes(input.array(EXPECTED)?)));
+    }
+    let number = match long_integer(input) {
+        Ok(number) => number,
+        Err(fault) if fault.is_incomplete() => return Err(fault),
+        Err(_) => return Err(Fault::malformed(EXPECTED)),
+    };
+    let double = number as f64;
+    if double as i128 != i128::from(number) {
+        *input = before;
+        return Err(Fault::malformed(EXPECTED));
+    }
+    Ok(double)
+}
+
+#[inline(always)]
+fn read_doubles<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
+    const EXPECTED: &str = "an array of doubles";
+    let before = *input;
+    let count = match input.byte(EXPECTED)? {
+        byte @ 0x90..=0x9f => u64::from(byte & 15),
+        0xdc => u64::from(u16::from_be_bytes(input.array(EXPECTED)?)),
+        0xdd => u64::from(u32::from_be_bytes(input.array(EXPECTED)?)),
+        0xc0 => 0,
+        _ => {
+            *input = before;
+            return Err(Fault::malformed(EXPECTED));
+        }
+    };
+    let count = input.count(count, 1, "as many doubles as their number says")?;
+    values::fill(count, scope, || read_double(input))
+}
+
+/// Skips a value. What it consists of is counted, so that no depth needs a stack.
+#[cold]
+#[inline(never)]
+fn skip(input: &mut Reader<'_>) -> Result<(), Fault> {
+    const EXPECTED: &str = "a value";
+    let mut left = 1;
+    while left > 0 {
+        left -= 1;
+        let before = *input;
+        // So many bytes follow, and so many values.
+        let (bytes, values) = match input.byte(EXPECTED)? {
+            0..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => (0, 0),
+            byte @ 0x80..=0x8f => (0, 2 * u64::from(byte & 15)),
+            byte @ 0x90..=0x9f => (0, u64::from(byte & 15)),
+            byte @ 0xa0..=0xbf => (u64::from(byte & 31), 0),
+            0xc4 | 0xd9 => (u64::from(input.byte(EXPECTED)?), 0),
+            0xc5 | 0xda => (u64::from(u16::from_be_bytes(input.array(EXPECTED)?)), 0),
+            0xc6 | 0xdb => (u64::from(u32::from_be_bytes(input.array(EXPECTED)?)), 0),
+            0xc7 => (u64::from(input.byte(EXPECTED)?) + 1, 0),
+            0xc8 => (u64::from(u16::from_be_bytes(input.array(EXPECTED)?)) + 1, 0),
+            0xc9 => (u64::from(u32::from_be_bytes(input.array(EXPECTED)?)) + 1, 0),
+            0xcc | 0xd0 => (1, 0),
+            0xcd | 0xd1 | 0xd4 => (2, 0),
+            0xd5 => (3, 0),
+            0xca | 0xce | 0xd2 => (4, 0),
+            0xd6 => (5, 0),
+            0xcb | 0xcf | 0xd3 => (8, 0),
+            0xd7 => (9, 0),
+            0xd8 => (17, 0),
+            0xdc => (0, u64::from(u16::from_be_bytes(input.array(EXPECTED)?))),
+            0xdd => (0, u64::from(u32::from_be_bytes(input.array(EXPECTED)?))),
+            0xde => (0, 2 * u64::from(u16::from_be_bytes(input.array(EXPECTED)?))),
+            0xdf => (0, 2 * u64::from(u32::from_be_bytes(input.array(EXPECTED)?))),
+            0xc1 => {
+                *input = before;
+                return Err(Fault::malformed(EXPECTED));
+            }
+        };
+        input.take_long(bytes, "bytes as long as their length says")?;
+        left = input.count(left as u64 + values, 1, "as many values as their number says")?;
+    }
+    Ok(())
+}
