@@ -12,6 +12,8 @@ mod format;
 mod formats;
 mod message;
 mod pieces;
+#[cfg(feature = "quipu")]
+mod quipu;
 mod reader;
 mod stream;
 mod values;
@@ -21,4 +23,6 @@ pub use error::Error;
 pub use format::Format;
 pub use formats::*;
 pub use message::{BatchTimer, Counter, Gauge, Kind, Message, Metric, MetricType, MetricUnion};
+#[cfg(feature = "quipu")]
+pub use quipu::{Quipu, QuipuCompact, Series, StreamReader, StreamWriter};
 pub use stream::{Decoder, Encoder, Framing};

@@ -13,6 +13,10 @@ macro_rules! formats {
 
         /// Every format of this build.
         pub(crate) const ALL: &[AnyFormat] = &[
+            #[cfg(feature = "quipu")]
+            AnyFormat::of::<crate::quipu::Quipu>(),
+            #[cfg(feature = "quipu")]
+            AnyFormat::of::<crate::quipu::QuipuCompact>(),
             $($(#[cfg(feature = $feature)] AnyFormat::of::<$format>(),)*)*
         ];
     };

@@ -1,0 +1,363 @@
+//! The values of a batch timer in quipu's own format: all in one form, the shortest that is exact.
+//!
+//! The first byte has the form in its three high bits and the number of values in its five low
+//! ones; 31 says that the number follows as a varint.
+//!
+//! ```text
+//! 0  one byte each                    whole numbers to 255
+//! 1  two bytes each                   whole numbers to 65535
+//! 2  four bytes each                  whole numbers to 2^32 - 1
+//! 3  a byte of places and width,      decimals of 1 to 4 places
+//!    then so many bits each
+//! 4  numbers                          anything, each in its own shortest form
+//! 5  8 bytes each                     anything
+//! 6  -                                for later versions
+//! 7  as 3                             decimals of 5 to 8 places
+//! ```
+//!
+//! Bytes are in the order least significant first, and so are bits. The byte of places and width
+//! has the places (above 1, or above 5) in its two high bits and the width in bits in the others.
+//! What is not filled of the last byte is zero.
+
+use quipu_arena::Scope;
+
+use super::number::{
+    Double, MAX_PLACES, POWERS, decimal, double_len, known_mantissa, mantissa, read_double,
+};
+use crate::error::Fault;
+use crate::pieces::{Byte, Each, FixedPiece, Le16, Le32, Le64, LeDoubles, Piece, Varint};
+use crate::reader::Reader;
+use crate::values;
+
+/// A list of values.
+#[derive(Clone, Copy)]
+pub(super) struct Values<'a>(pub(super) &'a [f64]);
+
+const BYTES: u8 = 0;
+const WORDS: u8 = 1;
+const LONG_WORDS: u8 = 2;
+const DECIMALS: u8 = 3;
+const NUMBERS: u8 = 4;
+const RAW: u8 = 5;
+const FINE_DECIMALS: u8 = 7;
+
+/// The places of which [`DECIMALS`] has none.
+const COARSE: usize = 4;
+
+// SAFETY: The forms have at most 10 bytes for each value: numbers. The number of values takes 11
+// at most, places and width one, and 8 are written where bits end.
+unsafe impl Piece for Values<'_> {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        self.0.len().saturating_mul(Double::BOUND).saturating_add(20)
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+        let values = self.0;
+        // SAFETY: `at` is valid for the bound.
+        unsafe {
+            match whole_numbers(values) {
+                Some(0..0x100) => {
+                    let at = put_count(BYTES, values, at);
+                    Each(values, |value| Byte(known_mantissa(value, 0) as u8)).put(at)
+                }
+                Some(0x100..0x1_0000) => {
+                    let at = put_count(WORDS, values, at);
+                    Each(values, |value| Le16(known_mantissa(value, 0) as u16)).put(at)
+                }
+                Some(0x1_0000..0x1_0000_0000) => {
+                    let at = put_count(LONG_WORDS, values, at);
+                    Each(values, |value| Le32(known_mantissa(value, 0) as u32)).put(at)
+                }
+                _ => put_others(values, at),
+            }
+        }
+    }
+}
+
+/// All bits that whole numbers have, when all values are whole and none is negative.
+#[inline(always)]
+fn whole_numbers(values: &[f64]) -> Option<u64> {
+    let mut all = true;
+    let mut bits = 0;
+    for value in values {
+        let number = known_mantissa(*value, 0);
+        // A number below 2^32 is made of at most 32 bits, of which the double is made again.
+        all &= (number as u32 as f64).to_bits() == value.to_bits();
+        bits |= number;
+    }
+    all.then_some(bits as u64)
+}
+
+/// # Safety
+///
+/// `at` is valid for 11 bytes.
+#[inline(always)]
+unsafe fn put_count(form: u8, values: &[f64], at: *mut u8) -> *mut u8 {
+    let count = values.len();
+    // SAFETY: As the function's.
+    unsafe {
+        if count < 31 {
+            Byte(form << 5 | count as u8).put(at)
+        } else {
+            (Byte(form << 5 | 31), Varint(count as u64)).put(at)
+        }
+    }
+}
+
+/// # Safety
+///
+/// `at` is valid for the bound of the values.
+#[inline(never)]
+unsafe fn put_others(values: &[f64], at: *mut u8) -> *mut u8 {
+    let decimals = decimals(values);
+    let packed = decimals.map_or(usize::MAX, |(_, width)| 1 + (values.len() * width).div_ceil(8));
+    // SAFETY: As the function's.
+    unsafe {
+        // What is packed in fewer than two bytes each is shorter than numbers mostly, and always
+        // faster.
+        if packed > 2 * values.len() + 1 {
+            let numbers: usize = values.iter().map(|value| double_len(*value)).sum();
+            if numbers < packed.min(8 * values.len()) {
+                return Each(values, Double).put(put_count(NUMBERS, values, at));
+            }
+        }
+        match decimals {
+            Some((places, width)) if packed < 8 * values.len() => {
+                put_decimals(values, places, width, at)
+            }
+            _ => LeDoubles(values).put(put_count(RAW, values, at)),
+        }
+    }
+}
+
+/// The fewest places with which all values are decimals, and how many bits the largest takes.
+/// Negative ones are none.
+fn decimals(values: &[f64]) -> Option<(usize, usize)> {
+    let mut places = match mantissa(*values.first()?, 0) {
+        Some(_) => 1,
+        None => decimal(values[0])?.0,
+    };
+    'more: loop {
+        let mut bits = 0;
+        for value in values {
+            match mantissa(*value, places) {
+                Some(number) => bits |= number,
+                None => {
+                    let (needed, _) = decimal(*value)?;
+                    if needed <= places || needed > MAX_PLACES {
+                        return None;
+                    }
+                    places = needed;
+                    continue 'more;
+                }
+            }
+        }
+        return (bits >= 0).then(|| (places, (64 - bits.leading_zeros()).max(1) as usize));
+    }
+}
+
+/// # Safety
+///
+/// `at` is valid for the bound of the values, which are decimals of so many places and bits.
+unsafe fn put_decimals(values: &[f64], places: usize, width: usize, at: *mut u8) -> *mut u8 {
+    let (form, above) = if places <= COARSE { (DECIMALS, 1) } else { (FINE_DECIMALS, 1 + COARSE) };
+    // SAFETY: As the function's. 51 bits are the most, so that 64 hold them behind 7 others. Each
+    // value takes less than 7 bytes, and the 8 that are written last are in the bound.
+    unsafe {
+        let at = put_count(form, values, at);
+        let mut at = Byte(((places - above) << 6 | width) as u8).put(at);
+        let mut bits = 0;
+        let mut count = 0;
+        for value in values {
+            bits |= (known_mantissa(*value, places) as u64) << count;
+            count += width;
+            Le64(bits).put(at);
+            at = at.add(count / 8);
+            bits >>= count & !7;
+            count %= 8;
+        }
+        // The last byte was written with the value that begins it, or is begun here.
+        Byte(bits as u8).put(at);
+        at.add(count.div_ceil(8))
+    }
+}
+
+const EXPECTED: &str = "as many values as their number says";
+
+/// Reads a list of values.
+#[inline(always)]
+pub(super) fn read<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
+    let before = *input;
+    let head = input.byte("the values of a batch timer")?;
+    let (form, mut count) = (head >> 5, u64::from(head & 31));
+    if count == 31 {
+        count = input.varint("the number of values")?;
+    }
+    if form == BYTES {
+        let bytes = input.take_long(count, EXPECTED)?;
+        return each(bytes, scope, |byte: [u8; 1]| f64::from(byte[0]));
+    }
+    read_others(input, form, count, scope).inspect_err(|fault| {
+        if !fault.is_incomplete() {
+            *input = before;
+        }
+    })
+}
+
+#[inline(never)]
+fn read_others<'m>(
+    input: &mut Reader<'m>,
+    form: u8,
+    count: u64,
+    scope: &Scope<'m>,
+) -> Result<&'m [f64], Fault> {
+    let smallest = match form {
+        WORDS => 2,
+        LONG_WORDS => 4,
+        RAW => 8,
+        NUMBERS => 1,
+        DECIMALS | FINE_DECIMALS => return read_decimals(input, form, count, scope),
+        _ => return Err(Fault::malformed("values in a form of this version")),
+    };
+    let count = input.count(count, smallest, EXPECTED)?;
+    if form == NUMBERS {
+        return values::fill(count, scope, || read_double(input, "a value"));
+    }
+    let bytes = input.take(count * smallest, EXPECTED)?;
+    match form {
+        WORDS => each(bytes, scope, |bytes| f64::from(u16::from_le_bytes(bytes))),
+        LONG_WORDS => each(bytes, scope, |bytes| f64::from(u32::from_le_bytes(bytes))),
+        _ => each(bytes, scope, f64::from_le_bytes),
+    }
+}
+
+#[inline(always)]
+fn each<'m, const N: usize>(
+    bytes: &[u8],
+    scope: &Scope<'m>,
+    value: impl Fn([u8; N]) -> f64,
+) -> Result<&'m [f64], Fault> {
+    let (items, _) = bytes.as_chunks::<N>();
+    let room = values::room(items.len(), scope)?;
+    for (place, item) in room.iter_mut().zip(items) {
+        place.write(value(*item));
+    }
+    // SAFETY: There are as many places as items, and all were written.
+    Ok(unsafe { values::assume_init(room) })
+}
+
+fn read_decimals<'m>(
+    input: &mut Reader<'m>,
+    form: u8,
+    count: u64,
+    scope: &Scope<'m>,
+) -> Result<&'m [f64], Fault> {
+    let head = input.byte("places and width")?;
+    let width = usize::from(head & 63);
+    if !(1..=51).contains(&width) {
+        return Err(Fault::malformed("decimals of 1 to 51 bits"));
+    }
+    let above = if form == DECIMALS { 1 } else { 1 + COARSE };
+    let power = POWERS[usize::from(head >> 6) + above];
+    // At most 8 values are in a byte.
+    let count = match usize::try_from(count) {
+        Ok(count) if count / 8 <= input.len() => count,
+        _ => return Err(Fault::incomplete(EXPECTED)),
+    };
+    let bytes = input.take((count * width).div_ceil(8), EXPECTED)?;
+    let mask = (1 << width) - 1;
+    let mut bit = 0;
+    values::fill(count, scope, || {
+        let bits = match bytes.get(bit / 8..bit / 8 + 8) {
+            Some(word) => u64::from_le_bytes(word.try_into().unwrap_or_default()),
+            None => {
+                let mut word = [0; 8];
+                let rest = &bytes[bit / 8..];
+                word[..rest.len()].copy_from_slice(rest);
+                u64::from_le_bytes(word)
+            }
+        };
+        let number = bits >> (bit % 8) & mask;
+        bit += width;
+        Ok(number as i64 as f64 / power)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use quipu_arena::Arena;
+
+    use super::*;
+    use crate::pieces::append;
+
+    fn round_trip(list: &[f64]) -> Vec<u8> {
+        let mut out = Vec::new();
+        append(&mut out, Values(list));
+        let mut arena = Arena::new();
+        let scope = arena.as_scope();
+        let mut input = Reader::new(&out);
+        let read = read(&mut input, &scope).unwrap();
+        assert!(input.is_empty());
+        let bits = |list: &[f64]| list.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(read), bits(list), "{list:?}");
+        for len in 0..out.len() {
+            let mut input = Reader::new(&out[..len]);
+            assert!(super::read(&mut input, &scope).unwrap_err().is_incomplete(), "{list:?}");
+        }
+        out
+    }
+
+    #[test]
+    fn all_in_the_shortest_form() {
+        assert_eq!(round_trip(&[]), [0]);
+        assert_eq!(round_trip(&[1.0, 2.0, 3.0, 4.0, 5.0]), [5, 1, 2, 3, 4, 5]);
+        assert_eq!(round_trip(&[256.0, 1.0])[0], 1 << 5 | 2);
+        assert_eq!(round_trip(&[65536.0])[0], 2 << 5 | 1);
+        assert_eq!(round_trip(&[0.5, 1.5]), [3 << 5 | 2, 4, 0xf5]);
+        assert_eq!(round_trip(&[12.345, 6.789, 50.1]).len(), 2 + 6);
+        assert_eq!(round_trip(&[0.000_012, 0.000_345])[0] >> 5, 7);
+        assert_eq!(round_trip(&[core::f64::consts::PI; 5])[0] >> 5, 5);
+        assert_eq!(round_trip(&[-1.0, 2.0])[0] >> 5, 4);
+        round_trip(&[-0.0, 0.0, f64::NAN, f64::INFINITY, 5e-324]);
+        round_trip(&[4_294_967_296.0, 1.0]);
+        round_trip(&[0.1; 1000]);
+        round_trip(&[7.0; 31]);
+        round_trip(&[1e7 + 0.125, 1e-8]);
+    }
+
+    #[test]
+    fn decimals_of_any_width() {
+        for places in 1..=8usize {
+            for width in 1..=50 {
+                let last = ((1u64 << width) - 1) as f64 / POWERS[places];
+                for len in 1..20 {
+                    let mut list = Vec::new();
+                    list.resize(len, 1.0 / POWERS[places]);
+                    list.push(last);
+                    round_trip(&list);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_writer_writes_is_refused() {
+        let mut arena = Arena::new();
+        let scope = arena.as_scope();
+        for bytes in [&[6 << 5][..], &[3 << 5 | 1, 0, 0], &[3 << 5 | 1, 52, 0], &[4 << 5 | 1, 0xd9]]
+        {
+            let mut input = Reader::new(bytes);
+            assert!(!read(&mut input, &scope).unwrap_err().is_incomplete(), "{bytes:?}");
+        }
+        let long = [31, 255, 255, 255, 255, 255, 255, 255, 255, 127];
+        for form in 0..8 {
+            let mut bytes = long;
+            bytes[0] |= form << 5;
+            assert!(read(&mut Reader::new(&bytes), &scope).is_err());
+        }
+    }
+}
