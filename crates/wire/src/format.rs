@@ -20,6 +20,10 @@ pub trait Format: sealed::Sealed + 'static {
     /// Whether a reader sees where a message ends. Others need a length before each.
     const DELIMITED: bool = true;
 
+    /// Whether a stream has a framing of the format's own: a reader sees where a message ends, at
+    /// least where something separates it from the next.
+    const HAS_FRAMING: bool = Self::DELIMITED;
+
     /// What a writer of a stream remembers from message to message.
     #[doc(hidden)]
     type Writing: Default + Send;

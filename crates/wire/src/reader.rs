@@ -44,6 +44,16 @@ impl<'m> Reader<'m> {
         self.rest.len()
     }
 
+    /// Calls a function that is not inlined with a copy: so this reader's address is not taken, and
+    /// it can stay in registers.
+    #[inline(always)]
+    pub(crate) fn apart<T>(&mut self, read: impl FnOnce(&mut Reader<'m>) -> T) -> T {
+        let mut copy = *self;
+        let result = read(&mut copy);
+        *self = copy;
+        result
+    }
+
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
@@ -182,7 +192,7 @@ impl<'m> Reader<'m> {
                 self.rest = rest;
                 Ok(u64::from(byte))
             }
-            _ => self.long_varint(expected),
+            _ => self.apart(|input| input.long_varint(expected)),
         }
     }
 

@@ -354,7 +354,7 @@ fn ready(buffer: &[u8], start: usize, credit: usize, ended: bool) -> Option<&[u8
 }
 
 fn own<F: Format>(framing: Framing) -> Framing {
-    if framing == Framing::Own && !F::DELIMITED { Framing::Varint } else { framing }
+    if framing == Framing::Own && !F::HAS_FRAMING { Framing::Varint } else { framing }
 }
 
 impl<F: Format> core::fmt::Debug for Encoder<F> {

@@ -158,7 +158,7 @@ impl<D: Dialect> Codec<D> {
             match bytes(input)? {
                 b"ID" => message.id = bytes(input)?,
                 b"Value" => message.value = integer(input)?,
-                _ => skip(input)?,
+                _ => input.apart(skip)?,
             }
         }
         Ok(message)
@@ -177,7 +177,7 @@ impl<D: Dialect> Codec<D> {
             match bytes(input)? {
                 b"ID" => message.id = bytes(input)?,
                 b"Values" => message.values = read_doubles(input, scope)?,
-                _ => skip(input)?,
+                _ => input.apart(skip)?,
             }
         }
         Ok(message)
@@ -193,7 +193,7 @@ impl<D: Dialect> Codec<D> {
             match bytes(input)? {
                 b"ID" => message.id = bytes(input)?,
                 b"Value" => message.value = read_double(input)?,
-                _ => skip(input)?,
+                _ => input.apart(skip)?,
             }
         }
         Ok(message)
@@ -221,7 +221,7 @@ impl<D: Dialect> Codec<D> {
                 b"CounterVal" => message.counter = integer(input)?,
                 b"BatchTimerVal" => message.timer = read_doubles(input, scope)?,
                 b"GaugeVal" => message.gauge = read_double(input)?,
-                _ => skip(input)?,
+                _ => input.apart(skip)?,
             }
         }
         Ok(message)
@@ -380,7 +380,7 @@ fn integer(input: &mut Reader<'_>) -> Result<i64, Fault> {
             input.advance(1);
             Ok(i64::from(byte))
         }
-        _ => long_integer(input),
+        _ => input.apart(long_integer),
     }
 }
 
@@ -430,7 +430,7 @@ fn read_double(input: &mut Reader<'_>) -> Result<f64, Fault> {
             }
         };
     }
-    other_double(input)
+    input.apart(other_double)
 }
 
 /// A double as a float of 32 bits, or as a whole number that a double has.

@@ -149,7 +149,7 @@ impl<D: Dialect> Codec<D> {
             match input.varint(TAG)? {
                 0x0a => message.id = bytes(input)?,
                 0x10 => message.value = integer::<D>(input)?,
-                tag => skip(input, tag, 2)?,
+                tag => input.apart(|input| skip(input, tag, 2))?,
             }
         }
         Ok(message)
@@ -160,16 +160,17 @@ impl<D: Dialect> Codec<D> {
         input: &mut Reader<'m>,
         scope: &Scope<'m>,
     ) -> Result<BatchTimer<'m>, Fault> {
-        let mut message = BatchTimer { id: &[], values: &[] };
+        let mut id: &[u8] = &[];
+        let mut values = Doubles::new(scope);
         while !input.is_empty() {
             match input.varint(TAG)? {
-                0x0a => message.id = bytes(input)?,
-                0x12 => message.values = packed(input, 0x12, message.values, scope)?,
-                0x11 => message.values = unpacked(input, 0x11, message.values, scope)?,
-                tag => skip(input, tag, 2)?,
+                0x0a => id = bytes(input)?,
+                0x12 => values.packed(input)?,
+                0x11 => values.single(input)?,
+                tag => input.apart(|input| skip(input, tag, 2))?,
             }
         }
-        Ok(message)
+        Ok(BatchTimer { id, values: values.finish() })
     }
 
     #[inline(always)]
@@ -179,7 +180,7 @@ impl<D: Dialect> Codec<D> {
             match input.varint(TAG)? {
                 0x0a => message.id = bytes(input)?,
                 0x11 => message.value = double(input)?,
-                tag => skip(input, tag, 2)?,
+                tag => input.apart(|input| skip(input, tag, 2))?,
             }
         }
         Ok(message)
@@ -188,6 +189,7 @@ impl<D: Dialect> Codec<D> {
     #[inline(always)]
     fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
         let mut message = MetricUnion::ZERO;
+        let mut timer = Doubles::new(scope);
         while !input.is_empty() {
             let before = *input;
             match input.varint(TAG)? {
@@ -200,12 +202,13 @@ impl<D: Dialect> Codec<D> {
                 }
                 0x12 => message.id = bytes(input)?,
                 0x18 => message.counter = integer::<D>(input)?,
-                0x22 => message.timer = packed(input, 0x22, message.timer, scope)?,
-                0x21 => message.timer = unpacked(input, 0x21, message.timer, scope)?,
+                0x22 => timer.packed(input)?,
+                0x21 => timer.single(input)?,
                 0x29 => message.gauge = double(input)?,
-                tag => skip(input, tag, 5)?,
+                tag => input.apart(|input| skip(input, tag, 5))?,
             }
         }
+        message.timer = timer.finish();
         Ok(message)
     }
 }
@@ -229,72 +232,63 @@ fn double(input: &mut Reader<'_>) -> Result<f64, Fault> {
     Ok(f64::from_le_bytes(input.array("a double")?))
 }
 
-/// A list in one piece. Further pieces, which no library writes, go on where the last one ended:
-/// they are gathered at once, so that the time is linear in their number.
-#[inline(always)]
-fn packed<'m>(
-    input: &mut Reader<'m>,
-    tag: u64,
-    values: &'m [f64],
-    scope: &Scope<'m>,
-) -> Result<&'m [f64], Fault> {
-    let before = *input;
-    let list = bytes(input)?;
-    if list.len() % 8 != 0 {
-        *input = before;
-        return Err(Fault::malformed("a list of doubles of 8 bytes each"));
-    }
-    if values.is_empty() && u64::from(input.peek().unwrap_or(0)) != tag {
-        return values::little_endian(list, scope);
-    }
-    *input = before;
-    gather(input, tag, values, scope)
+/// A list, which comes in one piece from every library that writes packed lists, and in as many as
+/// it has values from others.
+struct Doubles<'s, 'm> {
+    scope: &'s Scope<'m>,
+    /// The first piece.
+    first: &'m [f64],
+    /// All, once there is another.
+    all: Option<ArenaVec<'m, f64, &'s Scope<'m>>>,
 }
 
-/// A list of single fields.
-#[inline(always)]
-fn unpacked<'m>(
-    input: &mut Reader<'m>,
-    tag: u64,
-    values: &'m [f64],
-    scope: &Scope<'m>,
-) -> Result<&'m [f64], Fault> {
-    gather(input, tag, values, scope)
-}
+impl<'s, 'm> Doubles<'s, 'm> {
+    #[inline(always)]
+    fn new(scope: &'s Scope<'m>) -> Doubles<'s, 'm> {
+        Doubles { scope, first: &[], all: None }
+    }
 
-/// All pieces of a list that follow, behind those that were already there.
-#[cold]
-#[inline(never)]
-fn gather<'m>(
-    input: &mut Reader<'m>,
-    mut tag: u64,
-    values: &'m [f64],
-    scope: &Scope<'m>,
-) -> Result<&'m [f64], Fault> {
-    let (packed, single) = (tag & !7 | 2, tag & !7 | 1);
-    let mut list = ArenaVec::new_in(scope);
-    list.try_extend_from_slice_copy(values).map_err(|_| Fault::memory())?;
-    loop {
+    #[inline(always)]
+    fn packed(&mut self, input: &mut Reader<'m>) -> Result<(), Fault> {
         let before = *input;
-        if tag == single {
-            list.try_push(double(input)?).map_err(|_| Fault::memory())?;
-        } else {
-            let piece = bytes(input)?;
-            let (words, odd) = piece.as_chunks::<8>();
-            if !odd.is_empty() {
-                *input = before;
-                return Err(Fault::malformed("a list of doubles of 8 bytes each"));
-            }
-            list.try_extend(words.iter().map(|word| f64::from_le_bytes(*word)))
-                .map_err(|_| Fault::memory())?;
+        let list = bytes(input)?;
+        if list.len() % 8 != 0 {
+            *input = before;
+            return Err(Fault::malformed("a list of doubles of 8 bytes each"));
         }
-        let before = *input;
-        match input.varint(TAG) {
-            Ok(next) if next == packed || next == single => tag = next,
-            _ => {
-                *input = before;
-                return Ok(list.into_slice());
-            }
+        if self.first.is_empty() && self.all.is_none() {
+            self.first = values::little_endian(list, self.scope)?;
+            return Ok(());
+        }
+        self.more(list)
+    }
+
+    #[inline(always)]
+    fn single(&mut self, input: &mut Reader<'m>) -> Result<(), Fault> {
+        let value = input.array::<8>("a double")?;
+        self.more(&value)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn more(&mut self, list: &[u8]) -> Result<(), Fault> {
+        let (words, _) = list.as_chunks::<8>();
+        let Doubles { scope, first, all } = self;
+        if all.is_none() {
+            let mut begun = ArenaVec::new_in(*scope);
+            begun.try_extend_from_slice_copy(first).map_err(|_| Fault::memory())?;
+            *all = Some(begun);
+        }
+        let Some(all) = all else { return Ok(()) };
+        all.try_extend(words.iter().map(|word| f64::from_le_bytes(*word)))
+            .map_err(|_| Fault::memory())
+    }
+
+    #[inline(always)]
+    fn finish(self) -> &'m [f64] {
+        match self.all {
+            Some(all) => all.into_slice(),
+            None => self.first,
         }
     }
 }

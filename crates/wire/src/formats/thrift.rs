@@ -396,7 +396,7 @@ impl<D: Dialect> Codec<D> {
             match field {
                 1 => message.id = Self::id(input, kind)?,
                 2 => message.value = Self::integer(input, kind)?,
-                _ => skip::<D>(input, kind)?,
+                _ => input.apart(|input| skip::<D>(input, kind))?,
             }
             last = field;
         }
@@ -414,7 +414,7 @@ impl<D: Dialect> Codec<D> {
             match field {
                 1 => message.id = Self::id(input, kind)?,
                 2 => message.values = Self::doubles(input, kind, scope)?,
-                _ => skip::<D>(input, kind)?,
+                _ => input.apart(|input| skip::<D>(input, kind))?,
             }
             last = field;
         }
@@ -429,7 +429,7 @@ impl<D: Dialect> Codec<D> {
             match field {
                 1 => message.id = Self::id(input, kind)?,
                 2 => message.value = Self::double(input, kind)?,
-                _ => skip::<D>(input, kind)?,
+                _ => input.apart(|input| skip::<D>(input, kind))?,
             }
             last = field;
         }
@@ -457,7 +457,7 @@ impl<D: Dialect> Codec<D> {
                 3 => message.counter = Self::integer(input, kind)?,
                 4 => message.timer = Self::doubles(input, kind, scope)?,
                 5 => message.gauge = Self::double(input, kind)?,
-                _ => skip::<D>(input, kind)?,
+                _ => input.apart(|input| skip::<D>(input, kind))?,
             }
             last = field;
         }

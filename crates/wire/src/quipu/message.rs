@@ -225,7 +225,7 @@ fn head<'m>(
     if len < LENGTHS_END {
         return input.take(len, "an id as long as its length says");
     }
-    long_head(input, before, head & 63, scope)
+    input.apart(|input| long_head(input, before, head & 63, scope))
 }
 
 #[inline(never)]

@@ -174,18 +174,25 @@ pub(super) const MAX_PLACES: usize = 8;
 const ROUND: f64 = (3u64 << 51) as f64;
 
 /// Whole numbers of which rounding makes sure.
-const EXACT: f64 = (1u64 << 51) as f64;
+pub(super) const EXACT: u64 = 1 << 51;
 
 /// The whole number which divided by 10^places is the value, bit for bit.
 #[inline(always)]
 pub(super) fn mantissa(value: f64, places: usize) -> Option<i64> {
+    let (number, back) = round(value, places);
+    let exact = back.to_bits() == value.to_bits() && number.unsigned_abs() < EXACT;
+    exact.then_some(number)
+}
+
+/// The whole number next to the value times 10^places, and the value that it stands for. It is
+/// right below 2^51; beyond, and of what is no number, it is beyond, too.
+#[inline(always)]
+pub(super) fn round(value: f64, places: usize) -> (i64, f64) {
     let power = POWERS[places];
     let rounded = value * power + ROUND;
+    // The difference of -0 is +0, which has other bits.
     let whole = rounded - ROUND;
-    let back = if places == 0 { whole } else { whole / power };
-    // NaN is not below. The sum of -0 is +0, which has other bits.
-    let exact = back.to_bits() == value.to_bits() && whole.abs() < EXACT;
-    exact.then(|| whole_of(rounded))
+    (whole_of(rounded), if places == 0 { whole } else { whole / power })
 }
 
 /// The whole number in a sum with [`ROUND`].
@@ -208,7 +215,7 @@ pub(super) fn known_mantissa(value: f64, places: usize) -> i64 {
 pub(super) fn decimal(value: f64) -> Option<(usize, i64)> {
     let mut places = MAX_PLACES;
     // Also for NaN: it fails below.
-    while value.abs() * POWERS[places] >= EXACT {
+    while value.abs() * POWERS[places] >= EXACT as f64 {
         places = places.checked_sub(1)?;
     }
     let mut number = mantissa(value, places)?;
@@ -229,7 +236,7 @@ pub(super) fn read_whole(input: &mut Reader<'_>, expected: &'static str) -> Resu
             input.advance(1);
             Ok(i64::from(byte))
         }
-        _ => read_long(input, expected),
+        _ => input.apart(|input| read_long(input, expected)),
     }
 }
 
@@ -270,7 +277,7 @@ pub(super) fn read_double(input: &mut Reader<'_>, expected: &'static str) -> Res
             input.advance(1);
             Ok(f64::from(byte))
         }
-        _ => read_long_double(input, expected),
+        _ => input.apart(|input| read_long_double(input, expected)),
     }
 }
 

@@ -22,7 +22,7 @@
 use quipu_arena::Scope;
 
 use super::number::{
-    Double, MAX_PLACES, POWERS, decimal, double_len, known_mantissa, mantissa, read_double,
+    Double, EXACT, POWERS, decimal, double_len, known_mantissa, mantissa, read_double, round,
 };
 use crate::error::Fault;
 use crate::pieces::{Byte, Each, FixedPiece, Le16, Le32, Le64, LeDoubles, Piece, Varint};
@@ -79,15 +79,8 @@ unsafe impl Piece for Values<'_> {
 /// All bits that whole numbers have, when all values are whole and none is negative.
 #[inline(always)]
 fn whole_numbers(values: &[f64]) -> Option<u64> {
-    let mut all = true;
-    let mut bits = 0;
-    for value in values {
-        let number = known_mantissa(*value, 0);
-        // A number below 2^32 is made of at most 32 bits, of which the double is made again.
-        all &= (number as u32 as f64).to_bits() == value.to_bits();
-        bits |= number;
-    }
-    all.then_some(bits as u64)
+    let (bits, rest) = all_mantissas(values, 0);
+    (rest == 0).then_some(bits)
 }
 
 /// # Safety
@@ -139,23 +132,34 @@ fn decimals(values: &[f64]) -> Option<(usize, usize)> {
         Some(_) => 1,
         None => decimal(values[0])?.0,
     };
-    'more: loop {
-        let mut bits = 0;
-        for value in values {
-            match mantissa(*value, places) {
-                Some(number) => bits |= number,
-                None => {
-                    let (needed, _) = decimal(*value)?;
-                    if needed <= places || needed > MAX_PLACES {
-                        return None;
-                    }
-                    places = needed;
-                    continue 'more;
-                }
-            }
+    loop {
+        let (bits, rest) = all_mantissas(values, places);
+        if rest == 0 && bits < EXACT {
+            return Some((places, (64 - bits.leading_zeros()).max(1) as usize));
         }
-        return (bits >= 0).then(|| (places, (64 - bits.leading_zeros()).max(1) as usize));
+        // What the first value needs that is not exact.
+        let other = values.iter().find(|value| mantissa(**value, places).is_none())?;
+        let (needed, _) = decimal(*other)?;
+        if needed <= places {
+            return None;
+        }
+        places = needed;
     }
+}
+
+/// The bits that the whole numbers of all values have, with so many places; and bits that are zero
+/// when all values are exact. Of a value that is negative or no number, there are bits beyond 2^51.
+/// There is no branch in the loop, so that values are looked at side by side.
+#[inline(always)]
+fn all_mantissas(values: &[f64], places: usize) -> (u64, u64) {
+    let mut bits = 0;
+    let mut rest = 0;
+    for value in values {
+        let (number, back) = round(*value, places);
+        bits |= number as u64;
+        rest |= back.to_bits() ^ value.to_bits();
+    }
+    (bits, rest)
 }
 
 /// # Safety
@@ -199,11 +203,11 @@ pub(super) fn read<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m 
         let bytes = input.take_long(count, EXPECTED)?;
         return each(bytes, scope, |byte: [u8; 1]| f64::from(byte[0]));
     }
-    read_others(input, form, count, scope).inspect_err(|fault| {
-        if !fault.is_incomplete() {
-            *input = before;
-        }
-    })
+    let read = input.apart(|input| read_others(input, form, count, scope));
+    if read.is_err_and(|fault| !fault.is_incomplete()) {
+        *input = before;
+    }
+    read
 }
 
 #[inline(never)]
