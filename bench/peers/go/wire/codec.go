@@ -1,0 +1,138 @@
+// Package wire marshals four messages of metrics by the libraries for wire formats that Go has, one
+// row of the comparison each.
+//
+// The rows' loops do what a careful user of the library would: encoders, decoders and buffers are
+// kept and reset, what is decoded goes to a struct that is kept, and nothing grows from one turn to
+// the next. Whether a row decodes what it encoded is for its user to check, by Check.
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Codec marshals and unmarshals messages of one kind. Its loops are inside of it, so that they call
+// the library as directly as a user would.
+type Codec interface {
+	// Load sets the message to marshal. Its slices must stay as they are.
+	Load(m Message)
+	// Marshal marshals the message n times into a buffer that the codec keeps. It returns the last
+	// result, which holds until the next call.
+	Marshal(n int) ([]byte, error)
+	// MarshalFresh marshals the message n times into a new buffer each.
+	MarshalFresh(n int) ([]byte, error)
+	// Unmarshal unmarshals the data n times into a struct that the codec keeps.
+	Unmarshal(data []byte, n int) error
+	// Message is what was unmarshalled last. It holds until the next call, and while the data do.
+	Message() Message
+}
+
+// Row is one library, used in one way.
+type Row struct {
+	// Name is that of the report.
+	Name string
+	// Reuses tells whether the library can marshal into a buffer that it is given. If it cannot,
+	// Marshal is as MarshalFresh.
+	Reuses bool
+	// New makes a codec with encoders, decoders and buffers of its own.
+	New func(kind Kind) Codec
+}
+
+// Rows are all rows, in the order of the seed's table.
+func Rows() []Row {
+	return []Row{
+		vmihailencoMsgpack, tinylibMsgp, ugorjiMsgpack, flatBuffers, flatBuffersBorrowed, googleProtobuf,
+		protobufViaGogo, gogoProtobuf, thriftBinary, thriftCompact, gobFresh, gobStream, jsonMethods,
+		jsonReflection, easyJSON, bsonMgo, xdrReflection, xdrPrimitives, gencodeRow, colferRow,
+	}
+}
+
+// Find returns the row of a name.
+func Find(name string) (Row, error) {
+	for _, row := range Rows() {
+		if row.Name == name {
+			return row, nil
+		}
+	}
+	return Row{}, fmt.Errorf("no row has the name %q", name)
+}
+
+// Check makes sure that a codec comes back to the message that it marshals, more than once and from
+// fresh buffers too. It leaves the message loaded, and returns it marshalled.
+func Check(codec Codec, m Message) ([]byte, error) {
+	codec.Load(m)
+	var data []byte
+	for _, n := range []int{1, 3} {
+		fresh, err := codec.MarshalFresh(n)
+		if err != nil {
+			return nil, err
+		}
+		reused, err := codec.Marshal(n)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(fresh, reused) || data != nil && !bytes.Equal(fresh, data) {
+			return nil, errors.New("the bytes in a new buffer are not those in a used one")
+		}
+		data = fresh
+		if err := codec.Unmarshal(data, n); err != nil {
+			return nil, err
+		}
+		if names := m.differences(codec.Message()); len(names) > 0 {
+			return nil, fmt.Errorf("the message came back with another %s", strings.Join(names, ", "))
+		}
+	}
+	return data, nil
+}
+
+// byKind makes the choice among the codecs of the four messages.
+func byKind(counter, batchTimer, gauge, union func() Codec) func(Kind) Codec {
+	return func(kind Kind) Codec {
+		return [...]func() Codec{counter, batchTimer, gauge, union}[kind]()
+	}
+}
+
+// slots has the structs of a codec: the one to marshal, and the one to unmarshal into.
+type slots[T any] struct {
+	in, out *T
+	// buffer is for marshalling, of codecs that keep one.
+	buffer []byte
+	view   func(*T) fields
+}
+
+// newSlots makes them of structs that the view can read and write.
+func newSlots[T any](view func(*T) fields) slots[T] {
+	return slots[T]{in: new(T), out: new(T), view: view}
+}
+
+// Load sets the message to marshal.
+func (s *slots[T]) Load(m Message) { s.view(s.in).load(m) }
+
+// Message is what was unmarshalled last.
+func (s *slots[T]) Message() Message { return s.view(s.out).message() }
+
+// grow returns a slice of this length that shares the buffer if it is long enough.
+func grow(buffer []byte, length int) []byte {
+	if cap(buffer) < length {
+		return make([]byte, length)
+	}
+	return buffer[:length]
+}
+
+// plain is the kinds of messages by this package's own structs, for libraries that go by
+// reflection.
+func plain(
+	counter func(slots[Counter]) Codec,
+	batchTimer func(slots[BatchTimer]) Codec,
+	gauge func(slots[Gauge]) Codec,
+	union func(slots[MetricUnion]) Codec,
+) func(Kind) Codec {
+	return byKind(
+		func() Codec { return counter(newSlots(func(m *Counter) fields { return m })) },
+		func() Codec { return batchTimer(newSlots(func(m *BatchTimer) fields { return m })) },
+		func() Codec { return gauge(newSlots(func(m *Gauge) fields { return m })) },
+		func() Codec { return union(newSlots(func(m *MetricUnion) fields { return m })) },
+	)
+}

@@ -1,0 +1,66 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// jsonReflection is encoding/json by itself. Its floats have an exponent later than easyjson's, so
+// that large and small ones differ in their text.
+var jsonReflection = Row{
+	Name: "json-reflection", Reuses: true,
+	New: plain(newJSON, newJSON, newJSON, newJSON),
+}
+
+// jsonMethods is encoding/json as the seed has it: of the structs that have methods of easyjson, to
+// which it leaves the text, and checks what they wrote or will read.
+var jsonMethods = Row{
+	Name: "json", Reuses: true,
+	New: easy(newJSON, newJSON, newJSON, newJSON),
+}
+
+// jsonCodec is the codec of one message.
+type jsonCodec[T any] struct {
+	slots[T]
+	encoder *json.Encoder
+	kept    bytes.Buffer
+}
+
+func newJSON[T any](s slots[T]) Codec {
+	c := &jsonCodec[T]{slots: s}
+	c.encoder = json.NewEncoder(&c.kept)
+	return c
+}
+
+// Marshal keeps the encoder and the buffer. The encoder ends a message by a new line, which is no
+// part of it.
+func (c *jsonCodec[T]) Marshal(n int) ([]byte, error) {
+	for range n {
+		c.kept.Reset()
+		if err := c.encoder.Encode(c.in); err != nil {
+			return nil, err
+		}
+	}
+	return bytes.TrimSuffix(c.kept.Bytes(), []byte("\n")), nil
+}
+
+// MarshalFresh is json.Marshal.
+func (c *jsonCodec[T]) MarshalFresh(n int) (fresh []byte, err error) {
+	for range n {
+		fresh, err = json.Marshal(c.in)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return fresh, nil
+}
+
+// Unmarshal is json.Unmarshal into a struct that is kept.
+func (c *jsonCodec[T]) Unmarshal(data []byte, n int) error {
+	for range n {
+		if err := json.Unmarshal(data, c.out); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+// Command wirebench measures the libraries for wire formats that Go has, and prints a JSON line for
+// each figure: the length of a message, and the times to marshal it into a buffer that is kept and
+// into a new one, and to unmarshal it. It has no part in the workloads that it does not know, and
+// prints nothing then.
+package main
+
+import (
+	"flag"
+	"log"
+	"os"
+	"time"
+
+	"quipu/bench/peers/measure"
+	"quipu/bench/peers/wire"
+)
+
+func main() {
+	log.SetFlags(0)
+	quick := flag.Bool("quick", false, "runs of 2 ms instead of 60 ms")
+	runs := flag.Int("runs", 1, "timed runs of each case")
+	workload := flag.String("workload", "", "what to measure: a message, or all if there is none")
+	flag.Parse()
+	if flag.NArg() > 0 || *runs < 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	options := measure.Options{Runs: *runs, RunTime: 60 * time.Millisecond}
+	if *quick {
+		options.RunTime = 2 * time.Millisecond
+	}
+	for _, kind := range wire.Kinds {
+		if *workload != "" && *workload != messages[kind] {
+			continue
+		}
+		records, err := measureAll(options, kind)
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := measure.Print(os.Stdout, records); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+// messages are the names that the report has for them.
+var messages = map[wire.Kind]string{
+	wire.KindCounter:    "counter",
+	wire.KindBatchTimer: "batch-timer",
+	wire.KindGauge:      "gauge",
+	wire.KindUnion:      "union",
+}
