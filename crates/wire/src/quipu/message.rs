@@ -81,7 +81,7 @@ impl<D: Dialect> Codec<D> {
 
     #[inline(always)]
     fn write_batch_timer(message: &BatchTimer<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-        Self::message(BATCH_TIMER, message.id, Values(message.values), out)
+        Self::message(BATCH_TIMER, message.id, Values::new(message.values), out)
     }
 
     #[inline(always)]
@@ -95,7 +95,7 @@ impl<D: Dialect> Codec<D> {
             Some(Message::BatchTimer(timer)) => Self::write_batch_timer(&timer, out),
             Some(Message::Counter(counter)) => Self::write_counter(&counter, out),
             Some(Message::Gauge(gauge)) => Self::write_gauge(&gauge, out),
-            _ => Self::message(UNION, message.id, UnionBody(message), out),
+            _ => Self::message(UNION, message.id, union_body(message), out),
         }
     }
 
@@ -176,35 +176,16 @@ unsafe impl Piece for Head {
 }
 
 /// What follows the id of a union that is none of the metrics.
-#[derive(Clone, Copy)]
-pub(super) struct UnionBody<'a, 'm>(pub(super) &'a MetricUnion<'m>);
-
-impl UnionBody<'_, '_> {
-    #[inline(always)]
-    fn pieces(&self) -> impl Piece + '_ {
-        let MetricUnion { metric_type, counter, timer, gauge, .. } = *self.0;
-        let counter = (counter != 0).then_some(Whole(counter));
-        let timer = (!timer.is_empty()).then_some(Values(timer));
-        let gauge = (gauge.to_bits() != 0).then_some(Double(gauge));
-        let present = if counter.is_some() { HAS_COUNTER } else { 0 }
-            | if timer.is_some() { HAS_TIMER } else { 0 }
-            | if gauge.is_some() { HAS_GAUGE } else { 0 };
-        (Byte(metric_type.0 as u8), Byte(present), counter, timer, gauge)
-    }
-}
-
-// SAFETY: Its pieces are the same whenever they are asked for.
-unsafe impl Piece for UnionBody<'_, '_> {
-    #[inline(always)]
-    fn bound(&self) -> usize {
-        self.pieces().bound()
-    }
-
-    #[inline(always)]
-    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
-        // SAFETY: As the trait's.
-        unsafe { self.pieces().put(at) }
-    }
+#[inline(always)]
+pub(super) fn union_body<'m>(message: &MetricUnion<'m>) -> impl Piece + use<'m> {
+    let MetricUnion { metric_type, counter, timer, gauge, .. } = *message;
+    let counter = (counter != 0).then_some(Whole(counter));
+    let timer = (!timer.is_empty()).then(|| Values::new(timer));
+    let gauge = (gauge.to_bits() != 0).then_some(Double(gauge));
+    let present = if counter.is_some() { HAS_COUNTER } else { 0 }
+        | if timer.is_some() { HAS_TIMER } else { 0 }
+        | if gauge.is_some() { HAS_GAUGE } else { 0 };
+    (Byte(metric_type.0 as u8), Byte(present), counter, timer, gauge)
 }
 
 /// Reads a head of a kind, and the id.

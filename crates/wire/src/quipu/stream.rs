@@ -38,7 +38,7 @@ use hashbrown::HashTable;
 use quipu_arena::Scope;
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
-use super::message::{UnionBody, read_union_body};
+use super::message::{read_union_body, union_body};
 use super::number::{
     POWERS, Whole, decimal, mantissa, put_long, put_top_bytes, read_bytes, read_top_bytes,
     read_whole, top_bytes, whole_len,
@@ -228,8 +228,18 @@ impl StreamWriter {
     ) -> Result<(), Error> {
         self.check(series, Kind::BatchTimer)?;
         check_values(values).map_err(|fault| Error::writing(NAME, fault))?;
-        self.put_message(series.index, Values(values), out);
+        self.put_batch_timer(series.index, values, out);
         Ok(())
+    }
+
+    /// Appends any message, whose series is looked up.
+    ///
+    /// # Errors
+    ///
+    /// When the id is longer than 64 MiB, and when there are more than 2^27 values.
+    #[inline]
+    pub fn append(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
+        self.write(message, out).map_err(|fault| Error::writing(NAME, fault))
     }
 
     /// Appends the messages that were gathered as a frame.
@@ -256,7 +266,6 @@ impl StreamWriter {
         self.payload.clear();
     }
 
-    /// Appends any message.
     #[inline]
     pub(super) fn write(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         match *message {
@@ -271,14 +280,14 @@ impl StreamWriter {
             Message::BatchTimer(BatchTimer { id, values }) => {
                 check_values(values)?;
                 let series = self.find(Kind::BatchTimer, id)?;
-                self.put_message(series.index, Values(values), out);
+                self.put_batch_timer(series.index, values, out);
             }
             Message::MetricUnion(union) => match union.to_metric() {
                 Some(metric) => return self.write(&metric, out),
                 None => {
                     check_values(union.timer)?;
                     let series = self.find(Kind::MetricUnion, union.id)?;
-                    self.put_message(series.index, UnionBody(&union), out);
+                    self.put(series.index, out, |_| union_body(&union));
                 }
             },
         }
@@ -363,8 +372,8 @@ impl StreamWriter {
     }
 
     #[inline(always)]
-    fn put_message(&mut self, index: u32, body: impl Piece, out: &mut Vec<u8>) {
-        self.put(index, out, |_| body);
+    fn put_batch_timer(&mut self, index: u32, values: &[f64], out: &mut Vec<u8>) {
+        self.put(index, out, |sent| Values::with_hint(values, &mut sent.places));
     }
 
     #[inline(always)]

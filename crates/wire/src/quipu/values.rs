@@ -29,9 +29,25 @@ use crate::pieces::{Byte, Each, FixedPiece, Le16, Le32, Le64, LeDoubles, Piece, 
 use crate::reader::Reader;
 use crate::values;
 
-/// A list of values.
+/// A list of values, and with how many places the last list was decimals, if that is known.
 #[derive(Clone, Copy)]
-pub(super) struct Values<'a>(pub(super) &'a [f64]);
+pub(super) struct Values<'a> {
+    values: &'a [f64],
+    form: Form,
+}
+
+/// In which form a list is the shortest.
+#[derive(Clone, Copy)]
+enum Form {
+    /// Whole numbers, which have so many bits.
+    Whole(u64),
+    Decimals {
+        places: usize,
+        width: usize,
+    },
+    Numbers,
+    Raw,
+}
 
 const BYTES: u8 = 0;
 const WORDS: u8 = 1;
@@ -44,43 +60,55 @@ const FINE_DECIMALS: u8 = 7;
 /// The places of which [`DECIMALS`] has none.
 const COARSE: usize = 4;
 
+impl<'a> Values<'a> {
+    #[inline(always)]
+    pub(super) fn new(values: &'a [f64]) -> Values<'a> {
+        Values::with_hint(values, &mut 0)
+    }
+
+    /// The same, beginning with the places that the last list had; 0 if none are known.
+    #[inline(always)]
+    pub(super) fn with_hint(values: &'a [f64], places: &mut u8) -> Values<'a> {
+        let form = match all_mantissas(values, 0) {
+            (bits @ 0..0x1_0000_0000, 0) => Form::Whole(bits),
+            _ => other_form(values, places),
+        };
+        Values { values, form }
+    }
+}
+
 // SAFETY: The forms have at most 10 bytes for each value: numbers. The number of values takes 11
 // at most, places and width one, and 8 are written where bits end.
 unsafe impl Piece for Values<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
-        self.0.len().saturating_mul(Double::BOUND).saturating_add(20)
+        self.values.len().saturating_mul(Double::BOUND).saturating_add(20)
     }
 
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
-        let values = self.0;
+        let values = self.values;
         // SAFETY: `at` is valid for the bound.
         unsafe {
-            match whole_numbers(values) {
-                Some(0..0x100) => {
+            match self.form {
+                Form::Whole(0..0x100) => {
                     let at = put_count(BYTES, values, at);
                     Each(values, |value| Byte(known_mantissa(value, 0) as u8)).put(at)
                 }
-                Some(0x100..0x1_0000) => {
+                Form::Whole(0x100..0x1_0000) => {
                     let at = put_count(WORDS, values, at);
                     Each(values, |value| Le16(known_mantissa(value, 0) as u16)).put(at)
                 }
-                Some(0x1_0000..0x1_0000_0000) => {
+                Form::Whole(_) => {
                     let at = put_count(LONG_WORDS, values, at);
                     Each(values, |value| Le32(known_mantissa(value, 0) as u32)).put(at)
                 }
-                _ => put_others(values, at),
+                Form::Decimals { places, width } => put_decimals(values, places, width, at),
+                Form::Numbers => Each(values, Double).put(put_count(NUMBERS, values, at)),
+                Form::Raw => LeDoubles(values).put(put_count(RAW, values, at)),
             }
         }
     }
-}
-
-/// All bits that whole numbers have, when all values are whole and none is negative.
-#[inline(always)]
-fn whole_numbers(values: &[f64]) -> Option<u64> {
-    let (bits, rest) = all_mantissas(values, 0);
-    (rest == 0).then_some(bits)
 }
 
 /// # Safety
@@ -99,35 +127,43 @@ unsafe fn put_count(form: u8, values: &[f64], at: *mut u8) -> *mut u8 {
     }
 }
 
-/// # Safety
-///
-/// `at` is valid for the bound of the values.
 #[inline(never)]
-unsafe fn put_others(values: &[f64], at: *mut u8) -> *mut u8 {
-    let decimals = decimals(values);
-    let packed = decimals.map_or(usize::MAX, |(_, width)| 1 + (values.len() * width).div_ceil(8));
-    // SAFETY: As the function's.
-    unsafe {
-        // What is packed in fewer than two bytes each is shorter than numbers mostly, and always
-        // faster.
-        if packed > 2 * values.len() + 1 {
-            let numbers: usize = values.iter().map(|value| double_len(*value)).sum();
-            if numbers < packed.min(8 * values.len()) {
-                return Each(values, Double).put(put_count(NUMBERS, values, at));
-            }
-        }
-        match decimals {
-            Some((places, width)) if packed < 8 * values.len() => {
-                put_decimals(values, places, width, at)
-            }
-            _ => LeDoubles(values).put(put_count(RAW, values, at)),
+fn other_form(values: &[f64], hint: &mut u8) -> Form {
+    if *hint > 0 {
+        let (bits, rest) = all_mantissas(values, usize::from(*hint));
+        // Numbers that are all even may be multiples of ten: fewer places may do.
+        if rest == 0 && bits < EXACT && bits & 1 == 1 {
+            return Form::Decimals { places: usize::from(*hint), width: width(bits) };
         }
     }
+    let decimals = decimals(values);
+    *hint = decimals.map_or(0, |(places, _)| places as u8);
+    let (form, len) = match decimals {
+        Some((places, bits)) => {
+            let width = width(bits);
+            (Form::Decimals { places, width }, 1 + (values.len() * width).div_ceil(8))
+        }
+        None => (Form::Raw, 8 * values.len()),
+    };
+    // Numbers that are short side by side are hardly shorter one by one, and much slower.
+    if len > 4 * values.len() {
+        let numbers: usize = values.iter().map(|value| double_len(*value)).sum();
+        if numbers < len {
+            return Form::Numbers;
+        }
+    }
+    if len < 8 * values.len() { form } else { Form::Raw }
 }
 
-/// The fewest places with which all values are decimals, and how many bits the largest takes.
+/// How many bits a number takes, 1 at least.
+#[inline(always)]
+fn width(bits: u64) -> usize {
+    (64 - (bits | 1).leading_zeros()) as usize
+}
+
+/// The fewest places with which all values are decimals, and all bits that their numbers have.
 /// Negative ones are none.
-fn decimals(values: &[f64]) -> Option<(usize, usize)> {
+fn decimals(values: &[f64]) -> Option<(usize, u64)> {
     let mut places = match mantissa(*values.first()?, 0) {
         Some(_) => 1,
         None => decimal(values[0])?.0,
@@ -135,7 +171,7 @@ fn decimals(values: &[f64]) -> Option<(usize, usize)> {
     loop {
         let (bits, rest) = all_mantissas(values, places);
         if rest == 0 && bits < EXACT {
-            return Some((places, (64 - bits.leading_zeros()).max(1) as usize));
+            return Some((places, bits));
         }
         // What the first value needs that is not exact.
         let other = values.iter().find(|value| mantissa(**value, places).is_none())?;
@@ -200,8 +236,7 @@ pub(super) fn read<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m 
         count = input.varint("the number of values")?;
     }
     if form == BYTES {
-        let bytes = input.take_long(count, EXPECTED)?;
-        return each(bytes, scope, |byte: [u8; 1]| f64::from(byte[0]));
+        return bytes(input.take_long(count, EXPECTED)?, scope);
     }
     let read = input.apart(|input| read_others(input, form, count, scope));
     if read.is_err_and(|fault| !fault.is_incomplete()) {
@@ -235,6 +270,25 @@ fn read_others<'m>(
         LONG_WORDS => each(bytes, scope, |bytes| f64::from(u32::from_le_bytes(bytes))),
         _ => each(bytes, scope, f64::from_le_bytes),
     }
+}
+
+/// Four at a time: a compiler's own loop over more costs lists of a few values more than it saves.
+#[inline(always)]
+fn bytes<'m>(bytes: &[u8], scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
+    let room = values::room(bytes.len(), scope)?;
+    let (groups, rest) = bytes.as_chunks::<4>();
+    let (places, last) = room.as_chunks_mut::<4>();
+    for (places, group) in places.iter_mut().zip(groups) {
+        for (place, byte) in places.iter_mut().zip(group) {
+            place.write(f64::from(*byte));
+        }
+    }
+    for (place, byte) in last.iter_mut().take(3).zip(rest) {
+        place.write(f64::from(*byte));
+    }
+    // SAFETY: There are as many places as bytes, in groups of four and at most three behind them,
+    // and all were written.
+    Ok(unsafe { values::assume_init(room) })
 }
 
 #[inline(always)]
@@ -300,7 +354,7 @@ mod tests {
 
     fn round_trip(list: &[f64]) -> Vec<u8> {
         let mut out = Vec::new();
-        append(&mut out, Values(list));
+        append(&mut out, Values::new(list));
         let mut arena = Arena::new();
         let scope = arena.as_scope();
         let mut input = Reader::new(&out);
