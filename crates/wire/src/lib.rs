@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![no_std]
+// Each format takes some of what they share.
+#![cfg_attr(not(feature = "all"), allow(dead_code, unused_imports, unused_macros))]
 
 extern crate alloc;
 #[cfg(test)]
@@ -24,5 +26,5 @@ pub use format::Format;
 pub use formats::*;
 pub use message::{BatchTimer, Counter, Gauge, Kind, Message, Metric, MetricType, MetricUnion};
 #[cfg(feature = "quipu")]
-pub use quipu::{Quipu, QuipuCompact, Series, StreamReader, StreamWriter};
+pub use quipu::{Series, StreamReader, StreamWriter};
 pub use stream::{Decoder, Encoder, Framing};

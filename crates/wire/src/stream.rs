@@ -129,8 +129,9 @@ pub struct Decoder<F: Format> {
     start: usize,
     /// Where the buffer begins in the stream.
     offset: u64,
-    /// How many bytes may be read again before more has come; see [`RETRIES`].
-    credit: usize,
+    /// How many bytes may be read again before more has come, or, below 0, how many have been read
+    /// too many; see [`RETRIES`].
+    credit: i64,
     /// Whether all has come.
     ended: bool,
     /// What ended the stream before its end.
@@ -140,7 +141,7 @@ pub struct Decoder<F: Format> {
 /// A message that is incomplete is read again when more has come. A byte pays for reading so many
 /// again: so the time is linear however small the pieces are, and a message that came in small
 /// pieces waits for at most a sixteenth of its length, or for [`Decoder::finish`].
-const RETRIES: usize = 16;
+const RETRIES: i64 = 16;
 
 /// 64 MiB.
 const DEFAULT_LIMIT: usize = 64 << 20;
@@ -182,7 +183,7 @@ impl<F: Format> Decoder<F> {
             self.start = 0;
         }
         self.buffer.extend_from_slice(bytes);
-        self.credit = self.credit.saturating_add(bytes.len().saturating_mul(RETRIES));
+        self.credit = self.credit.saturating_add((bytes.len() as i64).saturating_mul(RETRIES));
     }
 
     /// Says that no more bytes come. Messages may still be there: call [`next`](Decoder::next)
@@ -332,7 +333,7 @@ impl<F: Format> Decoder<F> {
         held: usize,
         limit: usize,
         ended: bool,
-        credit: &mut usize,
+        credit: &mut i64,
     ) -> Option<Error> {
         let position = position + seen as u64;
         if !fault.is_incomplete() || ended {
@@ -340,7 +341,7 @@ impl<F: Format> Decoder<F> {
         } else if held > limit {
             Some(Error::reading(F::NAME, position, TOO_LARGE))
         } else {
-            *credit = credit.saturating_sub(seen.max(1));
+            *credit = credit.saturating_sub(seen as i64 + 1);
             None
         }
     }
@@ -349,7 +350,7 @@ impl<F: Format> Decoder<F> {
 const TOO_LARGE: Fault = Fault::too_large("a message within the limit of the decoder");
 
 /// The rest of the buffer, when it is time to read it.
-fn ready(buffer: &[u8], start: usize, credit: usize, ended: bool) -> Option<&[u8]> {
+fn ready(buffer: &[u8], start: usize, credit: i64, ended: bool) -> Option<&[u8]> {
     (credit > 0 || ended).then(|| &buffer[start..])
 }
 

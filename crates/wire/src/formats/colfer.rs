@@ -104,10 +104,7 @@ impl Format for Colfer {
     }
 
     #[inline(always)]
-    fn read_union<'m>(
-        input: &mut Reader<'m>,
-        scope: &Scope<'m>,
-    ) -> Result<MetricUnion<'m>, Fault> {
+    fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
         let mut metric_type = 0;
         if header(input, 0) {
             metric_type = input.byte("the type of a metric")?;

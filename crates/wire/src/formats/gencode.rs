@@ -87,10 +87,7 @@ impl Format for Gencode {
     }
 
     #[inline(always)]
-    fn read_union<'m>(
-        input: &mut Reader<'m>,
-        scope: &Scope<'m>,
-    ) -> Result<MetricUnion<'m>, Fault> {
+    fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
         let metric_type = MetricType(input.byte("the type of a metric")? as i8);
         let id = read_id(input)?;
         let counter = i64::from_le_bytes(input.array("a counter's value")?);

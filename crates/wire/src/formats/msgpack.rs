@@ -110,12 +110,7 @@ impl<D: Dialect> Codec<D> {
         let BatchTimer { id, values } = *message;
         append(
             out,
-            (
-                Self::name(b"\x82\xa2ID"),
-                Self::id(id)?,
-                Self::name(b"\xa6Values"),
-                doubles(values)?,
-            ),
+            (Self::name(b"\x82\xa2ID"), Self::id(id)?, Self::name(b"\xa6Values"), doubles(values)?),
         );
         Ok(())
     }
@@ -200,10 +195,7 @@ impl<D: Dialect> Codec<D> {
     }
 
     #[inline(always)]
-    fn read_union<'m>(
-        input: &mut Reader<'m>,
-        scope: &Scope<'m>,
-    ) -> Result<MetricUnion<'m>, Fault> {
+    fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
         if !D::NAMED {
             return Ok(MetricUnion {
                 metric_type: metric_type(input)?,

@@ -437,10 +437,7 @@ impl<D: Dialect> Codec<D> {
     }
 
     #[inline(always)]
-    fn read_union<'m>(
-        input: &mut Reader<'m>,
-        scope: &Scope<'m>,
-    ) -> Result<MetricUnion<'m>, Fault> {
+    fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
         let mut message = MetricUnion::ZERO;
         let mut last = 0;
         while let Some((kind, field)) = D::field(input, last)? {

@@ -87,10 +87,7 @@ impl Format for Xdr {
     }
 
     #[inline(always)]
-    fn read_union<'m>(
-        input: &mut Reader<'m>,
-        scope: &Scope<'m>,
-    ) -> Result<MetricUnion<'m>, Fault> {
+    fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
         let before = *input;
         let number = i32::from_be_bytes(input.array("the type of a metric")?);
         let Ok(metric_type) = i8::try_from(number) else {
