@@ -133,7 +133,7 @@ pub trait Metric<'m>: sealed::Codec<'m> + Copy + Into<Message<'m>> {
     ///
     /// When the format has no form for it: a float that is no number in JSON, a length beyond what
     /// the format can say. The buffer is as it was.
-    #[inline]
+    #[inline(always)]
     fn encode<F: Format>(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         self.write::<F>(out).map_err(|fault| {
@@ -148,7 +148,7 @@ pub trait Metric<'m>: sealed::Codec<'m> + Copy + Into<Message<'m>> {
     /// # Errors
     ///
     /// When the input is not this message in this format, and when something follows it.
-    #[inline]
+    #[inline(always)]
     fn decode<F: Format>(input: &'m [u8], scope: &Scope<'m>) -> Result<Self, Error> {
         let mut reader = Reader::new(input);
         match Self::read::<F>(&mut reader, scope) {

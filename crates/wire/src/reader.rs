@@ -187,10 +187,14 @@ impl<'m> Reader<'m> {
     /// A base-128 number, least significant group first: LEB128, as in protobuf. 10 bytes at most.
     #[inline(always)]
     pub(crate) fn varint(&mut self, expected: &'static str) -> Result<u64, Fault> {
-        match self.rest.split_first() {
-            Some((&byte, rest)) if byte < 0x80 => {
+        match *self.rest {
+            [byte, ref rest @ ..] if byte < 0x80 => {
                 self.rest = rest;
                 Ok(u64::from(byte))
+            }
+            [low, high, ref rest @ ..] if high < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(low & 0x7f) | u64::from(high) << 7)
             }
             _ => self.apart(|input| input.long_varint(expected)),
         }

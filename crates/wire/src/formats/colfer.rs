@@ -123,7 +123,7 @@ fn id(field: u8, id: &[u8]) -> Result<impl Piece + '_, Fault> {
     if id.len() > MAX_SIZE {
         return Err(Fault::unwritable("an id can have 16 MiB"));
     }
-    Ok((!id.is_empty()).then(|| (Byte(field), Varint(id.len() as u64), Bytes(id))))
+    Ok((!id.is_empty()).then_some((Byte(field), Varint(id.len() as u64), Bytes(id))))
 }
 
 #[inline(always)]
@@ -142,8 +142,11 @@ fn doubles(field: u8, values: &[f64]) -> Result<impl Piece + '_, Fault> {
     if values.len() > MAX_LIST {
         return Err(Fault::unwritable("a batch timer can have 65536 values"));
     }
-    Ok((!values.is_empty())
-        .then(|| (Byte(field), Varint(values.len() as u64), Each(values, BeDouble))))
+    Ok((!values.is_empty()).then_some((
+        Byte(field),
+        Varint(values.len() as u64),
+        Each(values, BeDouble),
+    )))
 }
 
 /// A varint that has 8 bits in the ninth byte.
@@ -256,4 +259,42 @@ fn read_doubles<'m>(
     let count = input.varint("the number of values")?;
     let count = input.count(count, 8, EXPECTED)?;
     values::big_endian(input.take(8 * count, EXPECTED)?, scope)
+}
+
+#[cfg(test)]
+mod tests {
+    use quipu_arena::Arena;
+
+    use super::*;
+    use crate::Metric;
+
+    #[test]
+    fn numbers_have_9_bytes_at_most() {
+        let mut arena = Arena::new();
+        let scope = arena.as_scope();
+        for value in [i64::MIN, i64::MAX, -1, 127, 128, -(1 << 56), 1 << 62] {
+            let mut out = alloc::vec::Vec::new();
+            let counter = Counter { id: b"", value };
+            counter.encode::<Colfer>(&mut out).unwrap();
+            assert!(out.len() <= 11);
+            assert_eq!(Counter::decode::<Colfer>(&out, &scope).unwrap(), counter);
+            for len in 0..out.len() {
+                let error = Counter::decode::<Colfer>(&out[..len], &scope).unwrap_err();
+                assert!(error.is_incomplete());
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_library_refuses_is_refused() {
+        let mut out = alloc::vec::Vec::new();
+        let values = alloc::vec![0.0; MAX_LIST + 1];
+        assert!(BatchTimer { id: b"", values: &values }.encode::<Colfer>(&mut out).is_err());
+        assert!(BatchTimer { id: b"", values: &values[1..] }.encode::<Colfer>(&mut out).is_ok());
+        let mut arena = Arena::new();
+        let scope = arena.as_scope();
+        for bytes in [&b"\x02\x7f"[..], b"\x01\x05\0\x01a\x7f", b"\x80\x01\x7f"] {
+            assert!(Counter::decode::<Colfer>(bytes, &scope).is_err(), "{bytes:?}");
+        }
+    }
 }

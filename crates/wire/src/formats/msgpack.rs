@@ -321,9 +321,9 @@ unsafe impl Piece for Integer {
                 };
             }
             match value {
-                ..0x100 => (Byte(0xcc), Byte(value as u8)).put(at),
-                ..0x1_0000 => (Byte(0xcd), Be16(value as u16)).put(at),
-                ..0x1_0000_0000 => (Byte(0xce), Be32(value as u32)).put(at),
+                0..0x100 => (Byte(0xcc), Byte(value as u8)).put(at),
+                0x100..0x1_0000 => (Byte(0xcd), Be16(value as u16)).put(at),
+                0x1_0000..0x1_0000_0000 => (Byte(0xce), Be32(value as u32)).put(at),
                 _ => (Byte(0xcf), Be64(value as u64)).put(at),
             }
         }
@@ -507,4 +507,106 @@ fn skip(input: &mut Reader<'_>) -> Result<(), Fault> {
         left = input.count(left as u64 + values, 1, "as many values as their number says")?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use quipu_arena::Arena;
+
+    use super::*;
+    use crate::Metric;
+
+    fn counter(bytes: &[u8]) -> Result<i64, crate::Error> {
+        let mut arena = Arena::new();
+        Ok(Counter::decode::<TinylibMsgp>(bytes, &arena.as_scope())?.value)
+    }
+
+    #[test]
+    fn numbers_of_any_width() {
+        for (number, value) in [
+            (&b"\x07"[..], 7),
+            (b"\xff", -1),
+            (b"\xcc\x07", 7),
+            (b"\xcd\0\x07", 7),
+            (b"\xce\0\0\0\x07", 7),
+            (b"\xcf\0\0\0\0\0\0\0\x07", 7),
+            (b"\xd0\xf9", -7),
+            (b"\xd1\xff\xf9", -7),
+            (b"\xd2\xff\xff\xff\xf9", -7),
+            (b"\xd3\xff\xff\xff\xff\xff\xff\xff\xf9", -7),
+        ] {
+            let bytes = [b"\x82\xa2ID\xc4\x01a\xa5Value", number].concat();
+            assert_eq!(counter(&bytes).unwrap(), value);
+            for len in 0..bytes.len() {
+                assert!(counter(&bytes[..len]).unwrap_err().is_incomplete(), "{len}");
+            }
+        }
+        let error = counter(b"\x82\xa2ID\xa0\xa5Value\xcf\xff\xff\xff\xff\xff\xff\xff\xff");
+        assert_eq!(error.unwrap_err().offset(), Some(11));
+    }
+
+    #[test]
+    fn fields_in_any_order_and_of_any_name() {
+        let unknown: &[&[u8]] = &[
+            b"\xc0",
+            b"\xc3",
+            b"\x93\x01\x92\x02\x03\x81\x04\x05",
+            b"\xd9\x03abc",
+            b"\xc7\x02\x01ab",
+            b"\xd8\x010123456789abcdef",
+            b"\xca\0\0\0\0",
+            b"\xde\0\x01\xa1x\xdd\0\0\0\x02\xc2\xcb\0\0\0\0\0\0\0\0",
+        ];
+        for value in unknown {
+            let bytes = [b"\x83\xa5Value\x07\xa5other", *value, b"\xa2ID\xd9\x01a"].concat();
+            assert_eq!(counter(&bytes).unwrap(), 7);
+            for len in 0..bytes.len() {
+                assert!(counter(&bytes[..len]).unwrap_err().is_incomplete(), "{len}");
+            }
+        }
+        let bytes = b"\xdf\0\0\0\x02\xc4\x02ID\xc0\xda\0\x05Value\x07";
+        assert_eq!(counter(bytes).unwrap(), 7);
+    }
+
+    #[test]
+    fn nested_without_end_takes_no_stack() {
+        let mut bytes = b"\x82\xa5other".to_vec();
+        bytes.resize(1 << 20, 0x91);
+        assert!(counter(&bytes).unwrap_err().is_incomplete());
+    }
+
+    #[test]
+    fn doubles_as_other_numbers() {
+        let mut arena = Arena::new();
+        let scope = arena.as_scope();
+        for (number, value) in [
+            (&b"\xca\x3f\x80\0\0"[..], Some(1.0)),
+            (b"\x07", Some(7.0)),
+            (b"\xd0\xf9", Some(-7.0)),
+            (b"\xcf\x00\x20\0\0\0\0\0\x01", None),
+            (b"\xa1a", None),
+        ] {
+            let bytes = [b"\xa1a", number].concat();
+            let gauge = Gauge::decode::<VmihailencoMsgpack>(&bytes, &scope);
+            assert_eq!(gauge.ok().map(|gauge| gauge.value), value);
+        }
+    }
+
+    #[test]
+    fn lengths_beyond_the_input() {
+        for bytes in
+            [&b"\xc6\xff\xff\xff\xff"[..], b"\xa1a\xdd\xff\xff\xff\xff\xcb", b"\xa1a\xdc\xff\xff"]
+        {
+            let mut arena = Arena::new();
+            let error = BatchTimer::decode::<VmihailencoMsgpack>(bytes, &arena.as_scope());
+            assert!(error.unwrap_err().is_incomplete());
+            assert!(arena.stats().allocated < 1024);
+        }
+        let mut out = Vec::new();
+        let id = [b'a'; 300];
+        Counter { id: &id, value: 1 }.encode::<UgorjiMsgpack>(&mut out).unwrap();
+        assert_eq!(counter(&out).unwrap(), 1);
+    }
 }

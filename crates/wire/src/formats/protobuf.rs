@@ -83,7 +83,7 @@ struct Codec<D>(PhantomData<D>);
 impl<D: Dialect> Codec<D> {
     #[inline(always)]
     fn id(field: u8, id: &[u8]) -> impl Piece + '_ {
-        (D::EMPTY || !id.is_empty()).then(|| (Byte(field), Varint(id.len() as u64), Bytes(id)))
+        (D::EMPTY || !id.is_empty()).then_some((Byte(field), Varint(id.len() as u64), Bytes(id)))
     }
 
     #[inline(always)]
@@ -335,4 +335,71 @@ fn skip_group(input: &mut Reader<'_>, field: u64) -> Result<(), Fault> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use quipu_arena::Arena;
+
+    use super::*;
+    use crate::Metric;
+
+    fn timer(bytes: &[u8]) -> Result<Vec<f64>, crate::Error> {
+        let mut arena = Arena::new();
+        Ok(BatchTimer::decode::<Protobuf>(bytes, &arena.as_scope())?.values.to_vec())
+    }
+
+    #[test]
+    fn lists_in_pieces() {
+        let one = 1f64.to_le_bytes();
+        let single = [&b"\x11"[..], &one].concat();
+        let packed = [&b"\x12\x10"[..], &one, &one].concat();
+        assert_eq!(timer(&single).unwrap(), [1.0]);
+        assert_eq!(timer(&[&single[..], &single].concat()).unwrap(), [1.0; 2]);
+        assert_eq!(
+            timer(&[&packed[..], &single, b"\x0a\x01a", &packed].concat()).unwrap(),
+            [1.0; 5]
+        );
+        assert_eq!(timer(&[&b"\x12\0"[..], &packed].concat()).unwrap(), [1.0; 2]);
+        let error = timer(&[&b"\x12\x09"[..], &one, b"x"].concat()).unwrap_err();
+        assert_eq!(error.offset(), Some(1));
+    }
+
+    #[test]
+    fn unknown_fields_are_skipped() {
+        let unknown: &[&[u8]] = &[
+            b"\x50\xff\x01",
+            b"\x51\0\0\0\0\0\0\0\0",
+            b"\x52\x03abc",
+            b"\x55\0\0\0\0",
+            b"\x53\x08\x01\x5b\x12\x01a\x5c\x54",
+        ];
+        let mut arena = Arena::new();
+        let scope = arena.as_scope();
+        for field in unknown {
+            let bytes = [&b"\x10\x05"[..], field, b"\x0a\x01a\x10\x07"].concat();
+            let counter = Counter::decode::<Protobuf>(&bytes, &scope).unwrap();
+            assert_eq!(counter, Counter { id: b"a", value: 7 });
+        }
+        for bytes in [&b"\x53\x54\x56"[..], b"\x54", b"\x00", b"\x53\x5c", b"\x0b", b"\x56"] {
+            assert!(Counter::decode::<Protobuf>(bytes, &scope).is_err(), "{bytes:?}");
+        }
+        let deep = b"\x53".repeat(1000);
+        assert!(Counter::decode::<Protobuf>(&deep, &scope).is_err());
+    }
+
+    #[test]
+    fn types_are_8_bits() {
+        let mut arena = Arena::new();
+        let scope = arena.as_scope();
+        let mut out = Vec::new();
+        let union = MetricUnion { metric_type: MetricType(-1), ..MetricUnion::ZERO };
+        union.encode::<Protobuf>(&mut out).unwrap();
+        assert_eq!(out.len(), 11);
+        assert_eq!(MetricUnion::decode::<Protobuf>(&out, &scope).unwrap(), union);
+        let error = MetricUnion::decode::<Protobuf>(b"\x08\x80\x01", &scope).unwrap_err();
+        assert_eq!(error.offset(), Some(0));
+    }
 }

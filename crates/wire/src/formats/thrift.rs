@@ -598,3 +598,79 @@ fn skip<D: Dialect>(input: &mut Reader<'_>, kind: Type) -> Result<(), Fault> {
 fn in_list(kind: Type) -> Type {
     if let Type::Bool(_) = kind { Type::Bool(None) } else { kind }
 }
+
+#[cfg(test)]
+mod tests {
+    use quipu_arena::Arena;
+
+    use super::*;
+    use crate::{Format, Metric};
+
+    fn counter<F: Format>(bytes: &[u8]) -> Result<i64, crate::Error> {
+        let mut arena = Arena::new();
+        Ok(Counter::decode::<F>(bytes, &arena.as_scope())?.value)
+    }
+
+    fn takes<F: Format>(bytes: &[u8], value: i64) {
+        assert_eq!(counter::<F>(bytes).unwrap(), value);
+        for len in 0..bytes.len() {
+            assert!(counter::<F>(&bytes[..len]).unwrap_err().is_incomplete(), "{len}");
+        }
+    }
+
+    #[test]
+    fn binary_fields_in_any_order_and_of_any_type() {
+        // The value as an i32 before the id, and unknown fields of each type between.
+        let unknown: &[&[u8]] = &[
+            b"\x02\0\x09\x01",
+            b"\x03\0\x09\x01",
+            b"\x04\0\x09\0\0\0\0\0\0\0\0",
+            b"\x06\0\x09\0\0",
+            b"\x0b\0\x09\0\0\0\x02ab",
+            b"\x0c\0\x09\x08\0\x01\0\0\0\x01\x0c\0\x02\0\0",
+            b"\x0d\0\x09\x08\x0b\0\0\0\x01\0\0\0\x05\0\0\0\x01x",
+            b"\x0f\0\x09\x02\0\0\0\x02\x01\0",
+            b"\x0e\0\x09\x0c\0\0\0\x02\0\0",
+            b"\x10\0\x090123456789abcdef",
+        ];
+        for field in unknown {
+            let bytes = [b"\x08\0\x02\0\0\0\x07", *field, b"\x0b\0\x01\0\0\0\x01a\0"].concat();
+            takes::<Thrift>(&bytes, 7);
+        }
+    }
+
+    #[test]
+    fn compact_fields_in_any_order_and_of_any_type() {
+        let unknown: &[&[u8]] = &[
+            b"\x71",
+            b"\x73\x01",
+            b"\x77\0\0\0\0\0\0\0\0",
+            b"\x74\x02",
+            b"\x78\x02ab",
+            b"\x7c\x15\x02\x1c\0\0",
+            b"\x7b\x01\x58\x0a\x01x",
+            b"\x7b\0",
+            b"\x79\x21\x01\x02",
+            b"\x7a\x2c\0\0",
+            b"\x7d0123456789abcdef",
+        ];
+        for field in unknown {
+            let bytes = [b"\x25\x0e", *field, b"\x08\x02\x01a\0"].concat();
+            takes::<ThriftCompact>(&bytes, 7);
+        }
+    }
+
+    #[test]
+    fn hostile_lengths_and_depths() {
+        for bytes in [
+            &b"\x0b\0\x01\xff\xff\xff\xff"[..],
+            b"\x0f\0\x09\x0c\x7f\xff\xff\xff\0",
+            b"\x0d\0\x09\x02\x02\x7f\xff\xff\xff\0",
+        ] {
+            assert!(counter::<Thrift>(bytes).is_err());
+        }
+        let deep = b"\x0c\0\x09".repeat(100);
+        assert!(!counter::<Thrift>(&deep).unwrap_err().is_incomplete());
+        assert!(counter::<ThriftCompact>(b"\x18\xff\xff\xff\xff\xff\x01").is_err());
+    }
+}

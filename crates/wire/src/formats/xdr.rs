@@ -152,3 +152,27 @@ fn read_doubles<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f6
     let count = input.count(u64::from(count), 8, EXPECTED)?;
     values::big_endian(input.take(8 * count, EXPECTED)?, scope)
 }
+
+#[cfg(test)]
+mod tests {
+    use quipu_arena::Arena;
+
+    use super::*;
+    use crate::Metric;
+
+    #[test]
+    fn lengths_and_types_are_checked() {
+        let mut arena = Arena::new();
+        let scope = arena.as_scope();
+        let long = b"\xff\xff\xff\xffabcd";
+        assert!(Counter::decode::<Xdr>(long, &scope).unwrap_err().is_incomplete());
+        let long = b"\0\0\0\0\x7f\xff\xff\xff";
+        assert!(BatchTimer::decode::<Xdr>(long, &scope).unwrap_err().is_incomplete());
+        let large = b"\0\0\x01\0";
+        let error = MetricUnion::decode::<Xdr>(large, &scope).unwrap_err();
+        assert_eq!((error.offset(), error.is_incomplete()), (Some(0), false));
+        // Whatever fills up.
+        let filled = b"\0\0\0\x01aXYZ\0\0\0\0\0\0\0\x07";
+        assert_eq!(Counter::decode::<Xdr>(filled, &scope).unwrap().value, 7);
+    }
+}

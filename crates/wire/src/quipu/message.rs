@@ -101,12 +101,13 @@ impl<D: Dialect> Codec<D> {
 
     #[inline(always)]
     fn message(kind: u8, id: &[u8], body: impl Piece, out: &mut Vec<u8>) -> Result<(), Fault> {
-        if D::COMPACT && id.len() > 3 {
-            if let Some(width) = id::width(id) {
-                let head = Byte(kind << 6 | if width == 5 { PACKED_5 } else { PACKED_6 });
-                append(out, (head, Varint(id.len() as u64), Packed { id, width }, body));
-                return Ok(());
-            }
+        if D::COMPACT
+            && id.len() > 3
+            && let Some(width) = id::width(id)
+        {
+            let head = Byte(kind << 6 | if width == 5 { PACKED_5 } else { PACKED_6 });
+            append(out, (head, Varint(id.len() as u64), Packed { id, width }, body));
+            return Ok(());
         }
         append(out, (Head { kind, id_len: id.len() }, Bytes(id), body));
         Ok(())
@@ -135,15 +136,25 @@ impl<D: Dialect> Codec<D> {
 
     #[inline(always)]
     fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
-        let Some(head) = input.peek() else { return Err(Fault::incomplete("a message")) };
-        Ok(match head >> 6 {
-            COUNTER => Message::Counter(Self::read_counter(input, scope)?).to_union(),
-            BATCH_TIMER => Message::BatchTimer(Self::read_batch_timer(input, scope)?).to_union(),
-            GAUGE => Message::Gauge(Self::read_gauge(input, scope)?).to_union(),
-            _ => {
-                let id = self::head(input, UNION, "the head of a message", scope)?;
-                read_union_body(input, id, scope)?
-            }
+        let (kind, id) = any_head(input, "the head of a message", scope)?;
+        let zero = MetricUnion { id, ..MetricUnion::ZERO };
+        Ok(match kind {
+            BATCH_TIMER => MetricUnion {
+                metric_type: MetricType::BATCH_TIMER,
+                timer: values::read(input, scope)?,
+                ..zero
+            },
+            COUNTER => MetricUnion {
+                metric_type: MetricType::COUNTER,
+                counter: read_whole(input, "a counter's value")?,
+                ..zero
+            },
+            GAUGE => MetricUnion {
+                metric_type: MetricType::GAUGE,
+                gauge: read_double(input, "a gauge's value")?,
+                ..zero
+            },
+            _ => input.apart(|input| read_union_body(input, id, scope))?,
         })
     }
 }
@@ -196,17 +207,28 @@ fn head<'m>(
     expected: &'static str,
     scope: &Scope<'m>,
 ) -> Result<&'m [u8], Fault> {
+    match input.peek() {
+        Some(head) if head >> 6 != kind => Err(Fault::malformed(expected)),
+        _ => Ok(any_head(input, expected, scope)?.1),
+    }
+}
+
+/// Reads a head, and the id.
+#[inline(always)]
+fn any_head<'m>(
+    input: &mut Reader<'m>,
+    expected: &'static str,
+    scope: &Scope<'m>,
+) -> Result<(u8, &'m [u8]), Fault> {
     let before = *input;
     let head = input.byte(expected)?;
-    if head >> 6 != kind {
-        *input = before;
-        return Err(Fault::malformed(expected));
-    }
     let len = usize::from(head & 63);
-    if len < LENGTHS_END {
-        return input.take(len, "an id as long as its length says");
-    }
-    input.apart(|input| long_head(input, before, head & 63, scope))
+    let id = if len < LENGTHS_END {
+        input.take(len, "an id as long as its length says")?
+    } else {
+        input.apart(|input| long_head(input, before, head & 63, scope))?
+    };
+    Ok((head >> 6, id))
 }
 
 #[inline(never)]
@@ -229,6 +251,7 @@ fn long_head<'m>(
 }
 
 /// Reads what follows the id of a union.
+#[inline(never)]
 pub(super) fn read_union_body<'m>(
     input: &mut Reader<'m>,
     id: &'m [u8],

@@ -36,8 +36,8 @@ unsafe impl Piece for Whole {
         // SAFETY: `at` is valid for 9 bytes.
         unsafe {
             match self.0 as u64 {
-                number @ ..SHORT => Byte(number as u8).put(at),
-                number @ ..MIDDLE => {
+                number @ 0..SHORT => Byte(number as u8).put(at),
+                number @ SHORT..MIDDLE => {
                     let number = number - SHORT;
                     (Byte(0x80 | (number >> 8) as u8), Byte(number as u8)).put(at)
                 }
@@ -79,8 +79,8 @@ fn bytes_of(bits: u64) -> usize {
 #[inline(always)]
 pub(super) fn whole_len(number: i64) -> usize {
     match number as u64 {
-        ..SHORT => 1,
-        ..MIDDLE => 2,
+        0..SHORT => 1,
+        SHORT..MIDDLE => 2,
         _ => 1 + bytes_of(if number < 0 { !number as u64 } else { number as u64 }),
     }
 }
@@ -122,12 +122,11 @@ unsafe fn put_fraction(value: f64, at: *mut u8) -> *mut u8 {
     let bytes = top_bytes(value);
     // SAFETY: As the function's.
     unsafe {
-        if bytes > 2 {
-            if let Some((places, number)) = decimal(value) {
-                if whole_len(number) < bytes {
-                    return (Byte(0xd0 | places as u8), Whole(number)).put(at);
-                }
-            }
+        if bytes > 2
+            && let Some((places, number)) = decimal(value)
+            && whole_len(number) < bytes
+        {
+            return (Byte(0xd0 | places as u8), Whole(number)).put(at);
         }
         put_top_bytes(value, at)
     }
@@ -358,9 +357,9 @@ mod tests {
 
     #[test]
     fn decimals_have_as_few_places_as_can_be() {
-        for places in 1..=8 {
+        for (places, power) in POWERS.iter().enumerate().skip(1) {
             for number in [1i64, 7, 99, 101, 12_345, 999_999_999, -3, -12_345] {
-                let value = number as f64 / POWERS[places];
+                let value = number as f64 / power;
                 if number % 10 == 0 {
                     continue;
                 }

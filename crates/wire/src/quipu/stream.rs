@@ -45,7 +45,7 @@ use super::number::{
 };
 use super::values::{self, Values};
 use crate::error::{Error, Fault};
-use crate::message::{BatchTimer, Counter, Gauge, Kind, Message, MetricUnion};
+use crate::message::{BatchTimer, Counter, Gauge, Kind, Message};
 use crate::pieces::{Byte, Bytes, FixedPiece, Le32, Literal, Piece, Varint, append};
 use crate::reader::{Reader, unzigzag, zigzag};
 
@@ -287,7 +287,10 @@ impl StreamWriter {
                 None => {
                     check_values(union.timer)?;
                     let series = self.find(Kind::MetricUnion, union.id)?;
-                    self.put(series.index, out, |_| union_body(&union));
+                    let body = union_body(&union);
+                    self.put(series.index, out, |_, number, payload| {
+                        append(payload, (number, body));
+                    });
                 }
             },
         }
@@ -352,39 +355,50 @@ impl StreamWriter {
 
     #[inline(always)]
     fn put_counter(&mut self, index: u32, value: i64, out: &mut Vec<u8>) {
-        self.put(index, out, |sent| {
+        self.put(index, out, |sent, number, payload| {
             let by = value.wrapping_sub(sent.last);
             sent.last = value;
-            CounterBody { by, to: value }
+            append(payload, (number, CounterBody { by, to: value }));
         });
     }
 
     #[inline(always)]
     fn put_gauge(&mut self, index: u32, value: f64, out: &mut Vec<u8>) {
-        self.put(index, out, |sent| match mantissa(value, usize::from(sent.places)) {
-            Some(whole) => {
-                let change = zigzag(whole - sent.last) as i64;
-                sent.last = whole;
-                GaugeBody::Change { change, places: sent.places, whole }
-            }
-            None => sent.change_places(value),
+        self.put(index, out, |sent, number, payload| {
+            let body = match mantissa(value, usize::from(sent.places)) {
+                Some(whole) => {
+                    let change = zigzag(whole - sent.last) as i64;
+                    sent.last = whole;
+                    GaugeBody::Change { change, places: sent.places, whole }
+                }
+                None => sent.change_places(value),
+            };
+            append(payload, (number, body));
         });
     }
 
     #[inline(always)]
     fn put_batch_timer(&mut self, index: u32, values: &[f64], out: &mut Vec<u8>) {
-        self.put(index, out, |sent| Values::with_hint(values, &mut sent.places));
+        self.put(index, out, |sent, number, payload| {
+            append(payload, (number, Values::with_hint(values, &mut sent.places)));
+        });
     }
 
+    /// Appends a message: its body and, if it was not just defined, the number of its series before.
     #[inline(always)]
-    fn put<P: Piece>(&mut self, index: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Sent) -> P) {
+    fn put(
+        &mut self,
+        index: u32,
+        out: &mut Vec<u8>,
+        message: impl FnOnce(&mut Sent, Option<Whole>, &mut Vec<u8>),
+    ) {
+        let mut number = None;
         if self.restart_next || self.series[index as usize].epoch != self.epoch {
             self.define(index, out);
-            append(&mut self.payload, body(&mut self.series[index as usize]));
         } else {
-            let sent = &mut self.series[index as usize];
-            append(&mut self.payload, (Whole(i64::from(sent.number)), body(sent)));
+            number = Some(Whole(i64::from(self.series[index as usize].number)));
         }
+        message(&mut self.series[index as usize], number, &mut self.payload);
         self.count += 1;
         if self.payload.len() >= self.frame_size {
             self.flush(out);

@@ -19,6 +19,8 @@
 //! has the places (above 1, or above 5) in its two high bits and the width in bits in the others.
 //! What is not filled of the last byte is zero.
 
+use core::cell::Cell;
+
 use quipu_arena::Scope;
 
 use super::number::{
@@ -29,11 +31,11 @@ use crate::pieces::{Byte, Each, FixedPiece, Le16, Le32, Le64, LeDoubles, Piece, 
 use crate::reader::Reader;
 use crate::values;
 
-/// A list of values, and with how many places the last list was decimals, if that is known.
+/// A list of values, and with how many places the last list was decimals; 0 if that is not known.
 #[derive(Clone, Copy)]
 pub(super) struct Values<'a> {
     values: &'a [f64],
-    form: Form,
+    places: Option<&'a Cell<u8>>,
 }
 
 /// In which form a list is the shortest.
@@ -63,17 +65,13 @@ const COARSE: usize = 4;
 impl<'a> Values<'a> {
     #[inline(always)]
     pub(super) fn new(values: &'a [f64]) -> Values<'a> {
-        Values::with_hint(values, &mut 0)
+        Values { values, places: None }
     }
 
-    /// The same, beginning with the places that the last list had; 0 if none are known.
+    /// The same, beginning with the places that the last list had, and leaving those of this one.
     #[inline(always)]
-    pub(super) fn with_hint(values: &'a [f64], places: &mut u8) -> Values<'a> {
-        let form = match all_mantissas(values, 0) {
-            (bits @ 0..0x1_0000_0000, 0) => Form::Whole(bits),
-            _ => other_form(values, places),
-        };
-        Values { values, form }
+    pub(super) fn with_hint(values: &'a [f64], places: &'a mut u8) -> Values<'a> {
+        Values { values, places: Some(Cell::from_mut(places)) }
     }
 }
 
@@ -86,27 +84,61 @@ unsafe impl Piece for Values<'_> {
     }
 
     #[inline(always)]
-    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+    unsafe fn put(&self, start: *mut u8) -> *mut u8 {
         let values = self.values;
-        // SAFETY: `at` is valid for the bound.
+        // SAFETY: `start` is valid for the bound.
         unsafe {
-            match self.form {
-                Form::Whole(0..0x100) => {
-                    let at = put_count(BYTES, values, at);
-                    Each(values, |value| Byte(known_mantissa(value, 0) as u8)).put(at)
-                }
-                Form::Whole(0x100..0x1_0000) => {
-                    let at = put_count(WORDS, values, at);
-                    Each(values, |value| Le16(known_mantissa(value, 0) as u16)).put(at)
-                }
-                Form::Whole(_) => {
-                    let at = put_count(LONG_WORDS, values, at);
-                    Each(values, |value| Le32(known_mantissa(value, 0) as u32)).put(at)
-                }
-                Form::Decimals { places, width } => put_decimals(values, places, width, at),
-                Form::Numbers => Each(values, Double).put(put_count(NUMBERS, values, at)),
-                Form::Raw => LeDoubles(values).put(put_count(RAW, values, at)),
+            // As if all were whole numbers of a byte: if they are not, it is written anew.
+            let mut at = put_count(BYTES, values, start);
+            let (mut bits, mut rest) = (0, 0);
+            for value in values {
+                let (number, back) = round(*value, 0);
+                bits |= number as u64;
+                rest |= back.to_bits() ^ value.to_bits();
+                at = Byte(number as u8).put(at);
             }
+            if rest == 0 && bits < 0x100 {
+                return at;
+            }
+            let mut places = self.places.map_or(0, Cell::get);
+            let end = put_others(values, bits, rest, &mut places, start);
+            if let Some(hint) = self.places {
+                hint.set(places);
+            }
+            end
+        }
+    }
+}
+
+/// # Safety
+///
+/// `at` is valid for the bound of the values.
+#[inline(never)]
+unsafe fn put_others(
+    values: &[f64],
+    bits: u64,
+    rest: u64,
+    places: &mut u8,
+    at: *mut u8,
+) -> *mut u8 {
+    let form = match bits {
+        0..0x1_0000_0000 if rest == 0 => Form::Whole(bits),
+        _ => other_form(values, places),
+    };
+    // SAFETY: As the function's.
+    unsafe {
+        match form {
+            Form::Whole(..0x1_0000) => {
+                let at = put_count(WORDS, values, at);
+                Each(values, |value| Le16(known_mantissa(value, 0) as u16)).put(at)
+            }
+            Form::Whole(_) => {
+                let at = put_count(LONG_WORDS, values, at);
+                Each(values, |value| Le32(known_mantissa(value, 0) as u32)).put(at)
+            }
+            Form::Decimals { places, width } => put_decimals(values, places, width, at),
+            Form::Numbers => Each(values, Double).put(put_count(NUMBERS, values, at)),
+            Form::Raw => LeDoubles(values).put(put_count(RAW, values, at)),
         }
     }
 }
@@ -127,7 +159,7 @@ unsafe fn put_count(form: u8, values: &[f64], at: *mut u8) -> *mut u8 {
     }
 }
 
-#[inline(never)]
+#[inline(always)]
 fn other_form(values: &[f64], hint: &mut u8) -> Form {
     if *hint > 0 {
         let (bits, rest) = all_mantissas(values, usize::from(*hint));
@@ -389,12 +421,12 @@ mod tests {
 
     #[test]
     fn decimals_of_any_width() {
-        for places in 1..=8usize {
+        for power in &POWERS[1..] {
             for width in 1..=50 {
-                let last = ((1u64 << width) - 1) as f64 / POWERS[places];
+                let last = ((1u64 << width) - 1) as f64 / power;
                 for len in 1..20 {
                     let mut list = Vec::new();
-                    list.resize(len, 1.0 / POWERS[places]);
+                    list.resize(len, 1.0 / power);
                     list.push(last);
                     round_trip(&list);
                 }

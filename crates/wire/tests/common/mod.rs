@@ -126,7 +126,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 pub fn unhex(text: &str) -> Vec<u8> {
-    assert!(text.len() % 2 == 0 && text.is_ascii());
+    assert!(text.len().is_multiple_of(2) && text.is_ascii());
     (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
