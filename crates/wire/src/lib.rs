@@ -8,15 +8,23 @@ extern crate alloc;
 extern crate std;
 
 mod any;
+#[cfg(feature = "json")]
+mod base64;
 mod copy;
 mod error;
 mod format;
 mod formats;
 mod message;
+#[cfg(any(feature = "hprose", feature = "json"))]
+mod number;
 mod pieces;
+#[cfg(any(feature = "protobuf", feature = "remote-write", feature = "otlp"))]
+mod protobuf;
 #[cfg(feature = "quipu")]
 mod quipu;
 mod reader;
+#[cfg(any(feature = "remote-write", feature = "otlp", feature = "snappy"))]
+pub mod remote;
 mod stream;
 mod values;
 

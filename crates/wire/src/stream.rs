@@ -139,9 +139,11 @@ pub struct Decoder<F: Format> {
 }
 
 /// A message that is incomplete is read again when more has come. A byte pays for reading so many
-/// again: so the time is linear however small the pieces are, and a message that came in small
-/// pieces waits for at most a sixteenth of its length, or for [`Decoder::finish`].
+/// again, and each message for so many at its beginning: so the time is linear however small the
+/// pieces are. Only a long message that comes in more than 16 pieces may have to wait, for a
+/// sixteenth of its length at most, or for [`Decoder::end`].
 const RETRIES: i64 = 16;
+const GRACE: i64 = 64 << 10;
 
 /// 64 MiB.
 const DEFAULT_LIMIT: usize = 64 << 20;
@@ -159,7 +161,7 @@ impl<F: Format> Decoder<F> {
             buffer: Vec::new(),
             start: 0,
             offset: 0,
-            credit: 0,
+            credit: GRACE,
             ended: false,
             failed: None,
         }
@@ -219,7 +221,8 @@ impl<F: Format> Decoder<F> {
     ///
     /// # Errors
     ///
-    /// When the stream ends within a message, and when a message is left.
+    /// When the stream ends within a message, and when a message is left. Who pushes long messages
+    /// in small pieces calls [`end`](Decoder::end) first, and [`next`](Decoder::next) after it.
     pub fn finish(mut self) -> Result<(), Error> {
         self.ended = true;
         let mut arena = quipu_arena::Arena::new();
@@ -242,6 +245,7 @@ impl<F: Format> Decoder<F> {
         match read {
             Ok(message) => {
                 self.start += seen;
+                self.credit = self.credit.max(GRACE);
                 Ok(message)
             }
             Err(fault) => {
@@ -275,6 +279,7 @@ impl<F: Format> Decoder<F> {
         match Message::read::<F>(self.kind, &mut reader, scope) {
             Ok(message) => {
                 self.start += reader.position();
+                self.credit = self.credit.max(GRACE);
                 if !F::DELIMITED && held == 0 {
                     // An empty input was one empty message.
                     self.offset += 1;

@@ -25,7 +25,7 @@ fn seed_messages() {
             let mut out = Vec::new();
             format.encode(&message, &mut out).unwrap();
             assert_eq!(common::hex(&out), bytes, "{row} {kind:?}");
-            assert_eq!(out.len(), len.parse().unwrap());
+            assert_eq!(out.len(), len.parse::<usize>().unwrap());
             let mut arena = Arena::new();
             assert_eq!(format.decode(kind, &out, &arena.as_scope()).unwrap(), message, "{row}");
         }

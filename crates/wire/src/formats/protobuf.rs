@@ -22,6 +22,7 @@ use crate::error::Fault;
 use crate::format::dialects;
 use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
 use crate::pieces::{Byte, Bytes, LeDouble, LeDoubles, Piece, Varint, append};
+use crate::protobuf::{TAG, bytes, double, skip};
 use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
@@ -213,23 +214,10 @@ impl<D: Dialect> Codec<D> {
     }
 }
 
-const TAG: &str = "the tag of a field";
-
-#[inline(always)]
-fn bytes<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
-    let len = input.varint("the length of bytes")?;
-    input.take_long(len, "bytes as long as their length says")
-}
-
 #[inline(always)]
 fn integer<D: Dialect>(input: &mut Reader<'_>) -> Result<i64, Fault> {
     let number = input.varint("a number")?;
     Ok(if D::ZIGZAG { unzigzag(number) } else { number as i64 })
-}
-
-#[inline(always)]
-fn double(input: &mut Reader<'_>) -> Result<f64, Fault> {
-    Ok(f64::from_le_bytes(input.array("a double")?))
 }
 
 /// A list, which comes in one piece from every library that writes packed lists, and in as many as
@@ -291,50 +279,6 @@ impl<'s, 'm> Doubles<'s, 'm> {
             None => self.first,
         }
     }
-}
-
-/// Skips a field that the message does not have. One that it has, in another form, is a fault.
-#[cold]
-#[inline(never)]
-fn skip(input: &mut Reader<'_>, tag: u64, known: u64) -> Result<(), Fault> {
-    const EXPECTED: &str = "a field of a form that protobuf has and the message too";
-    let field = tag >> 3;
-    if field == 0 || field <= known || field >= 1 << 29 {
-        return Err(Fault::malformed(EXPECTED));
-    }
-    match tag & 7 {
-        0 => input.varint("a number").map(drop),
-        1 => input.array::<8>("8 bytes").map(drop),
-        2 => bytes(input).map(drop),
-        3 => skip_group(input, field),
-        5 => input.array::<4>("4 bytes").map(drop),
-        _ => Err(Fault::malformed(EXPECTED)),
-    }
-}
-
-/// Skips a group, the old form of a message in a message, with groups in it.
-fn skip_group(input: &mut Reader<'_>, field: u64) -> Result<(), Fault> {
-    const DEPTH: usize = 100;
-    let mut open = [0; DEPTH];
-    open[0] = field;
-    let mut depth = 1;
-    while depth > 0 {
-        let tag = input.varint(TAG)?;
-        match tag & 7 {
-            3 if depth == DEPTH => return Err(Fault::too_large("at most 100 groups in another")),
-            3 => {
-                open[depth] = tag >> 3;
-                depth += 1;
-            }
-            4 if open[depth - 1] == tag >> 3 => depth -= 1,
-            0 => drop(input.varint("a number")?),
-            1 => drop(input.array::<8>("8 bytes")?),
-            2 => drop(bytes(input)?),
-            5 => drop(input.array::<4>("4 bytes")?),
-            _ => return Err(Fault::malformed("a field within a group, or its end")),
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -36,6 +36,9 @@ pub fn rows() -> impl Iterator<Item = (&'static str, AnyFormat)> {
 
 /// What a row's library loses, or its format: zeros lose their sign where they are left out.
 pub fn as_read<'m>(row: &str, message: Message<'m>) -> Message<'m> {
+    if ["Easyjson", "Hprose"].contains(&row) {
+        return with_plain_nan(message);
+    }
     let drop_sign = |value: f64| if value == 0.0 { 0.0 } else { value };
     if !["Flatbuffers", "GogoProtobuf", "Gob", "Colfer"].contains(&row) {
         return message;
@@ -46,6 +49,23 @@ pub fn as_read<'m>(row: &str, message: Message<'m>) -> Message<'m> {
             MetricUnion { gauge: drop_sign(union.gauge), ..union }.into()
         }
         other => other,
+    }
+}
+
+/// A NaN is a word in text, without a sign and other bits.
+fn with_plain_nan(message: Message<'_>) -> Message<'_> {
+    let plain = |value: f64| if value.is_nan() { f64::NAN } else { value };
+    let list =
+        |values: &[f64]| &*values.iter().map(|value| plain(*value)).collect::<Vec<_>>().leak();
+    match message {
+        Message::Counter(counter) => counter.into(),
+        Message::BatchTimer(BatchTimer { id, values }) => {
+            BatchTimer { id, values: list(values) }.into()
+        }
+        Message::Gauge(Gauge { id, value }) => Gauge { id, value: plain(value) }.into(),
+        Message::MetricUnion(union) => {
+            MetricUnion { timer: list(union.timer), gauge: plain(union.gauge), ..union }.into()
+        }
     }
 }
 

@@ -1,0 +1,423 @@
+//! FlatBuffers: <https://flatbuffers.dev/internals/>.
+//!
+//! ```text
+//! table Counter     { ID:[ubyte]; Value:long; }
+//! table BatchTimer  { ID:[ubyte]; Values:[double]; }
+//! table Gauge       { ID:[ubyte]; Value:double; }
+//! table MetricUnion { Type:byte; ID:[ubyte]; CounterVal:long; BatchTimerVal:[double];
+//!                     GaugeVal:double; }
+//! ```
+//!
+//! Numbers are little-endian. The builder works from the end to the start, so that in the order of
+//! the bytes a message is
+//!
+//! ```text
+//! root      where the table is, from here: 32 bits
+//! zeros     as many as align the rest
+//! vtable    its own size, the table's size, for each field where it is in the table, or 0 when
+//!           the field is left out: 16 bits each
+//! table     how far before it the vtable is: 32 bits; then fields, the schema's first one last
+//! values    their number: 32 bits; then each. Up to 4 zeros that align them to the end
+//! id        its length: 32 bits; then its bytes. Up to 3 zeros
+//! ```
+//!
+//! and a field that is a vector says where it is, from that field: 32 bits. Numbers that are zero
+//! are left out. Readers take all of this in any place and order.
+
+use alloc::vec::Vec;
+
+use quipu_arena::Scope;
+
+use crate::error::Fault;
+use crate::format::{Format, sealed};
+use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
+use crate::pieces::{Byte, Bytes, Le32, Le64, LeDouble, LeDoubles, Literal, Piece, Zeros, append};
+use crate::reader::Reader;
+use crate::values;
+
+/// As the library for Go wrote it up to version 1.7: the end of a vtable stays where its fields are
+/// left out, and only a number aligns the whole message to 8 bytes.
+#[derive(Debug)]
+pub struct Flatbuffers(());
+
+impl sealed::Sealed for Flatbuffers {}
+
+impl Format for Flatbuffers {
+    const NAME: &'static str = "flatbuffers";
+    const DELIMITED: bool = false;
+    type Writing = ();
+    type Reading = ();
+
+    #[inline(always)]
+    fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Counter { id, value } = *message;
+        write_one(id, value as u64, value == 0, out)
+    }
+
+    #[inline(always)]
+    fn write_batch_timer(message: &BatchTimer<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let BatchTimer { id, values } = *message;
+        let between = between(id, values)?;
+        append(
+            out,
+            (
+                Literal(b"\x0c\0\0\0\x08\0\x0c\0\x08\0\x04\0\x08\0\0\0\x08\0\0\0"),
+                Le32(8 + between),
+                doubles(id, values),
+                bytes(id),
+            ),
+        );
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn write_gauge(message: &Gauge<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let Gauge { id, value } = *message;
+        write_one(id, value.to_bits(), value == 0.0, out)
+    }
+
+    #[inline(always)]
+    fn write_union(message: &MetricUnion<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+        let MetricUnion { metric_type: MetricType(metric_type), id, counter, timer, gauge } =
+            *message;
+        let between = between(id, timer)?;
+        let (has_type, has_counter, has_gauge) = (metric_type != 0, counter != 0, gauge != 0.0);
+        let form = &FORMS[usize::from(has_gauge)][usize::from(has_counter)][usize::from(has_type)];
+        append(
+            out,
+            (
+                Head(form),
+                has_gauge.then_some((LeDouble(gauge), Zeros(form.behind_gauge))),
+                Le32(form.to_values),
+                has_counter.then_some((Le64(counter as u64), Zeros(form.behind_counter))),
+                Le32(form.to_id + between),
+                has_type.then_some((Literal(b"\0\0\0"), Byte(metric_type as u8))),
+                doubles(id, timer),
+                bytes(id),
+            ),
+        );
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read_counter<'m>(input: &mut Reader<'m>, _: &Scope<'m>) -> Result<Counter<'m>, Fault> {
+        message(input, |table| {
+            Ok(Counter { id: table.vector(0, 1)?, value: i64::from_le_bytes(table.number(1)?) })
+        })
+    }
+
+    #[inline(always)]
+    fn read_batch_timer<'m>(
+        input: &mut Reader<'m>,
+        scope: &Scope<'m>,
+    ) -> Result<BatchTimer<'m>, Fault> {
+        message(input, |table| {
+            Ok(BatchTimer { id: table.vector(0, 1)?, values: table.doubles(1, scope)? })
+        })
+    }
+
+    #[inline(always)]
+    fn read_gauge<'m>(input: &mut Reader<'m>, _: &Scope<'m>) -> Result<Gauge<'m>, Fault> {
+        message(input, |table| {
+            Ok(Gauge { id: table.vector(0, 1)?, value: f64::from_le_bytes(table.number(1)?) })
+        })
+    }
+
+    #[inline(always)]
+    fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
+        message(input, |table| {
+            Ok(MetricUnion {
+                metric_type: MetricType(i8::from_le_bytes(table.number(0)?)),
+                id: table.vector(1, 1)?,
+                counter: i64::from_le_bytes(table.number(2)?),
+                timer: table.doubles(3, scope)?,
+                gauge: f64::from_le_bytes(table.number(4)?),
+            })
+        })
+    }
+}
+
+/// Writes a table of an id and a number.
+#[inline(always)]
+fn write_one(id: &[u8], number: u64, is_zero: bool, out: &mut Vec<u8>) -> Result<(), Fault> {
+    between(id, &[])?;
+    if is_zero {
+        let head = Literal(b"\x0c\0\0\0\x08\0\x08\0\x04\0\0\0\x08\0\0\0");
+        append(out, (head, Le32(4), bytes(id)));
+        return Ok(());
+    }
+    let (head, zeros) = if fills_words(id) {
+        (b"\x0c\0\0\0\x08\0\x10\0\x0c\0\x04\0\x08\0\0\0", 0)
+    } else {
+        (b"\x0c\0\0\0\x08\0\x14\0\x10\0\x04\0\x08\0\0\0", 4)
+    };
+    append(out, (Literal(head), Le64(number), Zeros(zeros), Le32(4), bytes(id)));
+    Ok(())
+}
+
+/// Whether an id, with the zeros that fill it up to 4 bytes and without its length, is a multiple
+/// of 8 bytes.
+#[inline(always)]
+fn fills_words(id: &[u8]) -> bool {
+    id.len().div_ceil(4) % 2 == 0
+}
+
+/// How many bytes there are from behind the number of values to the length of the id.
+#[inline(always)]
+fn between(id: &[u8], values: &[f64]) -> Result<u32, Fault> {
+    const MOST: usize = i32::MAX as usize - 128;
+    let bytes = size_of_val(values);
+    if id.len() > MOST || bytes > MOST - id.len() {
+        return Err(Fault::unwritable("a message must have less than 2 GiB"));
+    }
+    Ok((bytes + values_padding(id)) as u32)
+}
+
+/// How many zeros follow the values.
+#[inline(always)]
+fn values_padding(id: &[u8]) -> usize {
+    if fills_words(id) { 4 } else { 0 }
+}
+
+#[inline(always)]
+fn doubles<'a>(id: &[u8], values: &'a [f64]) -> impl Piece + use<'a> {
+    (Le32(values.len() as u32), LeDoubles(values), Zeros(values_padding(id)))
+}
+
+#[inline(always)]
+fn bytes(id: &[u8]) -> impl Piece + '_ {
+    (Le32(id.len() as u32), Bytes(id), Zeros(id.len().wrapping_neg() % 4))
+}
+
+/// What of a union depends on no value, but on which numbers it has.
+struct Form {
+    /// All before the first field, as long as `head_len`: the root, the vtable, the table's offset.
+    head: [u8; 32],
+    head_len: usize,
+    behind_gauge: usize,
+    to_values: u32,
+    behind_counter: usize,
+    /// Without what is between the values and the id.
+    to_id: u32,
+}
+
+/// By gauge, counter and type.
+static FORMS: [[[Form; 2]; 2]; 2] = [
+    [
+        [form(false, false, false), form(true, false, false)],
+        [form(false, true, false), form(true, true, false)],
+    ],
+    [
+        [form(false, false, true), form(true, false, true)],
+        [form(false, true, true), form(true, true, true)],
+    ],
+];
+
+/// Builds as the builder does, from the end: places are counted from the values on, whose number
+/// is 4 bytes off a multiple of 8.
+const fn form(has_type: bool, has_counter: bool, has_gauge: bool) -> Form {
+    let id = if has_type { 8 } else { 4 };
+    let mut place = id;
+    let mut behind_counter = 0;
+    if has_counter {
+        behind_counter = (place + 4) % 8;
+        place += behind_counter + 8;
+    }
+    let counter = place;
+    place += 4;
+    let values = place;
+    let mut behind_gauge = 0;
+    if has_gauge {
+        behind_gauge = (place + 4) % 8;
+        place += behind_gauge + 8;
+    }
+    let gauge = place;
+    let table = place + 4;
+    // The message is aligned as its largest number is.
+    let align = if has_counter || has_gauge { 8 } else { 4 };
+    let zeros = (table + VTABLE + 4 + 4).wrapping_neg() % align;
+
+    let mut head = [0; 32];
+    head[0] = (4 + zeros + VTABLE) as u8;
+    let vtable = [
+        VTABLE,
+        table,
+        if has_type { table - 1 } else { 0 },
+        table - id,
+        if has_counter { table - counter } else { 0 },
+        table - values,
+        if has_gauge { table - gauge } else { 0 },
+        // The table begins with how far back the vtable is.
+        VTABLE,
+    ];
+    let mut index = 0;
+    while index < vtable.len() {
+        head[4 + zeros + 2 * index] = vtable[index] as u8;
+        index += 1;
+    }
+    Form {
+        head,
+        head_len: 4 + zeros + VTABLE + 4,
+        behind_gauge,
+        to_values: values as u32,
+        behind_counter,
+        to_id: id as u32 + 4,
+    }
+}
+
+/// The size of a union's vtable.
+const VTABLE: usize = 14;
+
+struct Head(&'static Form);
+
+// SAFETY: It writes 32 bytes and skips no more.
+unsafe impl Piece for Head {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        32
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+        debug_assert!(self.0.head_len <= 32, "a head has 32 bytes at most");
+        // SAFETY: `at` is valid for 32 bytes.
+        unsafe {
+            at.cast::<[u8; 32]>().write_unaligned(self.0.head);
+            at.add(self.0.head_len & 31)
+        }
+    }
+}
+
+/// Reads a message, which takes the whole input.
+#[inline(always)]
+fn message<'m, T>(
+    input: &mut Reader<'m>,
+    read: impl FnOnce(Table<'m>) -> Result<T, Misplaced>,
+) -> Result<T, Fault> {
+    let (at, result) = match Table::root(input.rest()).and_then(read) {
+        Ok(message) => (input.len(), Ok(message)),
+        Err(Misplaced { at, fault }) => (at, Err(fault)),
+    };
+    input.take(at, "the bytes of a fault")?;
+    result
+}
+
+/// Where something is wrong, and what.
+struct Misplaced {
+    at: usize,
+    fault: Fault,
+}
+
+impl Misplaced {
+    #[cold]
+    fn malformed(at: usize, expected: &'static str) -> Misplaced {
+        Misplaced { at, fault: Fault::malformed(expected) }
+    }
+
+    #[cold]
+    fn incomplete(at: usize, expected: &'static str) -> Misplaced {
+        Misplaced { at, fault: Fault::incomplete(expected) }
+    }
+}
+
+/// A table whose bounds were checked.
+struct Table<'m> {
+    input: &'m [u8],
+    start: usize,
+    /// The table itself.
+    table: &'m [u8],
+    /// Where the vtable begins.
+    vtable: usize,
+    /// Where each field is in the table, or 0: 16 bits each. There can be fewer or more than we
+    /// know.
+    fields: &'m [u8],
+}
+
+impl<'m> Table<'m> {
+    #[inline(always)]
+    fn root(input: &'m [u8]) -> Result<Table<'m>, Misplaced> {
+        const ROOT: &str = "the offset of a table";
+        const VTABLE: &str = "the offset of the table's fields";
+        const SIZE: &str = "the size of the table's fields";
+        let incomplete = |at, expected| move || Misplaced::incomplete(at, expected);
+        let root = array(input, 0).ok_or_else(incomplete(0, ROOT))?;
+        let start = u32::from_le_bytes(root) as usize;
+        if start < 4 {
+            return Err(Misplaced::malformed(0, ROOT));
+        }
+        let back = array(input, start).ok_or_else(incomplete(0, ROOT))?;
+        let vtable = start as i64 - i64::from(i32::from_le_bytes(back));
+        let Ok(vtable) = usize::try_from(vtable) else {
+            return Err(Misplaced::malformed(start, VTABLE));
+        };
+        let [a, b, c, d] = array(input, vtable).ok_or_else(incomplete(start, VTABLE))?;
+        let len = usize::from(u16::from_le_bytes([a, b]));
+        let size = usize::from(u16::from_le_bytes([c, d]));
+        if len < 4 || len % 2 != 0 || size < 4 {
+            return Err(Misplaced::malformed(vtable, SIZE));
+        }
+        let fields = slice(input, vtable + 4, len - 4).ok_or_else(incomplete(vtable, SIZE))?;
+        let table = slice(input, start, size).ok_or_else(incomplete(vtable, SIZE))?;
+        Ok(Table { input, start, table, vtable, fields })
+    }
+
+    /// A field of so many bytes, and where it is. `None` when it was left out.
+    #[inline(always)]
+    fn field<const N: usize>(&self, index: usize) -> Result<Option<(usize, [u8; N])>, Misplaced> {
+        let offset = match array(self.fields, 2 * index) {
+            Some(offset) => usize::from(u16::from_le_bytes(offset)),
+            None => 0,
+        };
+        if offset == 0 {
+            return Ok(None);
+        }
+        match array(self.table, offset) {
+            // The table begins with the offset of its vtable.
+            Some(bytes) if offset >= 4 => Ok(Some((self.start + offset, bytes))),
+            _ => Err(Misplaced::malformed(
+                self.vtable + 4 + 2 * index,
+                "the offset of a field within its table",
+            )),
+        }
+    }
+
+    /// A number of so many bytes.
+    #[inline(always)]
+    fn number<const N: usize>(&self, index: usize) -> Result<[u8; N], Misplaced> {
+        Ok(self.field(index)?.map_or([0; N], |(_, bytes)| bytes))
+    }
+
+    /// A vector of items of so many bytes.
+    #[inline(always)]
+    fn vector(&self, index: usize, size: usize) -> Result<&'m [u8], Misplaced> {
+        const OFFSET: &str = "the offset of a vector";
+        let Some((at, offset)) = self.field(index)? else { return Ok(&[]) };
+        let offset = u32::from_le_bytes(offset) as usize;
+        if offset < 4 {
+            return Err(Misplaced::malformed(at, OFFSET));
+        }
+        let start = at.saturating_add(offset);
+        let Some(len) = array(self.input, start) else {
+            return Err(Misplaced::incomplete(at, OFFSET));
+        };
+        let len = u32::from_le_bytes(len) as usize;
+        slice(self.input, start + 4, len.saturating_mul(size))
+            .ok_or_else(|| Misplaced::incomplete(start, "a vector as long as its length says"))
+    }
+
+    #[inline(always)]
+    fn doubles(&self, index: usize, scope: &Scope<'m>) -> Result<&'m [f64], Misplaced> {
+        values::little_endian(self.vector(index, 8)?, scope)
+            .map_err(|fault| Misplaced { at: self.start, fault })
+    }
+}
+
+#[inline(always)]
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+#[inline(always)]
+fn slice(bytes: &[u8], at: usize, len: usize) -> Option<&[u8]> {
+    bytes.get(at..)?.get(..len)
+}

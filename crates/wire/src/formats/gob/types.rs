@@ -1,0 +1,563 @@
+//! What a reader of gob knows of the types that a stream defines.
+//!
+//! ```text
+//! definition  = structure of 0 array, 1 slice, 2 structure, 3 map, 4 to 6 types that write bytes
+//! array       = structure of 0 common, 1 type of the items as int, 2 how many as int
+//! slice       = structure of 0 common, 1 type of the items as int
+//! structure   = structure of 0 common, 1 fields: a count as uint, each a structure of 0 name,
+//!               1 type as int
+//! map         = structure of 0 common, 1 type of the keys as int, 2 type of the values as int
+//! the others  = structure of 0 common
+//! common      = structure of 0 name, 1 id of the type as int
+//! ```
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use quipu_arena::Scope;
+
+use super::{FIELD, bytes, count, double, fields, int, uint};
+use crate::error::Fault;
+use crate::message::{Kind, MetricType, MetricUnion};
+use crate::reader::Reader;
+use crate::values;
+
+/// A reader at some place in a stream.
+#[derive(Debug, Default)]
+pub struct Reading {
+    types: Types,
+    /// How to read values of the type of the last one.
+    plan: Option<Plan>,
+}
+
+/// The types by their ids.
+#[derive(Debug, Default)]
+struct Types {
+    known: BTreeMap<i64, Definition>,
+    /// Those that a message brought that is not read yet. They are before those that are known:
+    /// Go never defines an id twice, but a stream can be several ones of Go.
+    fresh: BTreeMap<i64, Definition>,
+}
+
+#[derive(Debug)]
+enum Definition {
+    /// A slice or an array, by the type of the items.
+    List(i64),
+    /// By the types of keys and values.
+    Map(i64, i64),
+    /// By the names of the fields and their types.
+    Structure(Vec<(Name, i64)>),
+    /// What a type writes itself.
+    Bytes,
+}
+
+/// The names that a field of ours has in one of the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Name {
+    Id,
+    Type,
+    Value,
+    Values,
+    CounterVal,
+    BatchTimerVal,
+    GaugeVal,
+    Other,
+}
+
+/// How values of a type become messages of a kind.
+#[derive(Debug)]
+struct Plan {
+    kind: Kind,
+    id: i64,
+    /// One for each field.
+    slots: Vec<Slot>,
+    /// Whether all fields are ours, in the types that they have here.
+    usual: bool,
+}
+
+/// What becomes of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// The id, of bytes or text.
+    Id,
+    /// The union's type, of an int.
+    Type,
+    /// A counter's value, of an int.
+    Counter,
+    /// A timer's values, of a list of doubles.
+    Timer,
+    /// A gauge's value, of a double.
+    Gauge,
+    /// A number, or values, that have to be the same in the type of the field.
+    Converted(Field, Number),
+    /// A field of a type, that the message does not have.
+    Skipped(i64),
+}
+
+/// A field of ours that has numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Field {
+    Type,
+    Counter,
+    Timer,
+    Gauge,
+}
+
+/// A type of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    Int,
+    Uint,
+    Double,
+}
+
+// The types that need no definition.
+const BOOL: i64 = 1;
+const INT: i64 = 2;
+const UINT: i64 = 3;
+const FLOAT: i64 = 4;
+const BYTES: i64 = 5;
+const TEXT: i64 = 6;
+const COMPLEX: i64 = 7;
+const INTERFACE: i64 = 8;
+
+/// The first id that a definition can have.
+const FIRST: i64 = 64;
+
+// No program has so many. They limit what a stream can make a reader keep.
+const MOST_TYPES: usize = 1000;
+const MOST_FIELDS: usize = 1000;
+const MOST_LEVELS: usize = 100;
+
+impl Reading {
+    /// The type of the last value, as it stands in a message, and its fields, when all are usual.
+    #[inline(always)]
+    pub(super) fn usual(&self, kind: Kind) -> Option<(u64, &[Slot])> {
+        let plan = self.plan.as_ref()?;
+        (plan.usual && plan.kind == kind).then_some(((plan.id as u64) << 1, &plan.slots))
+    }
+
+    /// Reads up to the next value, and the value. What fails leaves this as it was.
+    #[inline(never)]
+    pub(super) fn read<'m>(
+        &mut self,
+        kind: Kind,
+        input: &mut Reader<'m>,
+        scope: &Scope<'m>,
+    ) -> Result<MetricUnion<'m>, Fault> {
+        let mut stream = Stream { input, starved: false };
+        let mut message = Reader::new(&[]);
+        match self.next(kind, &mut stream, &mut message, scope) {
+            Ok(union) => {
+                if !self.types.fresh.is_empty() {
+                    self.types.known.append(&mut self.types.fresh);
+                    self.plan = None;
+                }
+                Ok(union)
+            }
+            Err(fault) => {
+                self.types.fresh.clear();
+                Err(stream.place(fault, &message))
+            }
+        }
+    }
+
+    fn next<'m>(
+        &mut self,
+        kind: Kind,
+        stream: &mut Stream<'_, 'm>,
+        message: &mut Reader<'m>,
+        scope: &Scope<'m>,
+    ) -> Result<MetricUnion<'m>, Fault> {
+        let Reading { types, plan } = self;
+        stream.next(message)?;
+        let mut before = *message;
+        let mut id = int(message)?;
+        while id < 0 {
+            types.define(id, message)?;
+            end(message)?;
+            stream.next(message)?;
+            before = *message;
+            id = int(message)?;
+        }
+        let known = plan.as_ref().is_some_and(|plan| plan.kind == kind && plan.id == id);
+        let made;
+        let plan = if known && types.fresh.is_empty() {
+            plan.as_ref()
+        } else {
+            made = types.plan(kind, id).inspect_err(|_| *message = before)?;
+            if types.fresh.is_empty() { Some(&*plan.insert(made)) } else { Some(&made) }
+        };
+        let slots = plan.map_or(&[][..], |plan| &plan.slots);
+        let union = fields(slots, message, scope, |message, union, slot| match slot {
+            Slot::Skipped(id) => types.skip(id, stream, message, MOST_LEVELS),
+            Slot::Converted(field, number) => convert(field, number, message, union, scope),
+            _ => Err(Fault::malformed(FIELD)),
+        })?;
+        end(message)?;
+        Ok(union)
+    }
+}
+
+/// The messages of a stream.
+struct Stream<'r, 'm> {
+    input: &'r mut Reader<'m>,
+    /// Whether one was not all there.
+    starved: bool,
+}
+
+impl<'m> Stream<'_, 'm> {
+    fn next(&mut self, message: &mut Reader<'m>) -> Result<(), Fault> {
+        self.starved = true;
+        *message = Reader::new(super::message(self.input)?);
+        self.starved = false;
+        Ok(())
+    }
+
+    /// Moves the input to a fault. Within a message, all of which is there, more bytes cannot mend
+    /// it.
+    #[cold]
+    fn place(self, fault: Fault, message: &Reader<'m>) -> Fault {
+        if self.starved {
+            return fault;
+        }
+        let position = self.input.position() - message.len();
+        *self.input = Reader::new(self.input.whole());
+        let moved = self.input.take(position, FIELD);
+        debug_assert!(moved.is_ok(), "a fault lies within the input");
+        match fault.is_incomplete() {
+            true => Fault::malformed("a value that ends with its message"),
+            false => fault,
+        }
+    }
+}
+
+fn end(message: &Reader<'_>) -> Result<(), Fault> {
+    match message.is_empty() {
+        true => Ok(()),
+        false => Err(Fault::malformed("the end of a message")),
+    }
+}
+
+impl Types {
+    fn get(&self, id: i64) -> Option<&Definition> {
+        self.fresh.get(&id).or_else(|| self.known.get(&id))
+    }
+
+    /// Reads a definition, up to its end, of a type whose id stood negated before it.
+    #[cold]
+    fn define(&mut self, negative: i64, message: &mut Reader<'_>) -> Result<(), Fault> {
+        let id = negative.checked_neg().filter(|id| *id >= FIRST);
+        let id = id.ok_or(Fault::malformed("the definition of a type from 64 on"))?;
+        if self.known.len() + self.fresh.len() >= MOST_TYPES && self.get(id).is_none() {
+            return Err(Fault::too_large("at most 1,000 types"));
+        }
+        let mut definition = None;
+        structure(message, |number, message| {
+            definition = Some(match number {
+                0 => Definition::List(ids(message, 2)?[0]),
+                1 => Definition::List(ids(message, 1)?[0]),
+                2 => Definition::Structure(named(message)?),
+                3 => {
+                    let [key, value] = ids(message, 2)?;
+                    Definition::Map(key, value)
+                }
+                4..=6 => {
+                    ids(message, 0)?;
+                    Definition::Bytes
+                }
+                _ => return Err(Fault::malformed("a definition of a kind that gob has")),
+            });
+            Ok(())
+        })?;
+        let definition = definition.ok_or(Fault::malformed("a definition of a type"))?;
+        self.fresh.insert(id, definition);
+        Ok(())
+    }
+
+    /// How values of a type are read.
+    #[cold]
+    fn plan(&self, kind: Kind, id: i64) -> Result<Plan, Fault> {
+        let Some(Definition::Structure(named)) = self.get(id) else {
+            return Err(Fault::malformed("a value of a structure that was defined"));
+        };
+        let slots = named
+            .iter()
+            .map(|(name, id)| self.slot(kind, *name, *id))
+            .collect::<Result<Vec<_>, _>>()?;
+        let is_ours = |slot: &Slot| !matches!(slot, Slot::Skipped(_));
+        if !slots.is_empty() && !slots.iter().any(is_ours) {
+            return Err(Fault::malformed("a structure with a field of the message"));
+        }
+        let is_usual = |slot: &Slot| !matches!(slot, Slot::Skipped(_) | Slot::Converted(..));
+        let usual = slots.iter().all(is_usual);
+        Ok(Plan { kind, id, slots, usual })
+    }
+
+    fn slot(&self, kind: Kind, name: Name, id: i64) -> Result<Slot, Fault> {
+        let field = match (kind, name) {
+            (_, Name::Id) => {
+                return match id {
+                    BYTES | TEXT => Ok(Slot::Id),
+                    _ => Err(Fault::malformed("an id of the type bytes or string")),
+                };
+            }
+            (Kind::Counter, Name::Value) | (Kind::MetricUnion, Name::CounterVal) => Field::Counter,
+            (Kind::Gauge, Name::Value) | (Kind::MetricUnion, Name::GaugeVal) => Field::Gauge,
+            (Kind::MetricUnion, Name::Type) => Field::Type,
+            (Kind::BatchTimer, Name::Values) | (Kind::MetricUnion, Name::BatchTimerVal) => {
+                Field::Timer
+            }
+            _ => return Ok(Slot::Skipped(id)),
+        };
+        let id = match (field, self.get(id)) {
+            (Field::Timer, Some(Definition::List(item))) => *item,
+            (Field::Timer, _) => return Err(Fault::malformed("values in a list of numbers")),
+            _ => id,
+        };
+        match (field, id) {
+            (Field::Type, INT) => Ok(Slot::Type),
+            (Field::Counter, INT) => Ok(Slot::Counter),
+            (Field::Timer, FLOAT) => Ok(Slot::Timer),
+            (Field::Gauge, FLOAT) => Ok(Slot::Gauge),
+            (_, INT) => Ok(Slot::Converted(field, Number::Int)),
+            (_, UINT) => Ok(Slot::Converted(field, Number::Uint)),
+            (_, FLOAT) => Ok(Slot::Converted(field, Number::Double)),
+            _ => Err(Fault::malformed("a value of a type of numbers")),
+        }
+    }
+
+    /// Skips a value of a type, which has at most so many levels of types in it. Each value takes
+    /// a byte or more.
+    #[cold]
+    fn skip<'m>(
+        &mut self,
+        id: i64,
+        stream: &mut Stream<'_, 'm>,
+        message: &mut Reader<'m>,
+        levels: usize,
+    ) -> Result<(), Fault> {
+        match id {
+            BOOL | INT | UINT | FLOAT => return uint(message).map(drop),
+            COMPLEX => return uint(message).and_then(|_| uint(message)).map(drop),
+            BYTES | TEXT => return bytes(message).map(drop),
+            INTERFACE => return self.skip_interface(stream, message),
+            _ => {}
+        }
+        let Some(levels) = levels.checked_sub(1) else {
+            return Err(Fault::too_large("at most 100 types within another"));
+        };
+        match self.get(id) {
+            None => return Err(Fault::malformed("a value of a type that was defined")),
+            Some(Definition::Bytes) => return bytes(message).map(drop),
+            Some(Definition::List(item)) => {
+                let item = *item;
+                for _ in 0..uint(message)? {
+                    self.skip(item, stream, message, levels)?;
+                }
+            }
+            Some(Definition::Map(key, value)) => {
+                let (key, value) = (*key, *value);
+                for _ in 0..uint(message)? {
+                    self.skip(key, stream, message, levels)?;
+                    self.skip(value, stream, message, levels)?;
+                }
+            }
+            Some(Definition::Structure(_)) => {
+                let mut index = 0_usize;
+                loop {
+                    let before = *message;
+                    let step = uint(message)?;
+                    if step == 0 {
+                        return Ok(());
+                    }
+                    index = index.saturating_add(usize::try_from(step).unwrap_or(usize::MAX));
+                    let Some(field) = self.field(id, index - 1) else {
+                        *message = before;
+                        return Err(Fault::malformed("a field that the type has"));
+                    };
+                    self.skip(field, stream, message, levels)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn field(&self, id: i64, index: usize) -> Option<i64> {
+        match self.get(id) {
+            Some(Definition::Structure(named)) => named.get(index).map(|(_, id)| *id),
+            _ => None,
+        }
+    }
+
+    /// Skips the name of a type, which is empty when there is no value, the id, and the value
+    /// behind its length. Definitions of the type can stand before the id: each ends its message.
+    fn skip_interface<'m>(
+        &mut self,
+        stream: &mut Stream<'_, 'm>,
+        message: &mut Reader<'m>,
+    ) -> Result<(), Fault> {
+        if bytes(message)?.is_empty() {
+            return Ok(());
+        }
+        loop {
+            if message.is_empty() {
+                stream.next(message)?;
+            }
+            let id = int(message)?;
+            if id >= 0 {
+                return bytes(message).map(drop);
+            }
+            self.define(id, message)?;
+            if !message.is_empty() {
+                // Within an interface's value, what follows has its length before it.
+                uint(message)?;
+            }
+        }
+    }
+}
+
+/// Reads a structure, each of whose fields the function takes.
+fn structure<'m>(
+    message: &mut Reader<'m>,
+    mut field: impl FnMut(u64, &mut Reader<'m>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let mut next = 0_u64;
+    loop {
+        let step = uint(message)?;
+        if step == 0 {
+            return Ok(());
+        }
+        next = next.saturating_add(step);
+        field(next - 1, message)?;
+    }
+}
+
+/// Reads the part that all definitions have, and ids or other numbers behind it: so many fields at
+/// most.
+fn ids(message: &mut Reader<'_>, most: u64) -> Result<[i64; 2], Fault> {
+    let mut ids = [0; 2];
+    structure(message, |number, message| {
+        match number {
+            0 => common(message)?,
+            1 | 2 if number <= most => ids[number as usize - 1] = int(message)?,
+            _ => return Err(Fault::malformed("a field that the definition has")),
+        }
+        Ok(())
+    })?;
+    Ok(ids)
+}
+
+/// The name of a type and its id, which says nothing new.
+fn common(message: &mut Reader<'_>) -> Result<(), Fault> {
+    structure(message, |number, message| match number {
+        0 => bytes(message).map(drop),
+        1 => int(message).map(drop),
+        _ => Err(Fault::malformed("the name or the id of a type")),
+    })
+}
+
+/// The fields of a structure.
+fn named(message: &mut Reader<'_>) -> Result<Vec<(Name, i64)>, Fault> {
+    let mut all = Vec::new();
+    structure(message, |number, message| {
+        match number {
+            0 => common(message)?,
+            1 => {
+                for _ in 0..count(message)? {
+                    if all.len() == MOST_FIELDS {
+                        return Err(Fault::too_large("at most 1,000 fields"));
+                    }
+                    all.push(name_and_type(message)?);
+                }
+            }
+            _ => return Err(Fault::malformed("a field that the definition has")),
+        }
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+fn name_and_type(message: &mut Reader<'_>) -> Result<(Name, i64), Fault> {
+    let (mut name, mut id) = (None, 0);
+    structure(message, |number, message| {
+        match number {
+            0 => {
+                name = Some(match bytes(message)? {
+                    b"ID" => Name::Id,
+                    b"Type" => Name::Type,
+                    b"Value" => Name::Value,
+                    b"Values" => Name::Values,
+                    b"CounterVal" => Name::CounterVal,
+                    b"BatchTimerVal" => Name::BatchTimerVal,
+                    b"GaugeVal" => Name::GaugeVal,
+                    _ => Name::Other,
+                });
+            }
+            1 => id = int(message)?,
+            _ => return Err(Fault::malformed("the name or the type of a field")),
+        }
+        Ok(())
+    })?;
+    Ok((name.ok_or(Fault::malformed("a field with a name"))?, id))
+}
+
+#[cold]
+fn convert<'m>(
+    field: Field,
+    number: Number,
+    message: &mut Reader<'m>,
+    union: &mut MetricUnion<'m>,
+    scope: &Scope<'m>,
+) -> Result<(), Fault> {
+    let before = *message;
+    match field {
+        Field::Type => {
+            let number = integer(number, message)?;
+            union.metric_type = i8::try_from(number).map(MetricType).map_err(|_| {
+                *message = before;
+                Fault::malformed("a type of a metric that fits in 8 bits")
+            })?;
+        }
+        Field::Counter => union.counter = integer(number, message)?,
+        Field::Gauge => union.gauge = real(number, message)?,
+        Field::Timer => {
+            let count = count(message)?;
+            union.timer = values::fill(count, scope, || real(number, message))?;
+        }
+    }
+    Ok(())
+}
+
+fn integer(number: Number, message: &mut Reader<'_>) -> Result<i64, Fault> {
+    let before = *message;
+    let integer = match number {
+        Number::Int => Some(int(message)?),
+        Number::Uint => i64::try_from(uint(message)?).ok(),
+        Number::Double => {
+            let value = double(message)?;
+            let integer = value as i64;
+            // The first double that is too large is 2^63.
+            (integer as f64 == value && value < 9_223_372_036_854_775_808.0).then_some(integer)
+        }
+    };
+    integer.ok_or_else(|| {
+        *message = before;
+        Fault::malformed("an integer of 64 bits")
+    })
+}
+
+fn real(number: Number, message: &mut Reader<'_>) -> Result<f64, Fault> {
+    let before = *message;
+    let number = match number {
+        Number::Int => i128::from(int(message)?),
+        Number::Uint => i128::from(uint(message)?),
+        Number::Double => return double(message),
+    };
+    let value = number as f64;
+    if value as i128 != number {
+        *message = before;
+        return Err(Fault::malformed("an integer that is a double"));
+    }
+    Ok(value)
+}

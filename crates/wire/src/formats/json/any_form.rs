@@ -1,0 +1,241 @@
+//! Reads a message in any form that JSON allows.
+
+use core::cell::Cell;
+use core::fmt;
+
+use quipu_arena::{ArenaVec, Scope};
+use serde_core::de::{
+    DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+
+use super::{END, LIST, MEMBER, TYPE};
+use crate::base64;
+use crate::error::Fault;
+use crate::message::{MetricType, MetricUnion};
+use crate::reader::Reader;
+
+/// The members that a message has.
+pub(super) type Members = &'static [(&'static str, Member)];
+
+#[derive(Clone, Copy)]
+pub(super) enum Member {
+    Type,
+    Id,
+    Counter,
+    Timer,
+    Gauge,
+}
+
+pub(super) const COUNTER: Members = &[("ID", Member::Id), ("Value", Member::Counter)];
+pub(super) const BATCH_TIMER: Members = &[("ID", Member::Id), ("Values", Member::Timer)];
+pub(super) const GAUGE: Members = &[("ID", Member::Id), ("Value", Member::Gauge)];
+pub(super) const METRIC_UNION: Members = &[
+    ("Type", Member::Type),
+    ("ID", Member::Id),
+    ("CounterVal", Member::Counter),
+    ("BatchTimerVal", Member::Timer),
+    ("GaugeVal", Member::Gauge),
+];
+
+/// A message in any form that JSON allows.
+#[cold]
+#[inline(never)]
+pub(super) fn any_form<'m>(
+    input: &mut Reader<'m>,
+    scope: &Scope<'m>,
+    members: Members,
+) -> Result<MetricUnion<'m>, Fault> {
+    let reading = Reading { scope, members, expected: Cell::new(OBJECT), memory: Cell::new(false) };
+    let mut json = serde_json::Deserializer::from_slice(input.rest());
+    match Object(&reading).deserialize(&mut json) {
+        Ok(message) => {
+            let end = json.into_iter::<IgnoredAny>().byte_offset();
+            input.take(end, OBJECT)?;
+            Ok(message)
+        }
+        Err(error) => {
+            let place = if error.is_eof() { input.len() } else { place(&error, input.rest()) };
+            input.take(place, OBJECT)?;
+            Err(if reading.memory.get() {
+                Fault::memory()
+            } else if error.is_eof() {
+                Fault::incomplete(reading.expected.get())
+            } else {
+                Fault::malformed(reading.expected.get())
+            })
+        }
+    }
+}
+
+/// Where in the text an error is, which counts lines and their bytes from 1.
+fn place(error: &serde_json::Error, text: &[u8]) -> usize {
+    let mut lines = text.split_inclusive(|byte| *byte == b'\n');
+    let before: usize = lines.by_ref().take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
+    text.len().min(before + error.column().saturating_sub(1))
+}
+
+const OBJECT: &str = "an object of JSON";
+
+/// What the visitors have in common.
+struct Reading<'r, 'm> {
+    scope: &'r Scope<'m>,
+    members: Members,
+    /// What is wrong if something is.
+    expected: Cell<&'static str>,
+    /// Whether it is the memory that is missing.
+    memory: Cell<bool>,
+}
+
+impl<'m> Reading<'_, 'm> {
+    fn error<E: Error>(&self, fault: Fault) -> E {
+        self.memory.set(fault == Fault::memory());
+        E::custom("")
+    }
+}
+
+/// Visitors are their own seeds, and say all in [`Reading::expected`].
+macro_rules! visitor {
+    ($name:ident -> $value:ty, $expected:expr, { $($functions:tt)* }) => {
+        struct $name<'r, 'm>(&'r Reading<'r, 'm>);
+
+        impl<'m> DeserializeSeed<'m> for $name<'_, 'm> {
+            type Value = $value;
+
+            fn deserialize<D: Deserializer<'m>>(self, deserializer: D) -> Result<$value, D::Error> {
+                self.0.expected.set($expected);
+                deserializer.deserialize_any(self)
+            }
+        }
+
+        impl<'m> Visitor<'m> for $name<'_, 'm> {
+            type Value = $value;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str($expected)
+            }
+
+            $($functions)*
+        }
+    };
+}
+
+visitor!(Object -> MetricUnion<'m>, OBJECT, {
+    fn visit_unit<E: Error>(self) -> Result<MetricUnion<'m>, E> {
+        Ok(MetricUnion {
+            metric_type: MetricType::UNKNOWN,
+            id: &[],
+            counter: 0,
+            timer: &[],
+            gauge: 0.0,
+        })
+    }
+
+    fn visit_map<A: MapAccess<'m>>(self, mut map: A) -> Result<MetricUnion<'m>, A::Error> {
+        let Object(reading) = self;
+        let mut message = Object(reading).visit_unit()?;
+        while let Some(member) = map.next_key_seed(Name(reading))? {
+            match member {
+                Some(Member::Type) => {
+                    let number = map.next_value_seed(Integer(reading))?;
+                    reading.expected.set(TYPE);
+                    let number = i8::try_from(number)
+                        .map_err(|_| reading.error(Fault::malformed(TYPE)))?;
+                    message.metric_type = MetricType(number);
+                }
+                Some(Member::Id) => message.id = map.next_value_seed(Id(reading))?,
+                Some(Member::Counter) => {
+                    message.counter = map.next_value_seed(Integer(reading))?;
+                }
+                Some(Member::Timer) => message.timer = map.next_value_seed(Floats(reading))?,
+                Some(Member::Gauge) => {
+                    message.gauge = map.next_value_seed(Float(reading))?;
+                }
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+            reading.expected.set(END);
+        }
+        Ok(message)
+    }
+});
+
+visitor!(Name -> Option<Member>, MEMBER, {
+    fn visit_str<E: Error>(self, name: &str) -> Result<Option<Member>, E> {
+        self.0.expected.set("the value of a member");
+        let member = self.0.members.iter().find(|member| name.eq_ignore_ascii_case(member.0));
+        Ok(member.map(|member| member.1))
+    }
+});
+
+visitor!(Integer -> i64, "a whole number of 64 bits", {
+    fn visit_unit<E: Error>(self) -> Result<i64, E> {
+        Ok(0)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<i64, E> {
+        Ok(number)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<i64, E> {
+        i64::try_from(number).map_err(E::custom)
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<i64, E> {
+        // The only integer that comes as a float is -0.
+        if number.to_bits() == (-0.0f64).to_bits() { Ok(0) } else { Err(E::custom("")) }
+    }
+});
+
+visitor!(Float -> f64, "a number within the range of doubles", {
+    fn visit_unit<E: Error>(self) -> Result<f64, E> {
+        Ok(0.0)
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<f64, E> {
+        Ok(number as f64)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<f64, E> {
+        Ok(number as f64)
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<f64, E> {
+        Ok(number)
+    }
+});
+
+visitor!(Floats -> &'m [f64], LIST, {
+    fn visit_unit<E: Error>(self) -> Result<&'m [f64], E> {
+        Ok(&[])
+    }
+
+    fn visit_seq<A: SeqAccess<'m>>(self, mut items: A) -> Result<&'m [f64], A::Error> {
+        let mut list = ArenaVec::new_in(self.0.scope);
+        while let Some(value) = items.next_element_seed(Float(self.0))? {
+            self.0.expected.set(LIST);
+            list.try_push(value).map_err(|_| self.0.error(Fault::memory()))?;
+        }
+        Ok(list.into_slice())
+    }
+});
+
+visitor!(Id -> &'m [u8], base64::EXPECTED, {
+    fn visit_unit<E: Error>(self) -> Result<&'m [u8], E> {
+        Ok(&[])
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<&'m [u8], E> {
+        let text = text.as_bytes();
+        let id = if text.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+            let mut letters = ArenaVec::new_in(self.0.scope);
+            letters
+                .try_extend(text.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n')))
+                .map_err(|_| Fault::memory())
+                .and_then(|()| base64::decode(&letters, self.0.scope))
+        } else {
+            base64::decode(text, self.0.scope)
+        };
+        id.map_err(|fault| self.0.error(fault))
+    }
+});

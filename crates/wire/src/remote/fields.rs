@@ -1,0 +1,82 @@
+//! Fields of protobuf as requests nest them.
+
+use core::str;
+
+use crate::error::{Error, Fault};
+use crate::protobuf::{TAG, bytes, skip};
+use crate::reader::Reader;
+
+/// How many bytes a base-128 number has.
+pub(super) fn varint_len(number: u64) -> usize {
+    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// How many bytes a field has whose tag is one byte, and whose body has this length.
+pub(super) fn field_len(len: usize) -> usize {
+    1 + varint_len(len as u64) + len
+}
+
+/// Calls the function with the tag of each field, whose body it reads.
+pub(super) fn each_field<'a>(
+    input: &mut Reader<'a>,
+    mut read: impl FnMut(u64, &mut Reader<'a>) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    while !input.is_empty() {
+        let before = *input;
+        let tag = input.varint(TAG)?;
+        let field = *input;
+        if let Err(fault) = read(tag, input) {
+            // A field that is wrong as such: the fault is its tag.
+            if input.position() == field.position() && !fault.is_incomplete() {
+                *input = before;
+            }
+            return Err(fault);
+        }
+    }
+    Ok(())
+}
+
+/// Reads a message in a field. A fault in it leaves the input there, and more bytes behind the
+/// field cannot mend it.
+pub(super) fn nested<'a, T>(
+    input: &mut Reader<'a>,
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let before = *input;
+    let body = bytes(input)?;
+    let mut inner = Reader::new(body);
+    read(&mut inner).map_err(|fault| {
+        let header = input.position() - before.position() - body.len();
+        *input = before;
+        let moved = input.take(header + inner.position(), "").map(drop);
+        debug_assert!(moved.is_ok(), "the fault lies in the body");
+        complete(fault)
+    })
+}
+
+#[cold]
+fn complete(fault: Fault) -> Fault {
+    if !fault.is_incomplete() {
+        return fault;
+    }
+    Fault::malformed(Error::writing("", fault).expected())
+}
+
+/// A text in a field.
+pub(super) fn text<'a>(input: &mut Reader<'a>) -> Result<&'a str, Fault> {
+    let before = *input;
+    let bytes = bytes(input)?;
+    str::from_utf8(bytes).map_err(|_| {
+        *input = before;
+        Fault::malformed("a text in UTF-8")
+    })
+}
+
+/// Skips a field that is not among those known (bit by bit); one of them in another form is a
+/// fault.
+pub(super) fn skip_unknown(input: &mut Reader<'_>, tag: u64, known: u32) -> Result<(), Fault> {
+    if tag >> 3 < 32 && known >> (tag >> 3) & 1 == 1 {
+        return Err(Fault::malformed("a field of the form that the message has"));
+    }
+    skip(input, tag, 0)
+}

@@ -1,0 +1,73 @@
+//! Requests that carry samples of many series to a server: Prometheus' remote write, 1.0 and 2.0,
+//! and OpenTelemetry's metrics (OTLP).
+//!
+//! ```
+//! # #[cfg(all(feature = "remote-write", feature = "snappy"))] {
+//! use quipu_wire::{Counter, remote};
+//!
+//! let mut request = remote::RemoteWrite1::new();
+//! request.push(&[("__name__", "level"), ("room", "a")], 21.5, 1_700_000_000_000).unwrap();
+//! let counter = Counter { id: b"name=hits,region=eu", value: 7 };
+//! request.append(&counter.into(), 1_700_000_000_000).unwrap();
+//!
+//! let mut bytes = Vec::new();
+//! request.finish(&mut bytes);
+//! let mut body = Vec::new();
+//! remote::compress(&bytes, &mut body).unwrap();
+//!
+//! let mut names = Vec::new();
+//! let mut request = Vec::new();
+//! remote::uncompress(&body, 1 << 20, &mut request).unwrap();
+//! remote::read_write_request(&request, |series| names.push(series.labels[0].1)).unwrap();
+//! assert_eq!(names, ["level", "hits"]);
+//! # }
+//! ```
+//!
+//! # From messages to series
+//!
+//! An id of the form `name=x,a=b` is the name `x` and the label `a` with the value `b`, in any
+//! order. Any other id is the name as it stands: not sanitized, since names may be any UTF-8. An id
+//! that is not UTF-8 cannot be said.
+//!
+//! | message | remote write | OTLP |
+//! |---|---|---|
+//! | [`Counter`](crate::Counter) | a sample, as a double | a monotonic, cumulative sum |
+//! | [`Gauge`](crate::Gauge) | a sample | a gauge |
+//! | [`BatchTimer`](crate::BatchTimer) | `name_sum` and `name_count`, of this batch alone | a histogram without buckets, of this batch alone (delta): count, sum, smallest, largest |
+//! | [`MetricUnion`](crate::MetricUnion) | as the metric that its type says | the same |
+//!
+//! A value of a counter beyond 2^53 is rounded in a double.
+
+#[cfg(any(feature = "remote-write", feature = "otlp"))]
+mod fields;
+#[cfg(any(feature = "remote-write", feature = "otlp"))]
+mod labels;
+#[cfg(feature = "otlp")]
+mod otlp;
+#[cfg(feature = "otlp")]
+mod otlp_reader;
+#[cfg(feature = "snappy")]
+mod snappy;
+#[cfg(feature = "remote-write")]
+mod symbols;
+#[cfg(feature = "remote-write")]
+mod write;
+#[cfg(feature = "remote-write")]
+mod write_reader;
+
+#[cfg(any(feature = "remote-write", feature = "otlp"))]
+pub use labels::Label;
+#[cfg(feature = "otlp")]
+pub use otlp::Otlp;
+#[cfg(feature = "otlp")]
+pub use otlp_reader::{
+    Attribute, HistogramPoint, Number, Point, PointValue, Temporality, Value, read_metrics_request,
+};
+#[cfg(feature = "snappy")]
+pub use snappy::{compress, uncompress};
+#[cfg(feature = "remote-write")]
+pub use write::{RemoteWrite1, RemoteWrite2};
+#[cfg(feature = "remote-write")]
+pub use write_reader::{
+    Metadata, Sample, Series, SeriesType, read_write_request, read_write_request_2,
+};

@@ -1,0 +1,256 @@
+//! Writes OpenTelemetry's metrics:
+//! <https://github.com/open-telemetry/opentelemetry-proto/tree/main/opentelemetry/proto/metrics/v1>.
+//!
+//! ```text
+//! message ExportMetricsServiceRequest { repeated ResourceMetrics resource_metrics = 1; }
+//! message ResourceMetrics    { Resource resource = 1; repeated ScopeMetrics scope_metrics = 2; }
+//! message Resource           { repeated KeyValue attributes = 1; }
+//! message ScopeMetrics       { InstrumentationScope scope = 1; repeated Metric metrics = 2; }
+//! message Metric             { string name = 1; string description = 2; string unit = 3;
+//!                              oneof data { Gauge gauge = 5; Sum sum = 7; Histogram histogram = 9; } }
+//! message Gauge              { repeated NumberDataPoint data_points = 1; }
+//! message Sum                { repeated NumberDataPoint data_points = 1;
+//!                              AggregationTemporality aggregation_temporality = 2;
+//!                              bool is_monotonic = 3; }
+//! message Histogram          { repeated HistogramDataPoint data_points = 1;
+//!                              AggregationTemporality aggregation_temporality = 2; }
+//! message NumberDataPoint    { fixed64 start_time_unix_nano = 2; fixed64 time_unix_nano = 3;
+//!                              oneof value { double as_double = 4; sfixed64 as_int = 6; }
+//!                              repeated KeyValue attributes = 7; }
+//! message HistogramDataPoint { fixed64 start_time_unix_nano = 2; fixed64 time_unix_nano = 3;
+//!                              fixed64 count = 4; optional double sum = 5;
+//!                              repeated fixed64 bucket_counts = 6;
+//!                              repeated double explicit_bounds = 7; repeated KeyValue attributes = 9;
+//!                              optional double min = 11; optional double max = 12; }
+//! message KeyValue           { string key = 1; AnyValue value = 2; }
+//! message AnyValue           { oneof value { string string_value = 1; bool bool_value = 2;
+//!                              int64 int_value = 3; double double_value = 4;
+//!                              ArrayValue array_value = 5; KeyValueList kvlist_value = 6;
+//!                              bytes bytes_value = 7; } }
+//! ```
+//!
+//! A data point is a metric of its own in the request, in one scope without a name.
+
+use alloc::vec::Vec;
+
+use super::fields::field_len;
+use super::labels::{self, Label, NAME};
+use crate::error::{Error, Fault};
+use crate::message::{BatchTimer, Counter, Gauge, Message};
+use crate::pieces::{Byte, Bytes, Le64, LeDouble, Piece, Varint, append};
+
+/// A request of OTLP: `ExportMetricsServiceRequest`. To be sent as `application/x-protobuf`.
+#[derive(Debug, Default)]
+pub struct Otlp {
+    resource: Vec<u8>,
+    start: u64,
+    metrics: Vec<u8>,
+    /// A metric's attributes, as they are written.
+    attributes: Vec<u8>,
+}
+
+const FORMAT: &str = "otlp";
+
+impl Otlp {
+    /// A request without metrics.
+    pub fn new() -> Otlp {
+        Otlp::default()
+    }
+
+    /// Says whose metrics they are: `service.name` and other attributes, in this request and all
+    /// that follow.
+    pub fn set_resource(&mut self, attributes: &[Label<'_>]) {
+        self.resource.clear();
+        for attribute in attributes {
+            attribute_to(&mut self.resource, 0x0a, attribute);
+        }
+    }
+
+    /// Says since when counters count, and when the batches of timers begin, in milliseconds since
+    /// 1970, for all that is added behind. 0, as at first, is not known.
+    ///
+    /// # Errors
+    ///
+    /// For a time before 1970, or after 2554.
+    pub fn set_start(&mut self, timestamp_ms: i64) -> Result<(), Error> {
+        self.start = nanos(timestamp_ms).map_err(|fault| Error::writing(FORMAT, fault))?;
+        Ok(())
+    }
+
+    /// Adds a value of a gauge. The label `__name__` is the metric's name, the others, in any
+    /// order, are attributes; those without a value are left out. The time is in milliseconds since
+    /// 1970.
+    ///
+    /// # Errors
+    ///
+    /// Without a name, when a label has no name or is there twice, and for a time before 1970 or
+    /// after 2554. The request is as it was.
+    pub fn push(
+        &mut self,
+        labels: &[Label<'_>],
+        value: f64,
+        timestamp_ms: i64,
+    ) -> Result<(), Error> {
+        self.add_gauge(labels, value, timestamp_ms).map_err(|fault| Error::writing(FORMAT, fault))
+    }
+
+    /// Adds what a message says; see [`remote`](super).
+    ///
+    /// # Errors
+    ///
+    /// When the id is not UTF-8 or empty, for a union that is not one metric, and for a time before
+    /// 1970 or after 2554. The request is as it was.
+    pub fn append(&mut self, message: &Message<'_>, timestamp_ms: i64) -> Result<(), Error> {
+        self.add_message(message, timestamp_ms).map_err(|fault| Error::writing(FORMAT, fault))
+    }
+
+    fn add_message(&mut self, message: &Message<'_>, timestamp_ms: i64) -> Result<(), Fault> {
+        let message = labels::metric(message)?;
+        let labels = labels::of_id(message.id())?;
+        match message {
+            Message::Counter(Counter { value, .. }) => {
+                self.add_counter(&labels, value, timestamp_ms)
+            }
+            Message::Gauge(Gauge { value, .. }) => self.add_gauge(&labels, value, timestamp_ms),
+            Message::BatchTimer(BatchTimer { values, .. }) => {
+                self.add_timer(&labels, values, timestamp_ms)
+            }
+            Message::MetricUnion(_) => Ok(()),
+        }
+    }
+
+    fn add_gauge(
+        &mut self,
+        labels: &[Label<'_>],
+        value: f64,
+        timestamp_ms: i64,
+    ) -> Result<(), Fault> {
+        let time = nanos(timestamp_ms)?;
+        let point = (Byte(0x19), Le64(time), Byte(0x21), LeDouble(value));
+        self.add(labels, 0x2a, 0x3a, 18, point, b"")
+    }
+
+    fn add_counter(
+        &mut self,
+        labels: &[Label<'_>],
+        value: i64,
+        timestamp_ms: i64,
+    ) -> Result<(), Fault> {
+        let time = nanos(timestamp_ms)?;
+        let start = self.start_piece();
+        let len = 18 + if start.is_some() { 9 } else { 0 };
+        let point = (start, Byte(0x19), Le64(time), Byte(0x31), Le64(value as u64));
+        // Cumulative and monotonic.
+        self.add(labels, 0x3a, 0x3a, len, point, b"\x10\x02\x18\x01")
+    }
+
+    fn add_timer(
+        &mut self,
+        labels: &[Label<'_>],
+        values: &[f64],
+        timestamp_ms: i64,
+    ) -> Result<(), Fault> {
+        let time = nanos(timestamp_ms)?;
+        let start = self.start_piece();
+        let count = values.len() as u64;
+        let sum = labels::sum(values);
+        let bounds =
+            values.iter().copied().reduce(f64::min).zip(values.iter().copied().reduce(f64::max));
+        let bounds =
+            bounds.map(|(min, max)| (Byte(0x59), LeDouble(min), Byte(0x61), LeDouble(max)));
+        let len = 27 + if start.is_some() { 9 } else { 0 } + if bounds.is_some() { 18 } else { 0 };
+        let summed = (Byte(0x21), Le64(count), Byte(0x29), LeDouble(sum));
+        let point = (start, Byte(0x19), Le64(time), summed, bounds);
+        // Delta.
+        self.add(labels, 0x4a, 0x4a, len, point, b"\x10\x01")
+    }
+
+    /// Adds a metric with one data point: the tag of its data, the tag of the point's attributes,
+    /// how many bytes the rest of the point has, that rest, and what stands behind the point.
+    fn add(
+        &mut self,
+        labels: &[Label<'_>],
+        data: u8,
+        attributes: u8,
+        point_len: usize,
+        point: impl Piece,
+        behind: &[u8],
+    ) -> Result<(), Fault> {
+        let mut room = Vec::new();
+        let labels = labels::canonical(labels, &mut room)?;
+        let Some((_, name)) = labels.iter().find(|label| label.0 == NAME) else {
+            return Err(Fault::unwritable("a metric has a name, the label `__name__`"));
+        };
+        self.attributes.clear();
+        for label in labels.iter().filter(|label| label.0 != NAME) {
+            attribute_to(&mut self.attributes, attributes, label);
+        }
+        let point_len = self.attributes.len() + point_len;
+        let data_len = field_len(point_len) + behind.len();
+        let len = field_len(name.len()) + field_len(data_len);
+        append(
+            &mut self.metrics,
+            (
+                (Byte(0x12), Varint(len as u64)),
+                (Byte(0x0a), Varint(name.len() as u64), Bytes(name.as_bytes())),
+                (Byte(data), Varint(data_len as u64)),
+                (Byte(0x0a), Varint(point_len as u64)),
+                point,
+                Bytes(&self.attributes),
+                Bytes(behind),
+            ),
+        );
+        Ok(())
+    }
+
+    fn start_piece(&self) -> Option<(Byte, Le64)> {
+        (self.start != 0).then_some((Byte(0x11), Le64(self.start)))
+    }
+
+    /// How many bytes the request has, about.
+    pub fn len(&self) -> usize {
+        self.resource.len() + self.metrics.len()
+    }
+
+    /// Whether it has no metrics.
+    pub fn is_empty(&self) -> bool {
+        self.metrics.is_empty()
+    }
+
+    /// Appends the request, and begins the next.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        let Otlp { resource, metrics, .. } = self;
+        if metrics.is_empty() {
+            return;
+        }
+        let scope_len = metrics.len();
+        let resource_len = if resource.is_empty() { 0 } else { field_len(resource.len()) };
+        let len = resource_len + field_len(scope_len);
+        let resource_field = (!resource.is_empty())
+            .then(|| (Byte(0x0a), Varint(resource.len() as u64), Bytes(resource)));
+        let scope = (Byte(0x12), Varint(scope_len as u64), Bytes(metrics));
+        append(out, (Byte(0x0a), Varint(len as u64), resource_field, scope));
+        metrics.clear();
+    }
+}
+
+fn attribute_to(out: &mut Vec<u8>, field: u8, (key, value): &Label<'_>) {
+    let value_len = field_len(value.len());
+    let len = field_len(key.len()) + field_len(value_len);
+    append(
+        out,
+        (
+            (Byte(field), Varint(len as u64)),
+            (Byte(0x0a), Varint(key.len() as u64), Bytes(key.as_bytes())),
+            (Byte(0x12), Varint(value_len as u64)),
+            (Byte(0x0a), Varint(value.len() as u64), Bytes(value.as_bytes())),
+        ),
+    );
+}
+
+fn nanos(timestamp_ms: i64) -> Result<u64, Fault> {
+    u64::try_from(timestamp_ms)
+        .ok()
+        .and_then(|milliseconds| milliseconds.checked_mul(1_000_000))
+        .ok_or(Fault::unwritable("a time from 1970 to 2554"))
+}

@@ -1,0 +1,101 @@
+//! Snappy's blocks: <https://github.com/google/snappy/blob/main/format_description.txt>.
+
+use alloc::vec::Vec;
+
+use snap::raw;
+
+use crate::error::{Error, Fault};
+
+const FORMAT: &str = "snappy";
+
+/// Appends the bytes, compressed: the body of a remote write.
+///
+/// # Errors
+///
+/// When there are 4 GiB or more. The buffer is as it was.
+pub fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+    const LIMIT: Fault = Fault::unwritable("a block has less than 4 GiB");
+    let bound = match raw::max_compress_len(bytes.len()) {
+        0 => return Err(Error::writing(FORMAT, LIMIT)),
+        bound => bound,
+    };
+    let start = out.len();
+    out.resize(start + bound, 0);
+    match raw::Encoder::new().compress(bytes, &mut out[start..]) {
+        Ok(len) => {
+            out.truncate(start + len);
+            Ok(())
+        }
+        Err(_) => {
+            out.truncate(start);
+            Err(Error::writing(FORMAT, LIMIT))
+        }
+    }
+}
+
+/// Appends what a block of at most so many bytes was compressed from. The length that the block
+/// says is checked before anything is allocated.
+///
+/// # Errors
+///
+/// When the block says that it is longer, and when it is not one. The buffer is as it was.
+pub fn uncompress(block: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), Error> {
+    let wrong = |fault| Err(Error::reading(FORMAT, 0, fault));
+    let Ok(len) = raw::decompress_len(block) else {
+        return wrong(Fault::malformed("the length of a block of Snappy"));
+    };
+    if len > limit {
+        return wrong(Fault::too_large("a block that is not longer than the limit"));
+    }
+    // Three bytes make 64 at most.
+    if len / 22 > block.len() {
+        return wrong(Fault::malformed("a length that the block can have"));
+    }
+    let start = out.len();
+    if out.try_reserve(len).is_err() {
+        return wrong(Fault::memory());
+    }
+    out.resize(start + len, 0);
+    match raw::Decoder::new().decompress(block, &mut out[start..]) {
+        Ok(written) if written == len => Ok(()),
+        _ => {
+            out.truncate(start);
+            wrong(Fault::malformed("a block of Snappy that is as long as it says"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::vec;
+
+    use super::*;
+
+    #[test]
+    fn what_was_compressed_comes_back() {
+        for bytes in [vec![], b"abc".to_vec(), vec![7; 1 << 20], (0..=255).collect::<Vec<u8>>()] {
+            let mut block = b"x".to_vec();
+            compress(&bytes, &mut block).unwrap();
+            let mut out = b"y".to_vec();
+            uncompress(&block[1..], bytes.len(), &mut out).unwrap();
+            assert_eq!((&out[..1], &out[1..]), (&b"y"[..], &bytes[..]));
+            if !bytes.is_empty() {
+                let error = uncompress(&block[1..], bytes.len() - 1, &mut out).unwrap_err();
+                assert!(std::string::ToString::to_string(&error).contains("too large"), "{error}");
+            }
+            for len in 0..(block.len() - 1).min(100) {
+                assert!(uncompress(&block[1..1 + len], usize::MAX, &mut out).is_err());
+            }
+            assert_eq!(out.len(), 1 + bytes.len());
+        }
+    }
+
+    #[test]
+    fn lengths_are_checked_before_anything_is_allocated() {
+        let mut out = Vec::new();
+        let huge = b"\xff\xff\xff\xff\x0f\x00a";
+        assert!(uncompress(huge, usize::MAX, &mut out).is_err());
+        assert!(uncompress(b"\xff\xff\xff\xff\xff\xff\x01", usize::MAX, &mut out).is_err());
+        assert_eq!(out.capacity(), 0);
+    }
+}

@@ -1,0 +1,690 @@
+//! Requests of many samples: what prost's types decode from ours is what was put in, and ours reads
+//! what prost encodes. A real Prometheus takes a remote write.
+
+#![cfg(all(feature = "remote-write", feature = "otlp", feature = "snappy"))]
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+mod oracle;
+
+use oracle::{otlp, v1, v2};
+use prost::Message as _;
+use quipu_wire::remote::{
+    self, Number, Otlp, PointValue, RemoteWrite1, RemoteWrite2, SeriesType, Temporality, Value,
+};
+use quipu_wire::{BatchTimer, Counter, Gauge, Message, MetricType, MetricUnion};
+
+const TIME: i64 = 1_700_000_000_123;
+
+type Labels = Vec<(String, String)>;
+/// Labels, value as bits, and time.
+type Row = (Labels, u64, i64);
+
+fn owned(labels: &[(&str, &str)]) -> Labels {
+    labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+}
+
+/// Labels, value and time.
+type Input = (Vec<remote::Label<'static>>, f64, i64);
+
+/// What goes in by labels, in the order in which it comes out.
+fn samples() -> Vec<Input> {
+    let long: &'static str = Box::leak("x".repeat(70_000).into_boxed_str());
+    vec![
+        (vec![("__name__", "hits"), ("path", "/"), ("region", "eu")], 1.0, TIME),
+        (vec![("__name__", "hits"), ("path", "/a"), ("region", "eu")], -0.0, -1),
+        (vec![("__name__", "hits")], 0.0, 0),
+        (vec![("A", "\u{82b1}"), ("__name__", "caf\u{e9} total")], f64::INFINITY, i64::MIN),
+        (vec![("__name__", "long"), ("value", long)], 5e-324, i64::MAX),
+        (vec![("__name__", "ended")], f64::from_bits(0x7ff0_0000_0000_0002), TIME),
+    ]
+}
+
+const TIMES: &[f64] = &[1.0, 2.5, -4.0];
+
+fn messages() -> [Message<'static>; 5] {
+    let id = b"name=hits,region=eu";
+    [
+        Counter { id, value: 7 }.into(),
+        Gauge { id: b"level", value: 0.5 }.into(),
+        BatchTimer { id: b"type=grass,name=took", values: TIMES }.into(),
+        BatchTimer { id: b"idle", values: &[] }.into(),
+        MetricUnion { metric_type: MetricType::COUNTER, id, counter: -1, timer: &[], gauge: 0.0 }
+            .into(),
+    ]
+}
+
+/// What remote writes make of the messages.
+fn message_rows() -> Vec<Row> {
+    let row = |labels: &[(&str, &str)], value: f64| (owned(labels), value.to_bits(), TIME);
+    let hits = [("__name__", "hits"), ("region", "eu")];
+    vec![
+        row(&hits, 7.0),
+        row(&[("__name__", "level")], 0.5),
+        row(&[("__name__", "took_sum"), ("type", "grass")], -0.5),
+        row(&[("__name__", "took_count"), ("type", "grass")], 3.0),
+        row(&[("__name__", "idle_sum")], 0.0),
+        row(&[("__name__", "idle_count")], 0.0),
+        row(&hits, -1.0),
+    ]
+}
+
+fn expected() -> Vec<Row> {
+    let samples = samples().into_iter().map(|(l, value, time)| (owned(&l), value.to_bits(), time));
+    samples.chain(message_rows()).collect()
+}
+
+fn ours_1() -> Vec<u8> {
+    let mut request = RemoteWrite1::new();
+    let mut out = Vec::new();
+    request.finish(&mut out);
+    assert!(out.is_empty() && request.is_empty());
+    for (mut labels, value, time) in samples() {
+        labels.push(("nothing", ""));
+        labels.reverse();
+        request.push(&labels, value, time).unwrap();
+    }
+    for message in messages() {
+        request.append(&message, TIME).unwrap();
+    }
+    let len = request.len();
+    assert!(!request.is_empty());
+    request.finish(&mut out);
+    assert_eq!((out.len(), request.len()), (len, 0));
+    out
+}
+
+fn ours_2() -> Vec<u8> {
+    let mut request = RemoteWrite2::new();
+    // What was finished leaves nothing behind.
+    request.push(&[("old", "text")], 1.0, 1).unwrap();
+    request.finish(&mut Vec::new());
+    for (labels, value, time) in samples() {
+        request.push(&labels, value, time).unwrap();
+    }
+    for message in messages() {
+        request.append(&message, TIME).unwrap();
+    }
+    let mut out = Vec::new();
+    request.finish(&mut out);
+    assert!(request.is_empty());
+    out
+}
+
+#[test]
+fn prost_reads_remote_write_1() {
+    let read = v1::WriteRequest::decode(&ours_1()[..]).unwrap();
+    let rows: Vec<Row> = read
+        .timeseries
+        .iter()
+        .map(|series| {
+            let labels = series.labels.iter().map(|l| (l.name.clone(), l.value.clone())).collect();
+            let [sample] = &series.samples[..] else { panic!() };
+            (labels, sample.value.to_bits(), sample.timestamp)
+        })
+        .collect();
+    assert_eq!(rows, expected());
+}
+
+#[test]
+fn prost_reads_remote_write_2() {
+    let read = v2::Request::decode(&ours_2()[..]).unwrap();
+    assert_eq!(read.symbols[0], "");
+    let mut unique = read.symbols.clone();
+    unique.sort();
+    unique.dedup();
+    assert_eq!(unique.len(), read.symbols.len());
+    let text = |number: &u32| read.symbols[*number as usize].clone();
+    let rows: Vec<Row> = read
+        .timeseries
+        .iter()
+        .map(|series| {
+            let labels =
+                series.labels_refs.chunks(2).map(|pair| (text(&pair[0]), text(&pair[1]))).collect();
+            let [sample] = &series.samples[..] else { panic!() };
+            (labels, sample.value.to_bits(), sample.timestamp)
+        })
+        .collect();
+    assert_eq!(rows, expected());
+    let types: Vec<i32> =
+        read.timeseries.iter().map(|s| s.metadata.as_ref().map_or(0, |m| m.r#type)).collect();
+    assert_eq!(types, [0, 0, 0, 0, 0, 0, 1, 2, 2, 2, 2, 2, 1]);
+}
+
+#[test]
+fn prost_writes_the_same() {
+    let (mut one, mut two) = (RemoteWrite1::new(), RemoteWrite2::new());
+    // It loses the sign of -0.
+    for (labels, value, time) in samples().into_iter().filter(|sample| sample.1 != 0.0) {
+        one.push(&labels, value, time).unwrap();
+        two.push_typed(&labels, SeriesType::Gauge, value, time).unwrap();
+    }
+    let mut bytes = Vec::new();
+    one.finish(&mut bytes);
+    assert!(v1::WriteRequest::decode(&bytes[..]).unwrap().encode_to_vec() == bytes);
+    bytes.clear();
+    two.finish(&mut bytes);
+    assert!(v2::Request::decode(&bytes[..]).unwrap().encode_to_vec() == bytes);
+}
+
+fn rows_1(request: &[u8]) -> Vec<Row> {
+    let mut rows = vec![];
+    remote::read_write_request(request, |series| {
+        let [sample] = series.samples else { panic!() };
+        rows.push((owned(series.labels), sample.value.to_bits(), sample.timestamp_ms));
+    })
+    .unwrap();
+    rows
+}
+
+#[test]
+fn what_is_written_is_read() {
+    assert_eq!(rows_1(&ours_1()), expected());
+    let mut rows = vec![];
+    let mut types = vec![];
+    remote::read_write_request_2(&ours_2(), |series| {
+        let [sample] = series.samples else { panic!() };
+        rows.push((owned(series.labels), sample.value.to_bits(), sample.timestamp_ms));
+        types.push(series.metadata.series_type);
+    })
+    .unwrap();
+    assert_eq!(rows, expected());
+    assert_eq!(types[5..8], [SeriesType::Unknown, SeriesType::Counter, SeriesType::Gauge]);
+}
+
+fn label(name: &str, value: &str) -> v1::Label {
+    v1::Label { name: name.into(), value: value.into() }
+}
+
+fn theirs_1() -> v1::WriteRequest {
+    let sample = |value| v1::Sample { value, timestamp: TIME };
+    v1::WriteRequest {
+        timeseries: vec![
+            v1::TimeSeries {
+                labels: vec![label("b", "2"), label("__name__", "x"), label("a", "")],
+                samples: vec![sample(1.0), sample(f64::NEG_INFINITY), sample(0.0)],
+                exemplars: vec![v1::Exemplar { labels: vec![label("trace", "7")], value: 1.0 }],
+            },
+            v1::TimeSeries { labels: vec![label("__name__", "y")], ..Default::default() },
+        ],
+        metadata: vec![v1::Metadata { r#type: 1, name: "x".into() }],
+    }
+}
+
+#[test]
+fn what_prost_writes_as_remote_write_1_is_read() {
+    let bytes = theirs_1().encode_to_vec();
+    let mut seen = vec![];
+    remote::read_write_request(&bytes, |series| {
+        let values: Vec<f64> = series.samples.iter().map(|sample| sample.value).collect();
+        assert!(series.samples.iter().all(|sample| sample.timestamp_ms == TIME));
+        seen.push((owned(series.labels), values, series.exemplars, series.histograms));
+    })
+    .unwrap();
+    let first = owned(&[("__name__", "x"), ("a", ""), ("b", "2")]);
+    let values = vec![1.0, f64::NEG_INFINITY, 0.0];
+    let second = owned(&[("__name__", "y")]);
+    assert_eq!(seen, [(first, values, 1, 0), (second, vec![], 0, 0)]);
+}
+
+fn theirs_2() -> v2::Request {
+    v2::Request {
+        symbols: ["", "__name__", "x", "b", "2", "What it is.", "bytes"].map(String::from).into(),
+        timeseries: vec![
+            v2::TimeSeries {
+                labels_refs: vec![3, 4, 1, 2],
+                samples: vec![v1::Sample { value: 1.5, timestamp: TIME }; 2],
+                metadata: Some(v2::Metadata { r#type: 3, help_ref: 5, unit_ref: 6 }),
+                created_timestamp: 5,
+            },
+            v2::TimeSeries { labels_refs: vec![1, 2], ..Default::default() },
+        ],
+    }
+}
+
+#[test]
+fn what_prost_writes_as_remote_write_2_is_read() {
+    let request = theirs_2();
+    let bytes = request.encode_to_vec();
+    // The table may stand behind the series as well.
+    let series = v2::Request { symbols: vec![], ..request.clone() }.encode_to_vec();
+    let symbols = v2::Request { timeseries: vec![], ..request }.encode_to_vec();
+    for bytes in [bytes, [series, symbols].concat()] {
+        let mut seen = vec![];
+        remote::read_write_request_2(&bytes, |series| {
+            let metadata = series.metadata;
+            let described = (metadata.series_type, metadata.help.len(), metadata.unit.len());
+            seen.push((owned(series.labels), series.samples.len(), described));
+        })
+        .unwrap();
+        let first = owned(&[("__name__", "x"), ("b", "2")]);
+        let second = owned(&[("__name__", "x")]);
+        let described = (SeriesType::Histogram, 11, 5);
+        let unknown = (SeriesType::Unknown, 0, 0);
+        assert_eq!(seen, [(first, 2, described), (second, 0, unknown)]);
+    }
+}
+
+#[test]
+fn labels_that_a_series_cannot_have_are_refused() {
+    for labels in [
+        &[][..],
+        &[("a", "")],
+        &[("", "x")],
+        &[("a", "1"), ("a", "2")],
+        &[("b", "1"), ("a", "1"), ("b", "1")],
+    ] {
+        let (mut one, mut two, mut otlp) = (RemoteWrite1::new(), RemoteWrite2::new(), Otlp::new());
+        assert!(one.push(labels, 1.0, 1).is_err() && one.is_empty(), "{labels:?}");
+        assert!(two.push(labels, 1.0, 1).is_err() && two.is_empty(), "{labels:?}");
+        assert!(otlp.push(labels, 1.0, 1).is_err() && otlp.is_empty(), "{labels:?}");
+
+        let labels = labels.iter().map(|(name, value)| label(name, value)).collect();
+        let series = v1::TimeSeries { labels, ..Default::default() };
+        let request = v1::WriteRequest { timeseries: vec![series], ..Default::default() };
+        let refused = remote::read_write_request(&request.encode_to_vec(), |_| ()).is_err();
+        // A label without a value is taken, as it means nothing.
+        assert_eq!(refused, request.timeseries[0].labels != [label("a", "")]);
+    }
+    for message in [
+        Counter { id: b"\xff", value: 1 }.into(),
+        Counter { id: b"", value: 1 }.into(),
+        MetricUnion { metric_type: MetricType(0), id: b"a", counter: 0, timer: &[], gauge: 0.0 }
+            .into(),
+    ] {
+        assert!(RemoteWrite1::new().append(&message, TIME).is_err());
+        assert!(RemoteWrite2::new().append(&message, TIME).is_err());
+        assert!(Otlp::new().append(&message, TIME).is_err());
+    }
+    assert!(Otlp::new().push(&[("__name__", "a")], 1.0, -1).is_err());
+    assert!(Otlp::new().push(&[("a", "b")], 1.0, 1).is_err());
+}
+
+#[test]
+fn faults_are_found_where_they_are() {
+    let mut bad = theirs_2();
+    bad.timeseries[1].labels_refs = vec![1, 7];
+    let bytes = bad.encode_to_vec();
+    let error = remote::read_write_request_2(&bytes, |_| ()).unwrap_err();
+    assert!(error.expected().contains("in the table"), "{error}");
+    assert_eq!(error.offset(), Some(bytes.len() as u64 - 1));
+    bad.timeseries[1].labels_refs = vec![1];
+    assert!(remote::read_write_request_2(&bad.encode_to_vec(), |_| ()).is_err());
+    bad.symbols[0] = "x".into();
+    assert!(remote::read_write_request_2(&bad.encode_to_vec(), |_| ()).is_err());
+    // A text that is not UTF-8, a label in another form, a field that ends too early.
+    for (bytes, offset) in [
+        (&b"\x0a\x09\x0a\x07\x0a\x01\xff\x12\x02ab"[..], 4),
+        (b"\x08\x01", 0),
+        (b"\x0a\x02\x12\x05", 4),
+        (b"\x0a\x03\x0a\x05a", 4),
+    ] {
+        let error = remote::read_write_request(bytes, |_| ()).unwrap_err();
+        assert!(!error.is_incomplete(), "{error}");
+        assert_eq!(error.offset(), Some(offset), "{error}");
+    }
+    assert!(remote::read_write_request(b"\x0a\x05\x0a", |_| ()).unwrap_err().is_incomplete());
+}
+
+/// Reads any bytes with all readers.
+fn read_all(bytes: &[u8]) -> [bool; 3] {
+    [
+        remote::read_write_request(bytes, |_| ()).is_ok(),
+        remote::read_write_request_2(bytes, |_| ()).is_ok(),
+        remote::read_metrics_request(bytes, |_| ()).is_ok(),
+    ]
+}
+
+#[test]
+fn any_bytes_are_read_or_refused() {
+    let all =
+        [theirs_1().encode_to_vec(), theirs_2().encode_to_vec(), theirs_otlp().encode_to_vec()];
+    for (index, bytes) in all.iter().enumerate() {
+        assert!(read_all(bytes)[index]);
+        for len in 0..bytes.len() {
+            read_all(&bytes[..len]);
+        }
+        let mut bytes = bytes.clone();
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                bytes[at] ^= 1 << bit;
+                read_all(&bytes);
+                bytes[at] ^= 1 << bit;
+            }
+        }
+    }
+    // Lengths of 2^63 and more.
+    for tag in [0x0a, 0x12, 0x22, 0x2a] {
+        let bytes = [tag, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        assert_eq!(read_all(&bytes), [false; 3]);
+    }
+}
+
+fn ours_otlp() -> Vec<u8> {
+    let mut request = Otlp::new();
+    request.set_resource(&[("service.name", "pokedex")]);
+    request.push(&[("room", "a"), ("__name__", "level"), ("b", "c")], -0.0, TIME).unwrap();
+    request.set_start(TIME - 1000).unwrap();
+    for message in messages() {
+        request.append(&message, TIME).unwrap();
+    }
+    assert!(!request.is_empty());
+    assert_ne!(request.len(), 0);
+    let mut out = Vec::new();
+    request.finish(&mut out);
+    assert!(request.is_empty());
+    let mut nothing = Vec::new();
+    request.finish(&mut nothing);
+    assert!(nothing.is_empty());
+    out
+}
+
+fn attributes(labels: &[(&str, &str)]) -> Vec<otlp::KeyValue> {
+    labels
+        .iter()
+        .map(|(key, value)| {
+            let value = Some(otlp::AnyValueKind::Text(value.to_string()));
+            otlp::KeyValue { key: key.to_string(), value: Some(otlp::AnyValue { value }) }
+        })
+        .collect()
+}
+
+#[test]
+fn prost_reads_otlp() {
+    const NANOS: u64 = TIME as u64 * 1_000_000;
+    const START: u64 = (TIME as u64 - 1000) * 1_000_000;
+    let number = |labels: &[_], start_time_unix_nano, value| otlp::NumberDataPoint {
+        attributes: attributes(labels),
+        start_time_unix_nano,
+        time_unix_nano: NANOS,
+        value: Some(value),
+        flags: 0,
+    };
+    let metric = |name: &str, data| otlp::Metric {
+        name: name.into(),
+        data: Some(data),
+        ..Default::default()
+    };
+    let gauge = |name, labels: &[_], value| {
+        let point = number(labels, 0, otlp::NumberValue::AsDouble(value));
+        metric(name, otlp::Data::Gauge(otlp::Gauge { data_points: vec![point] }))
+    };
+    let sum = |name, labels: &[_], value| {
+        let sum = otlp::Sum {
+            data_points: vec![number(labels, START, otlp::NumberValue::AsInt(value))],
+            aggregation_temporality: 2,
+            is_monotonic: true,
+        };
+        metric(name, otlp::Data::Sum(sum))
+    };
+    let histogram = |name, labels: &[_], count, sum, min, max| {
+        let point = otlp::HistogramDataPoint {
+            attributes: attributes(labels),
+            start_time_unix_nano: START,
+            time_unix_nano: NANOS,
+            count,
+            sum: Some(sum),
+            min,
+            max,
+            ..Default::default()
+        };
+        let data_points = vec![point];
+        let histogram = otlp::Histogram { data_points, aggregation_temporality: 1 };
+        metric(name, otlp::Data::Histogram(histogram))
+    };
+    let resource = otlp::Resource {
+        attributes: attributes(&[("service.name", "pokedex")]),
+        dropped_attributes_count: 0,
+    };
+    let metrics = vec![
+        gauge("level", &[("b", "c"), ("room", "a")], -0.0),
+        sum("hits", &[("region", "eu")], 7),
+        gauge("level", &[], 0.5),
+        histogram("took", &[("type", "grass")], 3, -0.5, Some(-4.0), Some(2.5)),
+        histogram("idle", &[], 0, 0.0, None, None),
+        sum("hits", &[("region", "eu")], -1),
+    ];
+    let expected = otlp::Request {
+        resource_metrics: vec![otlp::ResourceMetrics {
+            resource: Some(resource),
+            scope_metrics: vec![otlp::ScopeMetrics { scope: None, metrics }],
+            schema_url: String::new(),
+        }],
+    };
+    assert_eq!(otlp::Request::decode(&ours_otlp()[..]).unwrap(), expected);
+}
+
+#[test]
+fn what_is_written_as_otlp_is_read() {
+    let mut seen = vec![];
+    let skipped = remote::read_metrics_request(&ours_otlp(), |point| {
+        assert_eq!(point.resource, [("service.name", Value::Text("pokedex"))]);
+        assert_eq!(point.time_ns, TIME as u64 * 1_000_000);
+        seen.push(format!("{} {:?} {:?}", point.name, point.attributes, point.value));
+    });
+    assert_eq!(skipped, Ok(0));
+    assert_eq!(seen.len(), 6);
+    assert_eq!(
+        seen[1],
+        "hits [(\"region\", Text(\"eu\"))] \
+         Sum { value: Some(Int(7)), monotonic: true, temporality: Cumulative }"
+    );
+}
+
+fn theirs_otlp() -> otlp::Request {
+    use otlp::AnyValueKind::{Array, Bool, Bytes, Double, Int, Text};
+    let any = |value| Some(otlp::AnyValue { value: Some(value) });
+    let array = otlp::Array { values: vec![any(Int(1)).unwrap()] };
+    let mut all: Vec<otlp::KeyValue> =
+        [Text("t".into()), Bool(true), Int(-5), Double(0.5), Array(array), Bytes(vec![0, 255])]
+            .into_iter()
+            .map(|value| otlp::KeyValue { key: "k".into(), value: any(value) })
+            .collect();
+    all.push(otlp::KeyValue { key: "none".into(), value: None });
+    let int = otlp::NumberDataPoint {
+        attributes: all,
+        time_unix_nano: 9,
+        value: Some(otlp::NumberValue::AsInt(-3)),
+        flags: 1,
+        ..Default::default()
+    };
+    let none = otlp::NumberDataPoint::default();
+    let histogram = otlp::HistogramDataPoint {
+        count: 3,
+        bucket_counts: vec![1, 2],
+        explicit_bounds: vec![0.5],
+        flags: 1,
+        ..Default::default()
+    };
+    let sum = otlp::Sum {
+        data_points: vec![int.clone(), none.clone()],
+        aggregation_temporality: 1,
+        is_monotonic: false,
+    };
+    let metric = |data| otlp::Metric {
+        name: "m".into(),
+        description: "What it is.".into(),
+        unit: "s".into(),
+        data: Some(data),
+        metadata: attributes(&[("a", "b")]),
+    };
+    let histogram = otlp::Histogram { data_points: vec![histogram], aggregation_temporality: 2 };
+    let scope = otlp::Scope { name: "library".into(), version: "1".into() };
+    otlp::Request {
+        resource_metrics: vec![
+            otlp::ResourceMetrics {
+                resource: Some(otlp::Resource {
+                    attributes: attributes(&[("service.name", "x")]),
+                    dropped_attributes_count: 1,
+                }),
+                scope_metrics: vec![otlp::ScopeMetrics {
+                    scope: Some(scope),
+                    metrics: vec![
+                        metric(otlp::Data::Sum(sum)),
+                        metric(otlp::Data::Summary(otlp::Gauge {
+                            data_points: vec![none.clone(), none],
+                        })),
+                        metric(otlp::Data::Histogram(histogram)),
+                    ],
+                }],
+                schema_url: "https://example.com".into(),
+            },
+            otlp::ResourceMetrics {
+                scope_metrics: vec![otlp::ScopeMetrics {
+                    metrics: vec![metric(otlp::Data::Gauge(otlp::Gauge {
+                        data_points: vec![int],
+                    }))],
+                    scope: None,
+                }],
+                ..Default::default()
+            },
+        ],
+    }
+}
+
+#[test]
+fn what_prost_writes_as_otlp_is_read() {
+    let bytes = theirs_otlp().encode_to_vec();
+    let mut seen = 0;
+    let skipped = remote::read_metrics_request(&bytes, |point| {
+        assert_eq!((point.name, point.description, point.unit), ("m", "What it is.", "s"));
+        let (resource, scope) = if seen < 3 { (1, "library") } else { (0, "") };
+        assert_eq!((point.resource.len(), point.scope), (resource, scope));
+        match (seen, point.value) {
+            (0, PointValue::Sum { value, monotonic, temporality }) => {
+                assert_eq!(value, Some(Number::Int(-3)));
+                assert_eq!((monotonic, temporality), (false, Temporality::Delta));
+                let values: Vec<Value<'_>> = point.attributes.iter().map(|a| a.1).collect();
+                let [text, truth, int, double, Value::Nested(array), bytes, none] = values[..]
+                else {
+                    panic!("{values:?}")
+                };
+                assert_eq!((text, truth), (Value::Text("t"), Value::Bool(true)));
+                assert_eq!((int, double), (Value::Int(-5), Value::Double(0.5)));
+                assert_eq!((bytes, none), (Value::Bytes(&[0, 255]), Value::Empty));
+                assert!(otlp::AnyValue::decode(array).is_ok());
+            }
+            (1, PointValue::Sum { value: None, .. }) => assert_eq!(point.time_ns, 0),
+            (2, PointValue::Histogram { point, temporality }) => {
+                assert_eq!((point.count, point.sum, point.min), (3, None, None));
+                assert_eq!((point.buckets, point.bounds), (&[1, 2][..], &[0.5][..]));
+                assert_eq!(temporality, Temporality::Cumulative);
+            }
+            (3, PointValue::Gauge(value)) => assert_eq!(value, Some(Number::Int(-3))),
+            other => panic!("{other:?}"),
+        }
+        seen += 1;
+    });
+    assert_eq!((skipped, seen), (Ok(2), 4));
+}
+
+/// A Prometheus that takes remote writes; it ends with this.
+struct Prometheus {
+    child: Child,
+    address: SocketAddr,
+    directory: tempfile::TempDir,
+}
+
+impl Prometheus {
+    fn start() -> Prometheus {
+        let directory = tempfile::tempdir().unwrap();
+        let config = directory.path().join("prometheus.yml");
+        std::fs::write(&config, "global: {}\n").unwrap();
+        // Freed at once: nobody else takes it within a moment, as a rule.
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let log = std::fs::File::create(directory.path().join("log")).unwrap();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()))
+            .arg(format!("--web.listen-address={address}"))
+            .arg("--web.enable-remote-write-receiver")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("prometheus; `make test` installs it");
+        let prometheus = Prometheus { child, address, directory };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while ureq::get(prometheus.url("/-/ready")).call().is_err() {
+            assert!(Instant::now() < deadline, "{}", prometheus.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        prometheus
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join("log")).unwrap()
+    }
+
+    /// The values of a query by their labels.
+    fn query(&self, query: &str) -> BTreeMap<Labels, String> {
+        let mut response =
+            ureq::get(self.url("/api/v1/query")).query("query", query).call().unwrap();
+        let answer = response.body_mut().read_to_string().unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        let of_series = |series: &serde_json::Value| {
+            let labels = series["metric"].as_object().unwrap().iter();
+            let labels = labels.map(|(k, v)| (k.clone(), v.as_str().unwrap().to_string()));
+            (labels.collect(), series["value"][1].as_str().unwrap().to_string())
+        };
+        answer["data"]["result"].as_array().unwrap().iter().map(of_series).collect()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_real_prometheus_takes_a_remote_write() {
+    let prometheus = Prometheus::start();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as i64;
+    let mut request = RemoteWrite1::new();
+    request.push(&[("room", "\u{82b1}"), ("__name__", "temperature")], 21.5, now).unwrap();
+    request.push(&[("__name__", "temperature"), ("room", "b")], f64::INFINITY, now).unwrap();
+    for message in messages() {
+        // A series takes one sample at a time: the last of the messages is of the first's.
+        request.append(&message, now - 1).unwrap();
+        if matches!(message, Message::BatchTimer(timer) if timer.values.is_empty()) {
+            break;
+        }
+    }
+    let mut bytes = Vec::new();
+    request.finish(&mut bytes);
+    let mut body = Vec::new();
+    remote::compress(&bytes, &mut body).unwrap();
+    let response = ureq::post(prometheus.url("/api/v1/write"))
+        .header("Content-Type", "application/x-protobuf")
+        .header("Content-Encoding", "snappy")
+        .header("X-Prometheus-Remote-Write-Version", "0.1.0")
+        .send(&body[..])
+        .unwrap_or_else(|error| panic!("{error}\n{}", prometheus.log()));
+    assert_eq!(response.status(), 204);
+    for (query, labels, value) in [
+        (
+            "temperature{room=\"\u{82b1}\"}",
+            &[("__name__", "temperature"), ("room", "\u{82b1}")][..],
+            "21.5",
+        ),
+        ("temperature{room=\"b\"}", &[("__name__", "temperature"), ("room", "b")], "+Inf"),
+        ("hits", &[("__name__", "hits"), ("region", "eu")], "7"),
+        ("level", &[("__name__", "level")], "0.5"),
+        ("took_sum", &[("__name__", "took_sum"), ("type", "grass")], "-0.5"),
+        ("took_count", &[("__name__", "took_count"), ("type", "grass")], "3"),
+        ("idle_count", &[("__name__", "idle_count")], "0"),
+    ] {
+        let expected = BTreeMap::from([(owned(labels), value.to_string())]);
+        assert_eq!(prometheus.query(query), expected, "{query}\n{}", prometheus.log());
+    }
+}
