@@ -111,7 +111,7 @@ fmt: ## Format everything
 	cd bench/peers/go && gofmt -w .
 
 .PHONY: bench
-bench: bench-rates bench-counting bench-arena ## Run every benchmark beside its peers, and write docs/benchmarks
+bench: bench-rates bench-counting bench-arena bench-wire ## Run every benchmark beside its peers, and write docs/benchmarks
 
 .PHONY: bench-rates
 bench-rates: tools ## The windows and the daemon beside the Go packages and their server
@@ -134,6 +134,12 @@ bench-arena: tools ## The bump allocator beside others: instructions and times
 	target/release/arena
 	target/release/report arena
 	target/release/arena-table measure
+
+.PHONY: bench-wire
+bench-wire: ## Messages on the wire beside the libraries of Go and crates
+	$(CARGO) build --release --locked --package quipu-bench
+	target/release/wire
+	target/release/report wire
 
 .PHONY: tools
 tools: ## Install the programs that tests and benchmarks run, where they are missing

@@ -61,9 +61,9 @@ impl Record {
     }
 }
 
-/// Whether a subject is `quipu` or a variant of it.
+/// Whether a subject is `quipu`, a variant of it, or one of its formats, `quipu:NAME`.
 pub fn is_ours(subject: &str) -> bool {
-    subject == "quipu" || subject.starts_with("quipu (")
+    subject == "quipu" || subject.starts_with("quipu (") || subject.starts_with("quipu:")
 }
 
 /// What a figure is a figure of: a record before its values are known.

@@ -9,7 +9,9 @@
 //! | `{{with NAME...}}` | nothing; the records of other benchmarks count as well |
 //! | `{{text FILE}}` | a text file of the folder, as a block of code |
 //! | `{{table CASE... peer="P" metric=M by=B}}` | a table of the cases, with ratios to the peer |
+//! | `{{versus CASE... metric=M}}` | a table of the cases, of `quipu:NAME` beside `go:NAME` |
 //! | `{{plot CASE... file=F.svg title="T" metric=M}}` | a plot of the cases |
+//! | `{{scatter CASE CASE file=F.svg title="T"}}` | points: the first case along, the second up |
 //! | `{{ratio CASE subject=S peer="P" threads=N metric=M}}` | how many times better, as `12.1x` |
 //! | `{{value CASE subject=S threads=N metric=M}}` | a median, as `4.70 ns` |
 //!
@@ -17,12 +19,15 @@
 //! (the only one, for `plot`, `ratio` and `value`). `subject` is quipu if it is left out. The
 //! metric of a table may be several, with commas between. A row of a table is a case; with
 //! `by=subject` it is a subject. The subject or the peer `best` is the best of all that are not
-//! ours; its value says who it is.
+//! ours; its value says who it is. All but `versus` may have `only=S`: subjects with commas
+//! between, with `*` for any text, and no other subject counts.
 
 pub(crate) mod format;
 mod plot;
+mod scatter;
 mod table;
 mod template;
+mod versus;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -153,7 +158,7 @@ impl Source {
                 self.text(&placeholder.words.join(" "))?
             }
             "table" => {
-                placeholder.expect(1, &["peer", "metric", "by"])?;
+                placeholder.expect(1, &["peer", "metric", "by", "only"])?;
                 let rows = match placeholder.option("by") {
                     None | Some("case") => table::Rows::Cases,
                     Some("subject") => table::Rows::Subjects,
@@ -163,9 +168,13 @@ impl Source {
                 };
                 table::render(&self.select(placeholder)?, placeholder.option("peer"), rows)?
             }
-            "plot" => return self.plot(placeholder),
+            "versus" => {
+                placeholder.expect(1, &["metric"])?;
+                versus::render(&self.select(placeholder)?, "quipu:", "go:")?
+            }
+            "plot" | "scatter" => return self.plot(placeholder),
             "ratio" => {
-                placeholder.expect(1, &["subject", "peer", "threads", "metric"])?;
+                placeholder.expect(1, &["subject", "peer", "threads", "metric", "only"])?;
                 let ours = self.one(placeholder, placeholder.option("subject"))?;
                 let theirs = self.one(placeholder, Some(placeholder.required("peer")?))?;
                 let ratio = ours.times_better_than(theirs).ok_or_else(|| {
@@ -174,7 +183,7 @@ impl Source {
                 format::ratio(ratio)
             }
             "value" => {
-                placeholder.expect(1, &["subject", "threads", "metric"])?;
+                placeholder.expect(1, &["subject", "threads", "metric", "only"])?;
                 let record = self.one(placeholder, placeholder.option("subject"))?;
                 let value = format::quantity(record.median, &record.unit);
                 match placeholder.option("subject") {
@@ -185,7 +194,7 @@ impl Source {
             other => {
                 return Err(Error::report(format!(
                     "no placeholder is named {other}; there are machine, with, \
-                     text, table, plot, ratio, value"
+                     text, table, versus, plot, scatter, ratio, value"
                 )));
             }
         };
@@ -193,24 +202,38 @@ impl Source {
     }
 
     fn plot(&self, placeholder: &Placeholder) -> Result<Filled> {
-        placeholder.expect(1, &["file", "title", "metric"])?;
+        placeholder.expect(1, &["file", "title", "metric", "only"])?;
         let (file, title) = (placeholder.required("file")?, placeholder.required("title")?);
         if file.contains('/') || !file.ends_with(".svg") {
             return Err(Error::report(format!("file={file} must be a name that ends with .svg")));
         }
-        let svg = plot::render(title, &self.select(placeholder)?)?;
+        let selected = self.select(placeholder)?;
+        let svg = match (placeholder.word.as_str(), &placeholder.words[..]) {
+            ("scatter", [x, y]) => {
+                let of = |case: &str| -> Vec<&Record> {
+                    selected.iter().copied().filter(|record| record.case == case).collect()
+                };
+                scatter::render(title, &of(x), &of(y))?
+            }
+            ("scatter", _) => return Err(Error::report("a scatter needs two cases")),
+            _ => plot::render(title, &selected)?,
+        };
         Ok(Filled { text: format!("![{title}]({file})"), file: Some((file.into(), svg)) })
     }
 
     /// The records of the placeholder's cases and metric: an error if there are none.
     fn select(&self, placeholder: &Placeholder) -> Result<Vec<&Record>> {
         let metric = placeholder.option("metric");
+        let only = placeholder.option("only");
         let mut selected = Vec::new();
         for pattern in &placeholder.words {
             let before = selected.len();
             selected.extend(self.records.iter().filter(|record| {
                 template::matches(pattern, &record.case)
                     && metric.is_none_or(|metrics| metrics.split(',').any(|m| m == record.metric))
+                    && only.is_none_or(|subjects| {
+                        subjects.split(',').any(|s| template::matches(s, &record.subject))
+                    })
             }));
             if selected.len() == before {
                 let metric = metric.unwrap_or("any metric");

@@ -252,7 +252,7 @@ mod tests {
         let (plain, shuffled) = (Keys::new(0..1000), Keys::shuffled(1000, 1));
         assert!(plain.iter().zip(shuffled.iter()).any(|(a, b)| a != b));
         let plain: HashSet<_> = plain.iter().collect();
-        assert_eq!(plain, shuffled.iter().collect());
+        assert_eq!(plain, shuffled.iter().collect::<HashSet<_>>());
     }
 
     #[test]

@@ -15,8 +15,8 @@ use crate::{Error, Result};
 /// The greatest ratio of two values that a linear scale still shows well.
 const LINEAR_SPAN: f64 = 20.0;
 
-const WIDTH: i32 = 900;
-const PADDING: i32 = 18;
+pub(super) const WIDTH: i32 = 900;
+pub(super) const PADDING: i32 = 18;
 const BAR: i32 = 17;
 const BAR_GAP: i32 = 3;
 const GROUP_GAP: i32 = 16;
@@ -25,9 +25,9 @@ const VALUE_ROOM: i32 = 84;
 /// The width of a character of the text, about: an SVG's font is not known before it is shown.
 const CHARACTER: f64 = 7.4;
 
-const TEXT: RGBColor = RGBColor(0x22, 0x2b, 0x36);
-const FAINT: RGBColor = RGBColor(0x5b, 0x66, 0x73);
-const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
+pub(super) const TEXT: RGBColor = RGBColor(0x22, 0x2b, 0x36);
+pub(super) const FAINT: RGBColor = RGBColor(0x5b, 0x66, 0x73);
+pub(super) const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
 /// quipu and its variants: one colour, darkest first.
 const OURS: [RGBColor; 4] = [
     RGBColor(0x00, 0x6d, 0x77),
@@ -68,8 +68,8 @@ pub(super) fn render(title: &str, records: &[&Record]) -> Result<String> {
     Ok(svg)
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
-type Drawn = std::result::Result<(), DrawingAreaErrorKind<std::io::Error>>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+pub(super) type Drawn = std::result::Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// What to draw, with its measures in pixels.
 struct Plot<'a> {
@@ -212,15 +212,15 @@ impl<'a> Plot<'a> {
 }
 
 /// The scale of the values.
-struct Axis {
-    logarithmic: bool,
+pub(super) struct Axis {
+    pub(super) logarithmic: bool,
     from: f64,
     to: f64,
-    ticks: Vec<f64>,
+    pub(super) ticks: Vec<f64>,
 }
 
 impl Axis {
-    fn of(records: &[&Record]) -> Axis {
+    pub(super) fn of(records: &[&Record]) -> Axis {
         let medians = || records.iter().map(|record| record.median).filter(|value| *value > 0.0);
         let least = medians().fold(f64::INFINITY, f64::min);
         let greatest = medians().fold(0.0, f64::max);
@@ -240,7 +240,7 @@ impl Axis {
     }
 
     /// Where on the axis a value is, from 0 to 1.
-    fn share(&self, value: f64) -> f64 {
+    pub(super) fn share(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
             true => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
             false => value / self.to,
@@ -248,7 +248,7 @@ impl Axis {
         share.clamp(0.0, 1.0)
     }
 
-    fn label(&self, tick: f64, unit: &str) -> String {
+    pub(super) fn label(&self, tick: f64, unit: &str) -> String {
         let scale = format::scale(if self.logarithmic { tick } else { self.to }, unit);
         let number = format::number(tick * scale.factor);
         let short = match number.contains('.') {
@@ -281,13 +281,13 @@ fn colours<'a>(subjects: &[&'a str]) -> Vec<(&'a str, RGBColor)> {
     subjects.iter().map(|subject| (*subject, next(subject))).collect()
 }
 
-fn text_width(text: &str) -> i32 {
+pub(super) fn text_width(text: &str) -> i32 {
     (text.len() as f64 * CHARACTER).ceil() as i32
 }
 
 /// Text whose vertical middle is at the point. The size is in the font's own measure, of which
 /// about four fifths are pixels.
-fn text(
+pub(super) fn text(
     area: &Area,
     text: &str,
     at: (i32, i32),

@@ -1,12 +1,14 @@
-//! The command line: `quipu serve`.
+//! The command line: `quipu serve`, `quipu convert` and `quipu compare`.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use quipu_server::compare::Compare;
 use quipu_server::config::{Flags, Settings};
-use quipu_server::{logs, serve};
+use quipu_server::convert::Convert;
+use quipu_server::{compare, convert, logs, serve, wire};
 
 /// Counts events over sliding windows, and loses none.
 #[derive(Parser)]
@@ -19,7 +21,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Runs the daemon: an HTTP server that counts its requests
-    Serve(Serve),
+    Serve(Box<Serve>),
+    /// Converts messages from one format to another
+    Convert(Convert),
+    /// Compares what the messages of a file take in every format, in bytes and in time
+    Compare(Compare),
 }
 
 #[derive(Args)]
@@ -43,8 +49,22 @@ struct Serve {
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let Command::Serve(arguments) = Cli::parse().command;
-    let settings = match settings(&arguments) {
+    match Cli::parse().command {
+        Command::Serve(arguments) => serve(&arguments),
+        Command::Convert(arguments) => end(convert::run(&arguments)),
+        Command::Compare(arguments) => end(compare::run(&arguments)),
+    }
+}
+
+fn end(result: Result<(), wire::Error>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error, error.code()),
+    }
+}
+
+fn serve(arguments: &Serve) -> ExitCode {
+    let settings = match settings(arguments) {
         Ok(settings) => settings,
         Err(error) => return fail(&error, USAGE),
     };

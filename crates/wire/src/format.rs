@@ -78,6 +78,11 @@ pub trait Format: sealed::Sealed + 'static {
     #[inline(always)]
     fn flush(_: &mut Self::Writing, _: &mut Vec<u8>) {}
 
+    /// Skips what may stand between messages that follow each other, and means nothing.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn skip_between(_: &mut Reader<'_>) {}
+
     /// Reads the next message of a stream in the format's own framing; `None` when there is none
     /// up to the end of the input, all of which was read. An incomplete message is a fault that
     /// leaves the state as it was, so that it can be read again when more is there.

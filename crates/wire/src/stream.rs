@@ -265,6 +265,11 @@ impl<F: Format> Decoder<F> {
         }
         let position = self.offset + self.start as u64;
         let mut reader = Reader::new(rest);
+        F::skip_between(&mut reader);
+        if reader.is_empty() && !rest.is_empty() {
+            self.start += rest.len();
+            return Ok(None);
+        }
         let held = rest.len();
         if !F::DELIMITED && !self.ended {
             // It takes all that will come.

@@ -2,9 +2,9 @@
 // and streams of frames (Reader).
 //
 // It was written from section 8 of docs/formats.md alone and shares no code with the library in
-// Rust, so that it tests whether the page suffices. It is plain rather than fast. Section numbers in
-// comments are those of the page. Where the page leaves open what a reader makes of bytes that no
-// writer writes, they are refused.
+// Rust, so that it tests whether the page suffices. It is plain rather than fast. Section numbers
+// in comments are those of the page. Where the page leaves open what a reader makes of bytes that
+// no writer writes, they are refused.
 package quipu
 
 import (
@@ -156,7 +156,7 @@ func (s *source) id(head byte) ([]byte, error) {
 	switch length {
 	case lengthLater:
 		if Kind(head>>6) == KindUnion {
-			return nil, s.wrong(s.at-1, "a message that stands alone", "the begin of a frame, %#02x", head)
+			return nil, s.wrong(s.at-1, "a message that stands alone", "a frame, %#02x", head)
 		}
 		return nil, s.wrong(s.at-1, "a length of the id other than 60", "%#02x", head)
 	case length5Bits, length6Bits, lengthFollows:
@@ -269,7 +269,7 @@ func (s *source) decimals(count uint64, fewest byte) ([]float64, error) {
 	}
 	values := make([]float64, count)
 	for i := range values {
-		values[i] = float64(packed.at(uint64(i))) / powers[fewest+head>>6]
+		values[i] = quotient(int64(packed.at(uint64(i))), fewest+head>>6)
 	}
 	return values, nil
 }
@@ -287,7 +287,7 @@ func (s *source) number() (float64, error) {
 		return float64(whole), err
 	case lead > leadQuotient && lead <= leadQuotient+mostPlaces:
 		whole, err := s.whole()
-		return float64(whole) / powers[lead-leadQuotient], err
+		return quotient(whole, lead-leadQuotient), err
 	case lead >= leadDouble && lead <= leadDouble+8:
 		return s.doubleAfter(lead)
 	}
@@ -323,7 +323,8 @@ func (s *source) wholeAfter(lead byte) (int64, error) {
 	copy(padded[:], bytes)
 	bits := binary.LittleEndian.Uint64(padded[:])
 	if bits > math.MaxInt64 {
-		return 0, s.wrong(begin, "a whole number of 64 bits with its sign", "% x", s.bytes[begin:s.at])
+		const expected = "a whole number of 64 bits with its sign"
+		return 0, s.wrong(begin, expected, "% x", s.bytes[begin:s.at])
 	}
 	if lead >= leadNegative {
 		bits = ^bits
@@ -340,6 +341,11 @@ func (s *source) doubleAfter(lead byte) (float64, error) {
 	var padded [8]byte
 	copy(padded[:], bytes)
 	return math.Float64frombits(binary.BigEndian.Uint64(padded[:])), nil
+}
+
+// quotient is number / 10^places, 0 to 8 places: the double next to the number, divided.
+func quotient(number int64, places byte) float64 {
+	return float64(number) / float64(powers[places])
 }
 
 // varint reads a varint of at most 64 bits.
@@ -367,8 +373,10 @@ func (s *source) packed(count, width uint64, what string) (packed, error) {
 	if err != nil {
 		return packed{}, err
 	}
-	if rest := count * width % 8; rest != 0 && bytes[len(bytes)-1]>>rest != 0 {
-		return packed{}, s.wrong(s.at-1, "zeros in the bits behind the last", "%#02x", bytes[len(bytes)-1])
+	if rest := count * width % 8; rest != 0 {
+		if last := bytes[len(bytes)-1]; last>>rest != 0 {
+			return packed{}, s.wrong(s.at-1, "zeros in the bits behind the last", "%#02x", last)
+		}
 	}
 	return packed{bytes, width}, nil
 }
@@ -417,7 +425,8 @@ func (s *source) left() uint64 { return uint64(len(s.bytes) - s.at) }
 
 // missing is the error where the bytes that are left do not hold something.
 func (s *source) missing(expected string) error {
-	return &Error{s.base + int64(s.at), expected, fmt.Sprintf("the end after %d bytes", s.left()), s.cut}
+	found := fmt.Sprintf("the end after %d bytes", s.left())
+	return &Error{s.base + int64(s.at), expected, found, s.cut}
 }
 
 // wrong is the error where something else was expected at an index.
@@ -473,5 +482,8 @@ const (
 	mostPlaces = 8
 )
 
-// powers are those of 10. All of them are exact.
-var powers = [mostPlaces + 1]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8}
+// exact is the number up to which all whole numbers are doubles.
+const exact = 1 << 53
+
+// powers are those of 10. All of them are doubles.
+var powers = [mostPlaces + 1]int64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8}

@@ -94,16 +94,24 @@ func (r *Reader) Next() (Message, error) {
 
 func (r *Reader) next() (Message, error) {
 	for r.messages == 0 {
-		if err := r.frame.end("the end of the frame after its last message"); err != nil {
-			return Message{}, err
-		}
 		if err := r.readFrame(); err != nil {
 			return Message{}, err
 		}
 	}
 	m, err := r.message()
+	if err != nil {
+		return Message{}, err
+	}
 	r.messages--
-	return m, err
+	return m, r.endOfFrame()
+}
+
+// endOfFrame fails if there are bytes behind the last message of the frame.
+func (r *Reader) endOfFrame() error {
+	if r.messages > 0 {
+		return nil
+	}
+	return r.frame.end("the end of the frame behind its last message")
 }
 
 // readFrame reads a frame, checks it, and begins the dictionary anew if it says so.
@@ -148,7 +156,7 @@ func (r *Reader) readFrame() error {
 		r.series, r.idBytes = nil, 0
 	}
 	r.frame = source{bytes: body, base: begin + headerLength}
-	return nil
+	return r.endOfFrame()
 }
 
 // readBody reads the messages of a frame. It allocates what arrives, not what the header promises.
@@ -170,7 +178,8 @@ func (r *Reader) readBody(length uint32) ([]byte, error) {
 func (r *Reader) follow(h header, begin int64) error {
 	switch {
 	case !r.joined && !h.startsDictionary():
-		return &Error{begin, "a frame that begins the dictionary", "one that does not", ErrNoDictionary}
+		const expected = "a frame that begins the dictionary"
+		return &Error{begin, expected, "one that does not", ErrNoDictionary}
 	case !r.joined, h.sequence() == r.sequence+1, h.sequence() == 0 && h.startsDictionary():
 		return nil
 	}
@@ -294,7 +303,7 @@ func (s *source) gauge(of *series) (float64, error) {
 	default:
 		return 0, s.wrong(begin, "a gauge", "%#02x", lead)
 	}
-	return float64(of.last) / powers[of.places], nil
+	return quotient(of.last, of.places), nil
 }
 
 // startsDictionary tells whether the bytes begin with a frame that a reader can begin with.

@@ -129,9 +129,9 @@ mod tests {
 
     #[test]
     fn resolves_texts() {
-        assert_eq!(resolve("127.0.0.1:80").unwrap(), "127.0.0.1:80".parse().unwrap());
-        assert_eq!(resolve(":8081").unwrap(), "[::]:8081".parse().unwrap());
-        assert_eq!(resolve("[::1]:0").unwrap(), "[::1]:0".parse().unwrap());
+        assert_eq!(resolve("127.0.0.1:80").unwrap(), "127.0.0.1:80".parse::<SocketAddr>().unwrap());
+        assert_eq!(resolve(":8081").unwrap(), "[::]:8081".parse::<SocketAddr>().unwrap());
+        assert_eq!(resolve("[::1]:0").unwrap(), "[::1]:0".parse::<SocketAddr>().unwrap());
         for wrong in ["", "8081", "127.0.0.1", "127.0.0.1:99999", "[::1:80"] {
             let error = resolve(wrong).unwrap_err().to_string();
             assert!(

@@ -159,7 +159,7 @@ fn write_one(id: &[u8], number: u64, is_zero: bool, out: &mut Vec<u8>) -> Result
 /// of 8 bytes.
 #[inline(always)]
 fn fills_words(id: &[u8]) -> bool {
-    id.len().div_ceil(4) % 2 == 0
+    id.len().div_ceil(4).is_multiple_of(2)
 }
 
 /// How many bytes there are from behind the number of values to the length of the id.
@@ -420,4 +420,180 @@ fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
 #[inline(always)]
 fn slice(bytes: &[u8], at: usize, len: usize) -> Option<&[u8]> {
     bytes.get(at..)?.get(..len)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use quipu_arena::Arena;
+
+    use super::*;
+    use crate::message::Metric;
+
+    const UNION: MetricUnion<'_> = MetricUnion {
+        metric_type: MetricType(-3),
+        id: b"an id",
+        counter: -7,
+        timer: &[1.5, -0.0],
+        gauge: 0.25,
+    };
+
+    fn little(numbers: &[i64], sizes: &[usize]) -> Vec<u8> {
+        assert_eq!(numbers.len(), sizes.len());
+        numbers
+            .iter()
+            .zip(sizes)
+            .flat_map(|(n, size)| n.to_le_bytes().into_iter().take(*size))
+            .collect()
+    }
+
+    #[track_caller]
+    fn reads_counter(bytes: &[u8], counter: Counter<'_>) {
+        let mut arena = Arena::new();
+        assert_eq!(Counter::decode::<Flatbuffers>(bytes, &arena.as_scope()), Ok(counter));
+    }
+
+    /// Whether it is incomplete, where, and what was expected.
+    fn fault(bytes: &[u8]) -> (bool, u64, &'static str) {
+        let mut arena = Arena::new();
+        let error = Counter::decode::<Flatbuffers>(bytes, &arena.as_scope()).unwrap_err();
+        (error.is_incomplete(), error.offset().unwrap(), error.expected())
+    }
+
+    /// A counter with its vtable: the root, 4 and 2 numbers of that, the table's offset, the
+    /// value, the id's offset, its length and its bytes.
+    fn counter(numbers: [i64; 10]) -> Vec<u8> {
+        little(&numbers, &[4, 2, 2, 2, 2, 4, 8, 4, 4, 2])
+    }
+
+    const COUNTER: [i64; 10] = [12, 8, 16, 12, 4, 8, 99, 4, 2, 0x6261];
+
+    #[test]
+    fn all_combinations_come_back() {
+        let mut arena = Arena::new();
+        let id: Vec<u8> = (0..20).collect();
+        for form in 0..8 * 20 * 3 {
+            let (form, id, values) = (form % 8, &id[..form / 8 % 20], &[2.5; 2][..form / 160]);
+            let union = MetricUnion {
+                metric_type: MetricType(if form & 1 == 0 { 0 } else { -1 }),
+                id,
+                counter: if form & 2 == 0 { 0 } else { i64::MIN },
+                timer: values,
+                gauge: if form & 4 == 0 { 0.0 } else { -1e300 },
+            };
+            let mut out = Vec::new();
+            union.encode::<Flatbuffers>(&mut out).unwrap();
+            assert_eq!(out.len() % 4, 0);
+            let scope = arena.as_scope();
+            assert_eq!(MetricUnion::decode::<Flatbuffers>(&out, &scope), Ok(union));
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_is_missed() {
+        let mut out = Vec::new();
+        UNION.encode::<Flatbuffers>(&mut out).unwrap();
+        let mut arena = Arena::new();
+        let scope = arena.as_scope();
+        // The zeros behind the id are of no use to a reader.
+        for len in 0..out.len() - 3 {
+            let error = MetricUnion::decode::<Flatbuffers>(&out[..len], &scope).unwrap_err();
+            assert!(error.is_incomplete(), "{len}: {error}");
+        }
+        assert_eq!(MetricUnion::decode::<Flatbuffers>(&out[..out.len() - 3], &scope), Ok(UNION));
+    }
+
+    #[test]
+    fn newer_builders() {
+        // Version 25 of the library for Go, with a file identifier, and a vtable that ends with
+        // its last field.
+        let identified =
+            b"\x10\0\0\0QUIP\0\0\x06\0\x08\0\x04\0\x06\0\0\0\x04\0\0\0\x02\0\0\0ab\0\0";
+        reads_counter(identified, Counter { id: b"ab", value: 0 });
+        // A vtable without fields, and one with more than we know.
+        let none = little(&[8, 4 << 16 | 4, 4], &[4, 4, 4]);
+        reads_counter(&none, Counter { id: b"", value: 0 });
+        let more = little(
+            &[14, 10, 17, 12, 4, 16, 10, 99, 5, 1, 2, 0x6261],
+            &[4, 2, 2, 2, 2, 2, 4, 8, 4, 1, 4, 2],
+        );
+        reads_counter(&more, Counter { id: b"ab", value: 99 });
+    }
+
+    #[test]
+    fn parts_stand_in_any_place() {
+        reads_counter(&counter(COUNTER), Counter { id: b"ab", value: 99 });
+        // The vtable last, nothing aligned, and the id between.
+        let mut apart = little(
+            &[7, 0, 7 - 29, 18, 99, 2, 0x6261, 8, 16, 4, 8],
+            &[4, 3, 4, 4, 8, 4, 2, 2, 2, 2, 2],
+        );
+        apart[11] = 12;
+        reads_counter(&apart, Counter { id: b"ab", value: 99 });
+        apart.truncate(36);
+        assert_eq!(fault(&apart), (true, 29, "the size of the table's fields"));
+    }
+
+    #[test]
+    fn every_offset_is_checked() {
+        const ROOT: &str = "the offset of a table";
+        const BACK: &str = "the offset of the table's fields";
+        const SIZE: &str = "the size of the table's fields";
+        const FIELD: &str = "the offset of a field within its table";
+        const VECTOR: &str = "the offset of a vector";
+        let table = [
+            (0, 3, false, 0, ROOT),
+            (0, 39, true, 0, ROOT),
+            (0, -1, true, 0, ROOT),
+            (1, 2, false, 4, SIZE),
+            (1, 7, false, 4, SIZE),
+            (1, 38, true, 4, SIZE),
+            (2, 3, false, 4, SIZE),
+            (2, 27, true, 4, SIZE),
+            (3, 13, false, 8, FIELD),
+            (3, 3, false, 8, FIELD),
+            (4, 9, false, 10, FIELD),
+            (4, 0xffff, false, 10, FIELD),
+            (5, 13, false, 12, BACK),
+            (5, -23, true, 12, BACK),
+            (5, i64::from(i32::MIN), true, 12, BACK),
+            (5, i64::from(i32::MAX), false, 12, BACK),
+            (7, 3, false, 24, VECTOR),
+            (7, 7, true, 24, VECTOR),
+            (7, -1, true, 24, VECTOR),
+            (8, 3, true, 28, "a vector as long as its length says"),
+            (8, -1, true, 28, "a vector as long as its length says"),
+        ];
+        for (index, number, incomplete, offset, expected) in table {
+            let mut numbers = COUNTER;
+            numbers[index] = number;
+            assert_eq!(
+                fault(&counter(numbers)),
+                (incomplete, offset, expected),
+                "{index} {number}"
+            );
+        }
+        let timer =
+            little(&[12, 8, 12, 8, 4, 8, 8, 8, 0x2000_0001, 0], &[4, 2, 2, 2, 2, 4, 4, 4, 4, 8]);
+        let mut arena = Arena::new();
+        let error = BatchTimer::decode::<Flatbuffers>(&timer, &arena.as_scope()).unwrap_err();
+        assert!(error.is_incomplete());
+    }
+
+    #[test]
+    fn any_bytes_end_well() {
+        let mut arena = Arena::new();
+        let mut whole = Vec::new();
+        UNION.encode::<Flatbuffers>(&mut whole).unwrap();
+        for at in 0..whole.len() {
+            for byte in 0..=255 {
+                let mut bytes = vec![0; whole.len()];
+                bytes.copy_from_slice(&whole);
+                bytes[at] = byte;
+                let _ = MetricUnion::decode::<Flatbuffers>(&bytes, &arena.as_scope());
+                let _ = BatchTimer::decode::<Flatbuffers>(&bytes, &arena.as_scope());
+            }
+        }
+    }
 }

@@ -77,6 +77,11 @@ macro_rules! lines {
             }
 
             #[inline(always)]
+            fn skip_between(input: &mut Reader<'_>) {
+                skip_space(input);
+            }
+
+            #[inline(always)]
             fn read_next<'m>(
                 (): &'m mut (),
                 kind: Kind,
@@ -531,7 +536,7 @@ mod tests {
         for text in [
             r#"{"Type":2,"ID":"YWI=","CounterVal":-10,"BatchTimerVal":[1,-2.5e+06],"GaugeVal":5}"#,
             r#"{"Type":2,"ID":"","CounterVal":0,"BatchTimerVal":[NaN,+Inf,-Inf],"GaugeVal":-Inf}"#,
-            r#" { "GaugeVal" : -1.5e-3 , "x" : [ true, "\u00e9\ud83d\ude00", null ] ,
+            r#" { "GaugeVal" : -1.5e-3 , "x" : [ true, "\u00e9\ud83d\ude00", -1.5e+6 ] ,
                 "ID": "\u0059Q==" , "BatchTimerVal" : [ 1 , null ] ,
                 "CounterVal" : -0 , "Type" : null }"#,
         ] {

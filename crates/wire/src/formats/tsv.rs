@@ -15,9 +15,9 @@
 //!
 //! The id is in hex, two digits a byte. Floats are their IEEE-754 bits in 16 hex digits, those of a
 //! list with commas between them. An empty id or list is an empty column; `-` stands for what the
-//! message does not have. Integers are decimal. A line ends with a line feed, with a carriage return
-//! before it or not; the last one need not. Since the last column has a known length, a line is read
-//! as soon as that is there. Empty lines are skipped.
+//! message does not have. Integers are decimal. A line ends with a line feed, with a carriage
+//! return before it or not; the last one need not. Since the last column has a known length, a line
+//! is read as soon as that is there. Empty lines are skipped.
 //!
 //! A line says itself which message it is. It is written as above, and read in any case, also as
 //! `batch-timer` and `union`. To who asks for another message, it is given in that form if it has
@@ -47,6 +47,12 @@ impl Format for Tsv {
 
     forward!(Codec);
 
+    #[inline(always)]
+    fn skip_between(input: &mut Reader<'_>) {
+        while input.skip_literal(b"\n") || input.skip_literal(b"\r\n") {}
+    }
+
+    #[inline(always)]
     fn read_next<'m>(
         _: &'m mut (),
         kind: Kind,
@@ -332,8 +338,8 @@ fn read_kind(input: &mut Reader<'_>) -> Result<Kind, Fault> {
 /// A name in another case, or none.
 #[cold]
 fn read_unusual_kind(input: &mut Reader<'_>) -> Result<Kind, Fault> {
-    const EXPECTED: &str = "a line that begins with Counter, BatchTimer, Gauge or MetricUnion and a \
-                            tab";
+    const EXPECTED: &str = "a line that begins with Counter, BatchTimer, Gauge or MetricUnion \
+                            and a tab";
     let rest = input.rest();
     for (name, kind) in NAMES {
         if rest.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name)) {

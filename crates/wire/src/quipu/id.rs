@@ -105,7 +105,11 @@ pub(super) fn read<'m>(
         unpack(packed.little_endian(width, EXPECTED)?, width, group);
     }
     if !rest.is_empty() {
-        unpack(packed.little_endian(packed.len(), EXPECTED)?, width, rest);
+        let bits = packed.little_endian(packed.len(), EXPECTED)?;
+        if bits >> (rest.len() * width) != 0 {
+            return Err(Fault::malformed("zeros behind the last character"));
+        }
+        unpack(bits, width, rest);
     }
     // SAFETY: Both parts were written, and they are the whole.
     Ok(unsafe { values::assume_init(room) })

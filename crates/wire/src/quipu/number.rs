@@ -264,8 +264,11 @@ pub(super) fn read_bytes(
     lead: u8,
     expected: &'static str,
 ) -> Result<i64, Fault> {
-    let bits = input.little_endian(usize::from(lead & 7) + 1, expected)? as i64;
-    Ok(if lead & 8 == 0 { bits } else { !bits })
+    let bits = input.little_endian(usize::from(lead & 7) + 1, expected)?;
+    match i64::try_from(bits) {
+        Ok(bits) => Ok(if lead & 8 == 0 { bits } else { !bits }),
+        Err(_) => Err(Fault::malformed(expected)),
+    }
 }
 
 /// Reads a double.

@@ -59,6 +59,10 @@ const HEADER: usize = 24;
 const MAX_SERIES: usize = 1 << 20;
 /// Bytes of its ids.
 const MAX_IDS: usize = 64 << 20;
+/// Bytes of a frame's messages. An id, the values of a message and what was gathered before it are
+/// fewer.
+const MAX_FRAME: usize = 1 << 27;
+const MAX_VALUES: usize = 1 << 22;
 /// Bytes that an id has in common with the one before.
 const MAX_SHARED: usize = 255;
 
@@ -159,10 +163,10 @@ impl core::fmt::Debug for StreamWriter {
 }
 
 impl StreamWriter {
-    /// Sets how many bytes of messages make a frame, 32 KiB otherwise. [`flush`](Self::flush)
+    /// Sets how many bytes of messages make a frame, 32 KiB otherwise, 16 MiB at most. [`flush`](Self::flush)
     /// makes shorter ones.
     pub fn frame_size(mut self, bytes: usize) -> StreamWriter {
-        self.frame_size = bytes;
+        self.frame_size = bytes.min(MAX_FRAME / 8);
         self
     }
 
@@ -217,7 +221,7 @@ impl StreamWriter {
     ///
     /// # Errors
     ///
-    /// When the series is of another kind, or was forgotten, and when there are more than 2^27
+    /// When the series is of another kind, or was forgotten, and when there are more than 2^22
     /// values.
     #[inline]
     pub fn batch_timer(
@@ -236,7 +240,7 @@ impl StreamWriter {
     ///
     /// # Errors
     ///
-    /// When the id is longer than 64 MiB, and when there are more than 2^27 values.
+    /// When the id is longer than 64 MiB, and when there are more than 2^22 values.
     #[inline]
     pub fn append(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         self.write(message, out).map_err(|fault| Error::writing(NAME, fault))
@@ -494,8 +498,8 @@ fn kind_code(kind: Kind) -> u8 {
 /// A frame's length must fit in 32 bits.
 #[inline(always)]
 fn check_values(values: &[f64]) -> Result<(), Fault> {
-    if values.len() > 1 << 27 {
-        return Err(Fault::unwritable("a message can have 2^27 values"));
+    if values.len() > MAX_VALUES {
+        return Err(Fault::unwritable("a message can have 2^22 values"));
     }
     Ok(())
 }
@@ -616,13 +620,21 @@ impl StreamReader {
     /// Where in a stream that was joined in its middle a reader can begin: the start of the first
     /// frame that begins the dictionary anew and is not damaged. `None` when there is none that is
     /// whole.
+    ///
+    /// Bytes that look like frames without being any are summed up to 16 times, and no more often.
     pub fn find_start(stream: &[u8]) -> Option<usize> {
+        let mut left = stream.len().saturating_mul(16);
         let mut from = 0;
         while let Some(found) = stream[from..].windows(3).position(|bytes| bytes == MAGIC) {
             let at = from + found;
-            let frame = Frame::read(&mut Reader::new(&stream[at..]));
-            if frame.is_ok_and(|frame| frame.restarts) {
-                return Some(at);
+            let frame = &stream[at..];
+            let len = frame.get(12..16).and_then(|len| len.try_into().ok()).map(u32::from_le_bytes);
+            let begins = frame.get(4) == Some(&RESTART);
+            if let Some(len) = len.filter(|len| begins && *len as usize <= frame.len()) {
+                left = left.checked_sub(len as usize)?;
+                if Frame::read(&mut Reader::new(frame)).is_ok() {
+                    return Some(at);
+                }
             }
             from = at + 1;
         }
@@ -812,7 +824,10 @@ impl Known {
             }
             _ => {
                 let change = read_whole(input, EXPECTED)?;
-                self.last = self.last.wrapping_add(unzigzag(change as u64));
+                let Ok(change) = u64::try_from(change) else {
+                    return Err(Fault::malformed(EXPECTED));
+                };
+                self.last = self.last.wrapping_add(unzigzag(change));
             }
         }
         let whole = self.last as f64;
@@ -854,6 +869,10 @@ impl Frame {
         }
         let mut number = || input.array(head).map(u32::from_le_bytes);
         let (sequence, len, count, sum) = (number()?, number()?, number()?, number()?);
+        if len as usize > MAX_FRAME {
+            *input = start;
+            return Err(Fault::too_large("a frame of at most 128 MiB"));
+        }
         let messages = input.take_long(u64::from(len), "the messages of a frame")?;
         if checksum(&start.rest()[..16], messages) != sum {
             *input = start;

@@ -357,6 +357,10 @@ fn read_decimals<'m>(
         _ => return Err(Fault::incomplete(EXPECTED)),
     };
     let bytes = input.take((count * width).div_ceil(8), EXPECTED)?;
+    let behind = (count * width) % 8;
+    if behind > 0 && bytes.last().is_some_and(|last| last >> behind != 0) {
+        return Err(Fault::malformed("zeros behind the last value"));
+    }
     let mask = (1 << width) - 1;
     let mut bit = 0;
     values::fill(count, scope, || {

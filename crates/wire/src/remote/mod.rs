@@ -33,10 +33,12 @@
 //! |---|---|---|
 //! | [`Counter`](crate::Counter) | a sample, as a double | a monotonic, cumulative sum |
 //! | [`Gauge`](crate::Gauge) | a sample | a gauge |
-//! | [`BatchTimer`](crate::BatchTimer) | `name_sum` and `name_count`, of this batch alone | a histogram without buckets, of this batch alone (delta): count, sum, smallest, largest |
+//! | [`BatchTimer`](crate::BatchTimer) | samples `name_sum` and `name_count` | a histogram: delta |
 //! | [`MetricUnion`](crate::MetricUnion) | as the metric that its type says | the same |
 //!
-//! A value of a counter beyond 2^53 is rounded in a double.
+//! A batch timer's samples are of that batch alone, and so is its histogram, which has no buckets,
+//! but the count, the sum, the smallest and the largest value. A counter's value beyond 2^53 is
+//! rounded where it becomes a double.
 
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod fields;

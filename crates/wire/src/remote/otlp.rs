@@ -1,5 +1,5 @@
-//! Writes OpenTelemetry's metrics:
-//! <https://github.com/open-telemetry/opentelemetry-proto/tree/main/opentelemetry/proto/metrics/v1>.
+//! Writes OpenTelemetry's metrics: <https://opentelemetry.io/docs/specs/otlp/>, of which the schema
+//! is `opentelemetry/proto/metrics/v1` of <https://github.com/open-telemetry/opentelemetry-proto>.
 //!
 //! ```text
 //! message ExportMetricsServiceRequest { repeated ResourceMetrics resource_metrics = 1; }
@@ -7,7 +7,8 @@
 //! message Resource           { repeated KeyValue attributes = 1; }
 //! message ScopeMetrics       { InstrumentationScope scope = 1; repeated Metric metrics = 2; }
 //! message Metric             { string name = 1; string description = 2; string unit = 3;
-//!                              oneof data { Gauge gauge = 5; Sum sum = 7; Histogram histogram = 9; } }
+//!                              oneof data { Gauge gauge = 5; Sum sum = 7;
+//!                                           Histogram histogram = 9; } }
 //! message Gauge              { repeated NumberDataPoint data_points = 1; }
 //! message Sum                { repeated NumberDataPoint data_points = 1;
 //!                              AggregationTemporality aggregation_temporality = 2;
@@ -20,7 +21,8 @@
 //! message HistogramDataPoint { fixed64 start_time_unix_nano = 2; fixed64 time_unix_nano = 3;
 //!                              fixed64 count = 4; optional double sum = 5;
 //!                              repeated fixed64 bucket_counts = 6;
-//!                              repeated double explicit_bounds = 7; repeated KeyValue attributes = 9;
+//!                              repeated double explicit_bounds = 7;
+//!                              repeated KeyValue attributes = 9;
 //!                              optional double min = 11; optional double max = 12; }
 //! message KeyValue           { string key = 1; AnyValue value = 2; }
 //! message AnyValue           { oneof value { string string_value = 1; bool bool_value = 2;

@@ -278,7 +278,7 @@ impl<'m> Unpacker<'m> {
 #[inline(always)]
 fn tag(word: u64) -> u8 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-    let high_bits = ((word & LOW) + LOW | word) & !LOW;
+    let high_bits = (((word & LOW) + LOW) | word) & !LOW;
     // Gathers the 8 bits in the highest byte.
     ((high_bits >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
@@ -473,7 +473,7 @@ pub(super) mod tests {
         // 2^32 - 1 words, of which few are there; then one more than is read of zeros alone.
         assert_eq!(fault(b"\xf0\xff\xff\xff\xff\0\xff"), (true, 7, SEGMENTS));
         assert_eq!(fault(b"\x40\x7f\0\xff\0\xff"), (true, 6, SEGMENTS));
-        let mut zeros = b"\x90\x01\x80".to_vec();
+        let mut zeros = b"\x50\x01\x80".to_vec();
         zeros.extend([0, 255].repeat(8 << 12));
         zeros.extend([0, 0]);
         let large = "a packed message of at most 64 MiB, or 8 times its packed length";

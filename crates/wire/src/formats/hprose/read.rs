@@ -357,7 +357,9 @@ fn byte(input: &mut Reader<'_>) -> Result<u8, Fault> {
         let digits = (word as u32 >> shift & 0xff_ffff) ^ if three { 0x30_3030 } else { 0x30_3069 };
         let value = (digits & 0xff) * 100 + (digits >> 8 & 0xff) * 10 + (digits >> 16);
         let decimal = (digits | (digits + 0x76_7676)) & 0x80_8080 == 0;
-        if integer & (three | two) & decimal & (value <= 255) {
+        // As everywhere, there are no zeros before a number.
+        let range = value <= 255 && value >= if three { 100 } else { 10 };
+        if integer & (three | two) & decimal & range {
             input.take(4 + usize::from(three), BYTE)?;
             return Ok(value as u8);
         }
@@ -486,6 +488,8 @@ mod tests {
             "a1{i97;i97;}",
             "a1{i1x0;}",
             "a1{i;97;}",
+            "a2{i007;i7;}",
+            "a2{i07;i7;}",
             "a-1{}",
             "a1",
             "ax{}",

@@ -54,17 +54,26 @@ pub(super) fn any_form<'m>(
             Ok(message)
         }
         Err(error) => {
-            let place = if error.is_eof() { input.len() } else { place(&error, input.rest()) };
-            input.take(place, OBJECT)?;
+            let text = input.rest();
+            let place = place(&error, text);
+            // The end within a number that is skipped counts as a wrong byte there.
+            let in_number = error.is_syntax() && place + 1 >= text.len() && ends_in_number(text);
+            let ended = error.is_eof() || in_number;
+            input.take(if ended { text.len() } else { place }, OBJECT)?;
             Err(if reading.memory.get() {
                 Fault::memory()
-            } else if error.is_eof() {
+            } else if ended {
                 Fault::incomplete(reading.expected.get())
             } else {
                 Fault::malformed(reading.expected.get())
             })
         }
     }
+}
+
+/// Whether digits are missing.
+fn ends_in_number(text: &[u8]) -> bool {
+    matches!(text, [.., b'-'] | [.., b'0'..=b'9', b'.' | b'e' | b'E'] | [.., b'e' | b'E', b'+'])
 }
 
 /// Where in the text an error is, which counts lines and their bytes from 1.

@@ -1,0 +1,98 @@
+//! Measures quipu's formats beside the libraries of Go, and beside crates.
+//!
+//! `cargo run --release -p quipu-bench --bin wire`
+//!
+//! No allocator is installed that counts: the heap's own time is measured.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+use clap::builder::PossibleValuesParser;
+use quipu_bench::output::{self, Output};
+use quipu_bench::progress::Progress;
+use quipu_bench::record::{self, Record};
+use quipu_bench::wire::{Plan, WITH_GO, WORKLOADS};
+use quipu_bench::{Error, Result, peer};
+
+/// The name of the report.
+const NAME: &str = "wire";
+
+/// Measures the formats of messages, in rotation, with the libraries of Go in turns of their own.
+#[derive(Parser)]
+#[command(name = "wire")]
+struct Arguments {
+    /// How often each case runs.
+    #[arg(long, default_value_t = 7)]
+    runs: u32,
+    /// Take a small part of the time and of the messages, to try it out.
+    #[arg(long)]
+    quick: bool,
+    /// Leave the libraries of Go out.
+    #[arg(long)]
+    without_go: bool,
+    /// Measure this workload only. May be given more than once.
+    #[arg(long, value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|(name, _)| *name)))]
+    workload: Vec<String>,
+    /// Take one turn in this process and print its records.
+    #[arg(long, hide = true, requires = "workload")]
+    turn: bool,
+    /// Where the records go.
+    #[arg(long, default_value_os_t = output::default_folder())]
+    folder: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{NAME}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<()> {
+    let chosen: Vec<_> = WORKLOADS
+        .iter()
+        .filter(|(name, _)| {
+            arguments.workload.is_empty() || arguments.workload.iter().any(|n| n == name)
+        })
+        .collect();
+    if arguments.turn {
+        let plan = if arguments.quick { Plan::quick() } else { Plan::full() };
+        for (_, workload) in chosen {
+            record::write(&mut std::io::stdout().lock(), &workload(plan))
+                .map_err(Error::file("write", Path::new("standard output")))?;
+        }
+        return Ok(());
+    }
+    let rust = std::env::current_exe()
+        .map_err(Error::file("find the program in", Path::new("/proc/self/exe")))?;
+    let go = if arguments.without_go { None } else { Some(peer::go("wirebench")?) };
+
+    let output = Output::create(&arguments.folder, NAME)?;
+    let mut progress = Progress::new(chosen.len() * arguments.runs as usize);
+    for (name, _) in chosen {
+        let mut rounds = Vec::new();
+        for round in 1..=arguments.runs {
+            progress.step(&format!("{name}, round {round}"));
+            let turn = |program: &Path, arguments_before: &[&str]| -> Result<Vec<Record>> {
+                let mut command = Command::new(program);
+                command.args(arguments_before);
+                if arguments.quick {
+                    command.arg("--quick");
+                }
+                peer::run(&mut command)
+            };
+            let mut records = turn(&rust, &["--turn", "--workload", name])?;
+            if let Some(go) = go.as_ref().filter(|_| WITH_GO.contains(name)) {
+                records.extend(turn(go, &["-workload", name])?);
+            }
+            rounds.push(records);
+        }
+        output.push(&record::merge(&rounds)?)?;
+    }
+    progress.finish("done");
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Formats of quipu with a general compressor behind them, a block of messages at a time: what one
+//! takes who wants few bytes and has no format for streams.
+//!
+//! Each block is compressed alone, but for `zstd-1 (one stream)`, whose compressor goes on from
+//! block to block and may refer to what it has seen, as a connection would.
+
+use std::io::Write;
+
+use quipu_wire::{Format, Kind, Message};
+
+use crate::wire::contender::{Block, Stream};
+use crate::wire::ours::OurStream;
+use crate::wire::sink::Sink;
+
+/// A compressor.
+pub(in super::super) trait Compressor: Default {
+    /// Its name in the labels.
+    const NAME: &'static str;
+
+    /// Compresses a block to the end of a buffer.
+    fn compress(&mut self, block: &[u8], out: &mut Vec<u8>);
+
+    /// What was compressed, to an empty buffer.
+    fn decompress(&mut self, input: &[u8], out: &mut Vec<u8>);
+}
+
+/// A format with a compressor.
+pub(in super::super) struct Compressed<F: Format, C> {
+    stream: OurStream<F>,
+    compressor: C,
+    block: Vec<u8>,
+}
+
+impl<F: Format, C: Compressor> Compressed<F, C> {
+    /// Its name in the labels.
+    pub(in super::super) fn subject() -> String {
+        format!("{}+{}", F::NAME, C::NAME)
+    }
+
+    pub(in super::super) fn new(kind: Kind) -> Self {
+        Compressed { stream: OurStream::new(kind), compressor: C::default(), block: Vec::new() }
+    }
+}
+
+impl<F: Format, C: Compressor> Stream for Compressed<F, C> {
+    type Messages<'m> = Vec<Message<'m>>;
+
+    fn prepare<'m>(&mut self, block: &Block<'m>) -> Vec<Message<'m>> {
+        self.stream.prepare(block)
+    }
+
+    fn write(&mut self, messages: &Vec<Message<'_>>, out: &mut Vec<u8>) {
+        self.block.clear();
+        self.stream.write(messages, &mut self.block);
+        self.compressor.compress(&self.block, out);
+    }
+
+    fn read(&mut self, input: &[u8], sink: &mut impl Sink) {
+        self.block.clear();
+        self.compressor.decompress(input, &mut self.block);
+        self.stream.read(&self.block, sink);
+    }
+}
+
+/// More than any block here has.
+const ROOM: usize = 1 << 20;
+
+/// zstd of level 1, of single blocks.
+pub(in super::super) struct Zstd {
+    compressor: zstd::bulk::Compressor<'static>,
+    decompressor: zstd::bulk::Decompressor<'static>,
+}
+
+impl Default for Zstd {
+    fn default() -> Self {
+        Zstd {
+            compressor: zstd::bulk::Compressor::new(1).expect("zstd has memory"),
+            decompressor: zstd::bulk::Decompressor::new().expect("zstd has memory"),
+        }
+    }
+}
+
+impl Compressor for Zstd {
+    const NAME: &'static str = "zstd-1";
+
+    fn compress(&mut self, block: &[u8], out: &mut Vec<u8>) {
+        out.reserve(zstd::zstd_safe::compress_bound(block.len()));
+        self.compressor.compress_to_buffer(block, out).expect("there is room");
+    }
+
+    fn decompress(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        out.reserve(ROOM);
+        self.decompressor.decompress_to_buffer(input, out).expect("it was compressed");
+    }
+}
+
+/// zstd of level 1, of one stream that is flushed at the end of each block.
+pub(in super::super) struct ZstdStream {
+    compressor: zstd::stream::write::Encoder<'static, Vec<u8>>,
+    decompressor: zstd::stream::write::Decoder<'static, Vec<u8>>,
+}
+
+impl Default for ZstdStream {
+    fn default() -> Self {
+        let (compressor, decompressor) = (
+            zstd::stream::write::Encoder::new(Vec::new(), 1),
+            zstd::stream::write::Decoder::new(Vec::new()),
+        );
+        ZstdStream {
+            compressor: compressor.expect("zstd has memory"),
+            decompressor: decompressor.expect("zstd has memory"),
+        }
+    }
+}
+
+impl Compressor for ZstdStream {
+    const NAME: &'static str = "zstd-1 (one stream)";
+
+    fn compress(&mut self, block: &[u8], out: &mut Vec<u8>) {
+        std::mem::swap(self.compressor.get_mut(), out);
+        self.compressor.write_all(block).and_then(|()| self.compressor.flush()).expect("it fits");
+        std::mem::swap(self.compressor.get_mut(), out);
+    }
+
+    fn decompress(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        std::mem::swap(self.decompressor.get_mut(), out);
+        self.decompressor
+            .write_all(input)
+            .and_then(|()| self.decompressor.flush())
+            .expect("it fits");
+        std::mem::swap(self.decompressor.get_mut(), out);
+    }
+}
+
+/// LZ4, of single blocks.
+#[derive(Default)]
+pub(in super::super) struct Lz4;
+
+impl Compressor for Lz4 {
+    const NAME: &'static str = "lz4";
+
+    fn compress(&mut self, block: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + lz4_flex::block::get_maximum_output_size(block.len()), 0);
+        let len = lz4_flex::block::compress_into(block, &mut out[start..]).expect("there is room");
+        out.truncate(start + len);
+    }
+
+    fn decompress(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        out.resize(ROOM, 0);
+        let len = lz4_flex::block::decompress_into(input, out).expect("it was compressed");
+        out.truncate(len);
+    }
+}
+
+/// Snappy, of single blocks.
+pub(in super::super) struct Snappy {
+    compressor: snap::raw::Encoder,
+    decompressor: snap::raw::Decoder,
+}
+
+impl Default for Snappy {
+    fn default() -> Self {
+        let (compressor, decompressor) = (snap::raw::Encoder::new(), snap::raw::Decoder::new());
+        Snappy { compressor, decompressor }
+    }
+}
+
+impl Compressor for Snappy {
+    const NAME: &'static str = "snappy";
+
+    fn compress(&mut self, block: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + snap::raw::max_compress_len(block.len()), 0);
+        let len = self.compressor.compress(block, &mut out[start..]).expect("there is room");
+        out.truncate(start + len);
+    }
+
+    fn decompress(&mut self, input: &[u8], out: &mut Vec<u8>) {
+        out.resize(snap::raw::decompress_len(input).expect("it was compressed"), 0);
+        self.decompressor.decompress(input, out).expect("it was compressed");
+    }
+}

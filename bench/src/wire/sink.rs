@@ -1,0 +1,139 @@
+//! Where messages go that were read.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use quipu_wire::{Message, MetricType};
+
+/// What takes messages in any form, without a structure to hold them all.
+pub(super) trait Sink {
+    /// Takes a counter.
+    fn counter(&mut self, id: &[u8], value: i64);
+
+    /// Takes a batch timer.
+    fn batch_timer(&mut self, id: &[u8], values: impl ExactSizeIterator<Item = f64>);
+
+    /// Takes a gauge.
+    fn gauge(&mut self, id: &[u8], value: f64);
+
+    /// Takes a union.
+    fn union(
+        &mut self,
+        metric_type: i8,
+        id: &[u8],
+        counter: i64,
+        timer: impl ExactSizeIterator<Item = f64>,
+        gauge: f64,
+    );
+
+    /// Takes a message of quipu.
+    #[inline(always)]
+    fn message(&mut self, message: Message<'_>) {
+        match message {
+            Message::Counter(message) => self.counter(message.id, message.value),
+            Message::BatchTimer(message) => {
+                self.batch_timer(message.id, message.values.iter().copied());
+            }
+            Message::Gauge(message) => self.gauge(message.id, message.value),
+            Message::MetricUnion(message) => self.union(
+                message.metric_type.0,
+                message.id,
+                message.counter,
+                message.timer.iter().copied(),
+                message.gauge,
+            ),
+        }
+    }
+}
+
+/// What a server does with a message, in little: it looks at the id, and at all values.
+#[derive(Default)]
+pub(super) struct Used(pub(super) u64);
+
+impl Used {
+    #[inline(always)]
+    fn id(&mut self, id: &[u8]) {
+        let ends = id.first().zip(id.last()).map_or(0, |(first, last)| first ^ last);
+        self.0 ^= u64::from(ends);
+    }
+
+    #[inline(always)]
+    fn values(&mut self, values: impl Iterator<Item = f64>) {
+        self.0 = values.fold(self.0, |all, value| all ^ value.to_bits());
+    }
+}
+
+impl Sink for Used {
+    #[inline(always)]
+    fn counter(&mut self, id: &[u8], value: i64) {
+        self.id(id);
+        self.0 ^= value as u64;
+    }
+
+    #[inline(always)]
+    fn batch_timer(&mut self, id: &[u8], values: impl ExactSizeIterator<Item = f64>) {
+        self.id(id);
+        self.values(values);
+    }
+
+    #[inline(always)]
+    fn gauge(&mut self, id: &[u8], value: f64) {
+        self.id(id);
+        self.0 ^= value.to_bits();
+    }
+
+    #[inline(always)]
+    fn union(
+        &mut self,
+        metric_type: i8,
+        id: &[u8],
+        counter: i64,
+        timer: impl ExactSizeIterator<Item = f64>,
+        gauge: f64,
+    ) {
+        self.id(id);
+        self.values(timer);
+        self.0 ^= metric_type as u64 ^ counter as u64 ^ gauge.to_bits();
+    }
+}
+
+/// A hash of all that messages say, by which two ways of reading are compared. A union is the same
+/// as the metric that it holds.
+#[derive(Default)]
+pub(super) struct Seen {
+    hasher: DefaultHasher,
+    messages: u64,
+}
+
+impl Seen {
+    /// How many messages came, and their hash.
+    pub(super) fn finish(self) -> (u64, u64) {
+        (self.messages, self.hasher.finish())
+    }
+}
+
+impl Sink for Seen {
+    fn counter(&mut self, id: &[u8], value: i64) {
+        self.union(MetricType::COUNTER.0, id, value, [].into_iter(), 0.0);
+    }
+
+    fn batch_timer(&mut self, id: &[u8], values: impl ExactSizeIterator<Item = f64>) {
+        self.union(MetricType::BATCH_TIMER.0, id, 0, values, 0.0);
+    }
+
+    fn gauge(&mut self, id: &[u8], value: f64) {
+        self.union(MetricType::GAUGE.0, id, 0, [].into_iter(), value);
+    }
+
+    fn union(
+        &mut self,
+        metric_type: i8,
+        id: &[u8],
+        counter: i64,
+        timer: impl ExactSizeIterator<Item = f64>,
+        gauge: f64,
+    ) {
+        self.messages += 1;
+        (metric_type, id, counter, timer.len(), gauge.to_bits()).hash(&mut self.hasher);
+        timer.for_each(|value| value.to_bits().hash(&mut self.hasher));
+    }
+}

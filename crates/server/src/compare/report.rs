@@ -1,0 +1,151 @@
+//! What a comparison found, as a table and as JSON.
+
+use clap::ValueEnum;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::measure::{Entry, Refusal};
+use super::sample::Sample;
+use crate::wire::{count, messages};
+
+/// All that is said of a comparison.
+#[derive(Serialize)]
+pub(super) struct Report {
+    pub(super) file: String,
+    pub(super) format: &'static str,
+    /// What every message is.
+    pub(super) message: String,
+    pub(super) messages: u64,
+    /// Bytes of the file that they are.
+    pub(super) bytes: u64,
+    /// Whether that is the whole file.
+    pub(super) whole_file: bool,
+    /// Smallest first.
+    pub(super) formats: Vec<Row>,
+    pub(super) refused: Vec<Refused>,
+}
+
+/// A format that carries the messages. Bytes and nanoseconds are those of a message.
+#[derive(Serialize)]
+pub(super) struct Row {
+    pub(super) format: &'static str,
+    pub(super) stream_bytes: f64,
+    pub(super) alone_bytes: f64,
+    pub(super) write_ns: f64,
+    pub(super) read_ns: f64,
+    /// Whether no other is both smaller and faster.
+    pub(super) best: bool,
+    pub(super) changed_messages: u64,
+    pub(super) first_changed: Option<u64>,
+}
+
+impl Row {
+    pub(super) fn both_ns(&self) -> f64 {
+        self.write_ns + self.read_ns
+    }
+}
+
+/// A format that cannot carry a message.
+#[derive(Serialize)]
+pub(super) struct Refused {
+    pub(super) format: &'static str,
+    pub(super) message: u64,
+    pub(super) reason: String,
+}
+
+impl Report {
+    pub(super) fn new(sample: &Sample<'_>, entries: &[Entry], refusals: &[Refusal]) -> Report {
+        let messages = sample.messages.len() as u64;
+        let average = |bytes: u64| bytes as f64 / messages as f64;
+        let kind = sample.kind.to_possible_value();
+        Report {
+            file: sample.name.clone(),
+            format: sample.format.name(),
+            message: kind.map_or_else(String::new, |kind| kind.get_name().into()),
+            messages,
+            bytes: sample.bytes,
+            whole_file: sample.is_all,
+            formats: entries
+                .iter()
+                .map(|entry| Row {
+                    format: entry.format.name(),
+                    stream_bytes: average(entry.stream),
+                    alone_bytes: average(entry.alone),
+                    write_ns: entry.write,
+                    read_ns: entry.read,
+                    best: entry.is_best,
+                    changed_messages: entry.changed.map_or(0, |(_, count)| count),
+                    first_changed: entry.changed.map(|(first, _)| first),
+                })
+                .collect(),
+            refused: refusals
+                .iter()
+                .map(|refusal| Refused {
+                    format: refusal.format.name(),
+                    message: refusal.message,
+                    reason: refusal.reason.expected().into(),
+                })
+                .collect(),
+        }
+    }
+
+    /// Which messages they are.
+    pub(super) fn title(&self) -> String {
+        let Report { file, format, message, .. } = self;
+        let bytes = count(self.bytes, "byte", "bytes");
+        let messages = messages(self.messages);
+        let part = if self.whole_file { "" } else { "the first " };
+        format!("{file}: {part}{messages} ({message}), {bytes} of {format}")
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        // Numbers and text have a form in JSON.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header([
+            "",
+            "format",
+            "bytes in a stream",
+            "alone",
+            "ns to write",
+            "to read",
+            "both",
+        ]);
+        for row in &self.formats {
+            table.add_row([
+                if row.best { "*" } else { "" },
+                row.format,
+                &format!("{:.2}", row.stream_bytes),
+                &format!("{:.2}", row.alone_bytes),
+                &format!("{:.1}", row.write_ns),
+                &format!("{:.1}", row.read_ns),
+                &format!("{:.1}", row.both_ns()),
+            ]);
+        }
+        for column in table.column_iter_mut().skip(2) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let mut text = format!("{}\n\n", self.title());
+        if !self.formats.is_empty() {
+            text.push_str(&format!("{}\n\n", table.trim_fmt()));
+            text.push_str("*: no other is both smaller and faster.\n");
+        }
+        for row in &self.formats {
+            if let Some(first) = row.first_changed {
+                let changed = messages(row.changed_messages);
+                let come = if row.changed_messages == 1 { "comes" } else { "come" };
+                let format = row.format;
+                text.push_str(&format!(
+                    "{format}: {changed} {come} back changed, the first is message {first}.\n"
+                ));
+            }
+        }
+        for Refused { format, message, reason } in &self.refused {
+            text.push_str(&format!("{format}: cannot write message {message}: {reason}.\n"));
+        }
+        text
+    }
+}

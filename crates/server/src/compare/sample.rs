@@ -1,0 +1,158 @@
+//! The messages of a file, up to a limit, in memory.
+
+use quipu_arena::{Arena, Scope};
+use quipu_wire::{AnyFormat, BatchTimer, Counter, Gauge, Message, MetricUnion};
+
+use super::Compare;
+use crate::wire::{CHUNK, Error, FramingName, Head, Input, MessageKind, Reading, messages};
+
+/// How many messages a sample has at most.
+const MESSAGES: usize = 1_000_000;
+
+/// How many bytes they take in memory at most.
+const BYTES: usize = 256 << 20;
+
+/// What is compared.
+pub(super) struct Sample<'m> {
+    pub(super) messages: Vec<Message<'m>>,
+    /// The file.
+    pub(super) name: String,
+    pub(super) format: AnyFormat,
+    pub(super) kind: MessageKind,
+    /// How many bytes of the file they are.
+    pub(super) bytes: u64,
+    /// Whether the file has no more.
+    pub(super) is_all: bool,
+}
+
+impl<'m> Sample<'m> {
+    /// Reads messages into the scope.
+    pub(super) fn read(
+        mut input: Input,
+        arguments: &Compare,
+        scope: &Scope<'m>,
+    ) -> Result<Sample<'m>, Error> {
+        let Compare { message: kind, from_framing: framing, .. } = *arguments;
+        let mut buffer = vec![0; CHUNK];
+        let mut head = Head::default();
+        // To guess the format takes more than the first line of a slow pipe.
+        while head.room() > 0 {
+            let len = input.read(&mut buffer[..head.room()])?;
+            if len == 0 {
+                head.end();
+                break;
+            }
+            head.push(&buffer[..len]);
+        }
+        let format = match arguments.from {
+            Some(format) => format,
+            None => guess(arguments, &head, &input)?,
+        };
+        let mut sample = Sample {
+            messages: Vec::new(),
+            name: input.name().into(),
+            format,
+            kind,
+            bytes: 0,
+            is_all: false,
+        };
+        let mut decoder = format.decoder(kind.kind(), framing.framing());
+        let mut arena = Arena::new();
+        let mut memory = 0;
+        decoder.push(head.bytes());
+        let mut ended = head.is_all();
+        if ended {
+            decoder.end();
+        }
+        'full: loop {
+            loop {
+                if sample.messages.len() == MESSAGES || memory >= BYTES {
+                    break 'full;
+                }
+                let mut guard = arena.guard();
+                match decoder.next(&guard.scope()) {
+                    Ok(Some(message)) => {
+                        memory += size_of::<Message>() + size(&message);
+                        sample.messages.push(copy(message, scope));
+                    }
+                    Ok(None) => break,
+                    Err(fault) => {
+                        let hint = head.hint(Reading { format, kind, framing });
+                        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
+                        let number = messages(sample.messages.len() as u64);
+                        return Err(Error::new(format!(
+                            "{}: {fault}; {number} before it could be read{hint}",
+                            sample.name
+                        )));
+                    }
+                }
+            }
+            if ended {
+                sample.is_all = true;
+                break;
+            }
+            let len = input.read(&mut buffer)?;
+            decoder.push(&buffer[..len]);
+            if len == 0 {
+                ended = true;
+                decoder.end();
+            }
+        }
+        sample.bytes = decoder.position();
+        match sample.messages.is_empty() {
+            true => Err(Error::new(format!("{}: no messages to compare", sample.name))),
+            false => Ok(sample),
+        }
+    }
+}
+
+/// The format that the file's name ends with, or else the only one that can read its head.
+fn guess(arguments: &Compare, head: &Head, input: &Input) -> Result<AnyFormat, Error> {
+    let Compare { file, message: kind, from_framing: framing, .. } = arguments;
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    if let Some(format) = extension.and_then(AnyFormat::named) {
+        return Ok(format);
+    }
+    let name = input.name();
+    let possible = head.formats(*kind, *framing);
+    match possible[..] {
+        [format] => Ok(format),
+        [] => {
+            let framing = match framing {
+                FramingName::Own => "",
+                _ => ", with this framing",
+            };
+            Err(Error::new(format!(
+                "{name}: no format can read it{framing}; name it with --from, and see \
+                 --from-framing and --message"
+            )))
+        }
+        _ => {
+            let names: Vec<_> = possible.iter().map(|format| format.name()).collect();
+            let names = names.join(", ");
+            Err(Error::new(format!(
+                "{name}: several formats can read it; say which with --from: {names}"
+            )))
+        }
+    }
+}
+
+fn copy<'m>(message: Message<'_>, scope: &Scope<'m>) -> Message<'m> {
+    let id = &*scope.alloc_slice_copy(message.id());
+    match message {
+        Message::Counter(Counter { value, .. }) => Counter { id, value }.into(),
+        Message::BatchTimer(BatchTimer { values, .. }) => {
+            BatchTimer { id, values: scope.alloc_slice_copy(values) }.into()
+        }
+        Message::Gauge(Gauge { value, .. }) => Gauge { id, value }.into(),
+        Message::MetricUnion(MetricUnion { metric_type, counter, timer, gauge, .. }) => {
+            let timer = &*scope.alloc_slice_copy(timer);
+            MetricUnion { metric_type, id, counter, timer, gauge }.into()
+        }
+    }
+}
+
+/// How many bytes a message has beside itself.
+pub(super) fn size(message: &Message<'_>) -> usize {
+    message.id().len() + size_of_val(message.to_union().timer)
+}

@@ -1,0 +1,339 @@
+//! `quipu convert`: a stream of messages from one format to another, in constant memory.
+//!
+//! What is read is written out when 64 KiB have gathered, and when the input pauses: a slow pipe
+//! holds no message back.
+
+mod output;
+mod stop;
+
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{BinaryBytes, HumanCount, ProgressBar};
+use quipu_arena::Arena;
+use quipu_wire::{AnyDecoder, AnyEncoder, AnyFormat};
+
+use crate::wire::{
+    CHUNK, Error, FramingName, Head, Input, MessageKind, Reading, formats, messages, progress_line,
+};
+use output::Output;
+use stop::{Stop, Wait};
+
+/// What to convert.
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Messages go out as they come in: a slow pipe holds none back. With -o, the \
+    file appears when it is whole; until then, and after an error, what was converted is in \
+    FILE.part."
+)]
+pub struct Convert {
+    /// File to read; - is standard input
+    #[arg(default_value = "-", value_name = "FILE", hide_default_value = true)]
+    pub file: PathBuf,
+
+    /// Format to read
+    #[arg(long, value_parser = formats(), value_name = "FORMAT")]
+    pub from: AnyFormat,
+
+    /// Format to write
+    #[arg(long, value_parser = formats(), value_name = "FORMAT")]
+    pub to: AnyFormat,
+
+    /// What every message is
+    #[arg(long, value_enum, value_name = "KIND", default_value = "union")]
+    pub message: MessageKind,
+
+    /// What stands between the messages that are read
+    #[arg(long, value_enum, value_name = "FRAMING", default_value = "own")]
+    pub from_framing: FramingName,
+
+    /// What to put between the messages that are written
+    #[arg(long, value_enum, value_name = "FRAMING", default_value = "own")]
+    pub to_framing: FramingName,
+
+    /// File to write, which must not exist yet; otherwise standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Replaces the file to write
+    #[arg(long)]
+    pub force: bool,
+
+    /// Skips messages that cannot be read, where lengths stand between them, or written
+    #[arg(long)]
+    pub keep_going: bool,
+}
+
+/// Converts until the input ends.
+///
+/// # Errors
+///
+/// What cannot be opened, read or written, skipped messages, and a signal that ended it. What was
+/// converted before has been written then.
+pub fn run(arguments: &Convert) -> Result<(), Error> {
+    let stop = Stop::watch().map_err(|error| Error::new(format!("signals: {error}")))?;
+    let input = Input::open(&arguments.file)?;
+    let output = Output::open(arguments.output.as_deref(), arguments.force, &input)?;
+    let mut conversion = Conversion::new(arguments, input, output);
+    let end = conversion.run(&stop);
+    conversion.finish(end)
+}
+
+/// How a conversion ends.
+enum End {
+    /// With the end of the input.
+    Whole,
+    /// With a signal of this number.
+    Stopped(i32),
+    /// Since nobody reads the output any more.
+    Closed,
+    /// With a message that cannot be read, and whether a length says where the next one is.
+    Unreadable { fault: quipu_wire::Error, has_length: bool },
+    /// With a message that the target cannot carry.
+    Unwritable(quipu_wire::Error),
+    /// With an input that gives an error.
+    Input(Error),
+    /// With an output that takes no more.
+    Output(io::Error),
+}
+
+/// At most 10 times a second.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+const SKIPS: &str = "; --keep-going skips such messages";
+const NO_LENGTH: &str = "; without lengths between them, the next message cannot be found";
+
+struct Conversion<'a> {
+    arguments: &'a Convert,
+    input: Input,
+    output: Output,
+    head: Head,
+    decoder: AnyDecoder,
+    encoder: AnyEncoder,
+    arena: Arena,
+    gathered: Vec<u8>,
+    read: u64,
+    written: u64,
+    converted: u64,
+    skipped: u64,
+    /// The first message that was skipped, and why.
+    first_skipped: Option<(u64, quipu_wire::Error)>,
+    started: Instant,
+    /// When progress was shown last.
+    shown: Instant,
+    progress: ProgressBar,
+}
+
+impl<'a> Conversion<'a> {
+    fn new(arguments: &'a Convert, input: Input, output: Output) -> Conversion<'a> {
+        let kind = arguments.message.kind();
+        let progress = progress(&output);
+        Conversion {
+            arguments,
+            input,
+            output,
+            head: Head::default(),
+            decoder: arguments.from.decoder(kind, arguments.from_framing.framing()),
+            encoder: arguments.to.encoder(arguments.to_framing.framing()),
+            arena: Arena::new(),
+            gathered: Vec::new(),
+            read: 0,
+            written: 0,
+            converted: 0,
+            skipped: 0,
+            first_skipped: None,
+            started: Instant::now(),
+            shown: Instant::now(),
+            progress,
+        }
+    }
+
+    /// Converts, and writes all that was converted.
+    fn run(&mut self, stop: &Stop) -> End {
+        let end = self.pump(stop).err().unwrap_or(End::Whole);
+        match end {
+            End::Closed | End::Output(_) => end,
+            end => self.write_out().err().unwrap_or(end),
+        }
+    }
+
+    fn pump(&mut self, stop: &Stop) -> Result<(), End> {
+        let mut buffer = vec![0; CHUNK];
+        loop {
+            match stop.wait(self.input.descriptor(), Some(Duration::ZERO)).map_err(End::Output)? {
+                Wait::Ready => {}
+                Wait::Stopped(number) => return Err(End::Stopped(number)),
+                Wait::Paused => {
+                    self.write_out()?;
+                    self.show_progress();
+                    if let Wait::Stopped(number) =
+                        stop.wait(self.input.descriptor(), None).map_err(End::Output)?
+                    {
+                        return Err(End::Stopped(number));
+                    }
+                }
+            }
+            let len = self.input.read(&mut buffer).map_err(End::Input)?;
+            if len == 0 {
+                self.head.end();
+                self.decoder.end();
+                return self.convert();
+            }
+            self.head.push(&buffer[..len]);
+            self.decoder.push(&buffer[..len]);
+            self.read += len as u64;
+            self.convert()?;
+            self.show_progress();
+        }
+    }
+
+    /// Converts the messages that are there.
+    fn convert(&mut self) -> Result<(), End> {
+        loop {
+            let position = self.decoder.position();
+            let mut guard = self.arena.guard();
+            let written = match self.decoder.next(&guard.scope()) {
+                Ok(None) => return Ok(()),
+                Ok(Some(message)) => Ok(self.encoder.append(&message, &mut self.gathered)),
+                Err(fault) => Err(fault),
+            };
+            drop(guard);
+            let fault = match written {
+                Ok(written) => written.err(),
+                Err(fault) => {
+                    // Where the decoder goes on behind the message, it has moved.
+                    let has_length = self.decoder.position() > position;
+                    if !has_length || !self.arguments.keep_going {
+                        return Err(End::Unreadable { fault, has_length });
+                    }
+                    Some(fault)
+                }
+            };
+            match fault {
+                None => self.converted += 1,
+                Some(fault) if self.arguments.keep_going => {
+                    self.skipped += 1;
+                    let number = self.converted + self.skipped;
+                    self.first_skipped.get_or_insert((number, fault));
+                }
+                Some(fault) => return Err(End::Unwritable(fault)),
+            }
+            if self.gathered.len() >= CHUNK {
+                self.write_gathered()?;
+            }
+        }
+    }
+
+    /// Writes all that was converted.
+    fn write_out(&mut self) -> Result<(), End> {
+        self.encoder.flush(&mut self.gathered);
+        self.write_gathered()
+    }
+
+    fn write_gathered(&mut self) -> Result<(), End> {
+        self.output.write(&self.gathered).map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe => End::Closed,
+            _ => End::Output(error),
+        })?;
+        self.written += self.gathered.len() as u64;
+        self.gathered.clear();
+        Ok(())
+    }
+
+    fn show_progress(&mut self) {
+        if self.progress.is_hidden() || self.shown.elapsed() < PROGRESS_EVERY {
+            return;
+        }
+        self.shown = Instant::now();
+        let read = BinaryBytes(self.read);
+        let total = self.input.total().map(|total| format!(" of {}", BinaryBytes(total)));
+        let rate = self.converted as f64 / self.started.elapsed().as_secs_f64();
+        self.progress.set_message(format!(
+            "{read}{}, {}, {}/s",
+            total.unwrap_or_default(),
+            messages(self.converted),
+            HumanCount(rate as u64)
+        ));
+    }
+
+    /// Puts the output in its place, and says what is to say.
+    fn finish(self, end: End) -> Result<(), Error> {
+        let is_terminal = !self.progress.is_hidden();
+        self.progress.finish_and_clear();
+        let (converted, input) = (self.converted, self.input.name());
+        let count = match converted {
+            1 => String::from("1 message was converted"),
+            _ => format!("{} were converted", messages(converted)),
+        };
+        let fault = match end {
+            End::Whole => None,
+            End::Closed => return self.output.discard(),
+            End::Stopped(number) => {
+                let left = self.output.keep_part()?;
+                return Err(Error::signal(number, format!("{input}: stopped; {count}{left}")));
+            }
+            End::Unreadable { fault, has_length } => {
+                let Convert { from: format, message: kind, from_framing: framing, .. } =
+                    *self.arguments;
+                let hint = match self.head.hint(Reading { format, kind, framing }) {
+                    Some(hint) => format!("; {hint}"),
+                    None if has_length => SKIPS.into(),
+                    None if self.arguments.keep_going => NO_LENGTH.into(),
+                    None => String::new(),
+                };
+                Some((format!("{input}: {fault}; {count}"), hint))
+            }
+            End::Unwritable(fault) => {
+                let number = converted + self.skipped + 1;
+                Some((format!("{input}: message {number}: {fault}; {count}"), SKIPS.into()))
+            }
+            End::Input(error) => Some((format!("{error}; {count}"), String::new())),
+            End::Output(error) => {
+                let output = self.output.name();
+                let text =
+                    format!("{output}: {error}; {count}, of which the last ones are missing");
+                Some((text, String::new()))
+            }
+        };
+        let skipped = self.first_skipped.map(|(number, first)| {
+            let skipped = match self.skipped {
+                1 => String::from("1 message was skipped"),
+                skipped => format!("{} were skipped, the first one", messages(skipped)),
+            };
+            format!("{skipped}: message {number}: {first}")
+        });
+        if let Some((text, hint)) = fault {
+            let left = self.output.keep_part()?;
+            let skipped = skipped.map_or_else(String::new, |skipped| format!("; {skipped}"));
+            return Err(Error::new(format!("{text}{left}{skipped}{hint}")));
+        }
+        self.output.finish()?;
+        if let Some(skipped) = skipped {
+            return Err(Error::new(format!("{input}: {skipped}; {count}")));
+        }
+        if is_terminal {
+            let Convert { from, to, .. } = self.arguments;
+            // Who cannot see it needs no summary.
+            let _ = writeln!(
+                io::stderr(),
+                "{count}, {} of {} to {} of {}, in {:.1} s",
+                BinaryBytes(self.read),
+                from.name(),
+                BinaryBytes(self.written),
+                to.name(),
+                self.started.elapsed().as_secs_f64()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A line on a terminal, unless the messages themselves go there.
+fn progress(output: &Output) -> ProgressBar {
+    match output.is_terminal() {
+        true => ProgressBar::hidden(),
+        false => progress_line(),
+    }
+}

@@ -1,0 +1,130 @@
+//! Where messages are written to: standard output, or a file that gets its name when it is whole.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::wire::{Error, Input};
+
+/// An open output.
+pub(super) struct Output {
+    file: File,
+    name: String,
+    /// Of a file: what it is called until it is whole, and then.
+    places: Option<(PathBuf, PathBuf)>,
+}
+
+impl Output {
+    /// Opens a file; none, and `-`, are standard output.
+    pub(super) fn open(path: Option<&Path>, force: bool, input: &Input) -> Result<Output, Error> {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+            let name = String::from("standard output");
+            let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+            let file = file.map_err(|error| Error::new(format!("{name}: {error}")))?;
+            return Ok(Output { file, name, places: None });
+        };
+        let name = path.display().to_string();
+        let failed = |error: io::Error| Error::new(format!("{name}: {error}"));
+        let permissions = match fs::metadata(path) {
+            // A device or a pipe holds nothing that could be lost, and has to stay what it is.
+            Ok(metadata) if !metadata.is_file() => {
+                let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+                return Ok(Output { file, name, places: None });
+            }
+            Ok(_) if !force => {
+                return Err(Error::new(format!("{name} exists already; --force replaces it")));
+            }
+            Ok(metadata) => Some(metadata.permissions()),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        // A link stays one, to the new file.
+        let path =
+            if permissions.is_some() { path.canonicalize().map_err(failed)? } else { path.into() };
+        let mut part = OsString::from(&path);
+        part.push(".part");
+        let part = PathBuf::from(part);
+        if File::open(&part).is_ok_and(|part| input.is_same(&part)) {
+            return Err(Error::new(format!("{} is the file to read", part.display())));
+        }
+        let mut options = OpenOptions::new();
+        match force {
+            true => options.write(true).create(true).truncate(true),
+            false => options.write(true).create_new(true),
+        };
+        let file = options.open(&part).map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Error::new(format!(
+                "{} exists already: another conversion writes it, or one was broken off; --force \
+                 replaces it",
+                part.display()
+            )),
+            _ => Error::new(format!("{}: {error}", part.display())),
+        })?;
+        if let Some(permissions) = permissions {
+            file.set_permissions(permissions).map_err(failed)?;
+        }
+        Ok(Output { file, name, places: Some((part, path)) })
+    }
+
+    /// How messages to people call it.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_terminal(&self) -> bool {
+        self.file.is_terminal()
+    }
+
+    /// Writes all of the bytes.
+    pub(super) fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.file.write(bytes) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(len) => bytes = &bytes[len..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    // Whatever it says, the next write says it better.
+                    let _ = poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a whole file its name.
+    pub(super) fn finish(self) -> Result<(), Error> {
+        match self.places {
+            Some((part, path)) => fs::rename(&part, &path).map_err(|error| {
+                Error::new(format!(
+                    "{}: {error}; what was converted is in {}",
+                    self.name,
+                    part.display()
+                ))
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves a file that is not whole under the other name, and says so. One without any message
+    /// is no use.
+    pub(super) fn keep_part(self) -> Result<String, Error> {
+        let Some((part, _)) = self.places else { return Ok(String::new()) };
+        if self.file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            let removed = fs::remove_file(&part);
+            return removed
+                .map(|()| String::new())
+                .map_err(|error| Error::new(format!("{}: {error}", part.display())));
+        }
+        Ok(format!(", into {}", part.display()))
+    }
+
+    /// Nobody wants the rest.
+    pub(super) fn discard(self) -> Result<(), Error> {
+        self.keep_part().map(drop)
+    }
+}

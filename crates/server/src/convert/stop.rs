@@ -1,0 +1,76 @@
+//! Ends a conversion between two messages when SIGINT or SIGTERM comes, and at once when the second
+//! one does.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::{flag, low_level::pipe};
+
+/// The signals, watched from now on.
+#[derive(Debug)]
+pub(super) struct Stop {
+    signal: Arc<AtomicUsize>,
+    /// Becomes readable with a signal: it may come when the program is about to wait.
+    wake: UnixStream,
+}
+
+/// What came first.
+pub(super) enum Wait {
+    /// The input has bytes, or has ended.
+    Ready,
+    /// The time is over.
+    Paused,
+    /// The number of a signal.
+    Stopped(i32),
+}
+
+impl Stop {
+    pub(super) fn watch() -> io::Result<Stop> {
+        let signal = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::new(AtomicBool::new(false));
+        let (wake, sender) = UnixStream::pair()?;
+        for number in [SIGINT, SIGTERM] {
+            // In this order: the first signal finds the flag unset, and the second finds it set.
+            flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
+            flag::register(number, Arc::clone(&seen))?;
+            flag::register_usize(number, Arc::clone(&signal), number as usize)?;
+            pipe::register(number, sender.try_clone()?)?;
+        }
+        // A file that may not grow (ulimit -f) is an error of the write that met it.
+        flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+        Ok(Stop { signal, wake })
+    }
+
+    /// Waits for bytes or a signal.
+    pub(super) fn wait(
+        &self,
+        input: BorrowedFd<'_>,
+        timeout: Option<Duration>,
+    ) -> io::Result<Wait> {
+        let timeout = timeout.map(|time| Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: time.subsec_nanos().into(),
+        });
+        loop {
+            let mut both = [
+                PollFd::from_borrowed_fd(input, PollFlags::IN),
+                PollFd::new(&self.wake, PollFlags::IN),
+            ];
+            let ready = match poll(&mut both, timeout.as_ref()) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other?,
+            };
+            return Ok(match self.signal.load(Ordering::SeqCst) {
+                0 if ready == 0 => Wait::Paused,
+                0 => Wait::Ready,
+                number => Wait::Stopped(number as i32),
+            });
+        }
+    }
+}

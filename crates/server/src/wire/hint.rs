@@ -1,0 +1,132 @@
+//! Guesses how an input could be read that cannot be read as it was said to be.
+//!
+//! The input's head is read in every other way, too. One that reads all of it without a fault is
+//! worth asking about: wrong framings and wrong formats fail within a few messages.
+
+use quipu_arena::Arena;
+use quipu_wire::{AnyFormat, Framing, Kind};
+
+use super::{FramingName, MessageKind, input};
+use clap::ValueEnum;
+
+/// How an input is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) format: AnyFormat,
+    pub(crate) kind: MessageKind,
+    pub(crate) framing: FramingName,
+}
+
+/// The first bytes of an input.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    bytes: Vec<u8>,
+    has_more: bool,
+    has_ended: bool,
+}
+
+impl Head {
+    /// Takes the next bytes of the input, as far as they belong to its head.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let taken = bytes.len().min(self.room());
+        self.bytes.extend_from_slice(&bytes[..taken]);
+        self.has_more |= taken < bytes.len();
+    }
+
+    /// Says that the input has ended.
+    pub(crate) fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// How many more bytes belong to it.
+    pub(crate) fn room(&self) -> usize {
+        input::CHUNK - self.bytes.len()
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether it is the whole input.
+    pub(crate) fn is_all(&self) -> bool {
+        self.has_ended && !self.has_more
+    }
+
+    /// The formats in which it can be read, their own framing between the messages.
+    pub(crate) fn formats(&self, kind: MessageKind, framing: FramingName) -> Vec<AnyFormat> {
+        AnyFormat::all()
+            .filter(|format| self.can_be_read(Reading { format: *format, kind, framing }))
+            .collect()
+    }
+
+    /// What to ask when it cannot be read in a way.
+    pub(crate) fn hint(&self, reading: Reading) -> Option<String> {
+        if self.can_be_read(reading) {
+            // The fault is further on: the way is right.
+            return None;
+        }
+        let framings = || FramingName::value_variants().iter().copied();
+        let kinds = || MessageKind::value_variants().iter().copied();
+        if let Some(framing) =
+            framings().find(|f| self.can_be_read(Reading { framing: *f, ..reading }))
+        {
+            let framing = name(&framing);
+            return Some(format!("is the framing {framing}? --from-framing {framing}"));
+        }
+        if let Some(kind) = kinds().find(|k| self.can_be_read(Reading { kind: *k, ..reading })) {
+            let kind = name(&kind);
+            return Some(format!("is each message a {kind}? --message {kind}"));
+        }
+        for framing in framings() {
+            let both = |k: &MessageKind| self.can_be_read(Reading { kind: *k, framing, ..reading });
+            if let Some(kind) = kinds().find(both) {
+                let (kind, framing) = (name(&kind), name(&framing));
+                return Some(format!(
+                    "is each message a {kind}, and the framing {framing}? --message {kind} \
+                     --from-framing {framing}"
+                ));
+            }
+        }
+        match self.formats(reading.kind, FramingName::Own)[..] {
+            [format] => Some(format!("is the format {0}? --from {0}", format.name())),
+            _ => None,
+        }
+    }
+
+    fn can_be_read(&self, reading: Reading) -> bool {
+        let Reading { format, kind, framing } = reading;
+        let (kind, framing) = (kind.kind(), framing.framing());
+        if framing == Framing::None && !format.is_delimited() && !self.is_all() {
+            return false;
+        }
+        match self.read(format, kind, framing) {
+            // A great length can hide the rest.
+            Some((messages, end)) => messages > 0 && end >= self.bytes.len() as u64 / 2,
+            None => false,
+        }
+    }
+
+    /// How many messages there are, and where the last one ends; `None` with a fault.
+    fn read(&self, format: AnyFormat, kind: Kind, framing: Framing) -> Option<(u64, u64)> {
+        let mut decoder = format.decoder(kind, framing);
+        let mut arena = Arena::new();
+        decoder.push(&self.bytes);
+        if self.is_all() {
+            decoder.end();
+        }
+        let mut messages = 0;
+        loop {
+            let mut guard = arena.guard();
+            match decoder.next(&guard.scope()) {
+                Ok(Some(_)) => messages += 1,
+                Ok(None) => break,
+                Err(_) => return None,
+            }
+        }
+        Some((messages, decoder.position()))
+    }
+}
+
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
+}

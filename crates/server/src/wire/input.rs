@@ -1,0 +1,83 @@
+//! Where messages are read from: a file, or standard input.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use super::Error;
+
+/// How much is read at a time.
+pub(crate) const CHUNK: usize = 64 << 10;
+
+/// An open file, and what to call it.
+pub(crate) struct Input {
+    file: File,
+    name: String,
+    total: Option<u64>,
+}
+
+impl Input {
+    /// Opens a file; `-` is standard input.
+    pub(crate) fn open(path: &Path) -> Result<Input, Error> {
+        let is_standard = path == Path::new("-");
+        let name = match is_standard {
+            true => String::from("standard input"),
+            false => path.display().to_string(),
+        };
+        let opened = match is_standard {
+            true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+            false => File::open(path),
+        };
+        let mut file = opened.map_err(|error| Error::new(format!("{name}: {error}")))?;
+        let total = match file.metadata() {
+            // Standard input may stand in the middle of a file.
+            Ok(metadata) if metadata.is_file() => {
+                let position = file.stream_position().unwrap_or(0);
+                Some(metadata.len().saturating_sub(position))
+            }
+            _ => None,
+        };
+        Ok(Input { file, name, total })
+    }
+
+    /// How messages to people call it.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How many bytes there are, where that is known.
+    pub(crate) fn total(&self) -> Option<u64> {
+        self.total
+    }
+
+    /// The open file.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Whether it is the file that some open descriptor is.
+    pub(crate) fn is_same(&self, other: &File) -> bool {
+        match (rustix::fs::fstat(&self.file), rustix::fs::fstat(other)) {
+            (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
+            _ => false,
+        }
+    }
+
+    /// Reads what there is, up to the buffer's length; 0 bytes are the end.
+    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
+        loop {
+            match self.file.read(buffer) {
+                Ok(len) => return Ok(len),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let mut wait =
+                        [rustix::event::PollFd::new(&self.file, rustix::event::PollFlags::IN)];
+                    // Whatever it says, the next read says it better.
+                    let _ = rustix::event::poll(&mut wait, None);
+                }
+                Err(error) => return Err(Error::new(format!("{}: {error}", self.name))),
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `quipu convert` as users get it: the real binary, over pipes and files.
+
+#![allow(clippy::unwrap_used, reason = "functions of tests may fail by panicking")]
+
+#[path = "convert/files.rs"]
+mod files;
+#[path = "convert/guide.rs"]
+mod guide;
+#[path = "convert/pipes.rs"]
+mod pipes;
+#[path = "convert/support.rs"]
+mod support;
+
+use quipu_arena::Arena;
+use quipu_wire::{AnyFormat, Framing, Gauge, Kind};
+use support::{argument, encoded, exact, format, lines, messages, run, tsv};
+
+#[test]
+fn every_format_into_every_other() {
+    let formats: Vec<_> = exact().collect();
+    for (i, from) in formats.iter().enumerate() {
+        for (j, to) in formats.iter().enumerate() {
+            let kind = Kind::ALL[(i + j) % 4];
+            let messages = messages(kind);
+            let arguments =
+                ["convert", "--from", from.name(), "--to", to.name(), "--message", argument(kind)];
+            let out = run(&arguments, &encoded(*from, Framing::Own, &messages)).success();
+            assert_eq!(lines(*to, kind, Framing::Own, &out), tsv(&messages), "{arguments:?}");
+        }
+    }
+}
+
+#[test]
+fn every_format_kind_and_framing_through_tsv() {
+    const FRAMINGS: [(&str, Framing); 4] = [
+        ("own", Framing::Own),
+        ("u32le", Framing::U32Le),
+        ("varint", Framing::Varint),
+        ("none", Framing::None),
+    ];
+    for format in exact() {
+        for (index, (name, framing)) in FRAMINGS.into_iter().enumerate() {
+            for kind in [Kind::ALL[index], Kind::MetricUnion] {
+                let mut messages = messages(kind);
+                if framing == Framing::None && !format.is_delimited() {
+                    messages.truncate(1);
+                }
+                let text = tsv(&messages);
+                let to = ["--to", format.name(), "--to-framing", name, "--message", argument(kind)];
+                let arguments = [&["convert", "--from", "tsv"][..], &to].concat();
+                let out = run(&arguments, text.as_bytes()).success();
+                assert_eq!(out, encoded(format, framing, &messages), "{arguments:?}");
+
+                let from = ["--from", format.name(), "--from-framing", name];
+                let rest = ["--to", "tsv", "--message", argument(kind)];
+                let arguments = [&["convert"], &from[..], &rest].concat();
+                let back = run(&arguments, &out).success();
+                assert_eq!(String::from_utf8(back).unwrap(), text, "{arguments:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_format_cannot_carry_is_an_error_or_skipped() {
+    let gauge = |id, value| Gauge { id, value }.into();
+    for value in [f64::NAN, f64::NEG_INFINITY, -0.0] {
+        let messages = [gauge(b"a", 1.0), gauge(b"b", value), gauge(b"c", 3.0)];
+        let text = tsv(&messages);
+        for format in exact() {
+            let name = format.name();
+            let arguments = ["convert", "--from", "tsv", "--to", name, "--message", "gauge"];
+            let going = [&arguments[..], &["--keep-going"]].concat();
+            let mut alone = Vec::new();
+            let written = format.encode(&messages[1], &mut alone);
+            let run = |arguments: &[&str]| run(arguments, text.as_bytes());
+            if written.is_ok() {
+                // What comes back is what the format itself makes of it: some lose the sign.
+                let mut arena = Arena::new();
+                let scope = arena.as_scope();
+                let back = format.decode(Kind::Gauge, &alone, &scope).unwrap();
+                let out = run(&arguments).success();
+                let expected = tsv(&[messages[0], back, messages[2]]);
+                assert_eq!(lines(format, Kind::Gauge, Framing::Own, &out), expected, "{name}");
+                assert_eq!(run(&going).success(), out, "{name}");
+                continue;
+            }
+            let stopped = run(&arguments);
+            stopped.expect_error(&[
+                &format!("standard input: message 2: {name}: cannot write the message: "),
+                "; 1 message was converted; --keep-going skips such messages",
+            ]);
+            assert_eq!(lines(format, Kind::Gauge, Framing::Own, &stopped.out), tsv(&messages[..1]));
+            let skipped = run(&going);
+            skipped
+                .expect_error(&["1 message was skipped: message 2: ", "2 messages were converted"]);
+            let rest = tsv(&[messages[0], messages[2]]);
+            assert_eq!(lines(format, Kind::Gauge, Framing::Own, &skipped.out), rest);
+        }
+    }
+}
+
+#[test]
+fn truncated_input_is_an_error_behind_the_whole_messages() {
+    let messages = messages(Kind::MetricUnion);
+    for format in exact() {
+        let stream = encoded(format, Framing::U32Le, &messages);
+        let first = encoded(format, Framing::U32Le, &messages[..1]).len();
+        let name = format.name();
+        let arguments = ["convert", "--from", name, "--to", "tsv", "--from-framing", "u32le"];
+        for cut in [first - 1, first + 1, first + 5, stream.len() - 1] {
+            let run = run(&arguments, &stream[..cut]);
+            run.expect_error(&[
+                &format!("quipu: standard input: {name}: at byte "),
+                "found the end",
+            ]);
+            let whole = run.text().lines().count();
+            assert!(tsv(&messages).starts_with(&run.text()) && whole < 4, "{name} {cut} {run:?}");
+            assert_eq!(whole > 0, cut > first, "{name} {cut} {run:?}");
+        }
+    }
+}
+
+#[test]
+fn own_framing_cut_anywhere_gives_whole_messages() {
+    let messages = messages(Kind::MetricUnion);
+    let text = tsv(&messages);
+    for format in exact() {
+        let stream = encoded(format, Framing::Own, &messages);
+        for cut in [1, stream.len() / 3, stream.len() / 2, stream.len() - 2] {
+            let run = run(&["convert", "--from", format.name(), "--to", "tsv"], &stream[..cut]);
+            assert!(text.starts_with(&run.text()), "{} {cut} {run:?}", format.name());
+            // It may have been cut between two messages.
+            if run.code != Some(0) {
+                run.expect_error(&["standard input: ", "converted"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn garbage_is_an_error() {
+    // What no format takes: lengths that are too great, tags that are not there.
+    let mut state = 7u32;
+    let garbage: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8 | 0x80
+    })
+    .take(5000)
+    .collect();
+    for format in exact() {
+        let name = format.name();
+        for framing in ["own", "u32le", "varint", "none"] {
+            let arguments = ["convert", "--from", name, "--to", "tsv", "--from-framing", framing];
+            let run = run(&arguments, &garbage);
+            run.expect_error(&[&format!("quipu: standard input: {name}: at byte ")]);
+        }
+    }
+}
+
+#[test]
+fn asks_for_the_framing_and_kind_that_fit() {
+    let union = encoded(format("protobuf"), Framing::U32Le, &messages(Kind::MetricUnion));
+    let arguments = ["convert", "--from", "protobuf", "--to", "tsv"];
+    run(&arguments, &union)
+        .expect_error(&["0 messages were converted; is the framing u32le? --from-framing u32le"]);
+
+    let counters = encoded(format("protobuf"), Framing::Own, &messages(Kind::Counter));
+    run(&arguments, &counters).expect_error(&["is each message a counter? --message counter"]);
+
+    run(&arguments, tsv(&messages(Kind::Gauge)).as_bytes())
+        .expect_error(&["is the format tsv? --from tsv"]);
+}
+
+#[test]
+fn goes_on_behind_messages_that_cannot_be_read() {
+    let good = messages(Kind::Counter);
+    let mut stream = encoded(format("protobuf"), Framing::U32Le, &good[..2]);
+    stream.extend([2, 0, 0, 0, 0xff, 0xff]);
+    stream.extend(encoded(format("protobuf"), Framing::U32Le, &good[2..]));
+    let arguments = [
+        ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"],
+        ["--from-framing", "u32le", "--keep-going", "-", "-o", "-", "--force"],
+    ]
+    .concat();
+    let run = run(&arguments, &stream);
+    run.expect_error(&[
+        "standard input: 1 message was skipped: message 3: protobuf: at byte ",
+        "4 messages were converted",
+    ]);
+    assert_eq!(run.text(), tsv(&good));
+}
+
+#[test]
+fn says_whether_messages_can_be_skipped() {
+    // Behind the head of the input, so that the framing is none to ask about.
+    let good = encoded(format("protobuf"), Framing::Own, &messages(Kind::Counter)).repeat(2000);
+    let arguments = ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];
+    let bad = [&good[..], &[2, 0xff, 0xff]].concat();
+    run(&arguments, &bad)
+        .expect_error(&["; 8,000 messages were converted; --keep-going skips such messages\n"]);
+
+    let text = tsv(&messages(Kind::Counter)).repeat(2000) + "Counter x";
+    let arguments = ["convert", "--from", "tsv", "--to", "tsv", "--message", "counter"];
+    let going = [&arguments[..], &["--keep-going"]].concat();
+    run(&arguments, text.as_bytes()).expect_error(&["; 8,000 messages were converted\n"]);
+    run(&going, text.as_bytes()).expect_error(&["without lengths between them"]);
+}
+
+#[test]
+fn a_message_of_another_kind_is_named_with_its_place() {
+    let mut text = tsv(&messages(Kind::Counter));
+    let place = text.len();
+    text.push_str(&tsv(&messages(Kind::Gauge)));
+    let arguments = ["convert", "--from", "tsv", "--to", "tsv", "--message", "counter"];
+    let run = run(&arguments, text.as_bytes());
+    run.expect_error(&[
+        &format!("tsv: at byte {place}: expected a line of a counter"),
+        "4 messages were converted",
+    ]);
+    assert_eq!(run.text(), tsv(&messages(Kind::Counter)));
+}
+
+#[test]
+fn empty_input_has_no_messages() {
+    for format in exact() {
+        assert_eq!(run(&["convert", "--from", format.name(), "--to", "tsv"], b"").success(), b"");
+    }
+}
+
+#[test]
+fn names_of_formats_are_listed() {
+    let help = run(&["convert", "--help"], b"").success();
+    let help = String::from_utf8(help).unwrap();
+    let wrong = run(&["convert", "--from", "yaml", "--to", "tsv"], b"");
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    for format in exact() {
+        assert!(help.contains(format.name()), "{help}");
+        assert!(wrong.err.contains(format.name()), "{wrong:?}");
+    }
+}

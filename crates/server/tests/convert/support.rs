@@ -1,0 +1,137 @@
+//! Runs the binary on bytes, and makes the bytes.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::thread;
+
+use quipu_arena::Arena;
+use quipu_wire::{
+    AnyFormat, BatchTimer, Counter, Framing, Gauge, Kind, Message, MetricType, MetricUnion,
+};
+
+/// What a run of the binary left.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+impl Run {
+    /// The output of a run in which all went well.
+    #[track_caller]
+    pub(crate) fn success(self) -> Vec<u8> {
+        assert_eq!((self.code, &*self.err), (Some(0), ""), "{}", self.text());
+        self.out
+    }
+
+    /// The run says no, in these words among others.
+    #[track_caller]
+    pub(crate) fn expect_error(&self, parts: &[&str]) {
+        assert_eq!(self.code, Some(1), "{self:?}");
+        assert!(self.err.starts_with("quipu: ") && self.err.ends_with('\n'), "{self:?}");
+        assert_eq!(self.err.lines().count(), 1, "{self:?}");
+        for part in parts {
+            assert!(self.err.contains(part), "no {part:?} in {:?}", self.err);
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).into()
+    }
+}
+
+pub(crate) fn quipu(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs the binary with bytes as its standard input.
+pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Run {
+    let mut child = quipu(arguments).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let output = thread::scope(|scope| {
+        scope.spawn(move || {
+            // Who has seen enough need not take the rest.
+            let _ = stdin.write_all(input);
+        });
+        child.wait_with_output().unwrap()
+    });
+    let err = String::from_utf8(output.stderr).unwrap();
+    Run { code: output.status.code(), out: output.stdout, err }
+}
+
+/// Some messages of a kind, which every format carries.
+pub(crate) fn messages(kind: Kind) -> Vec<Message<'static>> {
+    const IDS: [&[u8]; 4] = [b"name=bulbasaur,trainer=ash,type=grass", b"", b"\xff\x00\t\n", b"a"];
+    const TIMERS: [&[f64]; 4] =
+        [&[1.0, 2.0, 3.0, 4.0, 5.0], &[], &[0.1, -1e300, 5e-324], &[f64::MAX]];
+    const COUNTERS: [i64; 4] = [100, 0, i64::MIN, i64::MAX];
+    const GAUGES: [f64; 4] = [100.0, 0.0, -0.3, 1e-300];
+    (0..4)
+        .map(|i| match kind {
+            Kind::Counter => Counter { id: IDS[i], value: COUNTERS[i] }.into(),
+            Kind::BatchTimer => BatchTimer { id: IDS[i], values: TIMERS[i] }.into(),
+            Kind::Gauge => Gauge { id: IDS[i], value: GAUGES[i] }.into(),
+            Kind::MetricUnion => MetricUnion {
+                metric_type: MetricType(i as i8),
+                id: IDS[i],
+                counter: COUNTERS[i],
+                timer: TIMERS[i],
+                gauge: GAUGES[i],
+            }
+            .into(),
+        })
+        .collect()
+}
+
+pub(crate) fn format(name: &str) -> AnyFormat {
+    AnyFormat::named(name).unwrap()
+}
+
+/// A stream of messages.
+pub(crate) fn encoded(format: AnyFormat, framing: Framing, messages: &[Message<'_>]) -> Vec<u8> {
+    let mut encoder = format.encoder(framing);
+    let mut out = Vec::new();
+    for message in messages {
+        encoder.append(message, &mut out).unwrap();
+    }
+    encoder.flush(&mut out);
+    out
+}
+
+/// The lines of a stream.
+pub(crate) fn lines(format: AnyFormat, kind: Kind, framing: Framing, stream: &[u8]) -> String {
+    let mut decoder = format.decoder(kind, framing);
+    decoder.push(stream);
+    decoder.end();
+    let mut out = Vec::new();
+    let mut arena = Arena::new();
+    loop {
+        let mut guard = arena.guard();
+        match decoder.next(&guard.scope()).unwrap() {
+            Some(message) => self::format("tsv").encode(&message, &mut out).unwrap(),
+            None => return String::from_utf8(out).unwrap(),
+        }
+    }
+}
+
+pub(crate) fn tsv(messages: &[Message<'_>]) -> String {
+    String::from_utf8(encoded(format("tsv"), Framing::Own, messages)).unwrap()
+}
+
+/// How the command line calls a kind.
+pub(crate) fn argument(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Counter => "counter",
+        Kind::BatchTimer => "batch-timer",
+        Kind::Gauge => "gauge",
+        Kind::MetricUnion => "union",
+    }
+}
+
+/// The formats that have all four messages. Lines of StatsD have only metrics, and few ids.
+pub fn exact() -> impl Iterator<Item = AnyFormat> {
+    AnyFormat::all().filter(|format| !["statsd", "dogstatsd"].contains(&format.name()))
+}
