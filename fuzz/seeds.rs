@@ -1,6 +1,7 @@
 //! Writes the first inputs of each target's corpus: valid files, which the fuzzer then bends.
 //!
-//! `cargo run --example seeds` in this folder.
+//! `cargo run --example seeds` in this folder; with an argument, of the targets whose names begin with
+//! it.
 
 use std::fs;
 use std::time::Duration;
@@ -8,10 +9,20 @@ use std::time::Duration;
 use quipu_segment::clock::Manual;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
+use quipu_wire::{AnyFormat, BatchTimer, Counter, Framing, Gauge, Message, MetricType, MetricUnion};
 use quipu_window::{Bucketed, Exact, Keyed, Window};
 
+use wire_shared::{DIALECTS, NAMES};
+
+#[path = "targets/wire_shared.rs"]
+mod wire_shared;
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let only = std::env::args().nth(1).unwrap_or_default();
     let corpus = |target: &str, name: &str, bytes: &[u8]| -> std::io::Result<()> {
+        if !target.starts_with(&only) {
+            return Ok(());
+        }
         let folder = format!("corpus/{target}");
         fs::create_dir_all(&folder)?;
         fs::write(format!("{folder}/{name}"), bytes)
@@ -96,6 +107,56 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         saved.clear();
         exact.save(&mut saved)?;
         corpus("times_binary", &format!("{n}"), &saved)?;
+    }
+    wire(&corpus)
+}
+
+/// A few messages of each format, and two streams of them.
+fn wire(
+    corpus: &impl Fn(&str, &str, &[u8]) -> std::io::Result<()>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let id = b"name=bulbasaur,trainer=ash,type=grass";
+    let timer = &[0.5, -3.0, 1234.567, 1e300];
+    let zero = MetricUnion {
+        metric_type: MetricType::UNKNOWN,
+        id: b"",
+        counter: 0,
+        timer: &[],
+        gauge: 0.0,
+    };
+    let metric_type = MetricType::BATCH_TIMER;
+    let messages: [(&str, Message<'_>); 6] = [
+        ("counter", Counter { id, value: 100 }.into()),
+        ("timer", BatchTimer { id, values: timer }.into()),
+        ("gauge", Gauge { id, value: -0.25 }.into()),
+        ("union", MetricUnion { metric_type, id: b"id", timer, ..zero }.into()),
+        ("full", MetricUnion { metric_type, id, counter: i64::MIN, timer, gauge: 1e-9 }.into()),
+        ("zero", zero.into()),
+    ];
+    for format in AnyFormat::all() {
+        let name = format.name();
+        let index = NAMES.iter().position(|known| *known == name);
+        let index = index.ok_or_else(|| format!("{name} is not in NAMES of wire_shared.rs"))?;
+        for (message_name, message) in &messages {
+            let mut input = vec![message.kind() as u8];
+            if format.encode(message, &mut input).is_err() {
+                continue;
+            }
+            corpus(&format!("wire_decode/{name}"), message_name, &input)?;
+            if name.starts_with("capnp") || DIALECTS.iter().any(|names| names.contains(&name)) {
+                corpus("wire_dialects", &format!("{name}_{message_name}"), &input)?;
+            }
+        }
+        for (form, framing) in [(3, Framing::Own), (7, Framing::U32Le)] {
+            let mut input = vec![index as u8, form, 20];
+            let mut encoder = format.encoder(framing);
+            for (_, message) in &messages {
+                // What the format has no form for is left out.
+                let _ = encoder.append(&message.to_union().into(), &mut input);
+            }
+            encoder.flush(&mut input);
+            corpus("wire_stream", &format!("{name}_{framing:?}").to_lowercase(), &input)?;
+        }
     }
     Ok(())
 }

@@ -482,8 +482,5 @@ const (
 	mostPlaces = 8
 )
 
-// exact is the number up to which all whole numbers are doubles.
-const exact = 1 << 53
-
 // powers are those of 10. All of them are doubles.
 var powers = [mostPlaces + 1]int64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8}

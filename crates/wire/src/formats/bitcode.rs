@@ -21,6 +21,15 @@ use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
 use crate::reader::Reader;
 
 /// As the crate bitcode writes it, version 0.6, without serde.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Bitcode};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Bitcode>(&mut out)?;
+/// assert_eq!(out, b"\x04\0hits\x06\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Bitcode(());
 

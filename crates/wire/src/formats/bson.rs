@@ -32,6 +32,15 @@ use crate::values;
 mod tests;
 
 /// As mgo writes structures: names in lower case, and each number in the kind of its Go type.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Bson};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Bson>(&mut out)?;
+/// assert_eq!(out, b"!\0\0\0\x05id\0\x04\0\0\0\0hits\x12value\0\x07\0\0\0\0\0\0\0\0");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Bson(());
 

@@ -45,10 +45,32 @@ mod packing;
 mod segments;
 
 /// As all libraries write it: words as they are in memory.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Capnp};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Capnp>(&mut out)?;
+/// assert_eq!(
+///     out,
+///     b"\0\0\0\0\x04\0\0\0\0\0\0\0\x01\0\x01\0\x07\0\0\0\0\0\0\0\x01\0\0\0\"\0\0\0hits\0\
+///       \0\0\0"
+/// );
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Capnp(());
 
 /// The packed form: the bytes of a word that are zero are left out.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, CapnpPacked};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<CapnpPacked>(&mut out)?;
+/// assert_eq!(out, b"\x10\x04P\x01\x01\x01\x07\x11\x01\"\x0fhits");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct CapnpPacked(());
 

@@ -23,6 +23,15 @@ use crate::reader::Reader;
 use crate::values;
 
 /// As the code that colfer generates writes it.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Colfer};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Colfer>(&mut out)?;
+/// assert_eq!(out, b"\0\x04hits\x01\x07\x7f");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Colfer(());
 

@@ -37,6 +37,19 @@ use crate::values;
 
 /// As the library for Go wrote it up to version 1.7: the end of a vtable stays where its fields are
 /// left out, and only a number aligns the whole message to 8 bytes.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Flatbuffers};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Flatbuffers>(&mut out)?;
+/// assert_eq!(
+///     out,
+///     b"\x0c\0\0\0\x08\0\x14\0\x10\0\x04\0\x08\0\0\0\x07\0\0\0\0\0\0\0\0\0\0\0\x04\0\0\0\
+///       \x04\0\0\0hits"
+/// );
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Flatbuffers(());
 

@@ -22,6 +22,15 @@ use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
 /// As the code that gencode generates writes it.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Gencode};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Gencode>(&mut out)?;
+/// assert_eq!(out, b"\x04hits\x0e");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Gencode(());
 

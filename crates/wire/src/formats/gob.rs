@@ -44,6 +44,19 @@ use types::{Reading, Slot};
 
 /// As Go's own library writes structures: all-zero fields are left out, -0 too. The ids are those
 /// of a program that uses the four types in this order and no others.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Gob};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Gob>(&mut out)?;
+/// assert_eq!(
+///     out,
+///     b"%\x7f\x03\x01\x01\x07Counter\x01\xff\x80\0\x01\x02\x01\x02ID\x01\n\0\x01\x05Valu\
+///       e\x01\x04\0\0\0\x0b\xff\x80\x01\x04hits\x01\x0e\0"
+/// );
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Gob(());
 

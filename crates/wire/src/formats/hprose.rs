@@ -42,6 +42,15 @@ use read::{
 };
 
 /// As hprose-golang writes it.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Hprose};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Hprose>(&mut out)?;
+/// assert_eq!(out, b"c7\"Counter\"2{s2\"iD\"s5\"value\"}o0{a4{i104;i105;i116;i115;}7}");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Hprose(());
 

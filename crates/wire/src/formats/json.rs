@@ -32,11 +32,29 @@ use any_form::{BATCH_TIMER, COUNTER, GAUGE, METRIC_UNION, Members, any_form};
 
 /// As Go's encoding/json writes it, of types that have the functions which easyjson generates.
 /// Floats that are no numbers are refused.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Json};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Json>(&mut out)?;
+/// assert_eq!(out, b"{\"ID\":\"aGl0cw==\",\"Value\":7}");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Json(());
 
 /// As easyjson's functions write it by themselves: floats that are no numbers are the words `NaN`,
 /// `+Inf` and `-Inf`, which no other reader of JSON takes.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Easyjson};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Easyjson>(&mut out)?;
+/// assert_eq!(out, b"{\"ID\":\"aGl0cw==\",\"Value\":7}");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Easyjson(());
 

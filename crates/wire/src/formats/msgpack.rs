@@ -28,14 +28,41 @@ use crate::reader::Reader;
 use crate::values;
 
 /// As vmihailenco/msgpack writes fields by hand, without names.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, VmihailencoMsgpack};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<VmihailencoMsgpack>(&mut out)?;
+/// assert_eq!(out, b"\xc4\x04hits\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct VmihailencoMsgpack(());
 
 /// As the code that tinylib/msgp generates writes it.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, TinylibMsgp};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<TinylibMsgp>(&mut out)?;
+/// assert_eq!(out, b"\x82\xa2ID\xc4\x04hits\xa5Value\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct TinylibMsgp(());
 
 /// As ugorji's codec writes it.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, UgorjiMsgpack};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<UgorjiMsgpack>(&mut out)?;
+/// assert_eq!(out, b"\x82\xa2ID\xa4hits\xa5Value\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct UgorjiMsgpack(());
 

@@ -24,6 +24,15 @@ use crate::values;
 
 /// As the crate postcard writes it, version 1 of the format. A stream has nothing between two
 /// messages.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Postcard};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Postcard>(&mut out)?;
+/// assert_eq!(out, b"\x04hits\x0e");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Postcard(());
 

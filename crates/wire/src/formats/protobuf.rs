@@ -27,19 +27,55 @@ use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
 /// As Google's own libraries write it: zeros are left out, but a gauge of -0 is written.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Protobuf};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Protobuf>(&mut out)?;
+/// assert_eq!(out, b"\n\x04hits\x10\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Protobuf(());
 
 /// As the code that gogo/protobuf generates writes it: a gauge of -0 is left out, too.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, GogoProtobuf};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<GogoProtobuf>(&mut out)?;
+/// assert_eq!(out, b"\n\x04hits\x10\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct GogoProtobuf(());
 
 /// As gogo's runtime writes structures without the proto3 mark: numbers that are zero are written.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, ProtobufViaGogo};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<ProtobufViaGogo>(&mut out)?;
+/// assert_eq!(out, b"\n\x04hits\x10\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ProtobufViaGogo(());
 
 /// As DeDiS' library writes it: everything is written, and signed numbers are zigzag. Readers of
 /// protobuf take its numbers for twice as large.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, DedisProtobuf};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<DedisProtobuf>(&mut out)?;
+/// assert_eq!(out, b"\n\x04hits\x10\x0e");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct DedisProtobuf(());
 

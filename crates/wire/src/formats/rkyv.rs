@@ -30,6 +30,15 @@ use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
 use crate::reader::Reader;
 
 /// As the crate rkyv writes it, version 0.8.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Rkyv};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Rkyv>(&mut out)?;
+/// assert_eq!(out, b"hits\0\0\0\0\xf8\xff\xff\xff\x04\0\0\0\x07\0\0\0\0\0\0\0");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Rkyv(());
 

@@ -40,6 +40,15 @@ use items::{DOUBLE, VARINT, ZIGZAG, object};
 
 /// As the Go library writes structures: raw documents of version 3, and ids as lists of integers.
 /// It writes the fields in random order; here they have the order of their declaration.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Sereal};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Sereal>(&mut out)?;
+/// assert_eq!(out, b"=\xf3rl\x03\0,gCounter*\x02'\x02ID+\x04 h i t s'\x05Value\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Sereal(());
 

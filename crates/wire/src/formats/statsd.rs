@@ -41,11 +41,29 @@ use crate::reader::Reader;
 mod line;
 
 /// As clients of StatsD write it: a line for each value. In a stream each line is a message.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Statsd};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Statsd>(&mut out)?;
+/// assert_eq!(out, b"hits:7|c");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Statsd(());
 
 /// As clients of Datadog's agent write it, since version 1.1 of its protocol: all values of a timer
 /// in a line, and tags.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, DogStatsd};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<DogStatsd>(&mut out)?;
+/// assert_eq!(out, b"hits:7|c");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct DogStatsd(());
 

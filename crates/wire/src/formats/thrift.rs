@@ -33,10 +33,28 @@ use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
 /// As the binary protocol writes it.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Thrift};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Thrift>(&mut out)?;
+/// assert_eq!(out, b"\x0b\0\x01\0\0\0\x04hits\n\0\x02\0\0\0\0\0\0\0\x07\0");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Thrift(());
 
 /// As the compact protocol writes it.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, ThriftCompact};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<ThriftCompact>(&mut out)?;
+/// assert_eq!(out, b"\x18\x04hits\x16\x0e\0");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct ThriftCompact(());
 

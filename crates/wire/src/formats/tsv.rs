@@ -35,6 +35,15 @@ use crate::reader::Reader;
 use crate::{Format, values};
 
 /// Lines of text, of six columns each.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Tsv};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Tsv>(&mut out)?;
+/// assert_eq!(out, b"Counter\t-\t68697473\t7\t-\t-\n");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Tsv(());
 

@@ -22,6 +22,15 @@ use crate::reader::Reader;
 use crate::values;
 
 /// As go-xdr writes it.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Xdr};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Xdr>(&mut out)?;
+/// assert_eq!(out, b"\0\0\0\x04hits\0\0\0\0\0\0\0\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Xdr(());
 

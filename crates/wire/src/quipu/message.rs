@@ -34,11 +34,29 @@ use crate::reader::Reader;
 
 /// quipu's own format: smaller than any other, and faster than most. In its own framing, a stream
 /// sends an id once, and then a number for it.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, Quipu};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<Quipu>(&mut out)?;
+/// assert_eq!(out, b"\x04hits\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Quipu(());
 
 /// The same with ids in 5 or 6 bits a character, where their characters allow it. Writing takes
 /// longer.
+///
+/// ```
+/// use quipu_wire::{Counter, Metric, QuipuCompact};
+///
+/// let mut out = Vec::new();
+/// Counter { id: b"hits", value: 7 }.encode::<QuipuCompact>(&mut out)?;
+/// assert_eq!(out, b"=\x04\x07M\t\x07");
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct QuipuCompact(());
 

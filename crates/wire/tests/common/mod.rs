@@ -2,6 +2,9 @@
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod hard;
+
+use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, BatchTimer, Counter, Gauge, Kind, Message, MetricType, MetricUnion};
 
 /// The rows of the vectors, under the names of the formats that write them.
@@ -34,39 +37,16 @@ pub fn rows() -> impl Iterator<Item = (&'static str, AnyFormat)> {
     ROWS.iter().filter_map(|(row, name)| Some((*row, AnyFormat::named(name)?)))
 }
 
-/// What a row's library loses, or its format: zeros lose their sign where they are left out.
-pub fn as_read<'m>(row: &str, message: Message<'m>) -> Message<'m> {
-    if ["Easyjson", "Hprose"].contains(&row) {
-        return with_plain_nan(message);
-    }
-    let drop_sign = |value: f64| if value == 0.0 { 0.0 } else { value };
-    if !["Flatbuffers", "GogoProtobuf", "Gob", "Colfer"].contains(&row) {
-        return message;
-    }
-    match message {
-        Message::Gauge(gauge) => Gauge { value: drop_sign(gauge.value), ..gauge }.into(),
-        Message::MetricUnion(union) => {
-            MetricUnion { gauge: drop_sign(union.gauge), ..union }.into()
-        }
-        other => other,
-    }
+/// The row of a format.
+pub fn row(format: &str) -> &'static str {
+    ROWS.iter().find(|(_, name)| *name == format).unwrap().0
 }
 
-/// A NaN is a word in text, without a sign and other bits.
-fn with_plain_nan(message: Message<'_>) -> Message<'_> {
-    let plain = |value: f64| if value.is_nan() { f64::NAN } else { value };
-    let list =
-        |values: &[f64]| &*values.iter().map(|value| plain(*value)).collect::<Vec<_>>().leak();
-    match message {
-        Message::Counter(counter) => counter.into(),
-        Message::BatchTimer(BatchTimer { id, values }) => {
-            BatchTimer { id, values: list(values) }.into()
-        }
-        Message::Gauge(Gauge { id, value }) => Gauge { id, value: plain(value) }.into(),
-        Message::MetricUnion(union) => {
-            MetricUnion { timer: list(union.timer), gauge: plain(union.gauge), ..union }.into()
-        }
-    }
+/// A message as it comes back through the format of a row, which has a form for it.
+pub fn as_read(row: &str, message: Message<'_>) -> Message<'static> {
+    let (_, format) = ROWS.iter().find(|(name, _)| *name == row).unwrap();
+    let read = carried(format, &Owned::of(&message)).unwrap();
+    Box::leak(Box::new(read)).message()
 }
 
 pub fn seed() -> &'static str {
@@ -78,41 +58,32 @@ pub fn random() -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// A line of the vectors: a message, and what the row's library writes for it, if it does.
-pub struct Line {
+/// A message with its own memory.
+#[derive(Clone, Debug)]
+pub struct Owned {
     pub kind: Kind,
-    metric_type: i8,
-    id: Vec<u8>,
-    counter: i64,
-    timer: Vec<f64>,
-    gauge: f64,
-    pub bytes: Option<Vec<u8>>,
+    pub metric_type: i8,
+    pub id: Vec<u8>,
+    pub counter: i64,
+    pub timer: Vec<f64>,
+    pub gauge: f64,
 }
 
-impl Line {
-    fn parse(line: &str) -> Line {
-        let [_, kind, metric_type, id, counter, timer, gauge, bytes] =
-            *line.split('\t').collect::<Vec<_>>()
-        else {
-            panic!("a line has 8 columns")
-        };
-        let double = |bits: &str| f64::from_bits(u64::from_str_radix(bits, 16).unwrap());
-        Line {
-            kind: self::kind(kind),
-            metric_type: if metric_type == "-" { 0 } else { metric_type.parse().unwrap() },
-            id: unhex(id),
-            counter: if counter == "-" { 0 } else { counter.parse().unwrap() },
-            timer: match timer {
-                "-" | "" => vec![],
-                list => list.split(',').map(double).collect(),
-            },
-            gauge: if gauge == "-" { 0.0 } else { double(gauge) },
-            bytes: (!bytes.starts_with("error:")).then(|| unhex(bytes)),
+impl Owned {
+    pub fn of(message: &Message<'_>) -> Owned {
+        let union = message.to_union();
+        Owned {
+            kind: message.kind(),
+            metric_type: union.metric_type.0,
+            id: union.id.to_vec(),
+            counter: union.counter,
+            timer: union.timer.to_vec(),
+            gauge: union.gauge,
         }
     }
 
     pub fn message(&self) -> Message<'_> {
-        let Line { kind, metric_type, id, counter, timer, gauge, .. } = self;
+        let Owned { kind, metric_type, id, counter, timer, gauge } = self;
         match kind {
             Kind::Counter => Counter { id, value: *counter }.into(),
             Kind::BatchTimer => BatchTimer { id, values: timer }.into(),
@@ -127,6 +98,194 @@ impl Line {
             .into(),
         }
     }
+
+    /// The columns kind, type, id in hex, counter, bits of the values, bits of the gauge; a field
+    /// that the message lacks is `-`.
+    pub fn parse([kind, metric_type, id, counter, timer, gauge]: [&str; 6]) -> Owned {
+        let double = |bits: &str| f64::from_bits(u64::from_str_radix(bits, 16).unwrap());
+        Owned {
+            kind: self::kind(kind),
+            metric_type: if metric_type == "-" { 0 } else { metric_type.parse().unwrap() },
+            id: unhex(id),
+            counter: if counter == "-" { 0 } else { counter.parse().unwrap() },
+            timer: match timer {
+                "-" | "" => vec![],
+                list => list.split(',').map(double).collect(),
+            },
+            gauge: if gauge == "-" { 0.0 } else { double(gauge) },
+        }
+    }
+
+    /// The same columns.
+    pub fn columns(&self) -> String {
+        let Owned { kind, metric_type, id, counter, timer, gauge } = self;
+        let bits = |value: &f64| format!("{:016x}", value.to_bits());
+        let has = |kinds: &[Kind], text: String| match kinds.contains(kind) {
+            true => text,
+            false => "-".into(),
+        };
+        [
+            kind.name().into(),
+            has(&[Kind::MetricUnion], metric_type.to_string()),
+            hex(id),
+            has(&[Kind::Counter, Kind::MetricUnion], counter.to_string()),
+            has(
+                &[Kind::BatchTimer, Kind::MetricUnion],
+                timer.iter().map(bits).collect::<Vec<_>>().join(","),
+            ),
+            has(&[Kind::Gauge, Kind::MetricUnion], bits(gauge)),
+        ]
+        .join("\t")
+    }
+
+    /// The message's floats.
+    pub fn doubles(&self) -> impl Iterator<Item = f64> {
+        let (timer, gauge) = match self.kind {
+            Kind::Counter => (None, None),
+            Kind::BatchTimer => (Some(&self.timer), None),
+            Kind::Gauge => (None, Some(self.gauge)),
+            Kind::MetricUnion => (Some(&self.timer), Some(self.gauge)),
+        };
+        timer.into_iter().flatten().copied().chain(gauge)
+    }
+}
+
+/// What a format cannot carry.
+#[derive(Clone, Copy, Default)]
+struct Losses {
+    /// A gauge of -0 is left out as other zeros are, or has a meaning of its own.
+    sign_of_zero: bool,
+    /// One NaN is as another.
+    nan_payload: bool,
+    /// What is no finite number cannot be written.
+    infinite: bool,
+    /// Lines that begin with the id carry few ids, and one value at least.
+    lines: bool,
+    /// Tags can be a part of the id, as in `id|#key:value`.
+    tags: bool,
+}
+
+fn losses(format: &str) -> Losses {
+    let none = Losses::default();
+    match format {
+        "flatbuffers" | "gogo-protobuf" | "gob" | "colfer" => Losses { sign_of_zero: true, ..none },
+        "json" => Losses { infinite: true, ..none },
+        "easyjson" | "hprose" => Losses { nan_payload: true, ..none },
+        "statsd" => Losses { sign_of_zero: true, infinite: true, lines: true, ..none },
+        "dogstatsd" => Losses { infinite: true, lines: true, tags: true, ..none },
+        _ => none,
+    }
+}
+
+impl Losses {
+    fn refuse(self, message: &Owned) -> bool {
+        let infinite = message.doubles().any(|value| !value.is_finite());
+        self.infinite && infinite || self.lines && !self.fits_lines(message)
+    }
+
+    fn fits_lines(self, message: &Owned) -> bool {
+        let Ok(id) = std::str::from_utf8(&message.id) else { return false };
+        let (name, tags) = match id.split_once("|#") {
+            Some((name, tags)) if self.tags => (name, Some(tags)),
+            _ => (id, None),
+        };
+        let id_fits = !name.is_empty()
+            && !name.starts_with("_e{")
+            && !name.contains([':', '|', '\n'])
+            && tags.is_none_or(|tags| !tags.is_empty() && !tags.contains(['|', '\n']));
+        let metric = match message.message() {
+            Message::MetricUnion(union) => union.to_metric(),
+            metric => Some(metric),
+        };
+        let values_fit = match metric {
+            Some(Message::BatchTimer(timer)) => !timer.values.is_empty(),
+            Some(_) => true,
+            None => false,
+        };
+        id_fits && values_fit
+    }
+}
+
+/// The message as it comes back through a format, or `None` when the format has to refuse it.
+pub fn carried(format: &str, message: &Owned) -> Option<Owned> {
+    let losses = losses(format);
+    if losses.refuse(message) {
+        return None;
+    }
+    let mut carried = message.clone();
+    if losses.sign_of_zero && carried.gauge == 0.0 {
+        carried.gauge = 0.0;
+    }
+    if losses.nan_payload {
+        let values = carried.timer.iter_mut().chain([&mut carried.gauge]);
+        values.filter(|value| value.is_nan()).for_each(|value| *value = f64::NAN);
+    }
+    Some(carried)
+}
+
+/// Writes a message that the format has a form for.
+pub fn encoded(format: AnyFormat, message: &Message<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    format
+        .encode(message, &mut out)
+        .unwrap_or_else(|error| panic!("{} {message:?}: {error}", format.name()));
+    out
+}
+
+/// Reads bytes that may be anything. An error has to say where in the input it is; a message has
+/// to come back from what is written for it.
+pub fn read_any(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Owned, quipu_wire::Error> {
+    let name = format.name();
+    let mut arena = Arena::new();
+    let message = match format.decode(kind, bytes, &arena.as_scope()) {
+        Ok(message) => Owned::of(&message),
+        Err(error) => {
+            assert_eq!(error.format(), name);
+            let offset = error.offset().unwrap_or_else(|| panic!("{name}: {error}: where?"));
+            assert!(offset <= bytes.len() as u64, "{name} {}: {error}", hex(bytes));
+            return Err(error);
+        }
+    };
+    assert_eq!(message.kind, kind, "{name}");
+    let Some(expected) = carried(name, &message) else {
+        panic!("{name} {}: read {message:?}, which it cannot write", hex(bytes))
+    };
+    let again = encoded(format, &message.message());
+    let mut arena = Arena::new();
+    let read = format
+        .decode(kind, &again, &arena.as_scope())
+        .unwrap_or_else(|error| panic!("{name} {}: {error}", hex(&again)));
+    assert!(
+        same(&read, &expected.message()),
+        "{name} {}: read {message:?}, wrote {}, read {read:?}",
+        hex(bytes),
+        hex(&again)
+    );
+    Ok(message)
+}
+
+/// A line of the vectors: a message, and what the row's library writes for it, if it does.
+pub struct Line {
+    pub kind: Kind,
+    pub owned: Owned,
+    pub bytes: Option<Vec<u8>>,
+}
+
+impl Line {
+    fn parse(line: &str) -> Line {
+        let [_, kind, metric_type, id, counter, timer, gauge, bytes] =
+            *line.split('\t').collect::<Vec<_>>()
+        else {
+            panic!("a line has 8 columns")
+        };
+        let owned = Owned::parse([kind, metric_type, id, counter, timer, gauge]);
+        let bytes = (!bytes.starts_with("error:")).then(|| unhex(bytes));
+        Line { kind: owned.kind, owned, bytes }
+    }
+
+    pub fn message(&self) -> Message<'_> {
+        self.owned.message()
+    }
 }
 
 pub fn lines<'t>(text: &'t str, row: &'t str) -> impl Iterator<Item = Line> + 't {
@@ -138,16 +297,14 @@ pub fn kind(name: &str) -> Kind {
 }
 
 pub fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").unwrap();
-        text
-    })
+    let digit = |number: u8| char::from(b"0123456789abcdef"[usize::from(number)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 pub fn unhex(text: &str) -> Vec<u8> {
-    assert!(text.len().is_multiple_of(2) && text.is_ascii());
-    (0..text.len() / 2).map(|i| u8::from_str_radix(&text[2 * i..2 * i + 2], 16).unwrap()).collect()
+    assert!(text.len().is_multiple_of(2), "two digits a byte");
+    let digit = |byte: u8| char::from(byte).to_digit(16).unwrap() as u8;
+    text.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
 
 pub const SEED_ID: &[u8] = b"name=bulbasaur,trainer=ash,type=grass";

@@ -1,0 +1,157 @@
+//! The Go libraries of today, live: they write what we write, they read what we write, and we read
+//! what they write.
+//!
+//! Needs Go: `bench/peers/go/wirelive` is built and asked. Messages are random, and the same in each
+//! run, unless `WIRE_SEED` says another number.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::hard::{self, messages, small_messages};
+use common::{Owned, carried, hex, same, unhex};
+use quipu_arena::Arena;
+use quipu_wire::AnyFormat;
+
+/// The libraries that Go still has, under the names of their formats.
+const ROWS: &[&str] = &[
+    "vmihailenco-msgpack",
+    "tinylib-msgp",
+    "ugorji-msgpack",
+    "flatbuffers",
+    "protobuf",
+    "protobuf-via-gogo",
+    "gogo-protobuf",
+    "thrift",
+    "thrift-compact",
+    "gob",
+    "json",
+    "easyjson",
+    "bson",
+    "xdr",
+    "gencode",
+    "colfer",
+];
+
+#[test]
+fn go_libraries_agree() {
+    let seed = std::env::var("WIRE_SEED").map_or(1, |text| text.parse().unwrap());
+    println!("the messages are those of WIRE_SEED={seed}");
+    let mut messages = hard::some(small_messages(), 1800, seed);
+    messages.extend(hard::some(self::messages(), 200, seed));
+    let rows: Vec<_> = ROWS.iter().filter_map(|row| AnyFormat::named(row)).collect();
+    let questions: Vec<_> =
+        rows.iter().flat_map(|format| messages.iter().map(|m| Question::of(*format, m))).collect();
+
+    let mut child = Command::new(wirelive())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("wirelive was built");
+    let mut requests = BufWriter::new(child.stdin.take().unwrap());
+    let answers = BufReader::new(child.stdout.take().unwrap()).lines();
+    // Another thread asks, so that neither side waits for the other to read; and all is read before
+    // anything is checked, so that a failure leaves none waiting.
+    let answers: Vec<_> = std::thread::scope(|threads| {
+        let questions = &questions;
+        threads.spawn(move || {
+            for question in questions {
+                question.ask(&mut requests);
+            }
+            requests.flush().unwrap();
+        });
+        answers.map(Result::unwrap).collect()
+    });
+    assert!(child.wait().unwrap().success());
+    let mut answers = answers.iter();
+    for question in questions {
+        question.check_written(answers.next().unwrap());
+        if question.bytes.is_some() {
+            question.check_read(answers.next().unwrap());
+        }
+    }
+    assert_eq!(answers.next(), None);
+}
+
+/// A message for a library to write, and our bytes for it to read.
+struct Question<'q> {
+    format: AnyFormat,
+    message: &'q Owned,
+    bytes: Option<Vec<u8>>,
+}
+
+impl Question<'_> {
+    fn of(format: AnyFormat, message: &Owned) -> Question<'_> {
+        let mut out = vec![];
+        let bytes = format.encode(&message.message(), &mut out).is_ok().then_some(out);
+        Question { format, message, bytes }
+    }
+
+    fn ask(&self, requests: &mut impl Write) {
+        let Question { format, message, bytes } = self;
+        writeln!(requests, "encode\t{}\t{}", format.name(), message.columns()).unwrap();
+        if let Some(bytes) = bytes {
+            let (kind, bytes) = (message.kind.name(), hex(bytes));
+            writeln!(requests, "decode\t{}\t{kind}\t{bytes}", format.name()).unwrap();
+        }
+    }
+
+    /// The library writes the same bytes, and we read them; or it refuses the message as we do.
+    fn check_written(&self, answer: &str) {
+        let Question { format, message, bytes } = self;
+        let Some(theirs) = answer.strip_prefix("ok\t").map(unhex) else {
+            assert!(bytes.is_none(), "{self}: theirs {answer}");
+            return;
+        };
+        let Some(ours) = bytes else { panic!("{self}: theirs {answer}, ours none") };
+        assert!(ours == &theirs, "{self}\nours   {}\ntheirs {}", hex(ours), hex(&theirs));
+        let mut arena = Arena::new();
+        let read = format.decode(message.kind, &theirs, &arena.as_scope());
+        let read = read.unwrap_or_else(|error| panic!("{self}: {error}"));
+        let expected = carried(format.name(), message).unwrap();
+        assert!(same(&read, &expected.message()), "{self}: read {read:?}");
+    }
+
+    /// The library reads our bytes.
+    fn check_read(&self, answer: &str) {
+        let name = self.format.name();
+        let finite = self.message.doubles().all(f64::is_finite);
+        if name == "easyjson" && !finite {
+            // It writes words for such numbers that it does not read.
+            assert!(answer.starts_with("error"), "{self}: {answer}");
+            return;
+        }
+        let Some(columns) = answer.strip_prefix("ok\t") else { panic!("{self}: {answer}") };
+        let columns: Vec<_> = columns.split('\t').collect();
+        let read = Owned::parse(columns.try_into().unwrap());
+        let expected = carried(name, self.message).unwrap();
+        assert!(same(&read.message(), &expected.message()), "{self}: they read {read:?}");
+    }
+}
+
+impl std::fmt::Display for Question<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut columns = self.message.columns();
+        columns.truncate(400);
+        write!(f, "{} {columns}", self.format.name())
+    }
+}
+
+/// Builds the program that asks the libraries.
+fn wirelive() -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/peers/go");
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wirelive");
+    let built = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&program)
+        .arg("./wirelive")
+        .current_dir(&folder)
+        .status()
+        .unwrap_or_else(|error| panic!("this test needs Go (https://go.dev/dl): {error}"));
+    assert!(built.success(), "go build ./wirelive in {} failed", folder.display());
+    program
+}

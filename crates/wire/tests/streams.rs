@@ -1,0 +1,336 @@
+//! Streams of every format in every framing, in whatever pieces they come.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::hard::{self, as_kind, messages, small_messages};
+use common::{Owned, carried, encoded, same};
+use quipu_arena::Arena;
+use quipu_wire::{AnyDecoder, AnyFormat, Error, Framing, Kind};
+
+const FRAMINGS: [Framing; 4] = [Framing::Own, Framing::U32Le, Framing::Varint, Framing::None];
+
+/// The lengths that stand before messages.
+const LENGTHS: [Framing; 2] = [Framing::U32Le, Framing::Varint];
+
+/// Formats with framings. One that is not delimited has no streams without lengths.
+fn streams() -> impl Iterator<Item = (AnyFormat, Framing)> {
+    let framings = |format: AnyFormat| FRAMINGS.map(|framing| (format, framing));
+    AnyFormat::all()
+        .flat_map(framings)
+        .filter(|(format, framing)| *framing != Framing::None || format.is_delimited())
+}
+
+/// A stream, and what has to be read from it.
+struct Stream {
+    format: AnyFormat,
+    framing: Framing,
+    kind: Kind,
+    bytes: Vec<u8>,
+    messages: Vec<Owned>,
+    /// How long the stream was before each message, and is in the end, when nothing is held back.
+    ends: Vec<usize>,
+}
+
+impl Stream {
+    /// Of those messages that the format can carry, as one kind. What is gathered is handed on
+    /// after every so many.
+    fn of(
+        (format, framing): (AnyFormat, Framing),
+        kind: Kind,
+        messages: &[Owned],
+        flush_after: usize,
+    ) -> Stream {
+        let mut stream =
+            Stream { format, framing, kind, bytes: vec![], messages: vec![], ends: vec![0] };
+        let mut encoder = format.encoder(framing);
+        for message in messages {
+            let message = as_kind(message, kind);
+            let Some(carried) = carried(format.name(), &message) else {
+                let before = stream.bytes.clone();
+                encoder.append(&message.message(), &mut stream.bytes).unwrap_err();
+                assert_eq!(stream.bytes, before);
+                continue;
+            };
+            encoder.append(&message.message(), &mut stream.bytes).unwrap();
+            stream.messages.push(carried);
+            if stream.messages.len() % flush_after == 0 {
+                encoder.flush(&mut stream.bytes);
+            }
+            stream.ends.push(stream.bytes.len());
+        }
+        encoder.flush(&mut stream.bytes);
+        *stream.ends.last_mut().unwrap() = stream.bytes.len();
+        stream
+    }
+
+    fn decoder(&self) -> AnyDecoder {
+        self.format.decoder(self.kind, self.framing)
+    }
+
+    /// Reads the stream in pieces that end there.
+    fn check(&self, cuts: impl IntoIterator<Item = usize>) {
+        let mut reader = Reading::of(self);
+        let mut start = 0;
+        for end in cuts.into_iter().chain([self.bytes.len()]) {
+            reader.decoder.push(&self.bytes[start..end]);
+            reader.drain().unwrap_or_else(|error| panic!("{self}: {error}"));
+            start = end;
+        }
+        reader.decoder.end();
+        reader.drain().unwrap_or_else(|error| panic!("{self}: {error}"));
+        assert_eq!(reader.count, self.messages.len(), "{self}");
+        assert_eq!(reader.decoder.position(), self.bytes.len() as u64, "{self}");
+    }
+}
+
+impl std::fmt::Display for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {:?} {:?}", self.format.name(), self.framing, self.kind)
+    }
+}
+
+/// A stream that is being read.
+struct Reading<'s> {
+    stream: &'s Stream,
+    decoder: AnyDecoder,
+    arena: Arena,
+    /// How many messages were read, all of them the right ones.
+    count: usize,
+}
+
+impl<'s> Reading<'s> {
+    fn of(stream: &'s Stream) -> Reading<'s> {
+        Reading { stream, decoder: stream.decoder(), arena: Arena::new(), count: 0 }
+    }
+
+    /// Reads all that is there.
+    fn drain(&mut self) -> Result<(), Error> {
+        loop {
+            let mut guard = self.arena.guard();
+            let Some(message) = self.decoder.next(&guard.scope())? else { return Ok(()) };
+            let expected = self.stream.messages.get(self.count);
+            let expected = expected.unwrap_or_else(|| panic!("{}: {message:?}", self.stream));
+            assert!(
+                same(&message, &expected.message()),
+                "{}: message {}: {expected:?}, {message:?}",
+                self.stream,
+                self.count
+            );
+            self.count += 1;
+        }
+    }
+}
+
+#[test]
+fn cut_in_two_anywhere() {
+    let messages = hard::some(small_messages(), 12, 1);
+    for (index, stream) in streams().enumerate() {
+        let stream = Stream::of(stream, Kind::ALL[index % 4], &messages, 1 + index % 5);
+        for cut in 0..=stream.bytes.len() {
+            stream.check([cut]);
+        }
+    }
+}
+
+#[test]
+fn fifty_messages_cut_in_two_anywhere() {
+    let messages = hard::some(small_messages(), 50, 2);
+    for (index, format) in AnyFormat::all().enumerate() {
+        let kind = Kind::ALL[index % 4];
+        let stream = Stream::of((format, Framing::Own), kind, &messages, 7);
+        for cut in 0..=stream.bytes.len() {
+            stream.check([cut]);
+        }
+    }
+}
+
+#[test]
+fn any_pieces() {
+    let messages = hard::some(messages(), 50, 3);
+    for (index, stream) in streams().enumerate() {
+        for kind in Kind::ALL {
+            let stream = Stream::of(stream, kind, &messages, 9);
+            stream.check([]);
+            for longest in [20, 1000, 100_000] {
+                let steps = hard::some(1..longest, 2 * stream.bytes.len() / longest, index as u64);
+                let ends = steps.iter().scan(0, |at, step| {
+                    *at += step;
+                    Some(*at)
+                });
+                stream.check(ends.take_while(|end| *end < stream.bytes.len()));
+            }
+        }
+    }
+}
+
+#[test]
+fn byte_by_byte() {
+    let messages = hard::some(small_messages(), 50, 4);
+    for stream in streams() {
+        for kind in Kind::ALL {
+            let stream = Stream::of(stream, kind, &messages, 50);
+            stream.check(1..stream.bytes.len());
+        }
+    }
+}
+
+/// Nothing is read twice, and nothing is lost, where a stream ends too early.
+#[test]
+fn an_end_within_a_message_is_an_error_that_says_where() {
+    let messages = hard::some(small_messages(), 6, 5);
+    for (index, stream) in streams().enumerate() {
+        let stream = Stream::of(stream, Kind::ALL[index % 4], &messages, 1);
+        for cut in 0..stream.bytes.len() {
+            let mut reader = Reading::of(&stream);
+            reader.decoder.push(&stream.bytes[..cut]);
+            reader.decoder.end();
+            let end = reader.drain();
+            let whole = stream.ends.iter().filter(|end| **end <= cut).count() - 1;
+            assert_eq!(reader.count, whole, "{stream}: {cut} bytes: {end:?}");
+            if stream.ends.contains(&cut) {
+                end.unwrap();
+            } else {
+                let error = end.expect_err(&stream.to_string());
+                let offset = error.offset().unwrap();
+                let within = stream.ends[whole] as u64..=cut as u64;
+                assert!(within.contains(&offset), "{stream}: {cut} bytes: {error}");
+                assert!(error.is_incomplete(), "{stream}: {cut} bytes: {error}");
+                assert_eq!(reader.drain(), Err(error), "{stream}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_message_up_to_the_end() {
+    let messages = hard::some(messages(), 30, 6);
+    for format in AnyFormat::all().filter(|format| !format.is_delimited()) {
+        for message in &messages {
+            let message = std::slice::from_ref(message);
+            let stream = Stream::of((format, Framing::None), message[0].kind, message, 1);
+            if stream.messages.is_empty() {
+                continue;
+            }
+            let len = stream.bytes.len();
+            let mut reader = Reading::of(&stream);
+            for piece in stream.bytes.chunks(len / 3 + 1) {
+                reader.decoder.push(piece);
+                reader.drain().unwrap();
+                assert_eq!(reader.count, 0, "{stream}: more may come");
+            }
+            reader.decoder.end();
+            reader.drain().unwrap();
+            reader.drain().unwrap();
+            assert_eq!(reader.count, 1, "{stream}");
+        }
+    }
+}
+
+#[test]
+fn a_faulty_message_between_lengths_does_not_lose_the_others() {
+    let messages = hard::some(small_messages(), 3, 7);
+    for format in AnyFormat::all() {
+        for (framing, kind) in LENGTHS.into_iter().flat_map(|f| Kind::ALL.map(|kind| (f, kind))) {
+            let Some(fault) = fault(format, kind) else { continue };
+            let stream = Stream::of((format, framing), kind, &messages, 1);
+            let mut bytes = vec![];
+            let mut faults = vec![];
+            for ends in stream.ends.windows(2) {
+                bytes.extend_from_slice(&stream.bytes[ends[0]..ends[1]]);
+                match framing {
+                    Framing::Varint => bytes.push(fault.len() as u8),
+                    _ => bytes.extend_from_slice(&(fault.len() as u32).to_le_bytes()),
+                }
+                faults.push(bytes.len() as u64..=(bytes.len() + fault.len()) as u64);
+                bytes.extend_from_slice(&fault);
+            }
+            let mut reader = Reading::of(&stream);
+            reader.decoder.push(&bytes);
+            for (index, fault) in faults.iter().enumerate() {
+                let error = reader.drain().unwrap_err();
+                assert_eq!(reader.count, index + 1, "{stream}: {error}");
+                assert!(fault.contains(&error.offset().unwrap()), "{stream}: {error}");
+            }
+            reader.decoder.end();
+            reader.drain().unwrap();
+        }
+    }
+}
+
+/// Bytes that are not this message: fewer than 100.
+fn fault(format: AnyFormat, kind: Kind) -> Option<Vec<u8>> {
+    let mut message = encoded(format, &common::seed_message(kind));
+    message.truncate(10);
+    [vec![0xff; 3], vec![7], vec![1; 20], message].into_iter().find(|bytes| {
+        let mut arena = Arena::new();
+        format.decode(kind, bytes, &arena.as_scope()).is_err()
+    })
+}
+
+#[test]
+fn no_message_is_longer_than_the_limit() {
+    const LIMIT: usize = 1000;
+    for (format, framing) in AnyFormat::all().flat_map(|f| FRAMINGS.map(|framing| (f, framing))) {
+        for kind in Kind::ALL {
+            let long =
+                Owned { id: vec![b'i'; 8 * LIMIT], ..Owned::of(&common::seed_message(kind)) };
+            let stream = Stream::of((format, framing), kind, std::slice::from_ref(&long), 1);
+            if stream.messages.is_empty() || stream.bytes.len() < 4 * LIMIT {
+                continue;
+            }
+            let mut reader = Reading::of(&stream);
+            reader.decoder = reader.decoder.limit(LIMIT);
+            let refused = stream.bytes[..2 * LIMIT].chunks(100).find_map(|piece| {
+                reader.decoder.push(piece);
+                reader.drain().err()
+            });
+            let error = refused.unwrap_or_else(|| panic!("{stream}: {LIMIT} bytes and more"));
+            assert!(error.to_string().contains("limit"), "{stream}: {error}");
+            assert!(!error.is_incomplete(), "{stream}: {error}");
+            // One below the limit is read.
+            let short = Owned { id: vec![b'i'; LIMIT / 12], ..long };
+            let stream = Stream::of((format, framing), kind, std::slice::from_ref(&short), 1);
+            assert!(stream.bytes.len() <= LIMIT, "{stream}: {}", stream.bytes.len());
+            let mut reader = Reading::of(&stream);
+            reader.decoder = reader.decoder.limit(LIMIT);
+            reader.decoder.push(&stream.bytes);
+            reader.decoder.end();
+            reader.drain().unwrap();
+            assert_eq!(reader.count, 1, "{stream}");
+        }
+    }
+}
+
+/// Quadratic work would take minutes.
+#[test]
+fn one_long_message_byte_by_byte() {
+    for (format, framing) in AnyFormat::all().flat_map(|f| FRAMINGS.map(|framing| (f, framing))) {
+        let message = Owned {
+            kind: Kind::MetricUnion,
+            metric_type: 2,
+            id: hard::noise(1 << 15, 1),
+            counter: 0,
+            timer: (0..1 << 12).map(f64::from).collect(),
+            gauge: 0.0,
+        };
+        let stream = Stream::of((format, framing), message.kind, &[message], 1);
+        if stream.messages.is_empty() {
+            continue;
+        }
+        let mut reader = Reading::of(&stream);
+        let start = Instant::now();
+        for byte in &stream.bytes {
+            reader.decoder.push(&[*byte]);
+            reader.drain().unwrap();
+        }
+        reader.decoder.end();
+        reader.drain().unwrap();
+        assert_eq!(reader.count, 1, "{stream}");
+        let time = start.elapsed();
+        assert!(time < Duration::from_secs(5), "{stream}: {time:?}, {} bytes", stream.bytes.len());
+    }
+}

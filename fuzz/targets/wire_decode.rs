@@ -1,0 +1,25 @@
+//! Reads any bytes as a message. What can be read can be written, and comes back.
+//!
+//! `WIRE_FORMAT` says in which format, as does the folder of the corpus; without it, in all.
+//! The first byte says which message.
+
+#![no_main]
+
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use quipu_wire::AnyFormat;
+
+mod wire_shared;
+
+fuzz_target!(|input: &[u8]| {
+    static FORMATS: OnceLock<Vec<AnyFormat>> = OnceLock::new();
+    let formats = FORMATS.get_or_init(|| match std::env::var("WIRE_FORMAT") {
+        Ok(name) => vec![AnyFormat::named(&name).expect("WIRE_FORMAT is the name of a format")],
+        Err(_) => AnyFormat::all().collect(),
+    });
+    let Some((&kind, bytes)) = input.split_first() else { return };
+    for format in formats {
+        wire_shared::comes_back(*format, wire_shared::kind(kind), bytes);
+    }
+});
