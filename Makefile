@@ -36,8 +36,12 @@ test-go: ## The peers that the benchmarks drive
 # the code.
 ARENA_TARGETS := i686-unknown-linux-gnu thumbv7em-none-eabihf x86_64-unknown-none
 
+# What needs no standard library.
+WIRE_FEATURES := bson,capnp,colfer,flatbuffers,gencode,gob,hprose,msgpack,otlp,postcard,protobuf,quipu,$(strip \
+	)remote-write,sereal,statsd,thrift,tsv,xdr
+
 .PHONY: test-targets
-test-targets: ## The arena without a heap, without std, and on 32 bits
+test-targets: ## The arena and the formats without std and on 32 bits; each format alone
 	$(CARGO) test --locked --package quipu-arena --no-default-features --no-run --quiet --lib
 	@for target in $(ARENA_TARGETS); do \
 		if rustup target list --installed 2>/dev/null | grep -qx $$target \
@@ -50,6 +54,18 @@ test-targets: ## The arena without a heap, without std, and on 32 bits
 		else \
 			echo "NOT RUN: quipu-arena for $$target, which rustup does not give here"; \
 		fi; \
+	done
+	@for target in i686-unknown-linux-gnu thumbv7em-none-eabihf; do \
+		if rustup target list --installed 2>/dev/null | grep -qx $$target; then \
+			echo "checking quipu-wire for $$target"; \
+			$(CARGO) check --locked --quiet --package quipu-wire --target $$target \
+				--no-default-features --features "$(WIRE_FEATURES)" || exit 1; \
+		fi; \
+	done
+	@for feature in $$(echo $(WIRE_FEATURES),bitcode,json,rkyv,snappy | tr , ' '); do \
+		echo "checking quipu-wire with $$feature alone"; \
+		RUSTFLAGS="-D warnings" $(CARGO) check --locked --quiet --package quipu-wire \
+			--target-dir target/features --no-default-features --features $$feature || exit 1; \
 	done
 
 .PHONY: test-counts
@@ -95,6 +111,10 @@ miri: ## The unsafe parts and the windows, under the interpreter that knows unde
 		MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance" \
 			cargo +nightly miri test --locked --target-dir target/miri \
 			--package quipu-segment --package quipu-window --lib --test model --test faults && \
+		MIRIFLAGS="-Zmiri-strict-provenance" \
+			cargo +nightly miri test --locked --quiet --target-dir target/miri \
+			--package quipu-wire --no-default-features \
+			--features quipu,msgpack,colfer --lib -- pieces quipu:: msgpack colfer && \
 		MIRIFLAGS="-Zmiri-strict-provenance" $(MIRI_ARENA) && \
 		MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-tree-borrows" $(MIRI_ARENA) && \
 		MIRIFLAGS="-Zmiri-strict-provenance" \

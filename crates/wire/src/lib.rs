@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![no_std]
 // Each format takes some of what they share.
-#![cfg_attr(not(feature = "all"), allow(dead_code, unused_imports, unused_macros))]
+#![cfg_attr(not(feature = "all"), allow(dead_code, unreachable_pub, unused_imports, unused_macros))]
 
 extern crate alloc;
 #[cfg(test)]

@@ -351,7 +351,8 @@ impl<F: Format> Decoder<F> {
         } else if held > limit {
             Some(Error::reading(F::NAME, position, TOO_LARGE))
         } else {
-            *credit = credit.saturating_sub(seen as i64 + 1);
+            // Readers look further than to the fault, at most at all there is.
+            *credit = credit.saturating_sub(held as i64 + 1);
             None
         }
     }
