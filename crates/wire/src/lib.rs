@@ -1,4 +1,6 @@
-#![doc = include_str!("../README.md")]
+// Its examples are of quipu's own format.
+#![cfg_attr(feature = "quipu", doc = include_str!("../README.md"))]
+#![cfg_attr(not(feature = "quipu"), doc = "Metrics on the wire.")]
 #![no_std]
 // Each format takes some of what they share.
 #![cfg_attr(not(feature = "all"), allow(dead_code, unreachable_pub, unused_imports, unused_macros))]

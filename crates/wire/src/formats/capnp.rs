@@ -28,6 +28,9 @@
 //! structs for one of doubles. Each of the three objects is read once, so that no message costs
 //! more than its length.
 
+mod packing;
+mod segments;
+
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
@@ -35,14 +38,10 @@ use quipu_arena::Scope;
 
 use crate::error::Fault;
 use crate::format::dialects;
-use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
+use crate::message::{BatchTimer, Counter, Gauge, Kind, MetricType, MetricUnion};
 use crate::pieces::{Bytes, Each, Le64, LeDoubles, Zeros, append};
 use crate::reader::Reader;
-
-use segments::{BYTE, Misplaced, Root, Segments, WORD, words_of};
-
-mod packing;
-mod segments;
+use segments::{BYTE, Segments, WORD, words_of};
 
 /// As all libraries write it: words as they are in memory.
 ///
@@ -84,8 +83,8 @@ trait Dialect: Sized + 'static {
     /// Reads all words of a message.
     fn read<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Segments<'m>, Fault>;
 
-    /// Goes from the start of a message to a word of its segments: there is a fault.
-    fn seek(input: &mut Reader<'_>, segments: &Segments<'_>, word: usize);
+    /// Skips so many words of a message that was read before.
+    fn skip(input: &mut Reader<'_>, words: usize);
 }
 
 dialects!(delimited: true, Capnp, CapnpPacked);
@@ -104,9 +103,8 @@ impl Dialect for Capnp {
         Segments::read(input)
     }
 
-    fn seek(input: &mut Reader<'_>, segments: &Segments<'_>, word: usize) {
-        // It is in what was taken before.
-        let _ = input.take(8 * (segments.table_words() + word), "a message");
+    fn skip(input: &mut Reader<'_>, words: usize) {
+        let _ = input.take(8 * words, "a message");
     }
 }
 
@@ -123,10 +121,16 @@ impl Dialect for CapnpPacked {
         packing::unpack(input, scope)
     }
 
-    fn seek(input: &mut Reader<'_>, segments: &Segments<'_>, word: usize) {
-        // All of it was unpacked before.
-        let _ = packing::walk(input, segments.table_words() + word);
+    fn skip(input: &mut Reader<'_>, words: usize) {
+        let _ = packing::walk(input, words);
     }
+}
+
+/// What messages have.
+struct Parts<'m> {
+    data: [u64; 3],
+    id: &'m [u8],
+    values: &'m [f64],
 }
 
 /// What the dialects share.
@@ -186,9 +190,8 @@ impl<D: Dialect> Codec<D> {
 
     #[inline(always)]
     fn read_counter<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Counter<'m>, Fault> {
-        Self::message(input, scope, |root| {
-            Ok(Counter { id: root.pointer(0)?.bytes()?, value: root.word(0) as i64 })
-        })
+        let Parts { data: [value, ..], id, .. } = Self::read(Kind::Counter, input, scope)?;
+        Ok(Counter { id, value: value as i64 })
     }
 
     #[inline(always)]
@@ -196,52 +199,57 @@ impl<D: Dialect> Codec<D> {
         input: &mut Reader<'m>,
         scope: &Scope<'m>,
     ) -> Result<BatchTimer<'m>, Fault> {
-        Self::message(input, scope, |root| {
-            let id = root.pointer(0)?.bytes()?;
-            Ok(BatchTimer { id, values: root.pointer(1)?.doubles(scope)? })
-        })
+        let Parts { id, values, .. } = Self::read(Kind::BatchTimer, input, scope)?;
+        Ok(BatchTimer { id, values })
     }
 
     #[inline(always)]
     fn read_gauge<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Gauge<'m>, Fault> {
-        Self::message(input, scope, |root| {
-            Ok(Gauge { id: root.pointer(0)?.bytes()?, value: f64::from_bits(root.word(0)) })
-        })
+        let Parts { data: [value, ..], id, .. } = Self::read(Kind::Gauge, input, scope)?;
+        Ok(Gauge { id, value: f64::from_bits(value) })
     }
 
     #[inline(always)]
     fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
-        Self::message(input, scope, |root| {
-            let number = root.word(0) as i16;
-            let Ok(metric_type) = i8::try_from(number) else {
-                return Err(root.wrong(0, "a type of a metric that fits in 8 bits"));
-            };
-            Ok(MetricUnion {
-                metric_type: MetricType(metric_type),
-                id: root.pointer(0)?.bytes()?,
-                counter: root.word(1) as i64,
-                timer: root.pointer(1)?.doubles(scope)?,
-                gauge: f64::from_bits(root.word(2)),
-            })
+        let Parts { data: [metric_type, counter, gauge], id, values } =
+            Self::read(Kind::MetricUnion, input, scope)?;
+        Ok(MetricUnion {
+            metric_type: MetricType(metric_type as i8),
+            id,
+            counter: counter as i64,
+            timer: values,
+            gauge: f64::from_bits(gauge),
         })
     }
 
+    /// Reads the parts that a message has.
     #[inline(always)]
-    fn message<'m, T>(
-        input: &mut Reader<'m>,
-        scope: &Scope<'m>,
-        read: impl FnOnce(Root<'_, 'm>) -> Result<T, Misplaced>,
-    ) -> Result<T, Fault> {
+    fn read<'m>(kind: Kind, input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Parts<'m>, Fault> {
         let before = *input;
         let segments = D::read(input, scope)?;
-        match segments.root().and_then(read) {
-            Ok(message) => Ok(message),
-            Err(Misplaced { word, fault }) => {
-                *input = before;
-                input.apart(|input| D::seek(input, &segments, word));
-                Err(fault)
-            }
+        // Each result ends here, and none is passed on as a whole: so they stay in registers.
+        let mut fail = |fault| {
+            *input = Self::before_fault(before, &segments);
+            fault
+        };
+        let root = segments.root().map_err(&mut fail)?;
+        let data = [root.word(0), root.word(1), root.word(2)];
+        if kind == Kind::MetricUnion && i8::try_from(data[0] as i16).is_err() {
+            return Err(fail(root.fault(0, "a type of a metric that fits in 8 bits")));
         }
+        let id = root.pointer(0).map_err(&mut fail)?.bytes().map_err(&mut fail)?;
+        let mut values: &[f64] = &[];
+        if matches!(kind, Kind::BatchTimer | Kind::MetricUnion) {
+            values = root.pointer(1).map_err(&mut fail)?.doubles(scope).map_err(&mut fail)?;
+        }
+        Ok(Parts { data, id, values })
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn before_fault<'m>(mut input: Reader<'m>, segments: &Segments<'m>) -> Reader<'m> {
+        D::skip(&mut input, segments.words_before_fault());
+        input
     }
 }
 

@@ -11,7 +11,7 @@
 
 use quipu_arena::Scope;
 
-use super::segments::{SEGMENTS, Segments, segment_lens, table_len};
+use super::segments::{MOST_SEGMENTS, SEGMENTS, Segments, segment_lens, table_len};
 use crate::error::Fault;
 use crate::pieces::Piece;
 use crate::reader::Reader;
@@ -24,8 +24,8 @@ pub(super) struct Packed<'a, const N: usize> {
     pub(super) values: &'a [f64],
 }
 
-// SAFETY: A word takes at most 10 bytes, with its tag and the length of a run. What is written of it
-// and not skipped is within these 10 bytes, too.
+// SAFETY: A word takes at most 10 bytes, with its tag and the length of a run. What is written of
+// it and not skipped is within these 10 bytes, too.
 unsafe impl<const N: usize> Piece for Packed<'_, N> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -112,7 +112,14 @@ impl Packer {
                 return;
             }
             self.at.write(tag);
-            self.at.add(1).cast::<[u8; 8]>().write_unaligned(compress(word, tag).to_le_bytes());
+            let bytes = if tag == 0xff {
+                word
+            } else if is_one_piece(tag) {
+                word >> (word.trailing_zeros() & 0x38)
+            } else {
+                compress(word, tag)
+            };
+            self.at.add(1).cast::<[u8; 8]>().write_unaligned(bytes.to_le_bytes());
             self.at = self.at.add(1 + ones(tag));
             self.run = match tag {
                 0 => Run::Zeros,
@@ -139,7 +146,7 @@ pub(super) fn unpack<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Se
     }
     *input = unpacker.input;
     let body = unpack_words(input, first >> 32, scope)?;
-    Ok(Segments { table: &[], body })
+    Ok(Segments::new(&[], body))
 }
 
 /// Reads a message of several segments, or one whose table is the beginning of a run.
@@ -151,15 +158,19 @@ fn unpack_segments<'m>(
     scope: &Scope<'m>,
 ) -> Result<Segments<'m>, Fault> {
     let words = table_len(first as u32)? / 8;
+    let mut table = [[0; 8]; 1 + MOST_SEGMENTS / 2];
     let mut unpacker = Unpacker::new(*input);
-    let table = unpacker.words(words, scope).inspect_err(|_| *input = unpacker.input)?;
+    for word in table.iter_mut().take(words) {
+        *word = unpacker.next().inspect_err(|_| *input = unpacker.input)?;
+    }
     let all = words as u64 + segment_lens(table.as_flattened()).sum::<u64>();
     let (table, body) = unpack_words(input, all, scope)?.split_at(words);
-    Ok(Segments { table: table.as_flattened(), body })
+    Ok(Segments::new(table.as_flattened(), body))
 }
 
-/// Unpacks as many words as a table says.
-#[inline(always)]
+/// Unpacks as many words as a table says. One place for all messages, so that the loop has all of
+/// the unpacker in it.
+#[inline(never)]
 fn unpack_words<'m>(
     input: &mut Reader<'m>,
     words: u64,
@@ -172,7 +183,7 @@ fn unpack_words<'m>(
     }
     let before = *input;
     let mut unpacker = Unpacker::new(*input);
-    let unpacked = unpacker.words(words as usize, scope);
+    let unpacked = values::fill(words as usize, scope, || unpacker.next());
     *input = unpacker.input;
     if unpacked.is_ok() && unpacker.left != 0 {
         *input = before;
@@ -244,11 +255,6 @@ impl<'m> Unpacker<'m> {
     }
 
     #[inline(always)]
-    fn words(&mut self, words: usize, scope: &Scope<'m>) -> Result<&'m [[u8; 8]], Fault> {
-        values::fill(words, scope, || self.next())
-    }
-
-    #[inline(always)]
     fn next(&mut self) -> Result<[u8; 8], Fault> {
         if self.left != 0 {
             self.left -= 1;
@@ -268,7 +274,12 @@ impl<'m> Unpacker<'m> {
             }
             tag => {
                 let bytes = self.input.little_endian(ones(tag), SEGMENTS)?;
-                Ok(spread(bytes, tag).to_le_bytes())
+                let word = if is_one_piece(tag) {
+                    bytes << (8 * (tag.trailing_zeros() & 7))
+                } else {
+                    spread(bytes, tag)
+                };
+                Ok(word.to_le_bytes())
             }
         }
     }
@@ -281,6 +292,12 @@ fn tag(word: u64) -> u8 {
     let high_bits = (((word & LOW) + LOW) | word) & !LOW;
     // Gathers the 8 bits in the highest byte.
     ((high_bits >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
+}
+
+/// Whether the bytes stand side by side, as those of a text, a small number or a round double.
+#[inline(always)]
+fn is_one_piece(tag: u8) -> bool {
+    tag & tag.wrapping_add(tag & tag.wrapping_neg()) == 0
 }
 
 /// How many bits are set.

@@ -11,6 +11,8 @@
 //!                      and a pointer that says what it is
 //! ```
 
+use core::cell::Cell;
+
 use quipu_arena::Scope;
 
 use crate::error::Fault;
@@ -25,7 +27,7 @@ pub(super) const WORD: u64 = 5;
 pub(super) const STRUCT: u64 = 7;
 
 /// How many segments a message can have: as for the other readers.
-const MOST_SEGMENTS: usize = 512;
+pub(super) const MOST_SEGMENTS: usize = 512;
 
 const TABLE: &str = "a table of segments";
 pub(super) const SEGMENTS: &str = "segments as long as their table says";
@@ -57,26 +59,14 @@ fn take_words<'m>(input: &mut Reader<'m>, words: u64) -> Result<&'m [[u8; 8]], F
     Ok(input.take_long(words.saturating_mul(8), SEGMENTS)?.as_chunks().0)
 }
 
-/// Where in the segments something is wrong, and what.
-pub(super) struct Misplaced {
-    /// The word, from the first of all segments.
-    pub(super) word: usize,
-    pub(super) fault: Fault,
-}
-
-impl Misplaced {
-    #[cold]
-    fn new(word: usize, expected: &'static str) -> Misplaced {
-        Misplaced { word, fault: Fault::malformed(expected) }
-    }
-}
-
 /// A message's words.
 pub(super) struct Segments<'m> {
     /// The table of several segments. Empty when there is one, which is all of the body.
-    pub(super) table: &'m [u8],
+    table: &'m [u8],
     /// All segments, one behind the other.
-    pub(super) body: &'m [[u8; 8]],
+    body: &'m [[u8; 8]],
+    /// The word, from the first of all segments, with which something is wrong.
+    wrong: Cell<usize>,
 }
 
 /// One segment.
@@ -100,6 +90,11 @@ impl<'m> Segment<'m> {
 }
 
 impl<'m> Segments<'m> {
+    #[inline(always)]
+    pub(super) fn new(table: &'m [u8], body: &'m [[u8; 8]]) -> Segments<'m> {
+        Segments { table, body, wrong: Cell::new(0) }
+    }
+
     /// Reads a table and its segments.
     #[inline(always)]
     pub(super) fn read(input: &mut Reader<'m>) -> Result<Segments<'m>, Fault> {
@@ -107,9 +102,10 @@ impl<'m> Segments<'m> {
         let first = u64::from_le_bytes(input.array(TABLE)?);
         if first as u32 != 0 {
             *input = before;
-            return input.apart(Segments::read_several);
+            let segments = input.apart(Segments::read_several)?;
+            return Ok(segments);
         }
-        Ok(Segments { table: &[], body: take_words(input, first >> 32)? })
+        Ok(Segments::new(&[], take_words(input, first >> 32)?))
     }
 
     #[cold]
@@ -120,12 +116,20 @@ impl<'m> Segments<'m> {
         *input = before;
         let table = input.take(table_len(first)?, TABLE)?;
         let body = take_words(input, segment_lens(table).sum())?;
-        Ok(Segments { table, body })
+        Ok(Segments::new(table, body))
     }
 
-    /// How many words the table had.
-    pub(super) fn table_words(&self) -> usize {
-        words_of(self.table.len()).max(1)
+    /// Says with which word something is wrong.
+    #[cold]
+    #[inline(never)]
+    fn fault(&self, word: usize, expected: &'static str) -> Fault {
+        self.wrong.set(word);
+        Fault::malformed(expected)
+    }
+
+    /// How many words of the message, with its table, stand before the fault.
+    pub(super) fn words_before_fault(&self) -> usize {
+        words_of(self.table.len()).max(1) + self.wrong.get()
     }
 
     #[inline(always)]
@@ -149,44 +153,50 @@ impl<'m> Segments<'m> {
     }
 
     #[inline(always)]
-    pub(super) fn root(&self) -> Result<Root<'_, 'm>, Misplaced> {
-        let first = match self.first() {
-            Some(first) if !first.words.is_empty() => first,
-            _ => return Err(Misplaced::new(0, "a first segment that begins with a pointer")),
+    pub(super) fn root(&self) -> Result<Root<'_, 'm>, Fault> {
+        let Some((segment, pointer)) = self.first().and_then(|first| Some((first, first.word(0)?)))
+        else {
+            return Err(self.fault(0, "a first segment that begins with a pointer"));
         };
-        let Object { segment, start, pointer, .. } = self.follow(first, 0)?;
+        let Object { segment, start, pointer, .. } = self.follow(segment, 0, pointer)?;
         // A null pointer is one to a struct without any words: all fields are zero.
         let data = usize::from((pointer >> 32) as u16);
         let pointers = usize::from((pointer >> 48) as u16);
         match segment.words(start, data + pointers) {
             Some(words) if pointer & 3 == 0 => {
-                let data = &words[..data];
+                let (data, pointers) = words.split_at(data);
                 Ok(Root { segments: self, segment, start, data, pointers })
             }
-            _ => Err(Misplaced::new(0, "a pointer to a struct within its segment")),
+            _ => Err(self.fault(0, "a pointer to a struct within its segment")),
         }
     }
 
-    /// What the pointer at a word of a segment points to. A word that is not there is null.
+    /// What a pointer points to that is a word of a segment.
     #[inline(always)]
-    fn follow(&self, segment: Segment<'m>, at: usize) -> Result<Object<'m>, Misplaced> {
-        let pointer = segment.word(at).unwrap_or(0);
+    fn follow(
+        &self,
+        segment: Segment<'m>,
+        at: usize,
+        pointer: u64,
+    ) -> Result<Object<'_, 'm>, Fault> {
+        let place = segment.place + at;
         if pointer & 2 != 0 {
-            return self.follow_far(segment.place + at, pointer);
+            // Apart from what is returned below, which stays in registers so.
+            let object = self.follow_far(place, pointer)?;
+            return Ok(object);
         }
-        let start = target(at, pointer);
-        Ok(Object { segment, start, pointer, place: segment.place + at })
+        Ok(Object { segments: self, segment, start: target(at, pointer), pointer, place })
     }
 
     /// The same for a pointer from segment to segment: to another pointer, or to a pair that says
     /// where the object is, and what.
     #[cold]
     #[inline(never)]
-    fn follow_far(&self, place: usize, pointer: u64) -> Result<Object<'m>, Misplaced> {
+    fn follow_far(&self, place: usize, pointer: u64) -> Result<Object<'_, 'm>, Fault> {
         const LOST: &str = "a far pointer to another pointer within a segment";
-        let lost = || Misplaced::new(place, LOST);
+        let lost = || self.fault(place, LOST);
         if pointer & 3 != 2 {
-            return Err(Misplaced::new(place, "a pointer to a struct or a list"));
+            return Err(self.fault(place, "a pointer to a struct or a list"));
         }
         let segment_of = |far: u64| self.segment((far >> 32) as usize).ok_or_else(lost);
         let word_of = |far: u64| far as u32 as usize >> 3;
@@ -198,13 +208,19 @@ impl<'m> Segments<'m> {
                 return Err(lost());
             }
             let start = target(at, landing);
-            return Ok(Object { segment, start, pointer: landing, place });
+            return Ok(Object { segments: self, segment, start, pointer: landing, place });
         }
         let tag = segment.word(at + 1).ok_or_else(lost)?;
         if landing & 7 != 2 || tag & 2 != 0 {
             return Err(lost());
         }
-        Ok(Object { segment: segment_of(landing)?, start: word_of(landing), pointer: tag, place })
+        Ok(Object {
+            segments: self,
+            segment: segment_of(landing)?,
+            start: word_of(landing),
+            pointer: tag,
+            place,
+        })
     }
 }
 
@@ -216,40 +232,41 @@ fn target(at: usize, pointer: u64) -> usize {
 }
 
 /// The root struct.
+#[derive(Clone, Copy)]
 pub(super) struct Root<'s, 'm> {
     segments: &'s Segments<'m>,
     segment: Segment<'m>,
     /// Where it begins in the segment: data, then pointers.
     start: usize,
     data: &'m [[u8; 8]],
-    pointers: usize,
+    pointers: &'m [[u8; 8]],
 }
 
-impl<'m> Root<'_, 'm> {
+impl<'s, 'm> Root<'s, 'm> {
     /// A word of the data. What the writer's schema does not have is zero.
     #[inline(always)]
-    pub(super) fn word(&self, at: usize) -> u64 {
+    pub(super) fn word(self, at: usize) -> u64 {
         self.data.get(at).map_or(0, |word| u64::from_le_bytes(*word))
     }
 
     /// What is wrong with a word of the data.
-    #[cold]
-    pub(super) fn wrong(&self, at: usize, expected: &'static str) -> Misplaced {
-        Misplaced::new(self.segment.place + self.start + at, expected)
+    #[inline(always)]
+    pub(super) fn fault(self, at: usize, expected: &'static str) -> Fault {
+        self.segments.fault(self.segment.place + self.start + at, expected)
     }
 
+    /// What a pointer points to. One that the writer's schema does not have is null.
     #[inline(always)]
-    pub(super) fn pointer(&self, at: usize) -> Result<Object<'m>, Misplaced> {
-        if at < self.pointers {
-            self.segments.follow(self.segment, self.start + self.data.len() + at)
-        } else {
-            Ok(Object { segment: self.segment, start: 0, pointer: 0, place: 0 })
-        }
+    pub(super) fn pointer(self, at: usize) -> Result<Object<'s, 'm>, Fault> {
+        let pointer = self.pointers.get(at).map_or(0, |word| u64::from_le_bytes(*word));
+        self.segments.follow(self.segment, self.start + self.data.len() + at, pointer)
     }
 }
 
 /// What a pointer points to, when it is not null.
-pub(super) struct Object<'m> {
+#[derive(Clone, Copy)]
+pub(super) struct Object<'s, 'm> {
+    segments: &'s Segments<'m>,
     segment: Segment<'m>,
     /// Where it begins in the segment.
     start: usize,
@@ -259,63 +276,70 @@ pub(super) struct Object<'m> {
     place: usize,
 }
 
-impl<'m> Object<'m> {
+impl<'m> Object<'_, 'm> {
     #[inline(always)]
-    pub(super) fn bytes(&self) -> Result<&'m [u8], Misplaced> {
-        if self.pointer == 0 {
-            return Ok(&[]);
-        }
+    pub(super) fn bytes(self) -> Result<&'m [u8], Fault> {
         let len = (self.pointer >> 35) as usize;
         match self.segment.words(self.start, words_of(len)) {
-            Some(words) if self.is_list_of(BYTE) => Ok(&words.as_flattened()[..len]),
-            _ => Err(Misplaced::new(self.place, "a pointer to a list of bytes in its segment")),
+            Some(words) if is_list_of(BYTE, self.pointer) => Ok(&words.as_flattened()[..len]),
+            _ if self.pointer == 0 => Ok(&[]),
+            _ => Err(self.fault("a pointer to a list of bytes in its segment")),
         }
     }
 
     #[inline(always)]
-    pub(super) fn doubles(&self, scope: &Scope<'m>) -> Result<&'m [f64], Misplaced> {
-        if self.pointer == 0 {
-            return Ok(&[]);
-        }
+    pub(super) fn doubles(self, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
         let len = (self.pointer >> 35) as usize;
-        if !self.is_list_of(WORD) {
-            return self.first_doubles(len, scope);
+        match self.segment.words(self.start, len) {
+            Some(words) if is_list_of(WORD, self.pointer) => {
+                let values = values::little_endian(words.as_flattened(), scope)?;
+                Ok(values)
+            }
+            _ if self.pointer == 0 => Ok(&[]),
+            _ => match first_doubles(self.segment.words, self.start, self.pointer, scope) {
+                Some(values) => values,
+                None => Err(self.fault(DOUBLES)),
+            },
         }
-        let Some(words) = self.segment.words(self.start, len) else {
-            return Err(Misplaced::new(self.place, DOUBLES));
-        };
-        values::little_endian(words.as_flattened(), scope)
-            .map_err(|fault| Misplaced { word: self.place, fault })
-    }
-
-    /// The first word of each struct of a list: what a list of doubles becomes when its schema is
-    /// changed to one of structs.
-    #[cold]
-    #[inline(never)]
-    fn first_doubles(&self, len: usize, scope: &Scope<'m>) -> Result<&'m [f64], Misplaced> {
-        let wrong = || Misplaced::new(self.place, DOUBLES);
-        let words = self.segment.words(self.start, len.saturating_add(1)).ok_or_else(wrong)?;
-        let Some((tag, items)) = words.split_first() else { return Err(wrong()) };
-        let tag = u64::from_le_bytes(*tag);
-        let count = tag as u32 as usize >> 2;
-        let data = usize::from((tag >> 32) as u16);
-        let stride = data + usize::from((tag >> 48) as u16);
-        let fits = count as u64 * stride as u64 <= items.len() as u64;
-        if !self.is_list_of(STRUCT) || tag & 3 != 0 || data == 0 || !fits {
-            return Err(wrong());
-        }
-        let mut structs = items.chunks_exact(stride);
-        values::fill(count, scope, || match structs.next() {
-            Some([first, ..]) => Ok(f64::from_le_bytes(*first)),
-            _ => Err(Fault::malformed(DOUBLES)),
-        })
-        .map_err(|fault| Misplaced { word: self.place, fault })
     }
 
     #[inline(always)]
-    fn is_list_of(&self, item: u64) -> bool {
-        self.pointer & 3 == 1 && self.pointer >> 32 & 7 == item
+    fn fault(self, expected: &'static str) -> Fault {
+        self.segments.fault(self.place, expected)
     }
+}
+
+/// The first word of each struct of a list: what a list of doubles becomes when its schema is
+/// changed to one of structs. `None` when it is no such list.
+#[cold]
+#[inline(never)]
+fn first_doubles<'m>(
+    segment: &[[u8; 8]],
+    start: usize,
+    pointer: u64,
+    scope: &Scope<'m>,
+) -> Option<Result<&'m [f64], Fault>> {
+    let words = (pointer >> 35) as usize;
+    let (tag, items) = segment.get(start..)?.split_first()?;
+    let items = items.get(..words)?;
+    let tag = u64::from_le_bytes(*tag);
+    let count = tag as u32 as usize >> 2;
+    let data = usize::from((tag >> 32) as u16);
+    let stride = data + usize::from((tag >> 48) as u16);
+    let fits = count as u64 * stride as u64 <= words as u64;
+    if !is_list_of(STRUCT, pointer) || tag & 3 != 0 || data == 0 || !fits {
+        return None;
+    }
+    let mut firsts = items.iter().step_by(stride);
+    Some(values::fill(count, scope, || match firsts.next() {
+        Some(first) => Ok(f64::from_le_bytes(*first)),
+        None => Err(Fault::malformed(DOUBLES)),
+    }))
+}
+
+#[inline(always)]
+fn is_list_of(item: u64, pointer: u64) -> bool {
+    pointer & (7 << 32 | 3) == (item << 32 | 1)
 }
 
 pub(super) const DOUBLES: &str = "a pointer to a list of doubles in its segment";
