@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use common::{hex, lines, random, same, seed_message};
 use quipu_arena::Arena;
 use quipu_wire::{
-    Counter, Decoder, Encoder, Framing, Gauge, Kind, Message, MetricType, MetricUnion, Quipu,
-    QuipuCompact, StreamReader, StreamWriter,
+    BatchTimer, Counter, Decoder, Encoder, Framing, Gauge, Kind, Message, MetricType, MetricUnion,
+    Quipu, QuipuCompact, StreamReader, StreamWriter,
 };
 
 #[test]
@@ -74,6 +74,15 @@ fn messages() -> Vec<Message<'static>> {
             messages.push(Gauge { id: b"decimals", value }.into());
         }
     }
+    for values in [
+        &[65536.0, 1.0, 4_294_967_295.0][..],
+        &[0.000_012, 0.000_345, 12.5],
+        &[1e-8; 40],
+        &[12.345, 6.789, 50.1, 0.001],
+        &[-1.5, 2.0],
+    ] {
+        messages.push(BatchTimer { id: b"lists", values }.into());
+    }
     messages
 }
 
@@ -101,10 +110,13 @@ fn messages_are_those_of_the_vectors() {
 #[test]
 fn a_stream_is_that_of_the_vectors() {
     let messages = messages();
-    let mut writer = StreamWriter::default().frame_size(4096).restart_after(20_000);
+    let mut writer = StreamWriter::default().frame_size(4096);
     let mut out = Vec::new();
     let mut text = String::new();
-    for message in messages.iter().chain(&messages) {
+    for (index, message) in messages.iter().chain(&messages).enumerate() {
+        if index == messages.len() / 2 {
+            writer.restart();
+        }
         writer.append(message, &mut out).unwrap();
         // A stream does not tell a metric from a union that holds it alone.
         text += &line(&Message::MetricUnion(message.to_union()));

@@ -68,6 +68,9 @@ const MAX_SHARED: usize = 255;
 
 const DEFAULT_FRAME: usize = 32 << 10;
 const DEFAULT_RESTART: usize = 8 << 20;
+/// A dictionary begins anew only when so many times its bytes were sent: it costs no more than a
+/// sixteenth, however many series there are.
+const DEFINITIONS: usize = 16;
 
 /// Writes a stream in quipu's own format.
 ///
@@ -108,6 +111,8 @@ pub struct StreamWriter {
     /// Whether the dictionary begins anew with the next message.
     restart_next: bool,
     since_restart: usize,
+    /// How many of those bytes are definitions.
+    defined: usize,
     frame_size: usize,
     restart_after: usize,
 }
@@ -147,6 +152,7 @@ impl Default for StreamWriter {
             restarts: true,
             restart_next: false,
             since_restart: 0,
+            defined: 0,
             frame_size: DEFAULT_FRAME,
             restart_after: DEFAULT_RESTART,
         }
@@ -171,7 +177,8 @@ impl StreamWriter {
     }
 
     /// Sets after how many bytes the dictionary begins anew, 8 MiB otherwise, so that readers can
-    /// join there. It costs each id once more.
+    /// join there. It costs each id once more, and so comes no sooner than after 16 times the bytes
+    /// that the ids took.
     pub fn restart_after(mut self, bytes: usize) -> StreamWriter {
         self.restart_after = bytes;
         self
@@ -263,7 +270,8 @@ impl StreamWriter {
         let checksum = checksum(&out[start + 4..], &self.payload);
         append(out, (Le32(checksum), Bytes(&self.payload)));
         self.since_restart += HEADER + self.payload.len();
-        self.restart_next |= self.since_restart >= self.restart_after;
+        let patience = self.restart_after.max(self.defined.saturating_mul(DEFINITIONS));
+        self.restart_next |= self.since_restart >= patience;
         self.sequence = self.sequence.wrapping_add(1);
         self.restarts = false;
         self.count = 0;
@@ -419,7 +427,11 @@ impl StreamWriter {
             self.restart_next = false;
             self.restarts = true;
             self.since_restart = 0;
-            self.epoch = self.epoch.wrapping_add(1);
+            self.epoch = self.epoch.checked_add(1).unwrap_or_else(|| {
+                self.series.iter_mut().for_each(|sent| sent.epoch = 0);
+                1
+            });
+            self.defined = 0;
             self.next_number = 0;
             self.last_defined = None;
         }
@@ -442,6 +454,7 @@ impl StreamWriter {
                 Bytes(rest),
             ),
         );
+        self.defined += rest.len() + 8;
         self.last_defined = Some(index);
         self.next_number += 1;
         let sent = &mut self.series[index as usize];
@@ -650,7 +663,7 @@ impl StreamReader {
         input: &mut Reader<'m>,
         scope: &Scope<'m>,
     ) -> Result<Option<Message<'m>>, Fault> {
-        while self.messages_left == 0 {
+        if self.messages_left == 0 {
             if input.is_empty() {
                 return Ok(None);
             }
@@ -869,6 +882,10 @@ impl Frame {
         }
         let mut number = || input.array(head).map(u32::from_le_bytes);
         let (sequence, len, count, sum) = (number()?, number()?, number()?, number()?);
+        if count == 0 {
+            *input = start;
+            return Err(Fault::malformed("a frame with a message"));
+        }
         if len as usize > MAX_FRAME {
             *input = start;
             return Err(Fault::too_large("a frame of at most 128 MiB"));

@@ -351,30 +351,32 @@ fn read_decimals<'m>(
     }
     let above = if form == DECIMALS { 1 } else { 1 + COARSE };
     let power = POWERS[usize::from(head >> 6) + above];
-    // At most 8 values are in a byte.
+    // At most 8 values are in a byte. Bits are counted in 64 bits, more than a `usize` may have.
     let count = match usize::try_from(count) {
         Ok(count) if count / 8 <= input.len() => count,
         _ => return Err(Fault::incomplete(EXPECTED)),
     };
-    let bytes = input.take((count * width).div_ceil(8), EXPECTED)?;
-    let behind = (count * width) % 8;
+    let bits = count as u64 * width as u64;
+    let bytes = input.take_long(bits.div_ceil(8), EXPECTED)?;
+    let behind = bits % 8;
     if behind > 0 && bytes.last().is_some_and(|last| last >> behind != 0) {
         return Err(Fault::malformed("zeros behind the last value"));
     }
     let mask = (1 << width) - 1;
-    let mut bit = 0;
+    let mut bit = 0u64;
     values::fill(count, scope, || {
-        let bits = match bytes.get(bit / 8..bit / 8 + 8) {
+        let at = (bit / 8) as usize;
+        let bits = match bytes.get(at..at + 8) {
             Some(word) => u64::from_le_bytes(word.try_into().unwrap_or_default()),
             None => {
                 let mut word = [0; 8];
-                let rest = &bytes[bit / 8..];
+                let rest = &bytes[at..];
                 word[..rest.len()].copy_from_slice(rest);
                 u64::from_le_bytes(word)
             }
         };
         let number = bits >> (bit % 8) & mask;
-        bit += width;
+        bit += width as u64;
         Ok(number as i64 as f64 / power)
     })
 }
