@@ -206,6 +206,7 @@ impl<F: Format> Decoder<F> {
     ///
     /// When the stream is not in this format. Where lengths stand between messages, the next call
     /// goes on behind the faulty one; otherwise the error comes again.
+    #[inline]
     pub fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -234,6 +235,7 @@ impl<F: Format> Decoder<F> {
         }
     }
 
+    #[inline(always)]
     fn next_own<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error> {
         let Some(rest) = ready(&self.buffer, self.start, self.credit, self.ended) else {
             return Ok(None);

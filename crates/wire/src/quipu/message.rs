@@ -238,28 +238,22 @@ fn any_head<'m>(
     expected: &'static str,
     scope: &Scope<'m>,
 ) -> Result<(u8, &'m [u8]), Fault> {
-    let before = *input;
-    let head = input.byte(expected)?;
+    let Some(head) = input.peek() else { return Err(Fault::incomplete(expected)) };
     let len = usize::from(head & 63);
-    let id = if len < LENGTHS_END {
-        input.take(len, "an id as long as its length says")?
-    } else {
-        input.apart(|input| long_head(input, before, head & 63, scope))?
-    };
+    if len < LENGTHS_END {
+        input.advance(1);
+        return Ok((head >> 6, input.take(len, "an id as long as its length says")?));
+    }
+    let id = input.apart(|input| long_head(input, head & 63, scope))?;
     Ok((head >> 6, id))
 }
 
 #[inline(never)]
-fn long_head<'m>(
-    input: &mut Reader<'m>,
-    before: Reader<'m>,
-    len: u8,
-    scope: &Scope<'m>,
-) -> Result<&'m [u8], Fault> {
+fn long_head<'m>(input: &mut Reader<'m>, len: u8, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     if usize::from(len) == LENGTHS_END {
-        *input = before;
         return Err(Fault::malformed("a message that stands alone, not a frame of a stream"));
     }
+    input.byte("a head")?;
     let count = input.varint("the length of an id")?;
     match len {
         PACKED_5 => id::read(input, count, 5, scope),
@@ -320,7 +314,7 @@ macro_rules! format {
                 stream.flush(out);
             }
 
-            #[inline]
+            #[inline(always)]
             fn read_next<'m>(
                 stream: &'m mut StreamReader,
                 kind: Kind,

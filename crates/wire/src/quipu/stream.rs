@@ -45,11 +45,12 @@ use super::number::{
 };
 use super::values::{self, Values};
 use crate::error::{Error, Fault};
-use crate::message::{BatchTimer, Counter, Gauge, Kind, Message};
+use crate::message::{BatchTimer, Counter, Gauge, Kind, Message, MetricType, MetricUnion};
 use crate::pieces::{Byte, Bytes, FixedPiece, Le32, Literal, Piece, Varint, append};
 use crate::reader::{Reader, unzigzag, zigzag};
 
 const NAME: &str = "quipu";
+const OTHER_KIND: &str = "a message of the kind that is asked for";
 const MAGIC: &[u8; 3] = b"\xfcqw";
 const VERSION: u8 = 1;
 const RESTART: u8 = 1;
@@ -656,7 +657,7 @@ impl StreamReader {
 
     /// The next message. A frame is read when all of it is there, so that nothing of a damaged one
     /// is given out.
-    #[inline]
+    #[inline(always)]
     pub(super) fn read<'m>(
         &'m mut self,
         kind: Kind,
@@ -667,7 +668,7 @@ impl StreamReader {
             if input.is_empty() {
                 return Ok(None);
             }
-            self.begin(input)?;
+            input.apart(|input| self.begin(input))?;
         }
         let Some(messages) = input.rest().get(..self.bytes_left) else {
             return Err(Fault::incomplete("the messages of a frame"));
@@ -716,15 +717,6 @@ impl StreamReader {
         self.messages_left = frame.count;
         *input = before;
         input.advance(HEADER);
-        self.check_end()
-    }
-
-    /// A frame has as many bytes as its messages.
-    #[inline(always)]
-    fn check_end(&self) -> Result<(), Fault> {
-        if self.messages_left == 0 && self.bytes_left > 0 {
-            return Err(Fault::malformed("the end of the frame behind its last message"));
-        }
         Ok(())
     }
 
@@ -742,7 +734,7 @@ impl StreamReader {
                 *input = before;
                 return Err(Fault::malformed("the number of a series that was defined"));
             }
-            self.define(input)?;
+            input.apart(|input| self.define(input))?;
         }
         let Some(known) = self.series.get_mut(number as usize) else {
             return Err(Fault::malformed("the number of a series that was defined"));
@@ -752,21 +744,51 @@ impl StreamReader {
             .get(known.id_start as usize..)
             .and_then(|ids| ids.get(..known.id_len as usize));
         let id = id.unwrap_or_default();
-        let message = match known.kind {
-            Kind::Counter => Message::Counter(Counter { id, value: known.counter(input)? }),
-            Kind::BatchTimer => {
+        let union = MetricUnion { id, ..MetricUnion::ZERO };
+        let message = match (known.kind, kind) {
+            (Kind::Counter, Kind::Counter) => {
+                Message::Counter(Counter { id, value: known.counter(input)? })
+            }
+            (Kind::Counter, Kind::MetricUnion) => Message::MetricUnion(MetricUnion {
+                metric_type: MetricType::COUNTER,
+                counter: known.counter(input)?,
+                ..union
+            }),
+            (Kind::Gauge, Kind::Gauge) => Message::Gauge(Gauge { id, value: known.gauge(input)? }),
+            (Kind::Gauge, Kind::MetricUnion) => Message::MetricUnion(MetricUnion {
+                metric_type: MetricType::GAUGE,
+                gauge: known.gauge(input)?,
+                ..union
+            }),
+            (Kind::BatchTimer, Kind::BatchTimer) => {
                 Message::BatchTimer(BatchTimer { id, values: values::read(input, scope)? })
             }
-            Kind::Gauge => Message::Gauge(Gauge { id, value: known.gauge(input)? }),
-            Kind::MetricUnion => Message::MetricUnion(read_union_body(input, id, scope)?),
+            (Kind::BatchTimer, Kind::MetricUnion) => Message::MetricUnion(MetricUnion {
+                metric_type: MetricType::BATCH_TIMER,
+                timer: values::read(input, scope)?,
+                ..union
+            }),
+            (Kind::MetricUnion, _) => {
+                let union = input.apart(|input| read_union_body(input, id, scope))?;
+                match Message::MetricUnion(union).to_kind(kind) {
+                    Some(message) => message,
+                    None => {
+                        *input = before;
+                        return Err(Fault::malformed(OTHER_KIND));
+                    }
+                }
+            }
+            _ => {
+                *input = before;
+                return Err(Fault::malformed(OTHER_KIND));
+            }
         };
         self.messages_left -= 1;
         self.bytes_left -= input.position();
-        self.check_end()?;
-        message.to_kind(kind).ok_or_else(|| {
-            *input = before;
-            Fault::malformed("a message of the kind that is asked for")
-        })
+        if self.messages_left == 0 && self.bytes_left > 0 {
+            return Err(Fault::malformed("the end of the frame behind its last message"));
+        }
+        Ok(message)
     }
 
     #[cold]
