@@ -31,6 +31,11 @@ pub const NAMES: &[&str] = &[
     "sereal",
     "hprose",
     "tsv",
+    "postcard",
+    "bitcode",
+    "rkyv",
+    "statsd",
+    "dogstatsd",
 ];
 
 /// Those whose readers understand the same bytes in the same way.
@@ -112,7 +117,13 @@ pub fn comes_back(format: AnyFormat, kind: Kind, bytes: &[u8]) {
         return;
     };
     let mut once = Vec::new();
-    format.encode(&message, &mut once).expect("what was read can be written");
+    if let Err(error) = format.encode(&message, &mut once) {
+        // Readers of lines take ids as they are, and tags that only one dialect writes.
+        let is_plain = core::str::from_utf8(message.id()).is_ok_and(|id| !id.contains("|#"));
+        let lines = format.name().ends_with("statsd");
+        assert!(lines && !is_plain, "{message:?}: {error}");
+        return;
+    }
     let mut arena = Arena::new();
     let again = format.decode(kind, &once, &arena.as_scope()).expect("what was written is read");
     assert!(Read::of(&again).is_like(&Read::of(&message)), "{message:?} {again:?}");

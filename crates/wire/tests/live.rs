@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use common::hard::{self, messages, small_messages};
 use common::{Owned, carried, hex, same, unhex};
 use quipu_arena::Arena;
-use quipu_wire::AnyFormat;
+use quipu_wire::{AnyFormat, Kind};
 
 /// The libraries that Go still has, under the names of their formats.
 const ROWS: &[&str] = &[
@@ -108,12 +108,25 @@ impl Question<'_> {
             return;
         };
         let Some(ours) = bytes else { panic!("{self}: theirs {answer}, ours none") };
-        assert!(ours == &theirs, "{self}\nours   {}\ntheirs {}", hex(ours), hex(&theirs));
+        if !self.is_trimmed() {
+            assert!(ours == &theirs, "{self}\nours   {}\ntheirs {}", hex(ours), hex(&theirs));
+        }
         let mut arena = Arena::new();
         let read = format.decode(message.kind, &theirs, &arena.as_scope());
         let read = read.unwrap_or_else(|error| panic!("{self}: {error}"));
         let expected = carried(format.name(), message).unwrap();
         assert!(same(&read, &expected.message()), "{self}: read {read:?}");
+    }
+
+    /// Builders of FlatBuffers leave out the end of a table of fields today, when the last field is
+    /// zero. That of 2017, whose bytes ours are, did not.
+    fn is_trimmed(&self) -> bool {
+        let last_is_zero = match self.message.kind {
+            Kind::Counter => self.message.counter == 0,
+            Kind::BatchTimer => false,
+            Kind::Gauge | Kind::MetricUnion => self.message.gauge == 0.0,
+        };
+        self.format.name() == "flatbuffers" && last_is_zero
     }
 
     /// The library reads our bytes.

@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use common::hard::{as_kind, messages, noise, small_messages};
-use common::{Owned, carried, encoded, hex, read_any, same, seed_message, unhex};
+use common::{Owned, carried, encoded, hex, optional_end, read_any, same, seed_message, unhex};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -35,9 +35,9 @@ proptest! {
     fn beginnings_are_incomplete(message in messages(), drawn in vec(any::<Index>(), 32)) {
         for format in AnyFormat::all() {
             let Some(bytes) = written(format, &message) else { continue };
-            let drawn = drawn.iter().map(|cut| cut.index(bytes.len().max(1)));
-            let drawn = drawn.filter(|_| bytes.len() > 200);
-            for cut in (0..bytes.len().min(200)).chain(drawn) {
+            let len = bytes.len() - optional_end(format);
+            let drawn = drawn.iter().map(|cut| cut.index(len.max(1))).filter(|_| len > 200);
+            for cut in (0..len.min(200)).chain(drawn) {
                 is_incomplete(format, message.kind, &bytes[..cut]);
             }
         }
