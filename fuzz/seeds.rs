@@ -9,8 +9,10 @@ use std::time::Duration;
 use quipu_segment::clock::Manual;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
-use quipu_wire::{AnyFormat, BatchTimer, Counter, Framing, Gauge, Message, MetricType, MetricUnion};
 use quipu_window::{Bucketed, Exact, Keyed, Window};
+use quipu_wire::{
+    AnyFormat, BatchTimer, Counter, Framing, Gauge, Message, MetricType, MetricUnion,
+};
 
 use wire_shared::{DIALECTS, NAMES};
 

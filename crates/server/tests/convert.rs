@@ -12,7 +12,7 @@ mod pipes;
 mod support;
 
 use quipu_arena::Arena;
-use quipu_wire::{AnyFormat, Framing, Gauge, Kind};
+use quipu_wire::{Framing, Gauge, Kind};
 use support::{argument, encoded, exact, format, lines, messages, run, tsv};
 
 #[test]

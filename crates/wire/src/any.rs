@@ -139,6 +139,15 @@ impl AnyDecoder {
         self.0.position()
     }
 
+    /// Says that no more bytes come, and that all were messages that have been taken.
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::finish`].
+    pub fn finish(self) -> Result<(), Error> {
+        self.0.finish()
+    }
+
     /// The next message, or `None` when more bytes are needed first.
     ///
     /// # Errors
@@ -218,6 +227,7 @@ impl<F: Format> ErasedEncoder for Encoder<F> {
 }
 
 trait ErasedDecoder: Send {
+    fn finish(self: Box<Self>) -> Result<(), Error>;
     fn limit(&mut self, bytes: usize);
     fn push(&mut self, bytes: &[u8]);
     fn end(&mut self);
@@ -226,6 +236,10 @@ trait ErasedDecoder: Send {
 }
 
 impl<F: Format> ErasedDecoder for Decoder<F> {
+    fn finish(self: Box<Self>) -> Result<(), Error> {
+        Decoder::finish(*self)
+    }
+
     fn limit(&mut self, bytes: usize) {
         self.set_limit(bytes);
     }

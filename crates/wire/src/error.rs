@@ -104,6 +104,16 @@ impl Error {
         self.fault.is_incomplete()
     }
 
+    /// Whether a length is beyond a limit.
+    pub fn is_too_large(&self) -> bool {
+        self.fault.kind == FaultKind::TooLarge
+    }
+
+    /// Whether the format has no form for a message that was to be written.
+    pub fn is_unwritable(&self) -> bool {
+        self.fault.kind == FaultKind::Unwritable
+    }
+
     pub(crate) fn moved_by(self, bytes: u64) -> Error {
         Error { offset: self.offset.map(|offset| offset + bytes), ..self }
     }

@@ -44,7 +44,8 @@ pub trait Format: sealed::Sealed + 'static {
     #[doc(hidden)]
     fn write_union(message: &MetricUnion<'_>, out: &mut Vec<u8>) -> Result<(), Fault>;
 
-    // A reader leaves the input behind the message, or at the fault. One of a format that is not
+    // A reader leaves the input behind the message, or at the fault; where the input is incomplete, it
+    // can be anywhere behind the message's start. One of a format that is not
     // delimited takes all of it.
 
     #[doc(hidden)]

@@ -6,7 +6,7 @@
 #![cfg_attr(not(feature = "all"), allow(dead_code, unreachable_pub, unused_imports, unused_macros))]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(feature = "std", test))]
 extern crate std;
 
 mod any;
@@ -16,6 +16,8 @@ mod copy;
 mod error;
 mod format;
 mod formats;
+#[cfg(any(feature = "quipu", feature = "remote-write"))]
+mod hash;
 mod message;
 #[cfg(any(feature = "hprose", feature = "json"))]
 mod number;

@@ -30,7 +30,8 @@ unsafe impl Piece for Decimal {
     }
 }
 
-impl FixedPiece for Decimal {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Decimal {
     const BOUND: usize = 20;
 }
 
@@ -59,7 +60,8 @@ unsafe impl Piece for Double {
     }
 }
 
-impl FixedPiece for Double {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Double {
     const BOUND: usize = 24;
 }
 
@@ -326,6 +328,8 @@ fn digits(text: &[u8], at: &mut usize, number: &mut u64) -> usize {
 #[inline(never)]
 fn any_double(input: &mut Reader<'_>, mut end: usize) -> Result<f64, Fault> {
     let text = input.rest();
+    // What is too large may still get an exponent.
+    let goes_on = end == text.len();
     if matches!(text.get(end), Some(b'e' | b'E')) {
         end += 1;
         end += usize::from(matches!(text.get(end), Some(b'+' | b'-')));
@@ -337,6 +341,9 @@ fn any_double(input: &mut Reader<'_>, mut end: usize) -> Result<f64, Fault> {
     let value =
         core::str::from_utf8(input.take(end, NUMBER)?).ok().and_then(|text| text.parse().ok());
     value.filter(|value: &f64| value.is_finite()).ok_or_else(|| {
+        if goes_on {
+            return Fault::incomplete(NUMBER);
+        }
         *input = before;
         Fault::malformed(NUMBER)
     })

@@ -26,7 +26,11 @@ pub(crate) unsafe trait Piece {
 }
 
 /// A piece whose bound does not depend on its value.
-pub(crate) trait FixedPiece: Piece {
+///
+/// # Safety
+///
+/// `bound()` is at most `BOUND`.
+pub(crate) unsafe trait FixedPiece: Piece {
     const BOUND: usize;
 }
 
@@ -72,7 +76,8 @@ macro_rules! fixed {
             }
         }
 
-        impl FixedPiece for $name {
+        // SAFETY: That is its bound.
+        unsafe impl FixedPiece for $name {
             const BOUND: usize = size_of::<$type>();
         }
     };
@@ -136,7 +141,8 @@ unsafe impl<const N: usize> Piece for Literal<N> {
     }
 }
 
-impl<const N: usize> FixedPiece for Literal<N> {
+// SAFETY: That is its bound.
+unsafe impl<const N: usize> FixedPiece for Literal<N> {
     const BOUND: usize = N;
 }
 
@@ -167,7 +173,8 @@ unsafe impl Piece for Varint {
     }
 }
 
-impl FixedPiece for Varint {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Varint {
     const BOUND: usize = 10;
 }
 
@@ -215,7 +222,8 @@ unsafe impl Piece for Zeros {
     }
 }
 
-impl FixedPiece for Zeros {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Zeros {
     const BOUND: usize = 8;
 }
 
@@ -306,7 +314,8 @@ macro_rules! tuple {
             }
         }
 
-        impl<$($name: FixedPiece),*> FixedPiece for ($($name,)*) {
+        // SAFETY: That is its bound.
+        unsafe impl<$($name: FixedPiece),*> FixedPiece for ($($name,)*) {
             const BOUND: usize = 0 $(+ $name::BOUND)*;
         }
     };

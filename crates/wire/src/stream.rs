@@ -10,7 +10,7 @@ use crate::message::{Kind, Message};
 use crate::pieces::{Le32, Varint, append};
 use crate::reader::Reader;
 
-/// What stands between the messages of a stream.
+/// What stands between the messages of a stream. These are all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
     /// What the format itself has for streams: lines of JSON, one gob stream, frames of quipu.
@@ -134,6 +134,8 @@ pub struct Decoder<F: Format> {
     credit: i64,
     /// Whether all has come.
     ended: bool,
+    /// Whether a message was given of a stream that may be a single one, and an empty one at that.
+    given: bool,
     /// What ended the stream before its end.
     failed: Option<Error>,
 }
@@ -163,11 +165,13 @@ impl<F: Format> Decoder<F> {
             offset: 0,
             credit: GRACE,
             ended: false,
+            given: false,
             failed: None,
         }
     }
 
-    /// Sets how many bytes a message can have, 64 MiB otherwise: more is not held in memory.
+    /// Sets how many bytes a message can have, 64 MiB otherwise: more is not held in memory. Of a
+    /// quipu stream, a frame is held as a whole.
     pub fn limit(mut self, bytes: usize) -> Decoder<F> {
         self.set_limit(bytes);
         self
@@ -179,6 +183,9 @@ impl<F: Format> Decoder<F> {
 
     /// Takes the next bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
+        if self.failed.is_some() {
+            return;
+        }
         if self.start > 0 && self.start >= self.buffer.len() / 2 {
             self.buffer.drain(..self.start);
             self.offset += self.start as u64;
@@ -205,7 +212,7 @@ impl<F: Format> Decoder<F> {
     /// # Errors
     ///
     /// When the stream is not in this format. Where lengths stand between messages, the next call
-    /// goes on behind the faulty one; otherwise the error comes again.
+    /// goes on behind the faulty one, unless the length itself is; otherwise the error comes again.
     #[inline]
     pub fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error> {
         if let Some(error) = &self.failed {
@@ -226,11 +233,14 @@ impl<F: Format> Decoder<F> {
     /// in small pieces calls [`end`](Decoder::end) first, and [`next`](Decoder::next) after it.
     pub fn finish(mut self) -> Result<(), Error> {
         self.ended = true;
+        if self.position() == 0 && self.buffer.is_empty() {
+            return Ok(());
+        }
         let mut arena = quipu_arena::Arena::new();
         let position = self.position();
         match self.next(&arena.as_scope()) {
             Ok(None) => Ok(()),
-            Ok(Some(_)) => Err(Error::reading(F::NAME, position, Fault::trailing())),
+            Ok(Some(_)) => Err(Error::reading(F::NAME, position, NOT_TAKEN)),
             Err(error) => Err(error),
         }
     }
@@ -245,6 +255,10 @@ impl<F: Format> Decoder<F> {
         let read = F::read_next(&mut self.state, self.kind, &mut reader, scope);
         let seen = reader.position();
         match read {
+            Ok(_) if seen > self.limit => {
+                let error = Error::reading(F::NAME, position, TOO_LARGE);
+                Err(self.failed.insert(error).clone())
+            }
             Ok(message) => {
                 self.start += seen;
                 self.credit = self.credit.max(GRACE);
@@ -262,7 +276,7 @@ impl<F: Format> Decoder<F> {
         let Some(rest) = ready(&self.buffer, self.start, self.credit, self.ended) else {
             return Ok(None);
         };
-        if rest.is_empty() && (F::DELIMITED || self.position() > 0) {
+        if rest.is_empty() && (F::DELIMITED || self.given) {
             return Ok(None);
         }
         let position = self.offset + self.start as u64;
@@ -284,13 +298,14 @@ impl<F: Format> Decoder<F> {
             };
         }
         match Message::read::<F>(self.kind, &mut reader, scope) {
+            Ok(_) if reader.position() > self.limit => {
+                let error = Error::reading(F::NAME, position, TOO_LARGE);
+                Err(self.failed.insert(error).clone())
+            }
             Ok(message) => {
                 self.start += reader.position();
                 self.credit = self.credit.max(GRACE);
-                if !F::DELIMITED && held == 0 {
-                    // An empty input was one empty message.
-                    self.offset += 1;
-                }
+                self.given = true;
                 Ok(Some(message))
             }
             Err(fault) => {
@@ -360,6 +375,7 @@ impl<F: Format> Decoder<F> {
     }
 }
 
+const NOT_TAKEN: Fault = Fault::malformed("no more messages: one was not taken");
 const TOO_LARGE: Fault = Fault::too_large("a message within the limit of the decoder");
 
 /// The rest of the buffer, when it is time to read it.

@@ -99,13 +99,15 @@ impl Output {
     /// Gives a whole file its name.
     pub(super) fn finish(self) -> Result<(), Error> {
         match self.places {
-            Some((part, path)) => fs::rename(&part, &path).map_err(|error| {
-                Error::new(format!(
-                    "{}: {error}; what was converted is in {}",
-                    self.name,
-                    part.display()
-                ))
-            }),
+            Some((part, path)) => {
+                self.file.sync_all().and_then(|()| fs::rename(&part, &path)).map_err(|error| {
+                    Error::new(format!(
+                        "{}: {error}; what was converted is in {}",
+                        self.name,
+                        part.display()
+                    ))
+                })
+            }
             None => Ok(()),
         }
     }

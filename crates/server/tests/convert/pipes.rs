@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin};
 use std::thread;
 
-use quipu_wire::{AnyFormat, BatchTimer, Framing, Kind, Message};
+use quipu_wire::{BatchTimer, Framing, Kind, Message};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::support::{encoded, exact, format, messages, quipu, tsv};

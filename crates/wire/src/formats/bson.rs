@@ -173,13 +173,7 @@ impl Format for Bson {
     #[inline(always)]
     fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
         document(input, |input| {
-            let mut message = MetricUnion {
-                metric_type: MetricType::UNKNOWN,
-                id: &[],
-                counter: 0,
-                timer: &[],
-                gauge: 0.0,
-            };
+            let mut message = MetricUnion::ZERO;
             while !input.is_empty() {
                 if input.skip_literal(b"\x10type\0") {
                     message.metric_type = metric_type(input, INT32)?;

@@ -39,8 +39,9 @@ pub struct Colfer(());
 const END: u8 = 0x7f;
 /// In the header of a number: it is negative.
 const NEGATIVE: u8 = 0x80;
-/// Beyond these, the library refuses what it wrote: 16 MiB a message, 64 Ki values.
-const MAX_SIZE: usize = 16 << 20;
+/// Beyond 16 MiB a message and 64 Ki values, the library refuses what it wrote. So many values take
+/// half a MiB.
+const MAX_ID: usize = 15 << 20;
 const MAX_LIST: usize = 64 << 10;
 
 impl sealed::Sealed for Colfer {}
@@ -129,8 +130,8 @@ impl Format for Colfer {
 
 #[inline(always)]
 fn id(field: u8, id: &[u8]) -> Result<impl Piece + '_, Fault> {
-    if id.len() > MAX_SIZE {
-        return Err(Fault::unwritable("an id can have 16 MiB"));
+    if id.len() > MAX_ID {
+        return Err(Fault::unwritable("an id can have 15 MiB"));
     }
     Ok((!id.is_empty()).then_some((Byte(field), Varint(id.len() as u64), Bytes(id))))
 }
@@ -162,7 +163,8 @@ fn doubles(field: u8, values: &[f64]) -> Result<impl Piece + '_, Fault> {
 #[derive(Clone, Copy)]
 struct Magnitude(u64);
 
-impl FixedPiece for Magnitude {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Magnitude {
     const BOUND: usize = 9;
 }
 

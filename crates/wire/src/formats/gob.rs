@@ -351,13 +351,7 @@ fn fields<'m>(
     scope: &Scope<'m>,
     mut unusual: impl FnMut(&mut Reader<'m>, &mut MetricUnion<'m>, Slot) -> Result<(), Fault>,
 ) -> Result<MetricUnion<'m>, Fault> {
-    let mut union = MetricUnion {
-        metric_type: MetricType::UNKNOWN,
-        id: &[],
-        counter: 0,
-        timer: &[],
-        gauge: 0.0,
-    };
+    let mut union = MetricUnion::ZERO;
     let mut left = slots;
     loop {
         let before = *message;

@@ -229,7 +229,8 @@ unsafe impl Piece for Integer {
     }
 }
 
-impl FixedPiece for Integer {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Integer {
     const BOUND: usize = Decimal::BOUND + 2;
 }
 
@@ -260,7 +261,8 @@ unsafe impl Piece for Float {
     }
 }
 
-impl FixedPiece for Float {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Float {
     const BOUND: usize = Double::BOUND + 2;
 }
 
@@ -286,7 +288,8 @@ unsafe impl Piece for IdByte {
     }
 }
 
-impl FixedPiece for IdByte {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for IdByte {
     const BOUND: usize = 8;
 }
 

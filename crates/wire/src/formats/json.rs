@@ -353,7 +353,11 @@ fn word(input: &mut Reader<'_>) -> Result<f64, Fault> {
 #[inline(always)]
 fn id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     const EXPECTED: &str = "the quote at the end of an id";
-    let len = quote(input.rest()).ok_or(Fault::incomplete(EXPECTED))?;
+    let Some(len) = quote(input.rest()) else {
+        // All was looked at.
+        input.advance(input.len());
+        return Err(Fault::incomplete(EXPECTED));
+    };
     let text = input.take(len, EXPECTED)?;
     input.literal(b"\"", EXPECTED)?;
     base64::decode(text, scope)

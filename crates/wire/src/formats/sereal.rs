@@ -204,13 +204,7 @@ impl Format for Sereal {
 
     #[inline(always)]
     fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
-        let mut message = MetricUnion {
-            metric_type: MetricType::UNKNOWN,
-            id: &[],
-            counter: 0,
-            timer: &[],
-            gauge: 0.0,
-        };
+        let mut message = MetricUnion::ZERO;
         let usual = b"=\xf3rl\x03\0,\x6bMetricUnion*\x05";
         object(input, usual, 5, |items| {
             if items.input.skip_literal(b"'\x04Type") {

@@ -52,7 +52,7 @@ impl crate::format::sealed::Sealed for Tsv {}
 impl Format for Tsv {
     const NAME: &'static str = "tsv";
     type Writing = ();
-    type Reading = ();
+    type Reading = OpenLine;
 
     forward!(Codec);
 
@@ -63,18 +63,29 @@ impl Format for Tsv {
 
     #[inline(always)]
     fn read_next<'m>(
-        _: &'m mut (),
+        line: &'m mut OpenLine,
         kind: Kind,
         input: &mut Reader<'m>,
         scope: &Scope<'m>,
     ) -> Result<Option<Message<'m>>, Fault> {
+        if line.0 && !input.is_empty() && !matches!(input.peek(), Some(b'\n' | b'\r')) {
+            return Err(Fault::malformed("the end of the line behind six columns"));
+        }
+        let before = input.len();
         skip_empty_lines(input)?;
+        line.0 &= input.len() == before;
         if input.is_empty() {
             return Ok(None);
         }
-        Message::read::<Tsv>(kind, input, scope).map(Some)
+        let message = Message::read::<Tsv>(kind, input, scope)?;
+        line.0 = !input.whole()[..input.position()].ends_with(b"\n");
+        Ok(Some(message))
     }
 }
+
+/// Whether the last message was given out before the end of its line had come.
+#[derive(Debug, Default)]
+pub struct OpenLine(bool);
 
 /// What is written, and what is read, of each kind.
 struct Codec;
@@ -408,6 +419,8 @@ fn decimal(input: &mut Reader<'_>, expected: &'static str) -> Result<i64, Fault>
         // Numbers that are too large stay so.
         magnitude = magnitude.saturating_mul(10).saturating_add(u64::from(digit));
     }
+    // All was looked at.
+    input.advance(column.len());
     Err(Fault::incomplete(expected))
 }
 
@@ -416,7 +429,11 @@ fn read_id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fa
     const EXPECTED: &str = "an id in hex, two digits a byte, and a tab";
     let column = input.rest();
     let len = column.iter().position(|byte| NIBBLES[usize::from(*byte)] > 15);
-    let Some(len) = len else { return Err(Fault::incomplete(EXPECTED)) };
+    let Some(len) = len else {
+        // All was looked at.
+        input.advance(column.len());
+        return Err(Fault::incomplete(EXPECTED));
+    };
     if column.get(len) != Some(&b'\t') || len % 2 != 0 {
         return Err(Fault::malformed(EXPECTED));
     }
@@ -450,8 +467,12 @@ fn read_list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64],
         }
     });
     result.map_err(|fault| {
+        if fault.is_incomplete() {
+            // The fault stays where it is: as much was looked at.
+            return Fault::incomplete(EXPECTED);
+        }
         *input = column;
-        if fault.is_incomplete() { Fault::incomplete(EXPECTED) } else { Fault::malformed(EXPECTED) }
+        Fault::malformed(EXPECTED)
     })
 }
 

@@ -20,7 +20,8 @@ use crate::reader::Reader;
 #[derive(Clone, Copy)]
 pub(super) struct Whole(pub(super) i64);
 
-impl FixedPiece for Whole {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Whole {
     const BOUND: usize = 9;
 }
 
@@ -89,7 +90,8 @@ pub(super) fn whole_len(number: i64) -> usize {
 #[derive(Clone, Copy)]
 pub(super) struct Double(pub(super) f64);
 
-impl FixedPiece for Double {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Double {
     const BOUND: usize = 10;
 }
 
@@ -216,6 +218,9 @@ pub(super) fn decimal(value: f64) -> Option<(usize, i64)> {
     // Also for NaN: it fails below.
     while value.abs() * POWERS[places] >= EXACT as f64 {
         places = places.checked_sub(1)?;
+    }
+    if places == 0 {
+        return None;
     }
     let mut number = mantissa(value, places)?;
     for (step, power) in [(4, 10_000), (2, 100), (1, 10), (1, 10)] {

@@ -33,10 +33,10 @@
 //! A dictionary has at most 2^20 series and 64 MiB of ids; a writer begins anew before.
 
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::HashTable;
 use quipu_arena::Scope;
-use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
 use super::message::{read_union_body, union_body};
 use super::number::{
@@ -45,6 +45,7 @@ use super::number::{
 };
 use super::values::{self, Values};
 use crate::error::{Error, Fault};
+use crate::hash::Secrets;
 use crate::message::{BatchTimer, Counter, Gauge, Kind, Message, MetricType, MetricUnion};
 use crate::pieces::{Byte, Bytes, FixedPiece, Le32, Literal, Piece, Varint, append};
 use crate::reader::{Reader, unzigzag, zigzag};
@@ -96,7 +97,7 @@ pub struct StreamWriter {
     /// The ids, one behind the other.
     ids: Vec<u8>,
     index: HashTable<u32>,
-    secrets: RapidSecrets,
+    secrets: Secrets,
     /// How often all series were forgotten.
     generation: u32,
     /// How often the dictionary began anew; a series of another epoch has to be defined.
@@ -142,8 +143,8 @@ impl Default for StreamWriter {
             series: Vec::new(),
             ids: Vec::new(),
             index: HashTable::new(),
-            secrets: secrets(),
-            generation: 0,
+            secrets: Secrets::default(),
+            generation: first_generation(),
             epoch: 1,
             next_number: 0,
             last_defined: None,
@@ -205,7 +206,7 @@ impl StreamWriter {
     ///
     /// # Errors
     ///
-    /// When the series is of another kind, or was forgotten.
+    /// When the series is of another kind or of another writer, or was forgotten.
     #[inline]
     pub fn counter(&mut self, series: Series, value: i64, out: &mut Vec<u8>) -> Result<(), Error> {
         self.check(series, Kind::Counter)?;
@@ -217,7 +218,7 @@ impl StreamWriter {
     ///
     /// # Errors
     ///
-    /// When the series is of another kind, or was forgotten.
+    /// When the series is of another kind or of another writer, or was forgotten.
     #[inline]
     pub fn gauge(&mut self, series: Series, value: f64, out: &mut Vec<u8>) -> Result<(), Error> {
         self.check(series, Kind::Gauge)?;
@@ -229,7 +230,7 @@ impl StreamWriter {
     ///
     /// # Errors
     ///
-    /// When the series is of another kind, or was forgotten, and when there are more than 2^22
+    /// When the series is of another kind or of another writer, or was forgotten, and when there are more than 2^22
     /// values.
     #[inline]
     pub fn batch_timer(
@@ -487,17 +488,15 @@ impl Sent {
 }
 
 #[inline(always)]
-fn hash(kind: Kind, id: &[u8], secrets: &RapidSecrets) -> u64 {
-    // The table takes the upper and the lower bits.
-    rapidhash_v3_micro_inline::<true, false>(id, secrets)
-        ^ u64::from(kind_code(kind)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+fn hash(kind: Kind, id: &[u8], secrets: &Secrets) -> u64 {
+    secrets.hash(id) ^ u64::from(kind_code(kind)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Ids can come from outside: nobody shall choose them so that they fall together. Where memory
-/// lies is not known there.
-fn secrets() -> RapidSecrets {
-    let somewhere = alloc::boxed::Box::new(0u64);
-    RapidSecrets::seed(core::ptr::from_ref(&*somewhere).addr() as u64)
+/// Where a writer begins to count how often it forgot its series: another's handles are taken for
+/// forgotten ones.
+fn first_generation() -> u32 {
+    static WRITERS: AtomicU32 = AtomicU32::new(0);
+    WRITERS.fetch_add(1 << 8, Ordering::Relaxed)
 }
 
 fn kind_code(kind: Kind) -> u8 {
@@ -535,7 +534,8 @@ struct CounterBody {
 /// What says that the value itself follows.
 const ABSOLUTE: u8 = 0xe0;
 
-impl FixedPiece for CounterBody {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for CounterBody {
     const BOUND: usize = 9;
 }
 

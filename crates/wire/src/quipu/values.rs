@@ -59,6 +59,9 @@ const NUMBERS: u8 = 4;
 const RAW: u8 = 5;
 const FINE_DECIMALS: u8 = 7;
 
+/// More values are not packed: a reader gives 8 bytes to each, of which a bit stands in the input.
+const MAX_PACKED: usize = 1 << 22;
+
 /// The places of which [`DECIMALS`] has none.
 const COARSE: usize = 4;
 
@@ -164,18 +167,18 @@ fn other_form(values: &[f64], hint: &mut u8) -> Form {
     if *hint > 0 {
         let (bits, rest) = all_mantissas(values, usize::from(*hint));
         // Numbers that are all even may be multiples of ten: fewer places may do.
-        if rest == 0 && bits < EXACT && bits & 1 == 1 {
+        if rest == 0 && bits < EXACT && bits & 1 == 1 && values.len() <= MAX_PACKED {
             return Form::Decimals { places: usize::from(*hint), width: width(bits) };
         }
     }
     let decimals = decimals(values);
     *hint = decimals.map_or(0, |(places, _)| places as u8);
     let (form, len) = match decimals {
-        Some((places, bits)) => {
+        Some((places, bits)) if values.len() <= MAX_PACKED => {
             let width = width(bits);
             (Form::Decimals { places, width }, 1 + (values.len() * width).div_ceil(8))
         }
-        None => (Form::Raw, 8 * values.len()),
+        _ => (Form::Raw, 8 * values.len()),
     };
     // Numbers that are short side by side are hardly shorter one by one, and much slower.
     if len > 4 * values.len() {
@@ -349,6 +352,9 @@ fn read_decimals<'m>(
     }
     let above = if form == DECIMALS { 1 } else { 1 + COARSE };
     let power = POWERS[usize::from(head >> 6) + above];
+    if count > MAX_PACKED as u64 {
+        return Err(Fault::too_large("at most 2^22 packed values"));
+    }
     // At most 8 values are in a byte. Bits are counted in 64 bits, more than a `usize` may have.
     let count = match usize::try_from(count) {
         Ok(count) if count / 8 <= input.len() => count,
@@ -425,8 +431,9 @@ mod tests {
 
     #[test]
     fn decimals_of_any_width() {
+        let widths = if cfg!(miri) { 47..=50 } else { 1..=50 };
         for power in &POWERS[1..] {
-            for width in 1..=50 {
+            for width in widths.clone() {
                 let last = ((1u64 << width) - 1) as f64 / power;
                 for len in 1..20 {
                     let mut list = Vec::new();

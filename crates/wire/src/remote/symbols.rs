@@ -3,9 +3,9 @@
 use alloc::vec::Vec;
 
 use hashbrown::HashTable;
-use rapidhash::v3::rapidhash_v3;
 
 use crate::error::Fault;
+use crate::hash::Secrets;
 use crate::pieces::{Byte, Bytes, Varint, append};
 
 /// Texts, each once, and their numbers. Number 0 is the empty text.
@@ -16,16 +16,17 @@ pub(super) struct Symbols {
     /// Where each ends, from number 1 on.
     ends: Vec<usize>,
     numbers: HashTable<u32>,
+    secrets: Secrets,
 }
 
 impl Symbols {
     /// The number of a text, which is put into the table if it is new.
     pub(super) fn number(&mut self, text: &str) -> Result<u32, Fault> {
-        let Symbols { texts, ends, numbers } = self;
+        let Symbols { texts, ends, numbers, secrets } = self;
         if text.is_empty() {
             return Ok(0);
         }
-        let hash = rapidhash_v3(text.as_bytes());
+        let hash = secrets.hash(text.as_bytes());
         let same = |number: &u32| text_of(texts, ends, *number) == text.as_bytes();
         if let Some(number) = numbers.find(hash, same) {
             return Ok(*number);
@@ -34,7 +35,7 @@ impl Symbols {
             .map_err(|_| Fault::unwritable("a request has less than 2^32 texts"))?;
         texts.extend_from_slice(text.as_bytes());
         ends.push(texts.len());
-        numbers.insert_unique(hash, number, |number| rapidhash_v3(text_of(texts, ends, *number)));
+        numbers.insert_unique(hash, number, |number| secrets.hash(text_of(texts, ends, *number)));
         Ok(number)
     }
 

@@ -205,7 +205,7 @@ fn check(input: &mut Reader<'_>, words: u64) -> Result<(), Fault> {
     *input = before;
     if words > MOST_WORDS.max(packed as u64) {
         return Err(Fault::too_large(
-            "a packed message of at most 64 MiB, or 8 times its packed length",
+            "a packed message of at most 8 MiB, or 8 times its packed length",
         ));
     }
     Ok(())
@@ -235,7 +235,7 @@ pub(super) fn walk(input: &mut Reader<'_>, mut words: usize) -> Result<usize, Fa
 }
 
 /// What a message can have beyond 8 times its packed length: as much as other readers look at.
-const MOST_WORDS: u64 = 8 << 20;
+const MOST_WORDS: u64 = 1 << 20;
 
 const RUN: &str = "a run of words that ends with the message";
 
@@ -493,7 +493,7 @@ pub(super) mod tests {
         let mut zeros = b"\x50\x01\x80".to_vec();
         zeros.extend([0, 255].repeat(8 << 12));
         zeros.extend([0, 0]);
-        let large = "a packed message of at most 64 MiB, or 8 times its packed length";
+        let large = "a packed message of at most 8 MiB, or 8 times its packed length";
         assert_eq!(fault(&zeros), (false, 3, large));
         // Runs beyond the message's end.
         assert_eq!(fault(b"\x10\x02\0\x02"), (false, 2, RUN));

@@ -62,7 +62,8 @@ unsafe impl Piece for Uint {
     }
 }
 
-impl FixedPiece for Uint {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Uint {
     const BOUND: usize = 9;
 }
 
@@ -92,7 +93,8 @@ unsafe impl Piece for Double {
     }
 }
 
-impl FixedPiece for Double {
+// SAFETY: That is its bound.
+unsafe impl FixedPiece for Double {
     const BOUND: usize = 9;
 }
 

@@ -150,7 +150,7 @@ impl Reading {
         match self.next(kind, &mut stream, &mut message, scope) {
             Ok(union) => {
                 if !self.types.fresh.is_empty() {
-                    self.types.known.append(&mut self.types.fresh);
+                    self.types.known.extend(core::mem::take(&mut self.types.fresh));
                     self.plan = None;
                 }
                 Ok(union)

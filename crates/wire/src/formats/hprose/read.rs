@@ -67,13 +67,7 @@ impl Classes {
             *input = before;
             Fault::malformed("an object of one of the first 16 classes, which stand before it")
         })?;
-        let mut message = MetricUnion {
-            metric_type: MetricType::UNKNOWN,
-            id: &[],
-            counter: 0,
-            timer: &[],
-            gauge: 0.0,
-        };
+        let mut message = MetricUnion::ZERO;
         for place in 1..=class.len {
             let field = class.places.iter().position(|other| *other == place);
             match field.and_then(|index| fields.get(index)) {
@@ -237,7 +231,7 @@ fn character<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     input.take(len, EXPECTED)
 }
 
-/// Reads a value of which the first byte is its tag. What fails leaves the input before it.
+/// Reads a value of which the first byte is its tag. What is malformed leaves the input before it.
 #[inline(always)]
 fn tagged<'m, T>(
     input: &mut Reader<'m>,
@@ -247,7 +241,12 @@ fn tagged<'m, T>(
     let before = *input;
     let tag = input.byte(expected)?;
     let value = read(tag, input).unwrap_or(Err(Fault::malformed(expected)));
-    value.inspect_err(|_| *input = before)
+    value.inspect_err(|fault| {
+        // What is incomplete stays where it is: as much was looked at.
+        if !fault.is_incomplete() {
+            *input = before;
+        }
+    })
 }
 
 #[inline(always)]

@@ -105,6 +105,9 @@ impl<'m> Reading<'_, 'm> {
 /// Visitors are their own seeds, and say all in [`Reading::expected`].
 macro_rules! visitor {
     ($name:ident -> $value:ty, $expected:expr, { $($functions:tt)* }) => {
+        visitor!($name -> $value, $expected, deserialize_any, { $($functions)* });
+    };
+    ($name:ident -> $value:ty, $expected:expr, $ask:ident, { $($functions:tt)* }) => {
         struct $name<'r, 'm>(&'r Reading<'r, 'm>);
 
         impl<'m> DeserializeSeed<'m> for $name<'_, 'm> {
@@ -112,7 +115,7 @@ macro_rules! visitor {
 
             fn deserialize<D: Deserializer<'m>>(self, deserializer: D) -> Result<$value, D::Error> {
                 self.0.expected.set($expected);
-                deserializer.deserialize_any(self)
+                deserializer.$ask(self)
             }
         }
 
@@ -130,13 +133,7 @@ macro_rules! visitor {
 
 visitor!(Object -> MetricUnion<'m>, OBJECT, {
     fn visit_unit<E: Error>(self) -> Result<MetricUnion<'m>, E> {
-        Ok(MetricUnion {
-            metric_type: MetricType::UNKNOWN,
-            id: &[],
-            counter: 0,
-            timer: &[],
-            gauge: 0.0,
-        })
+        Ok(MetricUnion::ZERO)
     }
 
     fn visit_map<A: MapAccess<'m>>(self, mut map: A) -> Result<MetricUnion<'m>, A::Error> {
@@ -177,9 +174,19 @@ visitor!(Name -> Option<Member>, MEMBER, {
     }
 });
 
-visitor!(Integer -> i64, "a whole number of 64 bits", {
+// Numbers are asked for as what they shall be: any of them would come as a map, if another crate of
+// the program turned on serde_json's `arbitrary_precision`.
+visitor!(Integer -> i64, "a whole number of 64 bits", deserialize_option, {
+    fn visit_none<E: Error>(self) -> Result<i64, E> {
+        Ok(0)
+    }
+
     fn visit_unit<E: Error>(self) -> Result<i64, E> {
         Ok(0)
+    }
+
+    fn visit_some<D: Deserializer<'m>>(self, number: D) -> Result<i64, D::Error> {
+        number.deserialize_i64(self)
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<i64, E> {
@@ -196,9 +203,17 @@ visitor!(Integer -> i64, "a whole number of 64 bits", {
     }
 });
 
-visitor!(Float -> f64, "a number within the range of doubles", {
+visitor!(Float -> f64, "a number within the range of doubles", deserialize_option, {
+    fn visit_none<E: Error>(self) -> Result<f64, E> {
+        Ok(0.0)
+    }
+
     fn visit_unit<E: Error>(self) -> Result<f64, E> {
         Ok(0.0)
+    }
+
+    fn visit_some<D: Deserializer<'m>>(self, number: D) -> Result<f64, D::Error> {
+        number.deserialize_f64(self)
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<f64, E> {

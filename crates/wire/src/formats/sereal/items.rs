@@ -170,7 +170,7 @@ impl<'m> Items<'m> {
             }
         })?;
         let copied = copied + (items.input.position() - target);
-        if copied / 16 > tag {
+        if copied > tag.max(FEW_COPIES) {
             self.back_to(tag);
             return Err(Fault::too_large("fewer copies"));
         }
@@ -532,3 +532,6 @@ fn header(input: &mut Reader<'_>) -> Result<u8, Fault> {
     input.take_long(len, SUFFIX)?;
     Ok(version)
 }
+
+/// Bytes that copies may stand for in any document; beyond, for no more than stand before them.
+const FEW_COPIES: usize = 4096;
