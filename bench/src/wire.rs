@@ -1,8 +1,8 @@
 //! Messages on the wire: quipu's formats beside the Go libraries whose bytes they are, and beside
 //! what a Rust program would take.
 //!
-//! A format is a line of [`formats`], a crate is a file of `peer` and a line of [`singles`], of
-//! [`streams`], or of both. The labels of single messages are those of the Go program `wirebench`.
+//! A format is a line of `formats`, a crate is a file of `peer` and a line of `singles`, of
+//! `streams`, or of both. The labels of single messages are those of the Go program `wirebench`.
 
 mod contender;
 mod ours;
