@@ -13,10 +13,11 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use indicatif::{BinaryBytes, HumanCount, ProgressBar};
 use quipu_arena::Arena;
-use quipu_wire::{AnyDecoder, AnyEncoder, AnyFormat};
+use quipu_wire::{AnyDecoder, AnyEncoder, AnyFormat, Kind, Message, MetricType};
 
 use crate::wire::{
-    CHUNK, Error, FramingName, Head, Input, MessageKind, Reading, formats, messages, progress_line,
+    CHUNK, Error, FramingName, Head, Input, MessageKind, Reading, formats, messages, name,
+    progress_line,
 };
 use output::Output;
 use stop::{Stop, Wait};
@@ -66,6 +67,13 @@ pub struct Convert {
     pub keep_going: bool,
 }
 
+/// Whether a message has anything beside its id.
+fn has_value(message: &Message<'_>) -> bool {
+    let union = message.to_union();
+    let typed = message.kind() == Kind::MetricUnion && union.metric_type != MetricType::UNKNOWN;
+    typed || union.counter != 0 || !union.timer.is_empty() || union.gauge.to_bits() != 0
+}
+
 /// Converts until the input ends.
 ///
 /// # Errors
@@ -93,6 +101,8 @@ enum End {
     Unreadable { fault: quipu_wire::Error, has_length: bool },
     /// With a message that the target cannot carry.
     Unwritable(quipu_wire::Error),
+    /// With a first message that has no value, and would have one as another kind.
+    OtherKind(MessageKind),
     /// With an input that gives an error.
     Input(Error),
     /// With an output that takes no more.
@@ -166,6 +176,8 @@ impl<'a> Conversion<'a> {
                 Wait::Ready => {}
                 Wait::Stopped(number) => return Err(End::Stopped(number)),
                 Wait::Paused => {
+                    self.decoder.pause();
+                    self.convert()?;
                     self.write_out()?;
                     self.show_progress();
                     if let Wait::Stopped(number) =
@@ -196,7 +208,17 @@ impl<'a> Conversion<'a> {
             let mut guard = self.arena.guard();
             let written = match self.decoder.next(&guard.scope()) {
                 Ok(None) => return Ok(()),
-                Ok(Some(message)) => Ok(self.encoder.append(&message, &mut self.gathered)),
+                Ok(Some(message)) => {
+                    if self.converted == 0 && !has_value(&message) {
+                        let Convert { from, message, from_framing, .. } = *self.arguments;
+                        let reading =
+                            Reading { format: from, kind: message, framing: from_framing };
+                        if let Some(kind) = self.head.other_kind(reading) {
+                            return Err(End::OtherKind(kind));
+                        }
+                    }
+                    Ok(self.encoder.append(&message, &mut self.gathered))
+                }
                 Err(fault) => Err(fault),
             };
             drop(guard);
@@ -277,7 +299,12 @@ impl<'a> Conversion<'a> {
             End::Unreadable { fault, has_length } => {
                 let Convert { from: format, message: kind, from_framing: framing, .. } =
                     *self.arguments;
-                let hint = match self.head.hint(Reading { format, kind, framing }) {
+                // What was read so far speaks for the way in which it was read.
+                let hint = match converted {
+                    0 => self.head.hint(Reading { format, kind, framing }),
+                    _ => None,
+                };
+                let hint = match hint {
                     Some(hint) => format!("; {hint}"),
                     None if has_length => SKIPS.into(),
                     None if self.arguments.keep_going => NO_LENGTH.into(),
@@ -288,6 +315,11 @@ impl<'a> Conversion<'a> {
             End::Unwritable(fault) => {
                 let number = converted + self.skipped + 1;
                 Some((format!("{input}: message {number}: {fault}; {count}"), SKIPS.into()))
+            }
+            End::OtherKind(kind) => {
+                let kind = name(&kind);
+                let text = format!("{input}: the first message has no value of this kind; {count}");
+                Some((text, format!("; is each message a {kind}? --message {kind}")))
             }
             End::Input(error) => Some((format!("{error}; {count}"), String::new())),
             End::Output(error) => {

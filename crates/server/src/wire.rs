@@ -13,7 +13,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use quipu_wire::{AnyFormat, Framing, Kind};
 
-pub(crate) use hint::{Head, Reading};
+pub(crate) use hint::{Head, Reading, name};
 pub(crate) use input::{CHUNK, Input};
 
 /// The names of formats, for clap.

@@ -62,6 +62,24 @@ fn every_format_kind_and_framing_through_tsv() {
 }
 
 #[test]
+fn a_kind_that_leaves_nothing_of_the_message_is_asked_about() {
+    let json = b"{\"ID\":\"Yg==\",\"Value\":7}\n{\"ID\":\"Yg==\",\"Value\":8}\n";
+    let run = run(&["convert", "--from", "json", "--to", "tsv"], json);
+    run.expect_error(&["is each message a counter? --message counter", "0 messages"]);
+}
+
+#[test]
+fn a_second_message_needs_a_length_between() {
+    for format in exact().filter(|format| !format.is_delimited()) {
+        let to = ["--to", format.name(), "--to-framing", "none"];
+        let arguments = [&["convert", "--from", "tsv"][..], &to].concat();
+        let text = tsv(&messages(Kind::Counter)[..2]);
+        run(&arguments, text.as_bytes())
+            .expect_error(&["lengths have to stand between", "message 2"]);
+    }
+}
+
+#[test]
 fn what_a_format_cannot_carry_is_an_error_or_skipped() {
     let gauge = |id, value| Gauge { id, value }.into();
     for value in [f64::NAN, f64::NEG_INFINITY, -0.0] {

@@ -129,6 +129,11 @@ impl AnyDecoder {
         self.0.push(bytes);
     }
 
+    /// Says that the input pauses; see [`Decoder::pause`].
+    pub fn pause(&mut self) {
+        self.0.pause();
+    }
+
     /// Says that no more bytes come; see [`Decoder::end`].
     pub fn end(&mut self) {
         self.0.end();
@@ -230,6 +235,7 @@ trait ErasedDecoder: Send {
     fn finish(self: Box<Self>) -> Result<(), Error>;
     fn limit(&mut self, bytes: usize);
     fn push(&mut self, bytes: &[u8]);
+    fn pause(&mut self);
     fn end(&mut self);
     fn position(&self) -> u64;
     fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error>;
@@ -246,6 +252,10 @@ impl<F: Format> ErasedDecoder for Decoder<F> {
 
     fn push(&mut self, bytes: &[u8]) {
         Decoder::push(self, bytes);
+    }
+
+    fn pause(&mut self) {
+        Decoder::pause(self);
     }
 
     fn end(&mut self) {

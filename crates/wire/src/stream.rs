@@ -46,12 +46,19 @@ pub struct Encoder<F: Format> {
     state: F::Writing,
     /// A message whose length has to stand before it.
     message: Vec<u8>,
+    /// Whether there is a message already.
+    begun: bool,
 }
 
 impl<F: Format> Encoder<F> {
     /// A writer at the start of a stream.
     pub fn new(framing: Framing) -> Encoder<F> {
-        Encoder { framing: own::<F>(framing), state: F::Writing::default(), message: Vec::new() }
+        Encoder {
+            framing: own::<F>(framing),
+            state: F::Writing::default(),
+            message: Vec::new(),
+            begun: false,
+        }
     }
 
     /// Appends the next message. Formats that gather messages append them together, later.
@@ -63,16 +70,23 @@ impl<F: Format> Encoder<F> {
         let start = out.len();
         let written = match self.framing {
             Framing::Own => F::write_next(&mut self.state, message, out),
+            Framing::None if self.begun && !F::DELIMITED => Err(NO_END),
             Framing::None => message.write::<F>(out),
             Framing::U32Le | Framing::Varint => {
                 self.message.clear();
                 message.write::<F>(&mut self.message).and_then(|()| self.frame(out))
             }
         };
-        written.map_err(|fault| {
-            out.truncate(start);
-            Error::writing(F::NAME, fault)
-        })
+        match written {
+            Ok(()) => {
+                self.begun = true;
+                Ok(())
+            }
+            Err(fault) => {
+                out.truncate(start);
+                Err(Error::writing(F::NAME, fault))
+            }
+        }
     }
 
     /// Appends what was gathered. A stream can go on behind it.
@@ -145,7 +159,7 @@ pub struct Decoder<F: Format> {
 /// pieces are. Only a long message that comes in more than 16 pieces may have to wait, for a
 /// sixteenth of its length at most, or for [`Decoder::end`].
 const RETRIES: i64 = 16;
-const GRACE: i64 = 64 << 10;
+const GRACE: i64 = 256 << 10;
 
 /// 64 MiB.
 const DEFAULT_LIMIT: usize = 64 << 20;
@@ -193,6 +207,12 @@ impl<F: Format> Decoder<F> {
         }
         self.buffer.extend_from_slice(bytes);
         self.credit = self.credit.saturating_add((bytes.len() as i64).saturating_mul(RETRIES));
+    }
+
+    /// Says that the input pauses: what is there is read now, whatever it costs. Without it, a long
+    /// message that came in many small pieces can wait for the next bytes.
+    pub fn pause(&mut self) {
+        self.credit = self.credit.max(1);
     }
 
     /// Says that no more bytes come. Messages may still be there: call [`next`](Decoder::next)
@@ -368,13 +388,16 @@ impl<F: Format> Decoder<F> {
         } else if held > limit {
             Some(Error::reading(F::NAME, position, TOO_LARGE))
         } else {
-            // Readers look further than to the fault, at most at all there is.
-            *credit = credit.saturating_sub(held as i64 + 1);
+            // Readers leave the input behind all that they looked at.
+            *credit = credit.saturating_sub(seen as i64 + 1);
             None
         }
     }
 }
 
+const NO_END: Fault = Fault::unwritable(
+    "a message does not say where it ends: lengths have to stand between several",
+);
 const NOT_TAKEN: Fault = Fault::malformed("no more messages: one was not taken");
 const TOO_LARGE: Fault = Fault::too_large("a message within the limit of the decoder");
 

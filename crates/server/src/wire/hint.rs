@@ -93,6 +93,33 @@ impl Head {
         }
     }
 
+    /// The kind of which the first message is exactly what the format writes, when it is not of the
+    /// kind that was said.
+    pub(crate) fn other_kind(&self, reading: Reading) -> Option<MessageKind> {
+        let exact = |kind: &MessageKind| self.is_exact(Reading { kind: *kind, ..reading });
+        if exact(&reading.kind) {
+            return None;
+        }
+        MessageKind::value_variants().iter().copied().find(exact)
+    }
+
+    /// Whether the first message would be written as it stands.
+    fn is_exact(&self, reading: Reading) -> bool {
+        let Reading { format, kind, framing } = reading;
+        let (kind, framing) = (kind.kind(), framing.framing());
+        let mut decoder = format.decoder(kind, framing);
+        decoder.push(&self.bytes);
+        if self.is_all() {
+            decoder.end();
+        }
+        let mut arena = Arena::new();
+        let Ok(Some(message)) = decoder.next(&arena.as_scope()) else { return false };
+        let (mut encoder, mut out) = (format.encoder(framing), Vec::new());
+        let written = encoder.append(&message, &mut out);
+        encoder.flush(&mut out);
+        written.is_ok() && self.bytes.starts_with(out.trim_ascii_end())
+    }
+
     fn can_be_read(&self, reading: Reading) -> bool {
         let Reading { format, kind, framing } = reading;
         let (kind, framing) = (kind.kind(), framing.framing());
@@ -127,6 +154,7 @@ impl Head {
     }
 }
 
-fn name(value: &impl ValueEnum) -> String {
+/// A value as it is given on the command line.
+pub(crate) fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
 }

@@ -8,7 +8,7 @@ use std::thread;
 use quipu_wire::{BatchTimer, Framing, Kind, Message};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::support::{encoded, exact, format, messages, quipu, tsv};
+use super::support::{encoded, exact, format, messages, quipu, run, tsv};
 
 fn start(from: &str, to: &str) -> (Child, ChildStdin) {
     let mut child = quipu(&["convert", "--from", from, "--to", to]).spawn().unwrap();
@@ -45,6 +45,27 @@ fn a_slow_pipe_holds_no_message_back() {
         drop(stdin);
         expect_end(first, 0, "");
         expect_end(second, 0, "");
+    }
+}
+
+/// A frame or a long message that comes in small pieces is whole with the last of them.
+#[test]
+fn small_pieces_hold_no_message_back() {
+    let text = tsv(&messages(Kind::MetricUnion)).repeat(100);
+    for from in ["quipu", "json", "xdr", "gob"] {
+        let bytes = run(&["convert", "--from", "tsv", "--to", from], text.as_bytes()).success();
+        let (mut child, mut stdin) = start(from, "tsv");
+        for piece in bytes.chunks(37) {
+            stdin.write_all(piece).unwrap();
+            stdin.flush().unwrap();
+        }
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        for _ in 0..text.lines().count() {
+            let mut line = String::new();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "{from}");
+        }
+        drop(stdin);
+        expect_end(child, 0, "");
     }
 }
 
