@@ -508,8 +508,19 @@ fn is_present(_file: &File) -> bool {
 
 /// Gives the file at least `size` bytes, with blocks behind them where the system can promise it.
 fn allocate(file: &File, size: u64) -> io::Result<()> {
-    if file.metadata()?.len() >= size {
+    let present = file.metadata()?.len();
+    if present >= size {
         return Ok(());
+    }
+    // Some file systems hand out all they have before they say that it is not enough: meanwhile
+    // nobody else could write. Of a file that is there, some blocks may be there too.
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    if let Ok(system) = rustix::fs::fstatvfs(file)
+        && size - present > system.f_bavail.saturating_mul(system.f_frsize)
+        && present == 0
+        && system.f_blocks > 0
+    {
+        return Err(rustix::io::Errno::NOSPC.into());
     }
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, size) {
