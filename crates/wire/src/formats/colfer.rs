@@ -297,6 +297,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "lists of 65536 values take minutes")]
     fn what_the_library_refuses_is_refused() {
         let mut out = alloc::vec::Vec::new();
         let values = alloc::vec![0.0; MAX_LIST + 1];
