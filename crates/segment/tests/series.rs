@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -790,20 +790,11 @@ fn threads_that_add_and_remove_lose_nothing_that_stays() {
     let family = segment.family_at(&schema(vec![dynamic("user")]), clock.clone()).unwrap();
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
     let gone = Mutex::new(0_u64);
-    // Time passes while nobody is within an operation: one that takes longer than records are kept
-    // may meet a record that was used again, for a moment.
-    let pause = Barrier::new(4);
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {
-            let (family, clock, gone, pause) = (&family, &clock, &gone, &pause);
+            let (family, clock, gone) = (&family, &clock, &gone);
             scope.spawn(move || {
                 for i in 0..rounds {
-                    if i % 10 == 0 {
-                        if pause.wait().is_leader() {
-                            clock.advance(20 * TENTH);
-                        }
-                        pause.wait();
-                    }
                     let own = format!("own {thread} {}", i % 10);
                     family.add(|key| key.text(&own), 0, 3);
                     family.add(|key| key.text("all"), 0, 1);

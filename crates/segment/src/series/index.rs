@@ -90,14 +90,13 @@ impl<M: Memory> Index<'_, M> {
     ) -> Option<T> {
         // Acquire: whoever sees a table sees what was written into it, and its predecessor.
         let table = Table::unpack(self.table.load(Ordering::Acquire))?;
-        let found = self.probe(table, table.home(fingerprint), fingerprint, &mut matches);
+        let found = self.probe(table, 0, fingerprint, &mut matches);
         if found.is_some() {
             return found.map(|(_, found)| found);
         }
         // Acquire: where there is none any more, all its entries are in the table above.
         let previous = Table::unpack(self.previous.load(Ordering::Acquire))?;
-        let home = previous.home(fingerprint);
-        self.probe(previous, home, fingerprint, &mut matches).map(|(_, found)| found)
+        self.probe(previous, 0, fingerprint, &mut matches).map(|(_, found)| found)
     }
 
     /// As [`Index::find`], with the lock held: misses nothing.
@@ -107,13 +106,11 @@ impl<M: Memory> Index<'_, M> {
         mut matches: impl FnMut(u32) -> Option<T>,
     ) -> Option<T> {
         let table = Table::unpack(self.table.load(Ordering::Relaxed))?;
-        let home = table.home(fingerprint);
-        if let Some((_, found)) = self.probe(table, home, fingerprint, &mut matches) {
+        if let Some((_, found)) = self.probe(table, 0, fingerprint, &mut matches) {
             return Some(found);
         }
         let previous = Table::unpack(self.previous.load(Ordering::Relaxed))?;
-        let start = self.unmoved(previous, fingerprint);
-        self.probe(previous, start, fingerprint, &mut matches).map(|(_, found)| found)
+        self.probe(previous, self.moved(), fingerprint, &mut matches).map(|(_, found)| found)
     }
 
     /// Puts in the entry of a record that is not in there, with the lock held. There is room, as
@@ -129,14 +126,12 @@ impl<M: Memory> Index<'_, M> {
     pub(crate) fn remove(&self, fingerprint: u32, record: u32) {
         let mut is_it = |at: u32| (at == record).then_some(());
         if let Some(table) = Table::unpack(self.table.load(Ordering::Relaxed)) {
-            let home = table.home(fingerprint);
-            if let Some((slot, ())) = self.probe(table, home, fingerprint, &mut is_it) {
+            if let Some((slot, ())) = self.probe(table, 0, fingerprint, &mut is_it) {
                 self.slot(table, slot).store(DEAD, Ordering::Relaxed);
             }
         }
         if let Some(previous) = Table::unpack(self.previous.load(Ordering::Relaxed)) {
-            let start = self.unmoved(previous, fingerprint);
-            if let Some((slot, ())) = self.probe(previous, start, fingerprint, &mut is_it) {
+            if let Some((slot, ())) = self.probe(previous, self.moved(), fingerprint, &mut is_it) {
                 self.slot(previous, slot).store(DEAD, Ordering::Relaxed);
             }
         }
@@ -190,11 +185,11 @@ impl<M: Memory> Index<'_, M> {
         Some((previous, start..end, is_done))
     }
 
-    /// Where a search of the predecessor starts: behind the slots that are moved and empty. What
-    /// belongs before them and is not moved yet lies behind them without a gap.
-    fn unmoved(&self, previous: Table, fingerprint: u32) -> u32 {
-        let migrated = self.migrated.load(Ordering::Relaxed) as u32;
-        previous.home(fingerprint).max(migrated) & (previous.slots() - 1)
+    /// How many slots of the predecessor are moved and empty. What belongs before their end and is
+    /// not moved yet lies behind them without a gap; so does what belongs at the end of the table
+    /// and found no room before its first slots.
+    fn moved(&self) -> u32 {
+        self.migrated.load(Ordering::Relaxed) as u32
     }
 
     fn put(&self, table: Table, entry: u64) {
@@ -212,17 +207,18 @@ impl<M: Memory> Index<'_, M> {
         }
     }
 
-    /// Searches from a slot to the first empty one.
+    /// Searches from the home of a fingerprint to the first empty slot, and passes over those at the
+    /// table's start that are `moved`.
     #[inline]
     fn probe<T>(
         &self,
         table: Table,
-        start: u32,
+        moved: u32,
         fingerprint: u32,
         matches: &mut impl FnMut(u32) -> Option<T>,
     ) -> Option<(u32, T)> {
         let mask = table.slots() - 1;
-        let mut slot = start;
+        let mut slot = table.home(fingerprint).max(moved) & mask;
         // Bounded: a table that is used anew meanwhile may have no empty slot at all.
         for _ in 0..=mask {
             // Acquire: who finds an entry finds its record complete.
@@ -236,7 +232,7 @@ impl<M: Memory> Index<'_, M> {
             {
                 return Some((slot, found));
             }
-            slot = (slot + 1) & mask;
+            slot = if slot == mask { moved & mask } else { slot + 1 };
         }
         None
     }
@@ -244,6 +240,48 @@ impl<M: Memory> Index<'_, M> {
     #[inline]
     fn slot(&self, table: Table, slot: u32) -> &AtomicU64 {
         self.memory.word(table.at + slot)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    struct Words(Vec<AtomicU64>);
+
+    impl Memory for Words {
+        fn word(&self, at: u32) -> &AtomicU64 {
+            &self.0[at as usize]
+        }
+    }
+
+    /// Entries that belong at a table's end and go round lie behind its first slots. As many of
+    /// those are moved as they may be, and then what is behind them is looked for.
+    #[test]
+    fn what_goes_round_is_found_behind_what_has_moved() {
+        const BITS: u32 = 6;
+        for moved in 0..64 {
+            let memory = Words((0..3 * 64).map(|_| AtomicU64::new(0)).collect());
+            let head: [AtomicU64; 4] = Default::default();
+            let [table, previous, migrated, entries] = &head;
+            let index = Index { memory: &memory, table, previous, migrated, entries };
+            index.replace(Table { at: 64, bits: BITS });
+            // All of them belong into the last slot but one.
+            let fingerprint = |record: u32| 62 << (u32::BITS - BITS) | record;
+            let found = |record: u32| {
+                index.find_locked(fingerprint(record), |at| (at == record).then_some(at))
+            };
+            (1..48).for_each(|record| index.insert(fingerprint(record), record));
+            index.replace(Table { at: 128, bits: BITS });
+            index.migrate(moved);
+            for record in 1..48 {
+                assert_eq!(found(record), Some(record), "{moved} slots are moved");
+            }
+            (1..48).for_each(|record| index.remove(fingerprint(record), record));
+            for record in 1..48 {
+                assert_eq!(found(record), None, "{moved} slots are moved");
+            }
+        }
     }
 }
 
