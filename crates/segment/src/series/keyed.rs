@@ -425,9 +425,11 @@ impl Keyed {
                 return Err(format!("its index {packed:#x} lies outside of the bytes in use"));
             }
         }
-        let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
-        let is_record = u32::try_from(overflow).is_ok_and(|overflow| self.is_record(overflow));
-        is_record.then_some(()).ok_or_else(|| format!("its overflow series at {overflow} is none"))
+        if !self.has_overflow() {
+            let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
+            return Err(format!("its overflow series at {overflow} is none"));
+        }
+        Ok(())
     }
 
     /// Puts everything in order, where nobody else has the segment open.
@@ -459,6 +461,13 @@ impl Keyed {
             self.head[at::FREE + i].store(0, Ordering::Relaxed);
         }
         self.head[at::HIDDEN].store(0, Ordering::Relaxed);
+        if !self.has_overflow() {
+            let mut cursor = At::default();
+            let known = std::iter::from_fn(|| self.next_record(&mut cursor))
+                .find(|&at| self.is_overflows(at))
+                .unwrap_or(0);
+            self.head[at::OVERFLOW].store(known.into(), Ordering::Relaxed);
+        }
         let mut live = 0_u64;
         let mut cursor = At::default();
         while let Some(at) = self.next_record(&mut cursor) {
@@ -468,18 +477,19 @@ impl Keyed {
                 meta &= !PINS;
                 word.store(meta, Ordering::Relaxed);
             }
-            if is_series(meta) {
-                if !self.is_overflow(at) {
-                    live += 1;
-                    let hidden = u64::from(state_of(meta) == state::HIDDEN);
-                    self.head[at::HIDDEN].fetch_add(hidden, Ordering::Relaxed);
-                }
+            if self.is_overflow(at) {
+                continue;
+            }
+            if is_series(meta) && !self.is_overflows(at) {
+                live += 1;
+                let hidden = u64::from(state_of(meta) == state::HIDDEN);
+                self.head[at::HIDDEN].fetch_add(hidden, Ordering::Relaxed);
             } else if state_of(meta) != state::DETACHED || meta::is_nobodys(meta) {
                 self.free(at, meta, now);
             }
         }
         self.head[at::LIVE].store(live, Ordering::Relaxed);
-        if !self.is_record(self.overflow()) {
+        if !self.has_overflow() {
             self.begin(now)?;
         }
         self.rebuild(live)
@@ -916,8 +926,8 @@ impl Keyed {
         let group = region.word(at + 1).load(Ordering::Relaxed) >> 32;
         let before = self.header + self.cells;
         let count = ((meta & WORDS) as u32 - before) as usize;
-        if self.is_overflow(at) {
-            return count == 0 && group == 0;
+        if count == 0 {
+            return group == 0;
         }
         let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
         let bytes: Vec<u8> =
@@ -945,15 +955,18 @@ impl Keyed {
         self.texts(bytes).all(|text| text.iter().all(is_plain))
     }
 
-    /// Whether a walk comes by this record, and it can be the overflow's.
-    fn is_record(&self, wanted: u32) -> bool {
+    /// Whether a walk comes by the record that is named as the overflow's, and it can be that.
+    fn has_overflow(&self) -> bool {
+        let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
         let mut cursor = At::default();
-        while let Some(at) = self.next_record(&mut cursor) {
-            if at == wanted {
-                return is_series(self.region().word(at).load(Ordering::Relaxed));
-            }
-        }
-        false
+        std::iter::from_fn(|| self.next_record(&mut cursor))
+            .any(|at| u64::from(at) == overflow && self.is_overflows(at))
+    }
+
+    /// Whether a record is that of a series without labels, which only the overflow's is.
+    fn is_overflows(&self, at: u32) -> bool {
+        let meta = self.region().word(at).load(Ordering::Relaxed);
+        is_series(meta) && meta & WORDS == u64::from(self.header + self.cells)
     }
 
     fn is_table(&self, table: Table) -> bool {
