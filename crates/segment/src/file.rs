@@ -515,10 +515,10 @@ fn allocate(file: &File, size: u64) -> io::Result<()> {
     // Some file systems hand out all they have before they say that it is not enough: meanwhile
     // nobody else could write. Of a file that is there, some blocks may be there too.
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
-    if let Ok(system) = rustix::fs::fstatvfs(file)
-        && size - present > system.f_bavail.saturating_mul(system.f_frsize)
-        && present == 0
+    if present == 0
+        && let Ok(system) = rustix::fs::fstatvfs(file)
         && system.f_blocks > 0
+        && size > system.f_bavail.saturating_mul(system.f_frsize)
     {
         return Err(rustix::io::Errno::NOSPC.into());
     }
