@@ -40,9 +40,10 @@ mod visit;
 pub use description::Description;
 pub use error::Error;
 pub use instrument::{
-    Counter, CounterFamily, Family, FloatCounter, FloatCounterFamily, Gauge, GaugeFamily,
-    Histogram, HistogramFamily, InProgress, Info, Instrument, IntGauge, IntGaugeFamily, StateSet,
-    StateSetFamily, Summary, SummaryFamily, Timer, Window,
+    Aggregation, Counter, CounterFamily, Family, FloatCounter, FloatCounterFamily, Gauge,
+    GaugeFamily, Histogram, HistogramFamily, InProgress, Info, Instrument, IntGauge,
+    IntGaugeFamily, StateSet, StateSetFamily, Summary, SummaryFamily, Timer, UnknownAggregation,
+    Window,
 };
 pub use label::{LabelGroup, LabelValue};
 #[cfg(feature = "derive")]

@@ -12,6 +12,7 @@ use crate::collector::{Callback, Collector};
 use crate::description::Description;
 use crate::error::Error;
 use crate::instrument::{Counter, Gauge, Histogram, Instrument, IntGauge};
+use crate::label;
 use crate::names;
 use crate::read::Readers;
 use crate::scrape::{Buffers, Scrape};
@@ -358,7 +359,7 @@ impl<'r> Scope<'r> {
         };
         I::describe(description, &mut schema)?;
         schema.additive &= description.striped.unwrap_or(true);
-        if labels.len() + description.labels.len() != count {
+        if count != label::ANY && labels.len() + description.labels.len() != count {
             let (given, names) = (labels.len() + description.labels.len(), count);
             let what = format!("it has {given} labels, and each series is given {names} values");
             return Err(Error::invalid(&name, what));

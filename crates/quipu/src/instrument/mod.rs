@@ -5,6 +5,7 @@
 //! one, and the families' own methods ([`Family::inc`](crate::CounterFamily::inc) and the like) find
 //! the series at every call, without a lock and without memory for a key.
 
+mod aggregation;
 mod counter;
 mod exemplar;
 mod family;
@@ -18,6 +19,7 @@ mod summary;
 mod timer;
 mod window;
 
+pub use aggregation::{Aggregation, UnknownAggregation};
 pub use counter::{Counter, CounterFamily, FloatCounter, FloatCounterFamily};
 pub use family::{Family, Instrument};
 pub use gauge::{Gauge, GaugeFamily, InProgress, IntGauge, IntGaugeFamily};

@@ -118,6 +118,54 @@ impl<S: AsRef<str>, const N: usize> LabelGroup for [S; N] {
     }
 }
 
+/// The [`LabelGroup::COUNT`] of a group that has as many values as the description has labels.
+pub const ANY: usize = usize::MAX;
+
+/// Labels whose names and number are known at run time only: values in the order of the names.
+/// Whoever gives more or fewer counts in the family's overflow series.
+///
+/// ```
+/// use quipu::label::Values;
+/// use quipu::{CounterFamily, Description, Registry};
+///
+/// let registry = Registry::new();
+/// let names = vec!["code".to_owned(), "path".to_owned()];
+/// let requests: CounterFamily<Values> =
+///     registry.register(Description::new("requests", "Requests.").labels(names))?;
+/// requests.inc(&Values(&["200", "/x"]));
+/// assert!(registry.text().contains("requests_total{code=\"200\",path=\"/x\"} 1"));
+/// # Ok::<(), quipu::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Values<'a>(pub &'a [&'a str]);
+
+impl LabelGroup for Values<'_> {
+    type Identity = Values<'static>;
+    const LABELS: &'static [Label<'static>] = &[];
+    const COUNT: usize = ANY;
+
+    #[inline]
+    fn encode(&self, key: &mut KeyWriter<'_>) {
+        self.0.iter().for_each(|text| key.text(text));
+    }
+}
+
+/// As [`Values`], for whoever has no slice of them: a function that writes one text for each label.
+/// It may be called more than once, and writes the same each time.
+#[derive(Debug, Clone, Copy)]
+pub struct Written<F>(pub F);
+
+impl<F: Fn(&mut KeyWriter<'_>)> LabelGroup for Written<F> {
+    type Identity = Values<'static>;
+    const LABELS: &'static [Label<'static>] = &[];
+    const COUNT: usize = ANY;
+
+    #[inline]
+    fn encode(&self, key: &mut KeyWriter<'_>) {
+        (self.0)(key);
+    }
+}
+
 impl<G: LabelGroup> LabelGroup for &G {
     type Identity = G::Identity;
     const LABELS: &'static [Label<'static>] = G::LABELS;

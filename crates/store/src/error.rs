@@ -1,0 +1,44 @@
+//! What can go wrong, and what to do about it.
+
+use std::fmt;
+
+/// Why a store, or a metric of it, cannot be had.
+#[derive(Debug)]
+pub struct Error {
+    /// What it is about: a metric, a directory, an address.
+    subject: String,
+    what: String,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// `what` says what is wrong with `subject`, and the way out.
+    pub(crate) fn new(subject: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { subject: subject.into(), what: what.into(), source: None }
+    }
+
+    /// As [`Error::new`], for an error of what lies below.
+    pub(crate) fn because(
+        subject: impl Into<String>,
+        what: impl Into<String>,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { subject: subject.into(), what: what.into(), source: Some(source.into()) }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.subject, self.what)?;
+        match &self.source {
+            Some(source) => write!(f, ": {source}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&**self.source.as_ref()?)
+    }
+}

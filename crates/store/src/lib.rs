@@ -1,0 +1,11 @@
+//! Stores: where the processes of an application keep the numbers that they share.
+//!
+//! One interface, [`Store`], and several places behind it. A store knows metrics by a [`Spec`]; a
+//! [`Metric`] is what counts, by label values in the order of the spec's labels.
+
+mod error;
+mod interface;
+
+pub use error::Error;
+pub use interface::{Kind, Metric, Spec, Store};
+pub use quipu::Aggregation;
