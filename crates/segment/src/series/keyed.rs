@@ -457,6 +457,14 @@ impl Keyed {
                 region.word(survey.last + 1).store(survey.used.into(), Ordering::Relaxed);
             }
         }
+        // Before anything is taken, which may make what lies outside of the bytes in use lie inside.
+        let tables = self.tables();
+        for word in self.table_words() {
+            let packed = word.load(Ordering::Relaxed);
+            if !tables.iter().any(|table| table.pack() == packed) {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
         for i in 0..2 * FREE_CLASSES {
             self.head[at::FREE + i].store(0, Ordering::Relaxed);
         }
