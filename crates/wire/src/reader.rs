@@ -3,6 +3,7 @@
 //! What fails leaves the reader where it was: there is the fault.
 
 use crate::error::Fault;
+use crate::message::MetricType;
 
 /// The rest of an input.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +53,20 @@ impl<'m> Reader<'m> {
         let result = read(&mut copy);
         *self = copy;
         result
+    }
+
+    /// A number that was read as the type of a metric. What is none sends the reader back to where
+    /// it was `before`.
+    #[inline(always)]
+    pub(crate) fn metric_type(
+        &mut self,
+        number: impl TryInto<i8>,
+        before: Reader<'m>,
+    ) -> Result<MetricType, Fault> {
+        number.try_into().map(MetricType).map_err(|_| {
+            *self = before;
+            Fault::malformed("a type of a metric that fits in 8 bits")
+        })
     }
 
     #[inline(always)]

@@ -125,14 +125,11 @@ impl<M: Memory> Index<'_, M> {
     /// Takes out the entry of a record, with the lock held.
     pub(crate) fn remove(&self, fingerprint: u32, record: u32) {
         let mut is_it = |at: u32| (at == record).then_some(());
-        if let Some(table) = Table::unpack(self.table.load(Ordering::Relaxed)) {
-            if let Some((slot, ())) = self.probe(table, 0, fingerprint, &mut is_it) {
+        for (table, moved) in [(self.table, 0), (self.previous, self.moved())] {
+            if let Some(table) = Table::unpack(table.load(Ordering::Relaxed))
+                && let Some((slot, ())) = self.probe(table, moved, fingerprint, &mut is_it)
+            {
                 self.slot(table, slot).store(DEAD, Ordering::Relaxed);
-            }
-        }
-        if let Some(previous) = Table::unpack(self.previous.load(Ordering::Relaxed)) {
-            if let Some((slot, ())) = self.probe(previous, self.moved(), fingerprint, &mut is_it) {
-                self.slot(previous, slot).store(DEAD, Ordering::Relaxed);
             }
         }
     }

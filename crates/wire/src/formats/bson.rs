@@ -447,10 +447,7 @@ fn metric_type(input: &mut Reader<'_>, kind: u8) -> Result<MetricType, Fault> {
         INT32 => int32(input)?,
         _ => aside(input, |input| integer(input, kind))?,
     };
-    i8::try_from(number).map(MetricType).map_err(|_| {
-        *input = before;
-        Fault::malformed("a type of a metric that fits in 8 bits")
-    })
+    input.metric_type(number, before)
 }
 
 #[inline(always)]

@@ -417,10 +417,8 @@ fn double(input: &mut Reader<'_>) -> Result<f64, Fault> {
 #[inline(always)]
 fn metric_type(input: &mut Reader<'_>) -> Result<MetricType, Fault> {
     let before = *input;
-    i8::try_from(int(input)?).map(MetricType).map_err(|_| {
-        *input = before;
-        Fault::malformed("a type of a metric that fits in 8 bits")
-    })
+    let number = int(input)?;
+    input.metric_type(number, before)
 }
 
 #[inline(always)]

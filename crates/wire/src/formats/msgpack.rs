@@ -430,10 +430,8 @@ fn long_integer(input: &mut Reader<'_>) -> Result<i64, Fault> {
 #[inline(always)]
 fn metric_type(input: &mut Reader<'_>) -> Result<MetricType, Fault> {
     let before = *input;
-    i8::try_from(integer(input)?).map(MetricType).map_err(|_| {
-        *input = before;
-        Fault::malformed("a type of a metric that fits in 8 bits")
-    })
+    let number = integer(input)?;
+    input.metric_type(number, before)
 }
 
 #[inline(always)]

@@ -232,10 +232,7 @@ impl<D: Dialect> Codec<D> {
             match input.varint(TAG)? {
                 0x08 => {
                     let number = integer::<D>(input)?;
-                    message.metric_type = MetricType(i8::try_from(number).map_err(|_| {
-                        *input = before;
-                        Fault::malformed("a type of a metric that fits in 8 bits")
-                    })?);
+                    message.metric_type = input.metric_type(number, before)?;
                 }
                 0x12 => message.id = bytes(input)?,
                 0x18 => message.counter = integer::<D>(input)?,

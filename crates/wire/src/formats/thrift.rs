@@ -25,7 +25,7 @@ use quipu_arena::Scope;
 
 use crate::error::Fault;
 use crate::format::dialects;
-use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
+use crate::message::{BatchTimer, Counter, Gauge, MetricUnion};
 use crate::pieces::{
     Be16, Be32, Be64, BeDouble, Byte, Bytes, Each, LeDoubles, Literal, Piece, Varint, append,
 };
@@ -463,10 +463,7 @@ impl<D: Dialect> Codec<D> {
                 1 => {
                     let before = *input;
                     let number = Self::integer(input, kind)?;
-                    message.metric_type = MetricType(i8::try_from(number).map_err(|_| {
-                        *input = before;
-                        Fault::malformed("a type of a metric that fits in 8 bits")
-                    })?);
+                    message.metric_type = input.metric_type(number, before)?;
                 }
                 2 => message.id = Self::id(input, kind)?,
                 3 => message.counter = Self::integer(input, kind)?,

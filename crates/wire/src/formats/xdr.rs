@@ -16,7 +16,7 @@ use quipu_arena::Scope;
 
 use crate::error::Fault;
 use crate::format::{Format, sealed};
-use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
+use crate::message::{BatchTimer, Counter, Gauge, MetricUnion};
 use crate::pieces::{Be32, Be64, BeDouble, Bytes, Each, Piece, Zeros, append};
 use crate::reader::Reader;
 use crate::values;
@@ -99,15 +99,12 @@ impl Format for Xdr {
     fn read_union<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<MetricUnion<'m>, Fault> {
         let before = *input;
         let number = i32::from_be_bytes(input.array("the type of a metric")?);
-        let Ok(metric_type) = i8::try_from(number) else {
-            *input = before;
-            return Err(Fault::malformed("a type of a metric that fits in 8 bits"));
-        };
+        let metric_type = input.metric_type(number, before)?;
         let id = read_id(input)?;
         let counter = read_hyper(input)?;
         let timer = read_doubles(input, scope)?;
         let gauge = read_double(input)?;
-        Ok(MetricUnion { metric_type: MetricType(metric_type), id, counter, timer, gauge })
+        Ok(MetricUnion { metric_type, id, counter, timer, gauge })
     }
 }
 

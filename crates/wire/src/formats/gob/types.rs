@@ -18,7 +18,7 @@ use quipu_arena::Scope;
 
 use super::{FIELD, bytes, count, double, fields, int, uint};
 use crate::error::Fault;
-use crate::message::{Kind, MetricType, MetricUnion};
+use crate::message::{Kind, MetricUnion};
 use crate::reader::Reader;
 use crate::values;
 
@@ -514,10 +514,7 @@ fn convert<'m>(
     match field {
         Field::Type => {
             let number = integer(number, message)?;
-            union.metric_type = i8::try_from(number).map(MetricType).map_err(|_| {
-                *message = before;
-                Fault::malformed("a type of a metric that fits in 8 bits")
-            })?;
+            union.metric_type = message.metric_type(number, before)?;
         }
         Field::Counter => union.counter = integer(number, message)?,
         Field::Gauge => union.gauge = real(number, message)?,

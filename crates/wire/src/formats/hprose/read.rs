@@ -263,11 +263,7 @@ pub(super) fn integer(input: &mut Reader<'_>) -> Result<i64, Fault> {
 pub(super) fn metric_type(input: &mut Reader<'_>) -> Result<MetricType, Fault> {
     let before = *input;
     let number = integer(input)?;
-    let number = i8::try_from(number).map_err(|_| {
-        *input = before;
-        Fault::malformed("a type of a metric that fits in 8 bits")
-    })?;
-    Ok(MetricType(number))
+    input.metric_type(number, before)
 }
 
 #[inline(always)]

@@ -243,10 +243,8 @@ impl<'m> Items<'m> {
 
     pub(super) fn metric_type(&mut self) -> Result<MetricType, Fault> {
         let before = self.input;
-        i8::try_from(self.integer()?).map(MetricType).map_err(|_| {
-            self.input = before;
-            Fault::malformed("a type of a metric that fits in 8 bits")
-        })
+        let number = self.integer()?;
+        self.input.metric_type(number, before)
     }
 
     #[inline(always)]
