@@ -216,7 +216,8 @@ impl MappedFile {
 
     /// Whether the process of a token lives.
     pub(crate) fn is_alive(&self, token: u64) -> bool {
-        self.own_token() == Some(token) || is_locked(&self.file, token)
+        // What is no token is in a damaged file, and nobody's.
+        token <= MOST_TOKENS && (self.own_token() == Some(token) || is_locked(&self.file, token))
     }
 
     /// A number that is given out once.
