@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use quipu_segment::Segment;
+use quipu_segment::{Flaw, Segment};
 use quipu_segment::series::{Cursor, Family, KeyWriter, Label, Schema};
 use quipu_window::{Bucketed, Keyed, Window};
 
@@ -29,7 +29,10 @@ fuzz_target!(|input: &[u8]| {
         Ok(segment) => segment,
         Err(error) => {
             assert!(error.to_string().contains(&file.path().display().to_string()));
-            assert_eq!(std::fs::read(file.path()).expect("it is still there"), bytes);
+            // One that lost power is mended first. Where that finds no room, it is half mended.
+            if !matches!(error.flaw(), Flaw::Full { .. }) {
+                assert_eq!(std::fs::read(file.path()).expect("it is still there"), bytes);
+            }
             return;
         }
     };
