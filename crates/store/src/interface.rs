@@ -35,6 +35,76 @@ pub struct Spec {
     pub aggregation: Option<Aggregation>,
 }
 
+impl Spec {
+    /// A metric without help, labels and aggregation.
+    pub fn new(name: impl Into<String>, kind: Kind) -> Self {
+        let (help, labels) = (String::new(), Vec::new());
+        Self { name: name.into(), help, kind, labels, aggregation: None }
+    }
+
+    /// With this help.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = help.into();
+        self
+    }
+
+    /// With labels of these names.
+    pub fn labels<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.labels = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// With this aggregation.
+    pub fn aggregation(mut self, aggregation: Aggregation) -> Self {
+        self.aggregation = Some(aggregation);
+        self
+    }
+
+    /// Checks what no store can keep.
+    ///
+    /// # Errors
+    /// A name or a label name that cannot be, and a label that is there twice.
+    pub fn check(&self) -> Result<(), Error> {
+        let subject = || format!("metric {:?}", self.name);
+        if self.name.is_empty() || self.name.contains(['\n', '\0']) {
+            return Err(Error::new(subject(), "no name that can be written; give it another"));
+        }
+        for (i, label) in self.labels.iter().enumerate() {
+            if label.is_empty() || label.contains(['\n', '\0']) || label.starts_with("__") {
+                let what = format!("the label {label:?} has no name that can be; rename it");
+                return Err(Error::new(subject(), what));
+            }
+            if self.labels[..i].contains(label) {
+                let what = format!("the label {label:?} is there twice; rename one");
+                return Err(Error::new(subject(), what));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether its values only grow, so that setting one never takes it back.
+    pub fn is_cumulative(&self) -> bool {
+        self.kind != Kind::Gauge
+    }
+
+    /// What of this contradicts another description of the same metric, in words. The help may
+    /// differ.
+    pub(crate) fn contradiction(&self, other: &Self) -> Option<String> {
+        if self.kind != other.kind {
+            return Some(format!("it is a {:?}, not a {:?}", self.kind, other.kind));
+        }
+        if self.labels != other.labels {
+            let (ours, theirs) = (self.labels.join(", "), other.labels.join(", "));
+            return Some(format!("its labels are ({ours}), not ({theirs})"));
+        }
+        if self.aggregation != other.aggregation {
+            let name = |spec: &Self| spec.aggregation.map_or("not said", Aggregation::name);
+            return Some(format!("its aggregation is {}, not {}", name(self), name(other)));
+        }
+        None
+    }
+}
+
 /// Where metrics are kept.
 pub trait Store: Send + Sync {
     /// The metric of that name, made where there is none.
@@ -43,6 +113,10 @@ pub trait Store: Send + Sync {
     /// Settings that this store does not have, a name or labels that cannot be, a description that
     /// contradicts the metric that is there, and the errors of what lies below.
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error>;
+
+    /// How many updates could not be kept: more or fewer label values than the spec has names, a
+    /// full disk, a counter that was to go back.
+    fn dropped(&self) -> u64;
 }
 
 /// A metric of a store. Label values are given in the order of the [`Spec`]'s names.
@@ -52,10 +126,13 @@ pub trait Metric: Send + Sync {
     /// What it is.
     fn spec(&self) -> &Spec;
 
-    /// Adds to the value of these labels.
+    /// Adds to the value of these labels. A counter leaves a negative number out, all leave NaN out:
+    /// the update is counted as dropped.
     fn increment(&self, labels: &[&str], by: f64);
 
-    /// Makes the value of these labels `value`.
+    /// Makes the value of these labels `value`. Counters, histograms and summaries never go back:
+    /// theirs is raised to `value` where that is greater, and 0 does no more than make the series.
+    /// So a process that begins may set all its series to 0, whatever others have counted.
     fn set(&self, labels: &[&str], value: f64);
 
     /// The value of these labels, 0 where there is none: this process' own, where the store keeps
@@ -71,6 +148,11 @@ pub trait Metric: Send + Sync {
 
     /// Calls `work` while no other thread of this process is in a `synchronize` of this metric.
     /// What is counted in there may be seen as one by stores that can, and is never torn apart by
-    /// another `synchronize`.
+    /// another `synchronize`. `work` may count, and may call `synchronize` again.
     fn synchronize(&self, work: &mut dyn FnMut());
+
+    /// Removes the series of these labels; false where there is none, and where the store cannot.
+    fn remove(&self, _labels: &[&str]) -> bool {
+        false
+    }
 }
