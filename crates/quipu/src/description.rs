@@ -31,6 +31,7 @@ pub struct Description {
     pub(crate) expiry: Option<Duration>,
     pub(crate) exemplars: bool,
     pub(crate) striped: Option<bool>,
+    pub(crate) verbatim: bool,
 }
 
 /// How exponential buckets are made.
@@ -145,6 +146,14 @@ impl Description {
     /// Without this, families of fixed label values do while they take less than a mebibyte.
     pub fn striped(mut self, striped: bool) -> Self {
         self.striped = Some(striped);
+        self
+    }
+
+    /// Takes names as they are: for series that an application names itself, such as those of a
+    /// histogram's buckets, by the label `le`.
+    #[doc(hidden)]
+    pub fn verbatim(mut self) -> Self {
+        self.verbatim = true;
         self
     }
 

@@ -42,8 +42,8 @@ pub use error::Error;
 pub use instrument::{
     Aggregation, Counter, CounterFamily, Family, FloatCounter, FloatCounterFamily, Gauge,
     GaugeFamily, Histogram, HistogramFamily, InProgress, Info, Instrument, IntGauge,
-    IntGaugeFamily, StateSet, StateSetFamily, Summary, SummaryFamily, Timer, UnknownAggregation,
-    Window,
+    IntGaugeFamily, MixedCounter, MixedCounterFamily, StateSet, StateSetFamily, Summary,
+    SummaryFamily, Timer, UnknownAggregation, Window,
 };
 pub use label::{LabelGroup, LabelValue};
 #[cfg(feature = "derive")]

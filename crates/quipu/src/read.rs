@@ -8,7 +8,9 @@ use quipu_segment::series::{self, View};
 use quipu_segment::sync::Ordering;
 
 use crate::error::Error;
-use crate::instrument::{HistogramLayout, MetricKind, Slot, SummaryLayout, gather, slots_of};
+use crate::instrument::{
+    HistogramLayout, MIXED_EXEMPLAR, MetricKind, Slot, SummaryLayout, gather, mixed_total, slots_of,
+};
 use crate::snapshot::{
     Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
     Timestamp, Value,
@@ -85,7 +87,9 @@ impl Reader {
     pub(crate) fn family(&self) -> Family<'_> {
         let schema = self.series.schema();
         let kind = match self.kind {
-            MetricKind::Counter | MetricKind::FloatCounter => Kind::Counter,
+            MetricKind::Counter | MetricKind::FloatCounter | MetricKind::MixedCounter => {
+                Kind::Counter
+            }
             MetricKind::Gauge | MetricKind::IntGauge => Kind::Gauge,
             MetricKind::Histogram => Kind::Histogram,
             MetricKind::Summary => Kind::Summary,
@@ -126,15 +130,18 @@ impl Reader {
             );
         };
         match self.kind {
-            MetricKind::Counter | MetricKind::FloatCounter => {
+            MetricKind::Counter | MetricKind::FloatCounter | MetricKind::MixedCounter => {
                 let total = match self.kind {
                     MetricKind::Counter => Number::Unsigned(place.sum(0)),
+                    MetricKind::MixedCounter => mixed_total(place),
                     _ => Number::Float(place.sum_float(0)),
                 };
-                if place.len() == 1 {
+                let is_mixed = self.kind == MetricKind::MixedCounter;
+                let cell = if is_mixed { MIXED_EXEMPLAR } else { 1 };
+                if place.len() == cell {
                     return give(Value::Counter { total, exemplar: None });
                 }
-                slots_of(&self.series, place, 1, &mut memory.slots, &mut memory.texts);
+                slots_of(&self.series, place, cell, &mut memory.slots, &mut memory.texts);
                 let slot = memory.slots.first().copied().flatten();
                 let exemplar = slot.map(|slot| exemplar(&slot, &memory.texts));
                 give(Value::Counter { total, exemplar });

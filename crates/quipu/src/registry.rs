@@ -334,7 +334,7 @@ impl<'r> Scope<'r> {
         value: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Result<(), Error> {
         let name = self.full_name(&description);
-        names::check_metric(&name)?;
+        names::check_metric(&name, false)?;
         let Description { help, unit, .. } = description;
         let callback = Callback::new(name, help, unit, kind, self.labels.clone(), Box::new(value));
         self.registry.collect(callback)
@@ -348,7 +348,7 @@ impl<'r> Scope<'r> {
         count: usize,
     ) -> Result<series::Family, Error> {
         let name = self.full_name(description);
-        names::check_metric(&name)?;
+        names::check_metric(&name, description.verbatim)?;
         let mut schema = Schema {
             name: name.clone(),
             help: description.help.clone(),
@@ -404,7 +404,7 @@ impl<'r> Scope<'r> {
             label.values = Some(values.clone());
         }
         for (i, label) in all.iter().enumerate() {
-            names::check_label(metric, &label.name)?;
+            names::check_label(metric, &label.name, description.verbatim)?;
             if all[..i].iter().any(|other| other.name == label.name) {
                 let what = format!("the label {:?} is there twice; rename one", label.name);
                 return Err(Error::invalid(metric, what));

@@ -13,6 +13,7 @@ pub(crate) enum MetricKind {
     Summary = 6,
     Info = 7,
     StateSet = 8,
+    MixedCounter = 10,
 }
 
 impl MetricKind {
@@ -26,6 +27,7 @@ impl MetricKind {
             Self::Summary,
             Self::Info,
             Self::StateSet,
+            Self::MixedCounter,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == number)

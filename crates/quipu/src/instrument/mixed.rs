@@ -1,0 +1,206 @@
+//! A counter for programs that count whole numbers mostly, and others at times.
+//!
+//! It has two cells, of which an increment touches one: whole numbers cost an integer addition and
+//! stay exact beyond 2^53, where a float would not move any more; any other number goes to a float.
+
+use quipu_segment::series::{Bound, Place, Schema};
+use quipu_segment::sync::Ordering;
+
+use super::counter::TOTAL;
+use super::exemplar;
+use super::family::{Family, Instrument, single};
+use super::kind::MetricKind;
+use crate::description::Description;
+use crate::error::Error;
+use crate::label::LabelGroup;
+use crate::registry::{Register, Scope};
+use crate::snapshot::Number;
+
+/// A sum of numbers of which most are whole.
+#[derive(Debug, Clone)]
+pub struct MixedCounter(Bound);
+
+/// Mixed counters by label.
+pub type MixedCounterFamily<L> = Family<MixedCounter, L>;
+
+/// The cell of what was no whole number.
+const REST: usize = 1;
+/// The cell of the exemplar, where there are any.
+pub(crate) const EXEMPLAR: usize = 2;
+/// From here on, not every whole number is a float.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+impl MixedCounter {
+    /// Adds one.
+    #[inline]
+    pub fn inc(&self) {
+        self.0.place().add(TOTAL, 1);
+    }
+
+    /// Adds `n`. A negative number or NaN is left out: a counter never goes back.
+    #[inline]
+    pub fn inc_by(&self, n: f64) {
+        add(*self.0.place(), n);
+    }
+
+    /// As [`Counter::inc_with`](crate::Counter::inc_with).
+    pub fn inc_with(&self, n: f64, exemplar: &[(&str, &str)]) {
+        self.inc_by(n);
+        exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n, exemplar);
+    }
+
+    /// Raises the total to `n` where it is less.
+    pub fn raise(&self, n: f64) {
+        raise(*self.0.place(), n);
+    }
+
+    /// The total.
+    pub fn get(&self) -> f64 {
+        match total(self.0.place()) {
+            Number::Unsigned(whole) => whole as f64,
+            Number::Signed(whole) => whole as f64,
+            Number::Float(n) => n,
+        }
+    }
+}
+
+impl<L: LabelGroup> Family<MixedCounter, L> {
+    /// Adds one to the series of these labels.
+    #[inline]
+    pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        self.series.add(Self::key(labels), TOTAL, 1);
+    }
+
+    /// Adds `n` to the series of these labels. A negative number or NaN is left out.
+    #[inline]
+    pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
+        if let Some(n) = whole(n) {
+            self.series.add(Self::key(labels), TOTAL, n);
+        } else if n > 0.0 {
+            let key = Self::key(labels);
+            self.series.update(key, |p| p.add_float(REST, n), |p| p.add_float(REST, -n));
+        }
+    }
+
+    /// Raises the total of these labels to `n` where it is less. The series is there from now on.
+    pub fn raise<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
+        self.series.set(Self::key(labels), |place| raise(place, n));
+    }
+}
+
+impl Instrument for MixedCounter {
+    type Shared = ();
+
+    fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
+        schema.kind = MetricKind::MixedCounter as u8;
+        schema.cells = 2 + u16::from(description.exemplars);
+        schema.floats = 1 << REST;
+        schema.additive = true;
+        Ok(())
+    }
+
+    fn shared(_: &Schema) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn bound(bound: Bound, (): &()) -> Self {
+        Self(bound)
+    }
+}
+
+impl Register for MixedCounter {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        single(scope, &description)
+    }
+}
+
+/// The total of a series: whole as long as a float could say it, too.
+#[inline]
+pub(crate) fn total(place: &Place<'_>) -> Number {
+    let (sum, rest) = (place.sum(TOTAL), place.sum_float(REST));
+    match whole(rest).filter(|_| rest < EXACT) {
+        Some(rest) => Number::Unsigned(sum.wrapping_add(rest)),
+        None => Number::Float(sum as f64 + rest),
+    }
+}
+
+#[inline]
+fn add(place: Place<'_>, n: f64) {
+    if let Some(n) = whole(n) {
+        place.add(TOTAL, n);
+    } else if n > 0.0 {
+        place.add_float(REST, n);
+    }
+}
+
+/// The number as a whole one, where it is one.
+#[inline]
+fn whole(n: f64) -> Option<u64> {
+    let whole = n as u64;
+    // 2^63: what is above has no fraction, and would go round where it is added up.
+    (whole as f64 == n && whole < 1 << 63).then_some(whole)
+}
+
+/// Adds what is missing to `n`, once: of several who raise at once, one does.
+fn raise(place: Place<'_>, n: f64) {
+    let cell = place.plain(REST);
+    loop {
+        // Before the total: who raises in between makes the exchange below fail. Acquire: the
+        // total is read after this.
+        let old = cell.load(Ordering::Acquire);
+        let missing = match total(&place) {
+            Number::Float(total) => n - total,
+            Number::Unsigned(total) => n - total as f64,
+            Number::Signed(total) => n - total as f64,
+        };
+        // NaN is no more than anything.
+        if missing.partial_cmp(&0.0) != Some(std::cmp::Ordering::Greater) {
+            return;
+        }
+        let new = (f64::from_bits(old) + missing).to_bits();
+        if cell.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::label::Values;
+    use crate::{Description, MixedCounter, MixedCounterFamily, Registry};
+
+    #[test]
+    fn whole_numbers_stay_exact_and_halves_count() {
+        let registry = Registry::new();
+        let counter: MixedCounter = registry.register(Description::new("c", "")).unwrap();
+        counter.inc_by(9_007_199_254_740_992.0);
+        (0..4).for_each(|_| counter.inc());
+        assert!(registry.text().contains("c_total 9007199254740996\n"));
+        let counter: MixedCounter = registry.register(Description::new("d", "")).unwrap();
+        for n in [1.0, 0.5, f64::NAN, -1.0, -0.5, -0.0] {
+            counter.inc_by(n);
+        }
+        assert_eq!(counter.get(), 1.5);
+        assert!(registry.text().contains("d_total 1.5\n"));
+        counter.inc_by(0.5);
+        assert!(registry.text().contains("d_total 2\n"));
+    }
+
+    #[test]
+    fn what_is_raised_never_goes_back() {
+        let registry = Registry::new();
+        let description = Description::new("c", "").labels(["a"]);
+        let family: MixedCounterFamily<Values> = registry.register(description).unwrap();
+        let labels = Values(&["x"]);
+        family.raise(&labels, 0.0);
+        assert!(registry.text().contains("c_total{a=\"x\"} 0\n"));
+        family.inc_by(&labels, 2.0);
+        family.inc_by(&labels, 0.25);
+        for (n, total) in [(0.0, 2.25), (2.0, 2.25), (f64::NAN, 2.25), (7.5, 7.5), (9.0, 9.0)] {
+            family.raise(&labels, n);
+            assert_eq!(family.with(&labels).get(), total);
+        }
+        family.inc(&labels);
+        assert!(registry.text().contains("c_total{a=\"x\"} 10\n"));
+    }
+}
