@@ -132,7 +132,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.path {
             Some(path) => write!(f, "segment file {}: ", path.display())?,
-            None => write!(f, "private segment: ")?,
+            None => write!(f, "segment without a file: ")?,
         }
         match &self.flaw {
             Flaw::NotASegment => write!(

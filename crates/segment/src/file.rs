@@ -1,4 +1,5 @@
-//! A segment's file: made whole or not at all, locked, mapped, grown, synced.
+//! A segment's file: made whole or not at all, locked, mapped, grown, synced. One without a name,
+//! in memory, is for a process and the children that it forks.
 //!
 //! A new file gets its name by `linkat`, when its header is complete and on the disk: a process
 //! that dies before leaves no file, and one that comes second never overwrites the first.
@@ -27,8 +28,12 @@ use crate::segment::Access;
 /// usable where they are when the file grows.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
-    path: PathBuf,
+    /// `None` for a file without a name.
+    path: Option<PathBuf>,
     file: File,
+    /// The device and the number of the file: a program that closes all descriptors after a fork may
+    /// have another file under this one's by now.
+    identity: (u64, u64),
     base: NonNull<u8>,
     /// Whether a sync failed and none has worked since.
     failed: AtomicBool,
@@ -71,7 +76,24 @@ impl MappedFile {
         drop(draft.temporary);
         // The name must outlive a power loss as the content does.
         File::open(directory).and_then(|d| d.sync_all()).map_err(fail)?;
-        Self::map(path, draft.file, limit).map(Some)
+        Self::map(Some(path), draft.file, limit).map(Some)
+    }
+
+    /// Makes a file without a name in memory, with `size` bytes that begin with `head`. The children
+    /// that this process forks share it.
+    pub(crate) fn anonymous(head: &[u8], size: u64, limit: u64) -> Result<Self, Error> {
+        let file = memory_file()?;
+        let fail = |error: io::Error| Error::new(None, flaw_of(error, size));
+        allocate(&file, size).map_err(fail)?;
+        file.write_all_at(head, 0).map_err(fail)?;
+        let mapped = Self::map(None, file, limit)?;
+        if reopen(&mapped).is_none() {
+            // Without a lock of its own, none of the processes could tell which of the others live.
+            let what = "a segment without a file needs /proc, through which each process opens it \
+                        for itself; mount it, or open a segment in a file";
+            return Err(Error::new(None, Flaw::Request(what.into())));
+        }
+        Ok(mapped)
     }
 
     /// Opens the file at `path`, locks it, checks its header, and maps it. `Ok(None)` where there
@@ -110,7 +132,7 @@ impl MappedFile {
             let flaw = Flaw::TooLong { length, expected: header.size };
             return Err(Error::new(Some(path), flaw));
         }
-        Ok(Some((Self::map(path, file, header.limit)?, header, alone)))
+        Ok(Some((Self::map(Some(path), file, header.limit)?, header, alone)))
     }
 
     /// Renames a file that nobody has open to the first of these names that is free.
@@ -140,11 +162,12 @@ impl MappedFile {
         Err(fail(io::ErrorKind::AlreadyExists.into()))
     }
 
-    fn map(path: &Path, file: File, limit: u64) -> Result<Self, Error> {
-        let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, limit));
+    fn map(path: Option<&Path>, file: File, limit: u64) -> Result<Self, Error> {
+        let fail = |error: io::Error| Error::new(path, flaw_of(error, limit));
         let length = usize::try_from(limit).map_err(|_| {
-            Error::new(Some(path), Flaw::Request(format!("{limit} bytes cannot be addressed")))
+            Error::new(path, Flaw::Request(format!("{limit} bytes cannot be addressed")))
         })?;
+        let identity = identity(&file).map_err(fail)?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing of ours.
         let base = unsafe {
@@ -154,8 +177,9 @@ impl MappedFile {
         let base = NonNull::new(base.cast()).expect("mmap answers an address or an error");
         fork::watch();
         Ok(Self {
-            path: path.to_owned(),
+            path: path.map(Path::to_owned),
             file,
+            identity,
             base,
             failed: AtomicBool::new(false),
             token: AtomicU64::new(0),
@@ -168,13 +192,15 @@ impl MappedFile {
     pub(crate) fn share(&self) -> Result<(), Error> {
         // The kernel may release the one lock before it takes the other: whoever comes in between
         // finds by [`is_present`] that it is not alone.
-        lock_shared(&self.path, &self.file, Instant::now() + PATIENCE)
+        match &self.path {
+            Some(path) => lock_shared(path, &self.file, Instant::now() + PATIENCE),
+            None => Ok(()),
+        }
     }
 
     /// The bytes that the file has.
     pub(crate) fn length(&self) -> Result<u64, Error> {
-        let fail = |error| Error::new(Some(&self.path), Flaw::Io(error));
-        self.file.metadata().map(|metadata| metadata.len()).map_err(fail)
+        self.file.metadata().map(|metadata| metadata.len()).map_err(|error| self.fail(error, 0))
     }
 
     /// Keeps all others out, where none is in, until the file is shared again.
@@ -188,9 +214,7 @@ impl MappedFile {
     pub(crate) fn token(&self) -> Result<u64, Error> {
         match self.own_token() {
             Some(token) => Ok(token),
-            None => {
-                self.make_token().map_err(|error| Error::new(Some(&self.path), Flaw::Io(error)))
-            }
+            None => self.make_token().map_err(|error| Error::new(self.path(), Flaw::Io(error))),
         }
     }
 
@@ -216,8 +240,13 @@ impl MappedFile {
 
     /// Whether the process of a token lives.
     pub(crate) fn is_alive(&self, token: u64) -> bool {
-        // What is no token is in a damaged file, and nobody's.
-        token <= MOST_TOKENS && (self.own_token() == Some(token) || is_locked(&self.file, token))
+        if token > MOST_TOKENS {
+            // It is in a damaged file, and nobody's.
+            return false;
+        }
+        // Who cannot be asked for is taken for alive: waiting is better than two owners.
+        self.own_token() == Some(token)
+            || self.own_file().map_or(true, |file| is_locked(file, token))
     }
 
     /// A number that is given out once.
@@ -228,8 +257,20 @@ impl MappedFile {
         tokens.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & MOST_TOKENS
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// The file, unless its descriptor was closed and is another file's by now.
+    fn own_file(&self) -> io::Result<&File> {
+        if identity(&self.file)? == self.identity {
+            return Ok(&self.file);
+        }
+        Err(io::Error::other("its descriptor was closed by the program; keep it open"))
+    }
+
+    fn fail(&self, error: io::Error, size: u64) -> Error {
+        Error::new(self.path(), flaw_of(error, size))
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -241,9 +282,9 @@ impl MappedFile {
     pub(crate) fn grow(&self, size: u64) -> Result<(), Error> {
         // On the disk before the header says so: a power loss must not leave a file that is
         // shorter than its header states.
-        allocate(&self.file, size)
-            .and_then(|()| self.file.sync_data())
-            .map_err(|error| Error::new(Some(&self.path), flaw_of(error, size)))
+        self.own_file()
+            .and_then(|file| allocate(file, size).and_then(|()| file.sync_data()))
+            .map_err(|error| self.fail(error, size))
     }
 
     /// Writes the bytes of `range` to the disk and waits for it.
@@ -260,7 +301,7 @@ impl MappedFile {
             rustix::mm::msync(address, length, MsyncFlags::SYNC)
         };
         self.failed.store(result.is_err(), Ordering::Relaxed);
-        result.map_err(|error| Error::new(Some(&self.path), flaw_of(error.into(), range.end)))
+        result.map_err(|error| self.fail(error.into(), range.end))
     }
 
     /// Makes pages dirty that are in use. The system takes a page for clean once it has failed to
@@ -410,17 +451,27 @@ fn own_generation() -> u64 {
 /// child of a fork goes on holding it. Answers how it is kept as well.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn lock_token(mapped: &MappedFile) -> io::Result<(u64, u64)> {
+    let file = mapped.own_file()?;
     let own = reopen(mapped);
-    let file = own.as_ref().unwrap_or(&mapped.file);
+    // A lock for writing needs a file that is open for writing, and excludes all others; one for
+    // reading is seen by whoever asks, and is this token's as long as nobody draws it twice.
+    let (descriptor, command, kind) = match &own {
+        Some((own, Mode::ReadWrite)) => (own.as_raw_fd(), libc::F_OFD_SETLK, libc::F_WRLCK),
+        Some((own, Mode::Read)) => (own.as_raw_fd(), libc::F_OFD_SETLK, libc::F_RDLCK),
+        // A lock of the process, and not of the descriptor, which all children share. It ends with
+        // the process too, and already when the process closes this file under another descriptor.
+        None => (file.as_raw_fd(), libc::F_SETLK, libc::F_WRLCK),
+    };
     for _ in 0..64 {
         let token = mapped.next_token();
-        if token == 0 {
+        if token == 0 || is_locked(file, token) {
             continue;
         }
-        let mut lock = byte_lock(token, libc::F_WRLCK as _);
+        let mut lock = byte_lock(token, kind as _);
         // SAFETY: the descriptor is open, and `lock` a valid flock for the call.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) } == 0 {
-            return Ok((token, own.map(fork::keep).transpose()?.unwrap_or(0)));
+        if unsafe { libc::fcntl(descriptor, command, &raw mut lock) } == 0 {
+            let kept = own.map(|(own, _)| fork::keep(own)).transpose()?;
+            return Ok((token, kept.unwrap_or(0)));
         }
         let error = io::Error::last_os_error();
         if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) {
@@ -430,16 +481,46 @@ fn lock_token(mapped: &MappedFile) -> io::Result<(u64, u64)> {
     Err(io::ErrorKind::AddrInUse.into())
 }
 
-/// Opens the same file again. `None` where that cannot be: then a token is held by the descriptor
-/// that all children share, and a child that outlives the process makes it look alive.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn reopen(mapped: &MappedFile) -> Option<File> {
-    let identity = |file: &File| file.metadata().ok().map(|data| (data.dev(), data.ino()));
+/// How a file is open.
+enum Mode {
+    ReadWrite,
+    Read,
+}
+
+/// Opens the same file again, for reading at least: a worker may have given up the rights of the
+/// process that opened it first.
+fn reopen(mapped: &MappedFile) -> Option<(File, Mode)> {
     let by_number = PathBuf::from(format!("/proc/self/fd/{}", mapped.file.as_raw_fd()));
-    [&by_number, &mapped.path].into_iter().find_map(|path| {
-        let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
-        (identity(&file)? == identity(&mapped.file)?).then_some(file)
+    [Some(&by_number), mapped.path.as_ref()].into_iter().flatten().find_map(|path| {
+        let open = |mode: Mode| {
+            let is_writable = matches!(mode, Mode::ReadWrite);
+            let file = OpenOptions::new().read(true).write(is_writable).open(path).ok()?;
+            (identity(&file).ok()? == mapped.identity).then_some((file, mode))
+        };
+        open(Mode::ReadWrite).or_else(|| open(Mode::Read))
     })
+}
+
+fn identity(file: &File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|data| (data.dev(), data.ino()))
+}
+
+/// A file without a name, in memory.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn memory_file() -> Result<File, Error> {
+    use rustix::fs::MemfdFlags;
+
+    let file = rustix::fs::memfd_create("quipu", MemfdFlags::CLOEXEC).map_err(|error| {
+        let what = format!("the system makes no files in memory ({error}); open one with a name");
+        Error::new(None, Flaw::Request(what))
+    })?;
+    Ok(file.into())
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn memory_file() -> Result<File, Error> {
+    let what = "this system has no files in memory that processes share; open one with a name";
+    Err(Error::new(None, Flaw::Request(what.into())))
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -66,4 +66,4 @@ pub use layout::{
 #[cfg(not(loom))]
 pub use readings::Readings;
 #[cfg(not(loom))]
-pub use segment::{Draft, Options, Record, Segment};
+pub use segment::{Draft, Making, Options, Record, Segment};

@@ -7,7 +7,6 @@
 #[cfg(unix)]
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::Mutex;
 
 use crate::error::Error;
 #[cfg(unix)]
@@ -16,6 +15,7 @@ use crate::fork;
 #[cfg(any(not(unix), miri))]
 use crate::layout::LINE_BYTES;
 use crate::layout::{CELL_BYTES, Words};
+use crate::lock::Latch;
 use crate::sync::{AtomicU64, Ordering};
 
 /// An address range whose bytes are reached as 64-bit atomic cells.
@@ -24,7 +24,7 @@ pub(crate) struct Region {
     base: NonNull<AtomicU64>,
     limit: u64,
     backing: Backing,
-    making: Mutex<()>,
+    making: Latch,
 }
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Region {
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) };
         let base = NonNull::new(base.ok()?.cast())?;
         fork::watch();
-        Some(Self { base, limit, backing: Backing::Pages, making: Mutex::new(()) })
+        Some(Self { base, limit, backing: Backing::Pages, making: Latch::default() })
     }
 
     /// Reserves `limit` bytes of private, zeroed memory. `None` where the system refuses.
@@ -77,7 +77,7 @@ impl Region {
         // SAFETY: `shift` is less than LINE_BYTES, by which the allocation is longer than `limit`.
         let base = unsafe { start.add(shift) }.cast();
         let backing = Backing::Heap(start, layout);
-        Some(Self { base, limit, backing, making: Mutex::new(()) })
+        Some(Self { base, limit, backing, making: Latch::default() })
     }
 
     /// Gives the memory behind a range of zeros back to the system, where it is private: the range
@@ -133,11 +133,11 @@ impl Region {
     #[cfg(unix)]
     pub(crate) fn mapped(file: MappedFile, limit: u64) -> Self {
         let base = file.base().cast();
-        Self { base, limit, backing: Backing::File(file), making: Mutex::new(()) }
+        Self { base, limit, backing: Backing::File(file), making: Latch::default() }
     }
 
     /// Held by who makes a record that there may be one of.
-    pub(crate) fn making(&self) -> &Mutex<()> {
+    pub(crate) fn making(&self) -> &Latch {
         &self.making
     }
 
@@ -147,7 +147,7 @@ impl Region {
 
     #[cfg(unix)]
     pub(crate) fn path(&self) -> Option<&Path> {
-        self.file().map(MappedFile::path)
+        self.file().and_then(MappedFile::path)
     }
 
     #[cfg(not(unix))]

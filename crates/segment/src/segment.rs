@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{MutexGuard, PoisonError};
 
 use crate::anchor::{Anchor, AnchorCells};
 use crate::cells::Cells;
@@ -15,7 +14,7 @@ use crate::layout::{
 };
 use crate::list;
 use crate::lock;
-use crate::lock::Latch;
+use crate::lock::{Guard, Latch};
 use crate::readings::Readings;
 use crate::region::Region;
 use crate::series;
@@ -236,6 +235,28 @@ impl Segment {
         Ok(Self::made(region, &readings, Access::Exclusive))
     }
 
+    /// A segment of at most `limit` bytes in memory that the children share which this process forks
+    /// afterwards, and their children: all count in the same cells, and it ends with the last of
+    /// them. It needs no directory that can be written.
+    ///
+    /// Memory is taken as the segment grows, and then all of it, so that no write finds none.
+    ///
+    /// # Errors
+    /// A limit that holds no header, and a system that has no such memory: only Linux has.
+    #[cfg(unix)]
+    pub fn anonymous(limit: u64) -> Result<Self, Error> {
+        let limit = limit.checked_next_multiple_of(LINE_BYTES);
+        let limit = limit.filter(|limit| (HEADER_BYTES..=MAX_LIMIT).contains(limit));
+        let Some(limit) = limit else {
+            let what = format!("its limit must be {HEADER_BYTES} to {MAX_LIMIT} bytes");
+            return Err(Error::new(None, Flaw::Request(what)));
+        };
+        let readings = Readings::now();
+        let head = header(HEADER_BYTES, limit, &readings);
+        let file = MappedFile::anonymous(&head, HEADER_BYTES, limit)?;
+        Ok(Self::made(Region::mapped(file, limit), &readings, Access::Exclusive))
+    }
+
     /// A segment whose header was just written.
     fn made(region: Region, readings: &Readings, access: Access) -> Self {
         let anchor = anchor_cells(&region).begin(readings);
@@ -379,9 +400,8 @@ impl Segment {
     }
 
     /// Lets one thread at a time look for a record and make it where there is none.
-    pub fn making(&self) -> MutexGuard<'_, ()> {
-        // Nothing that it guards can be left half-done.
-        self.region.making().lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn making(&self) -> Making<'_> {
+        Making(self.region.making().lock())
     }
 
     /// The words of the lock that is held by whoever makes a family.
@@ -590,6 +610,10 @@ impl Segment {
         Record { found, cells }
     }
 }
+
+/// Held by the one thread that [makes a record](Segment::making).
+#[must_use]
+pub struct Making<'s>(#[expect(dead_code, reason = "it is held until it is dropped")] Guard<'s>);
 
 /// A record that is not yet published.
 #[derive(Debug)]

@@ -53,6 +53,7 @@ fn segments(test: impl Fn(Segment, bool)) {
         let path = directory.path().join(name);
         test(options.limit(32 << 20).open_or_create(path).unwrap(), true);
     }
+    test(Segment::anonymous(32 << 20).unwrap(), true);
 }
 
 fn schema(name: &str) -> Schema {

@@ -1,0 +1,227 @@
+//! Segments without a file, which a process shares with the children that it forks.
+//!
+//! Each test starts this program again, so that nothing else runs in the process that forks.
+
+#![cfg(all(target_os = "linux", not(miri)))]
+#![allow(clippy::unwrap_used)]
+
+use std::ops::ControlFlow;
+use std::process::Command;
+
+use quipu_segment::series::{Cursor, Family, Label, Schema};
+use quipu_segment::{Options, Segment};
+
+const LIMIT: u64 = 64 << 20;
+
+/// Runs `work` in a process of its own: the test of that name, started again.
+fn alone(name: &str, work: impl FnOnce()) {
+    if std::env::var("ANONYMOUS_ALONE").is_ok() {
+        return work();
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture", "--test-threads=1"])
+        .env("ANONYMOUS_ALONE", "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Starts a child, which ends with success if `work` returns true.
+fn fork(work: impl FnOnce() -> bool) -> libc::pid_t {
+    // SAFETY: the process has one thread; the child ends without the clean-up of its parent.
+    unsafe {
+        let child = libc::fork();
+        assert!(child >= 0);
+        if child == 0 {
+            // Whoever waits for ever is ended by the signal.
+            libc::alarm(20);
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            libc::_exit(i32::from(!matches!(result, Ok(true))));
+        }
+        child
+    }
+}
+
+/// Waits for a child, and answers whether it ended with success.
+fn wait(child: libc::pid_t) -> bool {
+    let mut status = 0;
+    // SAFETY: it is a child of this process that nobody else waits for.
+    unsafe { assert_eq!(libc::waitpid(child, &raw mut status, 0), child) };
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+}
+
+fn family(segment: &Segment, name: &str) -> Family {
+    let labels = vec![Label { name: "user".into(), values: None }];
+    let schema =
+        Schema { name: name.into(), cells: 1, additive: true, labels, ..Schema::default() };
+    segment.family(&schema).unwrap()
+}
+
+fn total(family: &Family) -> u64 {
+    let mut sum = 0;
+    let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
+        assert!(!view.overflow, "all series fit");
+        sum += view.place.sum(0);
+        ControlFlow::Continue(())
+    });
+    sum
+}
+
+#[test]
+fn children_count_in_the_same_cells() {
+    alone("children_count_in_the_same_cells", || {
+        let segment = Segment::anonymous(LIMIT).unwrap();
+        assert!(segment.path().is_none());
+        let before = segment.size();
+        let counts = family(&segment, "counts");
+        let bound = counts.bind(|key| key.text("all"));
+        let children: Vec<_> = (0..8_u64)
+            .map(|child| {
+                let (counts, bound) = (&counts, &bound);
+                let segment = &segment;
+                fork(move || {
+                    for i in 0..2000 {
+                        bound.place().add(0, 1);
+                        counts.add(|key| key.text(&format!("{child} {i}")), 0, 1);
+                    }
+                    family(segment, &format!("family of {child}")).add(|key| key.text("x"), 0, 1);
+                    family(segment, "family of all").add(|key| key.text("x"), 0, 1);
+                    true
+                })
+            })
+            .collect();
+        assert!(children.into_iter().all(wait));
+        assert_eq!((bound.place().sum(0), total(&counts)), (16_000, 32_000));
+        assert_eq!(total(&family(&segment, "family of all")), 8);
+        assert_eq!(total(&family(&segment, "family of 3")), 1);
+        assert!(segment.size() > before, "it has grown in place, in a child");
+        // Where nothing else is found, a sync is nothing to wait for.
+        segment.sync().unwrap();
+        segment.close().unwrap();
+    });
+}
+
+#[test]
+fn children_of_children_share_it() {
+    alone("children_of_children_share_it", || {
+        let segment = Segment::anonymous(LIMIT).unwrap();
+        let counts = family(&segment, "counts");
+        let child = fork(|| {
+            counts.add(|key| key.text("child"), 0, 1);
+            let grandchild = fork(|| {
+                family(&segment, "of the grandchild").add(|key| key.text("x"), 0, 7);
+                counts.add(|key| key.text("child"), 0, 10);
+                counts.add(|key| key.text("grandchild"), 0, 100);
+                true
+            });
+            wait(grandchild)
+        });
+        assert!(wait(child));
+        assert_eq!(total(&counts), 111);
+        assert_eq!(total(&family(&segment, "of the grandchild")), 7);
+    });
+}
+
+#[test]
+fn a_killed_child_loses_nothing_and_keeps_nobody_waiting() {
+    alone("a_killed_child_loses_nothing_and_keeps_nobody_waiting", || {
+        let segment = Segment::anonymous(LIMIT).unwrap();
+        let (churn, counts) = (family(&segment, "churn"), family(&segment, "counts"));
+        let acknowledged = counts.bind(|key| key.text("acknowledged"));
+        for round in 0..40_u64 {
+            let child = fork(|| {
+                for i in 0_u64.. {
+                    // Locks are held most of the time.
+                    let text = format!("{}", i % 300);
+                    churn.add(|key| key.text(&text), 0, 1);
+                    churn.remove(|key| key.text(&text)).unwrap();
+                    counts.add(|key| key.text(&format!("{round} {i}")), 0, 1);
+                    acknowledged.place().add(0, 1);
+                }
+                true
+            });
+            std::thread::sleep(std::time::Duration::from_millis(2 + round % 5));
+            // SAFETY: it is a child that nobody has waited for.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            assert!(!wait(child));
+            let own = format!("after {round}");
+            churn.add(|key| key.text(&own), 0, 1);
+            assert!(churn.remove(|key| key.text(&own)).unwrap());
+        }
+        let (all, acknowledged) = (total(&counts), acknowledged.place().sum(0));
+        // The child that was killed may have counted and not yet acknowledged.
+        assert!((2 * acknowledged..=2 * acknowledged + 40).contains(&all), "{all} {acknowledged}");
+        assert!(acknowledged > 0);
+    });
+}
+
+#[test]
+fn a_limit_that_cannot_be_is_refused_and_one_that_is_reached_is_kept() {
+    alone("a_limit_that_cannot_be_is_refused_and_one_that_is_reached_is_kept", || {
+        let error = Segment::anonymous(1).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "segment without a file: its limit must be 256 to 1099511627776 bytes"
+        );
+        assert!(Segment::anonymous(u64::MAX).is_err());
+        let segment = Segment::anonymous(256 << 10).unwrap();
+        let counts = family(&segment, "counts");
+        let child = fork(|| {
+            (0..100_000).for_each(|i| counts.add(|key| key.text(&format!("{i}")), 0, 1));
+            counts.overflowed() > 0
+        });
+        assert!(wait(child));
+        assert!(segment.size() <= 256 << 10);
+        assert!(counts.overflowed() > 0);
+    });
+}
+
+/// A server that starts as root and whose workers are somebody else.
+#[test]
+fn workers_that_give_up_rights_still_know_who_lives() {
+    // SAFETY: it has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        // Only root can become somebody else.
+        return;
+    }
+    alone("workers_that_give_up_rights_still_know_who_lives", || {
+        let directory = tempfile::tempdir().unwrap();
+        for mode in [0o644, 0o600] {
+            let path = directory.path().join(format!("{mode:o}"));
+            let segment = Options::new().limit(LIMIT).shared().open_or_create(&path).unwrap();
+            let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(&path, permissions).unwrap();
+            check(&segment);
+        }
+        check(&Segment::anonymous(LIMIT).unwrap());
+    });
+}
+
+/// Workers without rights insert and remove while others of them do; nobody takes a lock from one
+/// that lives, and everybody takes it from one that was killed.
+fn check(segment: &Segment) {
+    let counts = family(segment, "counts");
+    let worker = |number: u64, rounds: u64| {
+        let (counts, segment) = (&counts, segment);
+        fork(move || {
+            // SAFETY: it has no preconditions.
+            let is_nobody = unsafe { libc::setgid(65534) == 0 && libc::setuid(65534) == 0 };
+            for i in 0..rounds {
+                counts.add(|key| key.text(&format!("{number} {i}")), 0, 1);
+            }
+            family(segment, &format!("of {number}"));
+            is_nobody
+        })
+    };
+    for round in 0..10 {
+        let killed = worker(1000 + round, u64::MAX);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        // SAFETY: it is a child that nobody has waited for.
+        unsafe { libc::kill(killed, libc::SIGKILL) };
+        assert!(!wait(killed));
+    }
+    let before = total(&counts);
+    let workers: Vec<_> = (0..4).map(|number| worker(number, 3000)).collect();
+    assert!(workers.into_iter().all(wait));
+    assert_eq!(total(&counts) - before, 4 * 3000);
+}
