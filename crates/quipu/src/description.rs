@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::instrument::Aggregation;
+
 /// The description of a metric that is registered.
 ///
 /// ```
@@ -32,6 +34,7 @@ pub struct Description {
     pub(crate) exemplars: bool,
     pub(crate) striped: Option<bool>,
     pub(crate) verbatim: bool,
+    pub(crate) aggregation: Aggregation,
 }
 
 /// How exponential buckets are made.
@@ -154,6 +157,13 @@ impl Description {
     #[doc(hidden)]
     pub fn verbatim(mut self) -> Self {
         self.verbatim = true;
+        self
+    }
+
+    /// How the values of several processes are shown, for a [`ProcessGauge`](crate::ProcessGauge);
+    /// each for itself without this.
+    pub fn aggregation(mut self, aggregation: Aggregation) -> Self {
+        self.aggregation = aggregation;
         self
     }
 

@@ -11,7 +11,8 @@
 //! A counter costs one addition to memory of the CPU's own, however many threads count; a series
 //! that is found by its labels costs a hash and a comparison; neither takes a lock, and a scrape
 //! takes none that they wait for. See [`Counter`], [`Gauge`], [`Histogram`], [`Summary`],
-//! [`Window`], [`Info`], [`StateSet`]; [`Family`] for labels; [`Registry`] for where they are.
+//! [`Window`], [`Info`], [`StateSet`], and [`ProcessGauge`] for a value of each process; [`Family`]
+//! for labels; [`Registry`] for where they are.
 //!
 //! # What is safe where
 //!
@@ -31,6 +32,7 @@ pub mod http;
 mod instrument;
 pub mod label;
 mod names;
+mod processes;
 mod read;
 mod registry;
 mod scrape;
@@ -42,8 +44,8 @@ pub use error::Error;
 pub use instrument::{
     Aggregation, Counter, CounterFamily, Family, FloatCounter, FloatCounterFamily, Gauge,
     GaugeFamily, Histogram, HistogramFamily, InProgress, Info, Instrument, IntGauge,
-    IntGaugeFamily, MixedCounter, MixedCounterFamily, StateSet, StateSetFamily, Summary,
-    SummaryFamily, Timer, UnknownAggregation, Window,
+    IntGaugeFamily, MixedCounter, MixedCounterFamily, ProcessGauge, ProcessGaugeFamily, StateSet,
+    StateSetFamily, Summary, SummaryFamily, Timer, UnknownAggregation, Window,
 };
 pub use label::{LabelGroup, LabelValue};
 #[cfg(feature = "derive")]

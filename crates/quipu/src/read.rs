@@ -8,9 +8,11 @@ use quipu_segment::series::{self, View};
 use quipu_segment::sync::Ordering;
 
 use crate::error::Error;
+use crate::instrument::process_gauge as process;
 use crate::instrument::{
     HistogramLayout, MIXED_EXEMPLAR, MetricKind, Slot, SummaryLayout, gather, mixed_total, slots_of,
 };
+use crate::processes::Processes;
 use crate::snapshot::{
     Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
     Timestamp, Value,
@@ -51,6 +53,8 @@ pub(crate) struct Reader {
     kind: MetricKind,
     histogram: Option<HistogramLayout>,
     summary: Option<SummaryLayout>,
+    /// Of a gauge that has a series for each process.
+    process: Option<process::Layout>,
 }
 
 /// Memory that reading needs, to be used again.
@@ -64,6 +68,7 @@ pub(crate) struct Memory {
     positive: Vec<(i32, u64)>,
     negative: Vec<(i32, u64)>,
     all: Vec<(i32, u64)>,
+    pub(crate) processes: Processes,
 }
 
 impl Reader {
@@ -79,8 +84,27 @@ impl Reader {
             MetricKind::Summary => Some(SummaryLayout::decode(schema)?),
             _ => None,
         };
-        let labels = Labels::new(&series);
-        Ok(Self { labels, series, kind, histogram, summary })
+        let process = match kind {
+            MetricKind::ProcessGauge => Some(process::Layout::decode(schema)?),
+            _ => None,
+        };
+        let hidden = process.as_ref().and_then(process::Layout::hidden_label);
+        let labels = Labels::new(&series, hidden);
+        let process = process.filter(|layout| !layout.is_shared());
+        Ok(Self { labels, series, kind, histogram, summary, process })
+    }
+
+    /// Puts together what the processes have, where each has its own: then the series are in
+    /// `memory`, and not to be walked.
+    pub(crate) fn gather(&self, memory: &mut Memory) -> bool {
+        let Some(layout) = &self.process else { return false };
+        memory.processes.gather(&self.series, layout.aggregation);
+        true
+    }
+
+    /// Whether [`Reader::gather`] is to be called.
+    pub(crate) fn is_gathered(&self) -> bool {
+        self.process.is_some()
     }
 
     /// What the family says of itself.
@@ -90,7 +114,7 @@ impl Reader {
             MetricKind::Counter | MetricKind::FloatCounter | MetricKind::MixedCounter => {
                 Kind::Counter
             }
-            MetricKind::Gauge | MetricKind::IntGauge => Kind::Gauge,
+            MetricKind::Gauge | MetricKind::IntGauge | MetricKind::ProcessGauge => Kind::Gauge,
             MetricKind::Histogram => Kind::Histogram,
             MetricKind::Summary => Kind::Summary,
             MetricKind::Info => Kind::Info,
@@ -146,7 +170,7 @@ impl Reader {
                 let exemplar = slot.map(|slot| exemplar(&slot, &memory.texts));
                 give(Value::Counter { total, exemplar });
             }
-            MetricKind::Gauge => {
+            MetricKind::Gauge | MetricKind::ProcessGauge => {
                 let bits = place.plain(0).load(Ordering::Relaxed);
                 give(Value::Gauge(Number::Float(f64::from_bits(bits))));
             }
@@ -240,17 +264,16 @@ struct Labels {
 }
 
 impl Labels {
-    fn new(family: &series::Family) -> Self {
+    fn new(family: &series::Family, hidden: Option<&str>) -> Self {
         let schema = family.schema();
+        let shown = || schema.labels.iter().filter(|label| Some(&*label.name) != hidden);
         // SAFETY: the text belongs to the schema, which lives unchanged for as long as some handle
         // to the family does; this struct owns one, and gives the text out for its own life only.
         let forever = |text: &str| unsafe { std::mem::transmute::<&str, &'static str>(text) };
-        let values: Box<[Option<Box<[&'static str]>>]> = schema
-            .labels
-            .iter()
+        let values: Box<[Option<Box<[&'static str]>>]> = shown()
             .map(|label| Some(label.values.as_ref()?.iter().map(|text| forever(text)).collect()))
             .collect();
-        let labels = schema.labels.iter().zip(&values).map(|(label, values)| {
+        let labels = shown().zip(&values).map(|(label, values)| {
             let values = values.as_deref();
             // SAFETY: the slice is on the heap, where it stays unchanged for as long as `values`
             // lives: as long as this struct, which gives it out for its own life only.

@@ -364,7 +364,8 @@ impl<'r> Scope<'r> {
             let what = format!("it has {given} labels, and each series is given {names} values");
             return Err(Error::invalid(&name, what));
         }
-        schema.labels = self.labels(&name, description, labels)?;
+        schema.labels =
+            self.labels(&name, description, labels, std::mem::take(&mut schema.labels))?;
         self.registry.claim(&name)?;
         self.registry.segment().family(&schema).map_err(|error| {
             self.registry.release(&name);
@@ -377,6 +378,7 @@ impl<'r> Scope<'r> {
         metric: &str,
         description: &Description,
         labels: &[snapshot::Label<'_>],
+        instruments: Vec<Label>,
     ) -> Result<Vec<Label>, Error> {
         let own = labels.iter().map(|label| Label {
             name: label.name.to_owned(),
@@ -403,6 +405,9 @@ impl<'r> Scope<'r> {
             }
             label.values = Some(values.clone());
         }
+        // Behind what its user writes.
+        let own = labels.len() + description.labels.len();
+        all.splice(own..own, instruments);
         for (i, label) in all.iter().enumerate() {
             names::check_label(metric, &label.name, description.verbatim)?;
             if all[..i].iter().any(|other| other.name == label.name) {

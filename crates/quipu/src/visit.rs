@@ -21,6 +21,8 @@ pub(crate) struct Walk {
     next: usize,
     /// Where in the family it is, once it has begun.
     cursor: Option<Cursor>,
+    /// The series that comes next, of those that are put together.
+    series: usize,
     memory: Memory,
     texts: Vec<u8>,
 }
@@ -32,6 +34,7 @@ impl Walk {
         self.collectors = registry.collectors();
         self.next = 0;
         self.cursor = None;
+        self.memory.processes.forget();
         Ok(())
     }
 
@@ -53,7 +56,21 @@ impl Walk {
                     let _ = reader.series.sweep();
                 }
                 self.cursor = Some(Cursor::default());
+                self.series = 0;
+                reader.gather(&mut self.memory);
                 sink.family(&family);
+            }
+            if reader.is_gathered() {
+                while let Some(series) = self.memory.processes.series(self.series) {
+                    self.series += 1;
+                    sink.series(&family, &series);
+                    if is_full(sink) {
+                        return true;
+                    }
+                }
+                self.next += 1;
+                self.cursor = None;
+                continue;
             }
             let cursor = self.cursor.get_or_insert_default();
             let memory = &mut self.memory;

@@ -4,7 +4,8 @@
 //! It is told by [`generation`], which costs a load. A file that marks its process as alive by a
 //! lock must not live on in a child: [`keep`] takes care of such files.
 
-pub(crate) use self::platform::{generation, watch};
+pub use self::platform::generation;
+pub(crate) use self::platform::watch;
 #[cfg(unix)]
 pub(crate) use self::platform::{keep, release};
 
@@ -13,29 +14,32 @@ mod platform {
     use std::fs::File;
     use std::io;
     use std::os::fd::IntoRawFd;
-    use std::sync::Once;
-    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
     /// How often this process' ancestors were forked since they watched.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
     /// Files that no child keeps: the generation that opened it, and its descriptor plus one.
     static KEPT: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
-    /// A number that a child does not share with its parent, from the first [`watch`] on.
+    /// A number that a child of a fork does not share with its parent, once there is a segment. It
+    /// costs a load.
     #[inline]
-    pub(crate) fn generation() -> u32 {
+    pub fn generation() -> u32 {
         GENERATION.load(Ordering::Relaxed)
     }
 
     /// Begins to notice forks. They are noticed where the C library makes them, not where a program
     /// calls the kernel by itself.
     pub(crate) fn watch() {
-        static WATCHED: Once = Once::new();
-        WATCHED.call_once(|| {
+        static WATCHED: AtomicBool = AtomicBool::new(false);
+        if !WATCHED.load(Ordering::Acquire) {
             // SAFETY: the handler does nothing that is forbidden after a fork: it loads and stores
-            // atomics, and closes. Where it cannot be registered, children are not told apart.
+            // atomics, and closes. Where it cannot be registered, children are not told apart. Two
+            // threads may both register it: being called twice does no harm, and a lock could be
+            // held by a thread that a child does not have.
             unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-        });
+            WATCHED.store(true, Ordering::Release);
+        }
     }
 
     /// Keeps a file open until it is released by the number that this answers, or until a fork, in
@@ -89,7 +93,8 @@ mod platform {
     #[cfg(unix)]
     use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 
-    pub(crate) fn generation() -> u32 {
+    /// A number that a child of a fork does not share with its parent.
+    pub fn generation() -> u32 {
         std::process::id()
     }
 

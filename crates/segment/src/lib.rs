@@ -60,6 +60,8 @@ pub use anchor::Anchor;
 #[cfg(not(loom))]
 pub use error::{Error, Flaw};
 #[cfg(not(loom))]
+pub use fork::generation;
+#[cfg(not(loom))]
 pub use layout::{
     CELL_BYTES, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, LINE_CELLS, MAGIC, NAME_BYTES,
 };

@@ -76,6 +76,17 @@ pub(crate) fn acquire<'a>(
     }
 }
 
+/// Takes the lock, unless somebody has it, dead or not.
+pub(crate) fn try_acquire<'a>(
+    word: &'a AtomicU64,
+    broken: &'a AtomicU64,
+    token: u64,
+) -> Option<Guard<'a>> {
+    // Acquire: as above.
+    let taken = word.compare_exchange(0, token, Ordering::Acquire, Ordering::Relaxed);
+    taken.is_ok().then_some(Guard { word, broken })
+}
+
 const SPINS: u32 = 64;
 const YIELDS: u32 = 256;
 const NAP: Duration = Duration::from_micros(50);

@@ -404,6 +404,20 @@ impl Segment {
         Making(self.region.making().lock())
     }
 
+    /// A number that tells this process from all others that have, or had, the segment: a child of a
+    /// fork has another one.
+    ///
+    /// # Errors
+    /// The system's, where it does not let the process take a lock that its death releases.
+    pub fn process(&self) -> Result<u64, Error> {
+        self.region.token()
+    }
+
+    /// Whether the process of such a number lives. Private memory knows of its own process alone.
+    pub fn is_alive(&self, process: u64) -> bool {
+        self.region.is_alive(process)
+    }
+
     /// The words of the lock that is held by whoever makes a family.
     pub(crate) fn making_words(&self) -> (&AtomicU64, &AtomicU64) {
         let region = &self.region;

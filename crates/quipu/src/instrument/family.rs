@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use quipu_segment::series::{self, Bound, KeyWriter, Schema, View};
+use quipu_segment::series::{self, Bound, KeyWriter, Label, Schema, View};
 
 use crate::description::Description;
 use crate::error::Error;
@@ -32,6 +32,35 @@ pub trait Instrument: Sized {
     /// Makes the instrument of one series.
     #[doc(hidden)]
     fn bound(bound: Bound, shared: &Self::Shared) -> Self;
+
+    /// Binds an instrument to the series of these labels.
+    #[doc(hidden)]
+    fn bind(
+        series: &series::Family,
+        shared: &Self::Shared,
+        labels: impl Fn(&mut KeyWriter<'_>),
+    ) -> Self {
+        Self::bound(series.bind(labels), shared)
+    }
+
+    /// Removes what has these labels.
+    ///
+    /// # Errors
+    /// The segment's.
+    #[doc(hidden)]
+    fn remove(
+        series: &series::Family,
+        _: &Self::Shared,
+        labels: impl Fn(&mut KeyWriter<'_>),
+    ) -> Result<bool, quipu_segment::Error> {
+        series.remove(labels)
+    }
+
+    /// The label that the instrument writes by itself, where it does.
+    #[doc(hidden)]
+    fn own_label(_: &Self::Shared) -> Option<&'static str> {
+        None
+    }
 }
 
 /// A metric with labels. Clones share it.
@@ -49,7 +78,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     ///
     /// Keep what it answers where the labels do not change: counting through it costs one addition.
     pub fn with<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> I {
-        I::bound(self.series.bind(|key| labels.encode(key)), &self.shared)
+        I::bind(&self.series, &self.shared, |key| labels.encode(key))
     }
 
     /// Removes the series of these labels; false where there is none. Should its labels come again,
@@ -58,7 +87,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     /// # Errors
     /// The segment's, where it lies in a file.
     pub fn remove<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Result<bool, Error> {
-        let removed = self.series.remove(|key| labels.encode(key));
+        let removed = I::remove(&self.series, &self.shared, |key| labels.encode(key));
         removed.map_err(|error| Error::segment(self.name(), error))
     }
 
@@ -69,7 +98,8 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     /// The segment's, where it lies in a file.
     pub fn retain(&self, mut keep: impl FnMut(&[(&str, &str)]) -> bool) -> Result<u64, Error> {
         let removed = self.series.retain(|view| {
-            let pairs = pairs(self.series.schema(), self.series.groups(), view);
+            let mut pairs = pairs(self.series.schema(), self.series.groups(), view);
+            pairs.retain(|(name, _)| Some(*name) != I::own_label(&self.shared));
             view.overflow || keep(&pairs)
         });
         removed.map_err(|error| Error::segment(self.name(), error))
@@ -140,7 +170,9 @@ pub(crate) fn single<I: Instrument>(
 ) -> Result<I, Error> {
     let series = scope.family::<I>(description, &[], description.labels.len())?;
     let shared = I::shared(series.schema())?;
-    if let Some(label) = series.schema().labels.iter().find(|label| label.values.is_none()) {
+    let own = I::own_label(&shared);
+    let is_open = |label: &&Label| label.values.is_none() && Some(&*label.name) != own;
+    if let Some(label) = series.schema().labels.iter().find(is_open) {
         let what = format!(
             "it has the label {:?} and no type for its values; register a family of it",
             label.name
@@ -148,9 +180,8 @@ pub(crate) fn single<I: Instrument>(
         return Err(Error::invalid(&series.schema().name, what));
     }
     // Constant labels of the scope are the only value of theirs.
-    let constant = series.schema().labels.len();
-    let bound = series.bind(|key| (0..constant).for_each(|_| key.index(0, 1)));
-    Ok(I::bound(bound, &shared))
+    let constant = series.schema().labels.iter().filter(|label| label.values.is_some()).count();
+    Ok(I::bind(&series, &shared, |key| (0..constant).for_each(|_| key.index(0, 1))))
 }
 
 /// The label names and values of a series.

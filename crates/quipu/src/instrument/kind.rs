@@ -14,6 +14,7 @@ pub(crate) enum MetricKind {
     Info = 7,
     StateSet = 8,
     MixedCounter = 10,
+    ProcessGauge = 9,
 }
 
 impl MetricKind {
@@ -28,6 +29,7 @@ impl MetricKind {
             Self::Info,
             Self::StateSet,
             Self::MixedCounter,
+            Self::ProcessGauge,
         ]
         .into_iter()
         .find(|kind| *kind as u8 == number)

@@ -17,7 +17,7 @@ use crate::layout::{CELL_BYTES, HEADER_BYTES, Kind, NAME_BYTES, RECORD_BYTES};
 use crate::lock;
 use crate::readings;
 use crate::segment::{Record, Segment};
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The record of a family.
 const FAMILY: Kind = Kind::new(*b"FMLY", 1);
@@ -28,31 +28,33 @@ mod at {
     pub(super) const DENSE: usize = 1;
     pub(super) const MARKS: usize = 2;
     pub(super) const CREATED: usize = 3;
+    pub(super) const FOLDING: usize = 5;
     pub(super) const OVERFLOWED: usize = 14;
+    pub(super) const FOLDING_BROKEN: usize = 15;
     pub(super) const END: usize = 16;
 }
 
 /// A handle to a family. Clones share it.
 #[derive(Clone)]
 pub struct Family {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     segment: Segment,
     head: Cells,
     schema: Schema,
-    sets: Vec<Option<StringSet>>,
+    pub(super) sets: Vec<Option<StringSet>>,
     groups: u32,
     created: u64,
-    layout: Series,
+    pub(super) layout: Series,
     clock: Option<Manual>,
     /// The offset of its record: what tells it from others.
     id: u64,
 }
 
 /// How its series lie.
-enum Series {
+pub(super) enum Series {
     Dense(Dense),
     Keyed(Keyed),
 }
@@ -520,8 +522,13 @@ impl Inner {
         dense.slots() - 1
     }
 
+    /// The words of the lock of [`Family::folding`].
+    pub(super) fn folding_words(&self) -> (&AtomicU64, &AtomicU64) {
+        (&self.head[at::FOLDING], &self.head[at::FOLDING_BROKEN])
+    }
+
     #[inline]
-    fn find(&self, keyed: &Keyed, writer: &mut KeyWriter<'_>) -> Found {
+    pub(super) fn find(&self, keyed: &Keyed, writer: &mut KeyWriter<'_>) -> Found {
         match writer.finish(keyed.secrets()) {
             Some(key) => match keyed.find_live(&key) {
                 Some(found) => found,

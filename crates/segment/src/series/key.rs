@@ -30,6 +30,32 @@ pub struct KeyWriter<'a> {
     spill: Vec<u64>,
 }
 
+/// Label values that were written once, to be written again: [`KeyWriter::kept`].
+#[derive(Debug, Clone)]
+pub struct Values {
+    position: usize,
+    group: u32,
+    unknown: bool,
+    last: u64,
+    bits: u32,
+    words: Box<[u64]>,
+}
+
+impl Values {
+    /// What of a series' texts stands behind these values; `None` where the series does not begin
+    /// with them.
+    pub fn rest_of<'t>(&self, group: u32, texts: &'t [u8]) -> Option<&'t [u8]> {
+        if self.unknown || group != self.group {
+            return None;
+        }
+        let last = self.last.to_le_bytes();
+        with_bytes(&self.words, |whole| {
+            let rest = texts.strip_prefix(whole)?;
+            rest.strip_prefix(&last[..self.bits as usize / 8])
+        })
+    }
+}
+
 /// A packed key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Key<'k> {
@@ -76,6 +102,40 @@ impl<'a> KeyWriter<'a> {
                 self.push(text.as_bytes());
             }
         }
+    }
+
+    /// Writes all labels of a series at once, as a [`View`](super::View) has them: the group, and the
+    /// texts behind their lengths.
+    pub fn series(&mut self, group: u32, texts: &[u8]) {
+        self.position = self.sets.len();
+        self.group = group;
+        let mut rest = texts;
+        while let Some((text, behind)) = next_text(rest) {
+            self.push(text);
+            rest = behind;
+        }
+    }
+
+    /// Writes what was kept, as the first of what is written.
+    pub fn kept(&mut self, values: &Values) {
+        debug_assert_eq!(self.position, 0);
+        (self.position, self.group) = (values.position, values.group);
+        self.unknown = values.unknown;
+        values.words.iter().for_each(|word| self.store(*word));
+        (self.last, self.bits) = (values.last, values.bits);
+    }
+
+    /// Keeps what was written so far.
+    pub(crate) fn keep(&self) -> Values {
+        let words = if self.spill.is_empty() {
+            // SAFETY: `store` wrote the first `count` words.
+            unsafe { std::slice::from_raw_parts(self.stack.as_ptr().cast::<u64>(), self.count) }
+        } else {
+            &self.spill[..]
+        };
+        let (position, group, unknown) = (self.position, self.group, self.unknown);
+        let (last, bits) = (self.last, self.bits);
+        Values { position, group, unknown, last, bits, words: words.into() }
     }
 
     /// The group, where all labels are fixed; `None` where a text was unknown.

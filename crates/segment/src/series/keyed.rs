@@ -97,7 +97,7 @@ pub(crate) struct Keyed {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub(crate) at: u32,
-    meta: u64,
+    pub(crate) meta: u64,
 }
 
 /// What of a family's blocks is right.
@@ -191,6 +191,13 @@ impl Keyed {
         // SAFETY: `cells` saw that the one lane lies inside the region, which this family keeps
         // alive for longer than the borrow.
         unsafe { Place::new(first, self.cells, (0, 1), None) }
+    }
+
+    /// A record that was a series' once.
+    #[inline]
+    pub(crate) fn look(&self, at: u32) -> Found {
+        // Acquire: whoever sees it live sees all of it.
+        Found { at, meta: self.region().word(at).load(Ordering::Acquire) }
     }
 
     /// Whether the record still is the series that was found.

@@ -52,6 +52,13 @@ pub(crate) fn is_same_series(one: u64, other: u64) -> bool {
     one / GENERATION == other / GENERATION
 }
 
+/// What tells the series of a record from those that have it before and after.
+#[inline]
+pub(crate) fn generation_of(meta: u64) -> u32 {
+    // The upper half is taken whole.
+    (meta >> 32) as u32
+}
+
 /// Whether the record still is what it was found as: the same series, and shown as it was.
 #[inline]
 pub(crate) fn is_still(word: &AtomicU64, found: u64) -> bool {

@@ -32,6 +32,8 @@ mod dense;
 mod extra;
 #[cfg(not(loom))]
 mod family;
+#[cfg(not(loom))]
+mod follower;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 mod index;
 #[cfg(not(loom))]
@@ -52,7 +54,9 @@ pub use extra::Extra;
 #[cfg(not(loom))]
 pub use family::{Bound, Cursor, Family, View};
 #[cfg(not(loom))]
-pub use key::KeyWriter;
+pub use follower::{Folding, Follower};
+#[cfg(not(loom))]
+pub use key::{KeyWriter, Values};
 #[cfg(not(loom))]
 pub use place::Place;
 #[cfg(not(loom))]

@@ -1,0 +1,412 @@
+//! What the processes of a segment have set, put together: the reader of process gauges.
+//!
+//! A scrape gathers the series of a family, groups them by the labels that are not the process', and
+//! reduces each group to what is shown. What processes left that have ended becomes less on the way:
+//! of those of a sum, a minimum or a maximum, one series in each group takes in the others; those
+//! that do not count are removed. So there are never more than the processes that live leave, and
+//! one more.
+//!
+//! Whoever takes series in holds the family's lock, which its death releases. Taking in a value twice
+//! does no harm to a minimum or a maximum. A sum is written down before it is made: see [`take_in`].
+
+use std::ops::{ControlFlow, Range};
+
+use quipu_segment::series::{Cursor, Family, Place};
+use quipu_segment::sync::Ordering;
+
+use crate::instrument::Aggregation;
+use crate::instrument::process_gauge::{
+    Layout, NAME, SUM_TO_BE, SUMMAND, TIME, VALUE, decode, encode_value, read_name,
+};
+use crate::snapshot::{Number, Series, Texts, Timestamp, Value};
+
+/// The series of processes of one family, and the memory for them, which is used again.
+#[derive(Default)]
+pub(crate) struct Processes {
+    entries: Vec<Entry>,
+    /// The texts of entries, then of what is shown.
+    texts: Vec<u8>,
+    shown: Vec<Shown>,
+    /// Whether the processes live that were asked about, by their numbers in order.
+    lives: Vec<(u64, bool)>,
+    /// Where a walk over the family has its texts.
+    buffer: Vec<u8>,
+    /// The numbers of processes that ended, of one family.
+    ended: Vec<u64>,
+}
+
+/// A series of one process.
+#[derive(Debug, Clone)]
+struct Entry {
+    group: u32,
+    overflow: bool,
+    plain: bool,
+    lives: bool,
+    /// The texts without that of the process.
+    own: Range<usize>,
+    /// All texts.
+    texts: Range<usize>,
+    number: u64,
+    id: u32,
+    start: u64,
+    value: Option<f64>,
+    /// When it was set, or which series it takes in: by the aggregation.
+    note: u64,
+    /// Whether another one has taken it in.
+    taken_in: bool,
+}
+
+/// A series that is shown.
+#[derive(Debug, Clone)]
+struct Shown {
+    group: u32,
+    overflow: bool,
+    plain: bool,
+    texts: Range<usize>,
+    start: u64,
+    value: f64,
+}
+
+/// How many processes that ended are shown with [`Aggregation::All`].
+const MOST_ENDED: usize = 64;
+/// A family with fewer series is not worth a look when a process begins.
+const FEW: u64 = 64;
+
+impl Processes {
+    /// Forgets who lived.
+    pub(crate) fn forget(&mut self) {
+        self.lives.clear();
+    }
+
+    /// The series of that number, of those that were gathered.
+    pub(crate) fn series(&self, number: usize) -> Option<Series<'_>> {
+        let shown = self.shown.get(number)?;
+        Some(Series {
+            group: shown.group,
+            texts: Texts::new(&self.texts[shown.texts.clone()]),
+            plain: shown.plain,
+            overflow: shown.overflow,
+            start: Some(Timestamp(shown.start)),
+            value: Value::Gauge(Number::Float(shown.value)),
+        })
+    }
+
+    /// Reads a family, and puts together what it has.
+    pub(crate) fn gather(&mut self, family: &Family, aggregation: Aggregation) {
+        self.shown.clear();
+        // A sum that somebody puts together is of no one moment. Where there is no lock to be had,
+        // what is shown may count a process twice for that moment.
+        let folding = match aggregation {
+            Aggregation::Sum => family.folding().ok(),
+            _ => None,
+        };
+        self.read(family, aggregation);
+        if folding.is_some() {
+            self.finish(family);
+            self.fold(family, aggregation);
+        } else if self.has_leftovers(aggregation) {
+            if let Ok(_folding) = family.folding() {
+                // Others may have put together what was read.
+                self.read(family, aggregation);
+                self.fold(family, aggregation);
+            }
+        }
+        drop(folding);
+        self.reduce(aggregation);
+    }
+
+    /// Reads all series, in order: those of one group beside each other, the processes by their
+    /// numbers, or by their ids where each is shown.
+    fn read(&mut self, family: &Family, aggregation: Aggregation) {
+        self.entries.clear();
+        self.texts.clear();
+        let Self { entries, texts, lives, buffer, .. } = self;
+        let _ = family.walk(&mut Cursor::default(), buffer, |view| {
+            let mut entry = Entry {
+                group: view.group,
+                overflow: view.overflow,
+                plain: view.plain,
+                lives: true,
+                own: 0..0,
+                texts: 0..0,
+                number: 0,
+                id: 0,
+                start: view.start,
+                value: None,
+                note: 0,
+                taken_in: false,
+            };
+            if !view.overflow {
+                // One byte of length is before the name.
+                let own = view.texts.len().checked_sub(NAME + 1);
+                let name = own.and_then(|own| Some((own, read_name(&view.texts[own + 1..])?)));
+                let Some((own, (number, id))) = name else {
+                    return ControlFlow::Continue(());
+                };
+                let begin = texts.len();
+                texts.extend_from_slice(view.texts);
+                (entry.own, entry.texts) = (begin..begin + own, begin..texts.len());
+                (entry.number, entry.id) = (number, id);
+                entry.lives = does_live(family, lives, number);
+                entry.note = match aggregation {
+                    // Acquire: the value is the one that was set then, or a later one.
+                    Aggregation::LiveMostRecent => view.place.plain(TIME).load(Ordering::Acquire),
+                    Aggregation::Sum => view.place.plain(SUMMAND).load(Ordering::Acquire),
+                    _ => 0,
+                };
+            }
+            entry.value = decode(view.place.plain(VALUE).load(Ordering::Acquire));
+            entries.push(entry);
+            ControlFlow::Continue(())
+        });
+        let texts = &*texts;
+        entries.sort_unstable_by(|a, b| {
+            let group = |entry: &Entry| (entry.overflow, entry.group);
+            let own = |entry: &Entry| &texts[entry.own.clone()];
+            let process = |entry: &Entry| match aggregation {
+                Aggregation::All | Aggregation::LiveAll => (entry.id, entry.number),
+                _ => (0, entry.number),
+            };
+            group(a)
+                .cmp(&group(b))
+                .then_with(|| own(a).cmp(own(b)))
+                .then_with(|| process(a).cmp(&process(b)))
+        });
+    }
+
+    /// The entries of the group that begins at `begin`.
+    fn group(&self, begin: usize) -> Range<usize> {
+        let first = &self.entries[begin];
+        let others = self.entries[begin..].iter();
+        begin..begin + others.take_while(|entry| self.is_same_group(first, entry)).count()
+    }
+
+    fn is_same_group(&self, one: &Entry, other: &Entry) -> bool {
+        (one.overflow, one.group) == (other.overflow, other.group)
+            && self.texts[one.own.clone()] == self.texts[other.own.clone()]
+    }
+
+    /// Whether there is more of processes that ended than is to stay.
+    fn has_leftovers(&mut self, aggregation: Aggregation) -> bool {
+        let ended = self.entries.iter().filter(|entry| !entry.lives);
+        match aggregation {
+            Aggregation::All => {
+                self.ended.clear();
+                self.ended.extend(ended.map(|entry| entry.number));
+                self.ended.sort_unstable();
+                self.ended.dedup();
+                self.ended.len() > MOST_ENDED
+            }
+            Aggregation::Min | Aggregation::Max | Aggregation::Sum => {
+                let mut ended = self.entries.iter().filter(|entry| !entry.lives);
+                let Some(mut before) = ended.next() else { return false };
+                ended.any(|entry| {
+                    let is_same = self.is_same_group(before, entry);
+                    before = entry;
+                    is_same
+                })
+            }
+            _ => self.entries.iter().any(|entry| !entry.lives),
+        }
+    }
+
+    /// Makes what ended processes left less, with the lock.
+    fn fold(&mut self, family: &Family, aggregation: Aggregation) {
+        match aggregation {
+            Aggregation::Min | Aggregation::Max | Aggregation::Sum => {}
+            Aggregation::All => {
+                // `has_leftovers` collects them.
+                if !self.has_leftovers(aggregation) {
+                    return;
+                }
+                let oldest = self.ended[self.ended.len() - MOST_ENDED];
+                return self.remove(family, |entry| !entry.lives && entry.number < oldest);
+            }
+            _ => return self.remove(family, |entry| !entry.lives),
+        }
+        let mut begin = 0;
+        while begin < self.entries.len() {
+            let group = self.group(begin);
+            begin = group.end;
+            let Some(heir) = group.clone().find(|&i| !self.entries[i].lives) else { continue };
+            for i in heir + 1..group.end {
+                if self.entries[i].lives {
+                    continue;
+                }
+                let (value, added) = (self.entries[heir].value, self.entries[i].value);
+                let joined = join(aggregation, value, added);
+                let (to, from) = (self.place(family, heir), self.place(family, i));
+                if let (Some(to), Some(from), Some(_)) = (to, from, added) {
+                    let number = self.entries[i].number;
+                    take_in(aggregation, &to, &from, encode_value(joined), number);
+                }
+                self.entries[heir].value = joined;
+                self.entries[i].taken_in = true;
+            }
+        }
+        self.remove(family, |entry| entry.taken_in);
+    }
+
+    /// The cells of an entry, unless its series was removed meanwhile.
+    fn place<'f>(&self, family: &'f Family, entry: usize) -> Option<Place<'f>> {
+        let entry = &self.entries[entry];
+        family.find(|key| key.series(entry.group, &self.texts[entry.texts.clone()]))
+    }
+
+    /// Finishes what somebody was at who died with the lock.
+    fn finish(&mut self, family: &Family) {
+        for i in 0..self.entries.len() {
+            let number = self.entries[i].note;
+            if number == 0 || self.entries[i].overflow {
+                continue;
+            }
+            let Some(to) = self.place(family, i) else { continue };
+            let summand = self.group_of(i).find(|&at| self.entries[at].number == number);
+            let from = summand.and_then(|at| self.place(family, at));
+            let sum = to.plain(SUM_TO_BE).load(Ordering::Relaxed);
+            finish_taking_in(&to, from.as_ref(), sum);
+            self.entries[i].value = decode(sum);
+            self.entries[i].note = 0;
+            if let Some(at) = summand {
+                self.entries[at].value = None;
+            }
+        }
+    }
+
+    /// All entries of the group that one is of.
+    fn group_of(&self, entry: usize) -> Range<usize> {
+        let is_same = |other: &&Entry| self.is_same_group(&self.entries[entry], other);
+        let before = self.entries[..entry].iter().rev().take_while(is_same).count();
+        self.group(entry - before)
+    }
+
+    /// Removes series, from the family and from what was read.
+    fn remove(&mut self, family: &Family, mut is_unwanted: impl FnMut(&Entry) -> bool) {
+        let texts = &self.texts;
+        self.entries.retain(|entry| {
+            if entry.overflow || !is_unwanted(entry) {
+                return true;
+            }
+            // What cannot be removed now is found at the next scrape.
+            let _ = family.remove(|key| key.series(entry.group, &texts[entry.texts.clone()]));
+            false
+        });
+    }
+}
+
+impl Processes {
+    /// Makes what is shown of what was read.
+    fn reduce(&mut self, aggregation: Aggregation) {
+        let mut begin = 0;
+        while begin < self.entries.len() {
+            let group = self.group(begin);
+            begin = group.end;
+            let counts =
+                |entry: &Entry| entry.value.is_some() && (entry.lives || !aggregation.is_live());
+            let is_each = matches!(aggregation, Aggregation::All | Aggregation::LiveAll);
+            if is_each || self.entries[group.start].overflow {
+                for i in group.clone() {
+                    let entry = &self.entries[i];
+                    // Of processes with one id, the one that began last.
+                    let is_last = !self.entries[i + 1..group.end]
+                        .iter()
+                        .take_while(|other| other.id == entry.id)
+                        .any(counts);
+                    if counts(entry) && (is_last || entry.overflow) {
+                        self.show(i, entry.value, entry.start, is_each);
+                    }
+                }
+                continue;
+            }
+            let mut value = None;
+            let (mut start, mut last) = (u64::MAX, 0);
+            for entry in self.entries[group.clone()].iter().filter(|entry| counts(entry)) {
+                start = start.min(entry.start);
+                value = match aggregation {
+                    Aggregation::LiveMostRecent if value.is_some() && entry.note < last => value,
+                    Aggregation::LiveMostRecent => entry.value,
+                    _ => join(aggregation, value, entry.value),
+                };
+                last = last.max(entry.note);
+            }
+            self.show(group.start, value, start, false);
+        }
+    }
+
+    /// Shows a value with the labels of an entry, that of the process' id among them or not.
+    fn show(&mut self, entry: usize, value: Option<f64>, start: u64, with_id: bool) {
+        let Some(value) = value else { return };
+        let entry = &self.entries[entry];
+        let Entry { group, overflow, plain, id, .. } = *entry;
+        let mut texts = entry.own.clone();
+        if with_id && !overflow {
+            let begin = self.texts.len();
+            self.texts.extend_from_within(texts);
+            Texts::push(&mut self.texts, itoa::Buffer::new().format(id));
+            texts = begin..self.texts.len();
+        }
+        self.shown.push(Shown { group, overflow, plain, texts, start, value });
+    }
+}
+
+/// Makes what ended processes left less, where there is much of it and nobody else is at it.
+pub(crate) fn tidy(family: &Family, layout: &Layout) {
+    if layout.is_shared() || family.len() < FEW {
+        return;
+    }
+    let Some(_folding) = family.try_folding() else { return };
+    let mut processes = Processes::default();
+    processes.read(family, layout.aggregation);
+    if layout.aggregation == Aggregation::Sum {
+        processes.finish(family);
+    }
+    processes.fold(family, layout.aggregation);
+}
+
+/// Whether a process lives. Each is asked about once in a scrape.
+fn does_live(family: &Family, known: &mut Vec<(u64, bool)>, number: u64) -> bool {
+    match known.binary_search_by_key(&number, |(number, _)| *number) {
+        Ok(at) => known[at].1,
+        Err(at) => {
+            let lives = family.segment().is_alive(number);
+            known.insert(at, (number, lives));
+            lives
+        }
+    }
+}
+
+/// The minimum, the maximum or the sum.
+fn join(aggregation: Aggregation, one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    let (Some(a), Some(b)) = (one, other) else { return one.or(other) };
+    Some(match aggregation {
+        Aggregation::Min | Aggregation::LiveMin => a.min(b),
+        Aggregation::Max | Aggregation::LiveMax => a.max(b),
+        _ => a + b,
+    })
+}
+
+/// Takes the value of an ended process' series into that of another, with the lock; `joined` is the
+/// cell of both.
+///
+/// A sum is written down first, with the process whose value is in it. Whoever finds that note was
+/// preceded by somebody who died, and makes the same stores again, whichever of them were made:
+/// nothing else changes the cells of processes that ended. The note goes when the value that was
+/// taken in is gone, so that it never is taken in twice.
+fn take_in(aggregation: Aggregation, to: &Place<'_>, from: &Place<'_>, joined: u64, number: u64) {
+    if aggregation == Aggregation::Sum {
+        to.plain(SUM_TO_BE).store(joined, Ordering::Relaxed);
+        // Release, here and below: in this order in memory, since death may come between any two.
+        to.plain(SUMMAND).store(number, Ordering::Release);
+        finish_taking_in(to, Some(from), joined);
+    } else {
+        to.plain(VALUE).store(joined, Ordering::Release);
+    }
+}
+
+fn finish_taking_in(to: &Place<'_>, from: Option<&Place<'_>>, sum: u64) {
+    to.plain(VALUE).store(sum, Ordering::Release);
+    if let Some(from) = from {
+        from.plain(VALUE).store(0, Ordering::Release);
+    }
+    to.plain(SUMMAND).store(0, Ordering::Release);
+}
