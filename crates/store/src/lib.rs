@@ -4,8 +4,13 @@
 //! [`Metric`] is what counts, by label values in the order of the spec's labels.
 
 mod error;
+mod fork;
 mod interface;
+mod lock;
+mod memory;
+mod table;
 
 pub use error::Error;
 pub use interface::{Kind, Metric, Spec, Store};
+pub use memory::{Local, Synchronized};
 pub use quipu::Aggregation;

@@ -1,0 +1,190 @@
+//! A lock of one process' threads, which a thread may take again while it has it, and which a child
+//! of a fork finds free: a lock of the standard library that another thread of the parent held would
+//! stay locked there for ever.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::fork;
+
+/// The lock. It is one word: 0, or the process and thread that has it.
+#[derive(Debug, Default)]
+pub(crate) struct Lock {
+    owner: AtomicU64,
+    /// How often the owner took it on top of the first time.
+    again: AtomicU32,
+}
+
+/// Holds the lock until it is dropped.
+#[must_use]
+pub(crate) struct Guard<'l> {
+    lock: &'l Lock,
+    own: u64,
+    /// Whether a thread that this process does not have was in there: what it did is half done.
+    inherited: bool,
+}
+
+/// A value under a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Locked<T> {
+    lock: Lock,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: one thread at a time reaches the value, as `with` sees to.
+unsafe impl<T: Send> Sync for Locked<T> {}
+
+const SPINS: u32 = 64;
+const YIELDS: u32 = 256;
+const NAP: Duration = Duration::from_micros(50);
+
+impl Lock {
+    /// Waits until no other thread has it.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        let own = own();
+        let mut inherited = false;
+        // Acquire: sees what the last owner wrote.
+        match self.owner.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
+            Ok(_) => {}
+            Err(owner) if owner == own => {
+                self.again.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(_) => inherited = self.wait(own),
+        }
+        Guard { lock: self, own, inherited }
+    }
+
+    #[cold]
+    fn wait(&self, own: u64) -> bool {
+        let mut round = 0_u32;
+        loop {
+            round = round.saturating_add(1);
+            match self.owner.compare_exchange_weak(0, own, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return false,
+                // Its owner is a thread of an ancestor, which this process does not have.
+                Err(owner) if owner != 0 && owner >> 32 != own >> 32 => {
+                    let took = self.owner.compare_exchange(
+                        owner,
+                        own,
+                        Ordering::Acquire,
+                        Ordering::Relaxed,
+                    );
+                    if took.is_ok() {
+                        self.again.store(0, Ordering::Relaxed);
+                        return true;
+                    }
+                }
+                Err(_) if round < SPINS => std::hint::spin_loop(),
+                Err(_) if round < YIELDS => std::thread::yield_now(),
+                Err(_) => std::thread::sleep(NAP),
+            }
+        }
+    }
+
+    fn is_again(&self) -> bool {
+        self.again.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // A child that was forked under the lock may have lost it to another of its threads.
+        if self.lock.owner.load(Ordering::Relaxed) != self.own {
+            return;
+        }
+        if self.lock.is_again() {
+            self.lock.again.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            // Release: the next owner sees what this one wrote.
+            self.lock.owner.store(0, Ordering::Release);
+        }
+    }
+}
+
+impl<T> Locked<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self { lock: Lock::default(), value: UnsafeCell::new(value) }
+    }
+
+    /// Calls `work` with the value. `None` where this thread is in such a call already: by way of a
+    /// callback, or of a signal.
+    ///
+    /// A child that was forked while another thread was in here begins with a new value: what is
+    /// left of the old one may be half of a change.
+    #[inline]
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R>
+    where
+        T: Default,
+    {
+        let guard = self.lock.lock();
+        if self.lock.is_again() {
+            return None;
+        }
+        let value = self.value.get();
+        if guard.inherited {
+            // SAFETY: as below. The old value is not dropped, which would look at it.
+            unsafe { value.write(T::default()) };
+        }
+        // SAFETY: this thread has the lock, and not twice, so there is no other reference.
+        Some(work(unsafe { &mut *value }))
+    }
+}
+
+/// The process and thread: never 0.
+#[inline]
+fn own() -> u64 {
+    static THREADS: AtomicU32 = AtomicU32::new(1);
+    thread_local! {
+        static NUMBER: u32 = THREADS.fetch_add(1, Ordering::Relaxed);
+    }
+    // A thread that is ending has no number any more; those take turns as one.
+    let number = NUMBER.try_with(|number| *number).unwrap_or(u32::MAX);
+    u64::from(fork::generation()) << 32 | u64::from(number)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn one_thread_at_a_time_is_in() {
+        let (locked, inside) = (Locked::new(0_u64), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..2000 {
+                        let work = |value: &mut u64| {
+                            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                            *value += 1;
+                            inside.fetch_sub(1, Ordering::SeqCst);
+                        };
+                        locked.with(work).unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(locked.with(|value| *value), Some(8000));
+    }
+
+    #[test]
+    fn a_thread_takes_it_again_and_a_value_once() {
+        let lock = Lock::default();
+        let outer = lock.lock();
+        drop(lock.lock());
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| drop(lock.lock()));
+            drop(outer);
+            waiter.join().unwrap();
+        });
+        let locked = Locked::new(1);
+        assert_eq!(locked.with(|_| locked.with(|value| *value)), Some(None));
+        assert_eq!(locked.with(|value| *value), Some(1));
+    }
+}

@@ -1,0 +1,242 @@
+//! Memory of one process: a map a metric, for one thread or under a lock.
+//!
+//! A child of a fork gets a copy, and both count on for themselves. Neither store is what several
+//! processes share; both are what the other stores are measured against.
+
+use std::cell::UnsafeCell;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use hashbrown::{Equivalent, HashMap};
+use quipu::Aggregation;
+
+use crate::error::Error;
+use crate::interface::{Kind, Metric, Spec, Store};
+use crate::lock::{Lock, Locked};
+use crate::table::Table;
+
+/// A store for one thread, and the cheapest in memory. Others may use it too, one at a time: what
+/// meets another thread's update is dropped, and counted as such. It never waits.
+#[derive(Default)]
+pub struct Local(Memory<Busy>);
+
+/// A store for all threads of a process: a map under a lock for each metric.
+#[derive(Default)]
+pub struct Synchronized(Memory<Locked<Series>>);
+
+impl Local {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Synchronized {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Store for Local {
+    fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
+        self.0.metric(spec)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl Store for Synchronized {
+    fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
+        self.0.metric(spec)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// The values of a metric, by label values.
+type Series = HashMap<Box<[Box<str>]>, f64>;
+
+/// Who may reach the values.
+trait Guarded: Default + Send + Sync {
+    /// Whether `synchronize` keeps other threads out.
+    const EXCLUDES: bool;
+
+    /// `None` where they cannot be had.
+    fn with<R>(&self, work: impl FnOnce(&mut Series) -> R) -> Option<R>;
+}
+
+struct Memory<G> {
+    metrics: Table<Kept<G>>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl<G> Default for Memory<G> {
+    fn default() -> Self {
+        Self { metrics: Table::default(), dropped: Arc::default() }
+    }
+}
+
+/// A metric in memory.
+struct Kept<G> {
+    spec: Spec,
+    series: G,
+    together: Lock,
+    dropped: Arc<AtomicU64>,
+}
+
+impl<G: Guarded> Memory<G> {
+    fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error>
+    where
+        G: 'static,
+    {
+        let metric = self.metrics.get_or_make(spec, || {
+            let (spec, dropped) = (spec.clone(), Arc::clone(&self.dropped));
+            Ok(Kept { spec, series: G::default(), together: Lock::default(), dropped })
+        });
+        metric.map(|metric| metric as Arc<dyn Metric>)
+    }
+}
+
+impl<G: Guarded> Kept<G> {
+    /// Calls `change` with the value of these labels, if `is_right`, and counts what is dropped.
+    #[inline]
+    fn change(&self, labels: &[&str], is_right: bool, change: impl FnOnce(&mut f64)) {
+        let is_kept = is_right
+            && labels.len() == self.spec.labels.len()
+            && self.series.with(|series| update(series, labels, change)).is_some();
+        if !is_kept {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<G: Guarded> Metric for Kept<G> {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn increment(&self, labels: &[&str], by: f64) {
+        let is_right = !by.is_nan() && (by >= 0.0 || self.spec.kind != Kind::Counter);
+        self.change(labels, is_right, |value| *value += by);
+    }
+
+    fn set(&self, labels: &[&str], value: f64) {
+        let is_cumulative = self.spec.is_cumulative();
+        self.change(labels, true, |old| {
+            if !is_cumulative || value > old.max(0.0) {
+                *old = value;
+            }
+        });
+    }
+
+    fn get(&self, labels: &[&str]) -> f64 {
+        let found = self.series.with(|series| series.get(&Given(labels)).copied());
+        found.flatten().unwrap_or(0.0)
+    }
+
+    fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
+        // A copy: `visit` may count.
+        let Some(series) = self.series.with(|series| series.clone()) else {
+            return Err(Error::new(&self.spec.name, "another thread counts; call it from one"));
+        };
+        let is_each =
+            matches!(self.spec.aggregation, Some(Aggregation::All | Aggregation::LiveAll));
+        let pid = is_each.then(|| std::process::id().to_string());
+        for (labels, value) in &series {
+            let labels: Vec<&str> =
+                labels.iter().map(|text| &**text).chain(pid.as_deref()).collect();
+            visit(&labels, *value);
+        }
+        Ok(())
+    }
+
+    fn synchronize(&self, work: &mut dyn FnMut()) {
+        let _guard = G::EXCLUDES.then(|| self.together.lock());
+        work();
+    }
+
+    fn remove(&self, labels: &[&str]) -> bool {
+        let removed = self.series.with(|series| series.remove(&Given(labels)));
+        removed.flatten().is_some()
+    }
+}
+
+/// Changes a value, which is 0 where there is none.
+#[inline]
+fn update(series: &mut Series, labels: &[&str], change: impl FnOnce(&mut f64)) {
+    if let Some(value) = series.get_mut(&Given(labels)) {
+        return change(value);
+    }
+    let mut value = 0.0;
+    change(&mut value);
+    series.insert(labels.iter().map(|&text| text.into()).collect(), value);
+}
+
+/// Label values as a caller gives them, which are found without a copy.
+struct Given<'a>(&'a [&'a str]);
+
+impl Hash for Given<'_> {
+    #[inline]
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        // As a slice of boxed texts does.
+        self.0.hash(state);
+    }
+}
+
+impl Equivalent<Box<[Box<str>]>> for Given<'_> {
+    #[inline]
+    fn equivalent(&self, key: &Box<[Box<str>]>) -> bool {
+        self.0.len() == key.len() && self.0.iter().zip(key).all(|(a, b)| *a == &**b)
+    }
+}
+
+impl Guarded for Locked<Series> {
+    const EXCLUDES: bool = true;
+
+    #[inline]
+    fn with<R>(&self, work: impl FnOnce(&mut Series) -> R) -> Option<R> {
+        Locked::with(self, work)
+    }
+}
+
+/// Values that one thread at a time reaches, and that nobody waits for.
+#[derive(Default)]
+struct Busy {
+    is_busy: AtomicBool,
+    series: UnsafeCell<Series>,
+}
+
+// SAFETY: the mark lets one thread at a time reach the values.
+unsafe impl Sync for Busy {}
+
+impl Guarded for Busy {
+    const EXCLUDES: bool = false;
+
+    #[inline]
+    fn with<R>(&self, work: impl FnOnce(&mut Series) -> R) -> Option<R> {
+        // Acquire: sees what the last one did.
+        if self.is_busy.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        let _done = Done(&self.is_busy);
+        // SAFETY: the mark was not set, and now it is: there is no other reference.
+        Some(work(unsafe { &mut *self.series.get() }))
+    }
+}
+
+/// Clears the mark, whatever becomes of the work.
+struct Done<'b>(&'b AtomicBool);
+
+impl Drop for Done<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: as above.
+        self.0.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,46 @@
+//! The metrics of a store, by name.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::interface::{Metric, Spec};
+use crate::lock::Locked;
+
+/// Metrics by name, each made once in a process.
+pub(crate) struct Table<M> {
+    metrics: Locked<HashMap<String, Arc<M>>>,
+}
+
+impl<M> Default for Table<M> {
+    fn default() -> Self {
+        Self { metrics: Locked::default() }
+    }
+}
+
+impl<M: Metric> Table<M> {
+    /// The metric of that name, which `make` makes where there is none.
+    pub(crate) fn get_or_make(
+        &self,
+        spec: &Spec,
+        make: impl FnOnce() -> Result<M, Error>,
+    ) -> Result<Arc<M>, Error> {
+        spec.check()?;
+        let found = self.metrics.with(|metrics| {
+            if let Some(metric) = metrics.get(&spec.name) {
+                return match metric.spec().contradiction(spec) {
+                    None => Ok(Arc::clone(metric)),
+                    Some(what) => {
+                        let what = format!("{what}; use the metric that is there, or rename one");
+                        Err(Error::new(format!("metric {:?}", spec.name), what))
+                    }
+                };
+            }
+            let metric = Arc::new(make()?);
+            metrics.insert(spec.name.clone(), Arc::clone(&metric));
+            Ok(metric)
+        });
+        let again = || Error::new(&spec.name, "it is asked for while another metric is made");
+        found.unwrap_or_else(|| Err(again()))
+    }
+}
