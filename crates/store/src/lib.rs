@@ -3,6 +3,8 @@
 //! One interface, [`Store`], and several places behind it. A store knows metrics by a [`Spec`]; a
 //! [`Metric`] is what counts, by label values in the order of the spec's labels.
 
+#[cfg(all(feature = "lmdb", target_os = "linux"))]
+mod embedded;
 mod error;
 mod fork;
 mod interface;
@@ -10,6 +12,8 @@ mod lock;
 mod memory;
 mod table;
 
+#[cfg(all(feature = "lmdb", target_os = "linux"))]
+pub use embedded::{Embedded, EmbeddedOptions};
 pub use error::Error;
 pub use interface::{Kind, Metric, Spec, Store};
 pub use memory::{Local, Synchronized};

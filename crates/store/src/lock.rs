@@ -40,6 +40,20 @@ const YIELDS: u32 = 256;
 const NAP: Duration = Duration::from_micros(50);
 
 impl Lock {
+    pub(crate) const fn new() -> Self {
+        Self { owner: AtomicU64::new(0), again: AtomicU32::new(0) }
+    }
+
+    /// Takes it until this thread calls `release`.
+    pub(crate) fn hold(&self) {
+        std::mem::forget(self.lock());
+    }
+
+    /// What `hold` took; nothing, in a child that was forked since.
+    pub(crate) fn release(&self) {
+        drop(Guard { lock: self, own: own(), inherited: false });
+    }
+
     /// Waits until no other thread has it.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
@@ -105,8 +119,18 @@ impl Drop for Guard<'_> {
 }
 
 impl<T> Locked<T> {
-    pub(crate) fn new(value: T) -> Self {
-        Self { lock: Lock::default(), value: UnsafeCell::new(value) }
+    pub(crate) const fn new(value: T) -> Self {
+        Self { lock: Lock::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// Keeps all threads from the value until `release`.
+    pub(crate) fn hold(&self) {
+        self.lock.hold();
+    }
+
+    /// As [`Lock::release`].
+    pub(crate) fn release(&self) {
+        self.lock.release();
     }
 
     /// Calls `work` with the value. `None` where this thread is in such a call already: by way of a

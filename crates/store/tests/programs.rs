@@ -1,0 +1,161 @@
+//! Programs of operations: each store answers as the map under a lock does.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::all;
+use proptest::prelude::*;
+use quipu_store::{Aggregation, Kind, Local, Metric, Spec, Store, Synchronized};
+
+#[derive(Debug, Clone)]
+enum Step {
+    Increment(usize, usize, f64),
+    Set(usize, usize, f64),
+    Remove(usize, usize),
+    /// Asks for the metric again.
+    Again(usize),
+}
+
+/// Label values, among them such as formats and keys might mistake for something else.
+const TEXTS: [&str; 8] =
+    ["", "a", "200", "/x?y=\"1\"\\\n", "\0", "quipu_overflow", "ab", "\u{fffd}é"];
+
+fn specs() -> Vec<Spec> {
+    vec![
+        Spec::new("plain", Kind::Counter).help("No labels."),
+        Spec::new("requests_total", Kind::Counter).labels(["code", "path"]),
+        Spec::new("requests", Kind::Gauge).labels(["code"]).aggregation(Aggregation::MostRecent),
+        Spec::new("seconds", Kind::Histogram).labels(["code", "le"]),
+        Spec::new("seconds_sum", Kind::Summary).labels(["quantile"]),
+    ]
+}
+
+fn labels(spec: &Spec, number: usize) -> Vec<&'static str> {
+    (0..spec.labels.len()).map(|i| TEXTS[(number >> (3 * i)) % TEXTS.len()]).collect()
+}
+
+fn number() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        4 => Just(1.0),
+        2 => (0_u32..1000).prop_map(f64::from),
+        2 => (0_i32..4000).prop_map(|n| f64::from(n) / 8.0),
+        1 => (-1000_i32..0).prop_map(|n| f64::from(n) / 8.0),
+        1 => Just(f64::NAN),
+        1 => Just(0.0),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let which = || (0..specs().len(), 0_usize..64);
+    prop::collection::vec(
+        prop_oneof![
+            8 => (which(), number()).prop_map(|((m, l), by)| Step::Increment(m, l, by)),
+            3 => (which(), number()).prop_map(|((m, l), value)| Step::Set(m, l, value)),
+            1 => which().prop_map(|(m, l)| Step::Remove(m, l)),
+            1 => (0..specs().len()).prop_map(Step::Again),
+        ],
+        0..60,
+    )
+}
+
+fn same(store: &dyn Store, steps: &[Step]) -> Result<(), TestCaseError> {
+    let oracle = Synchronized::new();
+    let of = |store: &dyn Store| -> Vec<Arc<dyn Metric>> {
+        specs().iter().map(|spec| store.metric(spec).unwrap()).collect()
+    };
+    let (mut metrics, expected) = (of(store), of(&oracle));
+    let dropped = store.dropped();
+    for step in steps {
+        match *step {
+            Step::Increment(m, l, by) => {
+                let labels = labels(expected[m].spec(), l);
+                expected[m].increment(&labels, by);
+                metrics[m].increment(&labels, by);
+                prop_assert_eq!(metrics[m].get(&labels), expected[m].get(&labels));
+            }
+            Step::Set(m, l, value) => {
+                let labels = labels(expected[m].spec(), l);
+                // Values that are NaN are equal to nothing.
+                let value = if value.is_nan() { 0.5 } else { value };
+                expected[m].set(&labels, value);
+                metrics[m].set(&labels, value);
+                prop_assert_eq!(metrics[m].get(&labels), expected[m].get(&labels));
+            }
+            Step::Remove(m, l) => {
+                let labels = labels(expected[m].spec(), l);
+                let removed = expected[m].remove(&labels);
+                if !labels.is_empty() {
+                    prop_assert_eq!(metrics[m].remove(&labels), removed);
+                } else {
+                    metrics[m].remove(&labels);
+                }
+            }
+            Step::Again(m) => metrics[m] = store.metric(&specs()[m]).unwrap(),
+        }
+    }
+    for (metric, expected) in metrics.iter().zip(&expected) {
+        prop_assert_eq!(all(&**metric), all(&**expected));
+        prop_assert_eq!(metric.spec(), expected.spec());
+    }
+    prop_assert_eq!(store.dropped() - dropped, oracle.dropped());
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn local(steps in steps()) {
+        same(&Local::new(), &steps)?;
+    }
+
+    #[cfg(all(feature = "lmdb", target_os = "linux"))]
+    #[test]
+    fn embedded(steps in steps()) {
+        let directory = tempfile::tempdir().unwrap();
+        same(&quipu_store::Embedded::open(directory.path()).unwrap(), &steps)?;
+    }
+}
+
+/// What is there is refused in words where it is asked for as something else.
+#[test]
+fn what_contradicts_is_refused() {
+    let refused = |store: &dyn Store| {
+        store.metric(&Spec::new("m", Kind::Counter).labels(["a"])).unwrap();
+        let tell = |spec: Spec| store.metric(&spec).err().unwrap().to_string();
+        let told = tell(Spec::new("m", Kind::Gauge).labels(["a"]));
+        assert!(told.contains("it is a Counter, not a Gauge"), "{told}");
+        let told = tell(Spec::new("m", Kind::Counter).labels(["b"]));
+        assert!(told.contains("its labels are (a), not (b)"), "{told}");
+        assert!(tell(Spec::new("", Kind::Counter)).contains("no name"));
+        let told = tell(Spec::new("twice", Kind::Counter).labels(["a", "a"]));
+        assert!(told.contains("there twice"), "{told}");
+        assert!(tell(Spec::new("m", Kind::Counter).labels(["__a"])).contains("rename"));
+    };
+    refused(&Local::new());
+    refused(&Synchronized::new());
+    #[cfg(all(feature = "lmdb", target_os = "linux"))]
+    refused(&quipu_store::Embedded::open(tempfile::tempdir().unwrap().path()).unwrap());
+}
+
+#[test]
+fn a_wrong_number_of_labels_is_dropped_and_counted() {
+    let dropped = |store: &dyn Store| {
+        let metric = store.metric(&Spec::new("m", Kind::Counter).labels(["a"])).unwrap();
+        metric.increment(&[], 1.0);
+        metric.increment(&["x", "y"], 1.0);
+        metric.set(&[], 1.0);
+        metric.increment(&["x"], -1.0);
+        metric.increment(&["x"], f64::NAN);
+        assert_eq!(store.dropped(), 5);
+        assert_eq!((metric.get(&[]), metric.get(&["x"])), (0.0, 0.0));
+        assert!(all(&*metric).is_empty());
+    };
+    dropped(&Local::new());
+    dropped(&Synchronized::new());
+    #[cfg(all(feature = "lmdb", target_os = "linux"))]
+    dropped(&quipu_store::Embedded::open(tempfile::tempdir().unwrap().path()).unwrap());
+}
