@@ -210,6 +210,20 @@ impl Registry {
         Ok(())
     }
 
+    /// Gives one family of the segment to a sink; false where there is none of that name.
+    ///
+    /// # Errors
+    /// A segment whose families contradict themselves.
+    pub fn visit_family(&self, name: &str, sink: &mut impl snapshot::Sink) -> Result<bool, Error> {
+        let mut walk = Walk::default();
+        walk.begin(self)?;
+        let is_there = walk.narrow(name);
+        if is_there {
+            walk.step(sink, |_| false);
+        }
+        Ok(is_there)
+    }
+
     /// Everything, in Prometheus' text format.
     pub fn text(&self) -> String {
         let mut out = Vec::new();

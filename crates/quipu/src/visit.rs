@@ -23,6 +23,8 @@ pub(crate) struct Walk {
     cursor: Option<Cursor>,
     /// The series that comes next, of those that are put together.
     series: usize,
+    /// Whether it ends with the family that comes next.
+    only: bool,
     memory: Memory,
     texts: Vec<u8>,
 }
@@ -35,7 +37,16 @@ impl Walk {
         self.next = 0;
         self.cursor = None;
         self.memory.processes.forget();
+        self.only = false;
         Ok(())
+    }
+
+    /// Makes it a walk over the family of that name alone; false where there is none.
+    pub(crate) fn narrow(&mut self, name: &str) -> bool {
+        let found = self.readers.iter().position(|reader| reader.series.schema().name == name);
+        self.next = found.unwrap_or(self.readers.len());
+        self.only = found.is_some();
+        self.only
     }
 
     /// Lets go of what the registry has, and keeps the memory.
@@ -68,21 +79,22 @@ impl Walk {
                         return true;
                     }
                 }
-                self.next += 1;
-                self.cursor = None;
-                continue;
-            }
-            let cursor = self.cursor.get_or_insert_default();
-            let memory = &mut self.memory;
-            let flow = reader.series.walk(cursor, &mut self.texts, |view| {
-                reader.give(&family, view, memory, sink);
-                if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            });
-            if flow.is_break() {
-                return true;
+            } else {
+                let cursor = self.cursor.get_or_insert_default();
+                let memory = &mut self.memory;
+                let flow = reader.series.walk(cursor, &mut self.texts, |view| {
+                    reader.give(&family, view, memory, sink);
+                    if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                });
+                if flow.is_break() {
+                    return true;
+                }
             }
             self.next += 1;
             self.cursor = None;
+            if self.only {
+                return false;
+            }
         }
         while let Some(collector) = self.collectors.get(self.next - self.readers.len()) {
             self.next += 1;

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quipu_segment::series::{Bound, Schema};
+use quipu_segment::series::{Bound, Place, Schema};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
@@ -138,6 +138,22 @@ impl<L: LabelGroup> Family<Gauge, L> {
     #[inline]
     pub fn sub<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         self.add(labels, -n);
+    }
+
+    /// Raises the value of these labels to `value` where it is less. The series is there from now
+    /// on.
+    pub fn raise<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
+        self.series.set(Self::key(labels), |place| {
+            let greater = |old| (value > f64::from_bits(old)).then_some(value.to_bits());
+            // Whoever meets a greater value leaves it.
+            let _ = place.plain(VALUE).fetch_update(Ordering::Relaxed, Ordering::Relaxed, greater);
+        });
+    }
+
+    /// The value of these labels; `None` where there is no such series, which is not made.
+    pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
+        let read = |p: Place<'_>| f64::from_bits(p.plain(VALUE).load(Ordering::Relaxed));
+        self.series.look(Self::key(labels), read)
     }
 }
 

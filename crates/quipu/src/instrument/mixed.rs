@@ -56,11 +56,7 @@ impl MixedCounter {
 
     /// The total.
     pub fn get(&self) -> f64 {
-        match total(self.0.place()) {
-            Number::Unsigned(whole) => whole as f64,
-            Number::Signed(whole) => whole as f64,
-            Number::Float(n) => n,
-        }
+        float(total(self.0.place()))
     }
 }
 
@@ -80,6 +76,11 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
             let key = Self::key(labels);
             self.series.update(key, |p| p.add_float(REST, n), |p| p.add_float(REST, -n));
         }
+    }
+
+    /// The total of these labels; `None` where there is no such series, which is not made.
+    pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
+        self.series.look(Self::key(labels), |place| float(total(&place)))
     }
 
     /// Raises the total of these labels to `n` where it is less. The series is there from now on.
@@ -124,6 +125,14 @@ pub(crate) fn total(place: &Place<'_>) -> Number {
     }
 }
 
+fn float(number: Number) -> f64 {
+    match number {
+        Number::Unsigned(whole) => whole as f64,
+        Number::Signed(whole) => whole as f64,
+        Number::Float(n) => n,
+    }
+}
+
 #[inline]
 fn add(place: Place<'_>, n: f64) {
     if let Some(n) = whole(n) {
@@ -148,11 +157,7 @@ fn raise(place: Place<'_>, n: f64) {
         // Before the total: who raises in between makes the exchange below fail. Acquire: the
         // total is read after this.
         let old = cell.load(Ordering::Acquire);
-        let missing = match total(&place) {
-            Number::Float(total) => n - total,
-            Number::Unsigned(total) => n - total as f64,
-            Number::Signed(total) => n - total as f64,
-        };
+        let missing = n - float(total(&place));
         // NaN is no more than anything.
         if missing.partial_cmp(&0.0) != Some(std::cmp::Ordering::Greater) {
             return;
@@ -202,5 +207,7 @@ mod tests {
         }
         family.inc(&labels);
         assert!(registry.text().contains("c_total{a=\"x\"} 10\n"));
+        assert_eq!((family.get(&labels), family.get(&Values(&["y"]))), (Some(10.0), None));
+        assert_eq!(family.len(), 1);
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// Runs `work` in a process of its own, in which nothing else runs: the test of that name, started
 /// again.
-pub fn alone(name: &str, work: impl FnOnce()) {
+pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     if std::env::var("QUIPU_ALONE").is_ok() {
         return work();
     }
@@ -20,11 +20,11 @@ pub fn alone(name: &str, work: impl FnOnce()) {
 }
 
 /// A child that is killed when it is dropped, unless it was waited for.
-pub struct Child(libc::pid_t);
+pub(crate) struct Child(libc::pid_t);
 
 impl Child {
     /// Starts a child, which ends with success if `work` returns true.
-    pub fn start(work: impl FnOnce() -> bool) -> Self {
+    pub(crate) fn start(work: impl FnOnce() -> bool) -> Self {
         // SAFETY: the child uses what is tested, and memory, which the C library keeps in order
         // across forks; it ends without the clean-up of its parent.
         unsafe {
@@ -40,18 +40,18 @@ impl Child {
         }
     }
 
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.0.cast_unsigned()
     }
 
     /// Waits for it, and answers whether it ended with success.
-    pub fn wait(self) -> bool {
+    pub(crate) fn wait(self) -> bool {
         let status = self.status();
         std::mem::forget(self);
         libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
     }
 
-    pub fn kill(self) {
+    pub(crate) fn kill(self) {
         // SAFETY: it is a child of this process that nobody else waits for.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
         assert!(!self.wait(), "it was killed");
@@ -74,13 +74,13 @@ impl Drop for Child {
 }
 
 /// Sleeps for ever, in a child.
-pub fn sleep() -> bool {
+pub(crate) fn sleep() -> bool {
     std::thread::sleep(Duration::from_secs(60));
     false
 }
 
 /// Waits until something is so.
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
@@ -89,7 +89,7 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// The lines of a text format that begin so.
-pub fn lines(text: &str, name: &str) -> Vec<String> {
+pub(crate) fn lines(text: &str, name: &str) -> Vec<String> {
     let is_sample = |line: &&str| line.starts_with(name) && !line.starts_with('#');
     text.lines().filter(is_sample).map(str::to_owned).collect()
 }

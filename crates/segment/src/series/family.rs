@@ -395,6 +395,34 @@ impl Family {
         Bound { place, pinned, generation: fork::generation(), family: self.clone() }
     }
 
+    /// Reads the cells of the series that has the labels which `labels` writes; `None` where there
+    /// is none, which is not made. It takes no lock.
+    pub fn look<R>(
+        &self,
+        labels: impl Fn(&mut KeyWriter<'_>),
+        read: impl Fn(Place<'_>) -> R,
+    ) -> Option<R> {
+        let inner = &*self.inner;
+        let mut writer = KeyWriter::new(&inner.sets);
+        labels(&mut writer);
+        match &inner.layout {
+            Series::Dense(dense) => {
+                let slot = writer.group().filter(|&group| group < inner.groups)?;
+                inner.view(dense, slot).map(|view| read(view.place))
+            }
+            Series::Keyed(keyed) => {
+                let key = writer.finish(keyed.secrets())?;
+                loop {
+                    let found = keyed.find_live(&key)?;
+                    let result = read(keyed.place(found.at));
+                    if keyed.is_still(found) {
+                        return Some(result);
+                    }
+                }
+            }
+        }
+    }
+
     /// Removes the series that has the labels which `labels` writes. False where there is none.
     /// What is added to it later makes a new one, which begins at zero.
     ///
