@@ -838,6 +838,19 @@ fn what_is_beyond_the_limit_is_counted_in_one_series() {
 }
 
 #[test]
+fn too_few_or_too_many_labels_are_counted_in_the_overflow() {
+    let segment = Segment::private(1 << 20).unwrap();
+    let labels = ["first", "second"].map(|name| Label { name: name.into(), values: None });
+    let schema = Schema { name: "c".into(), cells: 1, labels: labels.into(), ..Schema::default() };
+    let family = segment.family(&schema).unwrap();
+    for texts in [&["a", ""][..], &["a"], &["a", "", ""], &[], &["aaaaaaa"]] {
+        family.add(|key| texts.iter().for_each(|text| key.text(text)), 0, 1);
+        assert!(!family.remove(|key| key.text("a")).unwrap());
+    }
+    assert_eq!((family.len(), family.overflowed()), (1, 4));
+}
+
+#[test]
 fn a_full_segment_goes_on_counting_in_the_overflow() {
     let segment = Segment::private(1 << 16).unwrap();
     let family = segment.family(&schema(vec![dynamic("user")])).unwrap();

@@ -442,7 +442,7 @@ impl Family {
                 dense.begin_anew(slot, floats, inner.now());
                 Ok(was_there)
             }
-            Series::Keyed(keyed) => match writer.finish(keyed.secrets()) {
+            Series::Keyed(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
                 Some(key) => keyed.remove(&key, inner.now()),
                 None => Ok(false),
             },
@@ -557,7 +557,7 @@ impl Inner {
 
     #[inline]
     pub(super) fn find(&self, keyed: &Keyed, writer: &mut KeyWriter<'_>) -> Found {
-        match writer.finish(keyed.secrets()) {
+        match writer.finish(keyed.secrets(), keyed.texts) {
             Some(key) => match keyed.find_live(&key) {
                 Some(found) => found,
                 None => self.find_or_make(keyed, &key),

@@ -89,7 +89,7 @@ impl Family {
                 Some(dense.place(slot))
             }
             Series::Keyed(keyed) => {
-                let key = writer.finish(keyed.secrets())?;
+                let key = writer.finish(keyed.secrets(), keyed.texts)?;
                 keyed.find(&key).map(|found| keyed.place(found.at))
             }
         }

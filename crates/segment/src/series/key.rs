@@ -17,6 +17,8 @@ pub struct KeyWriter<'a> {
     sets: &'a [Option<StringSet>],
     /// How many labels were written.
     position: usize,
+    /// How many of them are texts of dynamic labels.
+    texts: usize,
     group: u32,
     /// Whether some text was not among its label's fixed values.
     unknown: bool,
@@ -34,6 +36,7 @@ pub struct KeyWriter<'a> {
 #[derive(Debug, Clone)]
 pub struct Values {
     position: usize,
+    texts: usize,
     group: u32,
     unknown: bool,
     last: u64,
@@ -73,7 +76,18 @@ impl<'a> KeyWriter<'a> {
     pub(crate) fn new(sets: &'a [Option<StringSet>]) -> Self {
         let stack = [MaybeUninit::uninit(); STACK];
         let (last, bits, count, spill) = (0, 0, 0, Vec::new());
-        Self { sets, position: 0, group: 0, unknown: false, last, bits, count, stack, spill }
+        Self {
+            sets,
+            position: 0,
+            texts: 0,
+            group: 0,
+            unknown: false,
+            last,
+            bits,
+            count,
+            stack,
+            spill,
+        }
     }
 
     /// Writes a value of fixed cardinality: the `index`th of `of` values.
@@ -119,7 +133,7 @@ impl<'a> KeyWriter<'a> {
     /// Writes what was kept, as the first of what is written.
     pub fn kept(&mut self, values: &Values) {
         debug_assert_eq!(self.position, 0);
-        (self.position, self.group) = (values.position, values.group);
+        (self.position, self.texts, self.group) = (values.position, values.texts, values.group);
         self.unknown = values.unknown;
         values.words.iter().for_each(|word| self.store(*word));
         (self.last, self.bits) = (values.last, values.bits);
@@ -133,9 +147,8 @@ impl<'a> KeyWriter<'a> {
         } else {
             &self.spill[..]
         };
-        let (position, group, unknown) = (self.position, self.group, self.unknown);
-        let (last, bits) = (self.last, self.bits);
-        Values { position, group, unknown, last, bits, words: words.into() }
+        let Self { position, texts, group, unknown, last, bits, .. } = *self;
+        Values { position, texts, group, unknown, last, bits, words: words.into() }
     }
 
     /// The group, where all labels are fixed; `None` where a text was unknown.
@@ -144,10 +157,10 @@ impl<'a> KeyWriter<'a> {
         (!self.unknown).then_some(self.group)
     }
 
-    /// Packs the key. `None` where a text was unknown.
+    /// Packs the key. `None` where a text was unknown, or there are not so many dynamic ones.
     #[inline]
-    pub(crate) fn finish(&mut self, secrets: &RapidSecrets) -> Option<Key<'_>> {
-        if self.unknown {
+    pub(crate) fn finish(&mut self, secrets: &RapidSecrets, texts: usize) -> Option<Key<'_>> {
+        if self.unknown || self.texts != texts {
             return None;
         }
         if self.bits > 0 {
@@ -167,6 +180,7 @@ impl<'a> KeyWriter<'a> {
     /// that is read after parts of it were stored waits for all of them (measured: 20 ns a key).
     #[inline]
     fn push(&mut self, text: &[u8]) {
+        self.texts += 1;
         match text.len() {
             // At most 254.
             length if length < usize::from(u8::MAX) => self.put(length as u64, 8),
@@ -275,7 +289,7 @@ mod tests {
     fn packed(texts: &[&str]) -> (u32, Vec<u8>, u64) {
         let mut writer = KeyWriter::new(&[]);
         texts.iter().for_each(|text| writer.text(text));
-        let key = writer.finish(&RapidSecrets::seed(7)).unwrap();
+        let key = writer.finish(&RapidSecrets::seed(7), texts.len()).unwrap();
         let bytes = key.words.iter().flat_map(|word| word.to_le_bytes()).collect();
         (key.group, bytes, key.hash)
     }
@@ -312,9 +326,10 @@ mod tests {
         writer.text("c");
         writer.text("free");
         writer.index(1, 2);
-        assert_eq!(writer.finish(&secrets).unwrap().group, 2 * 2 + 1);
+        assert!(writer.finish(&secrets, 2).is_none());
+        assert_eq!(writer.finish(&secrets, 1).unwrap().group, 2 * 2 + 1);
         let mut writer = KeyWriter::new(&sets);
         writer.text("other");
-        assert!(writer.finish(&secrets).is_none());
+        assert!(writer.finish(&secrets, 0).is_none());
     }
 }

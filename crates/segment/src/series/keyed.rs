@@ -82,7 +82,7 @@ pub(crate) struct Keyed {
     header: u32,
     cells: u32,
     /// How many texts a key has.
-    texts: usize,
+    pub(crate) texts: usize,
     groups: u32,
     limit: u64,
     /// When the family was made: nanoseconds of Unix time.
