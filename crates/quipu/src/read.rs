@@ -222,7 +222,7 @@ impl Reader {
             let buckets: &[Bucket<'_>] = scope.alloc_iter(bounds.enumerate().map(|(i, bound)| {
                 let slot = slots.get(i).and_then(Option::as_ref);
                 // The sum is the first cell.
-                Bucket { bound, count: place.sum(1 + i), exemplar: slot.map(exemplar) }
+                Bucket { bound, le: None, count: place.sum(1 + i), exemplar: slot.map(exemplar) }
             }));
             let mut count = buckets.iter().fold(0_u64, |sum, b| sum.wrapping_add(b.count));
             let native = layout.native.map(|native| {

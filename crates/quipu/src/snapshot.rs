@@ -225,6 +225,9 @@ pub struct Histogram<'a> {
 pub struct Bucket<'a> {
     /// The upper bound, inclusive.
     pub bound: f64,
+    /// The bound as another program wrote it, whose text formats shall show it so: a label that is
+    /// written in another way is another series. `None` where there is no other program.
+    pub le: Option<&'a str>,
     /// How many observations were in this bucket alone, not in those below.
     pub count: u64,
     /// The last exemplar in this bucket, where there was one.

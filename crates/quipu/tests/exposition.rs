@@ -48,8 +48,8 @@ fn everything(sink: &mut impl Sink) {
     one(family("level", Kind::Gauge, &[]), Value::Gauge(Number::Signed(-3)));
     one(family("odd", Kind::Unknown, &[]), Value::Unknown(Number::Float(f64::NAN)));
     let buckets = [
-        Bucket { bound: 1.0, count: 2, exemplar: Some(exemplar) },
-        Bucket { bound: f64::INFINITY, count: 1, exemplar: None },
+        Bucket { bound: 1.0, le: None, count: 2, exemplar: Some(exemplar) },
+        Bucket { bound: f64::INFINITY, le: None, count: 1, exemplar: None },
     ];
     let native = Native {
         schema: 3,
@@ -348,4 +348,24 @@ fn a_scrape_that_waits_keeps_nobody_waiting() {
     let mut rest = Vec::new();
     scrape.write_to(&mut rest).unwrap();
     assert!(String::from_utf8(rest).unwrap().contains("c_total{k=\"39999\"} 1\n"));
+}
+
+#[test]
+fn bounds_of_other_programs_stay_as_they_are() {
+    let text = |format| {
+        let mut encoder = Encoder::new(format, Escaping::Underscores);
+        let bucket = |bound, le| Bucket { bound, le: Some(le), count: 1, exemplar: None };
+        let buckets = [bucket(1.0, "1"), bucket(2.0, "2.0"), bucket(1e6, "1e+06")];
+        let histogram = Histogram { count: 3, sum: 3.5, buckets: &buckets, native: None };
+        let family = family("size", Kind::Histogram, &[]);
+        encoder.family(&family);
+        encoder.series(&family, &series(Value::Histogram(histogram), &[]));
+        String::from_utf8(encoder.buffer().to_vec()).unwrap()
+    };
+    for le in ["1", "2.0", "1e+06"] {
+        assert!(text(Format::Text).contains(&format!("{{le=\"{le}\"}} ")));
+    }
+    for le in ["1.0", "2.0", "1e+06"] {
+        assert!(text(Format::OpenMetrics).contains(&format!("{{le=\"{le}\"}} ")));
+    }
 }

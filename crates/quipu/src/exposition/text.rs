@@ -311,7 +311,10 @@ impl Text {
         for bucket in histogram.buckets {
             count = count.wrapping_add(bucket.count);
             self.put_labelled(Suffix::Bucket, b"le=\"", out);
-            number::put_bound(bucket.bound, open_metrics, out);
+            match bucket.le {
+                Some(le) => put_foreign_bound(le, open_metrics, out),
+                None => number::put_bound(bucket.bound, open_metrics, out),
+            }
             out.extend_from_slice(b"\"} ");
             number::put_unsigned(count, out);
             self.put_exemplar(bucket.exemplar.as_ref(), out);
@@ -541,6 +544,14 @@ fn put_text(text: &[u8], plain: bool, out: &mut Vec<u8>) {
         append(text, out);
     } else {
         escape::put_quoted_bytes(text, out);
+    }
+}
+
+/// A bound as another program wrote it; in OpenMetrics not without a decimal.
+fn put_foreign_bound(le: &str, open_metrics: bool, out: &mut Vec<u8>) {
+    escape::put_quoted(le, out);
+    if open_metrics && le.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+        out.extend_from_slice(b".0");
     }
 }
 
