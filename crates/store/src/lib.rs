@@ -6,6 +6,8 @@
 #[cfg(all(feature = "lmdb", target_os = "linux"))]
 mod embedded;
 mod error;
+#[cfg(all(feature = "files", unix))]
+pub mod files;
 mod fork;
 mod interface;
 mod lock;

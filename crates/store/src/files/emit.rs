@@ -1,0 +1,106 @@
+//! Families of files, given to a sink.
+
+use std::collections::BTreeSet;
+
+use quipu::snapshot::{
+    Bucket, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
+};
+
+use super::families::{self, Families, Value};
+use super::key::Labels;
+
+/// Gives all families by name.
+pub(super) fn emit(families: &mut Families, sink: &mut dyn Sink) {
+    for (name, family) in &mut families.by_name {
+        one(name, family, sink);
+    }
+}
+
+fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
+    // A series that lacks a label of another has it without a value, which is the same.
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    for series in &family.series {
+        if !series.labels.keys().map(String::as_str).eq(names.iter().copied()) {
+            names.extend(series.labels.keys().map(String::as_str));
+        }
+        if let Value::Each(_) = series.value {
+            names.insert("pid");
+        }
+    }
+    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    let labels: Vec<Label<'_>> = names.iter().map(|name| Label { name, values: None }).collect();
+    let (help, kind) = (&*family.help, family.kind);
+    let shown = Family { name, help, unit: "", kind, labels: &labels, groups: 1 };
+    sink.family(&shown);
+    let mut out = Out { family: &shown, names: &names, texts: Vec::new(), sink };
+    for series in &mut family.series {
+        let labels = &series.labels;
+        match &mut series.value {
+            Value::Number(reading) => out.number(labels, None, reading.value),
+            Value::Each(values) => {
+                for (pid, value) in values {
+                    out.number(labels, Some(pid), *value);
+                }
+            }
+            Value::Summary { count, sum } => {
+                let count = whole(*count);
+                out.series(labels, None, Shown::Summary { quantiles: &[], count, sum: *sum });
+            }
+            Value::Histogram(histogram) => {
+                let sum = histogram.sum;
+                let buckets: Vec<Bucket<'_>> = histogram
+                    .finish()
+                    .iter()
+                    .map(|(bound, le, count)| {
+                        let count = whole(*count);
+                        Bucket { bound: *bound, le: Some(le), count, exemplar: None }
+                    })
+                    .collect();
+                let count = buckets.iter().fold(0_u64, |sum, b| sum.saturating_add(b.count));
+                let histogram = Histogram { count, sum, buckets: &buckets, native: None };
+                out.series(labels, None, Shown::Histogram(histogram));
+            }
+        }
+    }
+}
+
+struct Out<'a> {
+    family: &'a Family<'a>,
+    names: &'a [String],
+    texts: Vec<u8>,
+    sink: &'a mut dyn Sink,
+}
+
+impl Out<'_> {
+    fn number(&mut self, labels: &Labels, pid: Option<&str>, value: f64) {
+        let number = Number::Float(value);
+        let value = match self.family.kind {
+            Kind::Counter => Shown::Counter { total: number, exemplar: None },
+            Kind::Gauge => Shown::Gauge(number),
+            _ => Shown::Unknown(number),
+        };
+        self.series(labels, pid, value);
+    }
+
+    fn series(&mut self, labels: &Labels, pid: Option<&str>, value: Shown<'_>) {
+        self.texts.clear();
+        let mut plain = true;
+        let mut rest = labels.iter().peekable();
+        for name in self.names {
+            // Both are sorted.
+            let own = rest.next_if(|(label, _)| *label == name).map(|(_, value)| &**value);
+            let text = own.or(pid.filter(|_| name == "pid")).unwrap_or("");
+            plain &= !text.contains(['"', '\\', '\n']);
+            Texts::push(&mut self.texts, text);
+        }
+        let texts = Texts::new(&self.texts);
+        let series = Series { group: 0, texts, plain, overflow: false, start: None, value };
+        self.sink.series(self.family, &series);
+    }
+}
+
+/// How many, of a number in a file: applications count by whole numbers, and damage does not.
+fn whole(count: f64) -> u64 {
+    // Saturating; NaN is 0.
+    count.round() as u64
+}

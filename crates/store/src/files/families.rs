@@ -1,0 +1,304 @@
+//! From rows to families: what Python's `MultiProcessCollector` and Ruby's `DirectFileStore` make
+//! of the values of several processes, as families that an encoder takes.
+
+use std::collections::{BTreeMap, HashMap};
+
+use quipu::Aggregation;
+use quipu::snapshot::Kind;
+
+use super::key::{Labels, PythonKey, parse_query};
+use super::name::{Content, Mode};
+use super::table::{Fold, Reading, Table};
+
+/// What is said of a metric whose files do not say it: those of Ruby's client have neither a kind
+/// nor an aggregation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hint {
+    /// The kind.
+    pub kind: crate::Kind,
+    /// How the values of several processes become one, where it is no sum. The live ones and
+    /// [`Aggregation::All`] are those of files whose series have the label `pid`.
+    pub aggregation: Option<Aggregation>,
+}
+
+/// All families by name.
+#[derive(Debug, Default)]
+pub(super) struct Families {
+    pub(super) by_name: BTreeMap<String, Family>,
+}
+
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) help: String,
+    pub(super) kind: Kind,
+    fold: Fold,
+    pub(super) series: Vec<Series>,
+    index: HashMap<Labels, usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct Series {
+    pub(super) labels: Labels,
+    pub(super) value: Value,
+}
+
+#[derive(Debug)]
+pub(super) enum Value {
+    Number(Reading),
+    /// For each process its value.
+    Each(BTreeMap<String, f64>),
+    Histogram(Histogram),
+    Summary {
+        count: f64,
+        sum: f64,
+    },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Histogram {
+    /// Bound, the bound as it was written, and what is in this bucket alone; in any order, and some
+    /// bounds more than once.
+    buckets: Vec<(f64, String, f64)>,
+    pub(super) sum: f64,
+}
+
+impl Histogram {
+    /// The buckets by ascending bound, each once, `+Inf` last.
+    pub(super) fn finish(&mut self) -> &[(f64, String, f64)] {
+        if !self.buckets.iter().any(|bucket| bucket.0 == f64::INFINITY) {
+            self.buckets.push((f64::INFINITY, "+Inf".into(), 0.0));
+        }
+        self.buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.buckets.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            if is_same {
+                kept.2 += later.2;
+            }
+            is_same
+        });
+        &self.buckets
+    }
+}
+
+/// What a row is to its family.
+enum Part {
+    Number,
+    Bucket(f64, String),
+    Count,
+    Sum,
+}
+
+/// A row that cannot be used, by the number of a file that has it.
+pub(super) type Bad = u32;
+
+impl Families {
+    /// Takes all rows of a table, and calls `bad` for those that are of no use. `pid` answers the
+    /// process that wrote a file.
+    pub(super) fn take<'f>(
+        &mut self,
+        content: Content<'_>,
+        table: &Table<'_>,
+        hints: &HashMap<String, Hint>,
+        pid: impl Fn(u32) -> &'f str,
+        mut bad: impl FnMut(Bad),
+    ) {
+        let mut own: Vec<(u32, &str, f64)> =
+            table.own.iter().map(|own| (own.row, pid(own.file), own.value)).collect();
+        // Of equal ones, the last one counts.
+        own.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        let mut own = own.into_iter().peekable();
+        for (at, row) in (0_u32..).zip(&table.rows) {
+            let mut each = Vec::new();
+            while let Some((_, pid, value)) = own.next_if(|own| own.0 == at) {
+                each.push((pid, value));
+            }
+            let taken = match content {
+                Content::Ruby(metric) => {
+                    self.ruby(metric, row.key, table.fold, row.reading, hints.get(metric))
+                }
+                _ => self.python(content, row.key, table.fold, row.reading, &each),
+            };
+            if taken.is_none() {
+                bad(row.file);
+            }
+        }
+    }
+
+    fn python(
+        &mut self,
+        content: Content<'_>,
+        key: &[u8],
+        fold: Fold,
+        reading: Reading,
+        each: &[(&str, f64)],
+    ) -> Option<()> {
+        let PythonKey { metric, sample, mut labels, help } = PythonKey::parse(key)?;
+        let suffix = sample.strip_prefix(&*metric);
+        let (kind, part) = match (content, suffix) {
+            (Content::Counters, Some("_total")) => (Kind::Counter, Part::Number),
+            (Content::Counters, Some("")) if metric.ends_with("_total") => {
+                (Kind::Counter, Part::Number)
+            }
+            (Content::Gauges(_), Some("")) => (Kind::Gauge, Part::Number),
+            (Content::Histograms, _) if labels.contains_key("le") => {
+                let le = labels.remove("le").unwrap_or_default();
+                (Kind::Histogram, Part::Bucket(bound(&le)?, le))
+            }
+            (Content::Histograms, Some("_sum")) => (Kind::Histogram, Part::Sum),
+            // The sum of all buckets is shown instead.
+            (Content::Histograms, Some("_count")) => return Some(()),
+            (Content::Summaries, Some("_sum")) => (Kind::Summary, Part::Sum),
+            (Content::Summaries, Some("_count")) => (Kind::Summary, Part::Count),
+            // A sample that has a name of its own.
+            _ => (Kind::Unknown, Part::Number),
+        };
+        let name = match kind {
+            Kind::Unknown => sample,
+            Kind::Counter => metric.strip_suffix("_total").unwrap_or(&metric).to_owned(),
+            _ => metric,
+        };
+        if let Content::Gauges(_) = content {
+            // The process takes the place of a label of that name, or nothing does.
+            labels.remove("pid");
+            if fold == Fold::MostRecent && reading.time == 0.0 {
+                return Some(());
+            }
+        }
+        let series = self.series(name, help, kind, fold, labels)?;
+        series.add(part, fold, reading, each)
+    }
+
+    fn ruby(
+        &mut self,
+        metric: &str,
+        key: &[u8],
+        fold: Fold,
+        reading: Reading,
+        hint: Option<&Hint>,
+    ) -> Option<()> {
+        let mut labels = parse_query(key)?;
+        let hinted = hint.map(|hint| hint.kind);
+        let quantile = labels.get("quantile").map(String::as_str);
+        let (kind, part) = match (hinted, labels.get("le"), quantile) {
+            (None | Some(crate::Kind::Histogram), Some(le), _) => match &**le {
+                "sum" => (Kind::Histogram, Part::Sum),
+                le => (Kind::Histogram, Part::Bucket(bound(le)?, le.to_owned())),
+            },
+            (Some(crate::Kind::Histogram), ..) => return None,
+            (None | Some(crate::Kind::Summary), None, Some("count")) => {
+                (Kind::Summary, Part::Count)
+            }
+            (None | Some(crate::Kind::Summary), None, Some("sum")) => (Kind::Summary, Part::Sum),
+            (Some(crate::Kind::Summary), ..) => return None,
+            (Some(crate::Kind::Gauge), ..) => (Kind::Gauge, Part::Number),
+            (None, ..) if labels.contains_key("pid") => (Kind::Gauge, Part::Number),
+            // In all formats, the name of a counter ends so. One that does not keeps its name.
+            _ if metric.ends_with("_total") => (Kind::Counter, Part::Number),
+            _ => (Kind::Unknown, Part::Number),
+        };
+        match kind {
+            Kind::Histogram => labels.remove("le"),
+            Kind::Summary => labels.remove("quantile"),
+            _ => None,
+        };
+        let name = match kind {
+            Kind::Counter => metric.strip_suffix("_total").unwrap_or(metric),
+            _ => metric,
+        };
+        let series = self.series(name.to_owned(), String::new(), kind, fold, labels)?;
+        series.add(part, fold, reading, &[])
+    }
+
+    /// `None` where there is a family of that name which is another thing.
+    fn series(
+        &mut self,
+        name: String,
+        help: String,
+        kind: Kind,
+        fold: Fold,
+        labels: Labels,
+    ) -> Option<&mut Series> {
+        if name.is_empty() {
+            return None;
+        }
+        let family = self.by_name.entry(name).or_insert_with(|| {
+            let (series, index) = (Vec::new(), HashMap::new());
+            Family { help, kind, fold, series, index }
+        });
+        if family.kind != kind || (kind == Kind::Gauge && family.fold != fold) {
+            return None;
+        }
+        let Family { series, index, .. } = family;
+        let at = *index.entry(labels).or_insert_with_key(|labels| {
+            let value = match kind {
+                Kind::Histogram => Value::Histogram(Histogram::default()),
+                Kind::Summary => Value::Summary { count: 0.0, sum: 0.0 },
+                _ if fold == Fold::Each => Value::Each(BTreeMap::new()),
+                _ => Value::Number(Reading { value: f64::NAN, time: -1.0 }),
+            };
+            series.push(Series { labels: labels.clone(), value });
+            series.len() - 1
+        });
+        family.series.get_mut(at)
+    }
+}
+
+impl Series {
+    fn add(
+        &mut self,
+        part: Part,
+        fold: Fold,
+        reading: Reading,
+        each: &[(&str, f64)],
+    ) -> Option<()> {
+        match (&mut self.value, part) {
+            (Value::Number(number), Part::Number) if number.time < 0.0 => *number = reading,
+            (Value::Number(number), Part::Number) => fold.take(number, reading),
+            (Value::Each(values), Part::Number) => {
+                values.extend(each.iter().map(|&(pid, value)| (pid.to_owned(), value)));
+            }
+            (Value::Histogram(histogram), Part::Bucket(bound, text)) => {
+                histogram.buckets.push((bound, text, reading.value));
+            }
+            (Value::Histogram(histogram), Part::Sum) => histogram.sum += reading.value,
+            (Value::Summary { sum, .. }, Part::Sum) => *sum += reading.value,
+            (Value::Summary { count, .. }, Part::Count) => *count += reading.value,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn bound(le: &str) -> Option<f64> {
+    le.parse().ok().filter(|bound: &f64| !bound.is_nan())
+}
+
+/// How what the files of this content have becomes one.
+pub(super) fn fold(content: Content<'_>, hints: &HashMap<String, Hint>) -> Fold {
+    match content {
+        Content::Gauges(mode) => gauge_fold(mode),
+        Content::Ruby(metric) => {
+            let aggregation = hints.get(metric).and_then(|hint| hint.aggregation);
+            match aggregation.map(of) {
+                // There, the pid is one of the labels.
+                None | Some(Fold::Each) => Fold::Sum,
+                Some(fold) => fold,
+            }
+        }
+        _ => Fold::Sum,
+    }
+}
+
+fn gauge_fold(mode: Mode) -> Fold {
+    of(mode.aggregation())
+}
+
+pub(super) fn of(aggregation: Aggregation) -> Fold {
+    match aggregation {
+        Aggregation::All | Aggregation::LiveAll => Fold::Each,
+        Aggregation::Min | Aggregation::LiveMin => Fold::Min,
+        Aggregation::Max | Aggregation::LiveMax => Fold::Max,
+        Aggregation::Sum | Aggregation::LiveSum => Fold::Sum,
+        Aggregation::MostRecent | Aggregation::LiveMostRecent => Fold::MostRecent,
+    }
+}

@@ -1,0 +1,237 @@
+//! Tables of what many files have: one row for each key, whatever the number of files.
+//!
+//! A key is known by its bytes; what they mean is found out once, when all files are read. Most
+//! files have the same keys in the same order, so the row that followed last time is tried before
+//! the key is hashed: of 500 files with 1,000 keys each, 1,000 keys are hashed.
+
+use hashbrown::HashTable;
+use quipu_arena::{Arena, Scope};
+use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
+
+/// How the values that several processes have for a key become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fold {
+    Sum,
+    Min,
+    Max,
+    /// The one with the latest time. A time of 0 is that of a value that nobody set.
+    MostRecent,
+    /// Each, with its process.
+    Each,
+}
+
+/// A value, and when it was set.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Reading {
+    pub(crate) value: f64,
+    pub(crate) time: f64,
+}
+
+impl Fold {
+    /// Takes one more value. A number takes the place of NaN, so that the order of the files does
+    /// not matter.
+    #[inline]
+    pub(crate) fn take(self, into: &mut Reading, one: Reading) {
+        match self {
+            Self::Sum => into.value += one.value,
+            Self::Min if one.value < into.value || into.value.is_nan() => *into = one,
+            Self::Max if one.value > into.value || into.value.is_nan() => *into = one,
+            Self::MostRecent if one.time > into.time => *into = one,
+            Self::Min | Self::Max | Self::MostRecent | Self::Each => {}
+        }
+    }
+}
+
+/// A key, and what was found under it.
+#[derive(Debug)]
+pub(crate) struct Row<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) reading: Reading,
+    /// The number of a file that has it.
+    pub(crate) file: u32,
+    /// The row that followed in the file that was read last.
+    next: u32,
+}
+
+/// One process' value, where each is kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Own {
+    pub(crate) row: u32,
+    /// The number of its file.
+    pub(crate) file: u32,
+    pub(crate) value: f64,
+}
+
+pub(crate) struct Table<'a> {
+    pub(crate) fold: Fold,
+    pub(crate) rows: Vec<Row<'a>>,
+    pub(crate) own: Vec<Own>,
+    index: HashTable<u32>,
+    /// The first row of the file that was read last.
+    first: u32,
+    secrets: RapidSecrets,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// The place in a table of the file that is being read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    file: u32,
+    last: u32,
+}
+
+impl Place {
+    pub(crate) fn new(file: u32) -> Self {
+        Self { file, last: NONE }
+    }
+}
+
+impl<'a> Table<'a> {
+    pub(crate) fn new(fold: Fold) -> Self {
+        Self {
+            fold,
+            rows: Vec::new(),
+            own: Vec::new(),
+            index: HashTable::new(),
+            first: NONE,
+            secrets: RapidSecrets::seed(seed()),
+        }
+    }
+
+    /// Takes an entry of a file; `scope` keeps keys that are new.
+    #[inline]
+    pub(crate) fn take(
+        &mut self,
+        place: &mut Place,
+        key: &[u8],
+        reading: Reading,
+        scope: &Scope<'a>,
+    ) {
+        let expected = self.rows.get(place.last as usize).map_or(self.first, |row| row.next);
+        let at = match self.rows.get(expected as usize) {
+            Some(row) if row.key == key => expected,
+            _ => self.find(key, scope),
+        };
+        match self.rows.get_mut(place.last as usize) {
+            Some(row) => row.next = at,
+            None => self.first = at,
+        }
+        place.last = at;
+        self.fold_in(at, place.file, reading);
+    }
+
+    #[inline]
+    fn fold_in(&mut self, at: u32, file: u32, reading: Reading) {
+        let row = &mut self.rows[at as usize];
+        if self.fold == Fold::Each {
+            self.own.push(Own { row: at, file, value: reading.value });
+        } else if row.file == NONE {
+            row.reading = reading;
+        } else {
+            self.fold.take(&mut row.reading, reading);
+        }
+        if row.file == NONE {
+            row.file = file;
+        }
+    }
+
+    #[cold]
+    fn find(&mut self, key: &[u8], scope: &Scope<'a>) -> u32 {
+        let Self { rows, index, secrets, .. } = self;
+        let hash = hash(key, secrets);
+        if let Some(&at) = index.find(hash, |&at| rows[at as usize].key == key) {
+            return at;
+        }
+        // Each row has an entry in a file of its own; files have less than 4 billion entries.
+        let at = u32::try_from(rows.len()).expect("fewer keys than 2^32");
+        let reading = Reading { value: 0.0, time: 0.0 };
+        rows.push(Row { key: scope.alloc_slice_copy(key), reading, file: NONE, next: NONE });
+        index.insert_unique(hash, at, |&at| self::hash(rows[at as usize].key, secrets));
+        at
+    }
+
+    /// Takes everything of another table of the same fold.
+    pub(crate) fn merge(&mut self, other: &Table<'_>, scope: &Scope<'a>) {
+        let mut place = Place::new(NONE);
+        let mut rows = Vec::with_capacity(other.rows.len());
+        for row in &other.rows {
+            place.file = row.file;
+            if self.fold == Fold::Each {
+                rows.push(self.find(row.key, scope));
+            } else {
+                self.take(&mut place, row.key, row.reading, scope);
+            }
+        }
+        for own in &other.own {
+            let reading = Reading { value: own.value, time: 0.0 };
+            self.fold_in(rows[own.row as usize], own.file, reading);
+        }
+    }
+}
+
+#[inline]
+fn hash(key: &[u8], secrets: &RapidSecrets) -> u64 {
+    rapidhash_v3_micro_inline::<true, false>(key, secrets)
+}
+
+/// From the system, by way of the standard library's tables: nobody shall choose keys so that they
+/// fall together.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+/// The memory of keys, used again for the next scrape.
+pub(crate) type Keys = Arena;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn table<'a>(fold: Fold, scope: &Scope<'a>, files: &[&[(&str, f64, f64)]]) -> Table<'a> {
+        let mut table = Table::new(fold);
+        for (file, entries) in files.iter().enumerate() {
+            let mut place = Place::new(u32::try_from(file).unwrap());
+            for &(key, value, time) in *entries {
+                table.take(&mut place, key.as_bytes(), Reading { value, time }, scope);
+            }
+        }
+        table
+    }
+
+    fn values(table: &Table<'_>) -> Vec<(String, f64)> {
+        let text = |row: &Row<'_>| String::from_utf8_lossy(row.key).into_owned();
+        table.rows.iter().map(|row| (text(row), row.reading.value)).collect()
+    }
+
+    #[test]
+    fn folds_do_not_depend_on_the_order_of_keys() {
+        let mut arena = Arena::new();
+        let scope = arena.as_scope();
+        let files: &[&[_]] = &[
+            &[("a", 1.0, 1.0), ("b", -2.0, 5.0)],
+            &[("b", 7.0, 3.0), ("a", f64::NAN, 0.5), ("c", 1.0, 0.0)],
+            &[("a", 3.0, 2.0), ("b", 4.0, 4.0)],
+        ];
+        for (fold, a, b) in [
+            (Fold::Sum, f64::NAN, 9.0),
+            (Fold::Min, 1.0, -2.0),
+            (Fold::Max, 3.0, 7.0),
+            (Fold::MostRecent, 3.0, -2.0),
+        ] {
+            let whole = values(&table(fold, &scope, files));
+            let mut halves = table(fold, &scope, &files[..1]);
+            halves.merge(&table(fold, &scope, &files[1..]), &scope);
+            for found in [&whole, &values(&halves)] {
+                assert_eq!(found.len(), 3);
+                assert!(found[0].1 == a || (found[0].1.is_nan() && a.is_nan()), "{fold:?}");
+                assert_eq!(found[1], ("b".into(), b), "{fold:?}");
+            }
+        }
+        let mut halves = table(Fold::Each, &scope, &files[..1]);
+        halves.merge(&table(Fold::Each, &scope, &files[1..]), &scope);
+        assert_eq!(halves.own.len(), 7);
+    }
+}

@@ -1,0 +1,383 @@
+//! A walk over the entries of one file, while its process writes.
+//!
+//! Both clients write nearly the same: four bytes that say how much of the file is used, four
+//! bytes of padding, and entries: a length of four bytes, a key, padding up to a multiple of eight
+//! bytes, a value and a time of eight bytes each, little-endian. Python's length is that of the
+//! key, Ruby's that of key and padding. A writer appends an entry first and says so afterwards, so
+//! that what is used is whole.
+//!
+//! Files are read, not mapped: a file that is cut while it is mapped ends the process that looks at
+//! it (`SIGBUS`). A window of fixed size moves over the file, whatever it says of its own length.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Whose entries they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Those of Python's `prometheus_client`, 0.18 and later.
+    Python,
+    /// Those of Python's client before times were kept beside values.
+    Timeless,
+    /// Those of Ruby's `prometheus-client`.
+    Ruby,
+}
+
+/// Why the rest of a file is not read.
+#[derive(Debug)]
+pub(crate) enum Flaw {
+    /// It has no bytes at all.
+    Empty,
+    /// It is shorter than a header.
+    Header,
+    /// What it says of its used part cannot be.
+    Used(i32),
+    /// There is no entry at this offset.
+    Entry(u64),
+    /// It is shorter than what it says is used.
+    Cut(u64),
+    /// Its values have no times.
+    Old,
+    /// It cannot be read.
+    Unreadable(io::Error),
+}
+
+impl Flaw {
+    /// A word for the label of a metric.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Header | Self::Cut(_) => "truncated",
+            Self::Used(_) | Self::Entry(_) => "damaged",
+            Self::Old => "old_format",
+            Self::Unreadable(_) => "unreadable",
+        }
+    }
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str(
+                "it is empty: its process has just begun, or was killed as it did; remove it if \
+                 that process is gone",
+            ),
+            Self::Header => {
+                f.write_str("it is shorter than a header; remove it if its process is gone")
+            }
+            Self::Used(used) => write!(
+                f,
+                "it says that {used} bytes are used, which cannot be; remove it if its process is \
+                 gone"
+            ),
+            Self::Entry(at) => write!(
+                f,
+                "no entry begins at byte {at}; what comes before is used; remove the file if its \
+                 process is gone"
+            ),
+            Self::Cut(at) => write!(
+                f,
+                "it is cut in the entry at byte {at}; what comes before is used; remove the file \
+                 if its process is gone"
+            ),
+            Self::Old => f.write_str(
+                "its values have no times, as prometheus_client before 0.18 and \
+                 prometheus-client-mmap write them; use a later prometheus_client, and empty the \
+                 directory when the application starts",
+            ),
+            Self::Unreadable(error) => write!(f, "it cannot be read: {error}"),
+        }
+    }
+}
+
+/// Bytes at an offset.
+pub(crate) trait Source {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl Source for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
+}
+
+impl Source for [u8] {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = usize::try_from(offset).ok().and_then(|at| self.get(at..)).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+}
+
+/// The window, used again for the next file.
+pub(crate) struct Window {
+    bytes: Box<[u8]>,
+    /// How much the last file had; the next one will be alike.
+    guess: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { bytes: vec![0; WINDOW].into(), guess: FIRST }
+    }
+}
+
+/// How many bytes are looked at together: what fits into the second cache.
+const WINDOW: usize = 256 << 10;
+/// How much of a file is read at first, at least.
+const FIRST: usize = 16 << 10;
+/// The longest key. Both clients keep a help, or none, and labels in it.
+const MOST_KEY: usize = 128 << 10;
+const HEADER: usize = 8;
+
+/// An entry, or what is in its place.
+enum Split<'a> {
+    Entry {
+        key: &'a [u8],
+        value: f64,
+        time: f64,
+        size: usize,
+    },
+    /// So many bytes are needed from here.
+    More(usize),
+    Bad,
+}
+
+impl Layout {
+    #[inline]
+    fn split(self, bytes: &[u8]) -> Split<'_> {
+        let Some((length, rest)) = bytes.split_first_chunk() else { return Split::More(4) };
+        let Ok(length) = usize::try_from(i32::from_le_bytes(*length)) else { return Split::Bad };
+        if length > MOST_KEY {
+            return Split::Bad;
+        }
+        let padding = 8 - (length + 4) % 8;
+        let (padded, number) = match self {
+            Self::Python => (length + padding, 16),
+            Self::Timeless => (length + padding, 8),
+            Self::Ruby if padding == 8 => (length, 16),
+            Self::Ruby => return Split::Bad,
+        };
+        let size = 4 + padded + number;
+        let Some((key, numbers)) = rest.split_at_checked(padded) else { return Split::More(size) };
+        let Some((value, times)) = numbers.split_first_chunk() else { return Split::More(size) };
+        let time = match (self, times.first_chunk()) {
+            (Self::Timeless, _) => 0.0,
+            (_, Some(time)) => f64::from_le_bytes(*time),
+            (_, None) => return Split::More(size),
+        };
+        let key = match self {
+            Self::Ruby => key.trim_ascii_end(),
+            _ if key.first() == Some(&b'[') => &key[..length],
+            _ => return Split::Bad,
+        };
+        Split::Entry { key, value: f64::from_le_bytes(*value), time, size }
+    }
+}
+
+/// Gives every entry, up to the first that is none.
+///
+/// # Errors
+/// Why it ended before the end: entries that were given until then are sound.
+#[inline]
+pub(crate) fn walk<S: Source + ?Sized>(
+    source: &S,
+    layout: Layout,
+    window: &mut Window,
+    mut visit: impl FnMut(&[u8], f64, f64),
+) -> Result<(), Flaw> {
+    let first = window.guess.clamp(FIRST, WINDOW);
+    let mut filled = fill(source, &mut window.bytes[..first], 0)?;
+    let bytes = &mut window.bytes;
+    let Some(used) = bytes[..filled].first_chunk() else {
+        return Err(if filled == 0 { Flaw::Empty } else { Flaw::Header });
+    };
+    let used = i32::from_le_bytes(*used);
+    if used == 0 {
+        // A process that has just made its file.
+        return Ok(());
+    }
+    let end = match u64::try_from(used) {
+        Ok(end) if end >= HEADER as u64 => end,
+        _ => return Err(Flaw::Used(used)),
+    };
+    // No more than the window.
+    window.guess = end.min(WINDOW as u64) as usize;
+    if window.guess > filled && filled == first {
+        filled += fill(source, &mut bytes[filled..window.guess], filled as u64)?;
+    }
+    // Where the window begins in the file, and where the walk is in the window.
+    let (mut base, mut at) = (0_u64, HEADER);
+    let have = within(filled, base, end);
+    if layout == Layout::Python && is_timeless(&bytes[..have], have as u64 == end) {
+        return Err(Flaw::Old);
+    }
+    loop {
+        let place = base + at as u64;
+        if place >= end {
+            return Ok(());
+        }
+        let have = within(filled, base, end);
+        let need = match layout.split(bytes.get(at..have).unwrap_or_default()) {
+            Split::Entry { key, value, time, size } => {
+                visit(key, value, time);
+                at += size;
+                continue;
+            }
+            Split::Bad => return Err(Flaw::Entry(place)),
+            Split::More(need) => need,
+        };
+        if place + need as u64 > end {
+            return Err(Flaw::Entry(place));
+        }
+        if at == 0 {
+            // The window begins here and has room for every entry: the file has no more.
+            return Err(Flaw::Cut(place));
+        }
+        let room = (end - place).min(WINDOW as u64) as usize;
+        filled = fill(source, &mut bytes[..room], place)?;
+        (base, at) = (place, 0);
+    }
+}
+
+/// How many of the window's bytes belong to the used part.
+#[inline]
+fn within(filled: usize, base: u64, end: u64) -> usize {
+    (end - base).min(filled as u64) as usize
+}
+
+/// Whether these are entries without times: with times there is no entry in the first or second
+/// place, and without there are only entries. `is_whole` says whether these are all.
+fn is_timeless(bytes: &[u8], is_whole: bool) -> bool {
+    let entries = bytes.get(HEADER..).unwrap_or_default();
+    let second = match Layout::Python.split(entries) {
+        Split::Entry { size, .. } => &entries[size..],
+        _ => entries,
+    };
+    if second.is_empty() || matches!(Layout::Python.split(second), Split::Entry { .. }) {
+        return false;
+    }
+    let mut rest = entries;
+    let mut count = 0;
+    while let Split::Entry { key, size, .. } = Layout::Timeless.split(rest) {
+        if key.last() != Some(&b']') {
+            return false;
+        }
+        rest = &rest[size..];
+        count += 1;
+    }
+    count > 1 || (count == 1 && is_whole && rest.is_empty())
+}
+
+/// Reads until the buffer is full or the file is over.
+fn fill<S: Source + ?Sized>(source: &S, buffer: &mut [u8], offset: u64) -> Result<usize, Flaw> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match source.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Flaw::Unreadable(error)),
+        }
+    }
+    Ok(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn file(layout: Layout, entries: &[(&str, f64, f64)]) -> Vec<u8> {
+        let mut out = vec![0; HEADER];
+        for (key, value, time) in entries {
+            let padding = 8 - (key.len() + 4) % 8;
+            let length = if layout == Layout::Ruby { key.len() + padding } else { key.len() };
+            out.extend_from_slice(&i32::try_from(length).unwrap().to_le_bytes());
+            out.extend_from_slice(key.as_bytes());
+            out.resize(out.len() + padding, b' ');
+            out.extend_from_slice(&value.to_le_bytes());
+            if layout != Layout::Timeless {
+                out.extend_from_slice(&time.to_le_bytes());
+            }
+        }
+        let used = i32::try_from(out.len()).unwrap();
+        out[..4].copy_from_slice(&used.to_le_bytes());
+        out
+    }
+
+    fn read(bytes: &[u8], layout: Layout) -> (Vec<(String, f64, f64)>, Result<(), Flaw>) {
+        let mut found = Vec::new();
+        let result = walk(bytes, layout, &mut Window::default(), |key, value, time| {
+            found.push((String::from_utf8_lossy(key).into_owned(), value, time));
+        });
+        (found, result)
+    }
+
+    fn entries(count: usize) -> Vec<(String, f64, f64)> {
+        let key = |i: usize| format!("[\"m\",\"m\",{{}},\"{}\"]", "x".repeat(i % 900));
+        (0..count).map(|i| (key(i), i as f64, i as f64 / 2.0)).collect()
+    }
+
+    #[test]
+    fn every_entry_is_found_across_windows() {
+        for layout in [Layout::Python, Layout::Ruby, Layout::Timeless] {
+            for count in [0, 1, 2, 3, 100, 3000] {
+                let expected: Vec<_> = entries(count);
+                let list: Vec<_> = expected.iter().map(|(k, v, t)| (&**k, *v, *t)).collect();
+                let (found, result) = read(&file(layout, &list), layout);
+                result.unwrap();
+                assert_eq!(found.len(), count);
+                for (found, expected) in found.iter().zip(&expected) {
+                    assert_eq!((&found.0, found.1), (&expected.0, expected.1));
+                    assert!(layout == Layout::Timeless || found.2 == expected.2);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_anywhere_gives_what_comes_before_it() {
+        let list = [("[\"a\"]", 1.0, 2.0), ("[\"bb\"]", 3.0, 4.0), ("[\"ccc\"]", 5.0, 6.0)];
+        for layout in [Layout::Python, Layout::Ruby] {
+            let whole = file(layout, &list);
+            for cut in 0..whole.len() {
+                let (found, result) = read(&whole[..cut], layout);
+                assert!(result.is_err(), "{cut}");
+                assert!(found.len() < 3);
+                for (found, expected) in found.iter().zip(&list) {
+                    assert_eq!((&*found.0, found.1, found.2), *expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn files_without_times_are_refused_whole() {
+        for count in [1, 2, 3, 50] {
+            let expected = entries(count);
+            let list: Vec<_> = expected.iter().map(|(k, v, t)| (&**k, *v, *t)).collect();
+            let (found, result) = read(&file(Layout::Timeless, &list), Layout::Python);
+            assert!(matches!(result, Err(Flaw::Old)), "{count}: {result:?}");
+            assert!(found.is_empty());
+        }
+    }
+
+    #[test]
+    fn lengths_are_not_believed() {
+        let mut bytes = file(Layout::Python, &[("[\"a\"]", 1.0, 2.0)]);
+        for used in [i32::MIN, -1, 1, 7] {
+            bytes[..4].copy_from_slice(&used.to_le_bytes());
+            assert!(matches!(read(&bytes, Layout::Python).1, Err(Flaw::Used(_))));
+        }
+        bytes[..4].copy_from_slice(&i32::MAX.to_le_bytes());
+        let (found, result) = read(&bytes, Layout::Python);
+        assert_eq!(found.len(), 1);
+        assert!(matches!(result, Err(Flaw::Cut(_))));
+        bytes[8..12].copy_from_slice(&i32::MAX.to_le_bytes());
+        assert!(matches!(read(&bytes, Layout::Python).1, Err(Flaw::Entry(8))));
+    }
+}
