@@ -156,6 +156,21 @@ impl Options {
         self.open_existing(path)?.ok_or_else(|| Error::new(Some(path), Flaw::NoDirectory))
     }
 
+    /// Opens the file at `path`, and makes none.
+    ///
+    /// # Errors
+    /// As [`Options::open_or_create`], and where there is no file.
+    #[cfg(unix)]
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
+        let path = path.as_ref();
+        if cfg!(target_endian = "big") {
+            let what = "segment files are little-endian, as this machine is not";
+            return Err(Error::new(Some(path), Flaw::Request(what.into())));
+        }
+        let missing = || Flaw::Request("there is no such file; name one that is there".into());
+        self.open_existing(path)?.ok_or_else(|| Error::new(Some(path), missing()))
+    }
+
     #[cfg(unix)]
     fn open_existing(&self, path: &Path) -> Result<Option<Segment>, Error> {
         let Some((file, header, alone)) = MappedFile::open(path, self.access)? else {
