@@ -1,4 +1,5 @@
-//! The command line: `quipu serve`, `quipu convert` and `quipu compare`.
+//! The command line: `quipu serve`, `quipu scrape`, `quipu convert` and
+//! `quipu compare`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,7 +9,8 @@ use clap::{Args, Parser, Subcommand};
 use quipu_server::compare::Compare;
 use quipu_server::config::{Flags, Settings};
 use quipu_server::convert::Convert;
-use quipu_server::{compare, convert, logs, serve, wire};
+use quipu_server::scrape::Scrape;
+use quipu_server::{compare, convert, logs, scrape, serve, wire};
 
 /// Counts events over sliding windows, and loses none.
 #[derive(Parser)]
@@ -22,6 +24,8 @@ struct Cli {
 enum Command {
     /// Runs the daemon: an HTTP server that counts its requests
     Serve(Box<Serve>),
+    /// Shows the metrics that the processes of applications keep in files
+    Scrape(Scrape),
     /// Converts messages from one format to another
     Convert(Convert),
     /// Compares what the messages of a file take in every format, in bytes and in time
@@ -51,6 +55,10 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(arguments) => serve(&arguments),
+        Command::Scrape(arguments) => match scrape::run(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, 1),
+        },
         Command::Convert(arguments) => end(convert::run(&arguments)),
         Command::Compare(arguments) => end(compare::run(&arguments)),
     }

@@ -1,0 +1,171 @@
+//! `quipu scrape`: the metrics of applications that keep them in files, shown as if they had an
+//! endpoint of their own.
+
+mod sources;
+
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use quipu::Aggregation;
+use quipu::exposition::{Escaping, Format};
+use quipu_store::Kind;
+use quipu_store::files::Hint;
+
+use crate::signals::Signals;
+use sources::Sources;
+
+/// What to scrape.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub struct Scrape {
+    /// Directories of files of prometheus_client (Python) or of prometheus-client's DirectFileStore
+    /// (Ruby), also mixed; and segments of quipu
+    #[arg(value_name = "PATH", required = true, env = "PROMETHEUS_MULTIPROC_DIR")]
+    pub paths: Vec<PathBuf>,
+
+    /// What to write to standard output
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub format: FormatName,
+
+    /// Serves /metrics at this address until a signal ends it, instead of writing once
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "format")]
+    pub listen: Option<String>,
+
+    /// What a metric of Ruby's is, whose files say neither kind nor aggregation
+    #[arg(long, value_name = "NAME=KIND[,AGGREGATION]", value_parser = hint)]
+    pub metric: Vec<(String, Hint)>,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  quipu scrape /run/app/metrics
+  quipu scrape --listen 127.0.0.1:9184 /run/app/metrics
+  quipu scrape --format openmetrics /run/python /run/ruby /run/app.quipu
+  quipu scrape --metric queue_length=gauge,max /run/ruby
+
+KIND is counter, gauge, histogram or summary. AGGREGATION is sum (if nothing is said), min, max or \
+most_recent. Files that cannot be used are left out, named on standard error, and counted in \
+quipu_scrape_files_skipped_total.";
+
+/// A format, by its name on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatName {
+    /// Prometheus' text, version 0.0.4
+    Text,
+    /// OpenMetrics 1.0.0
+    Openmetrics,
+    /// Messages MetricFamily, each behind its length
+    Protobuf,
+}
+
+fn hint(text: &str) -> Result<(String, Hint), String> {
+    let (name, what) = text.split_once('=').ok_or("expected NAME=KIND or NAME=KIND,AGGREGATION")?;
+    let (kind, aggregation) =
+        what.split_once(',').map_or((what, None), |(kind, rest)| (kind, Some(rest)));
+    let kind = match kind {
+        "counter" => Kind::Counter,
+        "gauge" => Kind::Gauge,
+        "histogram" => Kind::Histogram,
+        "summary" => Kind::Summary,
+        _ => return Err(format!("{kind:?} is no kind; take counter, gauge, histogram or summary")),
+    };
+    let aggregation = match aggregation.map(str::parse) {
+        None => None,
+        Some(Ok(
+            aggregation @ (Aggregation::Sum
+            | Aggregation::Min
+            | Aggregation::Max
+            | Aggregation::MostRecent),
+        )) => Some(aggregation),
+        Some(_) => return Err("the aggregation is none of sum, min, max, most_recent".into()),
+    };
+    if aggregation.is_some_and(|aggregation| aggregation != Aggregation::Sum) && kind != Kind::Gauge
+    {
+        return Err("only gauges have another aggregation than the sum".into());
+    }
+    Ok((name.to_owned(), Hint { kind, aggregation }))
+}
+
+/// Why there is nothing to show.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Writes an exposition, or serves it until a signal comes.
+///
+/// # Errors
+///
+/// Paths that are of no use, output that cannot be written, an address that cannot be listened on.
+pub fn run(arguments: &Scrape) -> Result<(), Error> {
+    let hints = arguments.metric.iter().cloned();
+    let sources = Sources::open(&arguments.paths, hints)?;
+    match &arguments.listen {
+        Some(address) => listen(address, sources),
+        None => write(arguments.format, sources),
+    }
+}
+
+fn write(format: FormatName, sources: Sources) -> Result<(), Error> {
+    sources.refuse_nothing()?;
+    let format = match format {
+        FormatName::Text => Format::Text,
+        FormatName::Openmetrics => Format::OpenMetrics,
+        FormatName::Protobuf => Format::Protobuf,
+    };
+    let scrape = sources.registry()?.scrape().format(format, Escaping::default());
+    let mut out = io::stdout().lock();
+    match scrape.write_to(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Error(format!("standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn listen(address: &str, sources: Sources) -> Result<(), Error> {
+    let failed = |error: &dyn fmt::Display| Error(format!("{address}: {error}"));
+    let signals = Signals::watch().map_err(|error| failed(&error))?;
+    if let Err(error) = sources.refuse_nothing() {
+        // Its application may be about to begin.
+        warn(&error);
+    }
+    let registry = sources.registry()?;
+    let server = quipu::http::serve(address, &registry).map_err(|error| failed(&error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| failed(&error))?;
+    warn(&format_args!("listening on http://{}/metrics", server.address()));
+    runtime.block_on(signals.first());
+    Ok(())
+}
+
+/// Writes a line to standard error; without one, there is nobody to tell.
+fn warn(what: &dyn fmt::Display) {
+    let _ = writeln!(io::stderr(), "quipu: {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn hints_are_checked() {
+        let (name, found) = hint("queue=gauge,max").unwrap();
+        let expected = Hint { kind: Kind::Gauge, aggregation: Some(Aggregation::Max) };
+        assert_eq!((&*name, found), ("queue", expected));
+        assert_eq!(hint("a=counter").unwrap().1.aggregation, None);
+        assert!(hint("a=gauge,most_recent").is_ok() && hint("a=counter,sum").is_ok());
+        for bad in ["a", "a=", "a=info", "a=gauge,", "a=gauge,livesum", "a=counter,max"] {
+            assert!(hint(bad).is_err(), "{bad}");
+        }
+    }
+}

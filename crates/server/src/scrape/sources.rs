@@ -1,0 +1,158 @@
+//! Where metrics come from: directories and segments, as one registry.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+use quipu::Registry;
+use quipu::collector::Collector;
+use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
+use quipu_segment::Options;
+use quipu_store::files::{Directories, Hint};
+
+use super::{Error, warn};
+
+/// What is behind the paths.
+pub(super) struct Sources {
+    segments: Vec<Registry>,
+    directories: Option<Directories>,
+    /// How the directories were named.
+    paths: Vec<PathBuf>,
+}
+
+impl Sources {
+    /// Looks at what is at these paths.
+    pub(super) fn open(
+        paths: &[PathBuf],
+        hints: impl Iterator<Item = (String, Hint)>,
+    ) -> Result<Self, Error> {
+        let mut sources = Self { segments: Vec::new(), directories: None, paths: Vec::new() };
+        for path in paths {
+            let failed = |what: &str| Error(format!("{}: {what}", path.display()));
+            let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
+                ErrorKind::NotFound => failed(
+                    "there is no such directory or file; name where the application keeps its \
+                     metrics",
+                ),
+                _ => failed(&error.to_string()),
+            })?;
+            if metadata.is_dir() {
+                sources.paths.push(path.clone());
+            } else if metadata.is_file() && is_segment(path).map_err(|e| failed(&e.to_string()))? {
+                let segment = Options::new().shared().open(path);
+                let segment = segment.map_err(|error| Error(error.to_string()))?;
+                sources.segments.push(Registry::on(segment));
+            } else {
+                return Err(failed(
+                    "it is neither a directory nor a segment of quipu; name the directory that \
+                     the files are in",
+                ));
+            }
+        }
+        if !sources.paths.is_empty() {
+            let mut directories = Directories::new(&sources.paths).on_warning(|w| warn(w));
+            for (name, hint) in hints {
+                directories = directories.hint(name, hint);
+            }
+            directories.count().map_err(|error| Error(error.to_string()))?;
+            sources.directories = Some(directories);
+        }
+        Ok(sources)
+    }
+
+    /// Refuses directories without any file of a process.
+    pub(super) fn refuse_nothing(&self) -> Result<(), Error> {
+        let Some(directories) = &self.directories else { return Ok(()) };
+        match directories.count() {
+            Ok(0) => {
+                let paths: Vec<_> = self.paths.iter().map(|p| p.display().to_string()).collect();
+                Err(Error(format!(
+                    "{}: there is no file of prometheus_client (counter_1.db) or of Ruby's \
+                     DirectFileStore (metric_x___1.bin) in there; does the application run, and \
+                     write to this directory?",
+                    paths.join(", ")
+                )))
+            }
+            Ok(_) => Ok(()),
+            Err(error) => Err(Error(error.to_string())),
+        }
+    }
+
+    /// All of them as a registry.
+    pub(super) fn registry(self) -> Result<Registry, Error> {
+        let registry = Registry::new();
+        registry.collect(self).map_err(|error| Error(error.to_string()))?;
+        Ok(registry)
+    }
+}
+
+/// Whether a file begins as segments do. One that is being made may still be empty.
+fn is_segment(path: &Path) -> std::io::Result<bool> {
+    let mut head = Vec::new();
+    let length = quipu_segment::MAGIC.len();
+    File::open(path)?.take(length as u64).read_to_end(&mut head)?;
+    Ok(head == quipu_segment::MAGIC)
+}
+
+impl Collector for Sources {
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        let mut once = Once { sink, seen: HashSet::new(), is_repeated: false, repeated: 0 };
+        for segment in &self.segments {
+            if let Err(error) = segment.visit(&mut once) {
+                warn(&error);
+            }
+        }
+        if let Some(directories) = &self.directories {
+            directories.collect(&mut once);
+        }
+        let Once { sink, repeated, .. } = once;
+        if self.segments.len() + usize::from(self.directories.is_some()) > 1 {
+            let value = Value::Gauge(Number::Unsigned(repeated));
+            let texts = Texts::default();
+            sink.family(&REPEATED);
+            let series =
+                Series { group: 0, texts, plain: true, overflow: false, start: None, value };
+            sink.series(&REPEATED, &series);
+        }
+    }
+}
+
+/// Lets each family through once: an exposition that has one twice is refused by its reader, with
+/// everything that is in there.
+struct Once<'a> {
+    sink: &'a mut dyn Sink,
+    seen: HashSet<String>,
+    is_repeated: bool,
+    repeated: u64,
+}
+
+impl Sink for Once<'_> {
+    fn family(&mut self, family: &Family<'_>) {
+        self.is_repeated = !self.seen.insert(family.name.to_owned());
+        if self.is_repeated {
+            self.repeated += 1;
+        } else {
+            self.sink.family(family);
+        }
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        if !self.is_repeated {
+            self.sink.series(family, series);
+        }
+    }
+}
+
+const REPEATED: Family<'static> = Family {
+    name: "quipu_scrape_families_repeated",
+    help: "Families that are left out, since another path has one of the same name.",
+    unit: "",
+    kind: Kind::Gauge,
+    labels: &[],
+    groups: 1,
+};
