@@ -18,8 +18,8 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use super::emit::emit;
 use super::families::{Families, Hint, fold};
 use super::name::{Content, Name, is_candidate};
-use super::table::{Keys, Place, Reading, Table};
-use super::walk::{Flaw, Layout, Window, walk};
+use super::table::{Keys, Place, Table};
+use super::walk::{Entry, Flaw, Layout, Window, walk};
 use crate::error::Error;
 
 /// Shows what the processes of applications keep in files of their own.
@@ -266,8 +266,8 @@ impl Directories {
                 .entry(name.content)
                 .or_insert_with(|| Table::new(fold(name.content, &self.hints)));
             let mut place = Place::new(number);
-            let result = read_file(&path, name.content, window, |key, value, time| {
-                table.take(&mut place, key, Reading { value, time }, scope);
+            let result = read_file(&path, name.content, window, |entry| {
+                table.take(&mut place, entry.key, entry.reading, scope);
             });
             match result {
                 Ok(()) => {}
@@ -303,20 +303,20 @@ fn numbered(found: &[Found]) -> impl Iterator<Item = (u32, &Found)> {
     (0..).zip(found)
 }
 
-fn list(path: &Path) -> io::Result<Vec<OsString>> {
+pub(super) fn list(path: &Path) -> io::Result<Vec<OsString>> {
     fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
-fn as_name(name: &OsString) -> Option<Name<'_>> {
+pub(super) fn as_name(name: &OsString) -> Option<Name<'_>> {
     Name::parse(name.to_str()?)
 }
 
 /// Gives the entries of a file.
-fn read_file(
+pub(super) fn read_file(
     path: &Path,
     content: Content<'_>,
     window: &mut Window,
-    visit: impl FnMut(&[u8], f64, f64),
+    visit: impl FnMut(Entry<'_>),
 ) -> Result<(), Flaw> {
     let file = open(path).map_err(Flaw::Unreadable)?;
     if let Content::Ruby(_) = content {
@@ -328,7 +328,7 @@ fn read_file(
 }
 
 /// Opens a file for reading, and waits for nobody who might write to what is none.
-pub(super) fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     // The bits of flags are the same in both types.
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -340,10 +340,10 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 
 /// A lock that Ruby's client takes while it counts several values that belong together. Whoever has
 /// it for longer than that is not waited for.
-pub(super) struct Guard<'a>(&'a File);
+struct Guard<'a>(&'a File);
 
 impl<'a> Guard<'a> {
-    pub(super) fn new(file: &'a File) -> Option<Self> {
+    fn new(file: &'a File) -> Option<Self> {
         for _ in 0..10 {
             if flock(file, FlockOperation::NonBlockingLockShared).is_ok() {
                 return Some(Self(file));

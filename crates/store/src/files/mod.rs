@@ -14,8 +14,11 @@ mod emit;
 mod families;
 mod key;
 mod name;
+mod store;
 mod table;
 mod walk;
+mod writer;
 
 pub use directories::{Directories, Warning};
 pub use families::Hint;
+pub use store::FileStore;

@@ -1,0 +1,293 @@
+//! A store that writes one file for each process and metric.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use quipu::Aggregation;
+use quipu_arena::Arena;
+use rustix::fs::{Access, access};
+
+use super::directories::{as_name, list, read_file};
+use super::families::of;
+use super::key::{parse_query, push_query};
+use super::name::Content;
+use super::table::{Fold, Place, Table};
+use super::walk::Window;
+use super::writer::Writer;
+use crate::error::Error;
+use crate::fork;
+use crate::interface::{Kind, Metric, Spec, Store};
+use crate::lock::{Lock, Locked};
+use crate::table;
+
+/// Keeps each metric of each process in a file of its own, as the `DirectFileStore` of Ruby's client
+/// does, whose files it reads and which reads those of this store.
+///
+/// An update is a call of the system: about a microsecond. Files of processes that ended stay, and
+/// a read takes as long as there are files; whoever does not need this format has more of a shared
+/// segment. A child of a fork gets files of its own at its first update.
+///
+/// The aggregations are those of Ruby's client: sum, min, max, most recent (of gauges), and all, in
+/// which each series has the label `pid` as well. An update that a full disk or a missing directory
+/// does not let through is counted in [`Store::dropped`]; a file that cannot be made is tried again
+/// a second later.
+pub struct FileStore {
+    shared: Arc<Shared>,
+    metrics: table::Table<FileMetric>,
+}
+
+struct Shared {
+    directory: PathBuf,
+    dropped: AtomicU64,
+}
+
+struct FileMetric {
+    spec: Spec,
+    /// `None` where every process has series of its own.
+    fold: Option<Fold>,
+    /// The numbers of the labels by name; the one behind the last is the pid.
+    order: Vec<usize>,
+    shared: Arc<Shared>,
+    turn: Lock,
+    state: Locked<State>,
+}
+
+/// What this process has of a metric.
+#[derive(Default)]
+struct State {
+    /// Which child of a fork it belongs to.
+    generation: u32,
+    writer: Option<Writer>,
+    /// When a file could not be made.
+    failed: Option<Instant>,
+    /// How many calls of `synchronize` are within another.
+    depth: u32,
+    is_locked: bool,
+    /// The key of the last update.
+    key: String,
+}
+
+const PATIENCE: Duration = Duration::from_secs(1);
+const PID: &str = "pid";
+const MOST_NAME: usize = 200;
+
+impl FileStore {
+    /// Keeps files in this directory, which is made where there is none.
+    ///
+    /// # Errors
+    /// A directory that cannot be made or written.
+    pub fn new(directory: impl AsRef<Path>) -> Result<Self, Error> {
+        let directory = directory.as_ref();
+        let failed = |error: std::io::Error| {
+            let what = "the directory cannot be written; name one that this user may write";
+            Error::because(directory.display().to_string(), what, error)
+        };
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|e| failed(e.into()))?;
+        let (directory, dropped) = (directory.to_owned(), AtomicU64::new(0));
+        let shared = Arc::new(Shared { directory, dropped });
+        Ok(Self { shared, metrics: table::Table::default() })
+    }
+}
+
+impl Store for FileStore {
+    fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
+        let make = || FileMetric::new(spec, &self.shared);
+        let metric: Arc<dyn Metric> = self.metrics.get_or_make(spec, make)?;
+        Ok(metric)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.shared.dropped.load(Ordering::Relaxed)
+    }
+}
+
+impl FileMetric {
+    fn new(spec: &Spec, shared: &Arc<Shared>) -> Result<Self, Error> {
+        let refuse = |what: String| Err(Error::new(format!("metric {:?}", spec.name), what));
+        if spec.name.contains('/') || spec.name.len() > MOST_NAME {
+            let what = format!(
+                "no file can be named after it; give it at most {MOST_NAME} bytes and no slash"
+            );
+            return refuse(what);
+        }
+        let default = if spec.kind == Kind::Gauge { Aggregation::All } else { Aggregation::Sum };
+        let aggregation = spec.aggregation.unwrap_or(default);
+        if aggregation.is_live() {
+            let what = format!(
+                "files do not say which processes live; take {} instead of {aggregation}, or \
+                 another store",
+                &aggregation.name()["live".len()..]
+            );
+            return refuse(what);
+        }
+        if aggregation == Aggregation::MostRecent && spec.kind != Kind::Gauge {
+            return refuse("only a gauge can show what was set last; take the sum".into());
+        }
+        let fold = Some(of(aggregation)).filter(|&fold| fold != Fold::Each);
+        let mut names: Vec<&str> = spec.labels.iter().map(String::as_str).collect();
+        if fold.is_none() {
+            if names.contains(&PID) {
+                let what = "each series gets the label \"pid\" as well; rename its own one".into();
+                return refuse(what);
+            }
+            names.push(PID);
+        }
+        let mut order: Vec<usize> = (0..names.len()).collect();
+        order.sort_unstable_by_key(|&at| names[at]);
+        let (spec, shared) = (spec.clone(), Arc::clone(shared));
+        let (turn, state) = (Lock::new(), Locked::default());
+        Ok(Self { spec, fold, order, shared, turn, state })
+    }
+
+    /// Calls `work` with the file of this process and the key of these labels. `None` where there is
+    /// no file, or no such series.
+    fn with<R>(
+        &self,
+        labels: &[&str],
+        work: impl FnOnce(&mut Writer, &str) -> Option<R>,
+    ) -> Option<R> {
+        if labels.len() != self.spec.labels.len() {
+            return None;
+        }
+        let done = self.state.with(|state| {
+            state.open(&self.shared.directory, &self.spec.name);
+            let State { writer: Some(writer), key, .. } = state else { return None };
+            key.clear();
+            for &at in &self.order {
+                match (self.spec.labels.get(at), labels.get(at)) {
+                    (Some(name), Some(value)) => push_query(key, name, value),
+                    _ => push_query(key, PID, writer.identity()),
+                }
+            }
+            work(writer, key)
+        });
+        done.flatten()
+    }
+
+    /// Changes a value, or counts that it could not be changed.
+    fn update(&self, labels: &[&str], change: impl FnOnce(Option<f64>) -> Option<f64>) {
+        let done = self.with(labels, |writer, key| writer.set(key, change(writer.get(key))?).ok());
+        if done.is_none() {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl State {
+    fn open(&mut self, directory: &Path, metric: &str) {
+        let generation = fork::generation();
+        if self.generation != generation {
+            // The parent goes on with its own file.
+            *self = Self { generation, ..Self::default() };
+        }
+        if self.writer.is_some() || self.failed.is_some_and(|at| at.elapsed() < PATIENCE) {
+            return;
+        }
+        self.writer = Writer::open(directory, metric).ok();
+        self.failed = if self.writer.is_none() { Some(Instant::now()) } else { None };
+    }
+}
+
+impl Metric for FileMetric {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn increment(&self, labels: &[&str], by: f64) {
+        let is_bad = by.is_nan() || (by < 0.0 && self.spec.kind == Kind::Counter);
+        self.update(labels, |value| Some(value.unwrap_or(0.0) + by).filter(|_| !is_bad));
+    }
+
+    fn set(&self, labels: &[&str], value: f64) {
+        let only_grows = self.spec.is_cumulative();
+        self.update(labels, |before| match before {
+            _ if only_grows && value.is_nan() => None,
+            // A series begins at 0, which a counter does not go below.
+            _ if only_grows => Some(before.unwrap_or(0.0).max(value)),
+            _ => Some(value),
+        });
+    }
+
+    fn get(&self, labels: &[&str]) -> f64 {
+        self.with(labels, |writer, key| writer.get(key)).unwrap_or(0.0)
+    }
+
+    fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
+        let directory = &self.shared.directory;
+        let mut names = list(directory).map_err(|error| {
+            let what = "the directory cannot be read; it may have been removed";
+            Error::because(directory.display().to_string(), what, error)
+        })?;
+        names.sort_unstable();
+        let mut arena: Arena = Arena::new();
+        let scope = arena.as_scope();
+        let mut window = Window::default();
+        let mut table = Table::new(self.fold.unwrap_or(Fold::Sum));
+        let wanted = Content::Ruby(&self.spec.name);
+        for (number, name) in (0..).zip(&names) {
+            if !as_name(name).is_some_and(|name| name.content == wanted) {
+                continue;
+            }
+            let mut place = Place::new(number);
+            // What is sound of a file counts; the rest is no reason to show nothing.
+            let _ = read_file(&directory.join(name), wanted, &mut window, |entry| {
+                table.take(&mut place, entry.key, entry.reading, &scope);
+            });
+        }
+        let pid = self.fold.is_none().then_some(PID);
+        let expected = self.spec.labels.len() + usize::from(pid.is_some());
+        for row in &table.rows {
+            let Some(labels) = parse_query(row.key) else { continue };
+            let names = self.spec.labels.iter().map(String::as_str).chain(pid);
+            let values: Vec<&str> =
+                names.filter_map(|name| labels.get(name).map(String::as_str)).collect();
+            // Others are of another description of the metric.
+            if values.len() == expected && labels.len() == expected {
+                visit(&values, row.reading.value);
+            }
+        }
+        Ok(())
+    }
+
+    fn synchronize(&self, work: &mut dyn FnMut()) {
+        let _turn = self.turn.lock();
+        let _together = Together::new(self);
+        work();
+    }
+}
+
+/// While it is there, readers see all of what is written or none.
+struct Together<'a>(&'a FileMetric);
+
+impl<'a> Together<'a> {
+    fn new(metric: &'a FileMetric) -> Self {
+        metric.state.with(|state| {
+            state.open(&metric.shared.directory, &metric.spec.name);
+            state.depth += 1;
+            if let (1, Some(writer)) = (state.depth, &state.writer) {
+                state.is_locked = writer.lock();
+            }
+        });
+        Self(metric)
+    }
+}
+
+impl Drop for Together<'_> {
+    fn drop(&mut self) {
+        self.0.state.with(|state| {
+            if state.generation != fork::generation() {
+                return;
+            }
+            state.depth = state.depth.saturating_sub(1);
+            if state.depth == 0
+                && std::mem::take(&mut state.is_locked)
+                && let Some(writer) = &state.writer
+            {
+                writer.unlock();
+            }
+        });
+    }
+}
