@@ -614,6 +614,15 @@ impl Bound {
     pub fn family(&self) -> &Family {
         &self.family
     }
+
+    /// Whether the series was removed since: then what is counted through the handle is not shown.
+    #[inline]
+    pub fn is_removed(&self) -> bool {
+        match (self.pinned, &self.family.inner.layout) {
+            (Some(at), Series::Keyed(keyed)) => !keyed.is_series(at),
+            _ => false,
+        }
+    }
 }
 
 impl Clone for Bound {

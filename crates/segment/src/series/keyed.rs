@@ -206,6 +206,12 @@ impl Keyed {
         meta::is_still(self.region().word(found.at), found.meta)
     }
 
+    /// Whether a series has the record, which a handle is bound to.
+    #[inline]
+    pub(crate) fn is_series(&self, at: u32) -> bool {
+        meta::is_series(self.region().word(at).load(Ordering::Relaxed))
+    }
+
     /// Whether the series is the overflow's.
     pub(crate) fn is_overflow(&self, at: u32) -> bool {
         self.overflow() == at
