@@ -88,7 +88,8 @@ impl Description {
         self
     }
 
-    /// The quantiles of a summary, 0 to 1 each; without this, the median, 0.9 and 0.99.
+    /// The quantiles of a summary, 0 to 1 each; without this, the median, 0.9 and 0.99. A summary
+    /// with an empty list counts and adds up, and is as cheap as that.
     pub fn quantiles(mut self, quantiles: impl IntoIterator<Item = f64>) -> Self {
         self.quantiles = Some(quantiles.into_iter().collect());
         self

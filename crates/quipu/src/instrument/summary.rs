@@ -72,7 +72,7 @@ impl Layout {
     fn observe(&self, family: &series::Family, place: &Place<'_>, value: f64) {
         place.add(COUNT, 1);
         place.add_float(SUM, value);
-        if value.is_nan() {
+        if value.is_nan() || self.quantiles.is_empty() {
             return;
         }
         let tick = self.tick();
