@@ -31,6 +31,7 @@ pub struct Description {
     pub(crate) values: Vec<(String, Vec<String>)>,
     pub(crate) limit: Option<u64>,
     pub(crate) expiry: Option<Duration>,
+    pub(crate) states: Vec<String>,
     pub(crate) exemplars: bool,
     pub(crate) striped: Option<bool>,
     pub(crate) verbatim: bool,
@@ -122,6 +123,12 @@ impl Description {
         values: impl IntoIterator<Item = S>,
     ) -> Self {
         self.values.push((label.into(), values.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// The states of a [`StateSet<&str>`](crate::StateSet), whose names are known at run time only.
+    pub fn states<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.states = names.into_iter().map(Into::into).collect();
         self
     }
 

@@ -13,7 +13,8 @@ use crate::error::Error;
 use crate::label::LabelValue;
 use crate::registry::{Register, Scope};
 
-/// States, named by the values of an enum that derives [`LabelValue`]. At first all are off.
+/// States, named by the values of an enum that derives [`LabelValue`]; those of `StateSet<&str>` by
+/// [`Description::states`]. At first all are off.
 pub struct StateSet<S> {
     bound: Bound,
     states: PhantomData<fn(S)>,
@@ -25,7 +26,12 @@ pub type StateSetFamily<S, L> = Family<StateSet<S>, L>;
 impl<S: LabelValue> StateSet<S> {
     /// Turns this state on, and all others off.
     pub fn set(&self, state: &S) {
-        let on = Self::index(state);
+        self.set_index(Self::index(state));
+    }
+
+    /// Turns the state of that number on, and all others off: for states whose names are known at
+    /// run time only. A number that is none of a state turns all off.
+    pub fn set_index(&self, on: usize) {
         for i in 0..self.bound.place().len() {
             self.bound.place().plain(i).store(u64::from(i == on), Ordering::Relaxed);
         }
@@ -62,11 +68,13 @@ impl<S: LabelValue> Instrument for StateSet<S> {
     type Shared = ();
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
-        let states = S::VALUES.filter(|states| !states.is_empty() && states.len() <= 512);
-        let Some(states) = states else {
-            let what = "its states are no enum that derives LabelValue, of 1 to 512 values";
+        let named: Vec<&str> = description.states.iter().map(String::as_str).collect();
+        let states = S::VALUES.unwrap_or(&named);
+        if states.is_empty() || states.len() > 512 || states.iter().any(|s| s.contains('\0')) {
+            let what = "its states are no enum that derives LabelValue, and no names that are \
+                        described, of 1 to 512 values";
             return Err(Error::invalid(&description.full_name(), what));
-        };
+        }
         schema.kind = MetricKind::StateSet as u8;
         // At most 512.
         schema.cells = states.len() as u16;
