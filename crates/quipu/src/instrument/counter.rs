@@ -57,6 +57,11 @@ impl Counter {
 }
 
 impl FloatCounter {
+    /// Keeps an exemplar as [`Counter::inc_with`] does, and adds nothing: for who added before.
+    pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
+        exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, value, exemplar);
+    }
+
     /// Adds one.
     #[inline]
     pub fn inc(&self) {

@@ -201,6 +201,13 @@ impl Histogram {
         exemplar::keep(family, place, self.layout.exemplar(), slot, value, exemplar);
     }
 
+    /// Keeps an exemplar for the bucket of `value`, and counts nothing: for who observed before.
+    pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
+        let slot = self.layout.bucket(value);
+        let (family, place) = (self.bound.family(), self.bound.place());
+        exemplar::keep(family, place, self.layout.exemplar(), slot, value, exemplar);
+    }
+
     /// Observes the seconds from now until the timer is dropped.
     pub fn start_timer(&self) -> Timer<'_> {
         Timer::start(self)
