@@ -348,7 +348,7 @@ impl<'r> Scope<'r> {
         value: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Result<(), Error> {
         let name = self.full_name(&description);
-        names::check_metric(&name, false)?;
+        names::check_metric(&name, description.verbatim)?;
         let Description { help, unit, .. } = description;
         let callback = Callback::new(name, help, unit, kind, self.labels.clone(), Box::new(value));
         self.registry.collect(callback)
