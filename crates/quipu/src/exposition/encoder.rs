@@ -36,6 +36,13 @@ impl Encoder {
         self.text.reset(dialect, escaping);
     }
 
+    /// Has the text formats write bounds of buckets by `put`: for programs whose series go on from
+    /// those of a library that writes them in another way than Go.
+    #[doc(hidden)]
+    pub fn bounds(&mut self, put: fn(f64, &mut Vec<u8>)) {
+        self.text.bounds(put);
+    }
+
     /// What is written and not yet taken. A message of protobuf is there when its family is over.
     pub fn buffer(&self) -> &[u8] {
         &self.out

@@ -47,6 +47,9 @@ impl Suffix {
     }
 }
 
+/// Appends a bound as text.
+pub(super) type PutBound = fn(f64, &mut Vec<u8>);
+
 /// A part of the memory in which names and labels are rendered.
 type Range = (u32, u32);
 
@@ -55,6 +58,8 @@ type Range = (u32, u32);
 pub(super) struct Text {
     dialect: Dialect,
     escaping: Escaping,
+    /// How bounds of buckets and quantiles are written, where it is not as Go does.
+    bounds: Option<PutBound>,
     /// Whether the family's header is still to be written: with its first series.
     is_begun: bool,
     /// The rendered names and labels of the family.
@@ -82,6 +87,17 @@ const NOT_YET: Range = (0, 0);
 impl Text {
     pub(super) fn reset(&mut self, dialect: Dialect, escaping: Escaping) {
         (self.dialect, self.escaping) = (dialect, escaping);
+    }
+
+    pub(super) fn bounds(&mut self, put: PutBound) {
+        self.bounds = Some(put);
+    }
+
+    fn put_bound(&self, bound: f64, out: &mut Vec<u8>) {
+        match self.bounds {
+            Some(put) => put(bound, out),
+            None => number::put_bound(bound, self.dialect != Dialect::Text, out),
+        }
     }
 
     /// Begins a family: nothing is written before its first series.
@@ -306,14 +322,13 @@ impl Text {
         out: &mut Vec<u8>,
     ) {
         self.render_labels(family, series);
-        let open_metrics = self.dialect != Dialect::Text;
         let mut count = 0_u64;
         for bucket in histogram.buckets {
             count = count.wrapping_add(bucket.count);
             self.put_labelled(Suffix::Bucket, b"le=\"", out);
             match bucket.le {
-                Some(le) => put_foreign_bound(le, open_metrics, out),
-                None => number::put_bound(bucket.bound, open_metrics, out),
+                Some(le) => put_foreign_bound(le, self.dialect != Dialect::Text, out),
+                None => self.put_bound(bucket.bound, out),
             }
             out.extend_from_slice(b"\"} ");
             number::put_unsigned(count, out);
@@ -354,7 +369,7 @@ impl Text {
         self.render_labels(family, series);
         for (quantile, value) in quantiles {
             self.put_labelled(Suffix::None, b"quantile=\"", out);
-            number::put_bound(*quantile, self.dialect != Dialect::Text, out);
+            self.put_bound(*quantile, out);
             out.extend_from_slice(b"\"} ");
             number::put_float(*value, out);
             out.push(b'\n');

@@ -411,7 +411,7 @@ impl Family {
                 inner.view(dense, slot).map(|view| read(view.place))
             }
             Series::Keyed(keyed) => {
-                let key = writer.finish(keyed.secrets())?;
+                let key = writer.finish(keyed.secrets(), keyed.texts)?;
                 loop {
                     let found = keyed.find_live(&key)?;
                     let result = read(keyed.place(found.at));
