@@ -44,8 +44,9 @@ pub use error::Error;
 pub use instrument::{
     Aggregation, Counter, CounterFamily, Family, FloatCounter, FloatCounterFamily, Gauge,
     GaugeFamily, Histogram, HistogramFamily, InProgress, Info, Instrument, IntGauge,
-    IntGaugeFamily, MixedCounter, MixedCounterFamily, ProcessGauge, ProcessGaugeFamily, StateSet,
-    StateSetFamily, Summary, SummaryFamily, Timer, UnknownAggregation, Window,
+    IntGaugeFamily, KeptExemplar, MixedCounter, MixedCounterFamily, ProcessGauge,
+    ProcessGaugeFamily, StateSet, StateSetFamily, Summary, SummaryFamily, Timer,
+    UnknownAggregation, Window,
 };
 pub use label::{LabelGroup, LabelValue};
 #[cfg(feature = "derive")]

@@ -2,7 +2,7 @@
 
 use quipu_segment::series::{Bound, Schema};
 
-use super::exemplar;
+use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
 use super::kind::MetricKind;
 use crate::description::Description;
@@ -57,6 +57,11 @@ impl Counter {
 }
 
 impl FloatCounter {
+    /// The last exemplar.
+    pub fn exemplar(&self) -> Option<KeptExemplar> {
+        exemplar::kept(self.0.family(), self.0.place(), EXEMPLAR, 0)
+    }
+
     /// Keeps an exemplar as [`Counter::inc_with`] does, and adds nothing: for who added before.
     pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, value, exemplar);

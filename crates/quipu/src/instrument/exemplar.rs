@@ -95,6 +95,35 @@ pub(crate) fn slots_of(
     }
 }
 
+/// An exemplar that was kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptExemplar {
+    /// Pairs of names and values.
+    pub labels: Vec<(String, String)>,
+    /// What was observed.
+    pub value: f64,
+    /// When.
+    pub time: Timestamp,
+}
+
+/// The exemplar of an index, where there is one.
+pub(crate) fn kept(
+    family: &Family,
+    place: &Place<'_>,
+    cell: usize,
+    slot: usize,
+) -> Option<KeptExemplar> {
+    let (mut slots, mut texts) = (Vec::new(), Vec::new());
+    slots_of(family, place, cell, &mut slots, &mut texts);
+    let Slot { time, value, texts: (start, end) } = slots.into_iter().nth(slot)??;
+    let mut texts = Texts::new(texts.get(start..end)?);
+    let mut labels = Vec::new();
+    while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+        labels.push((name.to_owned(), value.to_owned()));
+    }
+    Some(KeptExemplar { labels, value, time: Timestamp(time) })
+}
+
 fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
     if words.len() < usize::from(WORDS) {
         return;

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use quipu_segment::series::{self, Bound, Place, Schema};
 
+use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
 use super::kind::MetricKind;
+use super::native;
 use super::timer::Timer;
-use super::{exemplar, native};
 use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
 use crate::error::Error;
 use crate::label::LabelGroup;
@@ -199,6 +200,12 @@ impl Histogram {
         let slot = self.layout.bucket(value);
         let (family, place) = (self.bound.family(), self.bound.place());
         exemplar::keep(family, place, self.layout.exemplar(), slot, value, exemplar);
+    }
+
+    /// The last exemplar of the bucket of `value`.
+    pub fn exemplar(&self, value: f64) -> Option<KeptExemplar> {
+        let (family, place) = (self.bound.family(), self.bound.place());
+        exemplar::kept(family, place, self.layout.exemplar(), self.layout.bucket(value))
     }
 
     /// Keeps an exemplar for the bucket of `value`, and counts nothing: for who observed before.

@@ -23,6 +23,7 @@ mod window;
 
 pub use aggregation::{Aggregation, UnknownAggregation};
 pub use counter::{Counter, CounterFamily, FloatCounter, FloatCounterFamily};
+pub use exemplar::KeptExemplar;
 pub use family::{Family, Instrument};
 pub use gauge::{Gauge, GaugeFamily, InProgress, IntGauge, IntGaugeFamily};
 pub use histogram::{Histogram, HistogramFamily};
