@@ -192,6 +192,12 @@ impl Registry {
         Ok(())
     }
 
+    /// Frees a name in this process, so that a metric can be registered under it again: whether it
+    /// was taken. The series stay in the segment.
+    pub fn unregister(&self, name: &str) -> bool {
+        lock(&self.inner.names).remove(name)
+    }
+
     /// Begins a scrape. It takes no lock that counting waits for, and allocates nothing once a
     /// scrape has been.
     pub fn scrape(&self) -> Scrape {
