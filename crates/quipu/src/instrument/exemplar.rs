@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use quipu_segment::series::{Family, Place};
 use quipu_segment::sync::{AtomicU64, Ordering, fence};
 
-use crate::snapshot::Texts;
+use crate::snapshot::{Texts, Timestamp};
 
 /// The words of a slot: sequence, time, value, length, and the text.
 const SEQUENCE: usize = 0;
