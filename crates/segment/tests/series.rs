@@ -1196,7 +1196,13 @@ mod files {
 
     #[test]
     fn a_word_that_a_power_loss_tore_is_mended_for_good() {
-        let directory = tempfile::tempdir().unwrap();
+        // Thousands of openings, which a disk would sync one by one.
+        let memory = Path::new("/dev/shm");
+        let directory = if memory.is_dir() {
+            tempfile::tempdir_in(memory).unwrap()
+        } else {
+            tempfile::tempdir().unwrap()
+        };
         let path = sample(directory.path());
         let whole = fs::read(&path).unwrap();
         let used = usize::try_from(u64::from_le_bytes(whole[72..80].try_into().unwrap())).unwrap();
@@ -1207,7 +1213,7 @@ mod files {
             let segment = Options::new().readings(readings(1)).open_or_create(&path).unwrap();
             total(&segment.families().unwrap()[0])
         };
-        for at in (256..used).step_by(8) {
+        for at in (256..used).step_by(16) {
             let word = u64::from_le_bytes(whole[at..at + 8].try_into().unwrap());
             for torn in [0, word ^ 1 << 32] {
                 let mut bytes = whole.clone();
@@ -1224,7 +1230,7 @@ mod files {
             }
         }
         // Of what a word takes with it, most is one series, or can be made anew.
-        assert!(untouched > used / 8, "{untouched} of {}", used / 8 * 2);
+        assert!(untouched > used / 16, "{untouched} of {}", used / 8);
     }
 
     #[test]
