@@ -1,16 +1,18 @@
 //! From the segment to a snapshot: what every family's cells mean, whoever made the family.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use quipu_arena::Arena;
-use quipu_segment::Segment;
-use quipu_segment::series::{self, View};
+use quipu_segment::series::{self, Cursor, Place, View};
 use quipu_segment::sync::Ordering;
+use quipu_segment::{Replaced, Segment};
 
 use crate::error::Error;
 use crate::instrument::process_gauge as process;
 use crate::instrument::{
-    HistogramLayout, MIXED_EXEMPLAR, MetricKind, Slot, SummaryLayout, gather, mixed_total, slots_of,
+    EXEMPLAR, HistogramLayout, MIXED_EXEMPLAR, MetricKind, Slot, SummaryLayout, clear_exemplars,
+    gather, mixed_total, slots_of,
 };
 use crate::processes::Processes;
 use crate::snapshot::{
@@ -21,7 +23,7 @@ use crate::snapshot::{
 /// The families of a segment, as they were when it last got a new one.
 #[derive(Default)]
 pub(crate) struct Readers {
-    known: Mutex<Known>,
+    known: Replaced<Known>,
 }
 
 #[derive(Default)]
@@ -33,16 +35,23 @@ struct Known {
 impl Readers {
     /// The readers of all families, in the order in which they were made.
     pub(crate) fn of(&self, segment: &Segment) -> Result<Arc<[Reader]>, Error> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let newest = segment.newest();
-        if newest != known.newest {
-            let families = segment.families()?;
-            // A family of a later version's kind is not shown; those that are known are.
-            let readers: Arc<[Reader]> =
-                families.into_iter().filter_map(|family| Reader::new(family).ok()).collect();
-            *known = Known { newest, readers };
+        let known =
+            self.known.read(|known| (known.newest == newest).then(|| Arc::clone(&known.readers)));
+        if let Some(readers) = known {
+            return Ok(readers);
         }
-        Ok(Arc::clone(&known.readers))
+        // Others may read them at the same time: whoever has seen more is kept.
+        let families = segment.families()?;
+        // A family of a later version's kind is not shown; those that are known are.
+        let readers: Arc<[Reader]> =
+            families.into_iter().filter_map(|family| Reader::new(family).ok()).collect();
+        self.known.replace(|known| {
+            let next = Known { newest, readers: Arc::clone(&readers) };
+            // Records lie behind each other: the newest is the last.
+            ((newest > known.newest).then_some(next), ())
+        });
+        Ok(readers)
     }
 }
 
@@ -81,7 +90,7 @@ impl Reader {
             _ => None,
         };
         let summary = match kind {
-            MetricKind::Summary => Some(SummaryLayout::decode(schema)?),
+            MetricKind::Summary => Some(SummaryLayout::decode(&series)?),
             _ => None,
         };
         let process = match kind {
@@ -100,6 +109,38 @@ impl Reader {
         let Some(layout) = &self.process else { return false };
         memory.processes.gather(&self.series, layout.aggregation);
         true
+    }
+
+    /// Begins all series anew, with what they have beside their cells.
+    pub(crate) fn reset(&self) -> Result<(), Error> {
+        let fail = |error| Error::segment(&self.series.schema().name, error);
+        let _ = self.series.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
+            self.clear_beside(&view.place);
+            ControlFlow::Continue(())
+        });
+        let is_beside = |cell| match self.kind {
+            MetricKind::Counter | MetricKind::FloatCounter => cell == EXEMPLAR,
+            MetricKind::Summary => SummaryLayout::is_beside(cell),
+            _ => self.histogram.as_ref().is_some_and(|layout| layout.is_beside(cell)),
+        };
+        self.series.reset(is_beside).map_err(fail)
+    }
+
+    /// Empties what a series has beside its cells.
+    fn clear_beside(&self, place: &Place<'_>) {
+        match self.kind {
+            MetricKind::Counter | MetricKind::FloatCounter => {
+                clear_exemplars(&self.series, place, EXEMPLAR);
+            }
+            MetricKind::MixedCounter => clear_exemplars(&self.series, place, MIXED_EXEMPLAR),
+            _ => {}
+        }
+        if let Some(layout) = &self.histogram {
+            layout.clear_beside(&self.series, place);
+        }
+        if let Some(layout) = &self.summary {
+            layout.clear_beside(&self.series, place);
+        }
     }
 
     /// Whether [`Reader::gather`] is to be called.

@@ -1,12 +1,12 @@
 //! The registry: where metrics get their names, and what a scrape reads.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use quipu_segment::series::{self, Label, Schema};
-use quipu_segment::{Options, Segment};
+use quipu_segment::{Options, Replaced, Segment};
 
 use crate::collector::{Callback, Collector};
 use crate::description::Description;
@@ -21,7 +21,9 @@ use crate::visit::Walk;
 
 /// A set of metrics that are scraped together. Clones share it.
 ///
-/// Its metrics live in a segment: private memory, or a file that several processes share.
+/// Its metrics live in a segment: private memory, or memory or a file that several processes share.
+///
+/// A child that is forked may use it whatever other threads of its parent were at.
 #[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
@@ -29,12 +31,26 @@ pub struct Registry {
 
 struct Inner {
     segment: Segment,
-    names: Mutex<HashSet<String>>,
-    collectors: Mutex<Arc<[Arc<dyn Collector>]>>,
+    /// The names that are registered, in order.
+    names: Replaced<Vec<Arc<str>>>,
+    /// Those that were, and are no more, in order: their families are not shown.
+    hidden: Replaced<Arc<[Arc<str>]>>,
+    collectors: Replaced<Arc<[Arc<dyn Collector>]>>,
     readers: Readers,
-    /// Memory of scrapes that are over, for those to come.
-    #[expect(clippy::vec_box, reason = "they move in and out of scrapes, a pointer each time")]
-    buffers: Mutex<Vec<Box<Buffers>>>,
+    /// Memory of scrapes that are over, for those to come: each is taken out by who uses it.
+    buffers: [AtomicPtr<Buffers>; MOST_BUFFERS],
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for buffers in &mut self.buffers {
+            let buffers = *buffers.get_mut();
+            if !buffers.is_null() {
+                // SAFETY: it is from `Box::into_raw`, and nobody has taken it out.
+                drop(unsafe { Box::from_raw(buffers) });
+            }
+        }
+    }
 }
 
 /// A registry as a part of a program sees it: with a prefix for names, and constant labels.
@@ -91,10 +107,11 @@ impl Registry {
     pub fn on(segment: Segment) -> Self {
         let inner = Inner {
             segment,
-            names: Mutex::default(),
-            collectors: Mutex::new(Arc::new([])),
+            names: Replaced::default(),
+            hidden: Replaced::default(),
+            collectors: Replaced::new(Arc::new([])),
             readers: Readers::default(),
-            buffers: Mutex::default(),
+            buffers: Default::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -110,8 +127,24 @@ impl Registry {
 
     /// The registry of the whole program, made when it is first asked for.
     pub fn global() -> &'static Self {
-        static GLOBAL: LazyLock<Registry> = LazyLock::new(Registry::new);
-        &GLOBAL
+        static GLOBAL: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
+        let mut global = GLOBAL.load(Ordering::Acquire);
+        if global.is_null() {
+            // No lock: a child that is forked while another thread is here would wait for it. Of
+            // two threads that come first, one has made its registry in vain.
+            let made = Box::into_raw(Box::new(Self::new()));
+            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            global = match GLOBAL.compare_exchange(global, made, success, failure) {
+                Ok(_) => made,
+                Err(first) => {
+                    // SAFETY: nobody else has seen what was made here.
+                    drop(unsafe { Box::from_raw(made) });
+                    first
+                }
+            };
+        }
+        // SAFETY: it is from `Box::into_raw`, and is never dropped nor changed.
+        unsafe { &*global }
     }
 
     /// The segment in which its metrics live.
@@ -185,24 +218,70 @@ impl Registry {
         for name in collector.names() {
             self.claim(&name)?;
         }
-        let mut collectors = lock(&self.inner.collectors);
-        let more: Vec<_> =
-            collectors.iter().cloned().chain([Arc::new(collector) as Arc<dyn Collector>]).collect();
-        *collectors = more.into();
+        let collector: Arc<dyn Collector> = Arc::new(collector);
+        self.inner.collectors.replace(|collectors| {
+            (Some(collectors.iter().cloned().chain([collector]).collect()), ())
+        });
         Ok(())
     }
 
-    /// Frees a name in this process, so that a metric can be registered under it again: whether it
-    /// was taken. The series stay in the segment.
+    /// Takes a metric out of the registry of this process: it is not shown any more, and its name
+    /// may be registered again. False where no metric of that name is registered.
+    ///
+    /// The family and its counts stay in the segment, where other processes may use them: whoever
+    /// registers the name again goes on with them, under a description that does not contradict the
+    /// first. A collector goes with all of its names.
     pub fn unregister(&self, name: &str) -> bool {
-        lock(&self.inner.names).remove(name)
+        let inner = &*self.inner;
+        let mut names = vec![name.to_owned()];
+        inner.collectors.replace(|collectors| {
+            let has_name = |collector: &&Arc<dyn Collector>| {
+                collector.names().iter().any(|other| other == name)
+            };
+            let Some(gone) = collectors.iter().find(has_name) else { return (None, ()) };
+            names = gone.names();
+            let is_other = |other: &&Arc<dyn Collector>| !Arc::ptr_eq(other, gone);
+            (Some(collectors.iter().filter(is_other).cloned().collect()), ())
+        });
+        // Hidden before its name is free: who registers it then shows it again.
+        let is_there = inner.names.read(|names| find(names, name).is_ok());
+        if is_there {
+            inner.hidden.replace(|hidden| match find(hidden, name) {
+                Ok(_) => (None, ()),
+                Err(at) => (Some(with(hidden, at, name).into()), ()),
+            });
+        }
+        let was_there = names.iter().map(|name| self.release(name));
+        was_there.fold(false, |any, one| any | one)
+    }
+
+    /// Begins everything anew: all counts are zero, for all processes that count in the segment,
+    /// and series that no handle is bound to are gone. What is counted meanwhile may go, too.
+    ///
+    /// # Errors
+    /// A segment whose families contradict themselves, and its locks' errors.
+    pub fn reset(&self) -> Result<(), Error> {
+        for reader in self.inner.readers.of(&self.inner.segment)?.iter() {
+            reader.reset()?;
+        }
+        for collector in self.collectors().iter() {
+            collector.reset();
+        }
+        Ok(())
     }
 
     /// Begins a scrape. It takes no lock that counting waits for, and allocates nothing once a
     /// scrape has been.
     pub fn scrape(&self) -> Scrape {
-        let buffers = lock(&self.inner.buffers).pop().unwrap_or_default();
-        Scrape::new(self.clone(), buffers)
+        let mut kept = self.inner.buffers.iter().map(|place| {
+            // Acquire: sees the memory as it was left.
+            place.swap(std::ptr::null_mut(), Ordering::Acquire)
+        });
+        let buffers = kept.find(|buffers| !buffers.is_null()).map(|buffers| {
+            // SAFETY: it is from `Box::into_raw`, and who takes it out is the only one to have it.
+            unsafe { Box::from_raw(buffers) }
+        });
+        Scrape::new(self.clone(), buffers.unwrap_or_default())
     }
 
     /// Gives everything to a sink, which may be an encoder, a sender, or a test.
@@ -243,27 +322,61 @@ impl Registry {
     }
 
     pub(crate) fn collectors(&self) -> Arc<[Arc<dyn Collector>]> {
-        Arc::clone(&lock(&self.inner.collectors))
+        self.inner.collectors.read(Arc::clone)
+    }
+
+    pub(crate) fn hidden(&self) -> Arc<[Arc<str>]> {
+        self.inner.hidden.read(Arc::clone)
     }
 
     pub(crate) fn give_back(&self, buffers: Box<Buffers>) {
-        let mut kept = lock(&self.inner.buffers);
-        if kept.len() < MOST_BUFFERS {
-            kept.push(buffers);
+        let buffers = Box::into_raw(buffers);
+        for place in &self.inner.buffers {
+            let null = std::ptr::null_mut();
+            // Release: as above.
+            let given = place.compare_exchange(null, buffers, Ordering::Release, Ordering::Relaxed);
+            if given.is_ok() {
+                return;
+            }
         }
+        // SAFETY: it is from above, and nobody has taken it.
+        drop(unsafe { Box::from_raw(buffers) });
     }
 
     fn claim(&self, name: &str) -> Result<(), Error> {
-        if lock(&self.inner.names).insert(name.to_owned()) {
-            Ok(())
-        } else {
-            Err(Error::duplicate(name))
+        let is_new = self.inner.names.replace(|names| match find(names, name) {
+            Ok(_) => (None, false),
+            Err(at) => (Some(with(names, at, name)), true),
+        });
+        if !is_new {
+            return Err(Error::duplicate(name));
         }
+        self.inner.hidden.replace(|hidden| match find(hidden, name) {
+            Ok(at) => (Some(without(hidden, at).into()), ()),
+            Err(_) => (None, ()),
+        });
+        Ok(())
     }
 
-    fn release(&self, name: &str) {
-        lock(&self.inner.names).remove(name);
+    fn release(&self, name: &str) -> bool {
+        self.inner.names.replace(|names| match find(names, name) {
+            Ok(at) => (Some(without(names, at)), true),
+            Err(_) => (None, false),
+        })
     }
+}
+
+fn find(names: &[Arc<str>], name: &str) -> Result<usize, usize> {
+    names.binary_search_by(|other| (**other).cmp(name))
+}
+
+fn with(names: &[Arc<str>], at: usize, name: &str) -> Vec<Arc<str>> {
+    let (before, behind) = names.split_at(at);
+    before.iter().cloned().chain([name.into()]).chain(behind.iter().cloned()).collect()
+}
+
+fn without(names: &[Arc<str>], at: usize) -> Vec<Arc<str>> {
+    names[..at].iter().chain(&names[at + 1..]).cloned().collect()
 }
 
 impl Default for Registry {
@@ -326,7 +439,8 @@ impl<'r> Scope<'r> {
         description: Description,
         value: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.callback(description, snapshot::Kind::Gauge, value)
+        let callback = self.callback(description, snapshot::Kind::Gauge, value)?;
+        self.registry.collect(callback)
     }
 
     /// Registers a counter whose total is asked for at every scrape; it must never fall.
@@ -338,7 +452,8 @@ impl<'r> Scope<'r> {
         description: Description,
         total: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        self.callback(description, snapshot::Kind::Counter, total)
+        let callback = self.callback(description, snapshot::Kind::Counter, total)?;
+        self.registry.collect(callback)
     }
 
     /// The name of a metric in this scope.
@@ -347,17 +462,16 @@ impl<'r> Scope<'r> {
         if self.prefix.is_empty() { name } else { format!("{}_{name}", self.prefix) }
     }
 
-    fn callback(
+    pub(crate) fn callback(
         &self,
         description: Description,
         kind: snapshot::Kind,
         value: impl Fn() -> f64 + Send + Sync + 'static,
-    ) -> Result<(), Error> {
+    ) -> Result<Callback, Error> {
         let name = self.full_name(&description);
         names::check_metric(&name, description.verbatim)?;
         let Description { help, unit, .. } = description;
-        let callback = Callback::new(name, help, unit, kind, self.labels.clone(), Box::new(value));
-        self.registry.collect(callback)
+        Ok(Callback::new(name, help, unit, kind, self.labels.clone(), Box::new(value)))
     }
 
     /// Makes the series of a family, or opens those that are in the segment.
@@ -437,9 +551,4 @@ impl<'r> Scope<'r> {
         }
         Ok(all)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that these guard can be left half-done.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -17,6 +17,8 @@ use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Timestam
 pub(crate) struct Walk {
     readers: Arc<[Reader]>,
     collectors: Arc<[Arc<dyn Collector>]>,
+    /// The names of families that are not shown.
+    hidden: Arc<[Arc<str>]>,
     /// The family, or behind the families the collector, that comes next.
     next: usize,
     /// Where in the family it is, once it has begun.
@@ -34,6 +36,7 @@ impl Walk {
     pub(crate) fn begin(&mut self, registry: &Registry) -> Result<(), Error> {
         self.readers = registry.readers().of(registry.segment())?;
         self.collectors = registry.collectors();
+        self.hidden = registry.hidden();
         self.next = 0;
         self.cursor = None;
         self.memory.processes.forget();
@@ -53,6 +56,7 @@ impl Walk {
     pub(crate) fn end(&mut self) {
         self.readers = Arc::default();
         self.collectors = Arc::default();
+        self.hidden = Arc::default();
     }
 
     /// Goes on. Before each series and after it, `sink` may say that it is full; then the walk
@@ -60,6 +64,10 @@ impl Walk {
     pub(crate) fn step<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
         while let Some(reader) = self.readers.get(self.next) {
             let family = reader.family();
+            if is_hidden(&self.hidden, family.name) {
+                self.next += 1;
+                continue;
+            }
             if self.cursor.is_none() {
                 // What is idle for too long is found before the walk. Where the lock cannot be had,
                 // it is shown once more.
@@ -112,7 +120,7 @@ impl Walk {
         let mut is_begun = false;
         for reader in self.readers.iter() {
             let total = reader.series.overflowed();
-            if total == 0 {
+            if total == 0 || is_hidden(&self.hidden, &reader.series.schema().name) {
                 continue;
             }
             if !std::mem::replace(&mut is_begun, true) {
@@ -132,6 +140,10 @@ impl Walk {
             sink.series(&OVERFLOWED, &series);
         }
     }
+}
+
+fn is_hidden(hidden: &[Arc<str>], name: &str) -> bool {
+    !hidden.is_empty() && hidden.iter().any(|other| **other == *name)
 }
 
 const OVERFLOWED: Family<'static> = Family {

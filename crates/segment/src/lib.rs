@@ -46,6 +46,8 @@ mod readings;
 #[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
+mod replaced;
+#[cfg(not(loom))]
 mod segment;
 pub mod series;
 
@@ -67,5 +69,7 @@ pub use layout::{
 };
 #[cfg(not(loom))]
 pub use readings::Readings;
+#[cfg(not(loom))]
+pub use replaced::Replaced;
 #[cfg(not(loom))]
 pub use segment::{Draft, Making, Options, Record, Segment};

@@ -15,7 +15,6 @@ use crate::fork;
 #[cfg(any(not(unix), miri))]
 use crate::layout::LINE_BYTES;
 use crate::layout::{CELL_BYTES, Words};
-use crate::lock::Latch;
 use crate::sync::{AtomicU64, Ordering};
 
 /// An address range whose bytes are reached as 64-bit atomic cells.
@@ -24,7 +23,6 @@ pub(crate) struct Region {
     base: NonNull<AtomicU64>,
     limit: u64,
     backing: Backing,
-    making: Latch,
 }
 
 #[derive(Debug)]
@@ -61,7 +59,7 @@ impl Region {
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) };
         let base = NonNull::new(base.ok()?.cast())?;
         fork::watch();
-        Some(Self { base, limit, backing: Backing::Pages, making: Latch::default() })
+        Some(Self { base, limit, backing: Backing::Pages })
     }
 
     /// Reserves `limit` bytes of private, zeroed memory. `None` where the system refuses.
@@ -77,7 +75,7 @@ impl Region {
         // SAFETY: `shift` is less than LINE_BYTES, by which the allocation is longer than `limit`.
         let base = unsafe { start.add(shift) }.cast();
         let backing = Backing::Heap(start, layout);
-        Some(Self { base, limit, backing, making: Latch::default() })
+        Some(Self { base, limit, backing })
     }
 
     /// Gives the memory behind a range of zeros back to the system, where it is private: the range
@@ -133,12 +131,7 @@ impl Region {
     #[cfg(unix)]
     pub(crate) fn mapped(file: MappedFile, limit: u64) -> Self {
         let base = file.base().cast();
-        Self { base, limit, backing: Backing::File(file), making: Latch::default() }
-    }
-
-    /// Held by who makes a record that there may be one of.
-    pub(crate) fn making(&self) -> &Latch {
-        &self.making
+        Self { base, limit, backing: Backing::File(file) }
     }
 
     pub(crate) fn limit(&self) -> u64 {

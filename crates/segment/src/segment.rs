@@ -414,9 +414,18 @@ impl Segment {
         self.torn
     }
 
-    /// Lets one thread at a time look for a record and make it where there is none.
-    pub fn making(&self) -> Making<'_> {
-        Making(self.region.making().lock())
+    /// Lets one thread at a time, of one process, look for a record and make it where there is none.
+    /// It is not for whoever makes a family meanwhile.
+    ///
+    /// # Errors
+    /// The system's, where it does not let the process take a lock that its death releases.
+    pub fn making(&self) -> Result<Making<'_>, Error> {
+        let (word, broken) = self.making_words();
+        let token = self.region.token()?;
+        let (guard, _) = lock::acquire(word, broken, token, |token| self.region.is_alive(token));
+        // Whoever died here has left a record that nobody finds, or a whole one.
+        broken.store(0, Ordering::Relaxed);
+        Ok(Making(guard))
     }
 
     /// A number that tells this process from all others that have, or had, the segment: a child of a

@@ -10,7 +10,7 @@ mod platform {
     //! `__rseq_offset` from the thread pointer.
 
     use std::arch::asm;
-    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicIsize, Ordering};
 
     use crate::sync::AtomicU64;
 
@@ -56,19 +56,31 @@ mod platform {
     impl Sequence {
         /// Finds out whether the C library registers its threads.
         pub(crate) fn find() -> Option<Self> {
-            // By name, at run time: older libraries lack it, and must still be able to load us.
-            static FOUND: LazyLock<Option<isize>> = LazyLock::new(|| {
+            // No lock: a child that is forked while another thread is here would wait for it. All
+            // threads find the same.
+            static FOUND: AtomicIsize = AtomicIsize::new(UNKNOWN);
+            const UNKNOWN: isize = isize::MIN;
+            const NONE: isize = isize::MAX;
+            #[cold]
+            fn look() -> isize {
+                // By name, at run time: older libraries lack it, and must still be able to load us.
                 // SAFETY: both names are those of data objects, read only where they exist; dlsym
                 // has no other preconditions.
-                unsafe {
+                let offset = unsafe {
                     let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr());
                     let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
                     let registered =
                         !offset.is_null() && !size.is_null() && size.cast::<u32>().read() > 0;
-                    registered.then(|| offset.cast::<isize>().read())
-                }
-            });
-            FOUND.map(Self)
+                    if registered { offset.cast::<isize>().read() } else { NONE }
+                };
+                FOUND.store(offset, Ordering::Relaxed);
+                offset
+            }
+            let found = match FOUND.load(Ordering::Relaxed) {
+                UNKNOWN => look(),
+                found => found,
+            };
+            (found != NONE).then_some(Self(found))
         }
 
         /// How many CPUs the machine may ever have.

@@ -117,7 +117,7 @@ impl BucketedOptions {
         clock: C,
     ) -> Result<Bucketed<C>, Error> {
         let (shape, span) = self.shapes()?;
-        let making = segment.making();
+        let making = segment.making()?;
         let ring = match segment.find(KIND, name)? {
             Some(record) => {
                 let ring = open_ring(segment, name, record.cells(), span)?;

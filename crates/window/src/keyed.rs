@@ -141,7 +141,7 @@ impl KeyedOptions {
         clock: C,
     ) -> Result<Keyed<C>, Error> {
         let (shape, span) = self.shapes()?;
-        let making = segment.making();
+        let making = segment.making()?;
         let cells = match segment.find(KIND, name)? {
             Some(record) => {
                 self.check(segment, &record, span)?;

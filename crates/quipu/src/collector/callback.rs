@@ -15,6 +15,7 @@ pub(crate) struct Callback {
     texts: Vec<u8>,
     plain: bool,
     value: Box<dyn Fn() -> f64 + Send + Sync>,
+    reset: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Callback {
@@ -30,13 +31,25 @@ impl Callback {
         labels.iter().for_each(|(_, value)| Texts::push(&mut texts, value));
         let plain = !texts.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
         let labels = labels.into_iter().map(|(name, _)| name).collect();
-        Self { name, help, unit, kind, labels, texts, plain, value }
+        Self { name, help, unit, kind, labels, texts, plain, value, reset: None }
+    }
+
+    /// Calls a function when everything begins anew.
+    pub(crate) fn on_reset(mut self, reset: impl Fn() + Send + Sync + 'static) -> Self {
+        self.reset = Some(Box::new(reset));
+        self
     }
 }
 
 impl Collector for Callback {
     fn names(&self) -> Vec<String> {
         vec![self.name.clone()]
+    }
+
+    fn reset(&self) {
+        if let Some(reset) = &self.reset {
+            reset();
+        }
     }
 
     fn collect(&self, sink: &mut dyn Sink) {

@@ -25,4 +25,7 @@ pub trait Collector: Send + Sync {
     /// Gives its families, each with its series, to the sink. It is called at every scrape, by one
     /// thread or several, and should take no more than a few milliseconds.
     fn collect(&self, sink: &mut dyn Sink);
+
+    /// Begins anew, where it counts by itself: [`Registry::reset`](crate::Registry::reset) calls it.
+    fn reset(&self) {}
 }

@@ -1,6 +1,6 @@
 //! Counters: sums that only grow.
 
-use quipu_segment::series::{Bound, Schema};
+use quipu_segment::series::{self, Bound, Place, Schema};
 
 use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
@@ -126,12 +126,16 @@ impl Instrument for Counter {
         Ok(())
     }
 
-    fn shared(_: &Schema) -> Result<(), Error> {
+    fn shared(_: &series::Family) -> Result<(), Error> {
         Ok(())
     }
 
     fn bound(bound: Bound, (): &()) -> Self {
         Self(bound)
+    }
+
+    fn clear_beside(series: &series::Family, (): &(), place: &Place<'_>) {
+        exemplar::clear(series, place, EXEMPLAR);
     }
 }
 
@@ -143,12 +147,16 @@ impl Instrument for FloatCounter {
         Ok(())
     }
 
-    fn shared(_: &Schema) -> Result<(), Error> {
+    fn shared(_: &series::Family) -> Result<(), Error> {
         Ok(())
     }
 
     fn bound(bound: Bound, (): &()) -> Self {
         Self(bound)
+    }
+
+    fn clear_beside(series: &series::Family, (): &(), place: &Place<'_>) {
+        exemplar::clear(series, place, EXEMPLAR);
     }
 }
 

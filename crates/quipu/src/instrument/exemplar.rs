@@ -72,6 +72,22 @@ pub(crate) fn keep(
     write(extra.words(), now, value, pairs);
 }
 
+/// Forgets the exemplars of a series.
+pub(crate) fn clear(family: &Family, place: &Place<'_>, cell: usize) {
+    if cell >= place.len() {
+        return;
+    }
+    let root = place.plain(cell).load(Ordering::Acquire);
+    let Some(table) = family.extra(u32::try_from(root).unwrap_or(0)) else { return };
+    for word in table.words() {
+        let at = u32::try_from(word.load(Ordering::Acquire)).unwrap_or(0);
+        if let Some(length) = family.extra(at).and_then(|extra| extra.words().get(LENGTH)) {
+            // One without labels is none.
+            length.store(0, Ordering::Release);
+        }
+    }
+}
+
 /// Reads the exemplars of a series into `slots`, one an index; their texts go to `texts`.
 pub(crate) fn slots_of(
     family: &Family,
@@ -174,7 +190,7 @@ fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<Slot> {
     let time = words[TIME].load(Ordering::Relaxed);
     let value = f64::from_bits(words[VALUE].load(Ordering::Relaxed));
     let length = usize::try_from(words[LENGTH].load(Ordering::Relaxed)).ok()?;
-    if length > TEXT_BYTES {
+    if length > TEXT_BYTES || length == 0 {
         return None;
     }
     let start = texts.len();

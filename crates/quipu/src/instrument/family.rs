@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use quipu_segment::series::{self, Bound, KeyWriter, Label, Schema, View};
+use quipu_segment::series::{self, Bound, KeyWriter, Label, Place, Schema, View};
 
 use crate::description::Description;
 use crate::error::Error;
@@ -27,7 +27,7 @@ pub trait Instrument: Sized {
     /// # Errors
     /// Settings that contradict themselves.
     #[doc(hidden)]
-    fn shared(schema: &Schema) -> Result<Self::Shared, Error>;
+    fn shared(series: &series::Family) -> Result<Self::Shared, Error>;
 
     /// Makes the instrument of one series.
     #[doc(hidden)]
@@ -50,11 +50,20 @@ pub trait Instrument: Sized {
     #[doc(hidden)]
     fn remove(
         series: &series::Family,
-        _: &Self::Shared,
+        shared: &Self::Shared,
         labels: impl Fn(&mut KeyWriter<'_>),
     ) -> Result<bool, quipu_segment::Error> {
+        if series.is_dense()
+            && let Some(place) = series.find(&labels)
+        {
+            Self::clear_beside(series, shared, &place);
+        }
         series.remove(labels)
     }
+
+    /// Empties what a series has beside its cells.
+    #[doc(hidden)]
+    fn clear_beside(_: &series::Family, _: &Self::Shared, _: &Place<'_>) {}
 
     /// The label that the instrument writes by itself, where it does.
     #[doc(hidden)]
@@ -100,7 +109,11 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
         let removed = self.series.retain(|view| {
             let mut pairs = pairs(self.series.schema(), self.series.groups(), view);
             pairs.retain(|(name, _)| Some(*name) != I::own_label(&self.shared));
-            view.overflow || keep(&pairs)
+            let is_kept = view.overflow || keep(&pairs);
+            if !is_kept && self.series.is_dense() {
+                I::clear_beside(&self.series, &self.shared, &view.place);
+            }
+            is_kept
         });
         removed.map_err(|error| Error::segment(self.name(), error))
     }
@@ -110,7 +123,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     /// # Errors
     /// The segment's, where it lies in a file.
     pub fn clear(&self) -> Result<u64, Error> {
-        self.series.clear().map_err(|error| Error::segment(self.name(), error))
+        self.retain(|_| false)
     }
 
     /// The name of the metric, without what formats add.
@@ -158,7 +171,7 @@ impl<I: Instrument, L> fmt::Debug for Family<I, L> {
 impl<I: Instrument, L: LabelGroup> Register for Family<I, L> {
     fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
         let series = scope.family::<I>(&description, L::LABELS, L::COUNT)?;
-        let shared = I::shared(series.schema())?;
+        let shared = I::shared(&series)?;
         Ok(Self { series, shared, labels: PhantomData })
     }
 }
@@ -169,7 +182,7 @@ pub(crate) fn single<I: Instrument>(
     description: &Description,
 ) -> Result<I, Error> {
     let series = scope.family::<I>(description, &[], description.labels.len())?;
-    let shared = I::shared(series.schema())?;
+    let shared = I::shared(&series)?;
     let own = I::own_label(&shared);
     let is_open = |label: &&Label| label.values.is_none() && Some(&*label.name) != own;
     if let Some(label) = series.schema().labels.iter().find(is_open) {

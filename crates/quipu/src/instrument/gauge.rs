@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quipu_segment::series::{Bound, Place, Schema};
+use quipu_segment::series::{self, Bound, Place, Schema};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
@@ -203,7 +203,7 @@ impl Instrument for Gauge {
         Ok(())
     }
 
-    fn shared(_: &Schema) -> Result<(), Error> {
+    fn shared(_: &series::Family) -> Result<(), Error> {
         Ok(())
     }
 
@@ -221,7 +221,7 @@ impl Instrument for IntGauge {
         Ok(())
     }
 
-    fn shared(_: &Schema) -> Result<(), Error> {
+    fn shared(_: &series::Family) -> Result<(), Error> {
         Ok(())
     }
 

@@ -102,6 +102,19 @@ impl Layout {
         place.add_float(SUM, if undo { -value } else { value });
     }
 
+    /// Empties the native buckets, and forgets the exemplars.
+    pub(crate) fn clear_beside(&self, family: &series::Family, place: &Place<'_>) {
+        if self.native.is_some() {
+            native::clear(family, place, self.table());
+        }
+        exemplar::clear(family, place, self.exemplar());
+    }
+
+    /// Whether a cell has the offset of what lies beside.
+    pub(crate) fn is_beside(&self, cell: usize) -> bool {
+        (self.native.is_some() && cell == self.table()) || cell == self.exemplar()
+    }
+
     fn new(description: &Description) -> Result<Self, Error> {
         let fail = |what: String| Err(Error::invalid(&description.full_name(), what));
         let bounds = match (&description.buckets, &description.native) {
@@ -283,12 +296,16 @@ impl Instrument for Histogram {
         Ok(())
     }
 
-    fn shared(schema: &Schema) -> Result<Arc<Layout>, Error> {
-        Layout::decode(schema).map(Arc::new)
+    fn shared(series: &series::Family) -> Result<Arc<Layout>, Error> {
+        Layout::decode(series.schema()).map(Arc::new)
     }
 
     fn bound(bound: Bound, layout: &Arc<Layout>) -> Self {
         Self { bound, layout: Arc::clone(layout) }
+    }
+
+    fn clear_beside(series: &series::Family, layout: &Arc<Layout>, place: &Place<'_>) {
+        layout.clear_beside(series, place);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Infos: text about the program, as labels of a series that is always 1.
 
-use quipu_segment::series::{Bound, Schema};
+use quipu_segment::series::{self, Bound, Schema};
 
 use super::family::Instrument;
 use super::kind::MetricKind;
@@ -35,7 +35,7 @@ impl Instrument for Info {
         Ok(())
     }
 
-    fn shared(_: &Schema) -> Result<(), Error> {
+    fn shared(_: &series::Family) -> Result<(), Error> {
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! It has two cells, of which an increment touches one: whole numbers cost an integer addition and
 //! stay exact beyond 2^53, where a float would not move any more; any other number goes to a float.
 
-use quipu_segment::series::{Bound, Place, Schema};
+use quipu_segment::series::{self, Bound, Place, Schema};
 use quipu_segment::sync::Ordering;
 
 use super::counter::TOTAL;
@@ -100,7 +100,7 @@ impl Instrument for MixedCounter {
         Ok(())
     }
 
-    fn shared(_: &Schema) -> Result<(), Error> {
+    fn shared(_: &series::Family) -> Result<(), Error> {
         Ok(())
     }
 

@@ -35,7 +35,8 @@ pub use summary::{Summary, SummaryFamily};
 pub use timer::Timer;
 pub use window::Window;
 
-pub(crate) use exemplar::{Slot, slots_of};
+pub(crate) use counter::EXEMPLAR;
+pub(crate) use exemplar::{Slot, clear as clear_exemplars, slots_of};
 pub(crate) use histogram::Layout as HistogramLayout;
 pub(crate) use kind::MetricKind;
 pub(crate) use mixed::{EXEMPLAR as MIXED_EXEMPLAR, total as mixed_total};

@@ -370,8 +370,8 @@ impl Instrument for ProcessGauge {
         Ok(())
     }
 
-    fn shared(schema: &Schema) -> Result<Arc<Layout>, Error> {
-        Layout::decode(schema).map(Arc::new)
+    fn shared(series: &series::Family) -> Result<Arc<Layout>, Error> {
+        Layout::decode(series.schema()).map(Arc::new)
     }
 
     fn bound(bound: Bound, _: &Arc<Layout>) -> Self {

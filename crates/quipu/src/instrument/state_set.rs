@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use quipu_segment::series::{Bound, Schema};
+use quipu_segment::series::{self, Bound, Schema};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
@@ -82,7 +82,7 @@ impl<S: LabelValue> Instrument for StateSet<S> {
         Ok(())
     }
 
-    fn shared(_: &Schema) -> Result<(), Error> {
+    fn shared(_: &series::Family) -> Result<(), Error> {
         Ok(())
     }
 

@@ -23,8 +23,8 @@ use crate::registry::{Register, Scope};
 
 /// Shows quantiles of what it observed within a sliding window.
 ///
-/// Quantiles cannot be added up over several machines, which the buckets of a [`Histogram`] can:
-/// choose a summary where one process is all there is.
+/// Quantiles cannot be added up over several machines, which the buckets of a [`Histogram`] can.
+/// Processes that share the segment observe into the same window.
 ///
 /// [`Histogram`]: crate::Histogram
 #[derive(Debug, Clone)]
@@ -41,6 +41,7 @@ pub type SummaryFamily<L> = Family<Summary, L>;
 pub struct Layout {
     pub(crate) quantiles: Box<[f64]>,
     window: Duration,
+    /// The segment's: all processes have the same ticks.
     clock: Coarse,
 }
 
@@ -62,10 +63,10 @@ const DEFAULT_WINDOW: Duration = Duration::from_secs(600);
 const DEFAULT_QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 impl Layout {
-    fn tick(&self) -> u64 {
+    fn tick(&self, now: u64) -> u64 {
         let width = self.window.as_nanos() / u128::from(AGES);
-        // A window is at least a millisecond: `new` saw to it.
-        self.clock.now() / u64::try_from(width).unwrap_or(u64::MAX).max(1)
+        // A window is at least 5 milliseconds: `describe` saw to it.
+        now / u64::try_from(width).unwrap_or(u64::MAX).max(1)
     }
 
     #[inline]
@@ -75,11 +76,10 @@ impl Layout {
         if value.is_nan() || self.quantiles.is_empty() {
             return;
         }
-        let tick = self.tick();
-        let age = FIRST_AGE + (tick % AGES) as usize * AGE_CELLS;
-        let seen = place.plain(age + TICK).load(Ordering::Acquire);
-        if seen != tick {
-            self.turn(family, place, age, seen, tick);
+        let tick = self.tick(self.clock.now());
+        let mut age = FIRST_AGE + (tick % AGES) as usize * AGE_CELLS;
+        if place.plain(age + TICK).load(Ordering::Acquire) != tick {
+            age = self.turn(family, place);
         }
         // What finds no room for a table is in count and sum alone.
         if value == 0.0 {
@@ -89,14 +89,36 @@ impl Layout {
         }
     }
 
-    /// Empties an age whose turn has come again, unless another thread does.
+    /// Empties an age whose turn has come again, unless another thread does, and answers it.
     #[cold]
-    fn turn(&self, family: &series::Family, place: &Place<'_>, age: usize, seen: u64, tick: u64) {
+    fn turn(&self, family: &series::Family, place: &Place<'_>) -> usize {
+        // The cheap clock of this process may not have seen yet that the machine was suspended.
+        let tick = self.tick(self.clock.settle());
+        let age = FIRST_AGE + (tick % AGES) as usize * AGE_CELLS;
         let mark = place.plain(age + TICK);
-        if mark.compare_exchange(seen, tick, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        let seen = mark.load(Ordering::Acquire);
+        // Who comes late counts in what has begun meanwhile. What lies far ahead is of no time.
+        let is_over = seen < tick || seen > tick + AGES;
+        if is_over && mark.compare_exchange(seen, tick, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
             place.plain(age + ZERO).store(0, Ordering::Relaxed);
             native::clear(family, place, age + TABLE);
         }
+        age
+    }
+
+    /// Empties all ages.
+    pub(crate) fn clear_beside(&self, family: &series::Family, place: &Place<'_>) {
+        for age in 0..AGES as usize {
+            let age = FIRST_AGE + age * AGE_CELLS;
+            place.plain(age + ZERO).store(0, Ordering::Relaxed);
+            native::clear(family, place, age + TABLE);
+        }
+    }
+
+    /// Whether a cell has the offset of what lies beside.
+    pub(crate) fn is_beside(cell: usize) -> bool {
+        cell >= FIRST_AGE && (cell - FIRST_AGE) % AGE_CELLS == TABLE
     }
 
     /// The quantiles of the window, into `out`. The other vectors are memory to work in.
@@ -107,7 +129,7 @@ impl Layout {
         [positive, negative, all]: [&mut Vec<(i32, u64)>; 3],
         out: &mut Vec<(f64, f64)>,
     ) {
-        let tick = self.tick();
+        let tick = self.tick(self.clock.settle());
         let mut coarsest = SCHEMA;
         let mut zeros = 0_u64;
         all.clear();
@@ -169,7 +191,8 @@ impl Layout {
     }
 
     /// Reads what `describe` wrote, from bytes that may be anything.
-    pub(crate) fn decode(schema: &Schema) -> Result<Self, Error> {
+    pub(crate) fn decode(series: &series::Family) -> Result<Self, Error> {
+        let schema = series.schema();
         let fail = || Error::invalid(&schema.name, "its settings in the segment are damaged");
         let (head, rest) = schema.settings.split_first_chunk::<8>().ok_or_else(fail)?;
         let window = Duration::from_nanos(u64::from_le_bytes(*head));
@@ -179,7 +202,8 @@ impl Layout {
         let quantiles = rest
             .chunks_exact(8)
             .map(|chunk| f64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes")));
-        Ok(Self { quantiles: quantiles.collect(), window, clock: Coarse::new() })
+        let anchor = series.segment().anchor();
+        Ok(Self { quantiles: quantiles.collect(), window, clock: Coarse::anchored(anchor) })
     }
 }
 
@@ -261,12 +285,16 @@ impl Instrument for Summary {
         Ok(())
     }
 
-    fn shared(schema: &Schema) -> Result<Arc<Layout>, Error> {
-        Layout::decode(schema).map(Arc::new)
+    fn shared(series: &series::Family) -> Result<Arc<Layout>, Error> {
+        Layout::decode(series).map(Arc::new)
     }
 
     fn bound(bound: Bound, layout: &Arc<Layout>) -> Self {
         Self { bound, layout: Arc::clone(layout) }
+    }
+
+    fn clear_beside(series: &series::Family, layout: &Arc<Layout>, place: &Place<'_>) {
+        layout.clear_beside(series, place);
     }
 }
 

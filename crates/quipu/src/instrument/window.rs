@@ -8,9 +8,10 @@ use quipu_window::{Bucketed, Window as _};
 use crate::description::Description;
 use crate::error::Error;
 use crate::registry::{Register, Scope};
+use crate::snapshot;
 
 /// Counts events, and shows how many there were within [`Description::window`] (a minute without
-/// it). In a file, it goes on after a restart.
+/// it). In a file, it goes on after a restart; processes that share the segment count together.
 #[derive(Debug, Clone)]
 pub struct Window(Arc<Bucketed>);
 
@@ -52,8 +53,11 @@ impl Register for Window {
             .open(scope.registry().segment(), &record)
             .map_err(fail)?;
         let window = Self(Arc::new(bucketed));
-        let shown = window.clone();
-        scope.gauge_fn(description, move || shown.count() as f64)?;
+        let (shown, begun) = (window.clone(), window.clone());
+        let callback = scope
+            .callback(description, snapshot::Kind::Gauge, move || shown.count() as f64)?
+            .on_reset(move || begun.0.reset());
+        scope.registry().collect(callback)?;
         Ok(window)
     }
 }

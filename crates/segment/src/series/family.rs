@@ -14,7 +14,6 @@ use crate::clock::{Clock, Manual};
 use crate::error::Error;
 use crate::fork;
 use crate::layout::{CELL_BYTES, HEADER_BYTES, Kind, NAME_BYTES, RECORD_BYTES};
-use crate::lock;
 use crate::readings;
 use crate::segment::{Record, Segment};
 use crate::sync::{Arc, AtomicU64, Ordering};
@@ -144,13 +143,7 @@ impl Family {
             |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
         let groups = schema.check().map_err(fail)?;
         segment.begin_once()?;
-        // One process at a time makes families, and one thread of it.
-        let (word, broken) = segment.making_words();
-        let region = &segment.region;
-        let token = region.token()?;
-        let (_guard, _) = lock::acquire(word, broken, token, |token| region.is_alive(token));
-        // Whoever died here has left a record that nobody finds, or a whole family.
-        broken.store(0, Ordering::Relaxed);
+        let _making = segment.making()?;
         for record in segment.records() {
             let record = record?;
             let is_candidate =
@@ -266,6 +259,12 @@ impl Family {
     /// How many combinations of fixed label values there are.
     pub fn groups(&self) -> u32 {
         self.inner.groups
+    }
+
+    /// Whether its series are found by arithmetic: then they are always there, and to remove one is to
+    /// begin it anew.
+    pub fn is_dense(&self) -> bool {
+        matches!(self.inner.layout, Series::Dense(_))
     }
 
     /// When it was made: nanoseconds of Unix time.
@@ -480,6 +479,31 @@ impl Family {
     /// As [`Family::remove`].
     pub fn clear(&self) -> Result<u64, Error> {
         self.retain(|_| false)
+    }
+
+    /// Begins all series anew. Those that handles are bound to stay, at zero; others of dynamic
+    /// labels are removed. What others add meanwhile may go with it, or stay. Cells that `keep` names
+    /// stay as they are: those with the offset of an [`Extra`](super::Extra), which the caller
+    /// empties.
+    ///
+    /// # Errors
+    /// As [`Family::remove`].
+    pub fn reset(&self, keep: impl Fn(usize) -> bool) -> Result<(), Error> {
+        let inner = &*self.inner;
+        inner.head[at::OVERFLOWED].store(0, Ordering::Relaxed);
+        match &inner.layout {
+            Series::Dense(dense) => {
+                for slot in 0..dense.slots() {
+                    let is_marked = dense.is_marked(slot) && slot < inner.groups;
+                    dense.begin_anew(slot, inner.schema.floats, inner.now());
+                    if is_marked {
+                        dense.mark(slot);
+                    }
+                }
+                Ok(())
+            }
+            Series::Keyed(keyed) => keyed.reset(inner.now(), keep),
+        }
     }
 
     /// Hides the series that are idle for longer than the family's description says; those whose

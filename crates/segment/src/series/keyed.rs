@@ -300,6 +300,34 @@ impl Keyed {
         }
     }
 
+    /// Removes all series but those that handles are bound to, which begin anew.
+    pub(crate) fn reset(&self, now: u64, keep: impl Fn(usize) -> bool) -> Result<(), Error> {
+        let mut cursor = At::default();
+        loop {
+            let _guard = self.lock()?;
+            for _ in 0..BATCH {
+                let Some(at) = self.next_record(&mut cursor) else { return Ok(()) };
+                let meta = self.region().word(at).load(Ordering::Acquire);
+                if !is_series(meta) {
+                    continue;
+                }
+                if !self.is_overflow(at) && meta & PINS == 0 {
+                    self.detach(at, fingerprint(self.hash(at)), now);
+                    continue;
+                }
+                for cell in (0..self.cells).filter(|cell| !keep(*cell as usize)) {
+                    self.region().word(at + self.header + cell).store(0, Ordering::Release);
+                }
+                let origin = self.region().word(at + 1);
+                let group = origin.load(Ordering::Relaxed) >> 32 << 32;
+                origin.store(group | self.since_creation(now), Ordering::Release);
+                if self.is_overflow(at) {
+                    self.set_state(at, state::HIDDEN);
+                }
+            }
+        }
+    }
+
     /// Looks at all series: hides those that are idle for too long, or removes them where their
     /// value is no sum that has to go on, and shows those again that changed.
     pub(crate) fn sweep(&self, now: u64) -> Result<(), Error> {

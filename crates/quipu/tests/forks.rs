@@ -1,0 +1,95 @@
+//! A registry in children that are forked while other threads of their parent are inside of it.
+
+#![cfg(all(target_os = "linux", not(miri)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::{Child, alone};
+use quipu::label::Values;
+use quipu::{Aggregation, Counter, CounterFamily, Description, ProcessGauge, Registry};
+use quipu_segment::{Options, Segment};
+
+fn registries(test: impl Fn(Registry)) {
+    test(Registry::new());
+    test(Registry::on(Segment::anonymous(64 << 20).unwrap()));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shared");
+    let segment = Options::new().limit(64 << 20).shared().open_or_create(path).unwrap();
+    test(Registry::on(segment));
+}
+
+/// Everything that a registry can do, once.
+fn use_all(registry: &Registry, who: &str) -> bool {
+    let counter: Counter = registry.register(Description::new(who, "")).unwrap();
+    let is_taken = registry.counter(who, "").is_err();
+    registry.scope().gauge_fn(Description::new(format!("{who}_asked"), ""), || 7.0).unwrap();
+    let process: ProcessGauge = registry
+        .register(Description::new(format!("{who}_own"), "").aggregation(Aggregation::Max))
+        .unwrap();
+    counter.inc();
+    process.set(3.0);
+    let mut pieces = registry.scrape();
+    let is_begun = pieces.next_piece().is_some();
+    let text = registry.text();
+    let is_shown =
+        text.contains(&format!("{who}_asked 7")) && text.contains(&format!("{who}_own 3"));
+    drop(pieces);
+    let is_released = registry.unregister(who)
+        && registry.unregister(&format!("{who}_asked"))
+        && registry.unregister(&format!("{who}_own"))
+        && !registry.unregister(who);
+    let _ = Registry::global().text();
+    is_taken && is_begun && is_shown && is_released
+}
+
+/// Ends the threads, whatever becomes of the test.
+struct Ending<'d>(&'d AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_child_uses_a_registry_that_other_threads_were_in() {
+    alone("a_child_uses_a_registry_that_other_threads_were_in", || {
+        registries(|registry| {
+            let (done, forks) = (AtomicBool::new(false), 60);
+            let rounds = AtomicU64::new(0);
+            let hits: CounterFamily<Values> =
+                registry.register(Description::new("hits", "").labels(["path"])).unwrap();
+            std::thread::scope(|scope| {
+                for thread in 0..3 {
+                    let (registry, done, rounds, hits) = (&registry, &done, &rounds, &hits);
+                    scope.spawn(move || {
+                        for i in 0.. {
+                            assert!(use_all(registry, &format!("thread_{thread}_{}", i % 7)));
+                            hits.inc(&Values(&[&format!("{thread} {i}")]));
+                            rounds.fetch_add(1, Ordering::Relaxed);
+                            if thread == 0 && i % 10 == 9 {
+                                // What the others count may go.
+                                hits.clear().unwrap();
+                            }
+                            if done.load(Ordering::Relaxed) {
+                                return;
+                            }
+                        }
+                    });
+                }
+                let _ending = Ending(&done);
+                for n in 0..forks {
+                    let child = Child::start(|| {
+                        hits.inc(&Values(&["child"]));
+                        use_all(&registry, &format!("child_{}", n % 5))
+                    });
+                    assert!(child.wait(), "a child waited for a thread that it does not have");
+                }
+            });
+            assert!(rounds.load(Ordering::Relaxed) > 10);
+        });
+    });
+}

@@ -1,0 +1,301 @@
+//! Everything that works in one process, with two that have a file open: each kind, exemplars, start
+//! times, removal, expiry, a new beginning, and a segment that is full.
+
+#![cfg(all(target_os = "linux", not(miri)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Child, alone, lines};
+use quipu::exposition::{Escaping, Format};
+use quipu::label::Values;
+use quipu::{
+    Counter, CounterFamily, Description, FloatCounter, Gauge, Histogram, HistogramFamily, Info,
+    IntGauge, LabelValue, Registry, StateSet, Summary, Window,
+};
+use quipu_segment::Options;
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    Up,
+    Down,
+}
+
+impl LabelValue for State {
+    const VALUES: Option<&'static [&'static str]> = Some(&["up", "down"]);
+
+    fn encode(&self, key: &mut quipu::KeyWriter<'_>) {
+        key.index(*self as u32, 2);
+    }
+
+    fn index(&self) -> Option<u32> {
+        Some(*self as u32)
+    }
+}
+
+struct All {
+    counter: Counter,
+    floats: FloatCounter,
+    gauge: Gauge,
+    whole: IntGauge,
+    classic: Histogram,
+    native: Histogram,
+    summary: Summary,
+    window: Window,
+    state: StateSet<State>,
+    labelled: CounterFamily<Values<'static>>,
+    observed: HistogramFamily<Values<'static>>,
+    _info: Info,
+}
+
+impl All {
+    fn new(registry: &Registry) -> Self {
+        let new = |name: &str| Description::new(name, "");
+        Self {
+            counter: registry.register(new("counter").exemplars()).unwrap(),
+            floats: registry.register(new("floats")).unwrap(),
+            gauge: registry.register(new("gauge")).unwrap(),
+            whole: registry.register(new("whole")).unwrap(),
+            classic: registry.register(new("classic").buckets([1.0, 2.0]).exemplars()).unwrap(),
+            native: registry.register(new("native").native(3)).unwrap(),
+            summary: registry.register(new("summary").quantiles([0.5])).unwrap(),
+            window: registry.register(new("window")).unwrap(),
+            state: registry.register(new("state")).unwrap(),
+            labelled: registry.register(new("labelled").labels(["path"])).unwrap(),
+            observed: registry.register(new("observed").labels(["path"]).native(3)).unwrap(),
+            _info: registry.register(new("info").values("version", ["1"])).unwrap(),
+        }
+    }
+
+    fn count(&self, who: &str) {
+        self.counter.inc_with(1, &[("who", who)]);
+        self.floats.inc_by(0.5);
+        self.gauge.add(2.0);
+        self.whole.add(3);
+        self.classic.observe_with(1.5, &[("who", who)]);
+        self.native.observe(1.0);
+        self.summary.observe(100.0);
+        self.window.inc();
+        self.state.set(&State::Down);
+        self.labelled.inc(&Values(&["/x"]));
+        self.observed.observe(&Values(&["/x"]), 1.0);
+    }
+
+    fn check(&self, times: u64, text: &str) {
+        let floats = times as f64;
+        assert_eq!(self.counter.get(), times);
+        assert_eq!(self.floats.get(), 0.5 * floats);
+        assert_eq!(self.gauge.get(), 2.0 * floats);
+        assert_eq!(self.whole.get(), 3 * times.cast_signed());
+        assert_eq!((self.classic.count(), self.classic.sum()), (times, 1.5 * floats));
+        assert_eq!((self.native.count(), self.native.sum()), (times, floats));
+        assert_eq!((self.summary.count(), self.summary.sum()), (times, 100.0 * floats));
+        assert_eq!(self.window.count(), times);
+        assert_eq!(self.state.is_on(&State::Down), times > 0);
+        let quantile = self.summary.quantiles()[0].1;
+        assert!(if times == 0 { quantile.is_nan() } else { (99.0..101.2).contains(&quantile) });
+        let wanted = [
+            format!("counter_total {times}"),
+            format!("classic_count {times}"),
+            format!("native_count {times}"),
+            format!("summary_count {times}"),
+            "info_info{version=\"1\"} 1".to_owned(),
+        ];
+        for line in wanted {
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+    }
+}
+
+/// Two processes that open the file by its name, one after the other and at once.
+#[test]
+fn every_kind_counts_in_two_processes() {
+    alone("every_kind_counts_in_two_processes", || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shared");
+        // Both make everything at the same moment.
+        let work = || {
+            let all = All::new(&Registry::open(&path).unwrap());
+            (0..50).for_each(|_| all.count("child"));
+            true
+        };
+        let children: Vec<Child> = (0..2).map(|_| Child::start(work)).collect();
+        assert!(children.into_iter().all(Child::wait));
+        let registry = Registry::open(&path).unwrap();
+        let all = All::new(&registry);
+        all.check(100, &registry.text());
+        all.count("parent");
+        all.check(101, &registry.text());
+        let mut open = Vec::new();
+        let scrape = registry.scrape().format(Format::OpenMetrics, Escaping::default());
+        scrape.write_to(&mut open).unwrap();
+        let open = String::from_utf8(open).unwrap();
+        assert!(open.contains("counter_total 101 # {who=\"parent\"} 1 "), "{open}");
+        assert!(open.contains("classic_bucket{le=\"2.0\"} 101 # {who=\"parent\"} 1.5"), "{open}");
+        // Removed by one, and counted by the other.
+        let remove = || {
+            let all = All::new(&Registry::open(&path).unwrap());
+            all.labelled.remove(&Values(&["/x"])).unwrap()
+                && all.observed.remove(&Values(&["/x"])).unwrap()
+        };
+        assert!(Child::start(remove).wait());
+        assert!(lines(&registry.text(), "labelled").is_empty());
+        all.labelled.inc(&Values(&["/x"]));
+        assert_eq!(lines(&registry.text(), "labelled"), ["labelled_total{path=\"/x\"} 1"]);
+        // Begun anew by one, under handles of the other.
+        let bound = all.observed.with(&Values(&["/y"]));
+        bound.observe(1.0);
+        let reset = || {
+            let registry = Registry::open(&path).unwrap();
+            let all = All::new(&registry);
+            registry.reset().unwrap();
+            all.check(0, &registry.text());
+            true
+        };
+        assert!(Child::start(reset).wait());
+        all.check(0, &registry.text());
+        assert!(!registry.text().contains("who="));
+        assert_eq!((all.labelled.len(), bound.count(), bound.sum()), (0, 0, 0.0));
+        all.count("parent");
+        bound.observe(1.0);
+        all.check(1, &registry.text());
+        assert_eq!(bound.count(), 1);
+        assert!(registry.text().contains("observed_count{path=\"/y\"} 1"));
+    });
+}
+
+#[test]
+fn what_is_idle_in_all_processes_is_hidden() {
+    alone("what_is_idle_in_all_processes_is_hidden", || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shared");
+        let open = || -> (Registry, CounterFamily<Values<'static>>) {
+            let registry = Registry::open(&path).unwrap();
+            let description = Description::new("c", "").labels(["path"]);
+            let family = registry.register(description.expire_after(Duration::from_millis(500)));
+            (registry, family.unwrap())
+        };
+        let count = |path: &'static str| {
+            let child = Child::start(|| {
+                open().1.inc(&Values(&[path]));
+                true
+            });
+            assert!(child.wait());
+        };
+        let (registry, _family) = open();
+        count("/a");
+        count("/b");
+        assert_eq!(lines(&registry.text(), "c_total").len(), 2);
+        std::thread::sleep(Duration::from_millis(700));
+        count("/b");
+        assert_eq!(lines(&registry.text(), "c_total"), ["c_total{path=\"/b\"} 2"]);
+        count("/a");
+        assert_eq!(lines(&registry.text(), "c_total").len(), 2);
+    });
+}
+
+#[test]
+fn what_is_unregistered_is_not_shown_and_free() {
+    let registry = Registry::new();
+    let counter = registry.counter("c", "").unwrap();
+    counter.inc();
+    registry.scope().gauge_fn(Description::new("asked", ""), || 1.0).unwrap();
+    assert!(registry.unregister("c") && registry.unregister("asked"));
+    assert!(!registry.unregister("c") && !registry.unregister("other"));
+    assert_eq!(registry.text(), "");
+    let again = registry.counter("c", "").unwrap();
+    assert_eq!(again.get(), 1);
+    assert!(registry.text().contains("c_total 1"));
+    registry.scope().gauge_fn(Description::new("asked", ""), || 2.0).unwrap();
+    assert!(registry.text().contains("asked 2"));
+}
+
+#[test]
+fn a_dense_series_that_is_removed_begins_with_empty_buckets() {
+    let registry = Registry::new();
+    let description = Description::new("h", "").labels(["k"]).values("k", ["a"]).native(3);
+    let family: HistogramFamily<Values> = registry.register(description).unwrap();
+    family.observe(&Values(&["a"]), 1.0);
+    assert!(family.remove(&Values(&["a"])).unwrap());
+    family.observe(&Values(&["a"]), 2.0);
+    assert_eq!(family.with(&Values(&["a"])).count(), 1);
+}
+
+/// Counts until long after nothing fits any more: nothing is lost, nothing fails.
+fn fill(registry: &Registry) {
+    let new = |name: &str| Description::new(name, "").labels(["path"]);
+    let counters: CounterFamily<Values> = registry.register(new("counters")).unwrap();
+    let natives: HistogramFamily<Values> = registry.register(new("natives").native(3)).unwrap();
+    let fixed = new("fixed").values("path", ["a", "b"]);
+    let fixed: HistogramFamily<Values> = registry.register(fixed.native(3)).unwrap();
+    let before = counters.with(&Values(&["before"]));
+    let count = 40_000_u64;
+    for i in 0..count {
+        let text = format!("{i:0100}");
+        counters.inc(&Values(&[&text]));
+        natives.observe(&Values(&[&text]), i as f64);
+        fixed.observe(&Values(&["a"]), i as f64);
+        before.inc();
+    }
+    let after = counters.with(&Values(&["after"]));
+    after.inc();
+    assert!(counters.overflowed() > 0 && natives.overflowed() > 0);
+    assert_eq!(before.get(), count);
+    let text = registry.text();
+    let sum: u64 = lines(&text, "counters_total")
+        .iter()
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert_eq!(sum, 2 * count + 1);
+    assert!(text.contains(&format!("fixed_count{{path=\"a\"}} {count}\n")));
+    assert!(text.contains("quipu_series_overflowed_total{family=\"counters\"}"));
+    // Whoever makes a family is told.
+    let error = (0..10_000)
+        .find_map(|i| registry.counter(&format!("more_{i}"), "").err())
+        .expect("there is no room for so many");
+    assert!(error.to_string().contains("more_"), "{error}");
+    assert!(registry.counter("more_again", "").is_err());
+    counters.inc(&Values(&["before"]));
+}
+
+#[test]
+fn a_full_segment_fails_nothing() {
+    alone("a_full_segment_fails_nothing", || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("small");
+        let segment = Options::new().limit(1 << 20).shared().open_or_create(path).unwrap();
+        fill(&Registry::on(segment));
+        fill(&Registry::on(quipu_segment::Segment::anonymous(1 << 20).unwrap()));
+    });
+}
+
+/// A disk that is full. Where no file system can be mounted, the test before stands for it.
+#[test]
+fn a_full_disk_fails_nothing() {
+    alone("a_full_disk_fails_nothing", || {
+        let directory = tempfile::tempdir().unwrap();
+        let at = std::ffi::CString::new(directory.path().to_str().unwrap()).unwrap();
+        // SAFETY: all are texts that end with a zero.
+        let mounted = unsafe {
+            libc::mount(
+                c"tmpfs".as_ptr(),
+                at.as_ptr(),
+                c"tmpfs".as_ptr(),
+                0,
+                c"size=1m".as_ptr().cast(),
+            )
+        };
+        if mounted != 0 {
+            eprintln!("no file system can be mounted here: the disk is not filled");
+            return;
+        }
+        let registry = Registry::open(directory.path().join("shared")).unwrap();
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| fill(&registry)));
+        drop(registry);
+        // SAFETY: as above.
+        unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
+        result.unwrap();
+    });
+}

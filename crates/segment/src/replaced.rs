@@ -1,0 +1,98 @@
+//! A value that several threads have, and that a fork leaves whole.
+//!
+//! A child has none of its parent's other threads, but whatever they were at: a lock of the standard
+//! library stays locked in the child for ever, and what it guards stays half changed. So the value is
+//! never changed, but replaced by a new one, in one store; and the lock under which that is done is
+//! free in a child.
+
+use std::fmt;
+
+use crate::lock::Latch;
+use crate::sync::Ordering;
+
+/// A value that is read, and replaced whole, under a lock that a child of a fork finds free.
+pub struct Replaced<T> {
+    latch: Latch,
+    /// From `Box::into_raw`.
+    value: std::sync::atomic::AtomicPtr<T>,
+}
+
+// SAFETY: it owns a `T`, which moves with it.
+unsafe impl<T: Send> Send for Replaced<T> {}
+// SAFETY: threads get the `T` by reference, one at a time, and may each replace and drop it. In a
+// child of a fork, a reader may be another than the thread that had the lock: that one is not there.
+unsafe impl<T: Send> Sync for Replaced<T> {}
+
+impl<T> Replaced<T> {
+    /// Takes over the first value.
+    pub fn new(value: T) -> Self {
+        let value = std::sync::atomic::AtomicPtr::new(Box::into_raw(Box::new(value)));
+        Self { latch: Latch::default(), value }
+    }
+
+    /// Lets `look` see the value. It must not use this same `Replaced`.
+    pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+        let _locked = self.latch.lock();
+        // SAFETY: the pointer is from `Box::into_raw`, and whoever drops what it points to has the
+        // lock and replaces it before.
+        look(unsafe { &*self.value.load(Ordering::Acquire) })
+    }
+
+    /// Replaces the value by the one that `next` makes of it, if it makes one, and answers what it
+    /// answers. It must not use this same `Replaced`.
+    pub fn replace<R>(&self, next: impl FnOnce(&T) -> (Option<T>, R)) -> R {
+        let locked = self.latch.lock();
+        // SAFETY: as above.
+        let (value, answer) = next(unsafe { &*self.value.load(Ordering::Acquire) });
+        let Some(value) = value else { return answer };
+        let old = self.value.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
+        // SAFETY: it was taken out, so nobody else finds it; readers had it under the lock only. A
+        // child that is forked before it is dropped has it no more.
+        let old = unsafe { Box::from_raw(old) };
+        drop(locked);
+        drop(old);
+        answer
+    }
+}
+
+impl<T: Default> Default for Replaced<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+impl<T> Drop for Replaced<T> {
+    fn drop(&mut self) {
+        // SAFETY: it is from `Box::into_raw`, and nobody else has this any more.
+        drop(unsafe { Box::from_raw(*self.value.get_mut()) });
+    }
+}
+
+impl<T> fmt::Debug for Replaced<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Replaced").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_replace_one_after_the_other() {
+        let value = Replaced::new(vec![0_u32]);
+        let add = || {
+            for _ in 0..if cfg!(miri) { 20 } else { 2000 } {
+                value.replace(|old| (Some(vec![old[0] + 1; 3]), ()));
+                value.read(|value| assert!(value[0] == value[2]));
+            }
+        };
+        std::thread::scope(|scope| {
+            (0..3).for_each(|_| {
+                scope.spawn(add);
+            });
+        });
+        let count = if cfg!(miri) { 60 } else { 6000 };
+        assert_eq!(value.replace(|old| (None, old[0])), count);
+    }
+}
