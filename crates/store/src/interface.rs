@@ -90,6 +90,9 @@ impl Spec {
     /// What of this contradicts another description of the same metric, in words. The help may
     /// differ.
     pub(crate) fn contradiction(&self, other: &Self) -> Option<String> {
+        if self.name != other.name {
+            return Some(format!("its name is {:?}, not {:?}", self.name, other.name));
+        }
         if self.kind != other.kind {
             return Some(format!("it is a {:?}, not a {:?}", self.kind, other.kind));
         }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::interface::{Metric, Spec};
 use crate::lock::Locked;
 
-/// Metrics by name, each made once in a process.
+/// Metrics by a key of the store's, each made once in a process.
 pub(crate) struct Table<M> {
     metrics: Locked<HashMap<String, Arc<M>>>,
 }
@@ -19,15 +19,16 @@ impl<M> Default for Table<M> {
 }
 
 impl<M: Metric> Table<M> {
-    /// The metric of that name, which `make` makes where there is none.
+    /// The metric of that key, which `make` makes where there is none.
     pub(crate) fn get_or_make(
         &self,
+        key: &str,
         spec: &Spec,
         make: impl FnOnce() -> Result<M, Error>,
     ) -> Result<Arc<M>, Error> {
         spec.check()?;
         let found = self.metrics.with(|metrics| {
-            if let Some(metric) = metrics.get(&spec.name) {
+            if let Some(metric) = metrics.get(key) {
                 return match metric.spec().contradiction(spec) {
                     None => Ok(Arc::clone(metric)),
                     Some(what) => {
@@ -37,10 +38,11 @@ impl<M: Metric> Table<M> {
                 };
             }
             let metric = Arc::new(make()?);
-            metrics.insert(spec.name.clone(), Arc::clone(&metric));
+            metrics.insert(key.to_owned(), Arc::clone(&metric));
             Ok(metric)
         });
-        let again = || Error::new(&spec.name, "it is asked for while another metric is made");
+        let again =
+            || Error::new(&spec.name, "it was asked for while another metric is made; ask again");
         found.unwrap_or_else(|| Err(again()))
     }
 }
