@@ -12,6 +12,7 @@ mod fork;
 mod interface;
 mod lock;
 mod memory;
+mod segment;
 mod table;
 
 #[cfg(all(feature = "lmdb", target_os = "linux"))]
@@ -20,3 +21,4 @@ pub use error::Error;
 pub use interface::{Kind, Metric, Spec, Store};
 pub use memory::{Local, Synchronized};
 pub use quipu::Aggregation;
+pub use segment::{SegmentOptions, SegmentStore};

@@ -45,11 +45,13 @@ impl Lock {
     }
 
     /// Takes it until this thread calls `release`.
+    #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn hold(&self) {
         std::mem::forget(self.lock());
     }
 
     /// What `hold` took; nothing, in a child that was forked since.
+    #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn release(&self) {
         drop(Guard { lock: self, own: own(), inherited: false });
     }
@@ -124,11 +126,13 @@ impl<T> Locked<T> {
     }
 
     /// Keeps all threads from the value until `release`.
+    #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn hold(&self) {
         self.lock.hold();
     }
 
     /// As [`Lock::release`].
+    #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn release(&self) {
         self.lock.release();
     }

@@ -1,0 +1,181 @@
+//! Forks at any moment: children of children, while threads count and make metrics.
+//!
+//! Each test starts this program again, so that nothing else runs in the process that forks.
+
+#![cfg(all(target_os = "linux", not(miri)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::{Child, all, alone, total};
+use quipu_store::{Aggregation, Kind, Metric, SegmentStore, Spec, Store, Synchronized};
+
+const FORKS: usize = 25;
+/// What a process adds to each of two metrics.
+const EACH: usize = 40;
+
+fn requests() -> Spec {
+    Spec::new("requests_total", Kind::Counter).labels(["code"])
+}
+
+fn count(metric: &dyn Metric) {
+    for i in 0..EACH {
+        metric.increment(&[&(i % 7).to_string()], 1.0);
+    }
+}
+
+/// Counts in children and in their children, each with a thread of its own, while threads of the
+/// parent count, make metrics and read. Nothing is lost.
+fn storm(store: &(dyn Store + Sync)) {
+    let metric = store.metric(&requests()).unwrap();
+    let (done, counted) = (AtomicBool::new(false), AtomicU64::new(0));
+    let work = |metric: &dyn Metric, name: &str| {
+        count(metric);
+        // Made in a child, and by many of them.
+        let own = store.metric(&Spec::new(name, Kind::Counter).labels(["code"])).unwrap();
+        count(&*own);
+        metric.synchronize(&mut || metric.synchronize(&mut || count(metric)));
+        assert!(total(metric) >= 2.0 * EACH as f64);
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (metric, done, counted) = (&metric, &done, &counted);
+            scope.spawn(move || {
+                for i in 0.. {
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let name = format!("of_thread_{thread}_{}", i % 50);
+                    store.metric(&Spec::new(name, Kind::Counter)).unwrap().increment(&[], 1.0);
+                    metric.synchronize(&mut || metric.increment(&["thread"], 1.0));
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    all(&**metric);
+                }
+            });
+        }
+        for _ in 0..FORKS {
+            let child = Child::fork(|| {
+                let grandchild = Child::fork(|| {
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| work(&*metric, "of_children"));
+                    });
+                });
+                work(&*metric, "of_children");
+                assert!(grandchild.wait());
+            });
+            assert!(child.wait(), "the child failed, or waited for a thread that it does not have");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let processes = 2 * FORKS;
+    let counted = counted.load(Ordering::Relaxed) as f64;
+    assert_eq!(total(&*metric), (processes * 2 * EACH) as f64 + counted);
+    let own = Spec::new("of_children", Kind::Counter).labels(["code"]);
+    assert_eq!(total(&*store.metric(&own).unwrap()), (processes * EACH) as f64);
+    assert_eq!(store.dropped(), 0);
+}
+
+#[test]
+fn a_file_counts_all() {
+    alone("a_file_counts_all", || {
+        let directory = tempfile::tempdir().unwrap();
+        storm(&SegmentStore::open(directory.path()).unwrap());
+    });
+}
+
+#[test]
+fn memory_without_a_name_counts_all() {
+    alone("memory_without_a_name_counts_all", || {
+        let store = SegmentStore::options().anonymous().unwrap();
+        assert!(store.path().is_none());
+        // Families that are made after the fork are the children's, too.
+        storm(&store);
+    });
+}
+
+#[cfg(feature = "lmdb")]
+#[test]
+fn a_database_counts_all() {
+    alone("a_database_counts_all", || {
+        let directory = tempfile::tempdir().unwrap();
+        storm(&quipu_store::Embedded::open(directory.path()).unwrap());
+    });
+}
+
+/// Each process counts for itself there; what matters is that a child goes on.
+#[test]
+fn a_child_of_a_store_in_memory_counts_on() {
+    alone("a_child_of_a_store_in_memory_counts_on", || {
+        let store = Synchronized::new();
+        let metric = store.metric(&requests()).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for i in 0_u64.. {
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    metric.synchronize(&mut || metric.increment(&[&i.to_string()], 1.0));
+                }
+            });
+            for _ in 0..100 {
+                let child = Child::fork(|| {
+                    metric.synchronize(&mut || metric.increment(&["child"], 1.0));
+                    assert_eq!(metric.get(&["child"]), 1.0);
+                    store.metric(&Spec::new("new", Kind::Gauge)).unwrap().set(&[], 3.0);
+                });
+                assert!(child.wait());
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(metric.get(&["child"]), 0.0);
+    });
+}
+
+/// A gauge has a value for each process, and what the dead left goes or stays as it is told.
+#[test]
+fn gauges_of_several_processes_become_one() {
+    alone("gauges_of_several_processes_become_one", || {
+        let directory = tempfile::tempdir().unwrap();
+        let store = SegmentStore::open(directory.path()).unwrap();
+        let gauges: Vec<Arc<dyn Metric>> = Aggregation::EVERY
+            .iter()
+            .map(|&aggregation| {
+                let name = format!("gauge_{}", aggregation.name());
+                let spec = Spec::new(name, Kind::Gauge).labels(["a"]).aggregation(aggregation);
+                store.metric(&spec).unwrap()
+            })
+            .collect();
+        gauges.iter().for_each(|gauge| gauge.set(&["x"], 3.0));
+        let child = Child::fork(|| {
+            gauges.iter().for_each(|gauge| {
+                gauge.set(&["x"], 5.0);
+                assert_eq!(gauge.get(&["x"]), 5.0);
+            });
+        });
+        assert!(child.wait());
+        let values = |gauge: &dyn Metric| -> Vec<f64> {
+            let all = all(gauge);
+            let has_pid =
+                matches!(gauge.spec().aggregation, Some(Aggregation::All | Aggregation::LiveAll));
+            let is_right = |labels: &Vec<String>| labels.len() == 1 + usize::from(has_pid);
+            assert!(all.keys().all(is_right), "{all:?}");
+            let mut values: Vec<f64> = all.into_values().collect();
+            values.sort_by(f64::total_cmp);
+            values
+        };
+        for gauge in &gauges {
+            let expected = match gauge.spec().aggregation.unwrap() {
+                Aggregation::All => vec![3.0, 5.0],
+                Aggregation::Max | Aggregation::MostRecent => vec![5.0],
+                Aggregation::Sum => vec![8.0],
+                // The child is dead, and had the last say in what is left of the living.
+                _ => vec![3.0],
+            };
+            assert_eq!(values(&**gauge), expected, "{}", gauge.spec().name);
+        }
+    });
+}

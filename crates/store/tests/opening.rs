@@ -1,0 +1,272 @@
+//! Files and directories as they should not be: the application counts on, and is told.
+
+#![cfg(all(target_os = "linux", not(miri)))]
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use common::{Child, all, alone, total};
+use quipu_store::{Kind, SegmentOptions, SegmentStore, Spec, Store};
+
+type Warnings = Arc<Mutex<Vec<String>>>;
+
+fn warned() -> (SegmentOptions, Warnings) {
+    let warnings = Warnings::default();
+    let told = Arc::clone(&warnings);
+    let options = SegmentStore::options().limit(8 << 20);
+    (options.warn(move |what| told.lock().unwrap().push(what.to_owned())), warnings)
+}
+
+fn one(warnings: &Warnings) -> String {
+    let warnings = warnings.lock().unwrap();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    warnings[0].clone()
+}
+
+fn requests() -> Spec {
+    Spec::new("requests", Kind::Counter).labels(["code"])
+}
+
+fn counts(store: &SegmentStore) {
+    let metric = store.metric(&requests()).unwrap();
+    let before = metric.get(&["200"]);
+    metric.increment(&["200"], 2.0);
+    assert_eq!(metric.get(&["200"]), before + 2.0);
+    assert!(store.registry().text().contains("requests_total{code=\"200\"}"));
+}
+
+fn write(path: &Path, at: u64, bytes: &[u8]) {
+    let mut file = OpenOptions::new().write(true).open(path).unwrap();
+    file.seek(SeekFrom::Start(at)).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+#[test]
+fn a_file_outlives_its_processes() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = directory.path().join("made/as needed");
+    for round in 1..4 {
+        let (options, warnings) = warned();
+        let store = options.open(&inner).unwrap();
+        assert_eq!(store.path().unwrap(), inner.join("metrics.quipu"));
+        counts(&store);
+        assert_eq!(store.metric(&requests()).unwrap().get(&["200"]), 2.0 * f64::from(round));
+        assert!(warnings.lock().unwrap().is_empty());
+    }
+    let file = directory.path().join("own.name");
+    assert_eq!(SegmentStore::open(&file).unwrap().path().unwrap(), file);
+}
+
+#[test]
+fn a_damaged_file_is_set_aside() {
+    let damages: [(&str, &dyn Fn(&Path)); 4] = [
+        ("cut", &|path| {
+            let length = fs::metadata(path).unwrap().len();
+            OpenOptions::new().write(true).open(path).unwrap().set_len(length - 100).unwrap();
+        }),
+        ("cut", &|path| {
+            OpenOptions::new().write(true).open(path).unwrap().set_len(20).unwrap();
+        }),
+        ("layout version 7", &|path| write(path, 8, &7_u32.to_le_bytes())),
+        ("damaged", &|path| write(path, 40, &[0xff; 8])),
+    ];
+    for (why, damage) in damages {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("metrics.quipu");
+        counts(&SegmentStore::open(directory.path()).unwrap());
+        damage(&path);
+        let damaged = fs::read(&path).unwrap();
+        let (options, warnings) = warned();
+        let store = options.open(directory.path()).unwrap();
+        counts(&store);
+        assert_eq!(store.path().unwrap(), path);
+        let told = one(&warnings);
+        assert!(told.contains(why) && told.contains("aside-1"), "{told}");
+        // Nothing of it is lost to whoever wants it back.
+        assert_eq!(fs::read(directory.path().join("metrics.quipu.aside-1")).unwrap(), damaged);
+    }
+}
+
+#[test]
+fn what_is_no_segment_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("letter.txt");
+    let text = "Dear reader, ".repeat(1000);
+    fs::write(&path, &text).unwrap();
+    let (options, warnings) = warned();
+    let store = options.open(&path).unwrap();
+    counts(&store);
+    assert!(store.path().is_none());
+    assert!(one(&warnings).contains("not a segment"));
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_replaced_by_memory() {
+    alone("a_directory_that_cannot_be_written_is_replaced_by_memory", || {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o555)).unwrap();
+        let unprivileged = Child::fork(|| {
+            // SAFETY: it takes a number. Root may write whatever the permissions are.
+            unsafe { libc::setuid(65_534) };
+            for path in [directory.path().to_owned(), directory.path().join("missing/one")] {
+                let (options, warnings) = warned();
+                let store = options.open(&path).unwrap();
+                assert!(store.path().is_none());
+                let told = one(&warnings);
+                assert!(told.contains("kept in memory"), "{told}");
+                let metric = store.metric(&requests()).unwrap();
+                // The children of a fork share it all the same.
+                assert!(Child::fork(|| counts(&store)).wait());
+                assert_eq!(metric.get(&["200"]), 2.0);
+            }
+        });
+        assert!(unprivileged.wait());
+    });
+}
+
+/// Unlike others, two processes that find the same damage begin one new file.
+#[test]
+fn several_processes_agree_on_the_new_file() {
+    alone("several_processes_agree_on_the_new_file", || {
+        for _ in 0..20 {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("metrics.quipu");
+            counts(&SegmentStore::open(directory.path()).unwrap());
+            write(&path, 40, &[0xff; 8]);
+            let children: Vec<Child> = (0..4)
+                .map(|_| Child::fork(|| counts(&SegmentStore::open(directory.path()).unwrap())))
+                .collect();
+            assert!(children.into_iter().all(Child::wait));
+            let store = SegmentStore::open(directory.path()).unwrap();
+            assert_eq!(store.metric(&requests()).unwrap().get(&["200"]), 8.0);
+        }
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_counted_without_labels() {
+    let directory = tempfile::tempdir().unwrap();
+    let (options, warnings) = warned();
+    let store = options.limit(1 << 20).open(directory.path()).unwrap();
+    overflow(&store, &warnings, 30_000);
+    // That of one metric.
+    let (options, warnings) = warned();
+    let store = options.series(10).anonymous().unwrap();
+    overflow(&store, &warnings, 50);
+}
+
+#[test]
+fn a_full_disk_stops_nobody() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(disk) = Disk::mount(directory.path()) else {
+        // Only root may: the limit above takes the same ways.
+        return;
+    };
+    let (options, warnings) = warned();
+    let store = options.limit(64 << 20).open(directory.path()).unwrap();
+    assert!(store.path().is_some());
+    overflow(&store, &warnings, 30_000);
+    // Who comes when it is full already counts in memory.
+    let other = directory.path().join("other");
+    let _ = fs::create_dir(&other);
+    fs::write(directory.path().join("filler"), vec![1; 1 << 20]).unwrap_err();
+    let (options, warnings) = warned();
+    let late = options.open(&other).unwrap();
+    counts(&late);
+    assert!(late.path().is_none());
+    let told = one(&warnings);
+    assert!(told.contains("kept in memory"), "{told}");
+    drop((store, late, disk));
+}
+
+/// A file system of 1 MiB.
+struct Disk<'p>(&'p Path);
+
+impl<'p> Disk<'p> {
+    fn mount(path: &'p Path) -> Option<Self> {
+        let output = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .arg(path)
+            .output();
+        output.is_ok_and(|output| output.status.success()).then_some(Self(path))
+    }
+}
+
+impl Drop for Disk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).output();
+    }
+}
+
+/// Counts more series than there is room for.
+fn overflow(store: &SegmentStore, warnings: &Warnings, series: usize) {
+    let metric = store.metric(&requests()).unwrap();
+    for i in 0..series {
+        metric.increment(&[&format!("a label value of some length, {i}")], 1.0);
+    }
+    assert_eq!(total(&*metric), series as f64);
+    let apart = all(&*metric);
+    let together = apart[&vec!["quipu_overflow".to_owned()]];
+    assert!(apart.len() > 5 && together > 5.0);
+    assert_eq!(store.dropped() as f64, together);
+    store.metric(&Spec::new("other", Kind::Counter)).map(|other| other.increment(&[], 1.0)).ok();
+    let told = one(warnings);
+    assert!(told.contains("without their labels"), "{told}");
+}
+
+#[test]
+fn two_applications_share_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let application = |label: &'static str| {
+        let (options, warnings) = warned();
+        let store = options.open(directory.path()).unwrap();
+        let metric = store.metric(&Spec::new("jobs", Kind::Counter).labels([label])).unwrap();
+        let same = store.metric(&requests()).unwrap();
+        (store, metric, same, warnings)
+    };
+    // Two processes of each.
+    let first = [application("queue"), application("queue")];
+    let second = [application("worker"), application("worker")];
+    for (i, (_, metric, same, _)) in first.iter().chain(&second).enumerate() {
+        metric.increment(&["x"], [1.0, 2.0, 10.0, 20.0][i]);
+        same.increment(&["200"], 1.0);
+    }
+    // What they describe alike is one sum; what they do not is kept apart.
+    for ((store, metric, same, warnings), sum) in first.iter().zip([3.0; 2]) {
+        assert_eq!((metric.get(&["x"]), same.get(&["200"])), (sum, 4.0));
+        assert!(store.registry().text().contains("jobs_total{queue=\"x\"} 3\n"));
+        assert!(warnings.lock().unwrap().is_empty());
+    }
+    for (store, metric, same, warnings) in &second {
+        assert_eq!((metric.get(&["x"]), total(&**metric), same.get(&["200"])), (30.0, 30.0, 4.0));
+        let registries = store.registries();
+        assert_eq!(registries.len(), 2);
+        assert!(registries[1].text().contains("jobs_total{worker=\"x\"} 30\n"));
+        let told = one(warnings);
+        assert!(told.contains("metrics.1.quipu") && told.contains("queue"), "{told}");
+    }
+}
+
+/// What a process sets when it begins takes nothing from others.
+#[test]
+fn who_begins_resets_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let store = SegmentStore::open(directory.path()).unwrap();
+        let counter = store.metric(&Spec::new("c", Kind::Counter)).unwrap();
+        let sum = store.metric(&Spec::new("h", Kind::Histogram).labels(["le"])).unwrap();
+        counter.set(&[], 0.0);
+        sum.set(&["sum"], 0.0);
+        assert_eq!((counter.get(&[]), sum.get(&["sum"])), (f64::from(round), -f64::from(round)));
+        counter.increment(&[], 1.0);
+        sum.increment(&["sum"], -1.0);
+    }
+}
