@@ -446,10 +446,7 @@ mod forks {
     /// the locks free, and opens what it uses.
     extern "C" fn before() {
         FORKING.hold();
-        each(|shared| {
-            shared.open.with(|open| *open = None);
-            shared.open.hold();
-        });
+        each(|shared| shared.open.reset_and_hold());
     }
 
     extern "C" fn in_parent() {

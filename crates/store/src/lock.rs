@@ -125,10 +125,22 @@ impl<T> Locked<T> {
         Self { lock: Lock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Keeps all threads from the value until `release`.
+    /// Makes the value new, and keeps all other threads from it until `release`.
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
-    pub(crate) fn hold(&self) {
-        self.lock.hold();
+    pub(crate) fn reset_and_hold(&self)
+    where
+        T: Default,
+    {
+        let guard = self.lock.lock();
+        if !self.lock.is_again() {
+            let value = self.value.get();
+            // SAFETY: as in `with`. What is inherited is not dropped.
+            let old = unsafe { value.replace(T::default()) };
+            if guard.inherited {
+                std::mem::forget(old);
+            }
+        }
+        std::mem::forget(guard);
     }
 
     /// As [`Lock::release`].

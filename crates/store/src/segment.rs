@@ -7,10 +7,11 @@
 //! Nothing that is wrong with a file or a directory reaches the application: the store counts in
 //! memory then, which the children of a later fork share, and says why to whom it is told to warn.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use quipu::label::Values;
 use quipu::snapshot::{Family, Number, Series, Sink, Value};
@@ -202,9 +203,15 @@ impl SegmentOptions {
     fn file(&self, path: &Path) -> Result<Segment, quipu_segment::Error> {
         let options = Options::new().limit(self.limit).shared();
         let mut result = options.open_or_create(path);
+        if !is_useless(&result) {
+            return result;
+        }
+        // One process at a time sets files aside: another might take the new one for the old.
+        let _one = one_at_a_time(path);
+        result = options.open_or_create(path);
         for _ in 0..ATTEMPTS {
             let Err(error) = &result else { break };
-            if !error.is_damage() && !matches!(error.flaw(), Flaw::Version { .. }) {
+            if !is_useless(&result) {
                 break;
             }
             match Segment::set_aside(path, asides(path)) {
@@ -285,7 +292,9 @@ impl SegmentStore {
                     let (spec, inner) = (spec.clone(), Arc::clone(inner));
                     return Ok(Kept { spec, family, registry, cells, together: Lock::new(), inner });
                 }
-                Err(error) if error.is_mismatch() => last = Some(error),
+                // What has its name there may be a metric of the application's own, too, or one that
+                // differs by the `_total` of counters.
+                Err(error) if error.is_mismatch() || error.is_duplicate() => last = Some(error),
                 Err(error) => return Err(Error::because(&spec.name, "it cannot be made", error)),
             }
         }
@@ -304,7 +313,7 @@ impl Store for SegmentStore {
             _ => &spec.name,
         };
         let make = || self.make(spec, family.to_owned());
-        Ok(self.metrics.get_or_make(family, spec, make)?)
+        Ok(self.metrics.get_or_make(&spec.name, spec, make)?)
     }
 
     /// As everywhere; and the updates, of all processes, that were counted in the overflow series,
@@ -544,6 +553,27 @@ fn least(
 
 fn no_memory(error: quipu_segment::Error) -> Error {
     Error::because("segment", "there is no memory for it; raise this process' limits", error)
+}
+
+/// Whether the file is one of ours, and cannot be read.
+fn is_useless(opened: &Result<Segment, quipu_segment::Error>) -> bool {
+    let Err(error) = opened else { return false };
+    error.is_damage() || matches!(error.flaw(), Flaw::Version { .. })
+}
+
+/// Locks the directory of a file until what it answers is dropped: where that can be done, and for
+/// no longer than a second.
+fn one_at_a_time(path: &Path) -> Option<File> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = File::open(parent.unwrap_or(Path::new("."))).ok()?;
+    for _ in 0..100 {
+        match directory.try_lock() {
+            Ok(()) => return Some(directory),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
+            Err(TryLockError::Error(_)) => return None,
+        }
+    }
+    None
 }
 
 /// The names that a file may be given.
