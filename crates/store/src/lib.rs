@@ -1,7 +1,4 @@
-//! Stores: where the processes of an application keep the numbers that they share.
-//!
-//! One interface, [`Store`], and several places behind it. A store knows metrics by a [`Spec`]; a
-//! [`Metric`] is what counts, by label values in the order of the spec's labels.
+#![doc = include_str!("../README.md")]
 
 #[cfg(all(feature = "lmdb", target_os = "linux"))]
 mod embedded;

@@ -142,7 +142,12 @@ fn several_processes_agree_on_the_new_file() {
             counts(&SegmentStore::open(directory.path()).unwrap());
             write(&path, 40, &[0xff; 8]);
             let children: Vec<Child> = (0..4)
-                .map(|_| Child::fork(|| counts(&SegmentStore::open(directory.path()).unwrap())))
+                .map(|_| {
+                    Child::fork(|| {
+                        let store = SegmentStore::open(directory.path()).unwrap();
+                        store.metric(&requests()).unwrap().increment(&["200"], 2.0);
+                    })
+                })
                 .collect();
             assert!(children.into_iter().all(Child::wait));
             let store = SegmentStore::open(directory.path()).unwrap();
