@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex};
 use common::{Child, all, alone, total};
 use quipu_store::{Kind, SegmentOptions, SegmentStore, Spec, Store};
 
+/// What is done to a file.
+type Damage<'d> = &'d dyn Fn(&Path);
 type Warnings = Arc<Mutex<Vec<String>>>;
 
 fn warned() -> (SegmentOptions, Warnings) {
@@ -66,7 +68,7 @@ fn a_file_outlives_its_processes() {
 
 #[test]
 fn a_damaged_file_is_set_aside() {
-    let damages: [(&str, &dyn Fn(&Path)); 4] = [
+    let damages: [(&str, Damage<'_>); 4] = [
         ("cut", &|path| {
             let length = fs::metadata(path).unwrap().len();
             OpenOptions::new().write(true).open(path).unwrap().set_len(length - 100).unwrap();
