@@ -216,7 +216,8 @@ impl SegmentOptions {
             }
             match Segment::set_aside(path, asides(path)) {
                 Ok(name) => {
-                    let what = format!("{error}; it is now {}, and a new one begun", name.display());
+                    let what =
+                        format!("{error}; it is now {}, and a new one begun", name.display());
                     (self.warn)(&what);
                 }
                 // Other processes use it: they made it anew meanwhile, or know its version.
@@ -290,7 +291,14 @@ impl SegmentStore {
                         (inner.options.warn)(&warning);
                     }
                     let (spec, inner) = (spec.clone(), Arc::clone(inner));
-                    return Ok(Kept { spec, family, registry, cells, together: Lock::new(), inner });
+                    return Ok(Kept {
+                        spec,
+                        family,
+                        registry,
+                        cells,
+                        together: Lock::new(),
+                        inner,
+                    });
                 }
                 // What has its name there may be a metric of the application's own, too, or one that
                 // differs by the `_total` of counters.
@@ -353,7 +361,7 @@ impl Inner {
         spec: &Spec,
         description: &Description,
     ) -> Result<Cells, quipu::Error> {
-        let once = || {
+        let once = |registry: &Registry| -> Result<Cells, quipu::Error> {
             let description = description.clone();
             Ok(match cells_of(spec) {
                 Which::Total => Cells::Total(registry.register(description)?),
@@ -361,16 +369,14 @@ impl Inner {
                 Which::Each => Cells::Each(registry.register(description)?),
             })
         };
-        let result = once();
-        if let Err(error) = &result
-            && error.is_duplicate()
-            && self.generation != fork::generation()
-            && registry.unregister(&description.full_name())
-        {
-            // The parent's, from before the fork; this process does not know it any more.
-            return once();
+        match once(registry) {
+            // The parent's, from the moment of the fork; this process does not know it any more.
+            // What is made in the segment is in every registry on it.
+            Err(error) if error.is_duplicate() && self.generation != fork::generation() => {
+                once(&Registry::on(registry.segment().clone()))
+            }
+            result => result,
         }
-        result
     }
 
     fn overflowed(&self) -> u64 {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use common::{Child, all, alone, total};
 use quipu_store::{Aggregation, Kind, Metric, SegmentStore, Spec, Store, Synchronized};
 
-const FORKS: usize = 25;
+const FORKS: usize = 12;
 /// What a process adds to each of two metrics.
 const EACH: usize = 40;
 
@@ -56,6 +56,7 @@ fn storm(store: &(dyn Store + Sync)) {
                 }
             });
         }
+        let mut ended = 0;
         for _ in 0..FORKS {
             let child = Child::fork(|| {
                 let grandchild = Child::fork(|| {
@@ -66,9 +67,11 @@ fn storm(store: &(dyn Store + Sync)) {
                 work(&*metric, "of_children");
                 assert!(grandchild.wait());
             });
-            assert!(child.wait(), "the child failed, or waited for a thread that it does not have");
+            ended += usize::from(child.wait());
         }
+        // Before anything may fail: the threads wait for it.
         done.store(true, Ordering::Relaxed);
+        assert_eq!(ended, FORKS, "a child failed, or waited for a thread that it does not have");
     });
     let processes = 2 * FORKS;
     let counted = counted.load(Ordering::Relaxed) as f64;
@@ -121,15 +124,17 @@ fn a_child_of_a_store_in_memory_counts_on() {
                     metric.synchronize(&mut || metric.increment(&[&i.to_string()], 1.0));
                 }
             });
+            let mut ended = 0;
             for _ in 0..100 {
                 let child = Child::fork(|| {
                     metric.synchronize(&mut || metric.increment(&["child"], 1.0));
                     assert_eq!(metric.get(&["child"]), 1.0);
                     store.metric(&Spec::new("new", Kind::Gauge)).unwrap().set(&[], 3.0);
                 });
-                assert!(child.wait());
+                ended += usize::from(child.wait());
             }
             done.store(true, Ordering::Relaxed);
+            assert_eq!(ended, 100, "a child failed");
         });
         assert_eq!(metric.get(&["child"]), 0.0);
     });

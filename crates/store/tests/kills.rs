@@ -128,6 +128,15 @@ impl Worker {
     }
 }
 
+/// Ends the scraper.
+struct Done<'d>(&'d AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Kills workers at random, and answers the totals and what was acknowledged.
 fn storm(kind: &'static str, kills: usize) {
     let directory = tempfile::tempdir().unwrap();
@@ -137,6 +146,8 @@ fn storm(kind: &'static str, kills: usize) {
     let (done, mut scrapes) = (AtomicBool::new(false), 0);
     let (mut acknowledged, mut started) = ([0; 3], 0_u64);
     std::thread::scope(|scope| {
+        // However this ends, the scraper does.
+        let _done = Done(&done);
         let scraper = scope.spawn(|| {
             let mut last = 0.0;
             while !done.load(Ordering::Relaxed) {

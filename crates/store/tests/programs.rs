@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use common::all;
 use proptest::prelude::*;
-use quipu_store::{Aggregation, Kind, Local, Metric, Spec, Store, Synchronized};
+use quipu_store::{Aggregation, Kind, Local, Metric, SegmentStore, Spec, Store, Synchronized};
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -112,6 +112,14 @@ proptest! {
         same(&Local::new(), &steps)?;
     }
 
+    #[test]
+    fn segment(steps in steps()) {
+        same(&SegmentStore::options().limit(4 << 20).private().unwrap(), &steps)?;
+        same(&SegmentStore::options().limit(4 << 20).anonymous().unwrap(), &steps)?;
+        let directory = tempfile::tempdir().unwrap();
+        same(&SegmentStore::open(directory.path()).unwrap(), &steps)?;
+    }
+
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     #[test]
     fn embedded(steps in steps()) {
@@ -137,6 +145,7 @@ fn what_contradicts_is_refused() {
     };
     refused(&Local::new());
     refused(&Synchronized::new());
+    refused(&SegmentStore::options().limit(4 << 20).private().unwrap());
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     refused(&quipu_store::Embedded::open(tempfile::tempdir().unwrap().path()).unwrap());
 }
@@ -156,6 +165,7 @@ fn a_wrong_number_of_labels_is_dropped_and_counted() {
     };
     dropped(&Local::new());
     dropped(&Synchronized::new());
+    dropped(&SegmentStore::options().limit(4 << 20).private().unwrap());
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     dropped(&quipu_store::Embedded::open(tempfile::tempdir().unwrap().path()).unwrap());
 }
