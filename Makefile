@@ -3,12 +3,12 @@
 CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 10
 FUZZ_TARGETS := segment_file buckets_json times_binary arena_programs arena_addresses \
-	wire_stream wire_dialects \
+	wire_stream wire_dialects store_files \
 	$(addprefix wire_decode/,$(notdir $(wildcard fuzz/corpus/wire_decode/*)))
 # What the tests and benchmarks need from Debian's packages: command:package.
 TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	prometheus-pushgateway:prometheus-pushgateway g++:g++ \
-	taskset:util-linux python3:python3 valgrind:valgrind
+	taskset:util-linux python3:python3 valgrind:valgrind ruby:ruby
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 
 .PHONY: help

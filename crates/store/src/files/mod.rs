@@ -11,6 +11,7 @@
 
 mod directories;
 mod emit;
+mod exposition;
 mod families;
 mod key;
 mod name;
@@ -20,5 +21,7 @@ mod walk;
 mod writer;
 
 pub use directories::{Directories, Warning};
+#[doc(hidden)]
+pub use exposition::exposition;
 pub use families::Hint;
 pub use store::FileStore;

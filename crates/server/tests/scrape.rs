@@ -1,0 +1,278 @@
+//! `quipu scrape`, beside the clients whose files it reads: Python's is the real one, in real
+//! processes; Ruby's format is written by a script, since the gem is no package of Debian's.
+//! `make test` installs the interpreters.
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const QUIPU: &str = env!("CARGO_BIN_EXE_quipu");
+
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scrape")
+}
+
+fn run(command: &mut Command) -> Output {
+    let name = command.get_program().to_owned();
+    let output = command.output();
+    output.unwrap_or_else(|error| panic!("{name:?}: {error}; `make test` installs it"))
+}
+
+fn succeed(command: &mut Command) -> String {
+    let output = run(command);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn scrape() -> Command {
+    let mut command = Command::new(QUIPU);
+    command.arg("scrape").env_remove("PROMETHEUS_MULTIPROC_DIR");
+    command
+}
+
+/// What is said where it does not work.
+fn refusal(command: &mut Command) -> String {
+    let output = run(command);
+    assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A Python that has the client, in a virtual environment below the target directory.
+fn python() -> PathBuf {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-multiprocess");
+    let python = home.join("bin/python");
+    // Tests of other processes wait until it is complete.
+    let lock = fs::File::create(home.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    if !home.join("complete").exists() {
+        succeed(Command::new("python3").arg("-m").arg("venv").arg(&home));
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
+        succeed(pip.arg(scripts().join("requirements.txt")));
+        fs::write(home.join("complete"), "").unwrap();
+    }
+    python
+}
+
+/// A process that ends with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn value(text: &str, series: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.rsplit_once(' ').is_some_and(|(s, _)| s == series))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+/// The lines of series that are the application's.
+fn lines(text: &str) -> BTreeSet<&str> {
+    let is_own = |line: &&str| !line.starts_with('#') && !line.starts_with("quipu_scrape_");
+    text.lines().filter(is_own).collect()
+}
+
+#[test]
+fn what_python_shows_is_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(python());
+    succeed(command.arg(scripts().join("python.py")).arg(QUIPU).arg(directory.path()));
+}
+
+#[test]
+fn files_that_grow_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(python());
+    command.arg(scripts().join("grow.py")).arg(directory.path()).stdout(Stdio::piped());
+    let mut writer = Running(command.spawn().unwrap());
+    let mut ready = String::new();
+    BufReader::new(writer.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let (mut steps, mut series) = (0.0, 0);
+    for _ in 0..20 {
+        let output = run(scrape().arg(directory.path()));
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let found = text.lines().filter(|line| line.starts_with("series_total{")).count();
+        let now = value(&text, "steps_total").unwrap();
+        assert!(now >= steps && found >= series);
+        // A step is counted before its series is made, and that is one sooner or later.
+        assert!(now + 1.0 >= found as f64 || found >= 20_000, "{now} {found}");
+        (steps, series) = (now, found);
+    }
+    assert!(series > 100, "{series}");
+}
+
+#[test]
+fn what_rubys_files_mean_is_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = scripts().join("ruby.rb");
+    let expected = succeed(Command::new("ruby").arg(script).arg(directory.path()));
+    let mut command = scrape();
+    for hint in ["largest=gauge,max", "smallest=gauge,min", "latest=gauge,most_recent"] {
+        command.args(["--metric", hint]);
+    }
+    let text = succeed(command.args(["--metric", "level=gauge"]).arg(directory.path()));
+    assert!(expected.lines().count() > 20);
+    assert_eq!(lines(&text), expected.lines().collect());
+    for kind in [
+        "http_requests_total counter",
+        "by_process gauge",
+        "level gauge",
+        "size histogram",
+        "wait summary",
+        "without_labels untyped",
+    ] {
+        assert!(text.contains(&format!("# TYPE {kind}\n")), "{kind}\n{text}");
+    }
+}
+
+/// A file of Python's client with a counter `c` and these series.
+fn python_file(series: &[(&str, f64)]) -> Vec<u8> {
+    let mut out = vec![0; 8];
+    for (label, value) in series {
+        let key = format!(r#"["c", "c_total", {{"k": "{label}"}}, "Help."]"#);
+        out.extend_from_slice(&u32::try_from(key.len()).unwrap().to_le_bytes());
+        out.extend_from_slice(key.as_bytes());
+        out.resize(out.len() + 8 - (key.len() + 4) % 8, b' ');
+        out.extend_from_slice(&value.to_le_bytes());
+        out.extend_from_slice(&0_f64.to_le_bytes());
+    }
+    let used = u32::try_from(out.len()).unwrap();
+    out[..4].copy_from_slice(&used.to_le_bytes());
+    out.resize(64 << 10, 0);
+    out
+}
+
+#[test]
+fn bad_files_are_named_and_the_rest_is_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).unwrap();
+    let whole = python_file(&[("a", 1.0), ("b", 2.0)]);
+    put("counter_1.db", &whole);
+    put("counter_2.db", &[]);
+    put("counter_3.db", &whole[..90]);
+    put("backup.db", b"not ours");
+    put("metric_x___4.bin", b"\xff\xff\xff\x7f rubbish");
+    put("README", b"nobody's concern");
+    fs::create_dir(directory.path().join("counter_5.db")).unwrap();
+    let output = run(scrape().arg(directory.path()));
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    // What comes before the cut counts.
+    assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(2.0));
+    assert_eq!(value(&text, "c_total{k=\"b\"}"), Some(2.0));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    for (name, reason, count) in [
+        ("counter_2.db", "empty", 1.0),
+        ("counter_3.db", "truncated", 1.0),
+        ("backup.db", "foreign", 1.0),
+        ("metric_x___4.bin", "damaged", 1.0),
+        ("counter_5.db", "unreadable", 1.0),
+    ] {
+        assert!(errors.contains(name), "{name}: {errors}");
+        let series = format!("quipu_scrape_files_skipped_total{{reason=\"{reason}\"}}");
+        assert_eq!(value(&text, &series), Some(count), "{series}\n{text}");
+    }
+    assert!(!errors.contains("README"));
+}
+
+#[test]
+fn paths_of_no_use_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let missing = directory.path().join("missing");
+    assert!(refusal(scrape().arg(&missing)).contains("there is no such directory or file"));
+    assert!(!missing.exists());
+    assert!(refusal(scrape().arg(directory.path())).contains("does the application run"));
+    let file = directory.path().join("file");
+    fs::write(&file, "text").unwrap();
+    assert!(refusal(scrape().arg(&file)).contains("neither a directory nor a segment"));
+    assert!(refusal(&mut scrape()).contains("PATH"));
+    assert!(refusal(scrape().args(["--metric", "a=b", "."])).contains("is no kind"));
+    let help = succeed(scrape().arg("--help"));
+    assert!(help.contains("Examples:") && help.contains("PROMETHEUS_MULTIPROC_DIR"));
+}
+
+#[test]
+fn a_segment_is_shown_beside_its_application() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("app.quipu");
+    let registry = quipu::Registry::open(&path).unwrap();
+    let jobs = registry.counter("jobs", "Jobs that were done.").unwrap();
+    jobs.inc_by(3);
+    let text = succeed(scrape().arg(&path));
+    assert_eq!(text, registry.text());
+    jobs.inc();
+    // Together with files, of which one has a family that is there already.
+    fs::write(directory.path().join("counter_1.db"), python_file(&[("a", 1.0)])).unwrap();
+    let jobs_file = "metric_jobs_total___7.bin";
+    let mut bytes = vec![32, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b' ', b' ', b' ', b' '];
+    bytes.extend_from_slice(&9_f64.to_le_bytes());
+    bytes.extend_from_slice(&[0; 8]);
+    fs::write(directory.path().join(jobs_file), bytes).unwrap();
+    let text = succeed(scrape().arg(&path).arg(directory.path()));
+    assert_eq!(value(&text, "jobs_total"), Some(4.0));
+    assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));
+    assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
+    assert_eq!(text.matches("# TYPE jobs_total").count(), 1);
+}
+
+#[test]
+fn an_endpoint_follows_the_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = scrape();
+    command.args(["--listen", "127.0.0.1:0"]).env("PROMETHEUS_MULTIPROC_DIR", directory.path());
+    let mut server = Running(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut errors = BufReader::new(server.0.stderr.take().unwrap());
+    let mut line = String::new();
+    let address = loop {
+        line.clear();
+        assert!(errors.read_line(&mut line).unwrap() > 0, "it ended");
+        if let Some(rest) = line.trim_end().strip_prefix("quipu: listening on http://") {
+            break rest.strip_suffix("/metrics").unwrap().to_owned();
+        }
+        assert!(line.contains("does the application run"), "{line}");
+    };
+    let get = || {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        write!(stream, "GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+        answer
+    };
+    assert_eq!(value(&get(), "c_total{k=\"a\"}"), None);
+    for processes in 1..4 {
+        let name = format!("counter_{processes}.db");
+        fs::write(directory.path().join(name), python_file(&[("a", 2.0)])).unwrap();
+        assert_eq!(value(&get(), "c_total{k=\"a\"}"), Some(2.0 * f64::from(processes)));
+    }
+    fs::write(directory.path().join("counter_9.db"), "").unwrap();
+    for scrapes in 1..3 {
+        let series = "quipu_scrape_files_skipped_total{reason=\"empty\"}";
+        assert_eq!(value(&get(), series), Some(f64::from(scrapes)));
+    }
+    succeed(Command::new("kill").args(["-TERM", &server.0.id().to_string()]));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let status = loop {
+        match server.0.try_wait().unwrap() {
+            Some(status) => break status,
+            None => assert!(Instant::now() < deadline, "it goes on after SIGTERM"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    assert!(status.success(), "{status}");
+    let mut rest = String::new();
+    errors.read_to_string(&mut rest).unwrap();
+    // A file is named once, however often it is left out.
+    assert_eq!(rest.matches("counter_9.db").count(), 1, "{rest}");
+}

@@ -1,0 +1,305 @@
+//! Files of processes: damage of every kind, and a store that writes such files.
+#![cfg(all(feature = "files", unix))]
+#![allow(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use quipu::exposition::Format;
+use quipu_store::files::{Directories, FileStore, Hint, exposition};
+use quipu_store::{Aggregation, Kind, Metric, Spec, Store};
+
+/// Files of the real clients, which the fuzz target begins with; the first byte is its own.
+fn saved(name: &str) -> Vec<u8> {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/store_files");
+    fs::read(corpus.join(name)).unwrap().split_off(1)
+}
+
+const REAL: [(&str, &str); 5] = [
+    ("counter_1.db", "python_counter"),
+    ("histogram_1.db", "python_histogram"),
+    ("gauge_all_1.db", "python_gauge_all"),
+    ("metric_size___1.bin", "ruby_size"),
+    ("metric_wait___1.bin", "ruby_wait"),
+];
+
+fn text(name: &str, bytes: &[u8]) -> String {
+    String::from_utf8(exposition([(name, bytes)], Format::Text).0).unwrap()
+}
+
+#[test]
+fn a_cut_at_any_byte_shows_what_comes_before() {
+    for (name, file) in REAL {
+        let whole = saved(file);
+        let mut last = 0;
+        for cut in 0..whole.len() {
+            let (_, sound) = exposition([(name, &whole[..cut])], Format::Text);
+            assert_eq!(sound, 0, "{name} cut at {cut}");
+            let lines = text(name, &whole[..cut]).lines().count();
+            assert!(lines >= last, "{name} cut at {cut}");
+            last = lines;
+        }
+        assert!(text(name, &whole).lines().count() >= last);
+    }
+}
+
+#[test]
+fn no_flipped_bit_breaks_a_scrape() {
+    for (name, file) in REAL {
+        let mut bytes = saved(file);
+        let sound = saved(file);
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                bytes[at] ^= 1 << bit;
+                // The sound file beside it is there, whatever became of this one.
+                let both = [(name, &sound[..]), (name, &bytes[..])];
+                let (_, count) = exposition(both, Format::OpenMetrics);
+                assert!((1..=2).contains(&count));
+                bytes[at] ^= 1 << bit;
+            }
+        }
+    }
+}
+
+#[test]
+fn files_without_times_are_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("counter_1.db"), saved("old_counter")).unwrap();
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&warnings);
+    let directories = Directories::new([directory.path()])
+        .on_warning(move |warning| heard.lock().unwrap().push(warning.to_string()));
+    let registry = quipu::Registry::new();
+    registry.collect(directories).unwrap();
+    for count in 1..3 {
+        let text = registry.text();
+        let line = format!("quipu_scrape_files_skipped_total{{reason=\"old_format\"}} {count}\n");
+        assert!(text.contains(&line), "{text}");
+        assert!(!text.contains("a_total"));
+    }
+    let warnings = warnings.lock().unwrap();
+    assert!(warnings.len() == 1 && warnings[0].contains("before 0.18"), "{warnings:?}");
+}
+
+#[test]
+fn many_files_are_read_by_several_threads() {
+    let directory = tempfile::tempdir().unwrap();
+    for pid in 0..100 {
+        for (name, file) in [("counter", "python_counter"), ("histogram", "python_histogram")] {
+            fs::write(directory.path().join(format!("{name}_{pid}.db")), saved(file)).unwrap();
+        }
+    }
+    let registry = quipu::Registry::new();
+    registry.collect(Directories::new([directory.path()])).unwrap();
+    for _ in 0..3 {
+        let text = registry.text();
+        for line in [
+            "requests_total{code=\"200\"} 100",
+            "size_bucket{k=\"a\",le=\"2.5\"} 100",
+            "size_count{k=\"a\"} 100",
+            "size_sum{k=\"a\"} 200",
+            "quipu_scrape_files{format=\"client_python\"} 200",
+        ] {
+            assert!(text.contains(&format!("{line}\n")), "{line}\n{text}");
+        }
+    }
+}
+
+fn all(metric: &dyn Metric) -> BTreeMap<Vec<String>, f64> {
+    let mut found = BTreeMap::new();
+    let mut visit = |labels: &[&str], value| {
+        found.insert(labels.iter().map(|&label| label.to_owned()).collect(), value);
+    };
+    metric.all_values(&mut visit).unwrap();
+    found
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_store_keeps_what_it_is_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = FileStore::new(directory.path().join("new/one")).unwrap();
+    let spec = Spec::new("requests_total", Kind::Counter).labels(["path", "code"]);
+    let metric = store.metric(&spec).unwrap();
+    assert!(Arc::ptr_eq(&metric, &store.metric(&spec).unwrap()));
+    let other = Spec::new("requests_total", Kind::Gauge);
+    assert!(store.metric(&other).is_err());
+    metric.set(&["/", "200"], 0.0);
+    metric.increment(&["/", "200"], 2.0);
+    metric.increment(&["/", "200"], 0.5);
+    metric.increment(&["a b&=\u{82b1}", ""], 1.0);
+    metric.set(&["/", "200"], 1.0);
+    for bad in [-1.0, f64::NAN] {
+        metric.increment(&["/", "200"], bad);
+    }
+    metric.increment(&["/"], 1.0);
+    assert_eq!(store.dropped(), 3);
+    assert_eq!(metric.get(&["/", "200"]), 2.5);
+    assert_eq!(metric.get(&["/none", "200"]), 0.0);
+    let expected =
+        [(vec!["/".into(), "200".into()], 2.5), (vec!["a b&=\u{82b1}".into(), String::new()], 1.0)];
+    assert_eq!(all(&*metric), expected.into());
+    // Nested, with many series: the file grows.
+    metric.synchronize(&mut || {
+        metric.synchronize(&mut || {
+            for i in 0..2000 {
+                metric.increment(&[&i.to_string(), "x"], f64::from(i));
+            }
+        });
+    });
+    assert_eq!(all(&*metric).len(), 2002);
+    assert_eq!(all(&*metric)[&vec!["1999".to_owned(), "x".to_owned()]], 1999.0);
+    // The reader of files sees the same.
+    let registry = quipu::Registry::new();
+    registry.collect(Directories::new([directory.path().join("new/one")])).unwrap();
+    assert!(registry.text().contains("requests_total{code=\"200\",path=\"/\"} 2.5\n"));
+}
+
+#[test]
+fn settings_that_files_cannot_have_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = FileStore::new(directory.path()).unwrap();
+    let refuse = |spec: Spec| store.metric(&spec).err().unwrap().to_string();
+    let gauge = |aggregation| Spec::new("g", Kind::Gauge).aggregation(aggregation);
+    assert!(refuse(gauge(Aggregation::LiveSum)).contains("take sum instead of livesum"));
+    let counter = Spec::new("c", Kind::Counter);
+    assert!(refuse(counter.aggregation(Aggregation::MostRecent)).contains("only a gauge"));
+    assert!(refuse(Spec::new("a/b", Kind::Counter)).contains("no slash"));
+    assert!(refuse(Spec::new("g", Kind::Gauge).labels(["pid"])).contains("rename"));
+    fs::write(directory.path().join("file"), "").unwrap();
+    assert!(FileStore::new(directory.path().join("file")).is_err());
+}
+
+#[test]
+fn processes_are_aggregated_and_children_have_files_of_their_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = FileStore::new(directory.path()).unwrap();
+    let modes = [
+        Aggregation::Sum,
+        Aggregation::Min,
+        Aggregation::Max,
+        Aggregation::MostRecent,
+        Aggregation::All,
+    ];
+    let metrics: Vec<_> = modes
+        .map(|mode| {
+            let spec = Spec::new(format!("g_{mode}"), Kind::Gauge).labels(["k"]).aggregation(mode);
+            store.metric(&spec).unwrap()
+        })
+        .into();
+    for metric in &metrics {
+        metric.set(&["a"], 5.0);
+    }
+    for value in [3.0, 9.0] {
+        // SAFETY: the child calls nothing that another thread of the test may have left locked:
+        // allocation, which the C library keeps usable, and the store.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            for metric in &metrics {
+                metric.set(&["a"], value);
+            }
+            let is_own = metrics.iter().all(|metric| metric.get(&["a"]) == value);
+            // SAFETY: ends the child without the test's own end.
+            unsafe { libc::_exit(i32::from(!is_own)) };
+        }
+        let mut status = 0;
+        // SAFETY: a child of this process, and a place for its status.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
+    }
+    for (metric, expected) in metrics.iter().zip([17.0, 3.0, 9.0, 9.0]) {
+        assert_eq!(all(&**metric), [(vec!["a".to_owned()], expected)].into());
+        assert_eq!(metric.get(&["a"]), 5.0);
+    }
+    let each = all(&*metrics[4]);
+    assert_eq!(each.len(), 3);
+    assert_eq!(each[&vec!["a".to_owned(), std::process::id().to_string()]], 5.0);
+    assert_eq!(names(directory.path()).len(), 15);
+}
+
+#[test]
+fn a_file_of_an_earlier_process_is_gone_on_with() {
+    let directory = tempfile::tempdir().unwrap();
+    let spec = Spec::new("c", Kind::Counter).labels(["k"]);
+    let path = directory.path().join(format!("metric_c___{}.bin", std::process::id()));
+    {
+        let store = FileStore::new(directory.path()).unwrap();
+        let metric = store.metric(&spec).unwrap();
+        metric.increment(&["a"], 1.0);
+        metric.increment(&["b"], 2.0);
+        // A second store of the process, or a process of the same pid in another container.
+        let other = FileStore::new(directory.path()).unwrap();
+        other.metric(&spec).unwrap().increment(&["a"], 10.0);
+        assert_eq!(names(directory.path()).len(), 2);
+        assert_eq!(all(&*metric)[&vec!["a".to_owned()]], 11.0);
+    }
+    // It was cut within its second entry, which counts anew.
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(50).unwrap();
+    let store = FileStore::new(directory.path()).unwrap();
+    let metric = store.metric(&spec).unwrap();
+    metric.increment(&["a"], 1.0);
+    metric.increment(&["b"], 5.0);
+    assert_eq!(all(&*metric)[&vec!["a".to_owned()]], 12.0);
+    assert_eq!(all(&*metric)[&vec!["b".to_owned()]], 5.0);
+    // Cut while it is written: no signal, and the rest goes on.
+    file.set_len(10).unwrap();
+    metric.increment(&["b"], 1.0);
+    file.write_all_at(&[0xff; 10], 0).unwrap();
+    metric.increment(&["a"], 1.0);
+    assert!(metric.all_values(&mut |_, _| {}).is_ok());
+}
+
+#[test]
+fn a_full_disk_is_a_counted_drop() {
+    let directory = tempfile::tempdir().unwrap();
+    let size = "size=64k";
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", size, "quipu-test"])
+        .arg(directory.path())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !mounted {
+        // Only root mounts.
+        eprintln!("NOT RUN: a small tmpfs cannot be mounted here");
+        return;
+    }
+    let store = FileStore::new(directory.path()).unwrap();
+    let metric = store.metric(&Spec::new("c", Kind::Counter).labels(["k"])).unwrap();
+    for i in 0..5000 {
+        metric.increment(&[&i.to_string()], 1.0);
+    }
+    let kept = all(&*metric).len();
+    // What has its place is counted on.
+    metric.increment(&["0"], 1.0);
+    let first = metric.get(&["0"]);
+    let dropped = store.dropped();
+    assert!(Command::new("umount").arg("-l").arg(directory.path()).status().unwrap().success());
+    assert_eq!(first, 2.0);
+    assert!((100..5000).contains(&kept), "{kept}");
+    assert_eq!(dropped, 5000 - kept as u64);
+}
+
+#[test]
+fn hints_say_what_files_do_not() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("metric_size___1.bin"), saved("ruby_size")).unwrap();
+    fs::write(directory.path().join("metric_level___1.bin"), saved("ruby_without_labels")).unwrap();
+    let registry = quipu::Registry::new();
+    let hint = Hint { kind: Kind::Gauge, aggregation: Some(Aggregation::Max) };
+    registry.collect(Directories::new([directory.path()]).hint("level", hint)).unwrap();
+    let text = registry.text();
+    assert!(text.contains("# TYPE level gauge\nlevel 2\n"), "{text}");
+    assert!(text.contains("size_bucket{kind=\"x\",le=\"+Inf\"} 4\n"), "{text}");
+}
