@@ -7,7 +7,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use quipu::collector::Collector;
@@ -21,6 +20,7 @@ use super::name::{Content, Name, is_candidate};
 use super::table::{Keys, Place, Table};
 use super::walk::{Entry, Flaw, Layout, Window, walk};
 use crate::error::Error;
+use crate::lock::Locked;
 
 /// Shows what the processes of applications keep in files of their own.
 ///
@@ -36,10 +36,12 @@ use crate::error::Error;
 pub struct Directories {
     paths: Vec<PathBuf>,
     hints: HashMap<String, Hint>,
-    warn: Option<Box<dyn Fn(&Warning) + Send + Sync>>,
+    warn: Option<Warn>,
     threads: usize,
-    state: Mutex<State>,
+    state: Locked<State>,
 }
+
+type Warn = Box<dyn Fn(&Warning) + Send + Sync>;
 
 /// A file, or a whole directory, of which not all could be used.
 #[derive(Debug)]
@@ -109,7 +111,7 @@ impl Directories {
             hints: HashMap::new(),
             warn: None,
             threads: threads.min(MOST_THREADS),
-            state: Mutex::default(),
+            state: Locked::default(),
         }
     }
 
@@ -366,9 +368,8 @@ impl Collector for Directories {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        // What a panic left behind is counters, and memory that is emptied before it is used.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.read(&mut state, sink);
+        // A sink that asks for these files again gets none.
+        self.state.with(|state| self.read(state, sink));
     }
 }
 

@@ -228,7 +228,7 @@ impl Metric for FileMetric {
         let mut table = Table::new(self.fold.unwrap_or(Fold::Sum));
         let wanted = Content::Ruby(&self.spec.name);
         for (number, name) in (0..).zip(&names) {
-            if !as_name(name).is_some_and(|name| name.content == wanted) {
+            if as_name(name).is_none_or(|name| name.content != wanted) {
                 continue;
             }
             let mut place = Place::new(number);

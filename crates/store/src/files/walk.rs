@@ -322,7 +322,9 @@ mod tests {
         out
     }
 
-    fn read(bytes: &[u8], layout: Layout) -> (Vec<(String, f64, f64)>, Result<(), Flaw>) {
+    type Found = Vec<(String, f64, f64)>;
+
+    fn read(bytes: &[u8], layout: Layout) -> (Found, Result<(), Flaw>) {
         let mut found = Vec::new();
         let result = walk(bytes, layout, &mut Window::default(), |entry| {
             let Reading { value, time } = entry.reading;
