@@ -32,7 +32,9 @@ fuzz_target!(|data: &[u8]| {
         assert!(line.starts_with('#') || line.contains(' '), "{line:?}");
     }
     let (half, _) = exposition([(name, &file[..file.len() / 2])], Format::Text);
-    assert!(count(&String::from_utf8(half).expect("text is UTF-8")) <= count(&text));
+    let half = String::from_utf8(half).expect("text is UTF-8");
+    // Only of the whole it can be seen that values have no times; then nothing of it is shown.
+    assert!(text.is_empty() || count(&half) <= count(&text));
     let (open_metrics, _) = exposition([(name, file)], Format::OpenMetrics);
     assert!(open_metrics.ends_with(b"# EOF\n"));
     exposition([(name, file)], Format::Protobuf);
