@@ -120,6 +120,7 @@ impl Reader {
         });
         let is_beside = |cell| match self.kind {
             MetricKind::Counter | MetricKind::FloatCounter => cell == EXEMPLAR,
+            MetricKind::MixedCounter => cell == MIXED_EXEMPLAR,
             MetricKind::Summary => SummaryLayout::is_beside(cell),
             _ => self.histogram.as_ref().is_some_and(|layout| layout.is_beside(cell)),
         };

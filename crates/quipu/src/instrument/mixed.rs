@@ -107,6 +107,10 @@ impl Instrument for MixedCounter {
     fn bound(bound: Bound, (): &()) -> Self {
         Self(bound)
     }
+
+    fn clear_beside(series: &series::Family, (): &(), place: &Place<'_>) {
+        exemplar::clear(series, place, EXEMPLAR);
+    }
 }
 
 impl Register for MixedCounter {
