@@ -40,6 +40,8 @@ mod fork;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
+mod lead;
+#[cfg(not(loom))]
 mod lock;
 #[cfg(not(loom))]
 mod readings;
@@ -67,6 +69,8 @@ pub use fork::generation;
 pub use layout::{
     CELL_BYTES, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, LINE_CELLS, MAGIC, NAME_BYTES,
 };
+#[cfg(not(loom))]
+pub use lead::Lead;
 #[cfg(not(loom))]
 pub use readings::Readings;
 #[cfg(not(loom))]
