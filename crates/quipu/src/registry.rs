@@ -309,6 +309,17 @@ impl Registry {
         Ok(is_there)
     }
 
+    /// As [`Registry::visit`], without what collectors and callbacks say: what lies in the segment.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn visit_segment(&self, sink: &mut impl snapshot::Sink) -> Result<(), Error> {
+        let mut walk = Walk::default();
+        walk.begin_segment(self)?;
+        walk.step(sink, |_| false);
+        Ok(())
+    }
+
     /// Everything, in Prometheus' text format.
     pub fn text(&self) -> String {
         let mut out = Vec::new();

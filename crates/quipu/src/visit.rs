@@ -34,9 +34,17 @@ pub(crate) struct Walk {
 impl Walk {
     /// Goes back to the beginning, with what the registry has now.
     pub(crate) fn begin(&mut self, registry: &Registry) -> Result<(), Error> {
-        self.readers = registry.readers().of(registry.segment())?;
+        self.begin_segment(registry)?;
         self.collectors = registry.collectors();
         self.hidden = registry.hidden();
+        Ok(())
+    }
+
+    /// As [`Walk::begin`], without collectors, and with what this process does not show.
+    pub(crate) fn begin_segment(&mut self, registry: &Registry) -> Result<(), Error> {
+        self.readers = registry.readers().of(registry.segment())?;
+        self.collectors = Arc::default();
+        self.hidden = Arc::default();
         self.next = 0;
         self.cursor = None;
         self.memory.processes.forget();
