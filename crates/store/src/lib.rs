@@ -9,6 +9,8 @@ mod fork;
 mod interface;
 mod lock;
 mod memory;
+#[cfg(all(feature = "redis", unix))]
+pub mod redis;
 mod segment;
 mod table;
 

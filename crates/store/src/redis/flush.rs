@@ -1,0 +1,572 @@
+//! One flush after the other: what changed is written, what died is folded.
+//!
+//! All values are absolute, so that a write whose answer was lost may be repeated. After any error,
+//! everything is written again: what the server has of the last writes is not known, and what it has
+//! of the others may be lost with it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ::redis::Value;
+use hashbrown::{HashMap, HashSet};
+use quipu::Registry;
+use quipu::snapshot::{Family, Kind, Number, Series, Sink, Value as Shown};
+
+use super::instance::Instance;
+use super::key::{Global, Keys, write_field};
+use super::link::{Call, Failure, Link, items, text};
+use super::meta::{How, METRICS, Meta, OWN};
+use super::number::{float_text, is_same, push_number};
+use super::options::Options;
+use super::script::{ADOPT, BEAT, FOLD, FORGET, WRITE};
+
+/// Pairs of fields and values in one call, and calls in one pipeline: what the server does at once,
+/// and what is in memory at a time.
+const MOST_PAIRS: usize = 500;
+const MOST_CALLS: usize = 32;
+/// The dead instances that one flush folds.
+const MOST_FOLDED: usize = 8;
+
+/// What the process that flushes knows of the server.
+pub(super) struct Flusher {
+    options: Options,
+    instance: Arc<Instance>,
+    global: Global,
+    link: Option<Link>,
+    state: State,
+    /// When this instance was last heard of, by the server's clock.
+    beat: u64,
+    refreshed: Instant,
+}
+
+/// What a flush did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Done {
+    pub(super) series: u64,
+    pub(super) folded: u64,
+}
+
+#[derive(Default)]
+struct State {
+    metrics: HashMap<Box<str>, Metric>,
+    /// How gauges are put together, as the registry's own metric says.
+    specs: HashMap<Box<str>, How>,
+    round: u32,
+}
+
+/// A metric, and what the server was last sent of it.
+struct Metric {
+    keys: [String; 5],
+    meta: Meta,
+    sent: HashMap<Box<[u8]>, Sent>,
+    /// Whether the server was told what it is.
+    is_known: bool,
+    /// Whether the server has fields that are no series any more.
+    has_strays: bool,
+    /// Those are left where they are.
+    keeps_strays: bool,
+    /// The fields that are series, where they are collected.
+    fields: Option<HashSet<String>>,
+}
+
+#[derive(Clone, Copy)]
+struct Sent {
+    value: Number,
+    /// For values of which the last one counts: when it changed.
+    time: u64,
+    round: u32,
+    is_written: bool,
+}
+
+impl Flusher {
+    pub(super) fn new(options: Options, instance: Arc<Instance>) -> Self {
+        let global = Global::new(&options.namespace);
+        let (link, state, beat, refreshed) = (None, State::default(), 0, Instant::now());
+        Self { options, instance, global, link, state, beat, refreshed }
+    }
+
+    /// Writes what changed since the last flush.
+    pub(super) fn flush(&mut self, registry: &Registry) -> Result<Done, Failure> {
+        let asked = self.instance.asked();
+        let result = self.try_flush(registry, asked);
+        if result.is_err() {
+            self.link = None;
+            self.state.distrust();
+            self.instance.set_pending(self.state.len());
+        }
+        result
+    }
+
+    fn try_flush(&mut self, registry: &Registry, asked: u64) -> Result<Done, Failure> {
+        let mut link = match self.link.take() {
+            Some(link) => link,
+            None => Link::connect(&self.options)?,
+        };
+        let dead_after = millis(self.options.dead_after);
+        let mut beat = Call::new(&BEAT, &[&self.global.instances, &self.global.claims]);
+        beat.arg(self.instance.id()).arg(&dead_after.to_string()).arg(&MOST_FOLDED.to_string());
+        let answer = link.run(&[beat])?;
+        let answer = answer.first().map(items).unwrap_or_default();
+        let heard = answer.first().and_then(text).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let now = answer.get(1).and_then(text).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let dead: Vec<&str> = answer.iter().skip(2).filter_map(text).collect();
+        // The server lost what it had, or went back to an older state.
+        let is_lost = heard != self.beat;
+        if is_lost || self.refreshed.elapsed() >= self.options.refresh {
+            self.state.distrust();
+            self.refreshed = Instant::now();
+        }
+        self.beat = now;
+
+        let acked = self.instance.acknowledged_there();
+        let is_remembered = dead_after.saturating_add(millis(self.options.keep));
+        let mut writer = Writer {
+            state: &mut self.state,
+            link: &mut link,
+            options: &self.options,
+            global: &self.global,
+            id: self.instance.id(),
+            sequence: self.instance.next_write(),
+            now,
+            is_adopting: acked != 0 && now.saturating_sub(acked) > is_remembered,
+            metric: None,
+            is_touched: false,
+            calls: Vec::new(),
+            of: Vec::new(),
+            buffers: Buffers::default(),
+            newer: 0,
+            done: Done::default(),
+            failure: None,
+        };
+        writer.state.round = writer.state.round.wrapping_add(1);
+        if let Err(error) = registry.visit_segment(&mut writer) {
+            return Err(Failure::other(&error.to_string()));
+        }
+        writer.finish()?;
+        let (newer, mut done) = (writer.newer, writer.done);
+        if newer > 0 {
+            // Nothing that was refused is in the server: it comes again with a greater number.
+            self.instance.skip_writes(newer);
+            return Err(Failure::other("the segment was taken back; written again"));
+        }
+        let strays = self.state.strays();
+        if !strays.is_empty() {
+            self.retire(&mut link, registry, &strays)?;
+        }
+        for id in &dead {
+            self.fold(&mut link, id)?;
+            done.folded += 1;
+        }
+        self.link = Some(link);
+        self.instance.acknowledge(asked, now, self.beat);
+        Ok(done)
+    }
+
+    /// Moves what is no series any more into the archive.
+    fn retire(
+        &mut self,
+        link: &mut Link,
+        registry: &Registry,
+        strays: &[Box<str>],
+    ) -> Result<(), Failure> {
+        // A series that is hidden while it is idle comes back with all that it counted: it stays.
+        let is_hiding = |name: &str| {
+            registry.segment().families().map_or(true, |families| {
+                families.iter().any(|f| f.schema().name == name && f.schema().idle.is_some())
+            })
+        };
+        for name in strays {
+            let Some(metric) = self.state.metrics.get_mut(name) else { continue };
+            // They are collected by the next flush.
+            let Some(fields) = metric.fields.take() else { continue };
+            metric.has_strays = false;
+            if is_hiding(name) {
+                metric.keeps_strays = true;
+                continue;
+            }
+            let answer = link.run(&[Call::plain("HKEYS", &metric.keys[0])])?;
+            let all = answer.first().map(items).unwrap_or_default();
+            let gone: Vec<&str> = all
+                .iter()
+                .filter_map(text)
+                .filter(|field| *field != "#" && !fields.contains(*field))
+                .collect();
+            for gone in gone.chunks(MOST_PAIRS) {
+                let mut call = Call::new(&WRITE, &metric.keys);
+                let how = if metric.meta.how.is_sum() { "sum" } else { "drop" };
+                call.arg(self.instance.id()).arg(how);
+                call.arg(&self.instance.next_write().to_string()).arg(&gone.len().to_string());
+                gone.iter().for_each(|field| {
+                    call.arg(field);
+                });
+                link.run(&[call])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Folds an instance that is dead. Whoever dies on the way leaves the rest to the next one.
+    fn fold(&self, link: &mut Link, id: &str) -> Result<(), Failure> {
+        let answer = link.run(&[Call::plain("SMEMBERS", &self.global.metrics)])?;
+        let metrics: Vec<&str> =
+            answer.first().map(items).unwrap_or_default().iter().filter_map(text).collect();
+        let keep = millis(self.options.keep).max(1).to_string();
+        for metrics in metrics.chunks(MOST_CALLS) {
+            let calls = metrics.iter().map(|metric| {
+                let keys = keys_of(&Keys::new(&self.options.namespace, metric), id);
+                let mut call = Call::new(&FOLD, &keys);
+                call.arg(id).arg(&keep);
+                call
+            });
+            link.run(&calls.collect::<Vec<_>>())?;
+        }
+        let mut forget = Call::new(&FORGET, &[&self.global.instances, &self.global.claims]);
+        forget.arg(id).arg(&millis(self.options.dead_after).to_string());
+        link.run(&[forget]).map(drop)
+    }
+}
+
+impl State {
+    fn distrust(&mut self) {
+        self.metrics.values_mut().for_each(Metric::distrust);
+    }
+
+    fn len(&self) -> u64 {
+        self.metrics.values().map(|metric| metric.sent.len() as u64).sum()
+    }
+
+    fn strays(&self) -> Vec<Box<str>> {
+        let all = self.metrics.iter().filter(|(_, metric)| metric.has_strays);
+        all.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl Metric {
+    fn distrust(&mut self) {
+        self.is_known = false;
+        self.sent.values_mut().for_each(|sent| sent.is_written = false);
+    }
+
+    /// Learns how many fields the server has, when all that changed was written.
+    fn has_fields(&mut self, fields: i64) {
+        // One is the number of the write.
+        let expected = self.sent.len() as u64 + 1;
+        if fields.unsigned_abs() < expected {
+            self.distrust();
+        }
+        self.has_strays = fields.unsigned_abs() > expected && !self.keeps_strays;
+    }
+}
+
+/// Takes what a walk over the segment shows, and writes what changed.
+struct Writer<'f> {
+    state: &'f mut State,
+    link: &'f mut Link,
+    options: &'f Options,
+    global: &'f Global,
+    id: &'f str,
+    sequence: u64,
+    now: u64,
+    is_adopting: bool,
+    /// The name of the family that is being shown, where it is written.
+    metric: Option<Box<str>>,
+    /// Whether something of it was written, or is to be looked at.
+    is_touched: bool,
+    calls: Vec<Call>,
+    /// For each call the metric whose fields it answers the number of.
+    of: Vec<Option<Box<str>>>,
+    buffers: Buffers,
+    /// The greatest number of a write that the server had and this is not newer than.
+    newer: u64,
+    done: Done,
+    failure: Option<Failure>,
+}
+
+#[derive(Default)]
+struct Buffers {
+    key: Vec<u8>,
+    field: String,
+    /// What is to be written of the family: fields and values, behind one another.
+    text: String,
+    pairs: Vec<(usize, usize)>,
+    /// For pairs that are adopted: the value that was written before.
+    before: Vec<Option<Number>>,
+}
+
+/// The parts of a histogram that are no buckets.
+const SUM: u32 = u32::MAX;
+const COUNT: u32 = u32::MAX - 1;
+
+impl Sink for Writer<'_> {
+    fn family(&mut self, family: &Family<'_>) {
+        self.end_family();
+        self.metric = None;
+        let is_own = family.name.starts_with(OWN) || family.name == "quipu_series_overflowed";
+        let is_number = matches!(
+            family.kind,
+            Kind::Counter | Kind::Gauge | Kind::Histogram | Kind::Summary | Kind::Unknown
+        );
+        if is_own || !is_number || self.failure.is_some() {
+            return;
+        }
+        let how = self.state.specs.get(family.name).copied();
+        let meta = Meta::of(family, how);
+        let entry = self.state.metrics.entry(family.name.into());
+        let metric = entry.or_insert_with(|| {
+            let keys = keys_of(&Keys::new(&self.options.namespace, family.name), self.id);
+            Metric {
+                keys,
+                meta: meta.clone(),
+                sent: HashMap::new(),
+                is_known: false,
+                has_strays: false,
+                keeps_strays: false,
+                fields: None,
+            }
+        });
+        if metric.meta != meta {
+            metric.meta = meta;
+            metric.distrust();
+        }
+        metric.fields = metric.has_strays.then(HashSet::new);
+        self.is_touched = metric.has_strays;
+        self.metric = Some(family.name.into());
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        if family.name == METRICS {
+            // The first of all families.
+            let mut texts = series.texts;
+            if let (Some(name), Some(kind), Some(how)) = (texts.next(), texts.next(), texts.next())
+            {
+                self.state.specs.insert(name.into(), How::of_spec(kind, how));
+            }
+            return;
+        }
+        match series.value {
+            Shown::Counter { total, .. } => self.value(family, series, 0, "", None, total),
+            Shown::Gauge(number) | Shown::Unknown(number) => {
+                self.value(family, series, 0, "", None, number);
+            }
+            Shown::Histogram(histogram) => {
+                for (i, bucket) in histogram.buckets.iter().enumerate() {
+                    let part = u32::try_from(i).unwrap_or(COUNT - 1);
+                    let count = Number::Unsigned(bucket.count);
+                    self.value(family, series, part, "bucket", Some(bucket.bound), count);
+                }
+                if histogram.buckets.is_empty() {
+                    let count = Number::Unsigned(histogram.count);
+                    self.value(family, series, COUNT, "count", None, count);
+                }
+                self.value(family, series, SUM, "sum", None, Number::Float(histogram.sum));
+            }
+            Shown::Summary { count, sum, .. } => {
+                self.value(family, series, COUNT, "count", None, Number::Unsigned(count));
+                self.value(family, series, SUM, "sum", None, Number::Float(sum));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Writer<'_> {
+    fn value(
+        &mut self,
+        family: &Family<'_>,
+        series: &Series<'_>,
+        part: u32,
+        part_name: &str,
+        bound: Option<f64>,
+        value: Number,
+    ) {
+        let Some(metric) = self.metric.as_ref().and_then(|name| self.state.metrics.get_mut(name))
+        else {
+            return;
+        };
+        let start = series.start.map_or(0, |start| start.0);
+        let buffers = &mut self.buffers;
+        buffers.key.clear();
+        for number in [series.group, part] {
+            buffers.key.extend_from_slice(&number.to_le_bytes());
+        }
+        // What a gauge was set to before does not count.
+        let start = metric.meta.how.is_sum().then_some(start);
+        buffers.key.extend_from_slice(&start.unwrap_or(0).to_le_bytes());
+        for text in series.texts {
+            buffers.key.extend_from_slice(text.as_bytes());
+            buffers.key.push(0xff);
+        }
+        let round = self.state.round;
+        let sent = metric.sent.get_mut(&buffers.key[..]);
+        let before = sent.as_deref().map(|sent| sent.value);
+        let is_new = before.is_none_or(|before| !is_same(before, value));
+        let time = if is_new { self.now } else { sent.as_deref().map_or(0, |sent| sent.time) };
+        let is_written = sent.as_deref().is_some_and(|sent| sent.is_written);
+        // If this fails, all that was sent is distrusted.
+        let now = Sent { value, time, round, is_written: true };
+        match sent {
+            Some(sent) => *sent = now,
+            None => drop(metric.sent.insert(buffers.key[..].into(), now)),
+        }
+        let is_due = is_new || !is_written;
+        if !is_due && metric.fields.is_none() {
+            return;
+        }
+        buffers.field.clear();
+        let mut bound_text = String::new();
+        if let Some(bound) = bound {
+            bound_text = float_text(bound);
+        }
+        let overflow = series.overflow.then_some(("quipu_overflow", "true"));
+        let own = (!series.overflow).then(|| labels(family, series));
+        let le = bound.map(|_| ("le", bound_text.as_str()));
+        let labels = own.into_iter().flatten().chain(overflow).chain(le);
+        write_field(&mut buffers.field, part_name, labels, start);
+        if let Some(fields) = &mut metric.fields {
+            fields.insert(buffers.field.clone());
+        }
+        if !is_due {
+            return;
+        }
+        self.done.series += 1;
+        buffers.text.push_str(&buffers.field);
+        let end_of_field = buffers.text.len();
+        if metric.meta.how.has_time() {
+            buffers.text.push_str(&format!("{time}:"));
+        }
+        push_number(&mut buffers.text, value);
+        buffers.pairs.push((end_of_field, buffers.text.len()));
+        if self.is_adopting {
+            buffers.before.push(before);
+        }
+        if buffers.pairs.len() >= MOST_PAIRS {
+            self.end_chunk(false);
+        }
+    }
+
+    /// Turns what was gathered into a call.
+    fn end_chunk(&mut self, is_last: bool) {
+        self.is_touched = true;
+        let Some((name, metric)) =
+            self.metric.as_ref().and_then(|name| Some((name, self.state.metrics.get_mut(name)?)))
+        else {
+            return;
+        };
+        if !metric.is_known {
+            metric.is_known = true;
+            let mut describe = Call::plain("HSET", &metric.keys[4]);
+            metric.meta.fields().iter().for_each(|(name, text)| {
+                describe.arg(name).arg(text);
+            });
+            self.calls.push(describe);
+            self.of.push(None);
+            let mut index = Call::plain("SADD", &self.global.metrics);
+            index.arg(name);
+            self.calls.push(index);
+            self.of.push(None);
+        }
+        let Buffers { text, pairs, before, .. } = &mut self.buffers;
+        if self.is_adopting && metric.meta.how.fold() == "sum" && !pairs.is_empty() {
+            let mut adopt = Call::new(&ADOPT, &metric.keys);
+            adopt.arg(self.id);
+            let mut begin = 0;
+            let mut number = String::new();
+            for (&(end_of_field, end), before) in pairs.iter().zip(before.iter()) {
+                adopt.arg(&text[begin..end_of_field]);
+                match before {
+                    Some(before) => {
+                        number.clear();
+                        push_number(&mut number, *before);
+                        adopt.arg(&number);
+                    }
+                    None => drop(adopt.arg(&text[end_of_field..end])),
+                }
+                begin = end;
+            }
+            self.calls.push(adopt);
+            self.of.push(None);
+        }
+        let mut call = Call::new(&WRITE, &metric.keys);
+        call.arg(self.id).arg(metric.meta.how.fold());
+        call.arg(&self.sequence.to_string()).arg("0");
+        let mut begin = 0;
+        for &(end_of_field, end) in pairs.iter() {
+            call.arg(&text[begin..end_of_field]).arg(&text[end_of_field..end]);
+            begin = end;
+        }
+        text.clear();
+        pairs.clear();
+        before.clear();
+        self.calls.push(call);
+        self.of.push(is_last.then(|| name.clone()));
+        if self.calls.len() >= MOST_CALLS {
+            self.send();
+        }
+    }
+
+    /// Ends a family: its last chunk, and what became of series that are gone.
+    fn end_family(&mut self) {
+        let round = self.state.round;
+        let Some(metric) = self.metric.as_ref().and_then(|name| self.state.metrics.get_mut(name))
+        else {
+            return;
+        };
+        let before = metric.sent.len();
+        metric.sent.retain(|_, sent| sent.round == round);
+        let some_are_gone = metric.sent.len() < before;
+        if self.is_touched || !self.buffers.pairs.is_empty() || some_are_gone {
+            self.end_chunk(true);
+        }
+    }
+
+    fn send(&mut self) {
+        let (calls, of) = (std::mem::take(&mut self.calls), std::mem::take(&mut self.of));
+        if self.failure.is_some() {
+            return;
+        }
+        match self.link.run(&calls) {
+            Ok(answers) => {
+                for (answer, of) in answers.iter().zip(of) {
+                    let [Value::Int(fields), Value::Int(newer)] = items(answer) else { continue };
+                    if *fields < 0 {
+                        self.newer = self.newer.max(newer.unsigned_abs());
+                    } else if let Some(metric) =
+                        of.and_then(|name| self.state.metrics.get_mut(&name))
+                    {
+                        metric.has_fields(*fields);
+                    }
+                }
+            }
+            Err(failure) => self.failure = Some(failure),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), Failure> {
+        self.end_family();
+        self.metric = None;
+        self.send();
+        self.failure.take().map_or(Ok(()), Err)
+    }
+}
+
+/// The keys that a script about a metric of an instance takes.
+fn keys_of(keys: &Keys, id: &str) -> [String; 5] {
+    let own = (keys.of(id), keys.instances.clone());
+    [own.0, own.1, keys.folded(id), keys.archive.clone(), keys.meta.clone()]
+}
+
+/// The names and values of a series' labels, in the family's order.
+fn labels<'a>(
+    family: &Family<'a>,
+    series: &Series<'a>,
+) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+    let (mut fixed, mut texts) = (family.fixed(series.group), series.texts);
+    family.labels.iter().map(move |label| match label.values {
+        Some(_) => (label.name, fixed.next().map_or("", |(_, value)| value)),
+        None => (label.name, texts.next().unwrap_or("")),
+    })
+}
+
+fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

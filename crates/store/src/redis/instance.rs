@@ -1,0 +1,158 @@
+//! What all processes that share a segment know of the instance that they are.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use quipu_segment::{Cells, Kind, Lead, Segment};
+
+use crate::error::Error;
+
+/// The record in the segment.
+const INSTANCE: Kind = Kind::new(*b"RDIS", 1);
+
+/// The cells of the record. All are zero at first.
+mod at {
+    pub(super) const ID: usize = 0;
+    pub(super) const LEAD: usize = 2;
+    pub(super) const SEQUENCE: usize = 3;
+    pub(super) const ACKED: usize = 4;
+    pub(super) const ACKED_THERE: usize = 5;
+    pub(super) const BEAT: usize = 6;
+    pub(super) const PENDING: usize = 7;
+    pub(super) const ASKED: usize = 8;
+    pub(super) const DONE: usize = 9;
+    pub(super) const CREATED: usize = 10;
+    pub(super) const END: usize = 16;
+}
+
+/// An instance: everything that counts in one segment.
+pub(super) struct Instance {
+    segment: Segment,
+    cells: Cells,
+    id: String,
+}
+
+impl Instance {
+    /// Finds the instance of a namespace in the segment, or makes it.
+    pub(super) fn of(segment: &Segment, namespace: &str) -> Result<Self, Error> {
+        let fail = |error| Error::because("redis", "its record in the segment", error);
+        let name = record_name(namespace);
+        let _making = segment.making();
+        let mut cells = oldest(segment, &name).map_err(fail)?;
+        if cells.is_none() {
+            let draft = segment.reserve(INSTANCE, &name, at::END).map_err(fail)?;
+            let mut id = [0; 16];
+            let random = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());
+            if random.is_err() {
+                return Err(Error::new("redis", "the system gives no random numbers"));
+            }
+            for (i, half) in id.chunks_exact(8).enumerate() {
+                let half = half.try_into().map_or(0, u64::from_le_bytes);
+                draft.cells()[at::ID + i].store(half, Ordering::Relaxed);
+            }
+            draft.cells()[at::CREATED].store(now(), Ordering::Relaxed);
+            draft.publish().map_err(fail)?;
+            // Another process may have made one as well: the first that was published counts.
+            cells = oldest(segment, &name).map_err(fail)?;
+        }
+        let Some(cells) = cells.filter(|cells| cells.len() >= at::END) else {
+            return Err(Error::new("redis", "its record in the segment is too short"));
+        };
+        let half = |at: usize| cells[at].load(Ordering::Relaxed);
+        let id = format!("{:016x}{:016x}", half(at::ID), half(at::ID + 1));
+        Ok(Self { segment: segment.clone(), cells, id })
+    }
+
+    /// Its name among all.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Lets this process be the one that flushes, if none is.
+    pub(super) fn lead(&self) -> Option<Lead> {
+        // Who cannot be marked as alive does not lead; another may.
+        self.segment.lead(&self.cells, at::LEAD).ok().flatten()
+    }
+
+    /// The number of the next write, which is greater than all before it.
+    pub(super) fn next_write(&self) -> u64 {
+        self.cell(at::SEQUENCE).fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Makes later writes newer than this one: the segment was taken back, by a loss of power.
+    pub(super) fn skip_writes(&self, last: u64) {
+        self.cell(at::SEQUENCE).fetch_max(last, Ordering::Relaxed);
+    }
+
+    /// Asks for a flush; answers the number to wait for.
+    pub(super) fn ask(&self) -> u64 {
+        // AcqRel: the flush sees what was counted before it was asked for.
+        self.cell(at::ASKED).fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub(super) fn asked(&self) -> u64 {
+        self.cell(at::ASKED).load(Ordering::Acquire)
+    }
+
+    pub(super) fn done(&self) -> u64 {
+        self.cell(at::DONE).load(Ordering::Acquire)
+    }
+
+    /// Notes that everything is in the server that was counted before `asked`.
+    pub(super) fn acknowledge(&self, asked: u64, there: u64, beat: u64) {
+        self.cell(at::ACKED).store(now(), Ordering::Relaxed);
+        self.cell(at::ACKED_THERE).store(there, Ordering::Relaxed);
+        self.cell(at::BEAT).store(beat, Ordering::Relaxed);
+        self.cell(at::PENDING).store(0, Ordering::Relaxed);
+        self.cell(at::DONE).fetch_max(asked, Ordering::Release);
+    }
+
+    /// When the last flush was acknowledged, by the server's clock in milliseconds; 0 for never.
+    pub(super) fn acknowledged_there(&self) -> u64 {
+        self.cell(at::ACKED_THERE).load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_pending(&self, series: u64) {
+        self.cell(at::PENDING).store(series, Ordering::Relaxed);
+    }
+
+    pub(super) fn pending(&self) -> u64 {
+        self.cell(at::PENDING).load(Ordering::Relaxed)
+    }
+
+    /// The seconds since the last flush that was acknowledged, or since the beginning.
+    pub(super) fn lag(&self) -> f64 {
+        let acked = self.cell(at::ACKED).load(Ordering::Relaxed);
+        let since = if acked == 0 { self.cell(at::CREATED).load(Ordering::Relaxed) } else { acked };
+        now().saturating_sub(since) as f64 / 1e3
+    }
+
+    fn cell(&self, at: usize) -> &AtomicU64 {
+        &self.cells[at]
+    }
+}
+
+fn oldest(segment: &Segment, name: &str) -> Result<Option<Cells>, quipu_segment::Error> {
+    let mut found = None;
+    for record in segment.records() {
+        let record = record?;
+        if record.kind() == INSTANCE && record.name() == name {
+            found = Some(record.cells().clone());
+        }
+    }
+    Ok(found)
+}
+
+/// The wall clock's milliseconds.
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A name that fits a record: FNV-1a of the namespace.
+fn record_name(namespace: &str) -> String {
+    let hash = namespace.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    format!("redis {hash:016x}")
+}

@@ -1,0 +1,195 @@
+//! The names of keys, and of the fields in them.
+//!
+//! ```text
+//! {ns}:metrics                 set      all metrics, by name
+//! {ns}:instances               zset     instances, by when they were last heard of
+//! {ns}:claims                  hash     dead instances, by when somebody began to fold them
+//! {ns:metric}:meta             hash     kind, how, help, unit, labels
+//! {ns:metric}:instances        set      the instances that have this metric
+//! {ns:metric}:<instance>       hash     series and values; `#`: the number of the last write
+//! {ns:metric}:folded:<instance>  hash   the same, of an instance that was folded; it expires
+//! {ns:metric}:archive          hash     sums of all instances that were folded
+//! ```
+
+use std::fmt::Write as _;
+
+/// The keys that belong to no metric.
+#[derive(Debug, Clone)]
+pub(super) struct Global {
+    pub(super) metrics: String,
+    pub(super) instances: String,
+    pub(super) claims: String,
+}
+
+/// The keys of a metric.
+#[derive(Debug, Clone)]
+pub(super) struct Keys {
+    /// What the others begin with.
+    pub(super) prefix: String,
+    pub(super) meta: String,
+    pub(super) instances: String,
+    pub(super) archive: String,
+}
+
+impl Global {
+    pub(super) fn new(namespace: &str) -> Self {
+        let tag = format!("{{{}}}", escaped(namespace));
+        Self {
+            metrics: format!("{tag}:metrics"),
+            instances: format!("{tag}:instances"),
+            claims: format!("{tag}:claims"),
+        }
+    }
+}
+
+impl Keys {
+    pub(super) fn new(namespace: &str, metric: &str) -> Self {
+        let prefix = format!("{{{}:{}}}:", escaped(namespace), escaped(metric));
+        Self {
+            meta: format!("{prefix}meta"),
+            instances: format!("{prefix}instances"),
+            archive: format!("{prefix}archive"),
+            prefix,
+        }
+    }
+
+    pub(super) fn of(&self, instance: &str) -> String {
+        format!("{}{instance}", self.prefix)
+    }
+
+    pub(super) fn folded(&self, instance: &str) -> String {
+        format!("{}folded:{instance}", self.prefix)
+    }
+}
+
+/// Without the braces that say which part of a key tells its node.
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
+}
+
+/// Writes a field: what part of a series it is, the labels as Prometheus writes them, and when the
+/// series began, which tells one that was removed from one that was made anew in its place.
+pub(super) fn write_field<'a>(
+    out: &mut String,
+    part: &str,
+    labels: impl Iterator<Item = (&'a str, &'a str)>,
+    start: Option<u64>,
+) {
+    out.push_str(part);
+    out.push('{');
+    for (i, (name, value)) in labels.enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        if is_plain(name) {
+            out.push_str(name);
+        } else {
+            push_quoted(out, name);
+        }
+        out.push('=');
+        push_quoted(out, value);
+    }
+    out.push('}');
+    if let Some(start) = start {
+        // In microseconds: two series of the same labels do not begin in the same one.
+        let _ = write!(out, "@{:x}", start / 1000);
+    }
+}
+
+/// A field that was read: its part, and its labels.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) part: String,
+    pub(super) labels: Vec<(String, String)>,
+}
+
+/// Reads a field. `None` where it is none: it was written by another program.
+pub(super) fn read_field(text: &str) -> Option<Field> {
+    let (part, rest) = text.split_once('{')?;
+    let mut rest = rest.trim_end_matches(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+    rest = rest.strip_suffix('@').unwrap_or(rest);
+    let mut labels = Vec::new();
+    while rest != "}" {
+        let (name, after) = match rest.strip_prefix('"') {
+            Some(quoted) => unquote(quoted)?,
+            None => {
+                let (name, _) = rest.split_once('=')?;
+                (name.to_owned(), &rest[name.len()..])
+            }
+        };
+        let (value, after) = unquote(after.strip_prefix("=\"")?)?;
+        labels.push((name, value));
+        rest = after.strip_prefix(',').unwrap_or(after);
+    }
+    Some(Field { part: part.to_owned(), labels })
+}
+
+/// Reads up to the closing quote; what is behind it is left.
+fn unquote(text: &str) -> Option<(String, &str)> {
+    let mut out = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return Some((out, &text[at + 1..])),
+            '\\' => out.push(match chars.next()?.1 {
+                'n' => '\n',
+                c => c,
+            }),
+            c => out.push(c),
+        }
+    }
+    None
+}
+
+fn push_quoted(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn fields_are_read_back() {
+        let odd = "a\"b\\c\nd}@e,f=\"";
+        let all: [&[(&str, &str)]; 4] =
+            [&[], &[("code", "200")], &[("a", odd), ("b.c", "")], &[("x", "}@12ab")]];
+        for labels in all {
+            for start in [None, Some(1_700_000_000_000_000_000)] {
+                let mut text = String::new();
+                write_field(&mut text, "sum", labels.iter().copied(), start);
+                let owned = |&(a, b): &(&str, &str)| (a.to_owned(), b.to_owned());
+                let labels = labels.iter().map(owned).collect();
+                let field = Field { part: "sum".into(), labels };
+                assert_eq!(read_field(&text), Some(field), "{text}");
+                for end in 0..text.len() {
+                    if text.is_char_boundary(end) {
+                        let _ = read_field(&text[..end]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_of_a_metric_share_its_tag() {
+        let keys = Keys::new("app", "odd{name}%");
+        assert_eq!(keys.archive, "{app:odd%7Bname%7D%25}:archive");
+        assert_eq!(keys.folded("1f"), "{app:odd%7Bname%7D%25}:folded:1f");
+    }
+}

@@ -1,0 +1,251 @@
+//! The connection to a server or a cluster, and what can be wrong with it.
+
+use std::time::Duration;
+
+use ::redis::cluster::{ClusterClient, ClusterConnection, ClusterPipeline};
+use ::redis::{
+    Client, Cmd, Connection, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value,
+};
+
+use super::options::Options;
+use super::script::Source;
+
+/// A connection. It is given up at the first error that is no answer.
+pub(super) enum Link {
+    One(Box<Connection>),
+    Cluster(Box<ClusterConnection>),
+}
+
+/// What went wrong, as far as it matters to who looks at the figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    Connect,
+    Lost,
+    Timeout,
+    Auth,
+    Full,
+    ReadOnly,
+    Loading,
+    Cluster,
+    Other,
+}
+
+/// An error, and its cause.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) cause: Cause,
+    pub(super) error: RedisError,
+}
+
+/// A command or a call of a script, whose arguments are added one by one.
+pub(super) struct Call {
+    command: Cmd,
+    script: Option<&'static Source>,
+}
+
+impl Call {
+    pub(super) fn new<K: AsRef<str>>(script: &'static Source, keys: &[K]) -> Self {
+        let mut command = Cmd::new();
+        command.arg("EVALSHA").arg(&script.hash).arg(keys.len());
+        keys.iter().for_each(|key| {
+            command.arg(key.as_ref());
+        });
+        Self { command, script: Some(script) }
+    }
+
+    pub(super) fn plain(name: &str, key: &str) -> Self {
+        let mut command = Cmd::new();
+        command.arg(name).arg(key);
+        Self { command, script: None }
+    }
+
+    pub(super) fn arg(&mut self, text: &str) -> &mut Self {
+        self.command.arg(text);
+        self
+    }
+
+    /// With the script's text, for a server that does not know it by its hash.
+    fn in_full(&self) -> Cmd {
+        let Some(script) = self.script else { return self.command.clone() };
+        let mut command = Cmd::new();
+        command.arg("EVAL").arg(&script.text);
+        for arg in self.command.args_iter().skip(2) {
+            if let ::redis::Arg::Simple(bytes) = arg {
+                command.arg(bytes);
+            }
+        }
+        command
+    }
+}
+
+impl Link {
+    pub(super) fn connect(options: &Options) -> Result<Self, Failure> {
+        let fail = |error: RedisError| {
+            let cause = match Cause::of(&error) {
+                Cause::Other | Cause::Lost => Cause::Connect,
+                cause => cause,
+            };
+            Failure { cause, error }
+        };
+        let timeout = options.timeout;
+        if options.cluster {
+            let client = ClusterClient::builder(options.urls.iter().map(String::as_str))
+                .connection_timeout(timeout)
+                .response_timeout(timeout)
+                // Whoever flushes tries again by itself, with what is new by then.
+                .retries(1)
+                .build()
+                .map_err(fail)?;
+            let connection = client.get_connection().map_err(fail)?;
+            connection.set_write_timeout(Some(timeout)).map_err(fail)?;
+            return Ok(Self::Cluster(Box::new(connection)));
+        }
+        let mut last = None;
+        for url in &options.urls {
+            match connect_one(url, timeout) {
+                Ok(connection) => return Ok(Self::One(Box::new(connection))),
+                Err(error) => last = Some(error),
+            }
+        }
+        let none = || RedisError::from((ErrorKind::InvalidClientConfig, "no address is given"));
+        Err(fail(last.unwrap_or_else(none)))
+    }
+
+    /// Makes all calls in one pipeline. A script that a server does not know is sent to it.
+    pub(super) fn run(&mut self, calls: &[Call]) -> Result<Vec<Value>, Failure> {
+        if calls.is_empty() {
+            return Ok(Vec::new());
+        }
+        let answer = self.pipe(calls.iter().map(|call| call.command.clone()));
+        match answer {
+            // Each script may be run again.
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                self.pipe(calls.iter().map(Call::in_full))
+            }
+            answer => answer,
+        }
+        .map_err(Failure::from)
+    }
+
+    /// The answers, or the first error among them.
+    fn pipe(&mut self, commands: impl Iterator<Item = Cmd>) -> RedisResult<Vec<Value>> {
+        match self {
+            Self::One(connection) => {
+                let mut pipeline = Pipeline::new();
+                commands.for_each(|command| {
+                    pipeline.add_command(command);
+                });
+                let answers: Vec<RedisResult<Value>> =
+                    pipeline.ignore_errors().query(connection.as_mut())?;
+                answers.into_iter().collect()
+            }
+            Self::Cluster(connection) => {
+                let mut pipeline = ClusterPipeline::new();
+                commands.for_each(|command| {
+                    pipeline.add_command(command);
+                });
+                pipeline.query(connection)
+            }
+        }
+    }
+}
+
+fn connect_one(url: &str, timeout: Duration) -> RedisResult<Connection> {
+    let connection = Client::open(url)?.get_connection_with_timeout(timeout)?;
+    connection.set_read_timeout(Some(timeout))?;
+    connection.set_write_timeout(Some(timeout))?;
+    Ok(connection)
+}
+
+impl Cause {
+    pub(super) const EVERY: [Self; 9] = [
+        Self::Connect,
+        Self::Lost,
+        Self::Timeout,
+        Self::Auth,
+        Self::Full,
+        Self::ReadOnly,
+        Self::Loading,
+        Self::Cluster,
+        Self::Other,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Lost => "connection_lost",
+            Self::Timeout => "timeout",
+            Self::Auth => "auth",
+            Self::Full => "out_of_memory",
+            Self::ReadOnly => "read_only",
+            Self::Loading => "loading",
+            Self::Cluster => "cluster",
+            Self::Other => "other",
+        }
+    }
+
+    fn of(error: &RedisError) -> Self {
+        use ServerErrorKind as Server;
+
+        match error.kind() {
+            _ if error.is_timeout() => Self::Timeout,
+            ErrorKind::AuthenticationFailed | ErrorKind::Server(Server::NoPerm) => Self::Auth,
+            ErrorKind::Server(Server::ReadOnly) => Self::ReadOnly,
+            ErrorKind::Server(Server::BusyLoading | Server::MasterDown) => Self::Loading,
+            ErrorKind::Server(
+                Server::Moved
+                | Server::Ask
+                | Server::TryAgain
+                | Server::ClusterDown
+                | Server::CrossSlot,
+            )
+            | ErrorKind::ClusterConnectionNotFound => Self::Cluster,
+            ErrorKind::Io => Self::Lost,
+            _ => {
+                // Older servers wrap what a script's command answered.
+                let text = error.to_string();
+                let has = |part: &str| text.contains(part);
+                if has("OOM ") || has("OOM:") || error.code() == Some("OOM") {
+                    Self::Full
+                } else if has("NOAUTH") || has("WRONGPASS") || has("invalid password") {
+                    Self::Auth
+                } else if has("READONLY") {
+                    Self::ReadOnly
+                } else {
+                    Self::Other
+                }
+            }
+        }
+    }
+}
+
+impl Failure {
+    /// What no server said.
+    pub(super) fn other(what: &str) -> Self {
+        let error = RedisError::from((ErrorKind::Client, "not written", what.to_owned()));
+        Self { cause: Cause::Other, error }
+    }
+}
+
+impl From<RedisError> for Failure {
+    fn from(error: RedisError) -> Self {
+        Self { cause: Cause::of(&error), error }
+    }
+}
+
+/// The text of an answer.
+pub(super) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The items of an answer.
+pub(super) fn items(value: &Value) -> &[Value] {
+    match value {
+        Value::Array(items) | Value::Set(items) => items,
+        _ => &[],
+    }
+}

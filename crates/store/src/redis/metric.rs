@@ -1,0 +1,160 @@
+//! A metric of the store: a family of the local registry, and the totals in the server.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quipu::label::Values;
+use quipu::{Aggregation, Description, GaugeFamily, MixedCounterFamily, Registry};
+
+use super::meta::METRICS;
+use super::read::Totals;
+use super::worker::Worker;
+use crate::error::Error;
+use crate::interface::{Kind, Metric, Spec};
+use crate::lock::Lock;
+
+/// The metric that tells whichever process flushes how the values of gauges become one.
+pub(super) struct Specs(GaugeFamily<Values<'static>>);
+
+/// A metric.
+pub(super) struct Kept {
+    spec: Spec,
+    series: Series,
+    together: Lock,
+    worker: Arc<Worker>,
+    totals: Totals,
+}
+
+enum Series {
+    Sums(MixedCounterFamily<Values<'static>>),
+    /// Those that an application may take back: parts of histograms and summaries that are
+    /// negative are so rare that they share the counters' cells, and are dropped.
+    Gauges(GaugeFamily<Values<'static>>),
+}
+
+impl Specs {
+    pub(super) fn register(registry: &Registry) -> Result<Self, Error> {
+        let labels = ["metric", "kind", "aggregation"];
+        let description = Description::new(METRICS, "Metrics that are written to Redis.");
+        let family = registry.register(description.labels(labels));
+        family.map(Self).map_err(|error| Error::because("redis", "its own metrics", error))
+    }
+
+    pub(super) fn describe(&self, spec: &Spec) {
+        let kind = match spec.kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+            Kind::Summary => "summary",
+        };
+        let how = spec.aggregation.unwrap_or(Aggregation::LiveSum).name();
+        self.0.set(&Values(&[&spec.name, kind, how]), 1.0);
+    }
+}
+
+impl Kept {
+    pub(super) fn new(
+        spec: &Spec,
+        registry: &Registry,
+        worker: &Arc<Worker>,
+        totals: Totals,
+    ) -> Result<Self, Error> {
+        let subject = || format!("metric {:?}", spec.name);
+        if spec.is_cumulative() && !matches!(spec.aggregation, None | Some(Aggregation::Sum)) {
+            let what = "only gauges have another aggregation than the sum; leave it out";
+            return Err(Error::new(subject(), what));
+        }
+        let description = Description::new(&spec.name, &spec.help);
+        let description = description.labels(spec.labels.iter().cloned()).verbatim();
+        let series = if spec.kind == Kind::Gauge {
+            registry.register(description).map(Series::Gauges)
+        } else {
+            registry.register(description).map(Series::Sums)
+        };
+        let series = series.map_err(|error| Error::because(subject(), "its series", error))?;
+        let (worker, together) = (Arc::clone(worker), Lock::default());
+        Ok(Self { spec: spec.clone(), series, together, worker, totals })
+    }
+
+    #[inline]
+    fn is_right(&self, labels: &[&str], is_right: bool) -> bool {
+        self.worker.ensure();
+        let is_right = is_right && labels.len() == self.spec.labels.len();
+        if !is_right {
+            self.worker.dropped().fetch_add(1, Ordering::Relaxed);
+        }
+        is_right
+    }
+}
+
+impl Metric for Kept {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    #[inline]
+    fn increment(&self, labels: &[&str], by: f64) {
+        match &self.series {
+            Series::Sums(series) => {
+                if self.is_right(labels, by >= 0.0) {
+                    series.inc_by(&Values(labels), by);
+                }
+            }
+            Series::Gauges(series) => {
+                if self.is_right(labels, !by.is_nan()) {
+                    series.add(&Values(labels), by);
+                }
+            }
+        }
+    }
+
+    fn set(&self, labels: &[&str], value: f64) {
+        if !self.is_right(labels, true) {
+            return;
+        }
+        match &self.series {
+            Series::Sums(series) => series.raise(&Values(labels), value),
+            Series::Gauges(series) => series.set(&Values(labels), value),
+        }
+    }
+
+    fn get(&self, labels: &[&str]) -> f64 {
+        if labels.len() != self.spec.labels.len() {
+            return 0.0;
+        }
+        match &self.series {
+            Series::Sums(series) => series.with(&Values(labels)).get(),
+            Series::Gauges(series) => series.with(&Values(labels)).get(),
+        }
+    }
+
+    fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
+        let Some(total) = self.totals.read_one(&self.spec.name)? else { return Ok(()) };
+        let is_each =
+            matches!(self.spec.aggregation, Some(Aggregation::All | Aggregation::LiveAll));
+        for part in &total.parts {
+            let value = |name: &str| {
+                part.labels.iter().find(|(other, _)| other == name).map_or("", |(_, v)| v)
+            };
+            let mut values: Vec<&str> = self.spec.labels.iter().map(|name| value(name)).collect();
+            if is_each {
+                values.push(value(super::read::INSTANCE));
+            }
+            visit(&values, super::number::float(part.value));
+        }
+        Ok(())
+    }
+
+    fn synchronize(&self, work: &mut dyn FnMut()) {
+        let _guard = self.together.lock();
+        work();
+    }
+
+    fn remove(&self, labels: &[&str]) -> bool {
+        let removed = match &self.series {
+            Series::Sums(series) => series.remove(&Values(labels)),
+            Series::Gauges(series) => series.remove(&Values(labels)),
+        };
+        removed.unwrap_or(false)
+    }
+}

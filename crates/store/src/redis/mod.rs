@@ -1,0 +1,137 @@
+//! Redis, or Valkey: totals of many machines.
+//!
+//! Increments go into a segment of this machine, and cost what they cost there. One thread of one
+//! process of those that share the segment writes what changed to the server, as absolute values
+//! under the name of the *instance* that the segment is: a write that is repeated changes nothing.
+//! What instances counted that are gone is folded into an archive. Whoever reads adds up both.
+//!
+//! ```no_run
+//! use quipu_store::redis::Options;
+//! use quipu_store::{Kind, Spec, Store};
+//!
+//! let store = Options::new("redis://127.0.0.1/").namespace("shop").open()?;
+//! let requests = store.metric(&Spec::new("requests", Kind::Counter).labels(["code"]))?;
+//! requests.increment(&["200"], 1.0);
+//!
+//! // What all machines counted, for a scrape.
+//! let totals = quipu::Registry::new();
+//! totals.collect(store.totals()).expect("the registry is new");
+//! println!("{}", totals.text());
+//! # Ok::<(), quipu_store::Error>(())
+//! ```
+
+mod flush;
+mod instance;
+mod key;
+mod link;
+mod meta;
+mod metric;
+mod number;
+mod options;
+mod read;
+mod script;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quipu::{Description, Registry};
+
+use self::instance::Instance;
+use self::metric::Kept;
+pub use self::options::Options;
+pub use self::read::{Part, Total, Totals};
+use self::worker::Worker;
+use crate::error::Error;
+use crate::interface::{Metric, Spec, Store};
+use crate::table::Table;
+
+/// A store of totals in Redis. Clones share it; the last one that goes flushes once more.
+#[derive(Clone)]
+pub struct Redis {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    options: Options,
+    registry: Registry,
+    metrics: Table<Kept>,
+    worker: Arc<Worker>,
+    /// Describes metrics to whichever process flushes.
+    specs: metric::Specs,
+}
+
+impl Redis {
+    fn new(options: Options, registry: Registry) -> Result<Self, Error> {
+        let instance = Arc::new(Instance::of(registry.segment(), &options.namespace)?);
+        let specs = metric::Specs::register(&registry)?;
+        let worker = Arc::new(Worker::new(options.clone(), registry.clone(), instance)?);
+        worker.ensure();
+        let inner = Inner { options, registry, metrics: Table::default(), worker, specs };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The registry in which this instance's counts lie: what is registered there is written, too.
+    pub fn registry(&self) -> &Registry {
+        &self.inner.registry
+    }
+
+    /// The name of this instance: that of its segment, in all processes.
+    pub fn instance(&self) -> &str {
+        self.inner.worker.instance().id()
+    }
+
+    /// Waits until all that was counted before is in the server, at most for so long. It may be
+    /// another process that writes it.
+    ///
+    /// # Errors
+    /// The last error of the server, or that the time is over.
+    pub fn flush(&self, deadline: Duration) -> Result<(), Error> {
+        self.inner.worker.flush(deadline)
+    }
+
+    /// What all instances counted: to be read, or added to a registry as a collector. That must be
+    /// another registry than this instance's own, which has metrics of the same names.
+    pub fn totals(&self) -> Totals {
+        Totals::new(self.inner.options.clone())
+    }
+
+    /// The seconds since the server has acknowledged all that changed.
+    pub fn lag(&self) -> f64 {
+        self.inner.worker.instance().lag()
+    }
+}
+
+impl Store for Redis {
+    fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
+        self.inner.worker.ensure();
+        let inner = &self.inner;
+        let metric = inner.metrics.get_or_make(spec, || {
+            inner.specs.describe(spec);
+            Kept::new(spec, &inner.registry, &inner.worker, self.totals())
+        })?;
+        Ok(metric)
+    }
+
+    fn dropped(&self) -> u64 {
+        self.inner.worker.dropped().load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Redis").field("instance", &self.instance()).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.worker.stop();
+    }
+}
+
+/// The description of one of the store's own metrics.
+fn own(name: &str, help: &str) -> Description {
+    Description::new(format!("{}{name}", meta::OWN), help)
+}

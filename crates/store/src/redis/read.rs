@@ -1,0 +1,302 @@
+//! Reading what all instances counted.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+
+use ::redis::Value;
+use quipu::Aggregation;
+use quipu::collector::Collector;
+use quipu::snapshot::{
+    Bucket, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
+};
+
+use super::key::{Global, Keys, read_field};
+use super::link::{Call, Failure, Link, items, text};
+use super::meta::{How, Meta};
+use super::number::{Sum, float};
+use super::options::Options;
+use super::script::{HEAD, READ};
+use crate::error::Error;
+
+/// The label of gauges that are shown for each instance.
+pub(super) const INSTANCE: &str = "instance_id";
+/// The metrics that are read in one pipeline.
+const MOST_CALLS: usize = 16;
+
+/// What all instances counted: the archive, and those that are there. As a collector it reads the
+/// server at every scrape, and shows nothing when it cannot.
+#[derive(Clone)]
+pub struct Totals {
+    options: Options,
+}
+
+/// A metric, put together.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Total {
+    /// Its name.
+    pub name: String,
+    /// Its help.
+    pub help: String,
+    /// Its unit.
+    pub unit: String,
+    /// Its kind.
+    pub kind: Kind,
+    /// The names of its labels.
+    pub labels: Vec<String>,
+    /// Its series, in order.
+    pub parts: Vec<Part>,
+}
+
+/// A series of a metric; of a histogram or a summary, one of its numbers.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Part {
+    /// What it is of a histogram or a summary: `bucket` (that one alone, by the label `le`), `sum`
+    /// or `count`. Empty for all others.
+    pub part: String,
+    /// Pairs of label names and values.
+    pub labels: Vec<(String, String)>,
+    /// The value.
+    pub value: Number,
+}
+
+type Labels = Vec<(String, String)>;
+
+impl Totals {
+    pub(super) fn new(options: Options) -> Self {
+        Self { options }
+    }
+
+    /// Reads all metrics.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn read(&self) -> Result<Vec<Total>, Error> {
+        self.try_read(None).map_err(|failure| self.error(failure))
+    }
+
+    /// Reads one metric. `None` where nobody has written it.
+    ///
+    /// # Errors
+    /// The server's.
+    pub fn read_one(&self, name: &str) -> Result<Option<Total>, Error> {
+        let mut all = self.try_read(Some(name)).map_err(|failure| self.error(failure))?;
+        Ok(all.pop())
+    }
+
+    fn error(&self, failure: Failure) -> Error {
+        let what = format!("the totals cannot be read ({})", failure.cause.name());
+        Error::because("redis", what, failure.error)
+    }
+
+    fn try_read(&self, only: Option<&str>) -> Result<Vec<Total>, Failure> {
+        let mut link = Link::connect(&self.options)?;
+        let global = Global::new(&self.options.namespace);
+        let mut head = Call::new(&HEAD, &[&global.instances, &global.metrics]);
+        head.arg(&self.options.dead_after.as_millis().to_string());
+        let answer = link.run(&[head])?;
+        let answer = answer.first().map(items).unwrap_or_default();
+        let list = |at: usize| answer.get(at).map(items).unwrap_or_default().iter();
+        let live: HashSet<&str> = list(0).filter_map(text).collect();
+        let mut names: Vec<&str> =
+            list(1).filter_map(text).filter(|name| only.is_none_or(|only| only == *name)).collect();
+        names.sort_unstable();
+        let mut totals = Vec::new();
+        for names in names.chunks(MOST_CALLS) {
+            let calls = names.iter().map(|name| {
+                let keys = Keys::new(&self.options.namespace, name);
+                let mut call = Call::new(&READ, &[&keys.meta, &keys.archive, &keys.instances]);
+                call.arg(&keys.prefix);
+                call
+            });
+            let answers = link.run(&calls.collect::<Vec<_>>())?;
+            totals.extend(
+                names.iter().zip(&answers).map(|(name, answer)| total(name, items(answer), &live)),
+            );
+        }
+        Ok(totals)
+    }
+}
+
+/// Puts a metric together from its description, its archive, and pairs of instance and hash.
+fn total(name: &str, answer: &[Value], live: &HashSet<&str>) -> Total {
+    let hash = |at: usize| pairs(answer.get(at));
+    let meta = Meta::read(hash(0));
+    let mut all: BTreeMap<(Labels, String), Combined> = BTreeMap::new();
+    let mut add = |field: &str, value: &str, instance: Option<&str>| {
+        let Some(mut field) = read_field(field) else { return };
+        if let Some(id) = instance {
+            field.labels.push((INSTANCE.into(), id.into()));
+        }
+        all.entry((field.labels, field.part)).or_default().add(meta.how, value);
+    };
+    if meta.how.counts_dead() {
+        // Numbers that are no whole ones have fields of their own.
+        hash(1).for_each(|(field, value)| add(field.trim_start_matches('~'), value, None));
+    }
+    let is_each = matches!(meta.how, How::Gauge(Aggregation::All | Aggregation::LiveAll));
+    for instance in answer.get(2..).unwrap_or_default().chunks_exact(2) {
+        let Some(id) = text(&instance[0]) else { continue };
+        if !meta.how.counts_dead() && !live.contains(id) {
+            continue;
+        }
+        for (field, value) in pairs(Some(&instance[1])) {
+            if field != "#" {
+                add(field, value, is_each.then_some(id));
+            }
+        }
+    }
+    let Meta { kind, help, unit, mut labels, .. } = meta;
+    if is_each {
+        labels.push(INSTANCE.into());
+    }
+    let parts = all.into_iter().map(|((labels, part), combined)| {
+        let value = combined.number();
+        Part { part, labels, value }
+    });
+    Total { name: name.into(), help, unit, kind, labels, parts: parts.collect() }
+}
+
+/// The values of several instances.
+#[derive(Default)]
+struct Combined {
+    sum: Sum,
+    /// The one that counts, and its time.
+    one: Option<(u64, Number)>,
+}
+
+impl Combined {
+    fn add(&mut self, how: How, text: &str) {
+        use Aggregation as A;
+
+        let How::Gauge(aggregation) = how else { return self.sum.add(text) };
+        let (time, value) = match text.split_once(':') {
+            Some((time, value)) => (time.parse().unwrap_or(0), value),
+            None => (0, text),
+        };
+        let mut number = Sum::default();
+        number.add(value);
+        let number = number.number();
+        let is_better = |old: &(u64, Number)| match aggregation {
+            A::Min | A::LiveMin => float(number) < float(old.1),
+            A::Max | A::LiveMax => float(number) > float(old.1),
+            _ => time >= old.0,
+        };
+        match aggregation {
+            A::Sum | A::LiveSum => self.sum.add(value),
+            _ if self.one.as_ref().is_none_or(is_better) => self.one = Some((time, number)),
+            _ => {}
+        }
+    }
+
+    fn number(self) -> Number {
+        self.one.map_or_else(|| self.sum.number(), |(_, number)| number)
+    }
+}
+
+/// The fields and values of a hash.
+fn pairs(value: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
+    let flat = value.map(items).unwrap_or_default();
+    flat.chunks_exact(2).filter_map(|pair| Some((text(&pair[0])?, text(&pair[1])?)))
+}
+
+impl Collector for Totals {
+    fn names(&self) -> Vec<String> {
+        // They are known when it reads.
+        Vec::new()
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        let Ok(totals) = self.read() else { return };
+        totals.iter().for_each(|total| total.show(sink));
+    }
+}
+
+impl Total {
+    /// Gives it to a sink.
+    fn show(&self, sink: &mut dyn Sink) {
+        let mut names: Vec<&str> = self.labels.iter().map(String::as_str).collect();
+        let is_buckets = self.kind == Kind::Histogram;
+        // Instances of other versions may have other labels.
+        for (name, _) in self.parts.iter().flat_map(|part| &part.labels) {
+            if !names.contains(&name.as_str()) && !(is_buckets && name == "le") {
+                names.push(name);
+            }
+        }
+        let labels: Vec<Label<'_>> =
+            names.iter().map(|name| Label { name, values: None }).collect();
+        let family = Family {
+            name: &self.name,
+            help: &self.help,
+            unit: &self.unit,
+            kind: self.kind,
+            labels: &labels,
+            groups: 1,
+        };
+        sink.family(&family);
+        let mut series: BTreeMap<Vec<&str>, Vec<&Part>> = BTreeMap::new();
+        for part in &self.parts {
+            let values = names.iter().map(|name| part.label(name).unwrap_or("")).collect();
+            series.entry(values).or_default().push(part);
+        }
+        let mut texts = Vec::new();
+        for (values, parts) in &series {
+            texts.clear();
+            values.iter().for_each(|value| Texts::push(&mut texts, value));
+            let plain = !values.iter().any(|value| value.contains(['"', '\\', '\n']));
+            let mut give = |value: Shown<'_>| {
+                let (group, overflow, start) = (0, false, None);
+                let texts = Texts::new(&texts);
+                let series = Series { group, texts, plain, overflow, start, value };
+                sink.series(&family, &series);
+            };
+            let of = |name: &str| parts.iter().find(|part| part.part == name).map(|p| p.value);
+            let sum = of("sum").map_or(0.0, float);
+            let count = of("count").map_or(0, unsigned);
+            match self.kind {
+                Kind::Histogram => {
+                    let mut buckets: Vec<Bucket<'_>> =
+                        parts.iter().filter_map(|part| part.bucket()).collect();
+                    buckets.sort_by(|a, b| a.bound.total_cmp(&b.bound));
+                    let count = buckets.iter().fold(count, |all, b| all.wrapping_add(b.count));
+                    let (buckets, native) = (&buckets[..], None);
+                    give(Shown::Histogram(Histogram { count, sum, buckets, native }));
+                }
+                Kind::Summary => give(Shown::Summary { quantiles: &[], count, sum }),
+                Kind::Counter => {
+                    let total = parts.first().map_or(Number::Unsigned(0), |part| part.value);
+                    give(Shown::Counter { total, exemplar: None });
+                }
+                Kind::Gauge => parts.iter().for_each(|part| give(Shown::Gauge(part.value))),
+                _ => parts.iter().for_each(|part| give(Shown::Unknown(part.value))),
+            }
+        }
+    }
+}
+
+impl Part {
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<&str> {
+        self.labels.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    fn bucket(&self) -> Option<Bucket<'static>> {
+        let bound = self.label("le").filter(|_| self.part == "bucket")?.parse().ok()?;
+        Some(Bucket { bound, count: unsigned(self.value), exemplar: None })
+    }
+}
+
+fn unsigned(number: Number) -> u64 {
+    match number {
+        Number::Unsigned(n) => n,
+        Number::Signed(n) => n.max(0).unsigned_abs(),
+        Number::Float(n) => n as u64,
+    }
+}
+
+impl fmt::Debug for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Totals").field("namespace", &self.options.namespace).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,243 @@
+//! The thread that flushes, if its process leads; of all processes that share a segment, one does.
+//!
+//! A child of a fork has no threads of its parent: it makes its own at its next increment, and then
+//! waits to lead. The connection lives in the thread, so that no child has its parent's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use quipu::label::Values;
+use quipu::{CounterFamily, Registry};
+use quipu_segment::Lead;
+
+use super::flush::Flusher;
+use super::instance::Instance;
+use super::link::{Cause, Failure};
+use super::options::Options;
+use super::own;
+use crate::error::Error;
+use crate::fork;
+use crate::lock::Locked;
+
+/// What the thread and the store share.
+pub(super) struct Worker {
+    options: Options,
+    registry: Registry,
+    instance: Arc<Instance>,
+    /// The generation of the process in which the thread runs, plus one; 0 for none.
+    runs: AtomicU32,
+    thread: Locked<Option<Thread>>,
+    is_stopping: AtomicBool,
+    dropped: AtomicU64,
+    last: Locked<Option<String>>,
+    metrics: Metrics,
+}
+
+/// The store's metrics about itself.
+struct Metrics {
+    errors: CounterFamily<Values<'static>>,
+    flushes: CounterFamily<Values<'static>>,
+    series: CounterFamily<Values<'static>>,
+    folded: CounterFamily<Values<'static>>,
+}
+
+/// How often the thread looks whether somebody asks for a flush, and how long who asks waits to
+/// look again.
+const GLANCE: Duration = Duration::from_millis(20);
+const NAP: Duration = Duration::from_millis(1);
+/// The least pause after an error.
+const LEAST_BACKOFF: Duration = Duration::from_millis(50);
+
+impl Worker {
+    pub(super) fn new(
+        options: Options,
+        registry: Registry,
+        instance: Arc<Instance>,
+    ) -> Result<Self, Error> {
+        let metrics = Metrics::register(&registry, &instance)
+            .map_err(|error| Error::because("redis", "its own metrics", error))?;
+        Ok(Self {
+            options,
+            registry,
+            instance,
+            runs: AtomicU32::new(0),
+            thread: Locked::default(),
+            is_stopping: AtomicBool::new(false),
+            dropped: AtomicU64::new(0),
+            last: Locked::default(),
+            metrics,
+        })
+    }
+
+    pub(super) fn instance(&self) -> &Instance {
+        &self.instance
+    }
+
+    pub(super) fn dropped(&self) -> &AtomicU64 {
+        &self.dropped
+    }
+
+    /// Sees to it that this process has the thread.
+    #[inline]
+    pub(super) fn ensure(self: &Arc<Self>) {
+        if self.runs.load(Ordering::Relaxed) != fork::generation() + 1 {
+            self.start();
+        }
+    }
+
+    #[cold]
+    fn start(self: &Arc<Self>) {
+        let (own, old) = (fork::generation() + 1, self.runs.load(Ordering::Relaxed));
+        if old == own
+            || self.is_stopping.load(Ordering::Relaxed)
+            || self.runs.compare_exchange(old, own, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        let worker = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("quipu-redis".into());
+        match thread.spawn(move || worker.run(own)) {
+            Ok(handle) => drop(self.thread.with(|t| *t = Some(handle.thread().clone()))),
+            // Another process may flush; this one tries again with the next increment but for those
+            // that come meanwhile.
+            Err(_) => self.runs.store(0, Ordering::Release),
+        }
+    }
+
+    fn run(&self, own: u32) {
+        let mut lead: Option<Lead> = None;
+        let mut flusher: Option<Flusher> = None;
+        let mut failures = 0_u32;
+        loop {
+            let is_stopping = self.is_stopping.load(Ordering::Acquire);
+            if !lead.as_ref().is_some_and(Lead::is_held) {
+                lead = self.instance.lead();
+                flusher = None;
+            }
+            if lead.is_some() {
+                let make = || Flusher::new(self.options.clone(), Arc::clone(&self.instance));
+                let result = flusher.get_or_insert_with(make).flush(&self.registry);
+                failures = if result.is_ok() { 0 } else { failures.saturating_add(1) };
+                self.note(result.map(|done| self.metrics.note(done)));
+            }
+            if is_stopping {
+                break;
+            }
+            self.wait(if lead.is_some() { failures } else { 0 });
+        }
+        drop(lead);
+        // Whoever waits for the end sees it.
+        let _ = self.runs.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    fn note(&self, result: Result<(), Failure>) {
+        let text = match result {
+            Ok(()) => None,
+            Err(failure) => {
+                self.metrics.errors.inc(&Values(&[failure.cause.name()]));
+                Some(failure.error.to_string())
+            }
+        };
+        self.last.with(|last| *last = text);
+    }
+
+    /// Waits for the next flush, or until somebody asks for one.
+    fn wait(&self, failures: u32) {
+        let interval = self.options.interval;
+        let pause = if failures == 0 {
+            interval
+        } else {
+            let pause = LEAST_BACKOFF.saturating_mul(1 << failures.min(16));
+            let pause = pause.min(self.options.backoff.max(interval));
+            // All instances shall not come back at once.
+            pause.mul_f64(0.75 + 0.5 * f64::from(std::process::id() % 1024) / 1024.0)
+        };
+        let begin = Instant::now();
+        let asked = self.instance.asked();
+        loop {
+            let left = pause.saturating_sub(begin.elapsed());
+            if left.is_zero() || self.is_stopping.load(Ordering::Acquire) {
+                return;
+            }
+            let now = self.instance.asked();
+            if now > self.instance.done() && (failures == 0 || now > asked) {
+                // While the server fails, who asks again and again does not make it worse.
+                std::thread::park_timeout(if failures == 0 { NAP } else { LEAST_BACKOFF });
+                return;
+            }
+            std::thread::park_timeout(left.min(GLANCE));
+        }
+    }
+
+    pub(super) fn flush(self: &Arc<Self>, deadline: Duration) -> Result<(), Error> {
+        self.ensure();
+        let end = Instant::now() + deadline;
+        let asked = self.instance.ask();
+        self.wake();
+        while self.instance.done() < asked {
+            if Instant::now() >= end {
+                let what = match self.last.with(|last| last.clone()).flatten() {
+                    Some(error) => format!("not all was written in {deadline:?}: {error}"),
+                    None => format!("not all was written in {deadline:?}; give it more time"),
+                };
+                return Err(Error::new("redis", what));
+            }
+            std::thread::sleep(NAP);
+        }
+        Ok(())
+    }
+
+    fn wake(&self) {
+        self.thread.with(|thread| {
+            if let Some(thread) = thread {
+                thread.unpark();
+            }
+        });
+    }
+
+    /// Lets the thread flush once more and end, and waits for it as long as an answer may take.
+    pub(super) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        let own = fork::generation() + 1;
+        if self.runs.load(Ordering::Acquire) != own {
+            return;
+        }
+        self.wake();
+        let end = Instant::now() + 2 * self.options.timeout;
+        while self.runs.load(Ordering::Acquire) == own && Instant::now() < end {
+            std::thread::sleep(NAP);
+        }
+    }
+}
+
+impl Metrics {
+    fn register(registry: &Registry, instance: &Arc<Instance>) -> Result<Self, quipu::Error> {
+        let description = own("errors", "Flushes to Redis that failed, by cause.");
+        let errors: CounterFamily<Values<'static>> =
+            registry.register(description.labels(["cause"]))?;
+        // All causes are there from the beginning, so that the first error is an increase.
+        Cause::EVERY.iter().for_each(|cause| errors.inc_by(&Values(&[cause.name()]), 0));
+        let counter = |name, help| registry.register(own(name, help));
+        let metrics = Self {
+            errors,
+            flushes: counter("flushes", "Flushes to Redis that were acknowledged.")?,
+            series: counter("series_written", "Series that were written to Redis.")?,
+            folded: counter("instances_folded", "Dead instances that were folded.")?,
+        };
+        let lag = Arc::clone(instance);
+        let description = own("lag", "Since Redis has acknowledged all that changed.");
+        registry.scope().gauge_fn(description.unit("seconds"), move || lag.lag())?;
+        let pending = Arc::clone(instance);
+        let description = own("pending_series", "Series that Redis is not known to have.");
+        registry.scope().gauge_fn(description, move || pending.pending() as f64)?;
+        Ok(metrics)
+    }
+
+    fn note(&self, done: super::flush::Done) {
+        self.flushes.inc(&Values(&[]));
+        self.series.inc_by(&Values(&[]), done.series);
+        self.folded.inc_by(&Values(&[]), done.folded);
+    }
+}
