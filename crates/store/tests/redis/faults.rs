@@ -1,0 +1,172 @@
+//! Servers and networks that fail: nothing waits, nothing is lost, nothing counts twice.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use quipu_store::redis::Redis;
+use quipu_store::{Kind, Spec, Store};
+
+use crate::server::{Proxy, Server, free_port};
+use crate::{eventually, flush, machine, options, total};
+
+fn count(store: &Redis, by: f64) {
+    store.metric(&Spec::new("jobs", Kind::Counter)).unwrap().increment(&[], by);
+}
+
+fn errors(store: &Redis, cause: &str) -> u64 {
+    let text = store.registry().text();
+    let begin = format!("quipu_redis_errors_total{{cause=\"{cause}\"}} ");
+    text.lines().find_map(|line| line.strip_prefix(&begin)).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_server_that_comes_later_and_loses_everything() {
+    let mut server = Server::later(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let one = machine(options(&server.url()), &directory.path().join("one"));
+    let quiet = one.metric(&Spec::new("quiet", Kind::Counter)).unwrap();
+    quiet.increment(&[], 7.0);
+    count(&one, 1.0);
+    assert!(one.flush(Duration::from_millis(100)).is_err());
+    assert!(
+        one.metric(&Spec::new("x", Kind::Counter)).unwrap().all_values(&mut |_, _| ()).is_err()
+    );
+    eventually("the error is counted", || errors(&one, "connect") > 0);
+    assert!(one.lag() > 0.05);
+    server.restart();
+    flush(&one);
+    assert_eq!(total(&one, "jobs"), 1.0);
+    assert!(one.lag() < 1.0);
+    // It forgets everything, and nobody tells.
+    server.run("FLUSHALL").unwrap();
+    flush(&one);
+    assert_eq!((total(&one, "jobs"), total(&one, "quiet")), (1.0, 7.0));
+    // It is killed and comes back empty, while others count.
+    server.kill();
+    let begin = Instant::now();
+    (0..100_000).for_each(|_| quiet.increment(&[], 1.0));
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    eventually("the loss is noticed", || one.registry().text().contains("pending_series 2\n"));
+    server.restart();
+    flush(&one);
+    assert_eq!((total(&one, "jobs"), total(&one, "quiet")), (1.0, 100_007.0));
+}
+
+#[test]
+fn a_server_that_does_not_answer() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::to(server.port);
+    let directory = tempfile::tempdir().unwrap();
+    let one = machine(options(&proxy.url()), &directory.path().join("one"));
+    count(&one, 1.0);
+    flush(&one);
+    proxy.is_stuck.store(true, Ordering::SeqCst);
+    let begin = Instant::now();
+    (0..1000).for_each(|_| count(&one, 1.0));
+    assert!(begin.elapsed() < Duration::from_millis(400));
+    eventually("it is given up", || errors(&one, "timeout") > 0);
+    assert!(one.lag() >= 0.4);
+    proxy.is_stuck.store(false, Ordering::SeqCst);
+    flush(&one);
+    assert_eq!(total(&one, "jobs"), 1001.0);
+}
+
+#[test]
+fn answers_that_are_lost() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::to(server.port);
+    let directory = tempfile::tempdir().unwrap();
+    let one = machine(options(&proxy.url()), &directory.path().join("one"));
+    let reader = machine(options(&server.url()), &directory.path().join("reader"));
+    for round in 1..=20 {
+        (0..10).for_each(|_| count(&one, 0.5));
+        proxy.cut_after.store(true, Ordering::SeqCst);
+        eventually("it is cut", || proxy.cuts.load(Ordering::SeqCst) == round);
+        flush(&one);
+        assert_eq!(total(&reader, "jobs"), 5.0 * round as f64);
+    }
+    for round in 21..=40 {
+        (0..10).for_each(|_| count(&one, 0.5));
+        server.run("CLIENT KILL TYPE normal").unwrap();
+        flush(&one);
+        assert_eq!(total(&reader, "jobs"), 5.0 * f64::from(round));
+    }
+}
+
+#[test]
+fn a_server_that_is_full() {
+    let server = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let one = machine(options(&server.url()), &directory.path().join("one"));
+    count(&one, 1.0);
+    flush(&one);
+    server.run("CONFIG SET maxmemory 1").unwrap();
+    count(&one, 1.0);
+    assert!(one.flush(Duration::from_millis(200)).is_err());
+    assert!(errors(&one, "out_of_memory") > 0);
+    server.run("CONFIG SET maxmemory 0").unwrap();
+    flush(&one);
+    assert_eq!(total(&one, "jobs"), 2.0);
+}
+
+#[test]
+fn a_replica_and_a_wrong_password() {
+    let server = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let one = machine(options(&server.url()), &directory.path().join("one"));
+    count(&one, 1.0);
+    flush(&one);
+    let nobody = free_port();
+    server.run(&format!("REPLICAOF 127.0.0.1 {nobody}")).unwrap();
+    count(&one, 1.0);
+    assert!(one.flush(Duration::from_millis(200)).is_err());
+    assert!(errors(&one, "read_only") + errors(&one, "loading") > 0);
+    server.run("REPLICAOF NO ONE").unwrap();
+    flush(&one);
+    assert_eq!(total(&one, "jobs"), 2.0);
+
+    server.run("CONFIG SET requirepass secret").unwrap();
+    let port = server.port;
+    for (name, login) in [("none", ""), ("wrong", ":wrong@")] {
+        let url = format!("redis://{login}127.0.0.1:{port}/");
+        let two = machine(options(&url), &directory.path().join(name));
+        count(&two, 1.0);
+        assert!(two.flush(Duration::from_millis(200)).is_err());
+        assert!(errors(&two, "auth") > 0, "{}", two.registry().text());
+    }
+    let url = format!("redis://:secret@127.0.0.1:{port}/");
+    let three = machine(options(&url), &directory.path().join("none"));
+    flush(&three);
+    assert_eq!(total(&three, "jobs"), 3.0);
+}
+
+#[test]
+fn scripts_that_a_server_forgets() {
+    let server = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let one = machine(options(&server.url()), &directory.path().join("one"));
+    for round in 1..=5 {
+        count(&one, 1.0);
+        flush(&one);
+        assert_eq!(total(&one, "jobs"), f64::from(round));
+        server.run("SCRIPT FLUSH").unwrap();
+    }
+}
+
+#[test]
+fn who_is_no_server_at_all() {
+    // It answers what is no Redis.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let mut client = client;
+            let _ = std::io::Write::write_all(&mut client, b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let directory = tempfile::tempdir().unwrap();
+    let one = machine(options(&format!("redis://127.0.0.1:{port}/")), &directory.path().join("o"));
+    count(&one, 1.0);
+    assert!(one.flush(Duration::from_millis(200)).is_err());
+    assert!(quipu_store::redis::Options::new("http://x").open().is_err());
+}

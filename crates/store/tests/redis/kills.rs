@@ -1,0 +1,232 @@
+//! Processes that are killed, stopped, forked, and folded while they live.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use quipu::Registry;
+use quipu_store::redis::{Options, Redis};
+use quipu_store::{Kind, Spec, Store};
+
+use crate::server::{Proxy, Server};
+use crate::{eventually, flush, machine, options, total};
+
+const FILE: &str = "QUIPU_TEST_FILE";
+const URL: &str = "QUIPU_TEST_URL";
+const WORK: &str = "QUIPU_TEST_WORK";
+
+/// Starts a process that does that work on that file, and waits until it is at it.
+fn spawn(work: &str, file: &Path, url: &str) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kills::process", "--ignored", "--nocapture"])
+        .envs([(WORK, work), (URL, url)])
+        .env(FILE, file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let begun = lines.map_while(Result::ok).any(|line| line.ends_with("begun"));
+    assert!(begun, "the process does not begin");
+    child
+}
+
+/// What such a process does.
+#[test]
+#[ignore = "a process that other tests start"]
+fn process() {
+    let Ok(work) = std::env::var(WORK) else { return };
+    let (file, url) = (std::env::var(FILE).unwrap(), std::env::var(URL).unwrap());
+    match work.as_str() {
+        "count" => count_forever(&machine(options(&url), Path::new(&file))),
+        "fork" => fork_children(&options(&url).open().unwrap()),
+        _ => panic!("unknown work"),
+    }
+}
+
+fn count_forever(store: &Redis) {
+    let whole = store.metric(&Spec::new("jobs", Kind::Counter).labels(["n"])).unwrap();
+    let half = store.metric(&Spec::new("halves", Kind::Counter)).unwrap();
+    println!("begun");
+    for i in 0_u64.. {
+        whole.increment(&[["a", "b", "c"][i as usize % 3]], 1.0);
+        half.increment(&[], 0.5);
+        if i % 16 == 0 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// What the segment has.
+fn local(path: &Path, name: &str) -> f64 {
+    let text = Registry::open(path).unwrap().text();
+    let lines = text.lines().filter(|line| line.starts_with(name));
+    lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+}
+
+fn kill(child: &mut Child) {
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_hundred_kills_of_workers_and_twenty_of_the_connection() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::to(server.port);
+    let directory = tempfile::tempdir().unwrap();
+    let files = [directory.path().join("one"), directory.path().join("two")];
+    let urls = [server.url(), proxy.url()];
+    let start = |i: usize| spawn("count", &files[i % 2], &urls[i % 2]);
+    let mut workers: Vec<Child> = (0..6).map(start).collect();
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    for kills in 1..=100 {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        std::thread::sleep(Duration::from_millis(seed % 20));
+        let i = (seed >> 8) as usize % workers.len();
+        kill(&mut workers[i]);
+        workers[i] = start(i);
+        if kills % 10 == 0 {
+            server.run("CLIENT KILL TYPE normal").unwrap();
+            proxy.cut_after.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+    }
+    workers.iter_mut().for_each(kill);
+    // Whoever comes next goes on as the instance that was left.
+    let stores: Vec<Redis> =
+        files.iter().map(|path| machine(options(&server.url()), path)).collect();
+    stores.iter().for_each(flush);
+    for name in ["jobs", "halves"] {
+        let counted: f64 = files.iter().map(|path| local(path, name)).sum();
+        assert!(counted > 1000.0);
+        assert_eq!(total(&stores[0], name), counted);
+    }
+    let instances = server.run("SCARD {quipu:jobs}:instances").unwrap();
+    assert_eq!(instances, redis::Value::Int(2), "the number of workers does not matter");
+}
+
+#[test]
+fn a_flusher_that_is_killed_is_replaced() {
+    let server = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("one");
+    let mut first = spawn("count", &path, &server.url());
+    let one = machine(options(&server.url()), &path);
+    // The other one leads: its flushes are seen here.
+    flush(&one);
+    kill(&mut first);
+    let begin = std::time::Instant::now();
+    flush(&one);
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert_eq!(total(&one, "jobs"), local(&path, "jobs"));
+}
+
+fn signal(child: &Child, signal: i32) {
+    // SAFETY: the child is there until it is waited for.
+    unsafe { libc::kill(child.id().cast_signed(), signal) };
+}
+
+fn quick(url: &str) -> Options {
+    options(url).dead_after(Duration::from_millis(150))
+}
+
+#[test]
+fn who_was_only_stopped_comes_back() {
+    let server = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("one");
+    let mut worker = spawn("count", &path, &server.url());
+    eventually("it writes", || {
+        server.run("EXISTS {quipu:jobs}:instances").unwrap() == redis::Value::Int(1)
+    });
+    // Four that fold at once.
+    let others: Vec<Redis> = (0..4)
+        .map(|i| machine(quick(&server.url()), &directory.path().join(format!("other{i}"))))
+        .collect();
+    for _ in 0..3 {
+        let before = total(&others[0], "jobs");
+        signal(&worker, libc::SIGSTOP);
+        eventually("it is folded", || {
+            server.run("SCARD {quipu:jobs}:instances").unwrap() == redis::Value::Int(0)
+        });
+        let folded = total(&others[0], "jobs");
+        assert!(folded >= before);
+        assert_eq!(total(&others[0], "halves") % 0.5, 0.0);
+        signal(&worker, libc::SIGCONT);
+        eventually("it comes back", || total(&others[0], "jobs") > folded);
+    }
+    kill(&mut worker);
+    let one = machine(options(&server.url()), &path);
+    flush(&one);
+    for name in ["jobs", "halves"] {
+        assert_eq!(total(&others[0], name), local(&path, name));
+    }
+}
+
+#[test]
+fn who_comes_back_after_a_long_time_is_not_counted_twice() {
+    let server = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("one");
+    let short = || quick(&server.url()).keep_folded(Duration::from_millis(100));
+    let one = machine(short(), &path);
+    let jobs = one.metric(&Spec::new("jobs", Kind::Counter)).unwrap();
+    jobs.increment(&[], 5.0);
+    flush(&one);
+    drop((jobs, one));
+    let other = machine(short(), &directory.path().join("other"));
+    other.metric(&Spec::new("jobs", Kind::Counter)).unwrap().increment(&[], 2.0);
+    eventually("it is folded, and forgotten", || {
+        server.run("SCARD {quipu:jobs}:instances").unwrap() == redis::Value::Int(1)
+            && server.run("HLEN {quipu:jobs}:archive").unwrap() == redis::Value::Int(1)
+            && matches!(server.run("DBSIZE").unwrap(), redis::Value::Int(7))
+    });
+    flush(&other);
+    assert_eq!(total(&other, "jobs"), 7.0);
+    std::thread::sleep(Duration::from_millis(300));
+    let one = machine(short(), &path);
+    flush(&one);
+    assert_eq!(total(&other, "jobs"), 7.0);
+    let jobs = one.metric(&Spec::new("jobs", Kind::Counter)).unwrap();
+    jobs.increment(&[], 1.0);
+    flush(&one);
+    assert_eq!(total(&other, "jobs"), 8.0);
+}
+
+/// Forks children that count, while the parent's thread flushes, and then without the parent.
+fn fork_children(store: &Redis) {
+    let jobs = store.metric(&Spec::new("jobs", Kind::Counter)).unwrap();
+    jobs.increment(&[], 1.0);
+    println!("begun");
+    for child in 0..20 {
+        // SAFETY: the child goes on with what is made for it: memory, and a thread of its own.
+        if unsafe { libc::fork() } == 0 {
+            (0..100).for_each(|_| jobs.increment(&[], 1.0));
+            if child == 0 {
+                // Outlives its parent, and flushes in its place.
+                std::thread::sleep(Duration::from_millis(1500));
+                jobs.increment(&[], 1.0);
+                let result = store.flush(Duration::from_secs(5));
+                std::process::exit(i32::from(result.is_err()));
+            }
+            // SAFETY: it ends here, as a worker that is killed.
+            unsafe { libc::_exit(0) };
+        }
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    // SAFETY: as above.
+    unsafe { libc::_exit(0) };
+}
+
+#[test]
+fn children_count_as_one_instance_and_go_on_without_the_parent() {
+    let server = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let mut parent = spawn("fork", directory.path(), &server.url());
+    let reader = machine(options(&server.url()), &directory.path().join("reader"));
+    parent.wait().unwrap();
+    eventually("all is written", || total(&reader, "jobs") == 2002.0);
+    let instances = server.run("SCARD {quipu:jobs}:instances").unwrap();
+    assert_eq!(instances, redis::Value::Int(1));
+}

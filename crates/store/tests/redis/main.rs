@@ -1,0 +1,60 @@
+//! Totals in Redis, with real servers: each test starts its own.
+
+#![cfg(all(feature = "redis", target_os = "linux"))]
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
+
+mod faults;
+mod kills;
+mod server;
+mod totals;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use quipu::Registry;
+use quipu_store::redis::{Options, Redis};
+
+/// Options with short times.
+fn options(url: &str) -> Options {
+    Options::new(url)
+        .interval(Duration::from_millis(20))
+        .dead_after(Duration::from_secs(30))
+        .timeout(Duration::from_millis(500))
+        .max_backoff(Duration::from_millis(100))
+}
+
+/// A store whose counts lie in that file.
+fn machine(options: Options, path: &Path) -> Redis {
+    options.on(Registry::open(path).unwrap()).unwrap()
+}
+
+fn flush(store: &Redis) {
+    store.flush(Duration::from_secs(10)).unwrap();
+}
+
+/// The sum over all series of a metric, of all instances.
+fn total(store: &Redis, name: &str) -> f64 {
+    let total = store.totals().read_one(name).unwrap();
+    let parts = total.map(|total| total.parts).unwrap_or_default();
+    parts.iter().map(|part| number(part.value)).sum()
+}
+
+fn number(number: quipu::snapshot::Number) -> f64 {
+    use quipu::snapshot::Number;
+
+    match number {
+        Number::Unsigned(n) => n as f64,
+        Number::Signed(n) => n as f64,
+        Number::Float(n) => n,
+    }
+}
+
+/// Waits until it is so.
+#[track_caller]
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < end, "not within 10 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

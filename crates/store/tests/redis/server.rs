@@ -1,0 +1,185 @@
+//! Real servers on free ports, which end with the test; and a proxy that cuts connections.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+/// A `redis-server` without persistence.
+pub struct Server {
+    child: Option<Child>,
+    pub port: u16,
+    arguments: Vec<String>,
+    directory: TempDir,
+}
+
+impl Server {
+    pub fn start(arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|&text| text.to_owned()).collect();
+        let directory = tempfile::tempdir().unwrap();
+        let mut server = Self { child: None, port: free_port(), arguments, directory };
+        server.restart();
+        server
+    }
+
+    /// A server that is not there yet.
+    pub fn later(arguments: &[&str]) -> Self {
+        let mut server = Self::start(arguments);
+        server.kill();
+        server
+    }
+
+    pub fn restart(&mut self) {
+        self.kill();
+        let mut command = Command::new("redis-server");
+        command
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--appendonly", "no", "--dir"])
+            .arg(self.directory.path())
+            .args(&self.arguments)
+            .stdout(Stdio::null());
+        self.child = Some(command.spawn().expect("redis-server is installed"));
+        let end = Instant::now() + Duration::from_secs(10);
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(Instant::now() < end, "redis-server does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+
+    pub fn connection(&self) -> redis::Connection {
+        redis::Client::open(self.url()).unwrap().get_connection().unwrap()
+    }
+
+    /// Runs a command, given as words.
+    pub fn run(&self, words: &str) -> redis::RedisResult<redis::Value> {
+        let mut command = redis::Cmd::new();
+        words.split_whitespace().for_each(|word| {
+            command.arg(word);
+        });
+        command.query(&mut self.connection())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Three masters that share all slots.
+pub fn cluster() -> Vec<Server> {
+    let start = |_| Server::start(&["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]);
+    let servers: Vec<Server> = (0..3).map(start).collect();
+    let bounds = [0, 5461, 10923, 16384];
+    for (i, server) in servers.iter().enumerate() {
+        let range = format!("CLUSTER ADDSLOTSRANGE {} {}", bounds[i], bounds[i + 1] - 1);
+        server.run(&range).unwrap();
+        server.run(&format!("CLUSTER SET-CONFIG-EPOCH {}", i + 1)).unwrap();
+    }
+    for server in &servers[1..] {
+        server.run(&format!("CLUSTER MEET 127.0.0.1 {}", servers[0].port)).unwrap();
+    }
+    let end = Instant::now() + Duration::from_secs(20);
+    let is_ok = |server: &Server| {
+        let info: String = redis::from_redis_value(server.run("CLUSTER INFO").unwrap()).unwrap();
+        info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
+    };
+    while !servers.iter().all(is_ok) {
+        assert!(Instant::now() < end, "the cluster does not form");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    servers
+}
+
+/// A port that is free, and whose cluster port is one that exists.
+pub fn free_port() -> u16 {
+    loop {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let bus = port.checked_add(10_000);
+        if bus.is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok()) {
+            return port;
+        }
+    }
+}
+
+/// Stands between client and server.
+pub struct Proxy {
+    pub port: u16,
+    /// When set, the next answer of the server is thrown away, and its connection cut: what was
+    /// asked for is done by then.
+    pub cut_after: Arc<AtomicBool>,
+    /// When set, nothing goes through.
+    pub is_stuck: Arc<AtomicBool>,
+    pub cuts: Arc<AtomicU64>,
+}
+
+impl Proxy {
+    pub fn to(server: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy = Self {
+            port: listener.local_addr().unwrap().port(),
+            cut_after: Arc::default(),
+            is_stuck: Arc::default(),
+            cuts: Arc::default(),
+        };
+        let (cut, stuck, cuts) =
+            (proxy.cut_after.clone(), proxy.is_stuck.clone(), proxy.cuts.clone());
+        // It ends with the process.
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let Ok(client) = client else { return };
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
+                let (c, s) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                let is_stuck = stuck.clone();
+                std::thread::spawn(move || {
+                    pass(c, s, |_| {
+                        while is_stuck.load(Ordering::SeqCst) {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                        true
+                    });
+                });
+                let (cut, cuts) = (cut.clone(), cuts.clone());
+                std::thread::spawn(move || {
+                    pass(server, client, |_| {
+                        let is_cut = cut.swap(false, Ordering::SeqCst);
+                        cuts.fetch_add(u64::from(is_cut), Ordering::SeqCst);
+                        !is_cut
+                    });
+                });
+            }
+        });
+        proxy
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}/", self.port)
+    }
+}
+
+/// Passes bytes on as long as `is_right` says so.
+fn pass(mut from: TcpStream, mut to: TcpStream, mut is_right: impl FnMut(&[u8]) -> bool) {
+    let mut buffer = [0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if !is_right(&buffer[..count]) || to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}
