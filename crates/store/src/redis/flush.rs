@@ -16,9 +16,9 @@ use super::instance::Instance;
 use super::key::{Global, Keys, write_field};
 use super::link::{Call, Failure, Link, items, text};
 use super::meta::{How, METRICS, Meta, OWN};
-use super::number::{float_text, is_same, push_number};
+use super::number::{float, float_text, is_same, push_number};
 use super::options::Options;
-use super::script::{ADOPT, BEAT, FOLD, FORGET, WRITE};
+use super::script::{ADOPT, BEAT, FOLD, FORGET, RESET, WRITE};
 
 /// Pairs of fields and values in one call, and calls in one pipeline: what the server does at once,
 /// and what is in memory at a time.
@@ -37,6 +37,8 @@ pub(super) struct Flusher {
     /// When this instance was last heard of, by the server's clock.
     beat: u64,
     refreshed: Instant,
+    /// As [`quipu_segment::Segment::newest`] was at the last flush.
+    newest: u64,
 }
 
 /// What a flush did.
@@ -52,6 +54,8 @@ struct State {
     /// How gauges are put together, as the registry's own metric says.
     specs: HashMap<Box<str>, How>,
     round: u32,
+    /// The metrics of which series were removed and made anew.
+    resets: HashSet<Box<str>>,
 }
 
 /// A metric, and what the server was last sent of it.
@@ -59,19 +63,25 @@ struct Metric {
     keys: [String; 5],
     meta: Meta,
     sent: HashMap<Box<[u8]>, Sent>,
+    /// How many fields its series have, as far as the walk over them has come.
+    live: u64,
     /// Whether the server was told what it is.
     is_known: bool,
     /// Whether the server has fields that are no series any more.
     has_strays: bool,
-    /// Those are left where they are.
+    /// Those are left where they are: a series that is hidden while it is idle comes back with all
+    /// that it counted.
     keeps_strays: bool,
     /// The fields that are series, where they are collected.
     fields: Option<HashSet<String>>,
 }
 
-#[derive(Clone, Copy)]
 struct Sent {
     value: Number,
+    /// Of a series that was removed and made anew: what the server may have of the old one.
+    old: Option<Box<Vec<Number>>>,
+    /// Whether it is no series any more, and the server has its field still.
+    is_gone: bool,
     /// For values of which the last one counts: when it changed.
     time: u64,
     round: u32,
@@ -82,7 +92,7 @@ impl Flusher {
     pub(super) fn new(options: Options, instance: Arc<Instance>) -> Self {
         let global = Global::new(&options.namespace);
         let (link, state, beat, refreshed) = (None, State::default(), 0, Instant::now());
-        Self { options, instance, global, link, state, beat, refreshed }
+        Self { options, instance, global, link, state, beat, refreshed, newest: 0 }
     }
 
     /// Writes what changed since the last flush.
@@ -91,6 +101,7 @@ impl Flusher {
         let result = self.try_flush(registry, asked);
         if result.is_err() {
             self.link = None;
+            self.newest = 0;
             self.state.distrust();
             self.instance.set_pending(self.state.len());
         }
@@ -120,7 +131,17 @@ impl Flusher {
 
         let acked = self.instance.acknowledged_there();
         let is_remembered = dead_after.saturating_add(millis(self.options.keep));
+        let families = match registry.segment().newest() {
+            newest if newest == self.newest => Vec::new(),
+            newest => {
+                self.newest = newest;
+                registry.segment().families().map_err(|e| Failure::other(&e.to_string()))?
+            }
+        };
+        let hiding = families.iter().map(|family| family.schema());
+        let hiding = hiding.filter(|schema| schema.idle.is_some()).map(|s| s.name.clone());
         let mut writer = Writer {
+            hiding: hiding.collect(),
             state: &mut self.state,
             link: &mut link,
             options: &self.options,
@@ -149,9 +170,10 @@ impl Flusher {
             self.instance.skip_writes(newer);
             return Err(Failure::other("the segment was taken back; written again"));
         }
+        self.state.trust();
         let strays = self.state.strays();
         if !strays.is_empty() {
-            self.retire(&mut link, registry, &strays)?;
+            self.retire(&mut link, &strays)?;
         }
         for id in &dead {
             self.fold(&mut link, id)?;
@@ -163,27 +185,12 @@ impl Flusher {
     }
 
     /// Moves what is no series any more into the archive.
-    fn retire(
-        &mut self,
-        link: &mut Link,
-        registry: &Registry,
-        strays: &[Box<str>],
-    ) -> Result<(), Failure> {
-        // A series that is hidden while it is idle comes back with all that it counted: it stays.
-        let is_hiding = |name: &str| {
-            registry.segment().families().map_or(true, |families| {
-                families.iter().any(|f| f.schema().name == name && f.schema().idle.is_some())
-            })
-        };
+    fn retire(&mut self, link: &mut Link, strays: &[Box<str>]) -> Result<(), Failure> {
         for name in strays {
             let Some(metric) = self.state.metrics.get_mut(name) else { continue };
             // They are collected by the next flush.
             let Some(fields) = metric.fields.take() else { continue };
             metric.has_strays = false;
-            if is_hiding(name) {
-                metric.keeps_strays = true;
-                continue;
-            }
             let answer = link.run(&[Call::plain("HKEYS", &metric.keys[0])])?;
             let all = answer.first().map(items).unwrap_or_default();
             let gone: Vec<&str> = all
@@ -201,6 +208,7 @@ impl Flusher {
                 });
                 link.run(&[call])?;
             }
+            metric.sent.retain(|_, sent| !sent.is_gone);
         }
         Ok(())
     }
@@ -231,6 +239,15 @@ impl State {
         self.metrics.values_mut().for_each(Metric::distrust);
     }
 
+    /// Forgets old series whose end the server was told of.
+    fn trust(&mut self) {
+        for name in std::mem::take(&mut self.resets) {
+            if let Some(metric) = self.metrics.get_mut(&name) {
+                metric.sent.values_mut().for_each(|sent| sent.old = None);
+            }
+        }
+    }
+
     fn len(&self) -> u64 {
         self.metrics.values().map(|metric| metric.sent.len() as u64).sum()
     }
@@ -250,7 +267,7 @@ impl Metric {
     /// Learns how many fields the server has, when all that changed was written.
     fn has_fields(&mut self, fields: i64) {
         // One is the number of the write.
-        let expected = self.sent.len() as u64 + 1;
+        let expected = self.live + 1;
         if fields.unsigned_abs() < expected {
             self.distrust();
         }
@@ -260,6 +277,8 @@ impl Metric {
 
 /// Takes what a walk over the segment shows, and writes what changed.
 struct Writer<'f> {
+    /// The families that hide series which are idle.
+    hiding: HashSet<String>,
     state: &'f mut State,
     link: &'f mut Link,
     options: &'f Options,
@@ -318,6 +337,7 @@ impl Sink for Writer<'_> {
                 keys,
                 meta: meta.clone(),
                 sent: HashMap::new(),
+                live: 0,
                 is_known: false,
                 has_strays: false,
                 keeps_strays: false,
@@ -328,6 +348,8 @@ impl Sink for Writer<'_> {
             metric.meta = meta;
             metric.distrust();
         }
+        metric.keeps_strays |= self.hiding.contains(family.name);
+        metric.live = 0;
         metric.fields = metric.has_strays.then(HashSet::new);
         self.is_touched = metric.has_strays;
         self.metric = Some(family.name.into());
@@ -397,18 +419,34 @@ impl Writer<'_> {
             buffers.key.push(0xff);
         }
         let round = self.state.round;
+        metric.live += 1;
         let sent = metric.sent.get_mut(&buffers.key[..]);
         let before = sent.as_deref().map(|sent| sent.value);
         let is_new = before.is_none_or(|before| !is_same(before, value));
         let time = if is_new { self.now } else { sent.as_deref().map_or(0, |sent| sent.time) };
         let is_written = sent.as_deref().is_some_and(|sent| sent.is_written);
         // If this fails, all that was sent is distrusted.
-        let now = Sent { value, time, round, is_written: true };
-        match sent {
-            Some(sent) => *sent = now,
-            None => drop(metric.sent.insert(buffers.key[..].into(), now)),
-        }
-        let is_due = is_new || !is_written;
+        let is_reset = match sent {
+            Some(sent) => {
+                let is_anew = sent.is_gone && !metric.keeps_strays;
+                // A sum falls by what is observed below zero, too.
+                let only_grows = metric.meta.how == How::Counter && part != SUM;
+                let has_fallen = only_grows && float(value) < float(sent.value);
+                if start.is_some() && (is_anew || has_fallen) {
+                    sent.old.get_or_insert_default().push(sent.value);
+                }
+                (sent.value, sent.time, sent.round) = (value, time, round);
+                (sent.is_written, sent.is_gone) = (true, false);
+                sent.old.is_some()
+            }
+            None => {
+                let (old, is_gone, is_written) = (None, false, true);
+                let sent = Sent { value, old, is_gone, time, round, is_written };
+                metric.sent.insert(buffers.key[..].into(), sent);
+                false
+            }
+        };
+        let is_due = is_new || !is_written || is_reset;
         if !is_due && metric.fields.is_none() {
             return;
         }
@@ -427,6 +465,20 @@ impl Writer<'_> {
         }
         if !is_due {
             return;
+        }
+        if is_reset {
+            self.state.resets.extend(self.metric.clone());
+            let old = metric.sent.get(&buffers.key[..]).and_then(|sent| sent.old.as_deref());
+            let mut call = Call::in_order(&RESET, &metric.keys);
+            call.arg(self.id).arg(metric.meta.how.fold()).arg(&self.sequence.to_string());
+            call.arg(&buffers.field);
+            for old in old.into_iter().flatten() {
+                let mut number = String::new();
+                push_number(&mut number, *old);
+                call.arg(&number);
+            }
+            self.calls.push(call);
+            self.of.push(None);
         }
         self.done.series += 1;
         buffers.text.push_str(&buffers.field);
@@ -467,7 +519,7 @@ impl Writer<'_> {
         }
         let Buffers { text, pairs, before, .. } = &mut self.buffers;
         if self.is_adopting && metric.meta.how.fold() == "sum" && !pairs.is_empty() {
-            let mut adopt = Call::new(&ADOPT, &metric.keys);
+            let mut adopt = Call::in_order(&ADOPT, &metric.keys);
             adopt.arg(self.id);
             let mut begin = 0;
             let mut number = String::new();
@@ -511,9 +563,10 @@ impl Writer<'_> {
         else {
             return;
         };
-        let before = metric.sent.len();
-        metric.sent.retain(|_, sent| sent.round == round);
-        let some_are_gone = metric.sent.len() < before;
+        let mut some_are_gone = false;
+        for sent in metric.sent.values_mut().filter(|sent| sent.round != round) {
+            some_are_gone |= !std::mem::replace(&mut sent.is_gone, true);
+        }
         if self.is_touched || !self.buffers.pairs.is_empty() || some_are_gone {
             self.end_chunk(true);
         }

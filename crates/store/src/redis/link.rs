@@ -53,6 +53,17 @@ impl Call {
         Self { command, script: Some(script) }
     }
 
+    /// As [`Call::new`], with the script's text: for scripts that later calls of the pipeline rely
+    /// on. By its hash, a server that does not know this one might run those without it.
+    pub(super) fn in_order<K: AsRef<str>>(script: &Source, keys: &[K]) -> Self {
+        let mut command = Cmd::new();
+        command.arg("EVAL").arg(&script.text).arg(keys.len());
+        keys.iter().for_each(|key| {
+            command.arg(key.as_ref());
+        });
+        Self { command, script: None }
+    }
+
     pub(super) fn plain(name: &str, key: &str) -> Self {
         let mut command = Cmd::new();
         command.arg(name).arg(key);

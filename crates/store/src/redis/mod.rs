@@ -64,6 +64,13 @@ struct Inner {
 
 impl Redis {
     fn new(options: Options, registry: Registry) -> Result<Self, Error> {
+        for url in &options.urls {
+            let checked = ::redis::Client::open(url.as_str());
+            checked.map_err(|error| Error::because(url, "no address of a server", error))?;
+        }
+        if options.urls.is_empty() {
+            return Err(Error::new("redis", "no address of a server is given; give one"));
+        }
         let instance = Arc::new(Instance::of(registry.segment(), &options.namespace)?);
         let specs = metric::Specs::register(&registry)?;
         let worker = Arc::new(Worker::new(options.clone(), registry.clone(), instance)?);

@@ -98,6 +98,32 @@ return {redis.call('HLEN', inst), 0}
     )
 });
 
+/// Moves a field into the archive whose series was removed and made anew within the time by which
+/// series are told apart. `ARGV`: id, how, sequence number, the field, and the values that it may
+/// have had before: with any other, it is moved already.
+pub(super) static RESET: LazyLock<Source> = LazyLock::new(|| {
+    Source::new(
+        &[
+            COMMON,
+            r"
+local how, seq = ARGV[2], tonumber(ARGV[3])
+come_back(how)
+if seq < tonumber(redis.call('HGET', inst, '#') or '0') then return 0 end
+local v = redis.call('HGET', inst, ARGV[4])
+for i = 5, #ARGV do
+  if v == ARGV[i] then
+    archive(how, ARGV[4], v)
+    redis.call('HDEL', inst, ARGV[4])
+    return 1
+  end
+end
+return 0
+",
+        ]
+        .concat(),
+    )
+});
+
 /// For an instance that was away for longer than what was folded is remembered: what it had counted
 /// then is in the archive, and is taken out again, as far as it is there.
 ///

@@ -125,7 +125,7 @@ impl Worker {
             if is_stopping {
                 break;
             }
-            self.wait(if lead.is_some() { failures } else { 0 });
+            self.wait(lead.is_some(), failures);
         }
         drop(lead);
         // Whoever waits for the end sees it.
@@ -143,10 +143,10 @@ impl Worker {
         self.last.with(|last| *last = text);
     }
 
-    /// Waits for the next flush, or until somebody asks for one.
-    fn wait(&self, failures: u32) {
+    /// Waits for the next flush, or until somebody asks who leads for one.
+    fn wait(&self, is_leading: bool, failures: u32) {
         let interval = self.options.interval;
-        let pause = if failures == 0 {
+        let pause = if failures == 0 || !is_leading {
             interval
         } else {
             let pause = LEAST_BACKOFF.saturating_mul(1 << failures.min(16));
@@ -162,12 +162,12 @@ impl Worker {
                 return;
             }
             let now = self.instance.asked();
-            if now > self.instance.done() && (failures == 0 || now > asked) {
+            if is_leading && now > self.instance.done() && (failures == 0 || now > asked) {
                 // While the server fails, who asks again and again does not make it worse.
                 std::thread::park_timeout(if failures == 0 { NAP } else { LEAST_BACKOFF });
                 return;
             }
-            std::thread::park_timeout(left.min(GLANCE));
+            std::thread::park_timeout(if is_leading { left.min(GLANCE) } else { left });
         }
     }
 

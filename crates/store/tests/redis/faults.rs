@@ -170,3 +170,26 @@ fn who_is_no_server_at_all() {
     assert!(one.flush(Duration::from_millis(200)).is_err());
     assert!(quipu_store::redis::Options::new("http://x").open().is_err());
 }
+
+#[test]
+fn a_write_that_is_held_up_on_its_way() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::to(server.port);
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("one");
+    let slow = machine(options(&proxy.url()), &path);
+    count(&slow, 1.0);
+    flush(&slow);
+    proxy.is_stuck.store(true, Ordering::SeqCst);
+    count(&slow, 1.0);
+    eventually("it is given up", || errors(&slow, "timeout") > 0);
+    drop(slow);
+    let one = machine(options(&server.url()), &path);
+    count(&one, 1.0);
+    flush(&one);
+    assert_eq!(total(&one, "jobs"), 3.0);
+    // What the first one wrote arrives only now.
+    proxy.is_stuck.store(false, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(total(&one, "jobs"), 3.0);
+}

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A `redis-server` without persistence.
-pub struct Server {
+pub(crate) struct Server {
     child: Option<Child>,
-    pub port: u16,
+    pub(crate) port: u16,
     arguments: Vec<String>,
     directory: TempDir,
 }
 
 impl Server {
-    pub fn start(arguments: &[&str]) -> Self {
+    pub(crate) fn start(arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|&text| text.to_owned()).collect();
         let directory = tempfile::tempdir().unwrap();
         let mut server = Self { child: None, port: free_port(), arguments, directory };
@@ -27,13 +27,13 @@ impl Server {
     }
 
     /// A server that is not there yet.
-    pub fn later(arguments: &[&str]) -> Self {
+    pub(crate) fn later(arguments: &[&str]) -> Self {
         let mut server = Self::start(arguments);
         server.kill();
         server
     }
 
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.kill();
         let mut command = Command::new("redis-server");
         command
@@ -50,23 +50,23 @@ impl Server {
         }
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
         }
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 
-    pub fn connection(&self) -> redis::Connection {
+    pub(crate) fn connection(&self) -> redis::Connection {
         redis::Client::open(self.url()).unwrap().get_connection().unwrap()
     }
 
     /// Runs a command, given as words.
-    pub fn run(&self, words: &str) -> redis::RedisResult<redis::Value> {
+    pub(crate) fn run(&self, words: &str) -> redis::RedisResult<redis::Value> {
         let mut command = redis::Cmd::new();
         words.split_whitespace().for_each(|word| {
             command.arg(word);
@@ -82,7 +82,7 @@ impl Drop for Server {
 }
 
 /// Three masters that share all slots.
-pub fn cluster() -> Vec<Server> {
+pub(crate) fn cluster() -> Vec<Server> {
     let start = |_| Server::start(&["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]);
     let servers: Vec<Server> = (0..3).map(start).collect();
     let bounds = [0, 5461, 10923, 16384];
@@ -107,7 +107,7 @@ pub fn cluster() -> Vec<Server> {
 }
 
 /// A port that is free, and whose cluster port is one that exists.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     loop {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let bus = port.checked_add(10_000);
@@ -118,18 +118,18 @@ pub fn free_port() -> u16 {
 }
 
 /// Stands between client and server.
-pub struct Proxy {
-    pub port: u16,
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
     /// When set, the next answer of the server is thrown away, and its connection cut: what was
     /// asked for is done by then.
-    pub cut_after: Arc<AtomicBool>,
+    pub(crate) cut_after: Arc<AtomicBool>,
     /// When set, nothing goes through.
-    pub is_stuck: Arc<AtomicBool>,
-    pub cuts: Arc<AtomicU64>,
+    pub(crate) is_stuck: Arc<AtomicBool>,
+    pub(crate) cuts: Arc<AtomicU64>,
 }
 
 impl Proxy {
-    pub fn to(server: u16) -> Self {
+    pub(crate) fn to(server: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
@@ -167,7 +167,7 @@ impl Proxy {
         proxy
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/", self.port)
     }
 }
