@@ -283,7 +283,7 @@ impl Part {
 
     fn bucket(&self) -> Option<Bucket<'static>> {
         let bound = self.label("le").filter(|_| self.part == "bucket")?.parse().ok()?;
-        Some(Bucket { bound, count: unsigned(self.value), exemplar: None })
+        Some(Bucket { bound, le: None, count: unsigned(self.value), exemplar: None })
     }
 }
 
