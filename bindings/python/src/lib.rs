@@ -1,0 +1,38 @@
+//! The native part of the Python package `quipu`: where the numbers are, the metrics that count,
+//! and what reads them. Names, decorators, and servers are Python.
+//!
+//! A metric without labels, or the child of one with labels, is bound to its series: counting is a
+//! call and an addition to memory that all processes of the application share.
+
+mod core;
+mod counter;
+mod enumeration;
+mod error;
+mod exemplar;
+mod exposition;
+mod gauge;
+mod histogram;
+mod info;
+mod labels;
+mod samples;
+mod segment;
+mod summary;
+mod value;
+
+use pyo3::prelude::*;
+
+/// The native module.
+#[pymodule]
+fn _quipu(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<segment::Segment>()?;
+    module.add_class::<counter::Counter>()?;
+    module.add_class::<gauge::Gauge>()?;
+    module.add_class::<histogram::Histogram>()?;
+    module.add_class::<summary::Summary>()?;
+    module.add_class::<info::Info>()?;
+    module.add_class::<enumeration::Enum>()?;
+    module.add_class::<value::Value>()?;
+    module.add_function(wrap_pyfunction!(labels::forget_children, module)?)?;
+    module.add_function(wrap_pyfunction!(exposition::negotiate, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! One number of a metric, with the interface of `prometheus_client`'s value classes.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use quipu::FloatCounter;
+
+use crate::core::Raw;
+use crate::counter::Counter;
+use crate::exemplar;
+use crate::gauge::Gauge;
+use crate::histogram::Histogram;
+use crate::summary::Summary;
+
+/// A number: nothing until it is attached to a metric.
+#[pyclass(frozen, subclass, module = "quipu._quipu")]
+pub struct Value {
+    part: OnceLock<Part>,
+}
+
+/// What part of which metric it is.
+enum Part {
+    Counter(Raw<FloatCounter>),
+    Gauge(Raw<quipu::Gauge>),
+    /// A sum of floats, in the cell of that number.
+    Sum(quipu_segment::series::Bound, usize),
+    /// A count, in the cell of that number.
+    Count(quipu_segment::series::Bound, usize),
+    /// A histogram's bucket: its number and its bound.
+    Bucket(Raw<quipu::Histogram>, usize, f64),
+}
+
+/// The cells of a histogram and of a summary: see `docs/formats.md`.
+const HISTOGRAM_SUM: usize = 0;
+const FIRST_BUCKET: usize = 1;
+const SUMMARY_SUM: usize = 0;
+const SUMMARY_COUNT: usize = 1;
+
+#[pymethods]
+impl Value {
+    #[new]
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn new(
+        _args: &Bound<'_, pyo3::types::PyTuple>,
+        _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
+    ) -> Self {
+        Self { part: OnceLock::new() }
+    }
+
+    /// Makes it a part of a metric that is bound: `value`, `sum`, `count`, or `bucket` with its
+    /// number and bound.
+    #[pyo3(signature = (metric, part, number = 0, bound = 0.0))]
+    fn attach(
+        &self,
+        metric: &Bound<'_, PyAny>,
+        part: &str,
+        number: usize,
+        bound: f64,
+    ) -> PyResult<()> {
+        let wrong = || PyTypeError::new_err(format!("no {part} of {metric}"));
+        let part = if let Ok(counter) = metric.cast::<Counter>() {
+            Part::Counter(counter.get().bound().ok_or_else(wrong)?.clone())
+        } else if let Ok(gauge) = metric.cast::<Gauge>() {
+            Part::Gauge(gauge.get().bound().ok_or_else(wrong)?.clone())
+        } else if let Ok(histogram) = metric.cast::<Histogram>() {
+            let raw = histogram.get().bound().ok_or_else(wrong)?.clone();
+            match part {
+                "sum" => Part::Sum(raw.series, HISTOGRAM_SUM),
+                "bucket" if FIRST_BUCKET + number < raw.series.place().len() => {
+                    Part::Bucket(raw, FIRST_BUCKET + number, bound)
+                }
+                _ => return Err(wrong()),
+            }
+        } else if let Ok(summary) = metric.cast::<Summary>() {
+            let raw = summary.get().bound().ok_or_else(wrong)?.clone();
+            match part {
+                "sum" => Part::Sum(raw.series, SUMMARY_SUM),
+                "count" => Part::Count(raw.series, SUMMARY_COUNT),
+                _ => return Err(wrong()),
+            }
+        } else {
+            return Err(wrong());
+        };
+        let _ = self.part.set(part);
+        Ok(())
+    }
+
+    /// Adds `amount`.
+    fn inc(&self, amount: f64) {
+        match self.part.get() {
+            Some(Part::Counter(counter)) => counter.instrument.inc_by(amount),
+            Some(Part::Gauge(gauge)) => gauge.instrument.add(amount),
+            Some(Part::Sum(series, cell)) => series.place().add_float(*cell, amount),
+            // Counts are whole numbers.
+            Some(Part::Count(series, cell)) => series.place().add(*cell, amount as u64),
+            Some(Part::Bucket(raw, cell, _)) => raw.series.place().add(*cell, amount as u64),
+            None => {}
+        }
+    }
+
+    /// Makes it `value`, for all processes.
+    #[pyo3(signature = (value, timestamp = None))]
+    fn set(&self, value: f64, timestamp: Option<&Bound<'_, PyAny>>) {
+        let _ = timestamp;
+        let set = |series: &quipu_segment::series::Bound, cell: usize, bits: u64| {
+            series.place().clear(cell);
+            series.place().plain(cell).store(bits, Ordering::Relaxed);
+        };
+        match self.part.get() {
+            Some(Part::Counter(counter)) => set(&counter.series, 0, value.to_bits()),
+            Some(Part::Gauge(gauge)) => gauge.instrument.set(value),
+            Some(Part::Sum(series, cell)) => set(series, *cell, value.to_bits()),
+            Some(Part::Count(series, cell)) => set(series, *cell, value as u64),
+            Some(Part::Bucket(raw, cell, _)) => set(&raw.series, *cell, value as u64),
+            None => {}
+        }
+    }
+
+    /// The number of all processes.
+    fn get(&self) -> f64 {
+        match self.part.get() {
+            Some(Part::Counter(counter)) => counter.instrument.get(),
+            Some(Part::Gauge(gauge)) => gauge.instrument.get(),
+            Some(Part::Sum(series, cell)) => series.place().sum_float(*cell),
+            Some(Part::Count(series, cell)) => series.place().sum(*cell) as f64,
+            Some(Part::Bucket(raw, cell, _)) => raw.series.place().sum(*cell) as f64,
+            None => 0.0,
+        }
+    }
+
+    /// Keeps an exemplar: an object with `labels` and `value`.
+    fn set_exemplar(&self, exemplar: &Bound<'_, PyAny>) -> PyResult<()> {
+        let labels = exemplar.getattr("labels")?;
+        let value: f64 = exemplar.getattr("value")?.extract()?;
+        exemplar::read(&labels, |pairs| match self.part.get() {
+            Some(Part::Counter(counter)) => counter.instrument.exemplify(value, pairs),
+            Some(Part::Bucket(raw, ..)) => raw.instrument.exemplify(value, pairs),
+            _ => {}
+        })
+    }
+
+    /// The last exemplar as `(labels, value, seconds)`, of whichever process.
+    fn _exemplar(&self) -> Option<(Vec<(String, String)>, f64, f64)> {
+        let kept = match self.part.get()? {
+            Part::Counter(counter) => counter.instrument.exemplar(),
+            Part::Bucket(raw, _, bound) => raw.instrument.exemplar(*bound),
+            _ => None,
+        };
+        kept.map(|kept| (kept.labels, kept.value, kept.time.0 as f64 / 1e9))
+    }
+}
