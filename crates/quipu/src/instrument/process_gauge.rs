@@ -265,6 +265,16 @@ impl ProcessGauge {
         self.set(now());
     }
 
+    /// Whether what is set through the handle is shown no more, since its series was removed; never
+    /// where each process has its own, which comes again when it is set.
+    #[inline]
+    pub fn is_removed(&self) -> bool {
+        match &self.0 {
+            Handle::Shared(bound) => bound.is_removed(),
+            Handle::Own { .. } => false,
+        }
+    }
+
     /// This process' value; 0 where it has set none.
     pub fn get(&self) -> f64 {
         match &self.0 {
