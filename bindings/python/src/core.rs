@@ -1,9 +1,9 @@
 //! What all metrics are made of: the family, the labels, and the series that one is bound to.
 
+use pyo3::PyClass;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
-use pyo3::PyClass;
 use quipu::label::Values;
 use quipu::{Description, Family, Instrument};
 use quipu_segment::series::{Bound as Series, Schema};
@@ -35,19 +35,39 @@ impl<I: Instrument> Instrument for Raw<I> {
     }
 }
 
+/// What a metric holds of its series.
+pub trait Held: Instrument {
+    /// Whether the series was removed, so that what is counted is not shown.
+    fn is_removed(&self) -> bool;
+}
+
+impl<I: Instrument> Held for Raw<I> {
+    #[inline]
+    fn is_removed(&self) -> bool {
+        self.series.is_removed()
+    }
+}
+
+impl Held for quipu::ProcessGauge {
+    #[inline]
+    fn is_removed(&self) -> bool {
+        self.is_removed()
+    }
+}
+
 /// All series of one metric.
-pub type Many<I> = Family<Raw<I>, Values<'static>>;
+type Many<I> = Family<I, Values<'static>>;
 
 /// A metric: a parent, whose series have labels; one of its children; or one without labels.
-pub struct Core<I: Instrument> {
+pub struct Core<I: Held> {
     /// What it is bound to; a parent is not.
-    pub bound: Option<Raw<I>>,
+    pub bound: Option<I>,
     labels: Labels,
     origin: Origin<I>,
 }
 
 /// Where a metric comes from.
-enum Origin<I: Instrument> {
+enum Origin<I: Held> {
     /// It was registered.
     Segment { segment: Py<Segment>, family: Many<I>, help: String, unit: String },
     /// It is a child.
@@ -75,7 +95,7 @@ impl Made<'_, '_> {
     }
 }
 
-impl<I: Instrument + 'static> Core<I> {
+impl<I: Held + 'static> Core<I> {
     /// Makes a metric as a class' `__new__` is asked to: of a segment, a name and so on, or of a
     /// parent and the label values of a child.
     pub fn new<T: Metric<I>>(
@@ -109,7 +129,11 @@ impl<I: Instrument + 'static> Core<I> {
     }
 
     /// Makes the child of a parent.
-    pub fn of_parent(parent: &Bound<'_, PyAny>, core: &Self, values: Py<PyTuple>) -> PyResult<Self> {
+    pub fn of_parent(
+        parent: &Bound<'_, PyAny>,
+        core: &Self,
+        values: Py<PyTuple>,
+    ) -> PyResult<Self> {
         let py = parent.py();
         let Origin::Segment { family, .. } = &core.origin else {
             return Err(PyValueError::new_err("a child has no children"));
@@ -130,9 +154,8 @@ impl<I: Instrument + 'static> Core<I> {
         if core.bound.is_some() {
             return Err(core.no_children(metric.as_any()));
         }
-        let is_gone = |child: &Bound<'py, T>| {
-            child.get().core().bound.as_ref().is_none_or(|bound| bound.series.is_removed())
-        };
+        let is_gone =
+            |child: &Bound<'py, T>| child.get().core().bound.as_ref().is_none_or(Held::is_removed);
         core.labels.child(values, named, is_gone, |texts| make_child(metric, texts))
     }
 
@@ -205,11 +228,7 @@ impl<I: Instrument + 'static> Core<I> {
     }
 
     /// Removes the series of these labels, for all processes.
-    pub fn remove(
-        &self,
-        metric: &Bound<'_, PyAny>,
-        values: &Bound<'_, PyTuple>,
-    ) -> PyResult<bool> {
+    pub fn remove(&self, metric: &Bound<'_, PyAny>, values: &Bound<'_, PyTuple>) -> PyResult<bool> {
         let Origin::Segment { family, .. } = &self.origin else {
             return Err(self.no_children(metric));
         };
@@ -241,14 +260,14 @@ impl<I: Instrument + 'static> Core<I> {
 }
 
 /// A class of metrics.
-pub trait Metric<I: Instrument>: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync {
+pub trait Metric<I: Held>: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync {
     /// What it is made of.
     fn core(&self) -> &Core<I>;
 }
 
 /// Makes a child by the class' own `__new__`, so that it is of the same Python class as its parent.
 #[cold]
-fn make_child<'py, I: Instrument, T: Metric<I>>(
+fn make_child<'py, I: Held, T: Metric<I>>(
     parent: &Bound<'py, T>,
     values: &Bound<'py, PyTuple>,
 ) -> PyResult<Bound<'py, T>> {

@@ -4,19 +4,19 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use quipu::FloatCounter;
 
-use crate::core::{Core, metric};
+use crate::core::{Core, Raw, metric};
 use crate::{error, exemplar};
 
 /// A sum that only grows.
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Counter {
-    core: Core<FloatCounter>,
+    core: Core<Raw<FloatCounter>>,
 }
 
 /// The cell of the total.
 const TOTAL: usize = 0;
 
-metric!(Counter, FloatCounter, {
+metric!(Counter, Raw<FloatCounter>, {
     #[new]
     #[pyo3(signature = (origin, name, help = String::new(), unit = String::new(), labelnames = vec![]))]
     fn new(
@@ -67,7 +67,7 @@ fn negative() -> PyErr {
 
 impl Counter {
     /// What it is bound to.
-    pub fn bound(&self) -> Option<&crate::core::Raw<FloatCounter>> {
+    pub fn bound(&self) -> Option<&Raw<FloatCounter>> {
         self.core.bound.as_ref()
     }
 }

@@ -3,8 +3,18 @@
 use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
 
+pyo3::create_exception!(
+    _quipu,
+    MismatchError,
+    PyValueError,
+    "The segment has a metric of that name with other labels or settings."
+);
+
 /// What the library refuses is a `ValueError`, as it is in `prometheus_client`.
 pub fn refused(error: quipu::Error) -> PyErr {
+    if error.is_mismatch() {
+        return MismatchError::new_err(error.to_string());
+    }
     PyValueError::new_err(error.to_string())
 }
 

@@ -25,7 +25,8 @@ pub fn read(exemplar: &Bound<'_, PyAny>, keep: impl FnOnce(&[(&str, &str)])) -> 
         return Err(PyValueError::new_err(format!("Reserved label metric name: {name}")));
     }
     if !pairs.is_empty() {
-        let pairs: Vec<(&str, &str)> = pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let pairs: Vec<(&str, &str)> =
+            pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         keep(&pairs);
     }
     Ok(())

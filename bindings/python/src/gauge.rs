@@ -1,6 +1,8 @@
-//! `Gauge`: one value that all processes share.
+//! `Gauge`: one value that all processes share, or one for each.
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use quipu::{Aggregation, ProcessGauge};
 
 use crate::core::{Core, metric};
 use crate::error;
@@ -8,28 +10,39 @@ use crate::error;
 /// A value that goes up and down.
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Gauge {
-    core: Core<quipu::Gauge>,
+    core: Core<ProcessGauge>,
+    mode: Aggregation,
 }
 
-metric!(Gauge, quipu::Gauge, {
+metric!(Gauge, ProcessGauge, {
     #[new]
-    #[pyo3(signature = (origin, name, help = String::new(), unit = String::new(), labelnames = vec![]))]
+    #[pyo3(signature = (origin, name, help = String::new(), unit = String::new(), labelnames = vec![], mode = "mostrecent"))]
     fn new(
         origin: &Bound<'_, PyAny>,
         name: &Bound<'_, PyAny>,
         help: String,
         unit: String,
         labelnames: Vec<String>,
+        mode: &str,
     ) -> PyResult<Self> {
-        let core = Core::new::<Self>(origin, name, (help, unit, labelnames), |d| d)?;
-        Ok(Self { core })
+        let mode = match origin.cast::<Self>() {
+            Ok(parent) => parent.get().mode,
+            Err(_) => mode
+                .parse()
+                .map_err(|_| PyValueError::new_err(format!("Invalid multiprocess mode: {mode}")))?,
+        };
+        let describe = |description: quipu::Description| description.aggregation(mode);
+        let core = Core::new::<Self>(origin, name, (help, unit, labelnames), describe)?;
+        let made = Self { core, mode };
+        made.begin();
+        Ok(made)
     }
 
     /// Adds `amount`.
     #[pyo3(signature = (amount = 1.0))]
     fn inc(&self, amount: f64) -> PyResult<()> {
         let Some(bound) = &self.core.bound else { return Err(error::no_labels("gauge")) };
-        bound.instrument.add(amount);
+        bound.add(amount);
         Ok(())
     }
 
@@ -37,34 +50,42 @@ metric!(Gauge, quipu::Gauge, {
     #[pyo3(signature = (amount = 1.0))]
     fn dec(&self, amount: f64) -> PyResult<()> {
         let Some(bound) = &self.core.bound else { return Err(error::no_labels("gauge")) };
-        bound.instrument.sub(amount);
+        bound.sub(amount);
         Ok(())
     }
 
     /// Makes it `value`.
     fn set(&self, value: f64) -> PyResult<()> {
         let Some(bound) = &self.core.bound else { return Err(error::no_labels("gauge")) };
-        bound.instrument.set(value);
+        bound.set(value);
         Ok(())
     }
 
     /// Makes it the wall clock's time, in seconds since 1970.
     fn set_to_current_time(&self) -> PyResult<()> {
         let Some(bound) = &self.core.bound else { return Err(error::no_labels("gauge")) };
-        bound.instrument.set_to_current_time();
+        bound.set_to_current_time();
         Ok(())
     }
 
-    /// The value.
+    /// The value; this process' own, where each has one.
     fn _get(&self) -> PyResult<f64> {
         let Some(bound) = &self.core.bound else { return Err(error::no_labels("gauge")) };
-        Ok(bound.instrument.get())
+        Ok(bound.get())
     }
 });
 
 impl Gauge {
     /// What it is bound to.
-    pub fn bound(&self) -> Option<&crate::core::Raw<quipu::Gauge>> {
+    pub fn bound(&self) -> Option<&ProcessGauge> {
         self.core.bound.as_ref()
+    }
+
+    /// Shows a zero at once, where it is no value that others' would be compared with.
+    fn begin(&self) {
+        use Aggregation::{All, LiveAll, LiveSum, Sum};
+        if let (Some(bound), All | LiveAll | Sum | LiveSum) = (&self.core.bound, self.mode) {
+            bound.add(0.0);
+        }
     }
 }

@@ -2,16 +2,16 @@
 
 use pyo3::prelude::*;
 
-use crate::core::{Core, metric};
+use crate::core::{Core, Raw, metric};
 use crate::{error, exemplar};
 
 /// Counts of observations by size.
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Histogram {
-    core: Core<quipu::Histogram>,
+    core: Core<Raw<quipu::Histogram>>,
 }
 
-metric!(Histogram, quipu::Histogram, {
+metric!(Histogram, Raw<quipu::Histogram>, {
     #[new]
     #[pyo3(signature = (origin, name, help = String::new(), unit = String::new(), labelnames = vec![], buckets = vec![]))]
     fn new(
@@ -42,7 +42,7 @@ metric!(Histogram, quipu::Histogram, {
 
 impl Histogram {
     /// What it is bound to.
-    pub fn bound(&self) -> Option<&crate::core::Raw<quipu::Histogram>> {
+    pub fn bound(&self) -> Option<&Raw<quipu::Histogram>> {
         self.core.bound.as_ref()
     }
 }

@@ -51,9 +51,8 @@ impl Info {
                 segment.registry().unregister(&self.name);
             }
             let labels = self.labelnames.iter().chain(&names).cloned();
-            let description = Description::new(self.name.clone(), self.help.clone())
-                .labels(labels)
-                .verbatim();
+            let description =
+                Description::new(self.name.clone(), self.help.clone()).labels(labels).verbatim();
             match segment.registry().register::<Infos>(description) {
                 Ok(made) => *family = Some((names, made)),
                 Err(error) if error.is_mismatch() => return Ok(false),
@@ -61,11 +60,15 @@ impl Info {
             }
         }
         let Some((_, family)) = &*family else { return Ok(false) };
-        let all: Vec<&str> = values.iter().chain(texts.iter().map(|(_, text)| text)).map(String::as_str).collect();
+        let all: Vec<&str> =
+            values.iter().chain(texts.iter().map(|(_, text)| text)).map(String::as_str).collect();
         family.with(&Values(&all));
         // Whatever these labels had before is gone.
         let is_ours = |series: &[(&str, &str)]| {
-            self.labelnames.iter().zip(&values).all(|(n, v)| series.contains(&(n.as_str(), v.as_str())))
+            self.labelnames
+                .iter()
+                .zip(&values)
+                .all(|(n, v)| series.contains(&(n.as_str(), v.as_str())))
         };
         let is_new = |series: &[(&str, &str)]| {
             texts.iter().all(|(n, v)| series.contains(&(n.as_str(), v.as_str())))

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::{PyClass, PyTypeInfo};
 use pyo3::types::{PyDict, PyString, PyTuple};
+use pyo3::{PyClass, PyTypeInfo};
 
 /// The label names of a metric, and its children. A metric without labels has none.
 pub struct Labels {
@@ -128,10 +128,7 @@ fn text<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
 }
 
 /// Calls `with` with the texts of a tuple. What is no UTF-8, a lone surrogate, is replaced.
-pub fn with_texts<R>(
-    values: &Bound<'_, PyTuple>,
-    with: impl FnOnce(&[&str]) -> R,
-) -> PyResult<R> {
+pub fn with_texts<R>(values: &Bound<'_, PyTuple>, with: impl FnOnce(&[&str]) -> R) -> PyResult<R> {
     let texts: Vec<Bound<'_, PyString>> =
         values.iter().map(|value| Ok(value.cast_into::<PyString>()?)).collect::<PyResult<_>>()?;
     let texts: Vec<_> = texts.iter().map(|text| text.to_string_lossy()).collect();

@@ -32,6 +32,7 @@ fn _quipu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<info::Info>()?;
     module.add_class::<enumeration::Enum>()?;
     module.add_class::<value::Value>()?;
+    module.add("MismatchError", module.py().get_type::<error::MismatchError>())?;
     module.add_function(wrap_pyfunction!(labels::forget_children, module)?)?;
     module.add_function(wrap_pyfunction!(exposition::negotiate, module)?)?;
     Ok(())

@@ -13,7 +13,7 @@ use crate::exposition;
 use crate::samples::Lists;
 
 /// A segment, and the families in it.
-#[pyclass(frozen, module = "quipu._quipu")]
+#[pyclass(frozen, weakref, module = "quipu._quipu")]
 pub struct Segment {
     registry: Registry,
     path: Option<PathBuf>,

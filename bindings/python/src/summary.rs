@@ -2,16 +2,16 @@
 
 use pyo3::prelude::*;
 
-use crate::core::{Core, metric};
+use crate::core::{Core, Raw, metric};
 use crate::error;
 
 /// How many observations there were, and their sum.
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Summary {
-    core: Core<quipu::Summary>,
+    core: Core<Raw<quipu::Summary>>,
 }
 
-metric!(Summary, quipu::Summary, {
+metric!(Summary, Raw<quipu::Summary>, {
     #[new]
     #[pyo3(signature = (origin, name, help = String::new(), unit = String::new(), labelnames = vec![]))]
     fn new(
@@ -36,7 +36,7 @@ metric!(Summary, quipu::Summary, {
 
 impl Summary {
     /// What it is bound to.
-    pub fn bound(&self) -> Option<&crate::core::Raw<quipu::Summary>> {
+    pub fn bound(&self) -> Option<&Raw<quipu::Summary>> {
         self.core.bound.as_ref()
     }
 }

@@ -1,13 +1,13 @@
 //! One number of a metric, with the interface of `prometheus_client`'s value classes.
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use quipu::FloatCounter;
+use quipu::{FloatCounter, ProcessGauge};
 
-use crate::core::Raw;
+use crate::core::{Held, Raw};
 use crate::counter::Counter;
 use crate::exemplar;
 use crate::gauge::Gauge;
@@ -17,13 +17,14 @@ use crate::summary::Summary;
 /// A number: nothing until it is attached to a metric.
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Value {
-    part: OnceLock<Part>,
+    /// No Python runs while it is locked, so that no thread holds it where a process is forked.
+    part: Mutex<Option<Part>>,
 }
 
 /// What part of which metric it is.
 enum Part {
     Counter(Raw<FloatCounter>),
-    Gauge(Raw<quipu::Gauge>),
+    Gauge(ProcessGauge),
     /// A sum of floats, in the cell of that number.
     Sum(quipu_segment::series::Bound, usize),
     /// A count, in the cell of that number.
@@ -46,7 +47,7 @@ impl Value {
         _args: &Bound<'_, pyo3::types::PyTuple>,
         _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
     ) -> Self {
-        Self { part: OnceLock::new() }
+        Self { part: Mutex::default() }
     }
 
     /// Makes it a part of a metric that is bound: `value`, `sum`, `count`, or `bucket` with its
@@ -83,46 +84,54 @@ impl Value {
         } else {
             return Err(wrong());
         };
-        let _ = self.part.set(part);
+        *self.locked() = Some(part);
         Ok(())
     }
 
     /// Adds `amount`.
-    fn inc(&self, amount: f64) {
-        match self.part.get() {
+    fn inc(slf: &Bound<'_, Self>, amount: f64) -> PyResult<()> {
+        Self::follow(slf)?;
+        match &*slf.get().locked() {
             Some(Part::Counter(counter)) => counter.instrument.inc_by(amount),
-            Some(Part::Gauge(gauge)) => gauge.instrument.add(amount),
+            Some(Part::Gauge(gauge)) => gauge.add(amount),
             Some(Part::Sum(series, cell)) => series.place().add_float(*cell, amount),
             // Counts are whole numbers.
             Some(Part::Count(series, cell)) => series.place().add(*cell, amount as u64),
             Some(Part::Bucket(raw, cell, _)) => raw.series.place().add(*cell, amount as u64),
             None => {}
         }
+        Ok(())
     }
 
     /// Makes it `value`, for all processes.
     #[pyo3(signature = (value, timestamp = None))]
-    fn set(&self, value: f64, timestamp: Option<&Bound<'_, PyAny>>) {
+    fn set(
+        slf: &Bound<'_, Self>,
+        value: f64,
+        timestamp: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let _ = timestamp;
+        Self::follow(slf)?;
         let set = |series: &quipu_segment::series::Bound, cell: usize, bits: u64| {
             series.place().clear(cell);
             series.place().plain(cell).store(bits, Ordering::Relaxed);
         };
-        match self.part.get() {
+        match &*slf.get().locked() {
             Some(Part::Counter(counter)) => set(&counter.series, 0, value.to_bits()),
-            Some(Part::Gauge(gauge)) => gauge.instrument.set(value),
+            Some(Part::Gauge(gauge)) => gauge.set(value),
             Some(Part::Sum(series, cell)) => set(series, *cell, value.to_bits()),
             Some(Part::Count(series, cell)) => set(series, *cell, value as u64),
             Some(Part::Bucket(raw, cell, _)) => set(&raw.series, *cell, value as u64),
             None => {}
         }
+        Ok(())
     }
 
     /// The number of all processes.
     fn get(&self) -> f64 {
-        match self.part.get() {
+        match &*self.locked() {
             Some(Part::Counter(counter)) => counter.instrument.get(),
-            Some(Part::Gauge(gauge)) => gauge.instrument.get(),
+            Some(Part::Gauge(gauge)) => gauge.get(),
             Some(Part::Sum(series, cell)) => series.place().sum_float(*cell),
             Some(Part::Count(series, cell)) => series.place().sum(*cell) as f64,
             Some(Part::Bucket(raw, cell, _)) => raw.series.place().sum(*cell) as f64,
@@ -134,7 +143,7 @@ impl Value {
     fn set_exemplar(&self, exemplar: &Bound<'_, PyAny>) -> PyResult<()> {
         let labels = exemplar.getattr("labels")?;
         let value: f64 = exemplar.getattr("value")?.extract()?;
-        exemplar::read(&labels, |pairs| match self.part.get() {
+        exemplar::read(&labels, |pairs| match &*self.locked() {
             Some(Part::Counter(counter)) => counter.instrument.exemplify(value, pairs),
             Some(Part::Bucket(raw, ..)) => raw.instrument.exemplify(value, pairs),
             _ => {}
@@ -143,11 +152,37 @@ impl Value {
 
     /// The last exemplar as `(labels, value, seconds)`, of whichever process.
     fn _exemplar(&self) -> Option<(Vec<(String, String)>, f64, f64)> {
-        let kept = match self.part.get()? {
+        let kept = match self.locked().as_ref()? {
             Part::Counter(counter) => counter.instrument.exemplar(),
             Part::Bucket(raw, _, bound) => raw.instrument.exemplar(*bound),
             _ => None,
         };
         kept.map(|kept| (kept.labels, kept.value, kept.time.0 as f64 / 1e9))
+    }
+}
+
+impl Value {
+    fn locked(&self) -> MutexGuard<'_, Option<Part>> {
+        self.part.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has its Python class attach it anew, where its series was removed.
+    fn follow(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let is_removed = slf.get().locked().as_ref().is_some_and(Part::is_removed);
+        if is_removed {
+            slf.as_any().call_method0(pyo3::intern!(slf.py(), "_rebind"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn is_removed(&self) -> bool {
+        match self {
+            Self::Counter(counter) => counter.is_removed(),
+            Self::Gauge(gauge) => gauge.is_removed(),
+            Self::Sum(series, _) | Self::Count(series, _) => series.is_removed(),
+            Self::Bucket(raw, ..) => raw.is_removed(),
+        }
     }
 }
