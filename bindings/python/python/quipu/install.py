@@ -46,8 +46,7 @@ def install(path=None, limit: int = segments.LIMIT) -> None:
     _patch_metrics(theirs)
 
     def collect(self):
-        return [_converted(metric) for metric in REGISTRY._collect(_has_created(theirs))
-                if metric.name in _backed_names()]
+        return [_converted(metric) for metric in REGISTRY._collect_own(_has_created(theirs))]
 
     multiprocess.MultiProcessCollector.collect = collect
     for collector in list(prometheus_client.REGISTRY._collector_to_names):
@@ -89,11 +88,6 @@ def _metric(typ, name, labelnames, documentation, **more):
                 found = make(name, documentation, labelnames, registry=None, **more)
             _backing[key] = found
         return found
-
-
-def _backed_names():
-    with _backing_lock:
-        return {name for _, name, _ in _backing}
 
 
 def _mode(mode):
@@ -213,9 +207,20 @@ def _converted(metric, like=None):
 
 
 def _found(metric):
-    """The metric of this package behind one of theirs."""
+    """The metric of this package behind one of theirs. Other processes may have made its series
+    where this one has none."""
     with _backing_lock:
-        return _backing.get((metric._type, metric._name, tuple(metric._labelnames)))
+        found = _backing.get((metric._type, metric._name, tuple(metric._labelnames)))
+    if found is None and metric._is_parent():
+        more = {}
+        if metric._type == "gauge":
+            more["multiprocess_mode"] = _mode(metric._multiprocess_mode)
+        elif metric._type == "histogram":
+            more["buckets"] = metric._kwargs.get("buckets") or metric._upper_bounds
+        found = _metric(
+            metric._type, metric._name, metric._labelnames, metric._documentation, **more
+        )
+    return found
 
 
 def _patch_metrics(theirs) -> None:

@@ -51,6 +51,8 @@ class CollectorRegistry:
         # Families in the segment that are not shown: they were unregistered, or have been made
         # anew with other settings.
         self._hidden = set()
+        # Segments of metrics that cannot be in this one.
+        self._spares = []
         self._lock = threading.Lock()
         self._target_info: Optional[Dict[str, str]] = None
         self._own_segment = _segment
@@ -82,16 +84,32 @@ class CollectorRegistry:
         return segment is not None and segment is self._own_segment
 
     def _make(self, name, make):
-        """Makes a metric in the segment; where it cannot be there, in one of its own."""
+        """Makes a metric in the segment; where it cannot be there, in another one."""
         try:
             return make(self._segment)
         except ValueError as error:
-            # What no segment takes is refused by this one too.
-            metric = make(segments.anonymous())
-            if self._segment.path is not None or not isinstance(error, _quipu.MismatchError):
-                segments.warn(f"{error}; now it counts in memory of this process and its children")
+            metric = self._make_apart(make)
+            # After another metric of that name was unregistered, nothing is amiss.
+            is_mismatch = isinstance(error, _quipu.MismatchError)
+            if self._segment.path is not None or not is_mismatch:
+                segments.warn(
+                    f"{error}; now it counts in memory of this process and its children",
+                    name if is_mismatch else "full",
+                )
             self._hidden.add(name)
             return metric
+
+    def _make_apart(self, make):
+        for segment in self._spares:
+            try:
+                return make(segment)
+            except ValueError:
+                pass
+        segment = segments.anonymous()
+        # What no segment takes is refused by this one too.
+        metric = make(segment)
+        self._spares.append(segment)
+        return metric
 
     # Which metrics there are.
 
@@ -119,6 +137,9 @@ class CollectorRegistry:
                 collector._remove_matching([])
                 self._own_segment.unregister(collector._name)
                 segments.forget_functions(self._own_segment, collector._name)
+            elif getattr(collector, "_segment", None) in self._spares:
+                collector._remove_matching([])
+                collector._segment.unregister(collector._name)
 
     def _check_names(self, names: Iterable[str]) -> None:
         with self._lock:
@@ -152,11 +173,22 @@ class CollectorRegistry:
             yield self._target_info_metric()
         if self._own_segment is not None:
             segments.ask_functions(self._own_segment)
-            for family in self._own_segment.collect(None, created):
-                if family[0] not in self._hidden:
-                    yield metric_of(family)
+            yield from self._families(self._own_segment, created, self._hidden)
         for collector in self._foreign():
             yield from collector.collect()
+
+    def _collect_own(self, created: bool):
+        """The metrics of this package alone."""
+        for segment in (self._own_segment, *self._spares):
+            if segment is not None:
+                hidden = self._hidden if segment is self._own_segment else ()
+                yield from self._families(segment, created, hidden)
+
+    @staticmethod
+    def _families(segment, created, hidden):
+        for family in segment.collect(None, created):
+            if family[0] not in hidden:
+                yield metric_of(family)
 
     def collect(self) -> Iterable[Metric]:
         """The metrics with their samples, those that other processes made included."""

@@ -20,12 +20,13 @@ _warned = set()
 _warned_lock = threading.Lock()
 
 
-def warn(message: str) -> None:
-    """Warns, once in a process for each message."""
+def warn(message: str, about: str = "") -> None:
+    """Warns, once in a process about each thing."""
+    about = about or message
     with _warned_lock:
-        if message in _warned:
+        if about in _warned:
             return
-        _warned.add(message)
+        _warned.add(about)
     warnings.warn(f"quipu: {message}", RuntimeWarning, stacklevel=3)
 
 

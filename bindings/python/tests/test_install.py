@@ -1,0 +1,144 @@
+"""The metrics of prometheus_client itself, on a segment."""
+
+import sys
+
+import prometheus_client
+
+
+def test_everything_is_shared_and_shown(run):
+    program = """
+        import os
+        import prometheus_client as p
+        before = p.Counter("before", "Made before.", ["a"])
+        before.labels("x").inc(2)
+        early = p.Histogram("early", "Made before.")
+        early.observe(0.3)
+        level = p.Gauge("level", "Made before.")
+        level.set(4)
+        import quipu
+        quipu.install()
+        quipu.install()
+        after = p.Counter("after", "Made after.", ["a"])
+        h = p.Histogram("h", "H.", ["a"], buckets=[1, 2, 5])
+        s = p.Summary("s", "S.")
+        g = p.Gauge("g", "G.", ["a"])
+        m = p.Gauge("m", "M.", multiprocess_mode="max")
+        f = p.Gauge("f", "F.")
+        f.set_function(lambda: 7)
+        i = p.Info("i", "I.")
+        i.info({"a": "b"})
+        for n in range(3):
+            pid = os.fork()
+            if pid == 0:
+                before.labels("x").inc()
+                after.labels(str(n)).inc(2, {"trace_id": "abc"})
+                h.labels("x").observe(n + 0.5, {"trace_id": str(n)})
+                s.observe(2)
+                g.labels("x").inc()
+                m.set(n)
+                early.observe(0.3)
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+        import quipu
+        from prometheus_client.openmetrics.exposition import generate_latest
+        for text in (p.generate_latest().decode(), quipu.generate_latest().decode()):
+            lines = {l.rsplit(" ", 1)[0]: float(l.rsplit(" ", 1)[1])
+                     for l in text.splitlines() if not l.startswith("#")}
+            assert lines['before_total{a="x"}'] == 5, text
+            assert lines["early_count"] == 4 and lines["level"] == 4
+            assert all(lines['after_total{a="%d"}' % n] == 2 for n in range(3))
+            assert lines['h_bucket{a="x",le="1.0"}'] == 1 and lines['h_count{a="x"}'] == 3
+            assert lines["s_sum"] == 6 and lines["s_count"] == 3
+            assert lines['g{a="x"}'] == 3 and lines["m"] == 2 and lines["f"] == 7
+            assert lines['i_info{a="b"}'] == 1 and "process_cpu_seconds_total" in lines
+        text = generate_latest(p.REGISTRY).decode()
+        assert 'h_bucket{a="x",le="1.0"} 1.0 # {trace_id="0"} 0.5' in text, text
+        assert 'trace_id="abc"' in text
+        assert h.labels("x")._buckets[0].get_exemplar().labels == {"trace_id": "0"}
+        before.remove("x")
+        assert b'before_total{' not in p.generate_latest()
+        before.labels("x").inc()
+        assert b'before_total{a="x"} 1.0' in p.generate_latest()
+        after.clear()
+        assert p.REGISTRY.get_sample_value("after_total", {"a": "1"}) is None
+        print("ok")
+    """
+    assert run(program).stdout == "ok\n"
+
+
+def test_multi_process_mode_works_as_it_is(run, tmp_path):
+    program = """
+        import os, quipu
+        quipu.install()
+        import prometheus_client as p
+        from prometheus_client import multiprocess
+        c = p.Counter("c", "C.", ["a"])
+        g = p.Gauge("g", "G.")
+        live = p.Gauge("live", "L.", multiprocess_mode="liveall")
+        pids = []
+        for n in range(3):
+            pid = os.fork()
+            if pid == 0:
+                c.labels("x").inc()
+                g.set(n)
+                live.set(n)
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+            multiprocess.mark_process_dead(pid)
+            pids.append(pid)
+        registry = p.CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry)
+        text = p.generate_latest(registry).decode()
+        assert 'c_total{a="x"} 3.0' in text, text
+        for n, pid in enumerate(pids):
+            assert 'g{pid="%d"} %d.0' % (pid, n) in text, text
+            assert 'live{pid="%d"}' % pid not in text, text
+        print("ok")
+    """
+    directory = tmp_path / "numbers"
+    directory.mkdir()
+    assert run(program, PROMETHEUS_MULTIPROC_DIR=str(directory)).stdout == "ok\n"
+
+
+def test_a_removed_series_comes_again_in_other_processes(run):
+    program = """
+        import os, quipu
+        quipu.install()
+        import prometheus_client as p
+        c = p.Counter("c", "C.", ["a"])
+        child = c.labels("x")
+        child.inc()
+        pid = os.fork()
+        if pid == 0:
+            c.remove("x")
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert p.REGISTRY.get_sample_value("c_total", {"a": "x"}) is None
+        child.inc()
+        assert p.REGISTRY.get_sample_value("c_total", {"a": "x"}) == 1
+        print("ok")
+    """
+    assert run(program).stdout == "ok\n"
+
+
+def test_threads(run):
+    program = """
+        import threading, quipu
+        quipu.install()
+        import prometheus_client as p
+        h = p.Histogram("h", "H.", ["a"])
+        def work():
+            for i in range(2000):
+                h.labels(str(i % 100)).observe(0.3)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        [metric] = h.collect()
+        assert sum(s.value for s in metric.samples if s.name == "h_count") == 8000
+        print("ok")
+    """
+    assert run(program).stdout == "ok\n"
+
+
+def test_the_version_is_the_real_one():
+    assert "site-packages" in prometheus_client.__file__ and sys.version_info >= (3, 9)
