@@ -340,12 +340,12 @@ impl Text {
             number::put_unsigned(histogram.count, out);
             out.push(b'\n');
         }
-        // OpenMetrics has no sum where a bound is below zero: it may fall.
-        let is_sum = histogram.buckets.first().is_none_or(|bucket| bucket.bound >= 0.0);
-        if is_sum || self.dialect == Dialect::Text {
-            self.put_sum(histogram.sum, out);
+        // OpenMetrics has no sum where a bound is below zero, since it may fall, and no count
+        // without a sum.
+        let has_sum = histogram.buckets.first().is_none_or(|bucket| bucket.bound >= 0.0);
+        if has_sum || self.dialect == Dialect::Text {
+            self.put_sum_and_count(histogram.sum, histogram.count, out);
         }
-        self.put_count(histogram.count, out);
     }
 
     fn put_summary(
@@ -379,17 +379,13 @@ impl Text {
             number::put_float(*value, out);
             out.push(b'\n');
         }
-        self.put_sum(sum, out);
-        self.put_count(count, out);
+        self.put_sum_and_count(sum, count, out);
     }
 
-    fn put_sum(&self, sum: f64, out: &mut Vec<u8>) {
+    fn put_sum_and_count(&self, sum: f64, count: u64, out: &mut Vec<u8>) {
         self.put_rendered(Suffix::Sum, out);
         number::put_float(sum, out);
         out.push(b'\n');
-    }
-
-    fn put_count(&self, count: u64, out: &mut Vec<u8>) {
         self.put_rendered(Suffix::Count, out);
         number::put_unsigned(count, out);
         out.push(b'\n');
