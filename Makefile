@@ -28,6 +28,25 @@ test: tools test-rust test-go test-targets loom fuzz test-counts miri ## Install
 test-rust: ## Unit, property, state, HTTP and end-to-end tests
 	$(CARGO) test --locked --workspace --all-features
 
+PYTHON_VENV := target/python/venv
+PYTHON_TESTS_NEED := 'maturin>=1.9,<2' pytest prometheus_client gunicorn mypy typing_extensions
+
+.PHONY: test-python
+test-python: tools ## The Python package: its wheel, beside the real prometheus_client and gunicorn
+	test -x $(PYTHON_VENV)/bin/pytest || { python3 -m venv $(PYTHON_VENV) && \
+		$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check $(PYTHON_TESTS_NEED); }
+	rm -rf target/python/wheels
+	cd bindings/python && CARGO_TARGET_DIR=$(CURDIR)/target/python/cargo \
+		$(CURDIR)/$(PYTHON_VENV)/bin/maturin build --release --locked --quiet \
+		--interpreter $(CURDIR)/$(PYTHON_VENV)/bin/python --out $(CURDIR)/target/python/wheels
+	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
+		target/python/wheels/*.whl
+	cd bindings/python && $(CURDIR)/$(PYTHON_VENV)/bin/python -m pytest -q -p no:cacheprovider
+
+.PHONY: bench-python
+bench-python: test-python ## An increment from Python beside prometheus_client
+	$(PYTHON_VENV)/bin/python bindings/python/bench/increment.py
+
 .PHONY: test-go
 test-go: ## The peers that the benchmarks drive
 	cd bench/peers/go && go vet ./... && go test ./...

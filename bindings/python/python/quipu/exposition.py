@@ -216,13 +216,14 @@ def make_wsgi_app(registry=REGISTRY, disable_compression: bool = False):
     def application(environ, start_response):
         method = environ["REQUEST_METHOD"]
         if method == "OPTIONS":
-            start_response("200 OK", [("Allow", "OPTIONS,GET")])
+            start_response("200 OK", [("Allow", "OPTIONS,GET"), ("Content-Type", "text/plain")])
             return [b""]
         if method not in ("GET", "HEAD"):
-            start_response("405 Method Not Allowed", [("Allow", "OPTIONS,GET")])
+            headers = [("Allow", "OPTIONS,GET"), ("Content-Type", "text/plain")]
+            start_response("405 Method Not Allowed", headers)
             return [f"# HTTP 405: {method} is not allowed; use OPTIONS or GET\n".encode()]
         if environ.get("PATH_INFO") == "/favicon.ico":
-            start_response("200 OK", [])
+            start_response("200 OK", [("Content-Type", "text/plain")])
             return [b""]
         headers, output = bake_output(
             registry,
