@@ -46,7 +46,7 @@ impl Info {
         }
         let names: Vec<String> = texts.iter().map(|(name, _)| name.clone()).collect();
         let mut family = self.family.lock().unwrap_or_else(PoisonError::into_inner);
-        if !family.as_ref().is_some_and(|(known, _)| *known == names) {
+        if family.as_ref().is_none_or(|(known, _)| *known != names) {
             if family.take().is_some() {
                 segment.registry().unregister(&self.name);
             }

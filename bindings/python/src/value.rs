@@ -33,6 +33,9 @@ enum Part {
     Bucket(Raw<quipu::Histogram>, usize, f64),
 }
 
+/// An exemplar: pairs of names and values, what was observed, seconds since 1970.
+type Kept = (Vec<(String, String)>, f64, f64);
+
 /// The cells of a histogram and of a summary: see `docs/formats.md`.
 const HISTOGRAM_SUM: usize = 0;
 const FIRST_BUCKET: usize = 1;
@@ -151,7 +154,7 @@ impl Value {
     }
 
     /// The last exemplar as `(labels, value, seconds)`, of whichever process.
-    fn _exemplar(&self) -> Option<(Vec<(String, String)>, f64, f64)> {
+    fn _exemplar(&self) -> Option<Kept> {
         let kept = match self.locked().as_ref()? {
             Part::Counter(counter) => counter.instrument.exemplar(),
             Part::Bucket(raw, _, bound) => raw.instrument.exemplar(*bound),
