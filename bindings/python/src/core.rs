@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 use quipu::label::Values;
 use quipu::{Description, Family, Instrument};
-use quipu_segment::series::{Bound as Series, Schema};
+use quipu_segment::series::{self, Bound as Series, Schema};
 
 use crate::error::refused;
 use crate::labels::{Labels, with_texts};
@@ -26,8 +26,8 @@ impl<I: Instrument> Instrument for Raw<I> {
         I::describe(description, schema)
     }
 
-    fn shared(schema: &Schema) -> Result<Self::Shared, quipu::Error> {
-        I::shared(schema)
+    fn shared(family: &series::Family) -> Result<Self::Shared, quipu::Error> {
+        I::shared(family)
     }
 
     fn bound(bound: Series, shared: &Self::Shared) -> Self {

@@ -91,7 +91,7 @@ impl Segment {
         let mut lists = Lists::new(py, name.clone(), created);
         // A segment that contradicts itself was refused when it was opened.
         let _ = match name {
-            Some(name) => self.registry.visit_family(&name, &mut lists),
+            Some(name) => self.registry.visit_family(&name, &mut lists).map(drop),
             None => self.registry.visit(&mut lists),
         };
         lists.finish()

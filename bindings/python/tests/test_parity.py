@@ -73,7 +73,8 @@ def read(text, parse):
     for family in parse(text.decode()):
         samples = []
         for sample in family.samples:
-            exemplar = sample.exemplar and (sample.exemplar.labels, sample.exemplar.value)
+            exemplar = sample.exemplar
+            exemplar = exemplar and (sorted(exemplar.labels.items()), float(exemplar.value))
             labels = tuple(sorted(sample.labels.items()))
             samples.append((sample.name, labels, sample.value, repr(exemplar)))
         documentation = family.documentation
