@@ -1,0 +1,104 @@
+"""The libraries that take part, and how their metrics are made and called.
+
+A contender is used in a process of its own: the multi-process mode of prometheus_client is chosen
+by the environment before it is imported, and quipu's `install` changes it.
+"""
+
+import os
+
+LABELS = ("code", "path")
+
+
+class PrometheusClient:
+    """prometheus_client in one process: nothing is shared."""
+
+    key = "prometheus-client"
+    places = ("memory",)
+    shared = False
+
+    def __init__(self, folder):
+        import prometheus_client
+
+        self.folder = folder
+        self.library = prometheus_client
+        self.registry = self.new_registry()
+
+    @property
+    def subject(self):
+        from importlib.metadata import version
+
+        return f"prometheus_client {version('prometheus_client')}"
+
+    def new_registry(self):
+        return self.library.CollectorRegistry()
+
+    def counter(self, name, labels=()):
+        return self.library.Counter(name, "Counted by a benchmark", labels, registry=self.registry)
+
+    def histogram(self, name, labels=()):
+        return self.library.Histogram(
+            name, "Observed by a benchmark", labels, registry=self.registry
+        )
+
+    def expose(self):
+        return self.library.generate_latest(self.registry).decode()
+
+
+class MultiProcess(PrometheusClient):
+    """prometheus_client in multi-process mode: a mapped file for each kind and process."""
+
+    key = "multi-process"
+    places = ("tmpfs", "disk")
+    shared = True
+
+    def __init__(self, folder):
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        super().__init__(folder)
+
+    @property
+    def subject(self):
+        return f"{super().subject}, multi-process"
+
+    def expose(self):
+        from prometheus_client import multiprocess
+
+        registry = self.new_registry()
+        multiprocess.MultiProcessCollector(registry, path=self.folder)
+        return self.library.generate_latest(registry).decode()
+
+
+class Installed(PrometheusClient):
+    """prometheus_client whose values quipu keeps: what an application has after one call."""
+
+    key = "quipu-install"
+    places = ("tmpfs", "disk")
+    shared = True
+    subject = "quipu (installed in prometheus_client)"
+
+    def __init__(self, folder):
+        import quipu
+
+        self.quipu = quipu
+        quipu.install(os.path.join(folder, "installed.quipu"))
+        super().__init__(folder)
+
+    def expose(self):
+        return self.quipu.generate_latest().decode()
+
+
+class Quipu(PrometheusClient):
+    """quipu's own classes on a segment in a file."""
+
+    key = "quipu"
+    places = ("tmpfs", "disk")
+    shared = True
+    subject = "quipu"
+
+    def __init__(self, folder):
+        import quipu
+
+        self.library = quipu
+        self.registry = quipu.Registry(os.path.join(folder, "own.quipu"))
+
+
+ALL = {contender.key: contender for contender in (PrometheusClient, MultiProcess, Installed, Quipu)}

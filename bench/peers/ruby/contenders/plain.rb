@@ -1,0 +1,99 @@
+# What Ruby's own libraries have: a Hash with a Mutex, a PStore, and a Redis server.
+#
+# Each is a store of one metric, as the stores of prometheus-client are: a counter is one key, an
+# observation of a histogram adds to the key of its bucket and to that of its sum.
+
+require "cgi"
+require "pstore"
+
+module Plain
+  BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10].freeze
+
+  module Observes
+    def observe(labels, value)
+      bucket = BUCKETS.bsearch { |bound| bound >= value } || "+Inf"
+      increment(labels.merge(le: bucket.to_s))
+      increment(labels.merge(le: "sum"), value)
+    end
+  end
+
+  # One process alone: nothing is shared.
+  class HashWithMutex
+    include Observes
+
+    def initialize
+      @values = Hash.new(0.0)
+      @mutex = Mutex.new
+    end
+
+    def increment(labels = {}, by = 1)
+      @mutex.synchronize { @values[labels] += by }
+    end
+  end
+
+  # A file for each metric, process and thread, since each transaction writes all of it anew.
+  class PStoreFile
+    include Observes
+
+    def initialize(folder, name)
+      @folder = folder
+      @name = name
+    end
+
+    def increment(labels = {}, by = 1)
+      store = own_file
+      store.transaction { store[labels] = (store[labels] || 0.0) + by }
+    end
+
+    private
+
+    def own_file
+      files = (Thread.current[:pstore_files] ||= {})
+      key = [@name, Process.pid]
+      files[key] ||= begin
+        path = File.join(@folder, "#{@name}-#{Process.pid}-#{Thread.current.object_id}.pstore")
+        # A stale file of a process that had the same ids would be counted on.
+        File.unlink(path) if File.exist?(path)
+        PStore.new(path)
+      end
+    end
+  end
+
+  # A hash of the server for each metric; a round trip an increment.
+  class RedisHash
+    include Observes
+
+    def initialize(redis, name)
+      @redis = redis
+      @name = name
+    end
+
+    def increment(labels = {}, by = 1)
+      @redis.hincrbyfloat(@name, RedisHash.field(labels), by)
+    end
+
+    def observe(labels, value)
+      bucket = BUCKETS.bsearch { |bound| bound >= value } || "+Inf"
+      @redis.pipelined do |pipeline|
+        pipeline.hincrbyfloat(@name, RedisHash.field(labels.merge(le: bucket.to_s)), 1)
+        pipeline.hincrbyfloat(@name, RedisHash.field(labels.merge(le: "sum")), value)
+      end
+    end
+
+    def self.field(labels)
+      labels.map { |name, value| "#{name}=#{CGI.escape(value.to_s)}" }.join("&")
+    end
+  end
+
+  # Redis with a pool of connections, one for each thread that wants one.
+  class PooledRedisHash
+    def initialize(pool, name)
+      @pool = pool
+      @name = name
+    end
+
+    def increment(labels = {}, by = 1)
+      @pool.with { |redis| redis.hincrbyfloat(@name, RedisHash.field(labels), by) }
+    end
+  end
+end

@@ -1,0 +1,75 @@
+# quipu's gem: its own classes on a segment in a file, its store under client_ruby's metrics, and
+# that store alone.
+
+require_relative "base"
+require_relative "client_ruby"
+
+class Quipus < Contender
+  def self.key = "quipu"
+
+  def initialize(options)
+    super
+    require "quipu"
+  end
+
+  def subject = "quipu"
+
+  def binds? = true
+
+  def open(folder)
+    @registry = Quipu::Registry.new(dir: folder)
+  end
+
+  def counter(name, labels)
+    @registry.counter(name.to_sym, docstring: "Counted by a benchmark", labels: labels)
+  end
+
+  def histogram(name, labels)
+    @registry.histogram(name.to_sym, docstring: "Observed by a benchmark", labels: labels)
+  end
+
+  def bound(metric, labels) = metric.with_labels(labels)
+
+  def expose = @registry.to_text
+end
+
+# The store alone, with labels as client_ruby's metrics hand them over: a frozen Hash whose values
+# are texts.
+class QuipuStore < Contender
+  def self.key = "quipu-store"
+
+  def initialize(options)
+    super
+    require "quipu"
+  end
+
+  def subject = "quipu (store alone)"
+
+  def open(folder)
+    @store = Quipu::DataStore.new(dir: folder)
+  end
+
+  def counter(name, _labels) = @store.for_metric(name.to_sym, metric_type: :counter)
+
+  def exposes? = false
+
+  def increment = "c.increment(labels: {})"
+
+  def increment_two = 'c.increment(labels: {code: "200", path: "/x"})'
+
+  def increment_four
+    'c.increment(labels: {code: "200", path: "/x", method: "GET", host: "a"})'
+  end
+end
+
+# Under client_ruby's own metrics: what an application has that changes its store only.
+class QuipuUnderClientRuby < ClientRuby
+  def self.key = "quipu-client-ruby"
+
+  def subject = "quipu (drop-in store)"
+
+  def open(folder)
+    require "quipu"
+    use(Quipu::DataStore.new(dir: folder))
+  end
+end
