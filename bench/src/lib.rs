@@ -20,6 +20,7 @@ pub mod progress;
 pub mod record;
 pub mod report;
 pub mod server;
+pub mod stores;
 pub mod wire;
 
 pub use error::{Error, Result};

@@ -20,6 +20,7 @@ use crate::{Error, Result};
 pub use client::{Tally, ask};
 pub use load::{Figures, Load, Sizes};
 pub use process::{Program, Running};
+pub(crate) use process::{end_with_us, free_port};
 
 /// The window over which the servers count. A trial that takes longer would see events expire.
 const WINDOW: Duration = Duration::from_secs(60);

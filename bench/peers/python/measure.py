@@ -42,7 +42,7 @@ def record(case, subject, values, metric="time", unit="ns", threads=1):
     }), flush=True)
 
 
-def loop_of(code, before="pass", **needed):
+def loop_of(code, before="pass", /, **needed):
     """A function that does the code as often as it is told.
 
     The code is in the body of the loop, where a call would cost what it is measured beside; it
@@ -70,7 +70,7 @@ def calibrated(work):
     return max(int(n * run_time() / timed(work, n)), 1)
 
 
-def code(case, subject, text, before="pass", **needed):
+def code(case, subject, text, before="pass", /, **needed):
     """Times a calibrated loop of the code: the nanoseconds of a turn."""
     work = loop_of(text, before, **needed)
     n = calibrated(work)

@@ -27,9 +27,9 @@ def raw_hash(_options):
     time("1,000 keys", "table[keys[i % 1000]] += 1", table=table, keys=keys)
     time("1,000 keys, with Mutex", "with lock: table[keys[i % 1000]] += 1", keys=keys, **needed)
     # Of constants, the compiler would make the tuple once.
-    key = "table[(code, '/some/path', 'GET')] += 1"
-    time("Array keys", key, table=table, code="200")
-    time("Array keys, with Mutex", f"with lock: {key}", code="200", **needed)
+    key = "table[(status, '/some/path', 'GET')] += 1"
+    time("Array keys", key, table=table, status="200")
+    time("Array keys, with Mutex", f"with lock: {key}", status="200", **needed)
 
 
 def keys(_options):

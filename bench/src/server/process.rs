@@ -213,7 +213,7 @@ pub(super) fn on_core(core: Option<usize>, words: &[String]) -> Command {
 }
 
 /// Has the kernel kill the process when the thread that starts it ends, however that happens.
-pub(super) fn end_with_us(command: &mut Command) {
+pub(crate) fn end_with_us(command: &mut Command) {
     let ask = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
     // SAFETY: between fork and exec, the closure makes one system call and allocates nothing.
     unsafe { command.pre_exec(ask) };
@@ -221,7 +221,7 @@ pub(super) fn end_with_us(command: &mut Command) {
 
 /// A port on which nobody listens. Another process may take it before the server does, which the
 /// server then says.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())

@@ -1,0 +1,188 @@
+//! Stores for the processes of one application: quipu's beside what users of Ruby and of Python have
+//! today.
+//!
+//! A [`Workload`] is taken in turns by programs in three languages, each of which measures itself:
+//! this one, and those of `peers/ruby` and `peers/python`. The seed's six benchmarks are among them:
+//! a raw hash, keys as texts, system calls, Redis, threads, and stores with many metrics.
+
+mod children;
+mod increments;
+mod ours;
+mod peers;
+mod raw;
+mod recorded;
+mod redis_server;
+mod respawns;
+mod scrape;
+mod workers;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::Result;
+use crate::measure::Options;
+use crate::record::Record;
+
+pub use peers::{Language, Peers};
+pub use recorded::{drop_in, recorded};
+pub use redis_server::RedisServer;
+
+/// How much to measure in a turn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
+    /// What a loop should take.
+    pub run_time: Duration,
+    /// The most workers that have died before a scrape.
+    pub dead: usize,
+    /// How often a scrape runs.
+    pub scrapes: u32,
+    /// The workers that come and go.
+    pub respawns: usize,
+}
+
+impl Plan {
+    /// A full turn.
+    pub fn full() -> Plan {
+        Plan { run_time: Duration::from_millis(60), dead: 500, scrapes: 15, respawns: 10_000 }
+    }
+
+    /// A turn of a second, to try the benchmark out.
+    pub fn quick() -> Plan {
+        Plan { run_time: Duration::from_millis(4), dead: 60, scrapes: 2, respawns: 200 }
+    }
+
+    fn options(self) -> Options {
+        Options { runs: 1, run_time: self.run_time }
+    }
+}
+
+/// Where a turn may put its files, and whom it may ask.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// A folder in memory.
+    pub tmpfs: PathBuf,
+    /// A folder on a disk.
+    pub disk: PathBuf,
+    /// The socket of a Redis server that nobody else uses.
+    pub redis: PathBuf,
+    /// The port of the same server.
+    pub redis_port: u16,
+    /// The program of the daemon, for `quipu scrape`.
+    pub quipu: Option<PathBuf>,
+}
+
+impl Places {
+    /// An empty folder in another one.
+    fn fresh(&self, folder: &Path) -> tempfile::TempDir {
+        tempfile::tempdir_in(folder).expect("a folder for temporary files takes one")
+    }
+}
+
+/// Something to measure, and who takes part in it besides Rust.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is taken in rounds, so that a drift of the machine reaches all alike. What is not
+    /// repeats itself in the one turn that it takes.
+    pub in_rounds: bool,
+    /// The contenders of Ruby.
+    pub ruby: &'static [&'static str],
+    /// The contenders of Python.
+    pub python: &'static [&'static str],
+    /// What this program does.
+    pub rust: fn(Plan, &Places) -> Result<Vec<Record>>,
+}
+
+/// All workloads, in the order in which they run.
+pub const WORKLOADS: [Workload; 10] = [
+    Workload {
+        name: "raw_hash",
+        in_rounds: true,
+        ruby: &["raw"],
+        python: &["raw"],
+        rust: raw::hash,
+    },
+    Workload { name: "keys", in_rounds: true, ruby: &["raw"], python: &["raw"], rust: raw::keys },
+    Workload {
+        name: "system_calls",
+        in_rounds: true,
+        ruby: &["raw"],
+        python: &["raw"],
+        rust: raw::system_calls,
+    },
+    Workload { name: "redis", in_rounds: true, ruby: &["raw"], python: &[], rust: raw::redis },
+    Workload {
+        name: "increments",
+        in_rounds: true,
+        ruby: &[
+            "quipu",
+            "quipu-store",
+            "quipu-client-ruby",
+            "nothing",
+            "hash",
+            "synchronized",
+            "no-store",
+            "mmap",
+            "direct-file-store",
+            "pstore",
+            "redis",
+        ],
+        python: &["quipu", "quipu-install", "prometheus-client", "multi-process"],
+        rust: increments::increments,
+    },
+    Workload {
+        name: "threads",
+        in_rounds: true,
+        ruby: &[
+            "quipu",
+            "quipu-client-ruby",
+            "hash",
+            "synchronized",
+            "mmap",
+            "direct-file-store",
+            "pstore",
+            "redis",
+        ],
+        python: &["quipu", "quipu-install", "prometheus-client", "multi-process"],
+        rust: increments::threads,
+    },
+    Workload {
+        name: "workers",
+        in_rounds: true,
+        ruby: &["quipu", "quipu-client-ruby", "mmap", "direct-file-store"],
+        python: &["quipu", "quipu-install", "multi-process"],
+        rust: workers::workers,
+    },
+    Workload {
+        name: "stores",
+        in_rounds: true,
+        ruby: &[
+            "quipu",
+            "quipu-client-ruby",
+            "nothing",
+            "hash",
+            "synchronized",
+            "mmap",
+            "direct-file-store",
+            "pstore",
+            "redis",
+        ],
+        python: &["quipu", "quipu-install", "prometheus-client", "multi-process"],
+        rust: increments::stores,
+    },
+    Workload {
+        name: "scrape",
+        in_rounds: false,
+        ruby: &["quipu", "quipu-client-ruby", "mmap", "direct-file-store"],
+        python: &["quipu", "quipu-install", "multi-process"],
+        rust: scrape::scrape,
+    },
+    Workload {
+        name: "respawns",
+        in_rounds: false,
+        ruby: &["mmap", "direct-file-store"],
+        python: &["multi-process"],
+        rust: respawns::respawns,
+    },
+];

@@ -1,0 +1,103 @@
+//! Workers: forks of this process, which has no other thread.
+
+use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::{Error, Result};
+
+/// Runs the work in a child, which ends when it returns.
+///
+/// Whoever calls this must have no thread besides its own.
+pub(super) fn fork(work: impl FnOnce()) -> Result<Child> {
+    // SAFETY: no other thread can hold a lock that the child would wait for, since there is none.
+    // The child ends without the clean-up of its parent.
+    let pid = unsafe {
+        let pid = libc::fork();
+        if pid == 0 {
+            let done = catch_unwind(AssertUnwindSafe(work));
+            libc::_exit(i32::from(done.is_err()));
+        }
+        pid
+    };
+    match pid {
+        -1 => Err(failed(format!("cannot fork: {}", io::Error::last_os_error()))),
+        pid => Ok(Child { pid, waited: false }),
+    }
+}
+
+/// A worker. It is waited for when this is dropped.
+#[must_use]
+pub(super) struct Child {
+    pid: i32,
+    waited: bool,
+}
+
+impl Child {
+    /// Waits for the end of its work.
+    pub(super) fn wait(mut self) -> Result<()> {
+        match self.status() {
+            0 => Ok(()),
+            status => Err(failed(format!("ended with the status {status}"))),
+        }
+    }
+
+    fn status(&mut self) -> i32 {
+        self.waited = true;
+        let mut status = 0;
+        // SAFETY: the process is a child that nobody else waits for.
+        unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
+        status
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.waited {
+            self.status();
+        }
+    }
+}
+
+/// Workers that have done their work and live until this is dropped.
+pub(super) struct Alive {
+    /// Ends them by being closed. It is declared first, so that it is dropped first.
+    leave: Option<io::PipeWriter>,
+    children: Vec<Child>,
+}
+
+impl Alive {
+    /// Forks so many, which do the work one after the other and stay.
+    pub(super) fn start(count: usize, mut work: impl FnMut()) -> Result<Alive> {
+        let (mut stay, leave) = pipe()?;
+        let mut alive = Alive { leave: Some(leave), children: Vec::new() };
+        for _ in 0..count {
+            let (mut done, mut is_done) = pipe()?;
+            let leave = &mut alive.leave;
+            let child = fork(|| {
+                drop(leave.take());
+                work();
+                let _ = is_done.write_all(b"d");
+                // Comes back when the parent closes its end.
+                let _ = stay.read(&mut [0]);
+            })?;
+            drop(is_done);
+            alive.children.push(child);
+            done.read_exact(&mut [0]).map_err(|_| failed("ended before its work was done"))?;
+        }
+        Ok(alive)
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        drop(self.leave.take());
+    }
+}
+
+pub(super) fn pipe() -> Result<(io::PipeReader, io::PipeWriter)> {
+    io::pipe().map_err(|error| failed(format!("needs a pipe: {error}")))
+}
+
+pub(super) fn failed(problem: impl Into<String>) -> Error {
+    Error::command("a worker", problem)
+}

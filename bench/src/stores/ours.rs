@@ -1,0 +1,89 @@
+//! quipu's stores behind their one interface, and what all that measures them shares.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use quipu::label::Values;
+use quipu::{Counter, Description, Family, Histogram, Registry};
+use quipu_store::{Kind, Metric, Spec, Store};
+
+use super::Places;
+
+/// The names of the two labels that most workloads have.
+pub(super) const TWO: [&str; 2] = ["code", "path"];
+/// Their values where they are constant.
+pub(super) const VALUES: [&str; 2] = ["200", "/x"];
+/// How many series a worker makes that is scraped later.
+pub(super) const SERIES: usize = 1000;
+
+/// The family of counters that the workloads with labels count in.
+pub(super) type Counters = Family<Counter, Values<'static>>;
+/// The same of histograms.
+pub(super) type Histograms = Family<Histogram, Values<'static>>;
+
+/// A registry on a segment in a file of the folder.
+pub(super) fn registry(folder: &Path) -> Registry {
+    Registry::open(folder.join("stores.quipu")).expect("the file is new")
+}
+
+/// A family of counters with labels.
+pub(super) fn counters(registry: &Registry, name: &str, labels: &[&str]) -> Counters {
+    let description = Description::new(name, "Counted by a benchmark.");
+    registry.register(description.labels(labels.iter().copied())).expect("the name is new")
+}
+
+/// A family of histograms with labels.
+pub(super) fn histograms(registry: &Registry, name: &str, labels: &[&str]) -> Histograms {
+    let description = Description::new(name, "Observed by a benchmark.").buckets(BUCKETS);
+    registry.register(description.labels(labels.iter().copied())).expect("the name is new")
+}
+
+/// The bounds of histograms: those of the clients' default.
+pub(super) const BUCKETS: [f64; 11] =
+    [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// The paths that a thousand series have.
+pub(super) fn paths() -> Vec<String> {
+    (0..SERIES).map(|number| format!("/path/{number}")).collect()
+}
+
+/// A store of quipu.
+#[derive(Clone, Copy)]
+pub(super) struct Contender {
+    /// Its name in the records.
+    pub(super) subject: &'static str,
+    /// Where it keeps what it counts: `memory`, `disk`, which stands for a folder on any file
+    /// system, or `server`.
+    pub(super) place: &'static str,
+    /// Makes it, with the folder for what lies on a file system.
+    pub(super) open: fn(&Places, &Path) -> Arc<dyn Store>,
+}
+
+/// All stores.
+pub(super) const STORES: [Contender; 0] = [];
+
+impl Contender {
+    /// The places of files to measure, with their names; what is in memory has one.
+    pub(super) fn places<'p>(&self, places: &'p Places) -> Vec<(&'static str, &'p Path)> {
+        match self.place {
+            "disk" => vec![("tmpfs", &places.tmpfs), ("disk", &places.disk)],
+            place => vec![(place, &places.tmpfs)],
+        }
+    }
+}
+
+/// A counter of a store.
+pub(super) fn counter(store: &dyn Store, name: &str, labels: &[&str]) -> Arc<dyn Metric> {
+    metric(store, name, Kind::Counter, labels)
+}
+
+/// A metric of a store.
+pub(super) fn metric(
+    store: &dyn Store,
+    name: &str,
+    kind: Kind,
+    labels: &[&str],
+) -> Arc<dyn Metric> {
+    let spec = Spec::new(name, kind).labels(labels.iter().copied());
+    store.metric(&spec).expect("the store can keep it")
+}

@@ -1,0 +1,63 @@
+//! What a scrape takes while workers live, and after many have died, each with a thousand series.
+
+use std::time::Instant;
+
+use quipu::label::Values;
+
+use super::children::{self, Alive};
+use super::ours::{self, Counters, SERIES, TWO};
+use super::respawns::sizes;
+use super::{Places, Plan};
+use crate::Result;
+use crate::measure::black_box;
+use crate::record::{Label, Record};
+
+/// A segment in a file, and the files that Python's workers have left.
+pub(super) fn scrape(plan: Plan, places: &Places) -> Result<Vec<Record>> {
+    let subject = "quipu (Rust)";
+    let mut records = Vec::new();
+    for (name, count) in [("8 live", 8), ("50 dead", 50), ("500 dead", plan.dead)] {
+        let folder = places.fresh(&places.tmpfs);
+        let registry = ours::registry(folder.path());
+        let counters = ours::counters(&registry, "scraped", &TWO);
+        let paths = ours::paths();
+        let work = || count_all(&counters, &paths);
+        let case = format!("scrape/{name} workers");
+        let alive = if name.ends_with("live") {
+            Some(Alive::start(count, work)?)
+        } else {
+            for _ in 0..count {
+                children::fork(work)?.wait()?;
+            }
+            None
+        };
+        let text = registry.text();
+        let of_all = format!("path=\"/path/{}\"}} {count}\n", SERIES - 1);
+        if !text.contains(&of_all) {
+            return Err(children::failed("left counts that a scrape lacks"));
+        }
+        records.push(times(plan, &case, subject, || registry.text()));
+        if alive.is_none() {
+            records.extend(sizes(&case, subject, folder.path())?);
+        }
+    }
+    Ok(records)
+}
+
+fn count_all(counters: &Counters, paths: &[String]) {
+    for path in paths {
+        counters.inc_by(&Values(&["200", path]), 1);
+    }
+}
+
+/// The times of a scrape, after one that is not timed.
+fn times<R>(plan: Plan, case: &str, subject: &str, mut scrape: impl FnMut() -> R) -> Record {
+    black_box(scrape());
+    let mut time = |_| {
+        let start = Instant::now();
+        black_box(scrape());
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    let values: Vec<f64> = (0..plan.scrapes).map(&mut time).collect();
+    Label::new(case, subject, "time", "ms").of(&values)
+}
