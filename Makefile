@@ -160,7 +160,7 @@ fmt: ## Format everything
 	cd bench/peers/go && gofmt -w .
 
 .PHONY: bench
-bench: bench-rates bench-counting bench-arena bench-wire ## Run every benchmark beside its peers, and write docs/benchmarks
+bench: bench-rates bench-counting bench-arena bench-wire bench-stores ## Run every benchmark beside its peers, and write docs/benchmarks
 
 .PHONY: bench-rates
 bench-rates: tools ## The windows and the daemon beside the Go packages and their server
@@ -189,6 +189,21 @@ bench-wire: ## Messages on the wire beside the libraries of Go and crates
 	$(CARGO) build --release --locked --package quipu-bench
 	target/release/wire
 	target/release/report wire
+
+# A checkout of github.com/prometheus/client_ruby, where there is one: it is measured then.
+CLIENT_RUBY ?=
+
+.PHONY: bench-stores
+bench-stores: tools ## Stores from Rust, Ruby and Python beside what users have today
+	$(CARGO) build --release --locked --package quipu-bench --package quipu-server
+	cd bindings/ruby && ruby ext/quipu/extconf.rb
+	python3 -m venv --clear target/bench-python
+	target/bench-python/bin/pip install --quiet maturin prometheus_client
+	target/bench-python/bin/maturin build --release --quiet \
+		--manifest-path bindings/python/Cargo.toml --out target/bench-python/wheels
+	target/bench-python/bin/pip install --quiet target/bench-python/wheels/*.whl
+	target/release/stores $(if $(CLIENT_RUBY),--client-ruby $(CLIENT_RUBY))
+	target/release/report stores
 
 .PHONY: tools
 tools: ## Install the programs that tests and benchmarks run, where they are missing

@@ -14,15 +14,18 @@
 //! | `{{scatter CASE CASE file=F.svg title="T"}}` | points: the first case along, the second up |
 //! | `{{ratio CASE subject=S peer="P" threads=N metric=M}}` | how many times better, as `12.1x` |
 //! | `{{value CASE subject=S threads=N metric=M}}` | a median, as `4.70 ns` |
+//! | `{{goal CASE at_most="2.5 ns" subject=S peer=P threads=N metric=M}}` | four cells: the bound, the median, whether it is reached, the peer's median |
 //!
 //! `peer` of a table, `threads` and `metric` may be left out: without ratios, 1, and any metric
 //! (the only one, for `plot`, `ratio` and `value`). `subject` is quipu if it is left out. The
 //! metric of a table may be several, with commas between. A row of a table is a case; with
 //! `by=subject` it is a subject. The subject or the peer `best` is the best of all that are not
 //! ours; its value says who it is. All but `versus` may have `only=S`: subjects with commas
-//! between, with `*` for any text, and no other subject counts.
+//! between, with `*` for any text, and no other subject counts. A goal has `at_most` or `at_least`;
+//! its subject and its peer may hold `*`, and the first of those that there are counts.
 
 pub(crate) mod format;
+mod goal;
 mod plot;
 mod scatter;
 mod table;
@@ -35,6 +38,7 @@ use std::path::{Path, PathBuf};
 use crate::machine::Machine;
 use crate::record::{self, Record};
 use crate::{Error, Result, output};
+use goal::Bound;
 use template::{Part, Placeholder};
 
 /// The files that a report is made of, and where it goes.
@@ -191,10 +195,11 @@ impl Source {
                     _ => value,
                 }
             }
+            "goal" => self.goal(placeholder)?,
             other => {
                 return Err(Error::report(format!(
                     "no placeholder is named {other}; there are machine, with, \
-                     text, table, versus, plot, scatter, ratio, value"
+                     text, table, versus, plot, scatter, ratio, value, goal"
                 )));
             }
         };
@@ -241,6 +246,24 @@ impl Source {
             }
         }
         Ok(selected)
+    }
+
+    fn goal(&self, placeholder: &Placeholder) -> Result<String> {
+        let options = ["subject", "peer", "threads", "metric", "at_most", "at_least"];
+        placeholder.expect(1, &options)?;
+        let bound = Bound::new(placeholder.option("at_most"), placeholder.option("at_least"))?;
+        let threads = placeholder.option("threads").unwrap_or("1");
+        let metric = placeholder.option("metric");
+        let first = |subject: &str| {
+            self.records.iter().find(|record| {
+                placeholder.words.iter().any(|pattern| template::matches(pattern, &record.case))
+                    && template::matches(subject, &record.subject)
+                    && record.threads.to_string() == threads
+                    && metric.is_none_or(|metric| metric == record.metric)
+            })
+        };
+        let ours = first(placeholder.option("subject").unwrap_or("quipu"));
+        bound.cells(ours, placeholder.option("peer").and_then(first))
     }
 
     /// The only record of the placeholder's case, threads and metric for a subject.

@@ -135,7 +135,7 @@ def scrape_of(make, folder, name, count, live):
             measure.wait(pids[-1])
     if value_of(contender.expose(), "scraped") != count * SERIES:
         raise RuntimeError(f"a scrape of {contender.subject} lacks counts")
-    subject = f"{contender.subject}, Python"
+    subject = in_python(contender)
     measure.scrape(f"scrape/{name}", subject, contender.expose, measure.some(5, 1))
     os.close(leave[1])
     if live:
@@ -143,6 +143,11 @@ def scrape_of(make, folder, name, count, live):
             measure.wait(pid)
     else:
         sizes(f"scrape/{name}", subject, folder)
+
+
+def in_python(contender):
+    """The subject, in cases that other languages have too."""
+    return "quipu (Python)" if contender.subject == "quipu" else contender.subject
 
 
 def respawns(make, options):
@@ -159,7 +164,7 @@ def respawns(make, options):
     for worker in range(1, last + 1):
         measure.wait(measure.fork(work))
         if worker in (last // 2, last):
-            sizes(f"disk/{worker} respawns", f"{contender.subject}", folder)
+            sizes(f"disk/{worker} respawns", in_python(contender), folder)
 
 
 def sizes(case, subject, folder):

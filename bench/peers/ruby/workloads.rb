@@ -117,12 +117,17 @@ module Workloads
       with_workers(count, live, work) do
         raise "a scrape lacks counts" unless value_of(contender.expose, "scraped") == count * SERIES
 
-        Measure.scrape("scrape/#{name}", "#{contender.subject}, Ruby", runs: runs) do
+        Measure.scrape("scrape/#{name}", in_ruby(contender), runs: runs) do
           contender.expose
         end
       end
-      sizes("scrape/#{name}", "#{contender.subject}, Ruby", folder) unless live
+      sizes("scrape/#{name}", in_ruby(contender), folder) unless live
     end
+  end
+
+  # The subject, in cases that other languages have too.
+  def in_ruby(contender)
+    contender.subject == "quipu" ? "quipu (Ruby)" : contender.subject
   end
 
   # Calls the block when so many forked workers have done their work. Those that shall live do so
@@ -162,7 +167,7 @@ module Workloads
       counter = contender.counter("respawned", LABELS_TWO)
       work = Measure.loop_of(contender.increment_path("paths[i % 100]"), before: "code = 200",
                              c: counter, paths: Array.new(100) { |n| "/path/#{n}" })
-      subject = contender.subject + (numbered ? ", numbered workers" : "")
+      subject = in_ruby(contender) + (numbered ? ", numbered workers" : "")
       1.upto(last) do |worker|
         pid = fork do
           contender.numbered(0) if numbered
