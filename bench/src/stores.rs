@@ -68,7 +68,7 @@ pub struct Places {
     /// The port of the same server.
     pub redis_port: u16,
     /// The program of the daemon, for `quipu scrape`.
-    pub quipu: Option<PathBuf>,
+    pub quipu: PathBuf,
 }
 
 impl Places {

@@ -49,6 +49,9 @@ struct Arguments {
     /// Leave quipu's wheel out.
     #[arg(long)]
     without_wheel: bool,
+    /// The program of the daemon, for `quipu scrape`.
+    #[arg(long, default_value_os_t = quipu_bench::root().join("target/release/quipu"))]
+    quipu: PathBuf,
     /// A folder in memory.
     #[arg(long, default_value = "/dev/shm")]
     tmpfs: PathBuf,
@@ -148,7 +151,7 @@ impl Bench<'_> {
             disk: disk.path().into(),
             redis: server.socket().into(),
             redis_port: server.port(),
-            quipu: None,
+            quipu: self.arguments.quipu.clone(),
         };
         let mut records = Vec::new();
         // Python leaves files that this program reads.
@@ -171,6 +174,7 @@ impl Bench<'_> {
         command.arg("--tmpfs").arg(&places.tmpfs).arg("--disk").arg(&places.disk);
         command.arg("--redis").arg(&places.redis);
         command.args(["--redis-port", &places.redis_port.to_string()]);
+        command.arg("--quipu").arg(&places.quipu);
         if self.arguments.quick {
             command.arg("--quick");
         }
@@ -186,7 +190,7 @@ fn turn(arguments: &Arguments, workloads: &[&Workload]) -> Result<()> {
         disk: arguments.disk.clone(),
         redis: arguments.redis.clone().unwrap_or_default(),
         redis_port: arguments.redis_port,
-        quipu: None,
+        quipu: arguments.quipu.clone(),
     };
     for workload in workloads {
         record::write(&mut std::io::stdout().lock(), &(workload.rust)(plan, &places)?)

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use quipu::label::Values;
 use quipu::{Counter, Description, Family, Histogram, Registry};
-use quipu_store::{Kind, Metric, Spec, Store};
+use quipu_store::files::FileStore;
+use quipu_store::{Embedded, Kind, Metric, SegmentStore, Spec, Store};
 
 use super::Places;
 
@@ -60,7 +61,33 @@ pub(super) struct Contender {
 }
 
 /// All stores.
-pub(super) const STORES: [Contender; 0] = [];
+pub(super) const STORES: [Contender; 5] = [
+    Contender {
+        subject: "quipu (Local)",
+        place: "memory",
+        open: |_, _| Arc::new(quipu_store::Local::new()),
+    },
+    Contender {
+        subject: "quipu (Synchronized)",
+        place: "memory",
+        open: |_, _| Arc::new(quipu_store::Synchronized::new()),
+    },
+    Contender {
+        subject: "quipu (SegmentStore)",
+        place: "disk",
+        open: |_, folder| Arc::new(SegmentStore::open(folder).expect("the folder is empty")),
+    },
+    Contender {
+        subject: "quipu (FileStore)",
+        place: "disk",
+        open: |_, folder| Arc::new(FileStore::new(folder).expect("the folder is empty")),
+    },
+    Contender {
+        subject: "quipu (Embedded, LMDB)",
+        place: "disk",
+        open: |_, folder| Arc::new(Embedded::open(folder).expect("the folder is empty")),
+    },
+];
 
 impl Contender {
     /// The places of files to measure, with their names; what is in memory has one.

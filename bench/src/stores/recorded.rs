@@ -1,7 +1,7 @@
 //! Figures of client_ruby's stores, which the registries here do not have.
 //!
-//! They were taken before, by the same loops, on a machine with the same processor, kernel and
-//! Ruby; their subjects say so. Where a checkout of client_ruby is given, it is measured and none
+//! They were taken before, by such loops, with the same Ruby on another machine: two cores of an AMD
+//! EPYC, virtual. Their subjects say so. Where a checkout of client_ruby is given, it is measured and none
 //! of them is used.
 
 use super::increments::TOGETHER;

@@ -1,21 +1,25 @@
 //! What a scrape takes while workers live, and after many have died, each with a thousand series.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
+use quipu::Registry;
 use quipu::label::Values;
+use quipu_store::files::Directories;
 
 use super::children::{self, Alive};
 use super::ours::{self, Counters, SERIES, TWO};
 use super::respawns::sizes;
 use super::{Places, Plan};
-use crate::Result;
 use crate::measure::black_box;
 use crate::record::{Label, Record};
+use crate::{Error, Result};
 
 /// A segment in a file, and the files that Python's workers have left.
 pub(super) fn scrape(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let subject = "quipu (Rust)";
-    let mut records = Vec::new();
+    let mut records = of_files(plan, places)?;
     for (name, count) in [("8 live", 8), ("50 dead", 50), ("500 dead", plan.dead)] {
         let folder = places.fresh(&places.tmpfs);
         let registry = ours::registry(folder.path());
@@ -42,6 +46,39 @@ pub(super) fn scrape(plan: Plan, places: &Places) -> Result<Vec<Record>> {
         }
     }
     Ok(records)
+}
+
+/// What Python's workers have left in folders that are named after how many they were, as files of
+/// prometheus_client in its multi-process mode.
+fn of_files(plan: Plan, places: &Places) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for (name, count) in [("8 live", 8), ("50 dead", 50), ("500 dead", plan.dead)] {
+        let number = name.split_once(' ').map_or("", |(number, _)| number);
+        let folder = places.tmpfs.join(format!("multi-process-{number}"));
+        if !folder.is_dir() {
+            continue;
+        }
+        let case = format!("scrape/{name} workers");
+        let registry = Registry::new();
+        let collected = registry.collect(Directories::new([folder.clone()]));
+        collected.map_err(|error| Error::report(format!("{}: {error}", folder.display())))?;
+        let of_all = format!("path=\"/path/{}\"}} {count}\n", SERIES - 1);
+        if !registry.text().contains(&of_all) {
+            let problem = format!("a scrape of {} lacks counts", folder.display());
+            return Err(Error::report(problem));
+        }
+        records.push(times(plan, &case, "quipu (Python's files)", || registry.text()));
+        let scrape = || daemon(places, &folder);
+        records.push(times(plan, &case, "quipu (Python's files, the command)", scrape));
+    }
+    Ok(records)
+}
+
+/// `quipu scrape FOLDER`, from the start of the program to its end.
+fn daemon(places: &Places, folder: &Path) {
+    let output = Command::new(&places.quipu).arg("scrape").arg(folder).output();
+    let output = output.expect("the daemon is built");
+    assert!(output.status.success(), "quipu scrape: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn count_all(counters: &Counters, paths: &[String]) {
