@@ -116,16 +116,18 @@ module Measure
       done.sum { |d| d[1] }
     end
 
-    # Times a scrape, as often as asked, after one that is not timed.
+    # Times a scrape as often as asked, after one that is not timed unless once is enough. Returns
+    # its text.
     def scrape(name, subject, runs:)
-      yield
+      text = yield if runs > 1
       values = Array.new(runs) do
         GC.start
         start = now
-        yield
+        text = yield
         (now - start) * 1e3
       end
       record(name, subject, values, unit: "ms")
+      text
     end
 
     private

@@ -115,11 +115,10 @@ module Workloads
       work = Measure.loop_of(contender.increment_path("paths[i]"), before: "code = 200",
                              c: counter, paths: Array.new(SERIES) { |n| "/path/#{n}" })
       with_workers(count, live, work) do
-        raise "a scrape lacks counts" unless value_of(contender.expose, "scraped") == count * SERIES
-
-        Measure.scrape("scrape/#{name}", in_ruby(contender), runs: runs) do
+        text = Measure.scrape("scrape/#{name}", in_ruby(contender), runs: runs) do
           contender.expose
         end
+        raise "a scrape lacks counts" unless value_of(text, "scraped") == count * SERIES
       end
       sizes("scrape/#{name}", in_ruby(contender), folder) unless live
     end
