@@ -76,11 +76,15 @@ class Installed(PrometheusClient):
     subject = "quipu (installed in prometheus_client)"
 
     def __init__(self, folder):
+        os.environ["QUIPU_DIR"] = folder
         import quipu
 
+        quipu.install()
         self.quipu = quipu
-        quipu.install(os.path.join(folder, "installed.quipu"))
         super().__init__(folder)
+
+    def new_registry(self):
+        return self.library.REGISTRY
 
     def expose(self):
         return self.quipu.generate_latest().decode()
@@ -95,10 +99,15 @@ class Quipu(PrometheusClient):
     subject = "quipu"
 
     def __init__(self, folder):
+        os.environ["QUIPU_DIR"] = folder
         import quipu
 
+        self.folder = folder
         self.library = quipu
-        self.registry = quipu.Registry(os.path.join(folder, "own.quipu"))
+        self.registry = quipu.REGISTRY
+
+    def expose(self):
+        return self.library.generate_latest().decode()
 
 
 ALL = {contender.key: contender for contender in (PrometheusClient, MultiProcess, Installed, Quipu)}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quipu::label::Values;
 use quipu::{Counter, Description, Family, Histogram, Registry};
 use quipu_store::files::FileStore;
-use quipu_store::{Embedded, Kind, Metric, SegmentStore, Spec, Store};
+use quipu_store::{Embedded, Kind, Metric, Spec, Store};
 
 use super::Places;
 
@@ -61,7 +61,7 @@ pub(super) struct Contender {
 }
 
 /// All stores.
-pub(super) const STORES: [Contender; 5] = [
+pub(super) const STORES: [Contender; 4] = [
     Contender {
         subject: "quipu (Local)",
         place: "memory",
@@ -71,11 +71,6 @@ pub(super) const STORES: [Contender; 5] = [
         subject: "quipu (Synchronized)",
         place: "memory",
         open: |_, _| Arc::new(quipu_store::Synchronized::new()),
-    },
-    Contender {
-        subject: "quipu (SegmentStore)",
-        place: "disk",
-        open: |_, folder| Arc::new(SegmentStore::open(folder).expect("the folder is empty")),
     },
     Contender {
         subject: "quipu (FileStore)",
