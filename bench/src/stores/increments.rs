@@ -74,7 +74,11 @@ pub(super) fn increments(plan: Plan, places: &Places) -> Result<Vec<Record>> {
         });
     }
     let cases = [none, two, many, four, bound, observe, observe_bound];
-    Ok(cases.into_iter().flat_map(|case| case.run(&plan.options())).collect())
+    let records = cases.into_iter().flat_map(|case| case.run(&plan.options())).collect();
+    for (contender, store, _) in &opened {
+        ours::check(contender.subject, &**store)?;
+    }
+    Ok(records)
 }
 
 /// Threads that count the same series of two labels.
@@ -88,12 +92,18 @@ pub(super) fn threads(plan: Plan, places: &Places) -> Result<Vec<Record>> {
         let mut case = Case::new("rust threads/increment").threads(threads);
         case = case.each("quipu", || counters.inc_by(&Values(&black_box(VALUES)), 1));
         for (contender, store, _folder) in &opened {
+            if !contender.many_threads {
+                continue;
+            }
             let counter = ours::counter(&**store, "threads", &TWO);
             case = case.each(contender.subject, move || {
                 counter.increment(&black_box(VALUES), 1.0);
             });
         }
         records.extend(case.run(&plan.options()));
+    }
+    for (contender, store, _) in &opened {
+        ours::check(contender.subject, &**store)?;
     }
     Ok(records)
 }
@@ -118,6 +128,7 @@ pub(super) fn stores(plan: Plan, places: &Places) -> Result<Vec<Record>> {
                     }
                 });
                 records.extend(case.run(&plan.options()));
+                ours::check(contender.subject, &*store)?;
             }
         }
     }

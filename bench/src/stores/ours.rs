@@ -9,6 +9,7 @@ use quipu_store::files::FileStore;
 use quipu_store::{Embedded, Kind, Metric, Spec, Store};
 
 use super::Places;
+use crate::{Error, Result};
 
 /// The names of the two labels that most workloads have.
 pub(super) const TWO: [&str; 2] = ["code", "path"];
@@ -56,6 +57,8 @@ pub(super) struct Contender {
     /// Where it keeps what it counts: `memory`, `disk`, which stands for a folder on any file
     /// system, or `server`.
     pub(super) place: &'static str,
+    /// Whether threads can count at the same time.
+    pub(super) many_threads: bool,
     /// Makes it, with the folder for what lies on a file system.
     pub(super) open: fn(&Places, &Path) -> Arc<dyn Store>,
 }
@@ -65,24 +68,36 @@ pub(super) const STORES: [Contender; 4] = [
     Contender {
         subject: "quipu (Local)",
         place: "memory",
+        many_threads: false,
         open: |_, _| Arc::new(quipu_store::Local::new()),
     },
     Contender {
         subject: "quipu (Synchronized)",
         place: "memory",
+        many_threads: true,
         open: |_, _| Arc::new(quipu_store::Synchronized::new()),
     },
     Contender {
         subject: "quipu (FileStore)",
         place: "disk",
+        many_threads: true,
         open: |_, folder| Arc::new(FileStore::new(folder).expect("the folder is empty")),
     },
     Contender {
         subject: "quipu (Embedded, LMDB)",
         place: "disk",
+        many_threads: true,
         open: |_, folder| Arc::new(Embedded::open(folder).expect("the folder is empty")),
     },
 ];
+
+/// Refuses the figures of a store that has lost counts.
+pub(super) fn check(subject: &str, store: &dyn Store) -> Result<()> {
+    match store.dropped() {
+        0 => Ok(()),
+        n => Err(Error::report(format!("{subject} has dropped {n} increments"))),
+    }
+}
 
 impl Contender {
     /// The places of files to measure, with their names; what is in memory has one.

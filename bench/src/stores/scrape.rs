@@ -68,17 +68,26 @@ fn of_files(plan: Plan, places: &Places) -> Result<Vec<Record>> {
             return Err(Error::report(problem));
         }
         records.push(times(plan, &case, "quipu (Python's files)", || registry.text()));
-        let scrape = || daemon(places, &folder);
+        daemon(places, &folder)?;
+        // It has succeeded once.
+        let scrape = || daemon(places, &folder).is_ok();
         records.push(times(plan, &case, "quipu (Python's files, the command)", scrape));
     }
     Ok(records)
 }
 
 /// `quipu scrape FOLDER`, from the start of the program to its end.
-fn daemon(places: &Places, folder: &Path) {
-    let output = Command::new(&places.quipu).arg("scrape").arg(folder).output();
-    let output = output.expect("the daemon is built");
-    assert!(output.status.success(), "quipu scrape: {}", String::from_utf8_lossy(&output.stderr));
+fn daemon(places: &Places, folder: &Path) -> Result<()> {
+    let mut command = Command::new(&places.quipu);
+    command.arg("scrape").arg(folder);
+    let output = command.output().map_err(Error::file("run", &places.quipu))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let problem = String::from_utf8_lossy(&output.stderr).into_owned();
+            Err(Error::report(format!("quipu scrape: {problem}")))
+        }
+    }
 }
 
 fn count_all(counters: &Counters, paths: &[String]) {
