@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quipu::label::Values;
 use quipu::{Counter, Description, Family, Histogram, Registry};
 use quipu_store::files::FileStore;
-use quipu_store::{Embedded, Kind, Metric, Spec, Store};
+use quipu_store::{Embedded, Kind, Metric, SegmentStore, Spec, Store};
 
 use super::Places;
 use crate::{Error, Result};
@@ -64,7 +64,7 @@ pub(super) struct Contender {
 }
 
 /// All stores.
-pub(super) const STORES: [Contender; 4] = [
+pub(super) const STORES: [Contender; 5] = [
     Contender {
         subject: "quipu (Local)",
         place: "memory",
@@ -76,6 +76,12 @@ pub(super) const STORES: [Contender; 4] = [
         place: "memory",
         many_threads: true,
         open: |_, _| Arc::new(quipu_store::Synchronized::new()),
+    },
+    Contender {
+        subject: "quipu (SegmentStore)",
+        place: "disk",
+        many_threads: true,
+        open: |_, folder| segment(folder),
     },
     Contender {
         subject: "quipu (FileStore)",
@@ -107,6 +113,11 @@ impl Contender {
             place => vec![(place, &places.tmpfs)],
         }
     }
+}
+
+/// The store of quipu that is the default.
+pub(super) fn segment(folder: &Path) -> Arc<dyn Store> {
+    Arc::new(SegmentStore::open(folder).expect("the system has memory"))
 }
 
 /// A counter of a store.

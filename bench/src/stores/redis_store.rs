@@ -68,7 +68,7 @@ fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
                 }
                 counted += BATCH as u64;
             }
-            assert!(store.flush(PATIENCE), "what was counted does not arrive");
+            store.flush(PATIENCE).expect("what was counted arrives");
             let _ = (&count_to).write_all(&counted.to_ne_bytes());
         })?);
     }
