@@ -76,18 +76,13 @@ class Installed(PrometheusClient):
     subject = "quipu (installed in prometheus_client)"
 
     def __init__(self, folder):
-        os.environ["QUIPU_DIR"] = folder
         import quipu
 
-        quipu.install()
-        self.quipu = quipu
+        quipu.install(folder)
         super().__init__(folder)
 
     def new_registry(self):
         return self.library.REGISTRY
-
-    def expose(self):
-        return self.quipu.generate_latest().decode()
 
 
 class Quipu(PrometheusClient):
@@ -99,15 +94,12 @@ class Quipu(PrometheusClient):
     subject = "quipu"
 
     def __init__(self, folder):
-        os.environ["QUIPU_DIR"] = folder
         import quipu
 
+        quipu.configure(folder)
         self.folder = folder
         self.library = quipu
         self.registry = quipu.REGISTRY
-
-    def expose(self):
-        return self.library.generate_latest().decode()
 
 
 ALL = {contender.key: contender for contender in (PrometheusClient, MultiProcess, Installed, Quipu)}

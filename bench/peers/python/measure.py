@@ -12,6 +12,7 @@ import struct
 import sys
 import threading
 import time
+import traceback
 
 # How long a run should take, in seconds, and a part of it with --quick.
 FULL = 0.06
@@ -108,6 +109,8 @@ def fork(work):
         try:
             work()
             status = 0
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(status)
     return pid
