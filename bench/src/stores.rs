@@ -12,6 +12,7 @@ mod peers;
 mod raw;
 mod recorded;
 mod redis_server;
+mod redis_store;
 mod respawns;
 mod scrape;
 mod workers;
@@ -95,7 +96,7 @@ pub struct Workload {
 }
 
 /// All workloads, in the order in which they run.
-pub const WORKLOADS: [Workload; 10] = [
+pub const WORKLOADS: [Workload; 11] = [
     Workload {
         name: "raw_hash",
         in_rounds: true,
@@ -112,6 +113,13 @@ pub const WORKLOADS: [Workload; 10] = [
         rust: raw::system_calls,
     },
     Workload { name: "redis", in_rounds: true, ruby: &["raw"], python: &[], rust: raw::redis },
+    Workload {
+        name: "redis_store",
+        in_rounds: false,
+        ruby: &[],
+        python: &[],
+        rust: redis_store::redis_store,
+    },
     Workload {
         name: "increments",
         in_rounds: true,

@@ -8,7 +8,7 @@ use quipu::{Counter, Description, Family, Histogram, Registry};
 use quipu_store::files::FileStore;
 use quipu_store::{Embedded, Kind, Metric, SegmentStore, Spec, Store};
 
-use super::Places;
+use super::{Places, redis_store};
 use crate::{Error, Result};
 
 /// The names of the two labels that most workloads have.
@@ -64,7 +64,7 @@ pub(super) struct Contender {
 }
 
 /// All stores.
-pub(super) const STORES: [Contender; 5] = [
+pub(super) const STORES: [Contender; 6] = [
     Contender {
         subject: "quipu (Local)",
         place: "memory",
@@ -94,6 +94,12 @@ pub(super) const STORES: [Contender; 5] = [
         place: "disk",
         many_threads: true,
         open: |_, folder| Arc::new(Embedded::open(folder).expect("the folder is empty")),
+    },
+    Contender {
+        subject: "quipu (Redis)",
+        place: "server",
+        many_threads: true,
+        open: |places, folder| Arc::new(redis_store::open(places, folder)),
     },
 ];
 

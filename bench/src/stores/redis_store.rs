@@ -97,9 +97,8 @@ fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
     }
     sum.read_exact(&mut bytes).map_err(|_| children::failed("cannot read the server"))?;
     let wrong = (f64::from_ne_bytes(bytes) - counted as f64).abs();
-    let label = |metric, unit| {
-        Label::new("redis/sustained", "quipu", metric, unit).threads(count as u32)
-    };
+    let label =
+        |metric, unit| Label::new("redis/sustained", "quipu", metric, unit).threads(count as u32);
     Ok([
         label("increments/s", "1/s").of(&[counted as f64 / elapsed.as_secs_f64()]),
         label("wrong increments", "increments").of(&[wrong]),
