@@ -193,12 +193,24 @@ bench-wire: ## Messages on the wire beside the libraries of Go and crates
 # A checkout of github.com/prometheus/client_ruby, where there is one: it is measured then.
 CLIENT_RUBY ?=
 
+# What the stores' benchmark needs besides: Redis, and Ruby with the libraries of its users.
+STORES_PACKAGES := redis-server ruby ruby-dev ruby-redis ruby-connection-pool \
+	ruby-prometheus-client-mmap
+
 .PHONY: bench-stores
 bench-stores: tools ## Stores from Rust, Ruby and Python beside what users have today
+	@if ! dpkg -s $(STORES_PACKAGES) >/dev/null 2>&1; then \
+		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		echo "installing $(STORES_PACKAGES)"; \
+		$$sudo apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends \
+			$(STORES_PACKAGES) >/dev/null; \
+	fi
 	$(CARGO) build --release --locked --package quipu-bench --package quipu-server
-	cd bindings/ruby && ruby ext/quipu/extconf.rb
+	cd bindings/ruby/ext/quipu && /usr/bin/ruby extconf.rb && $(MAKE) --silent && \
+		mkdir -p ../../lib/quipu && cp native.so ../../lib/quipu/
 	python3 -m venv --clear target/bench-python
-	target/bench-python/bin/pip install --quiet maturin prometheus_client
+	target/bench-python/bin/pip install --quiet 'maturin>=1.9,<2' prometheus_client
 	target/bench-python/bin/maturin build --release --quiet \
 		--manifest-path bindings/python/Cargo.toml --out target/bench-python/wheels
 	target/bench-python/bin/pip install --quiet target/bench-python/wheels/*.whl
