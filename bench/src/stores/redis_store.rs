@@ -69,7 +69,7 @@ fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
                 counted += BATCH as u64;
             }
             store.flush(PATIENCE).expect("what was counted arrives");
-            let _ = (&count_to).write_all(&counted.to_ne_bytes());
+            let _ = (&count_to).write_all(&counted.to_le_bytes());
         })?);
     }
     for worker in workers {
@@ -86,17 +86,17 @@ fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
         let mut arrived = 0.0;
         let read = counter.all_values(&mut |_, value| arrived += value);
         read.expect("the server answers");
-        let _ = (&sum_to).write_all(&f64::to_ne_bytes(arrived));
+        let _ = (&sum_to).write_all(&f64::to_le_bytes(arrived));
     })?
     .wait()?;
     drop((count_to, sum_to));
 
     let (mut counted, mut bytes) = (0, [0; 8]);
     while counts.read_exact(&mut bytes).is_ok() {
-        counted += u64::from_ne_bytes(bytes);
+        counted += u64::from_le_bytes(bytes);
     }
     sum.read_exact(&mut bytes).map_err(|_| children::failed("cannot read the server"))?;
-    let wrong = (f64::from_ne_bytes(bytes) - counted as f64).abs();
+    let wrong = (f64::from_le_bytes(bytes) - counted as f64).abs();
     let label =
         |metric, unit| Label::new("redis/sustained", "quipu", metric, unit).threads(count as u32);
     Ok([

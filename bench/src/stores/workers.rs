@@ -53,7 +53,7 @@ fn count_together(plan: &Plan, count: usize, counters: &Counters) -> Result<(u64
                 batch();
                 sum += BATCH;
             }
-            let _ = (&count_to).write_all(&sum.to_ne_bytes());
+            let _ = (&count_to).write_all(&sum.to_le_bytes());
         })?);
     }
     drop(count_to);
@@ -67,7 +67,7 @@ fn count_together(plan: &Plan, count: usize, counters: &Counters) -> Result<(u64
     let elapsed = start.elapsed();
     let (mut total, mut sum) = (0, [0; 8]);
     while counted.read_exact(&mut sum).is_ok() {
-        total += u64::from_ne_bytes(sum);
+        total += u64::from_le_bytes(sum);
     }
     let timed = total - count as u64 * BATCH;
     Ok((total, elapsed.as_nanos() as f64 / timed as f64))
