@@ -14,14 +14,15 @@
 //! | `{{scatter CASE CASE file=F.svg title="T"}}` | points: the first case along, the second up |
 //! | `{{ratio CASE subject=S peer="P" threads=N metric=M}}` | how many times better, as `12.1x` |
 //! | `{{value CASE subject=S threads=N metric=M}}` | a median, as `4.70 ns` |
-//! | `{{goal CASE at_most="2.5 ns" subject=S peer=P threads=N metric=M}}` | four cells: the bound, the median, whether it is reached, the peer's median |
+//! | `{{goal CASE at_most="2.5 ns" subject=S peer=P threads=N metric=M}}` | four cells, see below |
 //!
 //! `peer` of a table, `threads` and `metric` may be left out: without ratios, 1, and any metric
 //! (the only one, for `plot`, `ratio` and `value`). `subject` is quipu if it is left out. The
 //! metric of a table may be several, with commas between. A row of a table is a case; with
 //! `by=subject` it is a subject. The subject or the peer `best` is the best of all that are not
 //! ours; its value says who it is. All but `versus` may have `only=S`: subjects with commas
-//! between, with `*` for any text, and no other subject counts. A goal has `at_most` or `at_least`;
+//! between, with `*` for any text, and no other subject counts. The cells of a goal are its bound,
+//! the median, whether it is reached, and the peer's median. A goal has `at_most` or `at_least`;
 //! its subject and its peer may hold `*`, and the first of those that there are counts.
 
 pub(crate) mod format;

@@ -1,9 +1,9 @@
-//! Stores for the processes of one application: quipu's beside what users of Ruby and of Python have
-//! today.
+//! Stores for the processes of one application: quipu's beside what users of Ruby and of Python
+//! have today.
 //!
 //! A [`Workload`] is taken in turns by programs in three languages, each of which measures itself:
-//! this one, and those of `peers/ruby` and `peers/python`. The seed's six benchmarks are among them:
-//! a raw hash, keys as texts, system calls, Redis, threads, and stores with many metrics.
+//! this one, and those of `peers/ruby` and `peers/python`. The seed's six benchmarks are among
+//! them: a raw hash, keys as texts, system calls, Redis, threads, and stores with many metrics.
 
 mod children;
 mod increments;

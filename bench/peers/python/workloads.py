@@ -59,7 +59,9 @@ def store(make, options, place, scenario, counters, most_labels):
         names = [f"label{label + 1}" for label in range(chosen.randrange(most_labels + 1))]
         made = contender.counter if number < counters else contender.histogram
         metric = made(f"metric{number}", names)
-        metrics.append((number < counters, metric.labels(*["foo"] * len(names)) if names else metric))
+        if names:
+            metric = metric.labels(*["foo"] * len(names))
+        metrics.append((number < counters, metric))
     points = [(*chosen.choice(metrics), chosen.random() * 10) for _ in range(10_000)]
     code = "k, m, v = points[i % 10000]; m.inc() if k else m.observe(v)"
     measure.code(f"python stores, {scenario}/{place}", contender.subject, code, points=points)

@@ -59,7 +59,7 @@ module Raw
 
   def redis(options)
     require "redis"
-    ["TCP", {port: options.redis_port}, "Unix socket", {path: options.redis}].each_slice(2) do |way, to|
+    {"TCP" => {port: options.redis_port}, "Unix socket" => {path: options.redis}}.each do |way, to|
       redis = Redis.new(**to)
       redis.flushall
       subject = "Ruby redis #{Redis::VERSION}, #{way}"

@@ -1,8 +1,8 @@
 //! Figures of client_ruby's stores, which the registries here do not have.
 //!
-//! They were taken before, by such loops, with the same Ruby on another machine: two cores of an AMD
-//! EPYC, virtual. Their subjects say so. Where a checkout of client_ruby is given, it is measured and none
-//! of them is used.
+//! They were taken before, by such loops, with the same Ruby on another machine: two cores of an
+//! AMD EPYC, virtual. Their subjects say so. Where a checkout of client_ruby is given, it is
+//! measured and none of them is used.
 
 use super::increments::TOGETHER;
 use crate::record::{Label, Record};
@@ -69,8 +69,8 @@ pub fn recorded(workload: &str) -> Vec<Record> {
     }
 }
 
-/// Quipu's store under client_ruby's metrics, where those cannot be had: what they take with a store
-/// that does nothing, as it was recorded, and what the store takes.
+/// Quipu's store under client_ruby's metrics, where those cannot be had: what they take with a
+/// store that does nothing, as it was recorded, and what the store takes.
 pub fn drop_in(measured: &[Record]) -> Option<Record> {
     let alone = measured.iter().find(|record| {
         record.case == "ruby increment/2 labels" && record.subject == "quipu (store alone)"
