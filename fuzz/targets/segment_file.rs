@@ -10,8 +10,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use quipu_segment::{Flaw, Segment};
 use quipu_segment::series::{Cursor, Family, KeyWriter, Label, Schema};
+use quipu_segment::{Flaw, Segment};
 use quipu_window::{Bucketed, Keyed, Window};
 
 fuzz_target!(|input: &[u8]| {
