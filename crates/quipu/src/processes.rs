@@ -104,12 +104,12 @@ impl Processes {
         if folding.is_some() {
             self.finish(family);
             self.fold(family, aggregation);
-        } else if self.has_leftovers(aggregation) {
-            if let Ok(_folding) = family.folding() {
-                // Others may have put together what was read.
-                self.read(family, aggregation);
-                self.fold(family, aggregation);
-            }
+        } else if self.has_leftovers(aggregation)
+            && let Ok(_folding) = family.folding()
+        {
+            // Others may have put together what was read.
+            self.read(family, aggregation);
+            self.fold(family, aggregation);
         }
         drop(folding);
         self.reduce(aggregation);
