@@ -329,6 +329,14 @@ impl Segment {
         self.region.path()
     }
 
+    /// Whether it lies in memory of this process alone: a child of a fork has a copy.
+    pub fn is_private(&self) -> bool {
+        #[cfg(unix)]
+        return self.region.file().is_none();
+        #[cfg(not(unix))]
+        true
+    }
+
     /// The bytes in use by records, header included.
     pub fn used(&self) -> u64 {
         self.region.cell(at::CURSOR as u64).load(Ordering::Acquire)
