@@ -79,7 +79,7 @@ struct Metric {
 struct Sent {
     value: Number,
     /// Of a series that was removed and made anew: what the server may have of the old one.
-    old: Option<Box<Vec<Number>>>,
+    old: Vec<Number>,
     /// Whether it is no series any more, and the server has its field still.
     is_gone: bool,
     /// For values of which the last one counts: when it changed.
@@ -243,7 +243,7 @@ impl State {
     fn trust(&mut self) {
         for name in std::mem::take(&mut self.resets) {
             if let Some(metric) = self.metrics.get_mut(&name) {
-                metric.sent.values_mut().for_each(|sent| sent.old = None);
+                metric.sent.values_mut().for_each(|sent| sent.old = Vec::new());
             }
         }
     }
@@ -433,14 +433,14 @@ impl Writer<'_> {
                 let only_grows = metric.meta.how == How::Counter && part != SUM;
                 let has_fallen = only_grows && float(value) < float(sent.value);
                 if start.is_some() && (is_anew || has_fallen) {
-                    sent.old.get_or_insert_default().push(sent.value);
+                    sent.old.push(sent.value);
                 }
                 (sent.value, sent.time, sent.round) = (value, time, round);
                 (sent.is_written, sent.is_gone) = (true, false);
-                sent.old.is_some()
+                !sent.old.is_empty()
             }
             None => {
-                let (old, is_gone, is_written) = (None, false, true);
+                let (old, is_gone, is_written) = (Vec::new(), false, true);
                 let sent = Sent { value, old, is_gone, time, round, is_written };
                 metric.sent.insert(buffers.key[..].into(), sent);
                 false
@@ -468,7 +468,7 @@ impl Writer<'_> {
         }
         if is_reset {
             self.state.resets.extend(self.metric.clone());
-            let old = metric.sent.get(&buffers.key[..]).and_then(|sent| sent.old.as_deref());
+            let old = metric.sent.get(&buffers.key[..]).map(|sent| &sent.old);
             let mut call = Call::in_order(&RESET, &metric.keys);
             call.arg(self.id).arg(metric.meta.how.fold()).arg(&self.sequence.to_string());
             call.arg(&buffers.field);

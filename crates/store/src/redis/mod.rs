@@ -71,6 +71,11 @@ impl Redis {
         if options.urls.is_empty() {
             return Err(Error::new("redis", "no address of a server is given; give one"));
         }
+        if registry.segment().is_private() {
+            let what = "its registry is in private memory, of which a fork would make two instances \
+                        of one name; take a file, or Segment::anonymous";
+            return Err(Error::new("redis", what));
+        }
         let instance = Arc::new(Instance::of(registry.segment(), &options.namespace)?);
         let specs = metric::Specs::register(&registry)?;
         let worker = Arc::new(Worker::new(options.clone(), registry.clone(), instance)?);

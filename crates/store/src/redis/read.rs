@@ -220,7 +220,8 @@ impl Total {
         let is_buckets = self.kind == Kind::Histogram;
         // Instances of other versions may have other labels.
         for (name, _) in self.parts.iter().flat_map(|part| &part.labels) {
-            if !names.contains(&name.as_str()) && !(is_buckets && name == "le") {
+            let is_bound = is_buckets && name == "le";
+            if !is_bound && !names.contains(&name.as_str()) {
                 names.push(name);
             }
         }

@@ -169,6 +169,8 @@ fn who_is_no_server_at_all() {
     count(&one, 1.0);
     assert!(one.flush(Duration::from_millis(200)).is_err());
     assert!(quipu_store::redis::Options::new("http://x").open().is_err());
+    let private = options("redis://127.0.0.1/").on(quipu::Registry::new());
+    assert!(private.unwrap_err().to_string().contains("private memory"));
 }
 
 #[test]
