@@ -2,6 +2,8 @@
 //!
 //! Run it with `cargo run --release -p quipu --example processes`.
 
+#![allow(clippy::print_stdout, reason = "it is its result")]
+
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -18,6 +18,7 @@ use quipu::{
 use quipu_segment::Options;
 
 #[derive(Debug, Clone, Copy)]
+#[allow(dead_code, reason = "a state that is never turned on is shown as well")]
 enum State {
     Up,
     Down,
