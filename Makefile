@@ -8,7 +8,8 @@ FUZZ_TARGETS := segment_file buckets_json times_binary arena_programs arena_addr
 # What the tests and benchmarks need from Debian's packages: command:package.
 TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	prometheus-pushgateway:prometheus-pushgateway g++:g++ \
-	taskset:util-linux python3:python3 valgrind:valgrind ruby:ruby
+	taskset:util-linux python3:python3 valgrind:valgrind ruby:ruby \
+	redis-server:redis-server redis-cli:redis-tools
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 
 .PHONY: help
@@ -21,7 +22,7 @@ run: ## Build the daemon and start it on 127.0.0.1:8081, with its state in state
 	exec target/release/quipu serve
 
 .PHONY: test
-test: tools test-rust test-go test-targets loom fuzz test-counts miri ## Install what the tests need, and run them all
+test: tools test-rust test-go test-python test-targets loom fuzz test-counts miri ## Install what the tests need, and run them all
 	@echo "all tests passed"
 
 .PHONY: test-rust
@@ -35,6 +36,8 @@ PYTHON_TESTS_NEED := 'maturin>=1.9,<2' pytest prometheus_client gunicorn mypy ty
 test-python: tools ## The Python package: its wheel, beside the real prometheus_client and gunicorn
 	test -x $(PYTHON_VENV)/bin/pytest || { python3 -m venv $(PYTHON_VENV) && \
 		$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check $(PYTHON_TESTS_NEED); }
+	cd bindings/python && $(CARGO) fmt --check && $(CARGO) clippy --locked --quiet --all-targets \
+		--target-dir $(CURDIR)/target/python/cargo -- -D warnings
 	rm -rf target/python/wheels
 	cd bindings/python && CARGO_TARGET_DIR=$(CURDIR)/target/python/cargo \
 		$(CURDIR)/$(PYTHON_VENV)/bin/maturin build --release --locked --quiet \
