@@ -1,0 +1,43 @@
+# frozen_string_literal: true
+
+# Writes the Makefile by which `gem install` and `rake compile` build the native part: it calls cargo.
+
+require "rbconfig"
+
+cargo = ENV.fetch("CARGO", "cargo")
+unless system(cargo, "--version", out: File::NULL, err: File::NULL)
+  abort "quipu needs Rust to be built: #{cargo} does not run. Install it from https://rustup.rs, or " \
+        "set CARGO to where it is."
+end
+
+here = __dir__
+# Where cargo builds: beside the sources, unless the environment says otherwise.
+target = ENV.fetch("CARGO_TARGET_DIR", File.join(here, "target"))
+built = RbConfig::CONFIG["host_os"].include?("darwin") ? "libquipu_ruby.dylib" : "libquipu_ruby.so"
+library = "native.#{RbConfig::CONFIG["DLEXT"]}"
+
+File.write("Makefile", <<~MAKEFILE)
+  # Written by extconf.rb.
+  DESTDIR =
+  sitearchdir = #{RbConfig::CONFIG["sitearchdir"]}
+  RUBY = #{RbConfig.ruby}
+
+  .PHONY: all install clean distclean
+
+  all:
+  \tRUBY="$(RUBY)" #{cargo} build --release --locked --manifest-path "#{here}/Cargo.toml" \\
+  \t\t--target-dir "#{target}"
+  \tcp "#{target}/release/#{built}" "#{library}"
+
+  install: all
+  \tmkdir -p "$(DESTDIR)$(sitearchdir)/quipu"
+  \tcp "#{library}" "$(DESTDIR)$(sitearchdir)/quipu/#{library}.new"
+  \tmv "$(DESTDIR)$(sitearchdir)/quipu/#{library}.new" "$(DESTDIR)$(sitearchdir)/quipu/#{library}"
+
+  clean:
+  \trm -f "#{library}"
+  \trm -rf "#{target}/release/build" "#{target}/release/deps" "#{target}/release/incremental"
+
+  distclean: clean
+  \trm -f Makefile
+MAKEFILE

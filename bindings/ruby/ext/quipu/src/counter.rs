@@ -1,0 +1,79 @@
+//! `Quipu::Counter`.
+
+use std::ffi::c_int;
+
+use quipu::{Description, MixedCounter};
+use rb_sys::VALUE;
+
+use crate::metric::{self, Class, Metric};
+use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
+use crate::number;
+
+impl Class for MixedCounter {
+    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Counter");
+
+    /// Whether it has exemplars.
+    fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
+        let has_exemplars = settings.first() == Some(&ruby::TRUE);
+        Ok(if has_exemplars { description.exemplars() } else { description })
+    }
+}
+
+pub(crate) fn define() {
+    let class = metric::define::<MixedCounter>(c"Counter");
+    method!(class, c"native_increment", increment, 2);
+    method!(class, c"native_exemplify", exemplify, 3);
+    method!(class, c"native_get", get, 1);
+    let child = metric::define_child(class);
+    method!(child, c"increment", increment_child, -1);
+}
+
+/// `native_increment(labels or nil, by)`
+unsafe extern "C" fn increment(this: VALUE, labels: VALUE, by: VALUE) -> VALUE {
+    // SAFETY: receiver and arguments live; the frame has plain data only.
+    unsafe {
+        let counter: &Metric<MixedCounter> = ruby::value(this);
+        let by = number::amount(by);
+        let one = |bound: &MixedCounter| bound.inc_by(by);
+        counter.count(this, labels, one, |family, key| family.inc_by(key, by));
+    }
+    NIL
+}
+
+/// `child.increment(by: 1)`: without arguments, nothing is looked at.
+unsafe extern "C" fn increment_child(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
+    // SAFETY: as above; Ruby gives as many arguments as it says.
+    unsafe {
+        let counter: &Metric<MixedCounter> = ruby::value(this);
+        match &counter.bound {
+            Some(bound) if count == 0 => bound.inc(),
+            _ => return metric::general(this, c"increment_any", count, arguments),
+        }
+    }
+    NIL
+}
+
+/// `native_exemplify(labels or nil, by, [name, value, ...])`: counts, and keeps an exemplar.
+unsafe extern "C" fn exemplify(this: VALUE, labels: VALUE, by: VALUE, exemplar: VALUE) -> VALUE {
+    // SAFETY: as above. What is read of the exemplar calls no Ruby, so that the key stays.
+    unsafe {
+        let counter: &Metric<MixedCounter> = ruby::value(this);
+        let by = number::amount(by);
+        let key = counter.labels.read(this, labels);
+        guarded(|| {
+            let exemplar = ruby::texts(exemplar)?;
+            counter.family.with(&key).inc_with(by, &metric::pairs(&exemplar));
+            Ok(NIL)
+        })
+    }
+}
+
+/// `native_get(labels or nil)`
+unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
+    // SAFETY: as above.
+    unsafe {
+        let counter: &Metric<MixedCounter> = ruby::value(this);
+        let key = counter.labels.read(this, labels);
+        ruby::float(counter.family.get(&key).unwrap_or(0.0))
+    }
+}

@@ -1,0 +1,80 @@
+//! `Quipu::Gauge`: a value for each process, put together as its aggregation says.
+
+use std::ffi::c_int;
+
+use quipu::{Aggregation, Description, ProcessGauge};
+use rb_sys::VALUE;
+
+use crate::metric::{self, Class, Metric};
+use crate::number;
+use crate::ruby::{self, DataType, NIL, Raise, method};
+
+impl Class for ProcessGauge {
+    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Gauge");
+
+    /// The name of its aggregation.
+    fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
+        let Some(name) = settings.first() else { return Ok(description) };
+        let aggregation = ruby::text(*name)?.parse::<Aggregation>();
+        let refuse = |error| Raise::New(c"InvalidStoreSettingsError", format!("{error}"));
+        aggregation.map(|aggregation| description.aggregation(aggregation)).map_err(refuse)
+    }
+}
+
+pub(crate) fn define() {
+    let class = metric::define::<ProcessGauge>(c"Gauge");
+    method!(class, c"native_set", set, 2);
+    method!(class, c"native_add", add, 2);
+    method!(class, c"native_get", get, 1);
+    let child = metric::define_child(class);
+    method!(child, c"set", set_child, -1);
+}
+
+/// `native_set(labels or nil, value)`
+unsafe extern "C" fn set(this: VALUE, labels: VALUE, value: VALUE) -> VALUE {
+    // SAFETY: receiver and arguments live; the frame has plain data only.
+    unsafe {
+        let gauge: &Metric<ProcessGauge> = ruby::value(this);
+        let value = number::float(value);
+        let one = |bound: &ProcessGauge| bound.set(value);
+        gauge.count(this, labels, one, |family, key| family.set(key, value));
+    }
+    NIL
+}
+
+/// `native_add(labels or nil, n)`
+unsafe extern "C" fn add(this: VALUE, labels: VALUE, n: VALUE) -> VALUE {
+    // SAFETY: as above.
+    unsafe {
+        let gauge: &Metric<ProcessGauge> = ruby::value(this);
+        let n = number::float(n);
+        let one = |bound: &ProcessGauge| bound.add(n);
+        gauge.count(this, labels, one, |family, key| family.add(key, n));
+    }
+    NIL
+}
+
+/// `native_get(labels or nil)`: this process' value.
+unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
+    // SAFETY: as above.
+    unsafe {
+        let gauge: &Metric<ProcessGauge> = ruby::value(this);
+        let key = gauge.labels.read(this, labels);
+        ruby::float(gauge.family.get(&key))
+    }
+}
+
+/// `child.set(value)`
+unsafe extern "C" fn set_child(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
+    // SAFETY: as above; Ruby gives as many arguments as it says.
+    unsafe {
+        let gauge: &Metric<ProcessGauge> = ruby::value(this);
+        match &gauge.bound {
+            Some(bound) if count == 1 && rb_sys::rb_keyword_given_p() == 0 => {
+                bound.set(number::float(*arguments));
+            }
+            _ => return metric::general(this, c"set_any", count, arguments),
+        }
+    }
+    NIL
+}

@@ -1,0 +1,71 @@
+//! `Quipu::Histogram`.
+
+use std::ffi::c_int;
+
+use quipu::{Description, Histogram};
+use rb_sys::VALUE;
+
+use crate::metric::{self, Class, Metric};
+use crate::number;
+use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
+
+impl Class for Histogram {
+    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Histogram");
+
+    /// The bounds of its buckets, and whether it has exemplars.
+    fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
+        let [bounds, exemplars] = settings else { return Ok(description) };
+        let description = description.buckets(ruby::floats(*bounds)?);
+        Ok(if *exemplars == ruby::TRUE { description.exemplars() } else { description })
+    }
+}
+
+pub(crate) fn define() {
+    let class = metric::define::<Histogram>(c"Histogram");
+    method!(class, c"native_observe", observe, 2);
+    method!(class, c"native_exemplify", exemplify, 3);
+    let child = metric::define_child(class);
+    method!(child, c"observe", observe_child, -1);
+}
+
+/// `native_observe(labels or nil, value)`
+unsafe extern "C" fn observe(this: VALUE, labels: VALUE, value: VALUE) -> VALUE {
+    // SAFETY: receiver and arguments live; the frame has plain data only.
+    unsafe {
+        let histogram: &Metric<Histogram> = ruby::value(this);
+        let value = number::observed(value);
+        let one = |bound: &Histogram| bound.observe(value);
+        histogram.count(this, labels, one, |family, key| family.observe(key, value));
+    }
+    NIL
+}
+
+/// `child.observe(value)`
+unsafe extern "C" fn observe_child(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
+    // SAFETY: as above; Ruby gives as many arguments as it says.
+    unsafe {
+        let histogram: &Metric<Histogram> = ruby::value(this);
+        match &histogram.bound {
+            Some(bound) if count == 1 && rb_sys::rb_keyword_given_p() == 0 => {
+                bound.observe(number::observed(*arguments));
+            }
+            _ => return metric::general(this, c"observe_any", count, arguments),
+        }
+    }
+    NIL
+}
+
+/// `native_exemplify(labels or nil, value, [name, value, ...])`: counts, and keeps an exemplar.
+unsafe extern "C" fn exemplify(this: VALUE, labels: VALUE, value: VALUE, exemplar: VALUE) -> VALUE {
+    // SAFETY: as above. What is read of the exemplar calls no Ruby, so that the key stays.
+    unsafe {
+        let histogram: &Metric<Histogram> = ruby::value(this);
+        let value = number::observed(value);
+        let key = histogram.labels.read(this, labels);
+        guarded(|| {
+            let exemplar = ruby::texts(exemplar)?;
+            histogram.family.with(&key).observe_with(value, &metric::pairs(&exemplar));
+            Ok(NIL)
+        })
+    }
+}

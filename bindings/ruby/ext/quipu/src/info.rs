@@ -1,0 +1,40 @@
+//! `Quipu::Info`: text about the program, as the labels of one series.
+
+use quipu::{Description, Info};
+use rb_sys::VALUE;
+
+use crate::metric::{self, Class, Metric};
+use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
+
+impl Class for Info {
+    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Info");
+
+    fn describe(description: Description, _: &[VALUE]) -> Result<Description, Raise> {
+        Ok(description)
+    }
+}
+
+pub(crate) fn define() {
+    let class = metric::define::<Info>(c"Info");
+    method!(class, c"native_set", set, 2);
+}
+
+/// `native_set(labels, [name, value, ...])`: makes this the only series. The second argument says
+/// the same as the first, in texts.
+unsafe extern "C" fn set(this: VALUE, labels: VALUE, pairs: VALUE) -> VALUE {
+    // SAFETY: receiver and arguments live; the frame has plain data only. What is read of the pairs
+    // calls no Ruby, so that the key stays.
+    unsafe {
+        let info: &Metric<Info> = ruby::value(this);
+        let key = info.labels.read(this, labels);
+        guarded(|| {
+            let pairs = ruby::texts(pairs)?;
+            let wanted = metric::pairs(&pairs);
+            // The new one first: a scrape in between sees two, and never none.
+            drop(info.family.with(&key));
+            let kept = |found: &[(&str, &str)]| found.iter().all(|pair| wanted.contains(pair));
+            info.family.retain(kept).map_err(Raise::store)?;
+            Ok(NIL)
+        })
+    }
+}

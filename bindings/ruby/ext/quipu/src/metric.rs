@@ -1,0 +1,287 @@
+//! What all metrics share: their family, their labels, and the series that these name already.
+
+use std::ffi::{CStr, c_int};
+
+use quipu::label::Values;
+use quipu::snapshot::{self, Number, Series, Sink, Value};
+use quipu::{Description, Instrument, Registry};
+use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
+
+use crate::labels::{Key, Labels};
+use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect};
+use crate::segment::{Family, Segment};
+
+/// A metric of one instrument, or a view of it with values for some labels.
+pub(crate) struct Metric<I: Instrument> {
+    pub(crate) family: Family<I>,
+    pub(crate) labels: Labels,
+    /// The series, where its labels have their values.
+    pub(crate) bound: Option<I>,
+    registry: Registry,
+    name: String,
+}
+
+/// An instrument with a class in Ruby.
+pub(crate) trait Class: Instrument + Clone + 'static {
+    const TYPE: &'static DataType;
+
+    /// Adds what this kind of metric can be told, from an array of the Ruby part.
+    fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise>;
+}
+
+impl<I: Class> Wrapped for Metric<I> {
+    const TYPE: &'static DataType = I::TYPE;
+
+    fn mark(&self) {
+        self.labels.mark();
+    }
+}
+
+impl<I: Class> Metric<I> {
+    fn bound(family: &Family<I>, labels: &Labels) -> Option<I> {
+        Some(family.with(&Values(&labels.preset()?)))
+    }
+
+    /// Calls `one` with the series, where it is known already, or `any` with the values of the
+    /// labels. It may raise before: the caller's frame has plain data only.
+    ///
+    /// # Safety
+    /// `one` and `any` do not call Ruby.
+    #[inline(always)]
+    pub(crate) unsafe fn count<'a>(
+        &'a self,
+        metric: VALUE,
+        labels: VALUE,
+        one: impl FnOnce(&I),
+        any: impl FnOnce(&Family<I>, &Key<'a>),
+    ) {
+        match &self.bound {
+            Some(bound) if labels == NIL => one(bound),
+            _ => {
+                // SAFETY: the caller's promise.
+                let key = unsafe { self.labels.read(metric, labels) };
+                any(&self.family, &key);
+            }
+        }
+    }
+}
+
+/// Defines a class, and the methods that all metrics have.
+pub(crate) fn define<I: Class>(name: &CStr) -> VALUE {
+    // SAFETY: the classes are new ones, with objects that `allocate` makes.
+    let class = unsafe {
+        let metric =
+            rb_sys::rb_define_class_under(ruby::module(), c"Metric".as_ptr(), rb_sys::rb_cObject);
+        let class = rb_sys::rb_define_class_under(ruby::module(), name.as_ptr(), metric);
+        rb_sys::rb_define_alloc_func(class, Some(ruby::allocate::<Metric<I>>));
+        class
+    };
+    method!(class, c"native_open", open::<I>, -1);
+    method!(class, c"native_view", view::<I>, 3);
+    method!(class, c"native_series", series::<I>, 0);
+    method!(class, c"native_remove", remove::<I>, 1);
+    method!(class, c"native_init", init::<I>, 1);
+    method!(class, c"clear", clear::<I>, 0);
+    class
+}
+
+/// Defines the class of what `with_labels` answers when all labels have their values.
+pub(crate) fn define_child(class: VALUE) -> VALUE {
+    // SAFETY: it is a new class, which allocates as its parent does.
+    unsafe { rb_sys::rb_define_class_under(class, c"Child".as_ptr(), class) }
+}
+
+/// Calls a method of the Ruby part with the arguments that came. It may raise: the caller's frame
+/// has plain data only.
+///
+/// # Safety
+/// The arguments are those of the call that is under way.
+#[cold]
+pub(crate) unsafe fn general(
+    this: VALUE,
+    name: &CStr,
+    count: c_int,
+    arguments: *const VALUE,
+) -> VALUE {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let has_keywords = c_int::from(rb_sys::rb_keyword_given_p() != 0);
+        rb_sys::rb_funcallv_kw(this, ruby::id(name), count, arguments, has_keywords)
+    }
+}
+
+/// The exemplar that an array of names and values in turn is.
+pub(crate) fn pairs(texts: &[String]) -> Vec<(&str, &str)> {
+    texts.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
+}
+
+/// `native_open(segment, name, help, label names, preset values, *settings)`
+unsafe extern "C" fn open<I: Class>(
+    count: c_int,
+    arguments: *const VALUE,
+    this: VALUE,
+) -> VALUE {
+    guarded(|| {
+        // SAFETY: Ruby gives as many arguments as it says.
+        let arguments = unsafe {
+            std::slice::from_raw_parts(arguments, usize::try_from(count).unwrap_or_default())
+        };
+        let [segment, name, help, names, presets, settings @ ..] = arguments else {
+            return Err(Raise::argument("too few arguments"));
+        };
+        let (name, help, segment) = (ruby::text(*name)?, ruby::text(*help)?, *segment);
+        let labels = Labels::new(*names, *presets)?;
+        let description = Description::new(&name, help).labels(labels.names()?).verbatim();
+        let description = <I as Class>::describe(description, settings)?;
+        let pointer = protect(|| {
+            // SAFETY: the segment is an argument, and lives.
+            let segment: &Segment = unsafe { ruby::value(segment) };
+            std::ptr::from_ref(segment) as VALUE
+        })?;
+        // SAFETY: as above.
+        let segment = unsafe { &*(pointer as *const Segment) };
+        let family = segment.family::<I>(description)?;
+        let registry = segment.registry().clone();
+        let bound = Metric::bound(&family, &labels);
+        ruby::fill(this, Metric { family, labels, bound, registry, name })?;
+        Ok(this)
+    })
+}
+
+/// `native_view(metric, label names, preset values)`: the same metric with values for labels.
+unsafe extern "C" fn view<I: Class>(
+    this: VALUE,
+    metric: VALUE,
+    names: VALUE,
+    presets: VALUE,
+) -> VALUE {
+    // SAFETY: the argument lives; the frame has plain data only.
+    let metric: &Metric<I> = unsafe { ruby::value(metric) };
+    guarded(|| {
+        let labels = Labels::new(names, presets)?;
+        let (family, registry) = (metric.family.clone(), metric.registry.clone());
+        let bound = Metric::bound(&family, &labels);
+        let name = metric.name.clone();
+        ruby::fill(this, Metric { family, labels, bound, registry, name })?;
+        Ok(this)
+    })
+}
+
+/// Removes the series of these labels, and answers whether there was one.
+unsafe extern "C" fn remove<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
+    // SAFETY: the receiver lives; the frame has plain data only, and so has the key.
+    unsafe {
+        let metric: &Metric<I> = ruby::value(this);
+        let key = metric.labels.read(this, labels);
+        let removed = metric.family.remove(&key);
+        guarded(|| {
+            let was_there = removed.map_err(Raise::store)?;
+            Ok(if was_there { ruby::TRUE } else { ruby::FALSE })
+        })
+    }
+}
+
+/// Makes the series of these labels, at zero.
+unsafe extern "C" fn init<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
+    // SAFETY: the receiver lives; the frame has plain data only, and so has the key.
+    unsafe {
+        let metric: &Metric<I> = ruby::value(this);
+        let key = metric.labels.read(this, labels);
+        drop(metric.family.with(&key));
+    }
+    NIL
+}
+
+/// Removes all series, and answers how many there were.
+unsafe extern "C" fn clear<I: Class>(this: VALUE) -> VALUE {
+    // SAFETY: the receiver lives; the frame has plain data only.
+    let metric: &Metric<I> = unsafe { ruby::value(this) };
+    guarded(|| {
+        let removed = metric.family.clear().map_err(Raise::store)?;
+        // SAFETY: it answers a number.
+        protect(|| unsafe { rb_sys::rb_ull2inum(removed) })
+    })
+}
+
+/// Answers the names of the labels, and for each series its label values, or `nil` for the one that
+/// stands for those beyond a limit, and its numbers.
+unsafe extern "C" fn series<I: Class>(this: VALUE) -> VALUE {
+    // SAFETY: the receiver lives; the frame has plain data only.
+    let metric: &Metric<I> = unsafe { ruby::value(this) };
+    guarded(|| {
+        let mut rows = Rows::default();
+        metric.registry.visit_family(&metric.name, &mut rows).map_err(Raise::store)?;
+        rows.to_ruby()
+    })
+}
+
+/// What a family shows.
+#[derive(Default)]
+pub(crate) struct Rows {
+    names: Vec<String>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    labels: Option<Vec<String>>,
+    numbers: Vec<f64>,
+}
+
+impl Rows {
+    fn to_ruby(&self) -> Result<VALUE, Raise> {
+        let row = |row: &Row| {
+            // SAFETY: the array is on the stack, where Ruby finds it.
+            unsafe {
+                let pair = rb_ary_new_capa(2);
+                rb_ary_push(pair, match &row.labels {
+                    Some(labels) => ruby::array(labels, |label| ruby::string(label)),
+                    None => NIL,
+                });
+                rb_ary_push(pair, ruby::array(&row.numbers, |n| ruby::float(*n)));
+                pair
+            }
+        };
+        protect(|| {
+            // SAFETY: as above.
+            unsafe {
+                let answer = rb_ary_new_capa(2);
+                rb_ary_push(answer, ruby::array(&self.names, |name| ruby::string(name)));
+                rb_ary_push(answer, ruby::array(&self.rows, row));
+                answer
+            }
+        })
+    }
+}
+
+impl Sink for Rows {
+    fn family(&mut self, family: &snapshot::Family<'_>) {
+        self.names = family.dynamic().map(str::to_owned).collect();
+    }
+
+    fn series(&mut self, _: &snapshot::Family<'_>, series: &Series<'_>) {
+        let float = |number: Number| match number {
+            Number::Unsigned(n) => n as f64,
+            Number::Signed(n) => n as f64,
+            Number::Float(n) => n,
+        };
+        let numbers = match series.value {
+            Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => vec![float(n)],
+            Value::Histogram(histogram) => {
+                let mut count = 0_u64;
+                let buckets = histogram.buckets.iter().map(|bucket| {
+                    count = count.wrapping_add(bucket.count);
+                    count as f64
+                });
+                std::iter::once(histogram.sum).chain(buckets).collect()
+            }
+            Value::Summary { quantiles, count, sum } => {
+                let quantiles = quantiles.iter().map(|(_, value)| *value);
+                [count as f64, sum].into_iter().chain(quantiles).collect()
+            }
+            Value::StateSet(states) => states.iter().map(|(_, on)| f64::from(*on)).collect(),
+            _ => vec![1.0],
+        };
+        let labels = (!series.overflow).then(|| series.texts.map(str::to_owned).collect());
+        self.rows.push(Row { labels, numbers });
+    }
+}

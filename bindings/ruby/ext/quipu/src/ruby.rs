@@ -1,0 +1,337 @@
+//! The little of Ruby's interface that is needed, with the rules that keep it sound.
+//!
+//! Ruby raises by `longjmp`: it leaves frames without dropping what is in them. So a function that
+//! may raise has nothing in its frame that needs to be dropped while it calls Ruby. The functions
+//! that count keep to that by having plain data only. All others run in [`guarded`], and call Ruby
+//! for what may raise in [`protect`], whose closures borrow and own nothing.
+
+use std::cell::OnceCell;
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rb_sys::{
+    ID, Qfalse, Qnil, Qtrue, VALUE, rb_ary_entry, rb_ary_new_capa, rb_ary_push,
+    rb_check_typeddata, rb_const_get, rb_data_type_t, rb_data_typed_object_wrap, rb_define_method,
+    rb_exc_new, rb_exc_raise, rb_float_new, rb_gc_mark, rb_intern, rb_jump_tag, rb_protect,
+    rb_utf8_str_new, ruby_value_type, size_t,
+};
+
+pub(crate) const NIL: VALUE = Qnil as VALUE;
+pub(crate) const TRUE: VALUE = Qtrue as VALUE;
+pub(crate) const FALSE: VALUE = Qfalse as VALUE;
+
+/// What becomes an exception in Ruby.
+pub(crate) enum Raise {
+    /// A class of this module, or of Ruby's, and the message.
+    New(&'static CStr, String),
+    /// What Ruby has raised already.
+    Tag(c_int),
+}
+
+impl Raise {
+    pub(crate) fn argument(message: impl Into<String>) -> Self {
+        Self::New(c"ArgumentError", message.into())
+    }
+
+    pub(crate) fn store(error: impl std::fmt::Display) -> Self {
+        Self::New(c"StoreError", error.to_string())
+    }
+}
+
+/// Calls `work`, and raises what it answers as an error when nothing of it is left to be dropped.
+/// A panic becomes an exception, too.
+pub(crate) fn guarded(work: impl FnOnce() -> Result<VALUE, Raise>) -> VALUE {
+    let result = catch_unwind(AssertUnwindSafe(work));
+    let raise = match result {
+        Ok(Ok(value)) => return value,
+        Ok(Err(raise)) => raise,
+        Err(_) => Raise::New(c"StoreError", "a bug in quipu: please report it".into()),
+    };
+    let (exception, tag) = match raise {
+        Raise::Tag(tag) => (NIL, tag),
+        Raise::New(class, message) => {
+            // SAFETY: both calls raise only when there is no memory left, which leaks the message.
+            let exception = unsafe {
+                let length = message.len().try_into().unwrap_or(0);
+                rb_exc_new(error_class(class), message.as_ptr().cast(), length)
+            };
+            drop(message);
+            (exception, 0)
+        }
+    };
+    // SAFETY: the frame has plain data only from here on.
+    unsafe {
+        if tag != 0 {
+            rb_jump_tag(tag)
+        }
+        rb_exc_raise(exception)
+    }
+}
+
+/// Calls `work`, which may raise and owns nothing that needs to be dropped.
+pub(crate) fn protect<F: Fn() -> VALUE + Copy>(work: F) -> Result<VALUE, Raise> {
+    unsafe extern "C" fn call<F: Fn() -> VALUE>(work: VALUE) -> VALUE {
+        // SAFETY: `protect` gives a pointer to its closure, which outlives the call.
+        unsafe { (*(work as *const F))() }
+    }
+    let mut tag = 0;
+    // SAFETY: the closure lives until `rb_protect` is back; it is `Copy`, so that nothing of it
+    // needs to be dropped.
+    let value = unsafe { rb_protect(Some(call::<F>), &raw const work as VALUE, &raw mut tag) };
+    if tag == 0 { Ok(value) } else { Err(Raise::Tag(tag)) }
+}
+
+/// Calls `work` while other threads of Ruby may run. It does not touch Ruby.
+pub(crate) fn without_lock<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Raise> {
+    unsafe extern "C" {
+        // `ruby/thread.h`, which is not among the bindings.
+        fn rb_thread_call_without_gvl(
+            work: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+            data: *mut c_void,
+            unblock: Option<unsafe extern "C" fn(*mut c_void)>,
+            unblock_data: *mut c_void,
+        ) -> *mut c_void;
+    }
+    struct Call<W, T> {
+        work: Option<W>,
+        result: Option<T>,
+    }
+    unsafe extern "C" fn call<T, W: FnOnce() -> T>(data: *mut c_void) -> *mut c_void {
+        // SAFETY: it is the `Call` of the caller, who waits.
+        let call = unsafe { &mut *data.cast::<Call<W, T>>() };
+        if let Some(work) = call.work.take() {
+            call.result = catch_unwind(AssertUnwindSafe(work)).ok();
+        }
+        std::ptr::null_mut()
+    }
+    fn run<T, W: FnOnce() -> T>(data: &mut Call<W, T>) {
+        let data: *mut Call<W, T> = data;
+        // SAFETY: `data` lives until the call is back. Ruby may raise what came for this thread
+        // before and after it: see `protect` in the caller.
+        unsafe {
+            rb_thread_call_without_gvl(call::<T, W>, data.cast(), None, std::ptr::null_mut());
+        }
+    }
+    let mut data = Call { work: Some(work), result: None };
+    let pointer = &raw mut data;
+    protect(|| {
+        // SAFETY: `data` is not used by anybody else before `protect` is back.
+        run(unsafe { &mut *pointer });
+        NIL
+    })?;
+    data.result.ok_or_else(|| Raise::store("a bug in quipu: please report it"))
+}
+
+fn error_class(name: &CStr) -> VALUE {
+    // SAFETY: the constants are defined when this library is loaded.
+    unsafe {
+        let of_ruby = [c"ArgumentError", c"TypeError"].contains(&name);
+        let scope = if of_ruby { rb_sys::rb_cObject } else { module() };
+        rb_const_get(scope, rb_intern(name.as_ptr()))
+    }
+}
+
+/// The module `Quipu`.
+pub(crate) fn module() -> VALUE {
+    // SAFETY: it answers the module that is there, or makes it.
+    unsafe { rb_sys::rb_define_module(c"Quipu".as_ptr()) }
+}
+
+/// What an object of Ruby holds.
+pub(crate) trait Wrapped: Sized + 'static {
+    const TYPE: &'static DataType;
+
+    /// Marks the objects that it refers to.
+    fn mark(&self) {}
+}
+
+/// A type of objects with a Rust value in them.
+#[repr(transparent)]
+pub(crate) struct DataType(rb_data_type_t);
+
+// SAFETY: it is never changed; what its pointers point to is never changed either.
+unsafe impl Sync for DataType {}
+
+impl DataType {
+    pub(crate) const fn new<T: Wrapped>(name: &'static CStr) -> Self {
+        unsafe extern "C" fn mark<T: Wrapped>(data: *mut c_void) {
+            // SAFETY: Ruby gives what `allocate` gave it.
+            if let Some(value) = unsafe { &*data.cast::<OnceCell<T>>() }.get() {
+                value.mark();
+            }
+        }
+        unsafe extern "C" fn free<T: Wrapped>(data: *mut c_void) {
+            // SAFETY: it is the box of `allocate`, and Ruby frees it once. A panic while it is
+            // dropped goes no further.
+            let _ = catch_unwind(|| drop(unsafe { Box::from_raw(data.cast::<OnceCell<T>>()) }));
+        }
+        unsafe extern "C" fn size<T>(_: *const c_void) -> size_t {
+            size_of::<OnceCell<T>>() as size_t
+        }
+        // SAFETY: all of its fields may be zero.
+        let mut data: rb_data_type_t = unsafe { MaybeUninit::zeroed().assume_init() };
+        data.wrap_struct_name = name.as_ptr();
+        data.function.dmark = Some(mark::<T>);
+        data.function.dfree = Some(free::<T>);
+        data.function.dsize = Some(size::<T>);
+        // It may be freed while Ruby sweeps: it calls nothing of Ruby's.
+        data.flags = FREE_IMMEDIATELY;
+        Self(data)
+    }
+}
+
+/// `RUBY_TYPED_FREE_IMMEDIATELY`.
+const FREE_IMMEDIATELY: VALUE = 1;
+
+/// Allocates an object without a value.
+pub(crate) unsafe extern "C" fn allocate<T: Wrapped>(class: VALUE) -> VALUE {
+    let data = Box::into_raw(Box::new(OnceCell::<T>::new()));
+    // SAFETY: `class` is what Ruby allocates. Where there is no memory left, the box is leaked.
+    unsafe { rb_data_typed_object_wrap(class, data.cast(), &raw const T::TYPE.0) }
+}
+
+/// Gives an object its value, once.
+pub(crate) fn fill<T: Wrapped>(object: VALUE, value: T) -> Result<(), Raise> {
+    // SAFETY: it answers a pointer or raises, in `protect`.
+    let data = protect(|| unsafe { rb_check_typeddata(object, &raw const T::TYPE.0) as VALUE })?;
+    // SAFETY: the object has data of this type, which `allocate` gave it.
+    let cell = unsafe { &*(data as *const OnceCell<T>) };
+    cell.set(value).map_err(|_| Raise::argument("it is initialized already"))
+}
+
+/// The value of an object. It raises when there is none: the caller's frame has plain data only.
+///
+/// # Safety
+/// The object outlives the reference, as the receiver and the arguments of a method do.
+#[inline(always)]
+pub(crate) unsafe fn value<'a, T: Wrapped>(object: VALUE) -> &'a T {
+    // SAFETY: it raises unless `object` has data of this type, which `allocate` gave it.
+    let cell = unsafe { &*rb_check_typeddata(object, &raw const T::TYPE.0).cast::<OnceCell<T>>() };
+    match cell.get() {
+        Some(value) => value,
+        None => uninitialized(),
+    }
+}
+
+#[cold]
+fn uninitialized() -> ! {
+    guarded(|| Err(Raise::New(c"TypeError", "it is not initialized".into())));
+    unreachable!("the line above raises")
+}
+
+/// Marks an object, which then stays where it is.
+pub(crate) fn mark(object: VALUE) {
+    // SAFETY: it is called by `Wrapped::mark` alone.
+    unsafe { rb_gc_mark(object) }
+}
+
+/// Defines a method. The number of its arguments is that of `function` without the receiver.
+macro_rules! method {
+    ($class:expr, $name:literal, $function:expr, $arity:literal) => {
+        // SAFETY: Ruby calls the function with the arguments that its arity says.
+        unsafe {
+            $crate::ruby::define($class, $name, $function as *const (), $arity);
+        }
+    };
+}
+pub(crate) use method;
+
+/// # Safety
+/// `function` has the signature that goes with `arity`.
+pub(crate) unsafe fn define(class: VALUE, name: &CStr, function: *const (), arity: c_int) {
+    // SAFETY: the caller's promise. Ruby casts it back to what `arity` says.
+    unsafe {
+        let function =
+            std::mem::transmute::<*const (), unsafe extern "C" fn() -> VALUE>(function);
+        rb_define_method(class, name.as_ptr(), Some(function), arity);
+    }
+}
+
+pub(crate) fn id(name: &CStr) -> ID {
+    // SAFETY: it answers the name's number.
+    unsafe { rb_intern(name.as_ptr()) }
+}
+
+/// The bytes of a string, as long as nobody changes it: until Ruby is called again.
+///
+/// # Safety
+/// `object` is a string that lives.
+#[inline(always)]
+pub(crate) unsafe fn bytes<'a>(object: VALUE) -> &'a [u8] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let length = rb_sys::RSTRING_LEN(object) as usize;
+        std::slice::from_raw_parts(rb_sys::RSTRING_PTR(object).cast(), length)
+    }
+}
+
+/// Whether it is a string.
+pub(crate) fn is_string(object: VALUE) -> bool {
+    is(object, ruby_value_type::RUBY_T_STRING)
+}
+
+pub(crate) fn is(object: VALUE, kind: ruby_value_type) -> bool {
+    // SAFETY: any object has a type.
+    unsafe { rb_sys::RB_TYPE_P(object, kind) }
+}
+
+/// A string as Rust's own.
+pub(crate) fn text(object: VALUE) -> Result<String, Raise> {
+    if !is_string(object) {
+        return Err(Raise::New(c"TypeError", "a string is wanted".into()));
+    }
+    // SAFETY: it is a string, and is copied before Ruby is called again.
+    Ok(String::from_utf8_lossy(unsafe { bytes(object) }).into_owned())
+}
+
+/// The elements of an array.
+pub(crate) fn list(object: VALUE) -> Result<Vec<VALUE>, Raise> {
+    if !is(object, ruby_value_type::RUBY_T_ARRAY) {
+        return Err(Raise::New(c"TypeError", "an array is wanted".into()));
+    }
+    // SAFETY: it is an array. `rb_ary_entry` answers nil beyond its end.
+    unsafe {
+        let length = rb_sys::RARRAY_LEN(object);
+        Ok((0..length).map(|i| rb_ary_entry(object, i)).collect())
+    }
+}
+
+/// An array of strings.
+pub(crate) fn texts(object: VALUE) -> Result<Vec<String>, Raise> {
+    list(object)?.into_iter().map(text).collect()
+}
+
+/// An array of floats.
+pub(crate) fn floats(object: VALUE) -> Result<Vec<f64>, Raise> {
+    let float = |object: VALUE| match is(object, ruby_value_type::RUBY_T_FLOAT) {
+        // SAFETY: it is a float.
+        true => Ok(unsafe { rb_sys::rb_float_value(object) }),
+        false => Err(Raise::New(c"TypeError", "a float is wanted".into())),
+    };
+    list(object)?.into_iter().map(float).collect()
+}
+
+/// A new string. It is called in [`protect`].
+pub(crate) fn string(text: &str) -> VALUE {
+    // SAFETY: the text is copied.
+    unsafe { rb_utf8_str_new(text.as_ptr().cast(), text.len().try_into().unwrap_or(0)) }
+}
+
+/// A new array. It is called in [`protect`].
+pub(crate) fn array<T>(items: &[T], make: impl Fn(&T) -> VALUE) -> VALUE {
+    // SAFETY: the array is on the stack, where Ruby finds it.
+    unsafe {
+        let array = rb_ary_new_capa(items.len().try_into().unwrap_or(0));
+        for item in items {
+            rb_ary_push(array, make(item));
+        }
+        array
+    }
+}
+
+/// A float. It is called in [`protect`], or where nothing needs to be dropped.
+pub(crate) fn float(n: f64) -> VALUE {
+    // SAFETY: it answers a new object.
+    unsafe { rb_float_new(n) }
+}

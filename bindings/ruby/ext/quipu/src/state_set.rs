@@ -1,0 +1,43 @@
+//! `Quipu::StateSet`: named states, of which one is on.
+
+use quipu::{Description, StateSet};
+use rb_sys::{FIX2LONG, FIXNUM_P, VALUE};
+
+use crate::metric::{self, Class, Metric};
+use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
+
+type States = StateSet<&'static str>;
+
+impl Class for States {
+    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::StateSet");
+
+    /// The names of its states.
+    fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
+        let Some(names) = settings.first() else { return Ok(description) };
+        Ok(description.states(ruby::texts(*names)?))
+    }
+}
+
+pub(crate) fn define() {
+    let class = metric::define::<States>(c"StateSet");
+    method!(class, c"native_set", set, 2);
+    metric::define_child(class);
+}
+
+/// `native_set(labels or nil, index of the state)`
+unsafe extern "C" fn set(this: VALUE, labels: VALUE, index: VALUE) -> VALUE {
+    // SAFETY: receiver and arguments live; the frame has plain data only.
+    unsafe {
+        let states: &Metric<States> = ruby::value(this);
+        let index = match FIXNUM_P(index) {
+            true => usize::try_from(FIX2LONG(index)).ok(),
+            false => None,
+        };
+        let Some(index) = index else {
+            return guarded(|| Err(Raise::argument("a state has an index")));
+        };
+        let one = |bound: &States| bound.set_index(index);
+        states.count(this, labels, one, |family, key| family.with(key).set_index(index));
+    }
+    NIL
+}

@@ -1,0 +1,253 @@
+//! `Quipu::DataStore::MetricStore`: a metric as the interface of client_ruby's stores has it.
+//!
+//! A store learns the labels of a metric with the first Hash that it is given. All that come later
+//! have the same, so that a metric has one set of names nearly always; others are kept beside it.
+
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+
+use quipu_store::{Kind, Metric, Spec, Store};
+use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
+
+use crate::labels::{Key, Labels};
+use crate::number;
+use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect};
+use crate::segment::Segment;
+
+struct MetricStore {
+    /// The segment's object.
+    segment: VALUE,
+    spec: Spec,
+    /// They are added under Ruby's lock, and stay where they are until the object is freed.
+    #[expect(clippy::vec_box, reason = "a reference outlives a push")]
+    sets: UnsafeCell<Vec<Box<Set>>>,
+}
+
+/// The series that have the same label names.
+struct Set {
+    labels: Labels,
+    metric: Arc<dyn Metric>,
+}
+
+impl Wrapped for MetricStore {
+    const TYPE: &'static DataType = &DataType::new::<Self>(c"Quipu::DataStore::MetricStore");
+
+    fn mark(&self) {
+        ruby::mark(self.segment);
+        self.sets().iter().for_each(|set| set.labels.mark());
+    }
+}
+
+impl MetricStore {
+    fn sets(&self) -> &[Box<Set>] {
+        // SAFETY: only `add` changes it, which runs under Ruby's lock and calls no Ruby meanwhile.
+        unsafe { &*self.sets.get() }
+    }
+
+    fn add(&self, labels: Labels) -> Result<(), Raise> {
+        // SAFETY: the object is marked, and so lives; it is a segment, as `initialize` has checked.
+        let segment: &Segment = unsafe { ruby::value(self.segment) };
+        let names = labels.names()?;
+        let mut spec = self.spec.clone().labels(&names);
+        let metric = segment.store.metric(&spec).or_else(|_| {
+            // The name with the labels is another metric's.
+            spec.name = format!("{}{{{}}}", self.spec.name, names.join(","));
+            segment.store.metric(&spec)
+        });
+        let metric = metric.map_err(Raise::store)?;
+        // SAFETY: nobody has a reference to the vector: see `sets`.
+        unsafe { (*self.sets.get()).push(Box::new(Set { labels, metric })) };
+        Ok(())
+    }
+
+    /// The set whose names a Hash has, and its values. It may raise: the caller's frame has plain
+    /// data only.
+    ///
+    /// # Safety
+    /// Nothing calls Ruby while the key lives.
+    #[inline(always)]
+    unsafe fn find<'a>(&'a self, this: VALUE, labels: VALUE) -> (&'a Set, Key<'a>) {
+        for _ in 0..2 {
+            // By index: what converts a value may add a set.
+            let mut index = 0;
+            while let Some(set) = self.sets().get(index) {
+                // SAFETY: the caller's promise; the box stays where it is.
+                let set: &'a Set = unsafe { &*std::ptr::from_ref::<Set>(set) };
+                // SAFETY: as above.
+                if let Some(key) = unsafe { set.labels.matching(labels) } {
+                    return (set, key);
+                }
+                index += 1;
+            }
+            let arguments = [labels];
+            // SAFETY: the method of the Ruby part raises, or adds a set of these names.
+            unsafe { rb_sys::rb_funcallv(this, ruby::id(c"declare"), 1, arguments.as_ptr()) };
+        }
+        guarded(|| Err(Raise::New(c"InvalidLabelSetError", "the labels cannot be kept".into())));
+        unreachable!("the line above raises")
+    }
+}
+
+pub(crate) fn define() {
+    // SAFETY: the classes are new ones, with objects that `allocate` makes.
+    let class = unsafe {
+        let store =
+            rb_sys::rb_define_class_under(ruby::module(), c"DataStore".as_ptr(), rb_sys::rb_cObject);
+        let name = c"MetricStore".as_ptr();
+        let class = rb_sys::rb_define_class_under(store, name, rb_sys::rb_cObject);
+        rb_sys::rb_define_alloc_func(class, Some(ruby::allocate::<MetricStore>));
+        class
+    };
+    method!(class, c"native_open", open, 4);
+    method!(class, c"native_declare", declare, 1);
+    method!(class, c"native_known", known, 0);
+    method!(class, c"native_increment", increment, 2);
+    method!(class, c"native_set", set, 2);
+    method!(class, c"native_get", get, 1);
+    method!(class, c"native_values", values, 0);
+}
+
+/// `native_open(segment, name, type, aggregation)`
+unsafe extern "C" fn open(
+    this: VALUE,
+    segment: VALUE,
+    name: VALUE,
+    kind: VALUE,
+    aggregation: VALUE,
+) -> VALUE {
+    guarded(|| {
+        // SAFETY: it answers the segment or raises.
+        protect(|| unsafe { std::ptr::from_ref::<Segment>(ruby::value(segment)) as VALUE })?;
+        let kind = match ruby::text(kind)?.as_str() {
+            "counter" => Kind::Counter,
+            "gauge" => Kind::Gauge,
+            "histogram" => Kind::Histogram,
+            "summary" => Kind::Summary,
+            other => return Err(Raise::argument(format!("{other} is no type of a metric"))),
+        };
+        let aggregation = ruby::text(aggregation)?.parse();
+        let refuse = |error| Raise::New(c"InvalidStoreSettingsError", format!("{error}"));
+        let spec = Spec::new(ruby::text(name)?, kind).aggregation(aggregation.map_err(refuse)?);
+        ruby::fill(this, MetricStore { segment, spec, sets: UnsafeCell::default() })?;
+        Ok(this)
+    })
+}
+
+/// `native_declare([symbols])`: adds a set of names.
+unsafe extern "C" fn declare(this: VALUE, names: VALUE) -> VALUE {
+    // SAFETY: the receiver lives; the frame has plain data only.
+    let store: &MetricStore = unsafe { ruby::value(this) };
+    guarded(|| {
+        let names = ruby::list(names)?;
+        store.add(Labels::without_presets(&names)?)?;
+        Ok(NIL)
+    })
+}
+
+/// Answers the sets of names, as arrays of strings, that the segment has and this store does not:
+/// other processes have made them.
+unsafe extern "C" fn known(this: VALUE) -> VALUE {
+    // SAFETY: the receiver lives; the frame has plain data only.
+    let store: &MetricStore = unsafe { ruby::value(this) };
+    guarded(|| {
+        // SAFETY: as in `add`.
+        let segment: &Segment = unsafe { ruby::value(store.segment) };
+        let name = &store.spec.name;
+        let short = name.strip_suffix("_total").unwrap_or(name);
+        let mut found: Vec<Vec<String>> = Vec::new();
+        for registry in segment.store.registries() {
+            let families = registry.segment().families();
+            for family in families.map_err(Raise::store)? {
+                let schema = family.schema();
+                let is_ours = [name, short].iter().any(|name| {
+                    let rest = schema.name.strip_prefix(*name);
+                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
+                });
+                if is_ours {
+                    let names = schema.labels.iter().map(|label| label.name.clone());
+                    found.push(names.filter(|name| !is_process(name)).collect());
+                }
+            }
+        }
+        let ours: Result<Vec<_>, _> = store.sets().iter().map(|set| set.labels.names()).collect();
+        let ours = ours?;
+        found.retain(|names| !ours.contains(names));
+        protect(|| ruby::array(&found, |names| ruby::array(names, |name| ruby::string(name))))
+    })
+}
+
+/// Whether it is the label by which a segment tells the values of processes apart.
+fn is_process(label: &str) -> bool {
+    matches!(label, "pid" | "quipu_process")
+}
+
+/// `native_increment(labels, by)`
+unsafe extern "C" fn increment(this: VALUE, labels: VALUE, by: VALUE) -> VALUE {
+    // SAFETY: receiver and arguments live; the frame has plain data only.
+    unsafe {
+        let store: &MetricStore = ruby::value(this);
+        let by = number::float(by);
+        let (set, key) = store.find(this, labels);
+        key.with_texts(|labels| set.metric.increment(labels, by));
+    }
+    NIL
+}
+
+/// `native_set(labels, value)`
+unsafe extern "C" fn set(this: VALUE, labels: VALUE, value: VALUE) -> VALUE {
+    // SAFETY: as above.
+    unsafe {
+        let store: &MetricStore = ruby::value(this);
+        let value = number::float(value);
+        let (set, key) = store.find(this, labels);
+        key.with_texts(|labels| set.metric.set(labels, value));
+    }
+    NIL
+}
+
+/// `native_get(labels)`
+unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
+    // SAFETY: as above.
+    unsafe {
+        let store: &MetricStore = ruby::value(this);
+        let (set, key) = store.find(this, labels);
+        ruby::float(key.with_texts(|labels| set.metric.get(labels)))
+    }
+}
+
+/// Answers for each set its names, as strings, and the series: label values and value.
+unsafe extern "C" fn values(this: VALUE) -> VALUE {
+    // SAFETY: the receiver lives; the frame has plain data only.
+    let store: &MetricStore = unsafe { ruby::value(this) };
+    guarded(|| {
+        let mut sets = Vec::new();
+        for set in store.sets() {
+            let mut rows: Vec<(Vec<String>, f64)> = Vec::new();
+            let mut visit = |labels: &[&str], value: f64| {
+                rows.push((labels.iter().map(|&label| label.to_owned()).collect(), value));
+            };
+            set.metric.all_values(&mut visit).map_err(Raise::store)?;
+            sets.push((set.labels.names()?, rows));
+        }
+        let row = |(labels, value): &(Vec<String>, f64)| {
+            pair(ruby::array(labels, |label| ruby::string(label)), || ruby::float(*value))
+        };
+        protect(|| {
+            ruby::array(&sets, |(names, rows)| {
+                pair(ruby::array(names, |name| ruby::string(name)), || ruby::array(rows, row))
+            })
+        })
+    })
+}
+
+/// An array of two. It is called in `protect`.
+fn pair(first: VALUE, second: impl Fn() -> VALUE) -> VALUE {
+    // SAFETY: the array is on the stack, where Ruby finds it, and `first` is in there before another
+    // object is made.
+    unsafe {
+        let pair = rb_ary_new_capa(2);
+        rb_ary_push(pair, first);
+        rb_ary_push(pair, second());
+        pair
+    }
+}

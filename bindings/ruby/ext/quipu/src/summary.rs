@@ -1,0 +1,54 @@
+//! `Quipu::Summary`.
+
+use std::ffi::c_int;
+
+use quipu::{Description, Summary};
+use rb_sys::VALUE;
+
+use crate::metric::{self, Class, Metric};
+use crate::number;
+use crate::ruby::{self, DataType, NIL, Raise, method};
+
+impl Class for Summary {
+    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Summary");
+
+    /// Its quantiles.
+    fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
+        let quantiles = settings.first().map(|list| ruby::floats(*list)).transpose()?;
+        Ok(description.quantiles(quantiles.unwrap_or_default()))
+    }
+}
+
+pub(crate) fn define() {
+    let class = metric::define::<Summary>(c"Summary");
+    method!(class, c"native_observe", observe, 2);
+    let child = metric::define_child(class);
+    method!(child, c"observe", observe_child, -1);
+}
+
+/// `native_observe(labels or nil, value)`
+unsafe extern "C" fn observe(this: VALUE, labels: VALUE, value: VALUE) -> VALUE {
+    // SAFETY: receiver and arguments live; the frame has plain data only.
+    unsafe {
+        let summary: &Metric<Summary> = ruby::value(this);
+        let value = number::observed(value);
+        let one = |bound: &Summary| bound.observe(value);
+        summary.count(this, labels, one, |family, key| family.observe(key, value));
+    }
+    NIL
+}
+
+/// `child.observe(value)`
+unsafe extern "C" fn observe_child(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
+    // SAFETY: as above; Ruby gives as many arguments as it says.
+    unsafe {
+        let summary: &Metric<Summary> = ruby::value(this);
+        match &summary.bound {
+            Some(bound) if count == 1 && rb_sys::rb_keyword_given_p() == 0 => {
+                bound.observe(number::observed(*arguments));
+            }
+            _ => return metric::general(this, c"observe_any", count, arguments),
+        }
+    }
+    NIL
+}

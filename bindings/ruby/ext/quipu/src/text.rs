@@ -1,0 +1,95 @@
+//! Label values: what Ruby has, as text.
+//!
+//! Numbers, symbols, `true`, `false`, `nil` and strings in UTF-8 are read where they lie. Anything
+//! else is made a string by `Quipu::LabelText`, in Ruby: there it may raise, and run any code.
+
+use std::ffi::c_int;
+
+use rb_sys::{
+    ENCODING_GET, FIX2LONG, FIXNUM_P, STATIC_SYM_P, VALUE, rb_ascii8bit_encindex, rb_funcallv,
+    rb_sym2str, rb_usascii_encindex, rb_utf8_encindex, ruby_value_type,
+};
+
+use crate::ruby::{self, FALSE, NIL, TRUE};
+
+/// A label value that is written into a key.
+#[derive(Clone, Copy)]
+pub(crate) enum Text<'a> {
+    Str(&'a str),
+    Number(i64),
+}
+
+/// Reads a value where it lies; `None` where that cannot be. It calls no code of the application.
+///
+/// # Safety
+/// Nothing calls Ruby while the text is used.
+#[inline(always)]
+pub(crate) unsafe fn read<'a>(value: VALUE) -> Option<Text<'a>> {
+    if FIXNUM_P(value) {
+        // SAFETY: it is a small number.
+        return Some(Text::Number(unsafe { FIX2LONG(value) }));
+    }
+    if ruby::is(value, ruby_value_type::RUBY_T_STRING) {
+        // SAFETY: it is a string; the rest is the caller's promise.
+        return unsafe { utf8(value) };
+    }
+    // SAFETY: it is a symbol. Its name belongs to it.
+    unsafe {
+        if STATIC_SYM_P(value) || ruby::is(value, ruby_value_type::RUBY_T_SYMBOL) {
+            return utf8(rb_sym2str(value));
+        }
+    }
+    match value {
+        NIL => Some(Text::Str("")),
+        TRUE => Some(Text::Str("true")),
+        FALSE => Some(Text::Str("false")),
+        _ => None,
+    }
+}
+
+/// Makes a string in UTF-8 of any object: a new one, which nobody else knows. It may raise.
+///
+/// # Safety
+/// The caller's frame has nothing that needs to be dropped.
+#[cold]
+pub(crate) unsafe fn convert(value: VALUE) -> VALUE {
+    let arguments = [value];
+    // SAFETY: the receiver is a module.
+    let text = unsafe {
+        let module = rb_sys::rb_const_get(ruby::module(), ruby::id(c"LabelText"));
+        rb_funcallv(module, ruby::id(c"of"), 1, arguments.as_ptr())
+    };
+    if ruby::is_string(text) { text } else { NIL }
+}
+
+/// The text of a string that has an encoding of which UTF-8 is known to be a part, or is one, and
+/// is valid. Bytes without an encoding are taken for UTF-8 where they can be.
+///
+/// # Safety
+/// As [`read`]'s; `string` is one.
+#[inline(always)]
+unsafe fn utf8<'a>(string: VALUE) -> Option<Text<'a>> {
+    // SAFETY: it is a string.
+    let (encoding, bytes) = unsafe { (ENCODING_GET(string), ruby::bytes(string)) };
+    if !is_known(encoding) {
+        return None;
+    }
+    std::str::from_utf8(bytes).ok().map(Text::Str)
+}
+
+/// These three have the same numbers in every version of Ruby, which [`check`] makes sure of.
+#[inline(always)]
+fn is_known(encoding: c_int) -> bool {
+    (BINARY..=ASCII).contains(&encoding)
+}
+
+const BINARY: c_int = 0;
+const UTF_8: c_int = 1;
+const ASCII: c_int = 2;
+
+/// Whether the encodings have the numbers that they are taken to have.
+pub(crate) fn check() -> bool {
+    // SAFETY: these answer numbers.
+    let found = unsafe { (rb_ascii8bit_encindex(), rb_utf8_encindex(), rb_usascii_encindex()) };
+    found == (BINARY, UTF_8, ASCII)
+}

@@ -1,0 +1,96 @@
+# frozen_string_literal: true
+
+module Quipu
+  # Counts of observations by size, and their sum, over all processes.
+  class Histogram
+    TYPE = :histogram
+
+    # The bounds that Prometheus' clients agree on, in seconds.
+    DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10].freeze
+
+    # The upper bounds of its buckets.
+    attr_reader :buckets
+
+    def self.linear_buckets(start:, width:, count:)
+      Array.new(count) { |i| start.to_f + i * width }
+    end
+
+    def self.exponential_buckets(start:, count:, factor: 2)
+      Array.new(count) { |i| start.to_f * factor**i }
+    end
+
+    def initialize(name, docstring:, labels: [], preset_labels: {}, buckets: DEFAULT_BUCKETS,
+                   store_settings: {}, registry: nil)
+      unless buckets.each_cons(2).all? { |low, high| low < high }
+        raise ArgumentError, "Unsorted buckets, typo? #{buckets.inspect}"
+      end
+      @buckets = buckets.dup.freeze
+      super(name, docstring: docstring, labels: labels, preset_labels: preset_labels,
+                  store_settings: store_settings, registry: registry)
+    end
+
+    # Counts a value. `exemplar`: see Counter#increment.
+    def observe(value, labels: nil, exemplar: nil)
+      return native_observe(labels, value) unless exemplar
+
+      native_exemplify(labels, value, pairs(exemplar))
+    end
+
+    # Observes the seconds that the block takes, and answers what the block does.
+    def time(labels: nil)
+      start = clock
+      begin
+        yield
+      ensure
+        native_observe(labels, clock - start)
+      end
+    end
+
+    private
+
+    def reserved_labels
+      [:le]
+    end
+
+    def allowed_settings
+      [:exemplars]
+    end
+
+    def native_settings
+      [@buckets.map(&:to_f), store_settings[:exemplars] ? true : false]
+    end
+
+    def copy_settings(metric)
+      @buckets = metric.buckets
+    end
+
+    def nothing
+      [0.0] * (finite_buckets.size + 2)
+    end
+
+    # From the sum and the counts up to each bound.
+    def value_of(numbers)
+      sum, *counts = numbers
+      value = finite_buckets.zip(counts).to_h { |bound, count| [bound.to_s, count] }
+      value["+Inf"] = counts.last
+      value["sum"] = sum
+      value
+    end
+
+    # The native part has one bucket for what is infinite, whether it is asked for or not.
+    def finite_buckets
+      @buckets.reject { |bound| bound == Float::INFINITY }
+    end
+
+    # A histogram whose labels all have their values. `observe` alone is native.
+    class Child
+      private
+
+      def observe_any(value, labels: nil, exemplar: nil)
+        return native_observe(labels, value) unless exemplar
+
+        native_exemplify(labels, value, pairs(exemplar))
+      end
+    end
+  end
+end

@@ -1,0 +1,33 @@
+# frozen_string_literal: true
+
+module Quipu
+  # Text about the program, such as its version, as the labels of a series that is always 1.
+  #
+  #   build = Quipu.registry.info(:build, docstring: "What runs here.", labels: [:version])
+  #   build.set(version: "1.2.3")
+  class Info
+    TYPE = :info
+
+    # Makes this the text. It is that of all processes.
+    def set(labels)
+      texts = text_labels(labels)
+      native_set(texts, pairs(texts))
+      nil
+    end
+
+    # Formats add `_info`.
+    def family_name
+      name.to_s.delete_suffix("_info")
+    end
+
+    def with_labels(_labels)
+      raise NoMethodError, "an info has one series; give all labels to set"
+    end
+
+    private
+
+    def nothing
+      [0.0]
+    end
+  end
+end

@@ -1,0 +1,52 @@
+# frozen_string_literal: true
+
+module Quipu
+  # The rules for names of labels and metrics.
+  module Labels
+    NAME = /\A[a-zA-Z_][a-zA-Z0-9_]*\z/.freeze
+    METRIC = /\A[a-zA-Z_:][a-zA-Z0-9_:]*\z/.freeze
+    # `pid` tells the values of processes apart, where a gauge shows all of them.
+    RESERVED = %i[pid quipu_process quipu_overflow].freeze
+
+    class << self
+      # Checks names of labels, given as an array or as the keys of a Hash.
+      def check(names, reserved)
+        unless names.respond_to?(:each)
+          raise InvalidLabelSetError, "#{names.inspect} is not a valid label set; give an array of " \
+                                      "symbols, or a Hash with symbols as keys"
+        end
+        seen = {}
+        names.each do |name, _|
+          check_one(name, reserved)
+          raise InvalidLabelSetError, "label #{name} is there twice" if seen.key?(name)
+
+          seen[name] = true
+        end
+      end
+
+      def check_metric(name)
+        raise ArgumentError, "metric name must be a symbol, not #{name.inspect}" unless name.is_a?(Symbol)
+        return if METRIC.match?(name)
+
+        raise ArgumentError, "metric name #{name.inspect} must match #{METRIC.source}"
+      end
+
+      def check_docstring(docstring)
+        return if docstring.is_a?(String) && !docstring.empty?
+
+        raise ArgumentError, "docstring must be given: what the metric counts, as a String"
+      end
+
+      private
+
+      def check_one(name, reserved)
+        raise InvalidLabelError, "label #{name.inspect} is not a symbol" unless name.is_a?(Symbol)
+        raise ReservedLabelError, "label #{name} must not start with __" if name.start_with?("__")
+        raise InvalidLabelError, "label #{name.inspect} must match #{NAME.source}" unless NAME.match?(name)
+        return unless RESERVED.include?(name) || reserved.include?(name)
+
+        raise ReservedLabelError, "#{name} is reserved"
+      end
+    end
+  end
+end

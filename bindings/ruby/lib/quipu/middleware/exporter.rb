@@ -1,0 +1,35 @@
+# frozen_string_literal: true
+
+module Quipu
+  module Middleware
+    # Answers GET /metrics with the metrics of all processes, in the format that the scraper asks for.
+    #
+    #   use Quipu::Middleware::Exporter
+    #
+    # Options: `registry:`, `path:`, and `port:`, to answer on that port alone.
+    class Exporter
+      attr_reader :app, :registry, :path
+
+      def initialize(app, options = {})
+        @app = app
+        @registry = options[:registry] || Quipu.registry
+        @path = options[:path] || "/metrics"
+        @port = options[:port]&.to_s
+      end
+
+      def call(env)
+        return @app.call(env) unless env["PATH_INFO"] == @path && port?(env)
+
+        type, body = Formats.negotiate(@registry, env["HTTP_ACCEPT"])
+        headers = { "content-type" => type, "content-length" => body.bytesize.to_s }
+        [200, headers, env["REQUEST_METHOD"] == "HEAD" ? [] : [body]]
+      end
+
+      private
+
+      def port?(env)
+        @port.nil? || @port == env["SERVER_PORT"].to_s
+      end
+    end
+  end
+end

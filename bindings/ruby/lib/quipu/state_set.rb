@@ -1,0 +1,58 @@
+# frozen_string_literal: true
+
+module Quipu
+  # Named states, of which one is on: that of all processes.
+  #
+  #   mode = Quipu.registry.state_set(:mode, docstring: "What it does.", states: %w[idle busy])
+  #   mode.state = "busy"
+  class StateSet
+    TYPE = :state_set
+
+    attr_reader :states
+
+    def initialize(name, docstring:, states:, labels: [], preset_labels: {}, store_settings: {},
+                   registry: nil)
+      @states = states.map { |state| LabelText.of(state).freeze }.freeze
+      raise ArgumentError, "a state set has states" if @states.empty?
+      raise ArgumentError, "a state is there twice" if @states.uniq.size < @states.size
+
+      super(name, docstring: docstring, labels: labels, preset_labels: preset_labels,
+                  store_settings: store_settings, registry: registry)
+    end
+
+    # Turns this state on, and all others off.
+    def set(state, labels: nil)
+      index = @states.index(state.to_s)
+      raise ArgumentError, "#{state.inspect} is none of the states #{@states}" unless index
+
+      native_set(labels, index)
+    end
+
+    def state=(state)
+      set(state)
+    end
+
+    private
+
+    # The states are told by a label that has the name of the metric.
+    def reserved_labels
+      [name]
+    end
+
+    def native_settings
+      [@states]
+    end
+
+    def copy_settings(metric)
+      @states = metric.states
+    end
+
+    def nothing
+      [0.0] * @states.size
+    end
+
+    def value_of(numbers)
+      @states.zip(numbers).to_h { |state, n| [state, n == 1.0] }
+    end
+  end
+end

@@ -1,0 +1,40 @@
+# frozen_string_literal: true
+
+require "minitest/autorun"
+require "fileutils"
+require "tmpdir"
+
+require "quipu"
+
+# What several tests need.
+module Helper
+  # A registry in memory, of its own.
+  def fresh
+    Quipu::Registry.new
+  end
+
+  # Runs the block in a child process; fails unless it ends well.
+  def in_child(&block)
+    pid = fork_child(&block)
+    _, status = Process.wait2(pid)
+    assert status.success?, "a child process failed: #{status.inspect}"
+  end
+
+  # Forks a child that runs nothing but the block.
+  def fork_child
+    fork do
+      yield
+      exit!(0)
+    rescue Exception => e # rubocop:disable Lint/RescueException
+      warn e.full_message
+      exit!(1)
+    end
+  end
+
+  # Lines of text that are no comments.
+  def samples(registry)
+    registry.to_s.lines(chomp: true).reject { |line| line.start_with?("#") }
+  end
+end
+
+Minitest::Test.include(Helper)
