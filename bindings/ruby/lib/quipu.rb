@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "fileutils"
 require "monitor"
 
 require "quipu/version"
@@ -44,5 +45,5 @@ module Quipu
     end
   end
 
-  configure(dir: ENV["QUIPU_DIR"])
+  configure(dir: (ENV["QUIPU_DIR"] unless ENV["QUIPU_DIR"].to_s.empty?))
 end

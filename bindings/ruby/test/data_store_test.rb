@@ -102,6 +102,7 @@ class DataStoreTest < Minitest::Test
 
   def test_counters_are_shared_by_processes
     labels = { foo: "bar" }
+    metric_store
     4.times { in_child { 100.times { metric_store.increment(labels: labels) } } }
     # This process has not counted yet: it learns the labels from the others.
     assert_equal({ labels => 400.0 }, metric_store.all_values)

@@ -45,8 +45,8 @@ class FilesTest < Minitest::Test
     file = File.join(@dir, "metrics.quipu")
     run_ruby(COUNT, @dir)
     good = File.binread(file)
-    ["", "x", "rubbish" * 10_000, good[0, 100], good[0, good.size / 2],
-     good[0, 8] + "\xff\xff\xff\xff".b + good[12..]].each do |bytes|
+    ["", good[0, 100], good[0, good.size / 2], good[0, 8] + "\xff\xff\xff\xff".b + good[12..],
+     good[0, 64] + "\xff".b * (good.size - 64)].each do |bytes|
       FileUtils.rm_f(Dir[File.join(@dir, "*")])
       File.binwrite(file, bytes)
       out, err = run_ruby(COUNT, @dir)
@@ -56,6 +56,17 @@ class FilesTest < Minitest::Test
       assert_match(/quipu: .*aside/, err, bytes[0, 20])
       assert_equal 1, err.lines.size, err
       assert_path_exists "#{file}.aside-1"
+    end
+  end
+
+  def test_files_of_others_are_left_alone
+    file = File.join(@dir, "metrics.quipu")
+    ["x", "rubbish" * 10_000].each do |bytes|
+      File.binwrite(file, bytes)
+      out, err = run_ruby(COUNT, @dir)
+      assert_equal "1.0\n", out
+      assert_match(/quipu: .*memory/, err)
+      assert_equal bytes, File.binread(file)
     end
   end
 

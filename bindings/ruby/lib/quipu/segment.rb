@@ -13,7 +13,17 @@ module Quipu
         return new(nil, limit).tap(&:warn_now) unless path
 
         path = File.expand_path(path)
+        make_directory(File.dirname(path))
         @lock.synchronize { @open[path] ||= new(path, limit) }.tap(&:warn_now)
+      end
+
+      private
+
+      # Where it cannot be made, the native part warns of a file that cannot be had.
+      def make_directory(path)
+        FileUtils.mkdir_p(path)
+      rescue SystemCallError
+        nil
       end
     end
 

@@ -1,6 +1,7 @@
 //! `Quipu::Counter`.
 
 use std::ffi::c_int;
+use std::sync::OnceLock;
 
 use quipu::{Description, MixedCounter};
 use rb_sys::VALUE;
@@ -40,6 +41,13 @@ unsafe extern "C" fn increment(this: VALUE, labels: VALUE, by: VALUE) -> VALUE {
     NIL
 }
 
+/// The symbol `:by`. It is one that is never freed.
+static BY: OnceLock<VALUE> = OnceLock::new();
+
+fn by() -> VALUE {
+    rb_sys::ID2SYM(ruby::id(c"by"))
+}
+
 /// `child.increment(by: 1)`: without arguments, nothing is looked at.
 unsafe extern "C" fn increment_child(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
     // SAFETY: as above; Ruby gives as many arguments as it says.
@@ -47,7 +55,11 @@ unsafe extern "C" fn increment_child(count: c_int, arguments: *const VALUE, this
         let counter: &Metric<MixedCounter> = ruby::value(this);
         match &counter.bound {
             Some(bound) if count == 0 => bound.inc(),
-            _ => return metric::general(this, c"increment_any", count, arguments),
+            Some(bound) => match metric::only_keyword(*BY.get_or_init(by), count, arguments) {
+                Some(by) => bound.inc_by(number::amount(by)),
+                None => return metric::general(this, c"increment_any", count, arguments),
+            },
+            None => return metric::general(this, c"increment_any", count, arguments),
         }
     }
     NIL

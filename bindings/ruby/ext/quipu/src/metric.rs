@@ -91,6 +91,28 @@ pub(crate) fn define_child(class: VALUE) -> VALUE {
     unsafe { rb_sys::rb_define_class_under(class, c"Child".as_ptr(), class) }
 }
 
+/// The value of a keyword that is the only argument.
+///
+/// # Safety
+/// The arguments are those of the call that is under way.
+#[inline(always)]
+pub(crate) unsafe fn only_keyword(
+    keyword: VALUE,
+    count: c_int,
+    arguments: *const VALUE,
+) -> Option<VALUE> {
+    // SAFETY: the caller's promise. Keywords come as a Hash.
+    unsafe {
+        if count != 1 || rb_sys::rb_keyword_given_p() == 0 {
+            return None;
+        }
+        let keywords = *arguments;
+        let undefined = rb_sys::Qundef as VALUE;
+        let value = rb_sys::rb_hash_lookup2(keywords, keyword, undefined);
+        (value != undefined && rb_sys::rb_hash_size_num(keywords) == 1).then_some(value)
+    }
+}
+
 /// Calls a method of the Ruby part with the arguments that came. It may raise: the caller's frame
 /// has plain data only.
 ///
@@ -140,8 +162,7 @@ unsafe extern "C" fn open<I: Class>(
         })?;
         // SAFETY: as above.
         let segment = unsafe { &*(pointer as *const Segment) };
-        let family = segment.family::<I>(description)?;
-        let registry = segment.registry().clone();
+        let (family, registry) = segment.family::<I>(description)?;
         let bound = Metric::bound(&family, &labels);
         ruby::fill(this, Metric { family, labels, bound, registry, name })?;
         Ok(this)

@@ -1,5 +1,7 @@
 //! `Quipu::Segment`: where metrics lie, in a file or in memory that forks share.
 
+use std::cell::RefCell;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::{Description, Instrument, Registry};
@@ -13,12 +15,18 @@ use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect}
 /// A segment, and those beside it of metrics that another program describes differently there.
 pub(crate) struct Segment {
     pub(crate) store: SegmentStore,
+    /// What has metrics that another program describes differently in `store`.
+    others: RefCell<Vec<SegmentStore>>,
+    options: SegmentOptions,
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
 impl Wrapped for Segment {
     const TYPE: &'static DataType = &DataType::new::<Self>(c"Quipu::Segment");
 }
+
+/// How many descriptions of one name are kept beside the first.
+const MOST_OTHERS: usize = 9;
 
 /// A family whose labels are known at run time only.
 pub(crate) type Family<I> = quipu::Family<I, Values<'static>>;
@@ -38,27 +46,70 @@ impl Segment {
             Some(path) => options.open(path),
             None => options.anonymous(),
         };
-        Ok(Self { store: store.map_err(Raise::store)?, warnings })
+        let store = store.map_err(Raise::store)?;
+        Ok(Self { store, others: RefCell::default(), options, warnings })
     }
 
     pub(crate) fn registry(&self) -> &Registry {
         self.store.registry()
     }
 
-    /// Registers a family. What the segment has of that name and differs is kept apart from it.
+    /// All registries.
+    fn registries(&self) -> Vec<Registry> {
+        let others = self.others.borrow();
+        std::iter::once(&self.store).chain(&*others).flat_map(SegmentStore::registries).collect()
+    }
+
+    /// Registers a family, and answers in which registry. What the segment has of that name and
+    /// differs, since another program made it or an earlier version of this one, stays; the family
+    /// is kept apart from it, in a segment beside it.
     pub(crate) fn family<I: Instrument>(
         &self,
         description: Description,
-    ) -> Result<Family<I>, Raise> {
+    ) -> Result<(Family<I>, Registry), Raise> {
         let name = description.full_name();
-        let registered = self.registry().register(description);
-        registered.map_err(|error| {
-            if error.is_duplicate() {
-                let what = format!("{name} has already been registered");
-                return Raise::New(c"AlreadyRegisteredError", what);
+        let mut why = None;
+        for number in 0..=MOST_OTHERS {
+            let registry = self.registry_of(number)?;
+            match registry.register(description.clone()) {
+                Ok(family) => {
+                    if let Some(why) = why {
+                        let place = registry.segment().path();
+                        let place = place.map_or_else(|| "memory".into(), Path::to_string_lossy);
+                        self.warn(format!("{why}; it is kept apart, in {place}"));
+                    }
+                    return Ok((family, registry));
+                }
+                Err(error) if error.is_duplicate() => {
+                    let what = format!("{name} has already been registered");
+                    return Err(Raise::New(c"AlreadyRegisteredError", what));
+                }
+                Err(error) if error.is_mismatch() => why = Some(error),
+                Err(error) => return Err(Raise::store(error)),
             }
-            Raise::store(error)
-        })
+        }
+        Err(Raise::store(format!(
+            "{name} is described differently by too many programs in one directory; give each its \
+             own, or remove the files while none runs"
+        )))
+    }
+
+    /// The registry of that number, made where it is not there yet.
+    fn registry_of(&self, number: usize) -> Result<Registry, Raise> {
+        let Some(index) = number.checked_sub(1) else { return Ok(self.registry().clone()) };
+        let mut others = self.others.borrow_mut();
+        if others.len() <= index {
+            let store = match self.store.path() {
+                Some(path) => self.options.open(path.with_extension(format!("other{number}.quipu"))),
+                None => self.options.anonymous(),
+            };
+            others.push(store.map_err(Raise::store)?);
+        }
+        Ok(others[index].registry().clone())
+    }
+
+    fn warn(&self, warning: String) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
     }
 }
 
@@ -143,7 +194,7 @@ unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
             }
         };
         let kind = format.content_type(escaping);
-        let registries = this.store.registries();
+        let registries = this.registries();
         let body = ruby::without_lock(move || {
             let mut encoder = Encoder::default();
             encoder.reset(format, escaping);
@@ -176,7 +227,9 @@ unsafe extern "C" fn forget(this: VALUE, name: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| {
-        let was_taken = this.registry().unregister(&ruby::text(name)?);
+        let name = ruby::text(name)?;
+        let freed = this.registries().iter().filter(|registry| registry.unregister(&name)).count();
+        let was_taken = freed > 0;
         Ok(if was_taken { ruby::TRUE } else { ruby::FALSE })
     })
 }
