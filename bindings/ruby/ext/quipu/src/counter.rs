@@ -7,8 +7,8 @@ use quipu::{Description, MixedCounter};
 use rb_sys::VALUE;
 
 use crate::metric::{self, Class, Metric};
-use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
 use crate::number;
+use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
 
 impl Class for MixedCounter {
     const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Counter");

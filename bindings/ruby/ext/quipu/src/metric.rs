@@ -138,11 +138,7 @@ pub(crate) fn pairs(texts: &[String]) -> Vec<(&str, &str)> {
 }
 
 /// `native_open(segment, name, help, label names, preset values, *settings)`
-unsafe extern "C" fn open<I: Class>(
-    count: c_int,
-    arguments: *const VALUE,
-    this: VALUE,
-) -> VALUE {
+unsafe extern "C" fn open<I: Class>(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
     guarded(|| {
         // SAFETY: Ruby gives as many arguments as it says.
         let arguments = unsafe {
@@ -254,10 +250,13 @@ impl Rows {
             // SAFETY: the array is on the stack, where Ruby finds it.
             unsafe {
                 let pair = rb_ary_new_capa(2);
-                rb_ary_push(pair, match &row.labels {
-                    Some(labels) => ruby::array(labels, |label| ruby::string(label)),
-                    None => NIL,
-                });
+                rb_ary_push(
+                    pair,
+                    match &row.labels {
+                        Some(labels) => ruby::array(labels, |label| ruby::string(label)),
+                        None => NIL,
+                    },
+                );
                 rb_ary_push(pair, ruby::array(&row.numbers, |n| ruby::float(*n)));
                 pair
             }

@@ -11,10 +11,10 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rb_sys::{
-    ID, Qfalse, Qnil, Qtrue, VALUE, rb_ary_entry, rb_ary_new_capa, rb_ary_push,
-    rb_check_typeddata, rb_const_get, rb_data_type_t, rb_data_typed_object_wrap, rb_define_method,
-    rb_exc_new, rb_exc_raise, rb_float_new, rb_gc_mark, rb_intern, rb_jump_tag, rb_protect,
-    rb_utf8_str_new, ruby_value_type, size_t,
+    ID, Qfalse, Qnil, Qtrue, VALUE, rb_ary_entry, rb_ary_new_capa, rb_ary_push, rb_check_typeddata,
+    rb_const_get, rb_data_type_t, rb_data_typed_object_wrap, rb_define_method, rb_exc_new,
+    rb_exc_raise, rb_float_new, rb_gc_mark, rb_intern, rb_jump_tag, rb_protect, rb_utf8_str_new,
+    ruby_value_type, size_t,
 };
 
 pub(crate) const NIL: VALUE = Qnil as VALUE;
@@ -242,8 +242,7 @@ pub(crate) use method;
 pub(crate) unsafe fn define(class: VALUE, name: &CStr, function: *const (), arity: c_int) {
     // SAFETY: the caller's promise. Ruby casts it back to what `arity` says.
     unsafe {
-        let function =
-            std::mem::transmute::<*const (), unsafe extern "C" fn() -> VALUE>(function);
+        let function = std::mem::transmute::<*const (), unsafe extern "C" fn() -> VALUE>(function);
         rb_define_method(class, name.as_ptr(), Some(function), arity);
     }
 }

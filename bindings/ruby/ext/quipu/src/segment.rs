@@ -4,11 +4,11 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu::{Description, Instrument, Registry};
 use quipu::exposition::{Encoder, Escaping, Format, negotiate};
 use quipu::label::Values;
+use quipu::{Description, Instrument, Registry};
 use quipu_store::{SegmentOptions, SegmentStore, Store};
-use rb_sys::{VALUE, rb_ary_push, rb_ary_new_capa};
+use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
 
 use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect};
 
@@ -100,7 +100,9 @@ impl Segment {
         let mut others = self.others.borrow_mut();
         if others.len() <= index {
             let store = match self.store.path() {
-                Some(path) => self.options.open(path.with_extension(format!("other{number}.quipu"))),
+                Some(path) => {
+                    self.options.open(path.with_extension(format!("other{number}.quipu")))
+                }
                 None => self.options.anonymous(),
             };
             others.push(store.map_err(Raise::store)?);
@@ -212,10 +214,13 @@ unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
                 let answer = rb_ary_new_capa(2);
                 rb_ary_push(answer, ruby::string(&kind));
                 let (start, length) = (body.as_ptr().cast(), body.len().try_into().unwrap_or(0));
-                rb_ary_push(answer, match is_text {
-                    true => rb_sys::rb_utf8_str_new(start, length),
-                    false => rb_sys::rb_str_new(start, length),
-                });
+                rb_ary_push(
+                    answer,
+                    match is_text {
+                        true => rb_sys::rb_utf8_str_new(start, length),
+                        false => rb_sys::rb_str_new(start, length),
+                    },
+                );
                 answer
             }
         })

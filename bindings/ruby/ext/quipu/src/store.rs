@@ -91,8 +91,11 @@ impl MetricStore {
 pub(crate) fn define() {
     // SAFETY: the classes are new ones, with objects that `allocate` makes.
     let class = unsafe {
-        let store =
-            rb_sys::rb_define_class_under(ruby::module(), c"DataStore".as_ptr(), rb_sys::rb_cObject);
+        let store = rb_sys::rb_define_class_under(
+            ruby::module(),
+            c"DataStore".as_ptr(),
+            rb_sys::rb_cObject,
+        );
         let name = c"MetricStore".as_ptr();
         let class = rb_sys::rb_define_class_under(store, name, rb_sys::rb_cObject);
         rb_sys::rb_define_alloc_func(class, Some(ruby::allocate::<MetricStore>));
