@@ -8,7 +8,7 @@ FUZZ_TARGETS := segment_file buckets_json times_binary arena_programs arena_addr
 # What the tests and benchmarks need from Debian's packages: command:package.
 TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	prometheus-pushgateway:prometheus-pushgateway g++:g++ \
-	taskset:util-linux python3:python3 valgrind:valgrind ruby:ruby \
+	taskset:util-linux python3:python3 valgrind:valgrind ruby:ruby rake:rake puma:puma \
 	redis-server:redis-server redis-cli:redis-tools
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 
@@ -22,7 +22,7 @@ run: ## Build the daemon and start it on 127.0.0.1:8081, with its state in state
 	exec target/release/quipu serve
 
 .PHONY: test
-test: tools test-rust test-go test-python test-targets loom fuzz test-counts miri ## Install what the tests need, and run them all
+test: tools test-rust test-ruby test-python test-go test-targets loom fuzz test-counts miri ## Install what the tests need, and run them all
 	@echo "all tests passed"
 
 .PHONY: test-rust
@@ -49,6 +49,11 @@ test-python: tools ## The Python package: its wheel, beside the real prometheus_
 .PHONY: bench-python
 bench-python: test-python ## An increment from Python beside prometheus_client
 	$(PYTHON_VENV)/bin/python bindings/python/bench/increment.py
+
+.PHONY: test-ruby
+test-ruby: tools ## The gem: its tests under the real interpreter and puma, and its installation
+	cd bindings/ruby/ext/quipu && $(CARGO) clippy --locked --all-targets -- -D warnings
+	cd bindings/ruby && rake test test_gem
 
 .PHONY: test-go
 test-go: ## The peers that the benchmarks drive
@@ -152,6 +157,7 @@ miri: ## The unsafe parts and the windows, under the interpreter that knows unde
 lint: ## Formatting, lints, documentation
 	$(CARGO) fmt --all --check
 	cd fuzz && $(CARGO) fmt --check
+	cd bindings/ruby/ext/quipu && $(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --all-features --no-deps --quiet
 	cd bench/peers/go && test -z "$$(gofmt -l .)"
@@ -160,6 +166,7 @@ lint: ## Formatting, lints, documentation
 fmt: ## Format everything
 	$(CARGO) fmt --all
 	cd fuzz && $(CARGO) fmt
+	cd bindings/ruby/ext/quipu && $(CARGO) fmt
 	cd bench/peers/go && gofmt -w .
 
 .PHONY: bench
@@ -226,6 +233,12 @@ tools: ## Install the programs that tests and benchmarks run, where they are mis
 		command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; \
 	done; \
 	python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3-venv"; \
+	ruby -rrbconfig -e 'exit File.exist?(RbConfig::CONFIG["rubyhdrdir"] + "/ruby.h")' 2>/dev/null \
+		|| missing="$$missing ruby-dev"; \
+	for library in minitest rack; do \
+		ruby -e "require '$$library'" 2>/dev/null || missing="$$missing ruby-$$library"; \
+	done; \
+	ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || missing="$$missing libclang-dev"; \
 	if [ -n "$$missing" ]; then \
 		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		echo "installing$$missing"; \
