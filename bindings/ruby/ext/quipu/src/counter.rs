@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use quipu::{Description, MixedCounter};
 use rb_sys::VALUE;
 
+use crate::labels::Key;
 use crate::metric::{self, Class, Metric};
 use crate::number;
 use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
@@ -71,7 +72,8 @@ unsafe extern "C" fn exemplify(this: VALUE, labels: VALUE, by: VALUE, exemplar: 
     unsafe {
         let counter: &Metric<MixedCounter> = ruby::value(this);
         let by = number::amount(by);
-        let key = counter.labels.read(this, labels);
+        let mut key = Key::new();
+        counter.labels.read(this, labels, &mut key);
         guarded(|| {
             let exemplar = ruby::texts(exemplar)?;
             counter.family.with(&key).inc_with(by, &metric::pairs(&exemplar));
@@ -85,7 +87,8 @@ unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
     // SAFETY: as above.
     unsafe {
         let counter: &Metric<MixedCounter> = ruby::value(this);
-        let key = counter.labels.read(this, labels);
+        let mut key = Key::new();
+        counter.labels.read(this, labels, &mut key);
         ruby::float(counter.family.get(&key).unwrap_or(0.0))
     }
 }

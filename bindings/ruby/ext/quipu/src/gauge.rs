@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use quipu::{Aggregation, Description, ProcessGauge};
 use rb_sys::VALUE;
 
+use crate::labels::Key;
 use crate::metric::{self, Class, Metric};
 use crate::number;
 use crate::ruby::{self, DataType, NIL, Raise, method};
@@ -59,7 +60,8 @@ unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
     // SAFETY: as above.
     unsafe {
         let gauge: &Metric<ProcessGauge> = ruby::value(this);
-        let key = gauge.labels.read(this, labels);
+        let mut key = Key::new();
+        gauge.labels.read(this, labels, &mut key);
         ruby::float(gauge.family.get(&key))
     }
 }

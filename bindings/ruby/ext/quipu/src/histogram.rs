@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use quipu::{Description, Histogram};
 use rb_sys::VALUE;
 
+use crate::labels::Key;
 use crate::metric::{self, Class, Metric};
 use crate::number;
 use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
@@ -61,7 +62,8 @@ unsafe extern "C" fn exemplify(this: VALUE, labels: VALUE, value: VALUE, exempla
     unsafe {
         let histogram: &Metric<Histogram> = ruby::value(this);
         let value = number::observed(value);
-        let key = histogram.labels.read(this, labels);
+        let mut key = Key::new();
+        histogram.labels.read(this, labels, &mut key);
         guarded(|| {
             let exemplar = ruby::texts(exemplar)?;
             histogram.family.with(&key).observe_with(value, &metric::pairs(&exemplar));

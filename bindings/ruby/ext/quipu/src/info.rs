@@ -3,6 +3,7 @@
 use quipu::{Description, Info};
 use rb_sys::VALUE;
 
+use crate::labels::Key;
 use crate::metric::{self, Class, Metric};
 use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
 
@@ -26,7 +27,8 @@ unsafe extern "C" fn set(this: VALUE, labels: VALUE, pairs: VALUE) -> VALUE {
     // calls no Ruby, so that the key stays.
     unsafe {
         let info: &Metric<Info> = ruby::value(this);
-        let key = info.labels.read(this, labels);
+        let mut key = Key::new();
+        info.labels.read(this, labels, &mut key);
         guarded(|| {
             let pairs = ruby::texts(pairs)?;
             let wanted = metric::pairs(&pairs);

@@ -82,33 +82,33 @@ impl Labels {
         self.0.iter().for_each(|name| ruby::mark(name.symbol));
     }
 
-    /// Reads the values from a Hash, or raises: the caller's frame has plain data only.
+    /// Reads the values from a Hash into an empty key, or raises: the caller's frame has plain data
+    /// only.
     ///
     /// # Safety
-    /// Nothing calls Ruby while the key lives.
+    /// Nothing calls Ruby while the key is used.
     #[inline(always)]
-    pub(crate) unsafe fn read<'a>(&'a self, metric: VALUE, labels: VALUE) -> Key<'a> {
-        // SAFETY: the caller's promise.
-        match unsafe { self.matching(labels) } {
-            Some(key) => key,
-            // SAFETY: the frame has plain data only.
-            None => unsafe { self.refuse(metric, labels) },
+    pub(crate) unsafe fn read<'a>(&'a self, metric: VALUE, labels: VALUE, key: &mut Key<'a>) {
+        // SAFETY: the caller's promise; the frame has plain data only.
+        unsafe {
+            if !self.matches(labels, key) {
+                self.refuse(metric, labels);
+            }
         }
     }
 
-    /// As [`Labels::read`]; `None` where some label is missing, or there are others.
+    /// As [`Labels::read`]; false where some label is missing, or there are others.
     ///
     /// # Safety
     /// As there.
     #[inline(always)]
-    pub(crate) unsafe fn matching<'a>(&'a self, labels: VALUE) -> Option<Key<'a>> {
+    pub(crate) unsafe fn matches<'a>(&'a self, labels: VALUE, key: &mut Key<'a>) -> bool {
         let mut values = [const { MaybeUninit::<VALUE>::uninit() }; MOST];
-        let mut key = Key { count: 0, texts: [const { MaybeUninit::uninit() }; MOST] };
         // SAFETY: the Hash outlives the call, and its values with it. All are found before the first
         // is read, so that nothing runs in between.
         unsafe {
             if !self.find(labels, &mut values) {
-                return None;
+                return false;
             }
             for (name, value) in self.0.iter().zip(&values) {
                 let value = value.assume_init();
@@ -118,11 +118,14 @@ impl Labels {
                 };
                 match text {
                     Some(text) => key.push(text),
-                    None => return Some(self.convert(&values)),
+                    None => {
+                        self.convert(&values, key);
+                        return true;
+                    }
                 }
             }
         }
-        Some(key)
+        true
     }
 
     /// The values that are given beforehand, where all are.
@@ -156,10 +159,10 @@ impl Labels {
         found == unsafe { rb_hash_size_num(labels) } as usize
     }
 
-    /// As [`Labels::read`], for values of which some are no text that can be read where it lies.
+    /// As [`Labels::matches`], for values of which some are no text that can be read where it lies.
     #[cold]
-    unsafe fn convert<'a>(&'a self, values: &[MaybeUninit<VALUE>; MOST]) -> Key<'a> {
-        let mut key = Key { count: 0, texts: [const { MaybeUninit::uninit() }; MOST] };
+    unsafe fn convert<'a>(&'a self, values: &[MaybeUninit<VALUE>; MOST], key: &mut Key<'a>) {
+        key.count = 0;
         // SAFETY: `find` has written as many values as there are names. The strings are new, in an
         // array that is nobody else's, and alive for as long as that: until `keep`, which is behind
         // all calls of Ruby, and then until the key is used, which calls none.
@@ -179,7 +182,6 @@ impl Labels {
             }
             keep(strings);
         }
-        key
     }
 
     /// Raises that these are not the labels.
@@ -201,6 +203,12 @@ pub(crate) fn keep(object: VALUE) {
 }
 
 impl<'a> Key<'a> {
+    /// Without values.
+    #[inline(always)]
+    pub(crate) fn new() -> Self {
+        Self { count: 0, texts: [const { MaybeUninit::uninit() }; MOST] }
+    }
+
     #[inline(always)]
     fn push(&mut self, text: Text<'a>) {
         self.texts[self.count].write(text);
@@ -234,8 +242,9 @@ impl LabelGroup for Key<'_> {
     #[inline(always)]
     fn encode(&self, key: &mut KeyWriter<'_>) {
         for text in &self.texts[..self.count] {
-            // SAFETY: `push` has written the first `count`.
-            match unsafe { text.assume_init() } {
+            // SAFETY: `push` has written the first `count`. They are read by their parts, as they
+            // were written: a load of more than one store waits for both.
+            match *unsafe { text.assume_init_ref() } {
                 Text::Str(text) => key.text(text),
                 Text::Number(n) => key.text(itoa::Buffer::new().format(n)),
             }

@@ -58,8 +58,9 @@ impl<I: Class> Metric<I> {
         match &self.bound {
             Some(bound) if labels == NIL => one(bound),
             _ => {
+                let mut key = Key::new();
                 // SAFETY: the caller's promise.
-                let key = unsafe { self.labels.read(metric, labels) };
+                unsafe { self.labels.read(metric, labels, &mut key) };
                 any(&self.family, &key);
             }
         }
@@ -189,7 +190,8 @@ unsafe extern "C" fn remove<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only, and so has the key.
     unsafe {
         let metric: &Metric<I> = ruby::value(this);
-        let key = metric.labels.read(this, labels);
+        let mut key = Key::new();
+        metric.labels.read(this, labels, &mut key);
         let removed = metric.family.remove(&key);
         guarded(|| {
             let was_there = removed.map_err(Raise::store)?;
@@ -203,7 +205,8 @@ unsafe extern "C" fn init<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only, and so has the key.
     unsafe {
         let metric: &Metric<I> = ruby::value(this);
-        let key = metric.labels.read(this, labels);
+        let mut key = Key::new();
+        metric.labels.read(this, labels, &mut key);
         drop(metric.family.with(&key));
     }
     NIL

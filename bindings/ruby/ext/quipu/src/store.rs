@@ -60,13 +60,13 @@ impl MetricStore {
         Ok(())
     }
 
-    /// The set whose names a Hash has, and its values. It may raise: the caller's frame has plain
+    /// The set whose names a Hash has, whose values are in the key then. It may raise: the caller's frame has plain
     /// data only.
     ///
     /// # Safety
     /// Nothing calls Ruby while the key lives.
     #[inline(always)]
-    unsafe fn find<'a>(&'a self, this: VALUE, labels: VALUE) -> (&'a Set, Key<'a>) {
+    unsafe fn find<'a>(&'a self, this: VALUE, labels: VALUE, key: &mut Key<'a>) -> &'a Set {
         for _ in 0..2 {
             // By index: what converts a value may add a set.
             let mut index = 0;
@@ -74,8 +74,8 @@ impl MetricStore {
                 // SAFETY: the caller's promise; the box stays where it is.
                 let set: &'a Set = unsafe { &*std::ptr::from_ref::<Set>(set) };
                 // SAFETY: as above.
-                if let Some(key) = unsafe { set.labels.matching(labels) } {
-                    return (set, key);
+                if unsafe { set.labels.matches(labels, key) } {
+                    return set;
                 }
                 index += 1;
             }
@@ -190,7 +190,8 @@ unsafe extern "C" fn increment(this: VALUE, labels: VALUE, by: VALUE) -> VALUE {
     unsafe {
         let store: &MetricStore = ruby::value(this);
         let by = number::float(by);
-        let (set, key) = store.find(this, labels);
+        let mut key = Key::new();
+        let set = store.find(this, labels, &mut key);
         key.with_texts(|labels| set.metric.increment(labels, by));
     }
     NIL
@@ -202,7 +203,8 @@ unsafe extern "C" fn set(this: VALUE, labels: VALUE, value: VALUE) -> VALUE {
     unsafe {
         let store: &MetricStore = ruby::value(this);
         let value = number::float(value);
-        let (set, key) = store.find(this, labels);
+        let mut key = Key::new();
+        let set = store.find(this, labels, &mut key);
         key.with_texts(|labels| set.metric.set(labels, value));
     }
     NIL
@@ -213,7 +215,8 @@ unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
     // SAFETY: as above.
     unsafe {
         let store: &MetricStore = ruby::value(this);
-        let (set, key) = store.find(this, labels);
+        let mut key = Key::new();
+        let set = store.find(this, labels, &mut key);
         ruby::float(key.with_texts(|labels| set.metric.get(labels)))
     }
 }
