@@ -763,8 +763,10 @@ fn header(size: u64, limit: u64, readings: &Readings) -> [u8; HEADER_BYTES as us
 /// 16 bytes that no other segment has.
 fn instance() -> [u8; 16] {
     use std::hash::{BuildHasher, RandomState};
-    // The standard library seeds its hasher from the system's random numbers.
-    let draw = |salt: u8| RandomState::new().hash_one(salt).to_le_bytes();
+    // The standard library seeds its hasher from the system's random numbers, once a thread: children
+    // of one thread have the same, and differ by their ids.
+    let own = (std::process::id(), std::time::SystemTime::now());
+    let draw = |salt: u8| RandomState::new().hash_one((salt, own)).to_le_bytes();
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&draw(0));
     bytes[8..].copy_from_slice(&draw(1));
