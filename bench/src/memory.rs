@@ -146,10 +146,11 @@ mod tests {
 
     #[test]
     fn pages_in_use_are_resident() {
+        // Other tests give memory back meanwhile: more than they ever have is more than that.
         let before = resident_bytes();
-        let block = vec![1u8; 32 << 20];
+        let block = vec![1u8; 256 << 20];
         let grown = resident_bytes() - before;
-        assert!(before > 0 && grown >= 31 << 20, "{before} {grown}");
+        assert!(before > 0 && grown >= 128 << 20, "{before} {grown}");
         drop(block);
     }
 }

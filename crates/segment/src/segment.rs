@@ -60,12 +60,21 @@ struct Shared {
 struct Unmended {
     mark: AtomicBool,
     clearing: Latch,
+    /// Held by who makes a record, where no other process has the segment.
+    making: Latch,
 }
 
 impl Shared {
     fn new(access: Access, unmended: bool) -> Self {
         let mark = AtomicBool::new(unmended);
-        Self { access, unmended: Arc::new(Unmended { mark, clearing: Latch::default() }) }
+        Self {
+            access,
+            unmended: Arc::new(Unmended {
+                mark,
+                clearing: Latch::default(),
+                making: Latch::default(),
+            }),
+        }
     }
 }
 
@@ -428,6 +437,10 @@ impl Segment {
     /// # Errors
     /// The system's, where it does not let the process take a lock that its death releases.
     pub fn making(&self) -> Result<Making<'_>, Error> {
+        if self.shared.access == Access::Exclusive {
+            // No word of the file changes by a look that makes nothing.
+            return Ok(Making(self.shared.unmended.making.lock()));
+        }
         let (word, broken) = self.making_words();
         let token = self.region.token()?;
         let (guard, _) = lock::acquire(word, broken, token, |token| self.region.is_alive(token));
