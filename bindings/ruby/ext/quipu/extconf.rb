@@ -36,8 +36,8 @@ File.write("Makefile", <<~MAKEFILE)
 
   clean:
   \trm -f "#{library}"
-  \trm -rf "#{target}/release/build" "#{target}/release/deps" "#{target}/release/incremental"
 
   distclean: clean
+  \trm -rf "#{here}/target"
   \trm -f Makefile
 MAKEFILE
