@@ -4,6 +4,7 @@ use pyo3::PyClass;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::{PyTraverseError, PyVisit};
 use quipu::label::Values;
 use quipu::{Description, Family, Instrument};
 use quipu_segment::series::{self, Bound as Series, Schema};
@@ -141,6 +142,18 @@ impl<I: Held + 'static> Core<I> {
         let bound = with_texts(values.bind(py), |texts| family.with(&Values(texts)))?;
         let origin = Origin::Parent { parent: parent.clone().unbind(), values };
         Ok(Self { bound: Some(bound), labels: Labels::new(py, &[]), origin })
+    }
+
+    /// Shows the collector of garbage that a parent and its children have each other.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.labels.traverse(visit)?;
+        match &self.origin {
+            Origin::Segment { segment, .. } => visit.call(segment),
+            Origin::Parent { parent, values } => {
+                visit.call(parent)?;
+                visit.call(values)
+            }
+        }
     }
 
     /// The child of these label values.
@@ -290,6 +303,13 @@ macro_rules! metric {
         #[pymethods]
         impl $class {
             $($own)*
+
+            fn __traverse__(
+                &self,
+                visit: pyo3::PyVisit<'_>,
+            ) -> Result<(), pyo3::PyTraverseError> {
+                self.core.traverse(&visit)
+            }
 
             /// The child of these label values.
             #[pyo3(signature = (*labelvalues, **labelkwargs))]

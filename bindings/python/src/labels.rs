@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
-use pyo3::{PyClass, PyTypeInfo};
+use pyo3::{PyClass, PyTraverseError, PyTypeInfo, PyVisit};
 
 /// The label names of a metric, and its children. A metric without labels has none.
 pub struct Labels {
@@ -109,6 +109,11 @@ impl Labels {
             .map(|name| text(&named.get_item(name)?.ok_or_else(wrong)?))
             .collect::<PyResult<_>>()?;
         PyTuple::new(py, texts)
+    }
+
+    /// Shows the children to the collector of garbage, which empties their dictionary by itself.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.children)
     }
 
     /// Forgets all children.
