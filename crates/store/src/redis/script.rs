@@ -24,11 +24,16 @@ impl Source {
 /// Numbers in the archive lie in two fields: whole ones under the field's own name, where HINCRBY
 /// adds them up exactly to 2^63, and others behind a `~`, as the shortest text that 17 digits allow
 /// to read back.
+///
+/// Who writes a metric may describe it in another way than who wrote it before: a value may stand
+/// behind a time, or be no number. A script that ended there would leave half of what it does.
 const COMMON: &str = r"
 local inst, ids, tomb, arch, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local id = ARGV[1]
 local function base(f) return string.match(f, '^(.*)@[0-9a-z]*$') or f end
 local function add(f, v, sign)
+  v = string.match(v, '[^:]*$')
+  if not tonumber(v) then return end
   if string.match(v, '^%-?%d+$') then
     local n = v
     if sign < 0 then
@@ -46,7 +51,8 @@ local function archive(how, f, v)
   if how == 'sum' then return add(f, v, 1) end
   if how == 'max' or how == 'min' or how == 'recent' then
     local old = redis.call('HGET', arch, f)
-    local n = function(t) return tonumber(string.match(t, '^[^:]*')) end
+    local part = how == 'recent' and '^[^:]*' or '[^:]*$'
+    local n = function(t) return tonumber(string.match(t, part)) or 0 end
     if not old or (how == 'min' and n(v) < n(old)) or (how ~= 'min' and n(v) > n(old)) then
       redis.call('HSET', arch, f, v)
     end
