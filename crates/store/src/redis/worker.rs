@@ -173,11 +173,11 @@ impl Worker {
 
     pub(super) fn flush(self: &Arc<Self>, deadline: Duration) -> Result<(), Error> {
         self.ensure();
-        let end = Instant::now() + deadline;
+        let begin = Instant::now();
         let asked = self.instance.ask();
         self.wake();
         while self.instance.done() < asked {
-            if Instant::now() >= end {
+            if begin.elapsed() >= deadline {
                 let what = match self.last.with(|last| last.clone()).flatten() {
                     Some(error) => format!("not all was written in {deadline:?}: {error}"),
                     None => format!("not all was written in {deadline:?}; give it more time"),
@@ -205,8 +205,8 @@ impl Worker {
             return;
         }
         self.wake();
-        let end = Instant::now() + 2 * self.options.timeout;
-        while self.runs.load(Ordering::Acquire) == own && Instant::now() < end {
+        let (begin, most) = (Instant::now(), self.options.timeout.saturating_mul(2));
+        while self.runs.load(Ordering::Acquire) == own && begin.elapsed() < most {
             std::thread::sleep(NAP);
         }
     }
