@@ -260,7 +260,9 @@ impl Kept {
 impl Drop for Shared {
     fn drop(&mut self) {
         let _no_fork = forks::none();
-        self.open.with(|open| *open = None);
+        // Without the lock: a fork that began while others had this may hold it, and does not find
+        // it any more to give it back.
+        *self.open.get_mut() = None;
     }
 }
 

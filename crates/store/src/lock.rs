@@ -143,6 +143,12 @@ impl<T> Locked<T> {
         std::mem::forget(guard);
     }
 
+    /// The value, which nobody else has any more, whoever held the lock last.
+    #[cfg(all(feature = "lmdb", target_os = "linux"))]
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
     /// As [`Lock::release`].
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn release(&self) {
