@@ -96,7 +96,6 @@ class CollectorRegistry:
                     f"{error}; now it counts in memory of this process and its children",
                     name if is_mismatch else "full",
                 )
-            self._hidden.add(name)
             return metric
 
     def _make_apart(self, make):
@@ -125,6 +124,9 @@ class CollectorRegistry:
             self._collector_to_names[collector] = names
             if self._is_own(collector):
                 self._hidden.discard(collector._name)
+            elif getattr(collector, "_segment", None) in self._spares:
+                # Only now: another thread may have been first with the name in this segment.
+                self._hidden.add(collector._name)
 
     def unregister(self, collector) -> None:
         """Removes a metric. If its numbers are in this registry's segment, they go, for all
