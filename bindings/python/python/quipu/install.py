@@ -5,6 +5,7 @@ in the segment of this package's default registry, and has its collectors read w
 counted there. The application's code stays as it is.
 """
 
+import os
 import threading
 import warnings
 
@@ -22,6 +23,16 @@ _TYPES = {
     "histogram": metrics.Histogram,
 }
 _is_installed = False
+
+
+def _in_child() -> None:
+    # A thread that the child does not have may have held it.
+    global _backing_lock
+    _backing_lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 def install(path=None, limit: int = segments.LIMIT) -> None:
