@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList};
+use pyo3::types::{PyBytes, PyDict, PyList};
+use pyo3::{PyTraverseError, PyVisit};
 use quipu::Registry;
 use quipu_segment::{Error, Flaw, Options};
 
@@ -17,6 +18,9 @@ use crate::samples::Lists;
 pub struct Segment {
     registry: Registry,
     path: Option<PathBuf>,
+    /// Gauges whose values are asked for: here, so that they live as long as the segment does.
+    #[pyo3(get)]
+    _functions: Py<PyDict>,
 }
 
 #[pymethods]
@@ -24,7 +28,7 @@ impl Segment {
     /// A segment in memory that this process and its children share; or in private memory, where
     /// the system has no such memory, with the reason.
     #[staticmethod]
-    fn anonymous(limit: u64) -> PyResult<(Self, Option<String>)> {
+    fn anonymous(py: Python<'_>, limit: u64) -> PyResult<(Self, Option<String>)> {
         let (segment, why) = match quipu_segment::Segment::anonymous(limit) {
             Ok(segment) => (segment, None),
             Err(error) => match quipu_segment::Segment::private(limit) {
@@ -35,13 +39,13 @@ impl Segment {
                 Err(error) => return Err(PyValueError::new_err(error.to_string())),
             },
         };
-        Ok((Self { registry: Registry::on(segment), path: None }, why))
+        Ok((Self::new(py, segment, None), why))
     }
 
     /// A segment in a file, which every process may open that is given its name. A file that cannot
     /// be read is set aside, and said to be.
     #[staticmethod]
-    fn open(path: PathBuf, limit: u64) -> PyResult<(Self, Option<String>)> {
+    fn open(py: Python<'_>, path: PathBuf, limit: u64) -> PyResult<(Self, Option<String>)> {
         let options = || Options::new().limit(limit).shared().open_or_create(&path);
         let (segment, why) = match options() {
             Ok(segment) => (segment, None),
@@ -53,7 +57,7 @@ impl Segment {
             }
             Err(error) => return Err(cannot_open(error)),
         };
-        Ok((Self { registry: Registry::on(segment), path: Some(path) }, why))
+        Ok((Self::new(py, segment, Some(path)), why))
     }
 
     /// The file.
@@ -102,9 +106,17 @@ impl Segment {
     fn used(&self) -> u64 {
         self.registry.segment().used()
     }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self._functions)
+    }
 }
 
 impl Segment {
+    fn new(py: Python<'_>, segment: quipu_segment::Segment, path: Option<PathBuf>) -> Self {
+        Self { registry: Registry::on(segment), path, _functions: PyDict::new(py).unbind() }
+    }
+
     /// The families.
     pub fn registry(&self) -> &Registry {
         &self.registry

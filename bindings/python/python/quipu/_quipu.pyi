@@ -9,6 +9,7 @@ class MismatchError(ValueError): ...
 class Segment:
     path: Optional[str]
     used: int
+    _functions: Dict[Any, Any]
     @staticmethod
     def anonymous(limit: int) -> Tuple[Segment, Optional[str]]: ...
     @staticmethod

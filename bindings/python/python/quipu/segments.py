@@ -3,7 +3,6 @@
 import os
 import threading
 import warnings
-import weakref
 
 from . import _quipu
 
@@ -72,24 +71,19 @@ def is_multiprocess() -> bool:
     )
 
 
-# Gauges whose values are asked for: by segment, then by name and label values.
-_functions: "weakref.WeakKeyDictionary" = weakref.WeakKeyDictionary()
-
-
 def keep_function(gauge, function) -> None:
     """Has a scrape ask for the value of a gauge."""
-    functions = _functions.setdefault(gauge._segment, {})
-    functions[gauge._name, gauge._labelvalues] = (gauge, function)
+    gauge._segment._functions[gauge._name, gauge._labelvalues] = (gauge, function)
 
 
 def ask_functions(segment) -> None:
     """Asks for the values of the gauges in a segment."""
-    for gauge, function in list(_functions.get(segment, {}).values()):
+    for gauge, function in list(segment._functions.values()):
         gauge._ask(function)
 
 
 def forget_functions(segment, name: str) -> None:
     """Asks no more for the values of the gauge of that name."""
-    functions = _functions.get(segment, {})
+    functions = segment._functions
     for key in [key for key in functions if key[0] == name]:
         del functions[key]
