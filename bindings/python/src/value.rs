@@ -72,7 +72,8 @@ impl Value {
             let raw = histogram.get().bound().ok_or_else(wrong)?.clone();
             match part {
                 "sum" => Part::Sum(raw.series, HISTOGRAM_SUM),
-                "bucket" if FIRST_BUCKET + number < raw.series.place().len() => {
+                // Behind the buckets is the cell of the exemplars.
+                "bucket" if number < raw.series.place().len() - FIRST_BUCKET - 1 => {
                     Part::Bucket(raw, FIRST_BUCKET + number, bound)
                 }
                 _ => return Err(wrong()),
