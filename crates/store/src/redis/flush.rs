@@ -42,10 +42,12 @@ pub(super) struct Flusher {
 }
 
 /// What a flush did.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) series: u64,
     pub(super) folded: u64,
+    /// Why some dead instance could not be folded.
+    pub(super) unfolded: Option<Failure>,
 }
 
 #[derive(Default)]
@@ -175,12 +177,23 @@ impl Flusher {
         if !strays.is_empty() {
             self.retire(&mut link, &strays)?;
         }
-        for id in &dead {
-            self.fold(&mut link, id)?;
-            done.folded += 1;
-        }
-        self.link = Some(link);
         self.instance.acknowledge(asked, now, self.beat);
+        // What cannot be folded is tried again, and holds up neither this instance nor the others.
+        for id in &dead {
+            match self.fold(&mut link, id) {
+                Ok(()) => done.folded += 1,
+                Err(failure) => {
+                    let is_gone = failure.cause.is_of_link();
+                    done.unfolded = Some(failure);
+                    if is_gone {
+                        break;
+                    }
+                }
+            }
+        }
+        if done.unfolded.is_none() {
+            self.link = Some(link);
+        }
         Ok(done)
     }
 

@@ -169,6 +169,11 @@ fn connect_one(url: &str, timeout: Duration) -> RedisResult<Connection> {
 }
 
 impl Cause {
+    /// Whether nothing else will come through this connection either.
+    pub(super) fn is_of_link(self) -> bool {
+        matches!(self, Self::Connect | Self::Lost | Self::Timeout)
+    }
+
     pub(super) const EVERY: [Self; 9] = [
         Self::Connect,
         Self::Lost,

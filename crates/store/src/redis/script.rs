@@ -33,7 +33,9 @@ local id = ARGV[1]
 local function base(f) return string.match(f, '^(.*)@[0-9a-z]*$') or f end
 local function add(f, v, sign)
   v = string.match(v, '[^:]*$')
-  if not tonumber(v) then return end
+  local x = tonumber(v)
+  -- Infinity cannot be taken out again.
+  if not x or x ~= x or x == math.huge or x == -math.huge then return end
   if string.match(v, '^%-?%d+$') then
     local n = v
     if sign < 0 then
@@ -43,7 +45,7 @@ local function add(f, v, sign)
     if type(r) ~= 'table' then return end
   end
   local k = '~' .. f
-  local sum = tonumber(redis.call('HGET', arch, k) or '0') + sign * tonumber(v)
+  local sum = tonumber(redis.call('HGET', arch, k) or '0') + sign * x
   redis.call('HSET', arch, k, string.format('%.17g', sum))
 end
 local function archive(how, f, v)
@@ -197,8 +199,9 @@ local text = string.format('%.0f', now)
 local answer = {redis.call('ZSCORE', KEYS[1], ARGV[1]) or '', text}
 redis.call('ZADD', KEYS[1], text, ARGV[1])
 local cut = string.format('%.0f', now - tonumber(ARGV[2]))
-local dead = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', cut, 'LIMIT', 0, ARGV[3])
+local dead = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', cut, 'LIMIT', 0, 1000)
 for i = 1, #dead do
+  if #answer >= 2 + ARGV[3] then break end
   local claimed = tonumber(redis.call('HGET', KEYS[2], dead[i]) or '0')
   if now - claimed > 10000 or now < claimed then
     redis.call('HSET', KEYS[2], dead[i], text)

@@ -29,6 +29,8 @@ pub(super) struct Worker {
     /// The generation of the process in which the thread runs, plus one; 0 for none.
     runs: AtomicU32,
     thread: Locked<Option<Thread>>,
+    /// When the system last gave no thread.
+    refused: Locked<Option<Instant>>,
     is_stopping: AtomicBool,
     dropped: AtomicU64,
     last: Locked<Option<String>>,
@@ -64,6 +66,7 @@ impl Worker {
             instance,
             runs: AtomicU32::new(0),
             thread: Locked::default(),
+            refused: Locked::default(),
             is_stopping: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
             last: Locked::default(),
@@ -90,6 +93,9 @@ impl Worker {
     #[cold]
     fn start(self: &Arc<Self>) {
         let (own, old) = (fork::generation() + 1, self.runs.load(Ordering::Relaxed));
+        if self.refused.with(|at| at.is_some_and(|at| at.elapsed() < LEAST_BACKOFF)) == Some(true) {
+            return;
+        }
         if old == own
             || self.is_stopping.load(Ordering::Relaxed)
             || self.runs.compare_exchange(old, own, Ordering::AcqRel, Ordering::Relaxed).is_err()
@@ -100,9 +106,11 @@ impl Worker {
         let thread = std::thread::Builder::new().name("quipu-redis".into());
         match thread.spawn(move || worker.run(own)) {
             Ok(handle) => drop(self.thread.with(|t| *t = Some(handle.thread().clone()))),
-            // Another process may flush; this one tries again with the next increment but for those
-            // that come meanwhile.
-            Err(_) => self.runs.store(0, Ordering::Release),
+            // Another process may flush; this one tries again with an increment, a little later.
+            Err(_) => {
+                self.refused.with(|at| *at = Some(Instant::now()));
+                self.runs.store(0, Ordering::Release);
+            }
         }
     }
 
@@ -120,7 +128,11 @@ impl Worker {
                 let make = || Flusher::new(self.options.clone(), Arc::clone(&self.instance));
                 let result = flusher.get_or_insert_with(make).flush(&self.registry);
                 failures = if result.is_ok() { 0 } else { failures.saturating_add(1) };
-                self.note(result.map(|done| self.metrics.note(done)));
+                self.note(result.and_then(|mut done| {
+                    let unfolded = done.unfolded.take();
+                    self.metrics.note(done);
+                    unfolded.map_or(Ok(()), Err)
+                }));
             }
             if is_stopping {
                 break;
