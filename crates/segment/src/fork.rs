@@ -5,7 +5,7 @@
 //! lock must not live on in a child: [`keep`] takes care of such files.
 
 pub use self::platform::generation;
-pub(crate) use self::platform::watch;
+pub(crate) use self::platform::{forks, watch};
 #[cfg(unix)]
 pub(crate) use self::platform::{keep, release};
 
@@ -18,6 +18,7 @@ mod platform {
 
     /// How often this process' ancestors were forked since they watched.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
+    static FORKS: AtomicU32 = AtomicU32::new(0);
     /// Files that no child keeps: the generation that opened it, and its descriptor plus one.
     static KEPT: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
@@ -26,6 +27,12 @@ mod platform {
     #[inline]
     pub fn generation() -> u32 {
         GENERATION.load(Ordering::Relaxed)
+    }
+
+    /// How often this process forked since it watches.
+    #[inline]
+    pub(crate) fn forks() -> u32 {
+        FORKS.load(Ordering::Relaxed)
     }
 
     /// Begins to notice forks. They are noticed where the C library makes them, not where a program
@@ -37,7 +44,7 @@ mod platform {
             // atomics, and closes. Where it cannot be registered, children are not told apart. Two
             // threads may both register it: being called twice does no harm, and a lock could be
             // held by a thread that a child does not have.
-            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            unsafe { libc::pthread_atfork(Some(before), None, Some(in_child)) };
             WATCHED.store(true, Ordering::Release);
         }
     }
@@ -68,6 +75,10 @@ mod platform {
         }
     }
 
+    extern "C" fn before() {
+        FORKS.fetch_add(1, Ordering::Relaxed);
+    }
+
     extern "C" fn in_child() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
         for place in &KEPT {
@@ -96,6 +107,10 @@ mod platform {
     /// A number that a child of a fork does not share with its parent.
     pub fn generation() -> u32 {
         std::process::id()
+    }
+
+    pub(crate) fn forks() -> u32 {
+        0
     }
 
     pub(crate) fn watch() {}

@@ -154,12 +154,43 @@ fn a_child_that_drops_a_handle_leaves_its_parent_the_record() {
             family.add(|key| key.text("bob"), 0, 1);
             handle.as_ref().unwrap().place().add(0, 100);
             assert_eq!(sum(&family, "bob"), 1);
-            // Now nobody has it.
+        });
+    });
+}
+
+#[test]
+fn a_parent_that_drops_a_handle_leaves_its_child_the_record() {
+    alone("a_parent_that_drops_a_handle_leaves_its_child_the_record", || {
+        segments(|segment, is_shared| {
+            if !is_shared {
+                return;
+            }
+            let clock = Manual::new(1_700_000_000_000_000_000);
+            let family = segment.family_at(&schema("requests"), clock.clone()).unwrap();
+            let [handle, go] = ["ada", "go"].map(|text| family.bind(|key| key.text(text)));
+            // SAFETY: as in `in_child`; this child only waits, and adds.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                for _ in 0..20_000 {
+                    if go.place().sum(0) != 0 {
+                        handle.place().add(0, 100);
+                        // SAFETY: as in `in_child`.
+                        unsafe { libc::_exit(0) };
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                // SAFETY: as in `in_child`.
+                unsafe { libc::_exit(1) };
+            }
             drop(handle);
+            assert!(family.remove(|key| key.text("ada")).unwrap());
             clock.advance(Duration::from_secs(10));
-            let used = segment.used();
-            family.add(|key| key.text("eve"), 0, 1);
-            assert_eq!((sum(&family, "eve"), segment.used()), (1, used));
+            family.add(|key| key.text("bob"), 0, 1);
+            go.place().add(0, 1);
+            let mut status = 0;
+            // SAFETY: it is this process' child.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!((status, sum(&family, "bob")), (0, 1));
         });
     });
 }

@@ -67,8 +67,10 @@ pub struct Bound {
     place: Place<'static>,
     /// The record that it holds, where the series is one.
     pinned: Option<u32>,
-    /// The process that bound it: in a child of a fork, the record of a file is its parent's.
+    /// The process that bound it, and how often that had forked: in a child, the record of a file is
+    /// its parent's, and a child may count through it for longer than the parent.
     generation: u32,
+    forks: u32,
     family: Family,
 }
 
@@ -391,7 +393,13 @@ impl Family {
         // SAFETY: the handle owns a share of the family, which keeps the region alive; `place`
         // gives it out for no longer than the handle lives.
         let place = unsafe { std::mem::transmute::<Place<'_>, Place<'static>>(place) };
-        Bound { place, pinned, generation: fork::generation(), family: self.clone() }
+        Bound {
+            place,
+            pinned,
+            generation: fork::generation(),
+            forks: fork::forks(),
+            family: self.clone(),
+        }
     }
 
     /// Reads the cells of the series that has the labels which `labels` writes; `None` where there
@@ -655,7 +663,13 @@ impl Clone for Bound {
             keyed.pin_again(at);
         }
         let (place, pinned) = (self.place, self.pinned);
-        Self { place, pinned, generation: fork::generation(), family: self.family.clone() }
+        Self {
+            place,
+            pinned,
+            generation: fork::generation(),
+            forks: fork::forks(),
+            family: self.family.clone(),
+        }
     }
 }
 
@@ -664,6 +678,10 @@ impl Drop for Bound {
         // What a parent bound, only the parent releases: both see the same file. Private memory is
         // the child's own, and has a pin too many there.
         if self.generation != fork::generation() {
+            return;
+        }
+        // What was inherited by a child, that may still count through: the record stays its own.
+        if self.forks != fork::forks() && !self.family.inner.segment.is_private() {
             return;
         }
         if let (Some(at), Series::Keyed(keyed)) = (self.pinned, &self.family.inner.layout) {
