@@ -200,3 +200,21 @@ def test_created_samples_are_shown_on_request(registry):
     finally:
         quipu.disable_created_metrics()
     assert registry.get_sample_value("c_created") > 1e9
+
+
+def test_infos_go_between_names_of_texts_without_new_memory(run):
+    program = """
+        import os
+        import quipu
+
+        registry = quipu.CollectorRegistry()
+        info = quipu.Info("build", "Builds.", registry=registry)
+        used = []
+        for i in range(20):
+            info.info({"version": str(i)} if i % 2 else {"revision": str(i)})
+            used.append(len(os.listdir("/proc/self/fd")))
+        assert used[3:] == used[3:4] * 17, used
+        assert quipu.generate_latest(registry).count(b"build_info{") == 1
+        print("ok")
+    """
+    assert run(program).stdout == "ok\\n"

@@ -6,7 +6,6 @@ and ``labels`` are methods of the classes in ``_quipu``.
 
 import os
 import re
-import threading
 from typing import Dict, Iterable, List, Optional, Sequence, Union
 
 from . import _quipu, segments
@@ -356,14 +355,15 @@ class Enum(_quipu.Enum, MetricWrapperBase):
 class Info(MetricWrapperBase):
     """Texts, as labels of a series that is always 1. What is set last counts, of all processes.
 
-    It is shown from the first ``info()`` on. The names of the texts are best the same each time:
-    another set of names is kept in memory of this process and its children.
+    It is shown from the first ``info()`` on. All children have the same names of texts: those that
+    were given last. Another set of names than the first is kept in memory of this process and its
+    children.
     """
 
     _type = "info"
     __slots__ = (
         "_name", "_documentation", "_unit", "_labelnames", "_labelvalues", "_segment", "_native",
-        "_root", "_registry", "_lock", "__weakref__",
+        "_root", "_registry", "_segments", "__weakref__",
     )
 
     def __init__(
@@ -380,7 +380,7 @@ class Info(MetricWrapperBase):
         self._documentation, self._unit = documentation, unit
         self._labelnames = tuple(_check_labels(labelnames, ()))
         self._labelvalues = ()
-        self._root, self._registry, self._lock = self, registry, threading.Lock()
+        self._root, self._registry, self._segments = self, registry, {}
         self._native = _quipu.Info(self._name, documentation, list(self._labelnames))
         if isinstance(registry, CollectorRegistry):
             self._segment = registry._segment
@@ -404,7 +404,7 @@ class Info(MetricWrapperBase):
         if len(labelvalues) != len(self._labelnames):
             raise ValueError("Incorrect label count")
         child = object.__new__(type(self))
-        for name in ("_name", "_documentation", "_unit", "_labelnames", "_registry", "_lock"):
+        for name in ("_name", "_documentation", "_unit", "_labelnames", "_registry"):
             setattr(child, name, getattr(self, name))
         child._native, child._segment, child._root = self._native, self._segment, self
         child._labelvalues = tuple(str(value) for value in labelvalues)
@@ -422,21 +422,30 @@ class Info(MetricWrapperBase):
         _check_labels(val, ())
         root, values = self._root, list(self._labelvalues)
         texts = sorted((name, str(text)) for name, text in val.items())
-        if not root._native.set(root._segment, values, texts):
-            root._move()
-            root._native.set(root._segment, values, texts)
+        names = tuple(name for name, _ in texts)
+        segment = root._segments.get(names, root._segment)
+        if not root._native.set(segment, values, texts):
+            segment = segments.anonymous()
+            root._native.set(segment, values, texts)
+        root._segments[names] = segment
+        root._go_on_in(segment)
 
-    def _move(self) -> None:
-        """Goes on in a segment of its own."""
-        registry = self._registry
-        if isinstance(registry, CollectorRegistry):
-            registry._hidden.add(self._name)
-            if registry._segment.path is not None:
-                segments.warn(
-                    f"the info {self._name!r} is there with other names of texts; now it is in "
-                    "memory of this process and its children"
-                )
-        self._segment = segments.anonymous()
+    def _go_on_in(self, segment) -> None:
+        """Shows what this segment has, and not what another one has."""
+        if segment is self._segment:
+            return
+        self._segment, registry = segment, self._registry
+        if not isinstance(registry, CollectorRegistry):
+            return
+        if segment is registry._own_segment:
+            registry._hidden.discard(self._name)
+            return
+        registry._hidden.add(self._name)
+        if registry._segment.path is not None:
+            segments.warn(
+                f"the info {self._name!r} is there with other names of texts; now it is in "
+                "memory of this process and its children"
+            )
 
     def remove(self, *labelvalues) -> None:
         """Removes the texts of these label values, for all processes."""
