@@ -217,8 +217,7 @@ bench-stores: tools ## Stores from Rust, Ruby and Python beside what users have 
 			$(STORES_PACKAGES) >/dev/null; \
 	fi
 	$(CARGO) build --release --locked --package quipu-bench --package quipu-server
-	cd bindings/ruby/ext/quipu && /usr/bin/ruby extconf.rb && $(MAKE) --silent && \
-		mkdir -p ../../lib/quipu && cp native.so ../../lib/quipu/
+	cd bindings/ruby && rake compile
 	python3 -m venv --clear target/bench-python
 	target/bench-python/bin/pip install --quiet 'maturin>=1.9,<2' prometheus_client
 	target/bench-python/bin/maturin build --release --quiet \

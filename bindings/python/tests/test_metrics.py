@@ -217,4 +217,4 @@ def test_infos_go_between_names_of_texts_without_new_memory(run):
         assert quipu.generate_latest(registry).count(b"build_info{") == 1
         print("ok")
     """
-    assert run(program).stdout == "ok\\n"
+    assert run(program).stdout == "ok\n"

@@ -30,7 +30,7 @@ class Quipus < Contender
 
   def bound(metric, labels) = metric.with_labels(labels)
 
-  def expose = @registry.to_text
+  def expose = @registry.to_s
 end
 
 # The store alone, with labels as client_ruby's metrics hand them over: a frozen Hash whose values

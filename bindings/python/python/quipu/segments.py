@@ -47,7 +47,10 @@ def open_segment(path=None, limit: int = LIMIT):
         os.makedirs(directory, exist_ok=True)
         segment, why = _quipu.Segment.open(file, limit)
     except OSError as error:
-        warn(f"{error}; this process and its children count in memory")
+        warn(
+            f"{error}; this process and its children count in memory, and workers that are not its "
+            "children count apart: name a directory that can be written, in QUIPU_DIR or configure()"
+        )
         return anonymous(limit)
     if why:
         warn(why)

@@ -105,7 +105,15 @@ impl Flusher {
             self.link = None;
             self.newest = 0;
             self.state.distrust();
-            self.instance.set_pending(self.state.len());
+            // Before the first look at the registry, all that is in it.
+            let known = match self.state.len() {
+                0 => registry.segment().families().map_or(0, |families| {
+                    let counted = families.iter().filter(|f| !f.schema().name.starts_with(OWN));
+                    counted.map(|family| family.len()).sum()
+                }),
+                known => known,
+            };
+            self.instance.set_pending(known);
         }
         result
     }

@@ -238,6 +238,9 @@ impl Metrics {
             series: counter("series_written", "Series that were written to Redis.")?,
             folded: counter("instances_folded", "Dead instances that were folded.")?,
         };
+        for family in [&metrics.flushes, &metrics.series, &metrics.folded] {
+            family.with(&Values(&[]));
+        }
         let lag = Arc::clone(instance);
         let description = own("lag", "Since Redis has acknowledged all that changed.");
         registry.scope().gauge_fn(description.unit("seconds"), move || lag.lag())?;
