@@ -64,7 +64,8 @@ impl Labels {
         let children = self.children.bind(py);
         if self.epoch.load(Ordering::Relaxed) == EPOCH.load(Ordering::Relaxed) {
             if let Some(found) = children.get_item(texts)? {
-                // SAFETY: nobody else has the dictionary, and only what `make` made is put into it.
+                // SAFETY: the dictionary is given to nobody, and only what `make` made is put into it.
+                // Who takes it out of the collector's lists to change it may break any object.
                 let found = unsafe { found.cast_into_unchecked::<T>() };
                 if !is_gone(&found) {
                     return Ok(found);
