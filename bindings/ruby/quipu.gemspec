@@ -8,7 +8,7 @@ Gem::Specification.new do |spec|
   spec.authors = ["The quipu maintainers"]
   spec.summary = "Metrics for Prometheus that all processes of a pre-fork server share."
   spec.description = "Counters, gauges, histograms and summaries in memory that all workers share: " \
-                     "one set of numbers, whichever worker is scraped, at 0.15 microseconds " \
+                     "one set of numbers, whichever worker is scraped, at less than 0.2 microseconds " \
                      "an increment. Also a data store for the gem prometheus-client."
   spec.homepage = "https://github.com/quipu-metrics/quipu"
   spec.licenses = ["MIT", "Apache-2.0"]
