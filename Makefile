@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 10
+FUZZ_SEED ?= 1
 FUZZ_TARGETS := segment_file buckets_json times_binary arena_programs arena_addresses \
 	wire_stream wire_dialects store_files \
 	$(addprefix wire_decode/,$(notdir $(wildcard fuzz/corpus/wire_decode/*)))
