@@ -145,7 +145,7 @@ impl Embedded {
 
 impl Store for Embedded {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
-        let metric = self.metrics.get_or_make(&spec.name, spec, || {
+        let metric = self.metrics.get_or_make(spec, || {
             let is_shared = match (spec.kind, spec.aggregation) {
                 (_, None) => true,
                 (Kind::Gauge, Some(Aggregation::MostRecent)) => true,

@@ -95,7 +95,7 @@ impl<G: Guarded> Memory<G> {
     where
         G: 'static,
     {
-        let metric = self.metrics.get_or_make(&spec.name, spec, || {
+        let metric = self.metrics.get_or_make(spec, || {
             let (spec, dropped) = (spec.clone(), Arc::clone(&self.dropped));
             Ok(Kept { spec, series: G::default(), together: Lock::default(), dropped })
         });

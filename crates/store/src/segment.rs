@@ -321,7 +321,7 @@ impl Store for SegmentStore {
             _ => &spec.name,
         };
         let make = || self.make(spec, family.to_owned());
-        Ok(self.metrics.get_or_make(&spec.name, spec, make)?)
+        Ok(self.metrics.get_or_make(spec, make)?)
     }
 
     /// As everywhere; and the updates, of all processes, that were counted in the overflow series,

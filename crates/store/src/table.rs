@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::interface::{Metric, Spec};
 use crate::lock::Locked;
 
-/// Metrics by a key of the store's, each made once in a process.
+/// The metrics of a store by their names, each made once in a process.
 pub(crate) struct Table<M> {
     metrics: Locked<HashMap<String, Arc<M>>>,
 }
@@ -19,16 +19,15 @@ impl<M> Default for Table<M> {
 }
 
 impl<M: Metric> Table<M> {
-    /// The metric of that key, which `make` makes where there is none.
+    /// The metric of that name, which `make` makes where there is none.
     pub(crate) fn get_or_make(
         &self,
-        key: &str,
         spec: &Spec,
         make: impl FnOnce() -> Result<M, Error>,
     ) -> Result<Arc<M>, Error> {
         spec.check()?;
         let found = self.metrics.with(|metrics| {
-            if let Some(metric) = metrics.get(key) {
+            if let Some(metric) = metrics.get(&spec.name) {
                 return match metric.spec().contradiction(spec) {
                     None => Ok(Arc::clone(metric)),
                     Some(what) => {
@@ -38,7 +37,7 @@ impl<M: Metric> Table<M> {
                 };
             }
             let metric = Arc::new(make()?);
-            metrics.insert(key.to_owned(), Arc::clone(&metric));
+            metrics.insert(spec.name.clone(), Arc::clone(&metric));
             Ok(metric)
         });
         let again =

@@ -95,7 +95,7 @@ impl FileStore {
 impl Store for FileStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         let make = || FileMetric::new(spec, &self.shared);
-        let metric: Arc<dyn Metric> = self.metrics.get_or_make(&spec.name, spec, make)?;
+        let metric: Arc<dyn Metric> = self.metrics.get_or_make(spec, make)?;
         Ok(metric)
     }
 

@@ -119,7 +119,7 @@ impl Store for Redis {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         self.inner.worker.ensure();
         let inner = &self.inner;
-        let metric = inner.metrics.get_or_make(&spec.name, spec, || {
+        let metric = inner.metrics.get_or_make(spec, || {
             inner.specs.describe(spec);
             Kept::new(spec, &inner.registry, &inner.worker, self.totals())
         })?;
