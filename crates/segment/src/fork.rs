@@ -4,8 +4,8 @@
 //! It is told by [`generation`], which costs a load. A file that marks its process as alive by a
 //! lock must not live on in a child: [`keep`] takes care of such files.
 
-pub use self::platform::generation;
-pub(crate) use self::platform::{forks, watch};
+pub(crate) use self::platform::forks;
+pub use self::platform::{generation, watch};
 #[cfg(unix)]
 pub(crate) use self::platform::{keep, release};
 
@@ -22,8 +22,8 @@ mod platform {
     /// Files that no child keeps: the generation that opened it, and its descriptor plus one.
     static KEPT: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
-    /// A number that a child of a fork does not share with its parent, once there is a segment. It
-    /// costs a load.
+    /// A number that a child of a fork does not share with its parent, from the first [`watch`] or
+    /// segment on. It costs a load.
     #[inline]
     pub fn generation() -> u32 {
         GENERATION.load(Ordering::Relaxed)
@@ -35,9 +35,9 @@ mod platform {
         FORKS.load(Ordering::Relaxed)
     }
 
-    /// Begins to notice forks. They are noticed where the C library makes them, not where a program
-    /// calls the kernel by itself.
-    pub(crate) fn watch() {
+    /// Begins to notice forks, as whoever makes a segment does. They are noticed where the C library
+    /// makes them, not where a program calls the kernel by itself.
+    pub fn watch() {
         static WATCHED: AtomicBool = AtomicBool::new(false);
         if !WATCHED.load(Ordering::Acquire) {
             // SAFETY: the handler does nothing that is forbidden after a fork: it loads and stores
@@ -113,7 +113,8 @@ mod platform {
         0
     }
 
-    pub(crate) fn watch() {}
+    /// Nothing: a process' number needs no watching.
+    pub fn watch() {}
 
     #[cfg(unix)]
     #[allow(dead_code, reason = "only some systems have locks of open file descriptions")]

@@ -64,7 +64,7 @@ pub use anchor::Anchor;
 #[cfg(not(loom))]
 pub use error::{Error, Flaw};
 #[cfg(not(loom))]
-pub use fork::generation;
+pub use fork::{generation, watch as watch_forks};
 #[cfg(not(loom))]
 pub use layout::{
     CELL_BYTES, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, LINE_CELLS, MAGIC, NAME_BYTES,

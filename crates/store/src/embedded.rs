@@ -428,7 +428,7 @@ mod forks {
         static WATCHED: Once = Once::new();
         WATCHED.call_once(|| {
             // Before the handlers below, so that a child has its own generation when they end.
-            crate::fork::generation();
+            quipu_segment::watch_forks();
             // SAFETY: the first runs before the fork, where all is allowed; the second stores
             // atomics and allocates nothing.
             unsafe { libc::pthread_atfork(Some(before), Some(in_parent), None) };

@@ -5,7 +5,6 @@ mod embedded;
 mod error;
 #[cfg(all(feature = "files", unix))]
 pub mod files;
-mod fork;
 mod interface;
 mod lock;
 mod memory;

@@ -6,8 +6,6 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::fork;
-
 /// The lock. It is one word: 0, or the process and thread that has it.
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
@@ -184,11 +182,15 @@ impl<T> Locked<T> {
 fn own() -> u64 {
     static THREADS: AtomicU32 = AtomicU32::new(1);
     thread_local! {
-        static NUMBER: u32 = THREADS.fetch_add(1, Ordering::Relaxed);
+        static NUMBER: u32 = {
+            // Whoever is in a lock is told from its copies in children.
+            quipu_segment::watch_forks();
+            THREADS.fetch_add(1, Ordering::Relaxed)
+        };
     }
     // A thread that is ending has no number any more; those take turns as one.
     let number = NUMBER.try_with(|number| *number).unwrap_or(u32::MAX);
-    u64::from(fork::generation()) << 32 | u64::from(number)
+    u64::from(quipu_segment::generation()) << 32 | u64::from(number)
 }
 
 #[cfg(test)]

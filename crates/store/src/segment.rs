@@ -21,7 +21,6 @@ use quipu::{
 use quipu_segment::{Flaw, Options, Segment};
 
 use crate::error::Error;
-use crate::fork;
 use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::{Lock, Locked};
 use crate::table::Table;
@@ -180,7 +179,7 @@ impl SegmentOptions {
             more: Locked::new(Vec::new()),
             dropped: AtomicU64::new(0),
             has_warned: AtomicBool::new(false),
-            generation: fork::generation(),
+            generation: quipu_segment::generation(),
         };
         SegmentStore { inner: Arc::new(inner), metrics: Table::default() }
     }
@@ -372,7 +371,9 @@ impl Inner {
         match once(registry) {
             // The parent's, from the moment of the fork; this process does not know it any more.
             // What is made in the segment is in every registry on it.
-            Err(error) if error.is_duplicate() && self.generation != fork::generation() => {
+            Err(error)
+                if error.is_duplicate() && self.generation != quipu_segment::generation() =>
+            {
                 once(&Registry::on(registry.segment().clone()))
             }
             result => result,

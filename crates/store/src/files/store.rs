@@ -17,7 +17,6 @@ use super::table::{Fold, Place, Table};
 use super::walk::Window;
 use super::writer::Writer;
 use crate::error::Error;
-use crate::fork;
 use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::{Lock, Locked};
 use crate::table;
@@ -178,7 +177,7 @@ impl FileMetric {
 
 impl State {
     fn open(&mut self, directory: &Path, metric: &str) {
-        let generation = fork::generation();
+        let generation = quipu_segment::generation();
         if self.generation != generation {
             // The parent goes on with its own file.
             *self = Self { generation, ..Self::default() };
@@ -278,7 +277,7 @@ impl<'a> Together<'a> {
 impl Drop for Together<'_> {
     fn drop(&mut self) {
         self.0.state.with(|state| {
-            if state.generation != fork::generation() {
+            if state.generation != quipu_segment::generation() {
                 return;
             }
             state.depth = state.depth.saturating_sub(1);

@@ -18,7 +18,6 @@ use super::link::{Cause, Failure};
 use super::options::Options;
 use super::own;
 use crate::error::Error;
-use crate::fork;
 use crate::lock::Locked;
 
 /// What the thread and the store share.
@@ -85,14 +84,14 @@ impl Worker {
     /// Sees to it that this process has the thread.
     #[inline]
     pub(super) fn ensure(self: &Arc<Self>) {
-        if self.runs.load(Ordering::Relaxed) != fork::generation() + 1 {
+        if self.runs.load(Ordering::Relaxed) != quipu_segment::generation() + 1 {
             self.start();
         }
     }
 
     #[cold]
     fn start(self: &Arc<Self>) {
-        let (own, old) = (fork::generation() + 1, self.runs.load(Ordering::Relaxed));
+        let (own, old) = (quipu_segment::generation() + 1, self.runs.load(Ordering::Relaxed));
         if self.refused.with(|at| at.is_some_and(|at| at.elapsed() < LEAST_BACKOFF)) == Some(true) {
             return;
         }
@@ -212,7 +211,7 @@ impl Worker {
     /// Lets the thread flush once more and end, and waits for it as long as an answer may take.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
-        let own = fork::generation() + 1;
+        let own = quipu_segment::generation() + 1;
         if self.runs.load(Ordering::Acquire) != own {
             return;
         }
