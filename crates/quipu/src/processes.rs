@@ -11,6 +11,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use quipu_segment::Error;
 use quipu_segment::series::{Cursor, Family, Place};
 use quipu_segment::sync::Ordering;
 
@@ -228,19 +229,25 @@ impl Processes {
         while begin < self.entries.len() {
             let group = self.group(begin);
             begin = group.end;
+            if self.entries[group.clone()].iter().any(|entry| entry.note != 0) {
+                // Somebody's work that could not be finished.
+                continue;
+            }
             let Some(heir) = group.clone().find(|&i| !self.entries[i].lives) else { continue };
+            let Ok(Some(to)) = self.place(family, heir) else { continue };
             for i in heir + 1..group.end {
                 if self.entries[i].lives {
                     continue;
                 }
-                let (value, added) = (self.entries[heir].value, self.entries[i].value);
-                let joined = join(aggregation, value, added);
-                let (to, from) = (self.place(family, heir), self.place(family, i));
-                if let (Some(to), Some(from), Some(_)) = (to, from, added) {
+                if self.entries[i].value.is_some() {
+                    // What was removed meanwhile, or cannot be had now, stays as it is.
+                    let Ok(Some(from)) = self.place(family, i) else { continue };
+                    let (value, added) = (self.entries[heir].value, self.entries[i].value);
+                    let joined = join(aggregation, value, added);
                     let number = self.entries[i].number;
                     take_in(aggregation, &to, &from, encode_value(joined), number);
+                    self.entries[heir].value = joined;
                 }
-                self.entries[heir].value = joined;
                 self.entries[i].taken_in = true;
             }
         }
@@ -248,7 +255,7 @@ impl Processes {
     }
 
     /// The cells of an entry, unless its series was removed meanwhile.
-    fn place<'f>(&self, family: &'f Family, entry: usize) -> Option<Place<'f>> {
+    fn place<'f>(&self, family: &'f Family, entry: usize) -> Result<Option<Place<'f>>, Error> {
         let entry = &self.entries[entry];
         family.find(|key| key.series(entry.group, &self.texts[entry.texts.clone()]))
     }
@@ -260,9 +267,9 @@ impl Processes {
             if number == 0 || self.entries[i].overflow {
                 continue;
             }
-            let Some(to) = self.place(family, i) else { continue };
             let summand = self.group_of(i).find(|&at| self.entries[at].number == number);
-            let from = summand.and_then(|at| self.place(family, at));
+            let from = summand.map_or(Ok(None), |at| self.place(family, at));
+            let (Ok(Some(to)), Ok(from)) = (self.place(family, i), from) else { continue };
             let sum = to.plain(SUM_TO_BE).load(Ordering::Relaxed);
             finish_taking_in(&to, from.as_ref(), sum);
             self.entries[i].value = decode(sum);

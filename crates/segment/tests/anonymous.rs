@@ -5,50 +5,15 @@
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
 
-use std::ops::ControlFlow;
-use std::process::Command;
+mod common;
 
+use std::ops::ControlFlow;
+
+use common::{Child, alone};
 use quipu_segment::series::{Cursor, Family, Label, Schema};
 use quipu_segment::{Options, Segment};
 
 const LIMIT: u64 = 64 << 20;
-
-/// Runs `work` in a process of its own: the test of that name, started again.
-fn alone(name: &str, work: impl FnOnce()) {
-    if std::env::var("ANONYMOUS_ALONE").is_ok() {
-        return work();
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env("ANONYMOUS_ALONE", "1")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
-
-/// Starts a child, which ends with success if `work` returns true.
-fn fork(work: impl FnOnce() -> bool) -> libc::pid_t {
-    // SAFETY: the process has one thread; the child ends without the clean-up of its parent.
-    unsafe {
-        let child = libc::fork();
-        assert!(child >= 0);
-        if child == 0 {
-            // Whoever waits for ever is ended by the signal.
-            libc::alarm(20);
-            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            libc::_exit(i32::from(!matches!(result, Ok(true))));
-        }
-        child
-    }
-}
-
-/// Waits for a child, and answers whether it ended with success.
-fn wait(child: libc::pid_t) -> bool {
-    let mut status = 0;
-    // SAFETY: it is a child of this process that nobody else waits for.
-    unsafe { assert_eq!(libc::waitpid(child, &raw mut status, 0), child) };
-    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-}
 
 fn family(segment: &Segment, name: &str) -> Family {
     let labels = vec![Label { name: "user".into(), values: None }];
@@ -79,7 +44,7 @@ fn children_count_in_the_same_cells() {
             .map(|child| {
                 let (counts, bound) = (&counts, &bound);
                 let segment = &segment;
-                fork(move || {
+                Child::start(move || {
                     for i in 0..2000 {
                         bound.place().add(0, 1);
                         counts.add(|key| key.text(&format!("{child} {i}")), 0, 1);
@@ -90,7 +55,7 @@ fn children_count_in_the_same_cells() {
                 })
             })
             .collect();
-        assert!(children.into_iter().all(wait));
+        assert!(children.into_iter().all(Child::wait));
         assert_eq!((bound.place().sum(0), total(&counts)), (16_000, 32_000));
         assert_eq!(total(&family(&segment, "family of all")), 8);
         assert_eq!(total(&family(&segment, "family of 3")), 1);
@@ -106,17 +71,17 @@ fn children_of_children_share_it() {
     alone("children_of_children_share_it", || {
         let segment = Segment::anonymous(LIMIT).unwrap();
         let counts = family(&segment, "counts");
-        let child = fork(|| {
+        let child = Child::start(|| {
             counts.add(|key| key.text("child"), 0, 1);
-            let grandchild = fork(|| {
+            let grandchild = Child::start(|| {
                 family(&segment, "of the grandchild").add(|key| key.text("x"), 0, 7);
                 counts.add(|key| key.text("child"), 0, 10);
                 counts.add(|key| key.text("grandchild"), 0, 100);
                 true
             });
-            wait(grandchild)
+            grandchild.wait()
         });
-        assert!(wait(child));
+        assert!(child.wait());
         assert_eq!(total(&counts), 111);
         assert_eq!(total(&family(&segment, "of the grandchild")), 7);
     });
@@ -129,7 +94,7 @@ fn a_killed_child_loses_nothing_and_keeps_nobody_waiting() {
         let (churn, counts) = (family(&segment, "churn"), family(&segment, "counts"));
         let acknowledged = counts.bind(|key| key.text("acknowledged"));
         for round in 0..40_u64 {
-            let child = fork(|| {
+            let child = Child::start(|| {
                 for i in 0_u64.. {
                     // Locks are held most of the time.
                     let text = format!("{}", i % 300);
@@ -141,9 +106,7 @@ fn a_killed_child_loses_nothing_and_keeps_nobody_waiting() {
                 true
             });
             std::thread::sleep(std::time::Duration::from_millis(2 + round % 5));
-            // SAFETY: it is a child that nobody has waited for.
-            unsafe { libc::kill(child, libc::SIGKILL) };
-            assert!(!wait(child));
+            child.kill();
             let own = format!("after {round}");
             churn.add(|key| key.text(&own), 0, 1);
             assert!(churn.remove(|key| key.text(&own)).unwrap());
@@ -166,11 +129,11 @@ fn a_limit_that_cannot_be_is_refused_and_one_that_is_reached_is_kept() {
         assert!(Segment::anonymous(u64::MAX).is_err());
         let segment = Segment::anonymous(256 << 10).unwrap();
         let counts = family(&segment, "counts");
-        let child = fork(|| {
+        let child = Child::start(|| {
             (0..100_000).for_each(|i| counts.add(|key| key.text(&format!("{i}")), 0, 1));
             counts.overflowed() > 0
         });
-        assert!(wait(child));
+        assert!(child.wait());
         assert!(segment.size() <= 256 << 10);
         assert!(counts.overflowed() > 0);
     });
@@ -203,7 +166,7 @@ fn check(segment: &Segment) {
     let counts = family(segment, "counts");
     let worker = |number: u64, rounds: u64| {
         let (counts, segment) = (&counts, segment);
-        fork(move || {
+        Child::start(move || {
             // SAFETY: it has no preconditions.
             let is_nobody = unsafe { libc::setgid(65534) == 0 && libc::setuid(65534) == 0 };
             for i in 0..rounds {
@@ -216,12 +179,10 @@ fn check(segment: &Segment) {
     for round in 0..10 {
         let killed = worker(1000 + round, u64::MAX);
         std::thread::sleep(std::time::Duration::from_millis(5));
-        // SAFETY: it is a child that nobody has waited for.
-        unsafe { libc::kill(killed, libc::SIGKILL) };
-        assert!(!wait(killed));
+        killed.kill();
     }
     let before = total(&counts);
     let workers: Vec<_> = (0..4).map(|number| worker(number, 3000)).collect();
-    assert!(workers.into_iter().all(wait));
+    assert!(workers.into_iter().all(Child::wait));
     assert_eq!(total(&counts) - before, 4 * 3000);
 }

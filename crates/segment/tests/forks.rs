@@ -5,45 +5,20 @@
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
 use std::ops::ControlFlow;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use common::{Child, alone};
 use quipu_segment::clock::Manual;
 use quipu_segment::series::{Cursor, Family, Label, Schema};
 use quipu_segment::{Options, Segment};
 
-/// Runs `work` in a process of its own: the test of that name, started again.
-fn alone(name: &str, work: impl FnOnce()) {
-    if std::env::var("FORKS_ALONE").is_ok() {
-        return work();
-    }
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture", "--test-threads=1"])
-        .env("FORKS_ALONE", "1")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-}
-
-/// Runs `work` in a child, which ends when it returns; whether it returned true, in time.
+/// Runs `work` in a child, and answers whether it returned true, in time.
 fn in_child(work: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child uses families, which is what is tested, and memory, which the C library
-    // keeps in order across forks; and it ends without the clean-up of its parent.
-    unsafe {
-        let child = libc::fork();
-        assert!(child >= 0);
-        if child == 0 {
-            // Whoever waits for ever is ended by the signal.
-            libc::alarm(20);
-            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            libc::_exit(i32::from(!matches!(result, Ok(true))));
-        }
-        let mut status = 0;
-        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
-    }
+    Child::start(work).wait()
 }
 
 fn segments(test: impl Fn(Segment, bool)) {
@@ -168,29 +143,53 @@ fn a_parent_that_drops_a_handle_leaves_its_child_the_record() {
             let clock = Manual::new(1_700_000_000_000_000_000);
             let family = segment.family_at(&schema("requests"), clock.clone()).unwrap();
             let [handle, go] = ["ada", "go"].map(|text| family.bind(|key| key.text(text)));
-            // SAFETY: as in `in_child`; this child only waits, and adds.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
+            let child = Child::start(|| {
                 for _ in 0..20_000 {
                     if go.place().sum(0) != 0 {
                         handle.place().add(0, 100);
-                        // SAFETY: as in `in_child`.
-                        unsafe { libc::_exit(0) };
+                        return true;
                     }
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                // SAFETY: as in `in_child`.
-                unsafe { libc::_exit(1) };
-            }
+                false
+            });
             drop(handle);
             assert!(family.remove(|key| key.text("ada")).unwrap());
             clock.advance(Duration::from_secs(10));
             family.add(|key| key.text("bob"), 0, 1);
             go.place().add(0, 1);
-            let mut status = 0;
-            // SAFETY: it is this process' child.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            assert_eq!((status, sum(&family, "bob")), (0, 1));
+            assert!(child.wait());
+            assert_eq!(sum(&family, "bob"), 1);
         });
+    });
+}
+
+/// Children die while they change the index; who only reads finds each series, before anybody mends
+/// it.
+#[test]
+fn whoever_reads_finds_all_series_whatever_the_dead_were_at() {
+    alone("whoever_reads_finds_all_series_whatever_the_dead_were_at", || {
+        let segment = Segment::anonymous(64 << 20).unwrap();
+        let family = segment.family(&schema("requests")).unwrap();
+        let texts: Vec<String> = (0..40).map(|i| format!("stays {i}")).collect();
+        texts.iter().for_each(|text| family.add(|key| key.text(text), 0, 7));
+        for round in 0..300_u64 {
+            let child = Child::start(|| {
+                for i in 0_u64.. {
+                    let name = |i: u64| format!("{round} {i}");
+                    family.add(|key| key.text(&name(i)), 0, 1);
+                    if i >= 50 {
+                        family.remove(|key| key.text(&name(i - 50))).unwrap();
+                    }
+                }
+                true
+            });
+            std::thread::sleep(Duration::from_micros(1000 + 37 * (round % 50)));
+            child.kill();
+            for text in &texts {
+                let value = family.look(|key| key.text(text), |place| place.sum(0));
+                assert_eq!(value, Some(7), "{text} in round {round}");
+            }
+        }
     });
 }

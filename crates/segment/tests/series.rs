@@ -744,6 +744,22 @@ fn threads_that_make_the_same_series_make_one() {
     assert!(shown.values().all(|&n| n == threads));
 }
 
+/// What a reader looks for is found while the index moves to a larger table.
+#[test]
+fn a_look_finds_what_moves() {
+    let segment = Segment::private(64 << 20).unwrap();
+    let family = segment.family(&schema(vec![dynamic("user")])).unwrap();
+    let rounds = if cfg!(miri) { 60 } else { 3000 };
+    for i in 0..rounds {
+        family.add(|key| key.text(&i.to_string()), 0, 1);
+        for j in (i % 10..=i).step_by(10) {
+            let value = family.look(|key| key.text(&j.to_string()), |place| place.sum(0));
+            assert_eq!(value, Some(1), "{j} of {i}");
+        }
+    }
+    assert_eq!(family.look(|key| key.text("none"), |_| ()), None);
+}
+
 #[test]
 fn growth_keeps_every_count() {
     let segment = Segment::private(256 << 20).unwrap();

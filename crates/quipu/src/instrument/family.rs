@@ -54,7 +54,7 @@ pub trait Instrument: Sized {
         labels: impl Fn(&mut KeyWriter<'_>),
     ) -> Result<bool, quipu_segment::Error> {
         if series.is_dense()
-            && let Some(place) = series.find(&labels)
+            && let Ok(Some(place)) = series.find(&labels)
         {
             Self::clear_beside(series, shared, &place);
         }

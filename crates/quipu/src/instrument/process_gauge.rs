@@ -283,7 +283,7 @@ impl ProcessGauge {
             }
             Handle::Own { series, layout, values, .. } => {
                 let place = series.find(|key| write(series, layout, values, key));
-                place.map_or(0.0, |place| layout.get(&place))
+                place.ok().flatten().map_or(0.0, |place| layout.get(&place))
             }
         }
     }
@@ -327,7 +327,7 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
     /// This process' value of these labels; 0 where it has set none.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> f64 {
         let place = self.series.find(|key| self.write(labels, key));
-        place.map_or(0.0, |place| self.shared.get(&place))
+        place.ok().flatten().map_or(0.0, |place| self.shared.get(&place))
     }
 
     #[inline]

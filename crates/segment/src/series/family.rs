@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 use super::dense::{Dense, Layout, Slab};
 use super::key::{Key, KeyWriter};
 use super::keyed::{self, At, Found, Keyed};
+use super::meta::{state, state_of};
 use super::place::Place;
 use super::schema::Schema;
 use super::strings::StringSet;
@@ -403,7 +404,8 @@ impl Family {
     }
 
     /// Reads the cells of the series that has the labels which `labels` writes; `None` where there
-    /// is none, which is not made. It takes no lock.
+    /// is none, which is not made. It takes a lock only where the family's index is changing;
+    /// `None`, too, where the system does not give it.
     pub fn look<R>(
         &self,
         labels: impl Fn(&mut KeyWriter<'_>),
@@ -420,7 +422,10 @@ impl Family {
             Series::Keyed(keyed) => {
                 let key = writer.finish(keyed.secrets(), keyed.texts)?;
                 loop {
-                    let found = keyed.find_live(&key)?;
+                    let found = keyed.find_surely(&key).ok()??;
+                    if state_of(found.meta) != state::LIVE {
+                        return None;
+                    }
                     let result = read(keyed.place(found.at));
                     if keyed.is_still(found) {
                         return Some(result);

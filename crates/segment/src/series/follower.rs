@@ -80,19 +80,22 @@ impl Family {
     /// The cells of the series that has these labels, where there is one: where all labels are of
     /// fixed cardinality, there always is. Should the series be removed meanwhile, they may become
     /// another one's.
-    pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Option<Place<'_>> {
+    ///
+    /// # Errors
+    /// Those of the lock, which is taken where the family's index is changing.
+    pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<Option<Place<'_>>, Error> {
         let mut writer = KeyWriter::new(&self.inner.sets);
         labels(&mut writer);
-        match &self.inner.layout {
+        Ok(match &self.inner.layout {
             Series::Dense(dense) => {
-                let slot = writer.group().filter(|&group| group < self.groups())?;
-                Some(dense.place(slot))
+                let slot = writer.group().filter(|&group| group < self.groups());
+                slot.map(|slot| dense.place(slot))
             }
-            Series::Keyed(keyed) => {
-                let key = writer.finish(keyed.secrets(), keyed.texts)?;
-                keyed.find(&key).map(|found| keyed.place(found.at))
-            }
-        }
+            Series::Keyed(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
+                Some(key) => keyed.find_surely(&key)?.map(|found| keyed.place(found.at)),
+                None => None,
+            },
+        })
     }
 
     /// Keeps label values to be written again.

@@ -96,7 +96,7 @@ impl<M: Memory> Index<'_, M> {
         }
         // Acquire: where there is none any more, all its entries are in the table above.
         let previous = Table::unpack(self.previous.load(Ordering::Acquire))?;
-        self.probe(previous, 0, fingerprint, &mut matches).map(|(_, found)| found)
+        self.probe(previous, self.moved(), fingerprint, &mut matches).map(|(_, found)| found)
     }
 
     /// As [`Index::find`], with the lock held: misses nothing.

@@ -171,13 +171,31 @@ impl Keyed {
         self.head[at::LIVE].load(Ordering::Relaxed)
     }
 
-    /// Finds a series without a lock.
+    /// Finds a series without a lock. It may miss one while the index changes, or is left half
+    /// changed by somebody who died.
     #[inline]
-    pub(crate) fn find(&self, key: &Key<'_>) -> Option<Found> {
+    fn find(&self, key: &Key<'_>) -> Option<Found> {
         self.index().find(fingerprint(key.hash), |at| self.matches(at, key))
     }
 
-    /// Finds a series that is shown, without a lock.
+    /// Finds a series, and misses none: it takes the lock where the index was not at rest.
+    ///
+    /// # Errors
+    /// Those of the lock.
+    pub(crate) fn find_surely(&self, key: &Key<'_>) -> Result<Option<Found>, Error> {
+        let found = self.find(key);
+        if found.is_some() || self.is_missing(key) {
+            return Ok(found);
+        }
+        let _guard = self.lock()?;
+        Ok(self.find_locked(key))
+    }
+
+    fn find_locked(&self, key: &Key<'_>) -> Option<Found> {
+        self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key))
+    }
+
+    /// Finds a series that is shown, without a lock. It misses some, as [`Keyed::find`] does.
     #[inline]
     pub(crate) fn find_live(&self, key: &Key<'_>) -> Option<Found> {
         self.find(key).filter(|found| state_of(found.meta) == state::LIVE)
@@ -259,7 +277,7 @@ impl Keyed {
     /// Removes a series; false where there is none.
     pub(crate) fn remove(&self, key: &Key<'_>, now: u64) -> Result<bool, Error> {
         let _guard = self.lock()?;
-        let found = self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key));
+        let found = self.find_locked(key);
         if let Some(found) = found {
             self.detach(found.at, fingerprint(key.hash), now);
         }
@@ -557,7 +575,14 @@ impl Keyed {
     /// Whether the family is at its limit and has no series of that key, as far as that can be told
     /// without the lock: what comes beyond the limit comes again and again.
     fn is_full_without(&self, key: &Key<'_>) -> bool {
-        // Nobody changes the index, nor has died while doing so, and no entries are to move.
+        self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit
+            && self.head[at::HIDDEN].load(Ordering::Relaxed) == 0
+            && self.is_missing(key)
+    }
+
+    /// Whether there is no series of that key, as far as that can be told without the lock: nobody
+    /// changes the index, nor has died while doing so, and no entries are to move.
+    fn is_missing(&self, key: &Key<'_>) -> bool {
         let at_rest = || {
             // Acquire: what is seen below is at least as new.
             let locked = self.head[at::LOCK].load(Ordering::Acquire);
@@ -567,9 +592,7 @@ impl Keyed {
             (locked == 0 && broken == 0 && previous == 0 && table != 0).then_some(table)
         };
         let table = at_rest();
-        let is_full = self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit
-            && self.head[at::HIDDEN].load(Ordering::Relaxed) == 0;
-        if !is_full || table.is_none() || self.find(key).is_some() {
+        if table.is_none() || self.find(key).is_some() {
             return false;
         }
         // Acquire: had the search met a change, this would see that there was one.
@@ -585,7 +608,7 @@ impl Keyed {
         }
         let _guard = self.lock()?;
         let fingerprint = fingerprint(key.hash);
-        if let Some(found) = self.index().find_locked(fingerprint, |at| self.matches(at, key)) {
+        if let Some(found) = self.find_locked(key) {
             if state_of(found.meta) == state::HIDDEN {
                 self.show(found.at);
             }
