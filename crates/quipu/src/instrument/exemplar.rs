@@ -74,18 +74,12 @@ pub(crate) fn keep(
 
 /// Forgets the exemplars of a series.
 pub(crate) fn clear(family: &Family, place: &Place<'_>, cell: usize) {
-    if cell >= place.len() {
-        return;
-    }
-    let root = place.plain(cell).load(Ordering::Acquire);
-    let Some(table) = family.extra(u32::try_from(root).unwrap_or(0)) else { return };
-    for word in table.words() {
-        let at = u32::try_from(word.load(Ordering::Acquire)).unwrap_or(0);
-        if let Some(length) = family.extra(at).and_then(|extra| extra.words().get(LENGTH)) {
+    each(family, place, cell, |words| {
+        if let Some(length) = words.get(LENGTH) {
             // One without labels is none.
             length.store(0, Ordering::Release);
         }
-    }
+    });
 }
 
 /// Reads the exemplars of a series into `slots`, one an index; their texts go to `texts`.
@@ -98,16 +92,20 @@ pub(crate) fn slots_of(
 ) {
     slots.clear();
     texts.clear();
+    each(family, place, cell, |words| slots.push(read(words, texts)));
+}
+
+/// Calls `act` with the words of each slot of a series; with none for a slot that never was used.
+fn each(family: &Family, place: &Place<'_>, cell: usize, mut act: impl FnMut(&[AtomicU64])) {
     if cell >= place.len() {
         return;
     }
-    // Acquire: whoever sees the offset sees what is there.
+    // Acquire, here and below: whoever sees the offset sees what is there.
     let root = place.plain(cell).load(Ordering::Acquire);
     let Some(table) = family.extra(u32::try_from(root).unwrap_or(0)) else { return };
     for word in table.words() {
         let at = u32::try_from(word.load(Ordering::Acquire)).unwrap_or(0);
-        let slot = family.extra(at).and_then(|extra| read(extra.words(), texts));
-        slots.push(slot);
+        act(family.extra(at).map_or(&[], |slot| slot.words()));
     }
 }
 
