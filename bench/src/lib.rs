@@ -30,3 +30,14 @@ pub fn root() -> &'static std::path::Path {
     let bench = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     bench.parent().unwrap_or(bench)
 }
+
+/// What a benchmark ends with: its error is written to standard error.
+pub fn end(name: &str, result: Result<()>) -> std::process::ExitCode {
+    match result {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -41,13 +41,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{NAME}: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    quipu_bench::end(NAME, run(&Arguments::parse()))
 }
 
 fn run(arguments: &Arguments) -> Result<()> {

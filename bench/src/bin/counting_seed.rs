@@ -64,13 +64,7 @@ fn main() -> ExitCode {
         divan.run_benches();
         return ExitCode::SUCCESS;
     }
-    match run(&arguments) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{NAME}: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    quipu_bench::end(NAME, run(&arguments))
 }
 
 /// Runs the tables in a process of its own, to read what it prints.
