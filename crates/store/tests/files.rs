@@ -2,16 +2,18 @@
 #![cfg(all(feature = "files", unix))]
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
-use std::collections::BTreeMap;
+mod common;
+
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
+use common::{all, alone};
 use quipu::exposition::Format;
 use quipu_store::files::{Directories, FileStore, Hint, exposition};
-use quipu_store::{Aggregation, Kind, Metric, Spec, Store};
+use quipu_store::{Aggregation, Kind, Spec, Store};
 
 /// Files of the real clients, which the fuzz target begins with; the first byte is its own.
 fn saved(name: &str) -> Vec<u8> {
@@ -88,13 +90,23 @@ fn files_without_times_are_refused_by_name() {
 #[test]
 fn many_files_are_read_by_several_threads() {
     let directory = tempfile::tempdir().unwrap();
+    write_many(directory.path());
+    assert_many(directory.path());
+}
+
+/// Writes files of a hundred processes.
+fn write_many(directory: &Path) {
     for pid in 0..100 {
         for (name, file) in [("counter", "python_counter"), ("histogram", "python_histogram")] {
-            fs::write(directory.path().join(format!("{name}_{pid}.db")), saved(file)).unwrap();
+            fs::write(directory.join(format!("{name}_{pid}.db")), saved(file)).unwrap();
         }
     }
+}
+
+/// Scrapes what [`write_many`] wrote, several times.
+fn assert_many(directory: &Path) {
     let registry = quipu::Registry::new();
-    registry.collect(Directories::new([directory.path()])).unwrap();
+    registry.collect(Directories::new([directory])).unwrap();
     for _ in 0..3 {
         let text = registry.text();
         for line in [
@@ -109,13 +121,28 @@ fn many_files_are_read_by_several_threads() {
     }
 }
 
-fn all(metric: &dyn Metric) -> BTreeMap<Vec<String>, f64> {
-    let mut found = BTreeMap::new();
-    let mut visit = |labels: &[&str], value| {
-        found.insert(labels.iter().map(|&label| label.to_owned()).collect(), value);
-    };
-    metric.all_values(&mut visit).unwrap();
-    found
+/// Where the system gives no thread, the one that asks reads all.
+#[test]
+fn files_are_read_where_no_thread_is_to_be_had() {
+    // SAFETY: it has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        // Only root can become somebody who has no other process.
+        return;
+    }
+    alone("files_are_read_where_no_thread_is_to_be_had", || {
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        write_many(directory.path());
+        let one = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
+        // SAFETY: the limit is there while it is read.
+        unsafe {
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &raw const one), 0);
+            assert_eq!(libc::setgid(65534), 0);
+            assert_eq!(libc::setuid(65534), 0);
+        }
+        assert!(std::thread::Builder::new().spawn(|| ()).is_err());
+        assert_many(directory.path());
+    });
 }
 
 fn names(directory: &Path) -> Vec<String> {

@@ -7,6 +7,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::thread::Builder;
 use std::time::Duration;
 
 use quipu::collector::Collector;
@@ -194,22 +195,26 @@ impl Directories {
         let scope = first.keys.as_scope();
         std::thread::scope(|threads_scope| {
             let found = &found;
-            // Others take what is theirs; this thread takes its own meanwhile.
-            let others: Vec<_> = workers
-                .zip(1..)
-                .map(|(worker, at)| {
-                    threads_scope.spawn(move || {
-                        worker.keys.reset();
-                        let Worker { keys, window } = worker;
-                        let scope = keys.as_scope();
-                        let mut skipped = Vec::new();
-                        let files = numbered(found).skip(at).step_by(threads);
-                        let tables = self.tables(files, window, &scope, &mut skipped);
-                        (tables, skipped)
-                    })
-                })
-                .collect();
-            let files = numbered(found).step_by(threads);
+            // Others take what is theirs; this thread takes its own meanwhile, and that of those
+            // which the system did not give.
+            let mut own = vec![0];
+            let mut others = Vec::new();
+            for (worker, at) in workers.zip(1..) {
+                let spawned = Builder::new().spawn_scoped(threads_scope, move || {
+                    worker.keys.reset();
+                    let Worker { keys, window } = worker;
+                    let scope = keys.as_scope();
+                    let mut skipped = Vec::new();
+                    let files = numbered(found).skip(at).step_by(threads);
+                    let tables = self.tables(files, window, &scope, &mut skipped);
+                    (tables, skipped)
+                });
+                match spawned {
+                    Ok(other) => others.push(other),
+                    Err(_) => own.push(at),
+                }
+            }
+            let files = own.into_iter().flat_map(|at| numbered(found).skip(at).step_by(threads));
             let mut tables = self.tables(files, &mut first.window, &scope, &mut skipped);
             for other in others {
                 // A thread that panicked had a bug, which is shown as that of this one.
