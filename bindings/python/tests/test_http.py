@@ -85,6 +85,22 @@ def test_applications(counted, call, make):
     assert call(app, "OPTIONS")["headers"]["Allow"] == "OPTIONS,GET"
 
 
+def test_asgi_takes_any_bytes(counted):
+    app = quipu.make_asgi_app(counted)
+    sent = []
+
+    async def receive():
+        return {"type": "http.request"}
+
+    async def send(message):
+        sent.append(message)
+
+    headers = [(b"accept", b"\xff\xfe"), (b"accept-encoding", b"\xff")]
+    scope = {"type": "http", "method": "GET", "headers": headers, "query_string": b"\xff=\xfe"}
+    asyncio.run(app(scope, receive, send))
+    assert sent[0]["status"] == 200
+
+
 def test_protobuf_is_not_for_foreign_collectors(counted):
     class Foreign:
         def collect(self):

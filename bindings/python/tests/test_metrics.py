@@ -199,6 +199,11 @@ def test_created_samples_are_shown_on_request(registry):
         assert b"# TYPE c_created gauge\nc_created 1" in quipu.generate_latest(registry)
     finally:
         quipu.disable_created_metrics()
+    lone = quipu.Counter("lone", "In a segment of its own.", registry=None)
+    lone.inc()
+    registry.register(lone)
+    assert b"_created" not in quipu.generate_latest(registry)
+    assert registry.get_sample_value("lone_created") is not None
     assert registry.get_sample_value("c_created") > 1e9
 
 

@@ -31,10 +31,10 @@ def make_asgi_app(registry=REGISTRY, disable_compression: bool = False):
             return await answer(405, [("Allow", "OPTIONS,GET")], body)
 
         def header(wanted):
-            values = [value.decode() for name, value in scope["headers"] if name.lower() == wanted]
-            return ",".join(values)
+            values = (value for name, value in scope["headers"] if name.lower() == wanted)
+            return b",".join(values).decode("latin-1")
 
-        query = parse_qs(scope.get("query_string", b"").decode())
+        query = parse_qs(scope.get("query_string", b"").decode("utf-8", "replace"))
         headers, output = bake_output(
             registry,
             header(b"accept"),

@@ -92,8 +92,11 @@ class MetricWrapperBase:
 
     def collect(self) -> List[Metric]:
         """The metric with its samples, those of other processes included; a child with its own."""
+        return self._collect(True)
+
+    def _collect(self, created: bool) -> List[Metric]:
         segments.ask_functions(self._segment)
-        found = [metric_of(family) for family in self._segment.collect(self._name, True)]
+        found = [metric_of(family) for family in self._segment.collect(self._name, created)]
         if not found:
             return self.describe()
         values = dict(zip(self._labelnames, self._labelvalues))

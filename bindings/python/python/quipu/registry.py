@@ -167,8 +167,15 @@ class CollectorRegistry:
     def _foreign_metrics(self):
         if self._target_info:
             yield self._target_info_metric()
+        yield from self._asked(False)
+
+    def _asked(self, created: bool):
         for collector in self._foreign():
-            yield from collector.collect()
+            if isinstance(getattr(collector, "_segment", None), _quipu.Segment):
+                # A metric of this package, in another segment.
+                yield from collector._collect(created)
+            else:
+                yield from collector.collect()
 
     def _collect(self, created: bool):
         if self._target_info:
@@ -176,8 +183,7 @@ class CollectorRegistry:
         if self._own_segment is not None:
             segments.ask_functions(self._own_segment)
             yield from self._families(self._own_segment, created, self._hidden)
-        for collector in self._foreign():
-            yield from collector.collect()
+        yield from self._asked(created)
 
     def _collect_own(self, created: bool):
         """The metrics of this package alone."""
