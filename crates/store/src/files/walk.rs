@@ -152,6 +152,8 @@ enum Split<'a> {
         time: f64,
         size: usize,
     },
+    /// One of this size, whose key is too long to be looked at.
+    Long(usize),
     /// So many bytes are needed from here.
     More(usize),
     Bad,
@@ -162,9 +164,6 @@ impl Layout {
     fn split(self, bytes: &[u8]) -> Split<'_> {
         let Some((length, rest)) = bytes.split_first_chunk() else { return Split::More(4) };
         let Ok(length) = usize::try_from(i32::from_le_bytes(*length)) else { return Split::Bad };
-        if length > MOST_KEY {
-            return Split::Bad;
-        }
         let padding = 8 - (length + 4) % 8;
         let (padded, number) = match self {
             Self::Python => (length + padding, 16),
@@ -173,6 +172,13 @@ impl Layout {
             Self::Ruby => return Split::Bad,
         };
         let size = 4 + padded + number;
+        if length > MOST_KEY {
+            return match (self, rest.first()) {
+                (Self::Python, Some(b'[')) | (Self::Ruby, Some(b'{')) => Split::Long(size),
+                (_, Some(_)) => Split::Bad,
+                (_, None) => Split::More(5),
+            };
+        }
         let Some((key, numbers)) = rest.split_at_checked(padded) else { return Split::More(size) };
         let Some((value, times)) = numbers.split_first_chunk() else { return Split::More(size) };
         let time = match (self, times.first_chunk()) {
@@ -189,7 +195,7 @@ impl Layout {
     }
 }
 
-/// Gives every entry, up to the first that is none.
+/// Gives every entry, up to the first that is none. One whose key is too long has no key.
 ///
 /// # Errors
 /// Why it ended before the end: entries that were given until then are sound.
@@ -240,6 +246,21 @@ pub(crate) fn walk<S: Source + ?Sized>(
                 visit(Entry { key, reading: Reading { value, time }, at: end - 16 });
                 continue;
             }
+            Split::Long(size) => {
+                let next = place + size as u64;
+                if next > end {
+                    return Err(Flaw::Entry(place));
+                }
+                visit(Entry {
+                    key: &[],
+                    reading: Reading { value: 0.0, time: 0.0 },
+                    at: next - 16,
+                });
+                let room = (end - next).min(WINDOW as u64) as usize;
+                filled = fill(source, &mut bytes[..room], next)?;
+                (base, at) = (next, 0);
+                continue;
+            }
             Split::Bad => return Err(Flaw::Entry(place)),
             Split::More(need) => need,
         };
@@ -270,7 +291,9 @@ fn is_timeless(bytes: &[u8], is_whole: bool) -> bool {
         Split::Entry { size, .. } => &entries[size..],
         _ => entries,
     };
-    if second.is_empty() || matches!(Layout::Python.split(second), Split::Entry { .. }) {
+    if second.is_empty()
+        || matches!(Layout::Python.split(second), Split::Entry { .. } | Split::Long(_))
+    {
         return false;
     }
     let mut rest = entries;
@@ -378,6 +401,27 @@ mod tests {
             let (found, result) = read(&file(Layout::Timeless, &list), Layout::Python);
             assert!(matches!(result, Err(Flaw::Old)), "{count}: {result:?}");
             assert!(found.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_follows_a_key_that_is_too_long_is_found() {
+        let long = format!("[\"{}\"]", "x".repeat(3 * WINDOW));
+        let long_ruby = long.replacen('[', "{", 1);
+        for (layout, long) in [(Layout::Python, &*long), (Layout::Ruby, &*long_ruby)] {
+            let (a, b) = (("[\"a\"]", 1.0, 2.0), ("[\"b\"]", 3.0, 4.0));
+            for list in [vec![a, (long, 5.0, 6.0), b], vec![(long, 5.0, 6.0), a, b]] {
+                let whole = file(layout, &list);
+                let (found, result) = read(&whole, layout);
+                result.unwrap();
+                let keys: Vec<_> = found.iter().map(|(key, ..)| key.as_str()).collect();
+                let expected: Vec<_> =
+                    list.iter().map(|e| if e.0.len() > 9 { "" } else { e.0 }).collect();
+                assert_eq!(keys, expected);
+                let (found, result) = read(&whole[..WINDOW], layout);
+                assert!(matches!(result, Err(Flaw::Cut(_))), "{result:?}");
+                assert!(found.len() < 3);
+            }
         }
     }
 

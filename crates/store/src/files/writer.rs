@@ -63,7 +63,9 @@ impl Writer {
     fn begin(&mut self) -> io::Result<()> {
         let (mut slots, mut end) = (HashMap::new(), HEADER);
         let result = walk(&self.file, Layout::Ruby, &mut Window::default(), |entry| {
-            if let Ok(key) = std::str::from_utf8(entry.key) {
+            if let Ok(key) = std::str::from_utf8(entry.key)
+                && !key.is_empty()
+            {
                 slots.insert(key.into(), Slot { at: entry.at, value: entry.reading.value });
             }
             end = entry.at + 16;
