@@ -400,7 +400,7 @@ impl Inner {
             (self.options.warn)(&format!(
                 "{place}: {overflowed} updates are counted without their labels, in overflow \
                  series: the disk is full, the segment's limit of {} bytes is reached, or that of a \
-                 metric's series",
+                 metric's series, or labels are longer than 512 KiB",
                 self.registry.segment().limit()
             ));
         }

@@ -66,6 +66,13 @@ impl Sources {
         let Some(directories) = &self.directories else { return Ok(()) };
         match directories.count() {
             Ok(0) => {
+                if let Some(segment) = self.paths.iter().find_map(|path| segment_in(path)) {
+                    return Err(Error(format!(
+                        "{0}: of a segment of quipu the file is named, not its directory: quipu \
+                         scrape {0}",
+                        segment.display()
+                    )));
+                }
                 let paths: Vec<_> = self.paths.iter().map(|p| p.display().to_string()).collect();
                 Err(Error(format!(
                     "{}: there is no file of prometheus_client (counter_1.db) or of Ruby's \
@@ -85,6 +92,13 @@ impl Sources {
         registry.collect(self).map_err(|error| Error(error.to_string()))?;
         Ok(registry)
     }
+}
+
+/// A segment that is in a directory.
+fn segment_in(path: &Path) -> Option<PathBuf> {
+    let paths = std::fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut named = paths.filter(|path| path.extension().is_some_and(|end| end == "quipu"));
+    named.find(|path| is_segment(path).unwrap_or(false))
 }
 
 /// Whether a file begins as segments do. One that is being made may still be empty.
