@@ -57,7 +57,7 @@ module Quipu
     end
 
     def native_settings
-      [@buckets.map(&:to_f), store_settings[:exemplars] ? true : false]
+      [@buckets.map { |bound| Float(bound) }, store_settings[:exemplars] ? true : false]
     end
 
     def copy_settings(metric)

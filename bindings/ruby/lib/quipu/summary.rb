@@ -36,7 +36,7 @@ module Quipu
     end
 
     def native_settings
-      [@quantiles.map(&:to_f)]
+      [@quantiles.map { |quantile| Float(quantile) }]
     end
 
     def copy_settings(metric)
