@@ -193,3 +193,45 @@ fn whoever_reads_finds_all_series_whatever_the_dead_were_at() {
         }
     });
 }
+
+/// Labels of fixed values, too many of them for slots: their series have no texts, as the one of the
+/// overflow has none.
+#[test]
+fn a_death_takes_no_series_of_many_fixed_values() {
+    alone("a_death_takes_no_series_of_many_fixed_values", || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shared.quipu");
+        let values: Vec<String> = (0..300).map(|i| i.to_string()).collect();
+        let label = |name: &str| Label { name: name.into(), values: Some(values.clone()) };
+        let schema = Schema { labels: vec![label("from"), label("to")], ..schema("requests") };
+        let open = || {
+            let segment = Options::new().shared().open_or_create(&path).unwrap();
+            segment.family(&schema).unwrap()
+        };
+        let look = |family: &Family| {
+            assert!(!family.is_dense());
+            for group in (0..40).map(|i| i * 307) {
+                let value = family.look(|key| key.series(group, &[]), |place| place.sum(0));
+                assert_eq!(value, Some(7), "group {group}");
+            }
+        };
+        let family = open();
+        (0..40).for_each(|i| family.add(|key| key.series(i * 307, &[]), 0, 7));
+        for round in 0..50_u64 {
+            let child = Child::start(|| {
+                for i in (0..80_000).cycle().filter(|i| i % 307 != 0) {
+                    family.add(|key| key.series(i, &[]), 0, 1);
+                    family.remove(|key| key.series(i, &[])).unwrap();
+                }
+                true
+            });
+            std::thread::sleep(Duration::from_micros(1000 + 37 * round));
+            child.kill();
+            // Whoever takes the lock next mends what the dead one was at.
+            family.add(|key| key.series(1, &[]), 0, 1);
+            look(&family);
+        }
+        drop(family);
+        look(&open());
+    });
+}

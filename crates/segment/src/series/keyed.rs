@@ -547,7 +547,7 @@ impl Keyed {
             if self.is_overflow(at) {
                 continue;
             }
-            if is_series(meta) && !self.is_overflows(at) {
+            if is_series(meta) && (self.texts == 0 || !self.is_overflows(at)) {
                 live += 1;
                 let hidden = u64::from(state_of(meta) == state::HIDDEN);
                 self.head[at::HIDDEN].fetch_add(hidden, Ordering::Relaxed);
@@ -999,7 +999,7 @@ impl Keyed {
         let before = self.header + self.cells;
         let count = ((meta & WORDS) as u32 - before) as usize;
         if count == 0 {
-            return group == 0;
+            return group < if self.texts == 0 { self.groups.into() } else { 1 };
         }
         let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
         let bytes: Vec<u8> =
@@ -1035,7 +1035,8 @@ impl Keyed {
             .any(|at| u64::from(at) == overflow && self.is_overflows(at))
     }
 
-    /// Whether a record is that of a series without labels, which only the overflow's is.
+    /// Whether a record is that of a series without texts. Where the family has labels that take any
+    /// text, only the overflow's is; else all are, and the overflow's was made first.
     fn is_overflows(&self, at: u32) -> bool {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         is_series(meta) && meta & WORDS == u64::from(self.header + self.cells)
