@@ -60,7 +60,7 @@ struct Shared {
 struct Unmended {
     mark: AtomicBool,
     clearing: Latch,
-    /// Held by who makes a record, where no other process has the segment.
+    /// Held by the thread of this process that makes a record.
     making: Latch,
 }
 
@@ -437,16 +437,18 @@ impl Segment {
     /// # Errors
     /// The system's, where it does not let the process take a lock that its death releases.
     pub fn making(&self) -> Result<Making<'_>, Error> {
-        if self.shared.access == Access::Exclusive {
-            // No word of the file changes by a look that makes nothing.
-            return Ok(Making(self.shared.unmended.making.lock()));
+        // The threads of this process first, and then, where a file is not left as it is, those of
+        // others: an exclusive one, and memory without a name, may have come to children of forks.
+        let own = self.shared.unmended.making.lock();
+        if self.is_private() || (self.shared.access == Access::Exclusive && self.is_unmended()) {
+            return Ok(Making { _others: None, _own: own });
         }
         let (word, broken) = self.making_words();
         let token = self.region.token()?;
-        let (guard, _) = lock::acquire(word, broken, token, |token| self.region.is_alive(token));
+        let (others, _) = lock::acquire(word, broken, token, |token| self.region.is_alive(token));
         // Whoever died here has left a record that nobody finds, or a whole one.
         broken.store(0, Ordering::Relaxed);
-        Ok(Making(guard))
+        Ok(Making { _others: Some(others), _own: own })
     }
 
     /// A number that tells this process from all others that have, or had, the segment: a child of a
@@ -672,7 +674,10 @@ impl Segment {
 
 /// Held by the one thread that [makes a record](Segment::making).
 #[must_use]
-pub struct Making<'s>(#[expect(dead_code, reason = "it is held until it is dropped")] Guard<'s>);
+pub struct Making<'s> {
+    _others: Option<Guard<'s>>,
+    _own: Guard<'s>,
+}
 
 /// A record that is not yet published.
 #[derive(Debug)]

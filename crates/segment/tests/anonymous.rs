@@ -66,6 +66,41 @@ fn children_count_in_the_same_cells() {
     });
 }
 
+/// Children that make the same families at the same moment make each once.
+#[test]
+fn children_make_each_family_once() {
+    alone("children_make_each_family_once", || {
+        const CHILDREN: u64 = 4;
+        const FAMILIES: u64 = 100;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("exclusive.quipu");
+        for segment in [Segment::anonymous(LIMIT), Segment::open_or_create(&path)] {
+            let segment = segment.unwrap();
+            let turn = family(&segment, "turn").bind(|key| key.text("all"));
+            let children: Vec<_> = (0..CHILDREN)
+                .map(|_| {
+                    Child::start(|| {
+                        for i in 1..=FAMILIES {
+                            turn.place().add(0, 1);
+                            while turn.place().sum(0) < i * CHILDREN {
+                                std::thread::yield_now();
+                            }
+                            let of_all = family(&segment, &format!("family {i}"));
+                            of_all.add(|key| key.text("x"), 0, 1);
+                        }
+                        true
+                    })
+                })
+                .collect();
+            assert!(children.into_iter().all(Child::wait));
+            assert_eq!(segment.families().unwrap().len() as u64, 1 + FAMILIES);
+            for i in 1..=FAMILIES {
+                assert_eq!(total(&family(&segment, &format!("family {i}"))), CHILDREN);
+            }
+        }
+    });
+}
+
 #[test]
 fn children_of_children_share_it() {
     alone("children_of_children_share_it", || {
