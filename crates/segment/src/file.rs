@@ -452,15 +452,16 @@ fn own_generation() -> u64 {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn lock_token(mapped: &MappedFile) -> io::Result<(u64, u64)> {
     let file = mapped.own_file()?;
-    let own = reopen(mapped);
+    // Before it is locked: no child may have it then.
+    let own = fork::keep(|| reopen(mapped))?;
     // A lock for writing needs a file that is open for writing, and excludes all others; one for
     // reading is seen by whoever asks, and is this token's as long as nobody draws it twice.
-    let (descriptor, command, kind) = match &own {
-        Some((own, Mode::ReadWrite)) => (own.as_raw_fd(), libc::F_OFD_SETLK, libc::F_WRLCK),
-        Some((own, Mode::Read)) => (own.as_raw_fd(), libc::F_OFD_SETLK, libc::F_RDLCK),
+    let (kept, descriptor, command, kind) = match own {
+        Some((kept, own, Mode::ReadWrite)) => (kept, own, libc::F_OFD_SETLK, libc::F_WRLCK),
+        Some((kept, own, Mode::Read)) => (kept, own, libc::F_OFD_SETLK, libc::F_RDLCK),
         // A lock of the process, and not of the descriptor, which all children share. It ends with
         // the process too, and already when the process closes this file under another descriptor.
-        None => (file.as_raw_fd(), libc::F_SETLK, libc::F_WRLCK),
+        None => (0, file.as_raw_fd(), libc::F_SETLK, libc::F_WRLCK),
     };
     for _ in 0..64 {
         let token = mapped.next_token();
@@ -470,14 +471,15 @@ fn lock_token(mapped: &MappedFile) -> io::Result<(u64, u64)> {
         let mut lock = byte_lock(token, kind as _);
         // SAFETY: the descriptor is open, and `lock` a valid flock for the call.
         if unsafe { libc::fcntl(descriptor, command, &raw mut lock) } == 0 {
-            let kept = own.map(|(own, _)| fork::keep(own)).transpose()?;
-            return Ok((token, kept.unwrap_or(0)));
+            return Ok((token, kept));
         }
         let error = io::Error::last_os_error();
         if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) {
+            fork::release(kept);
             return Err(error);
         }
     }
+    fork::release(kept);
     Err(io::ErrorKind::AddrInUse.into())
 }
 

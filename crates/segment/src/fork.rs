@@ -13,12 +13,15 @@ pub(crate) use self::platform::{keep, release};
 mod platform {
     use std::fs::File;
     use std::io;
-    use std::os::fd::IntoRawFd;
+    use std::os::fd::{IntoRawFd, RawFd};
     use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+    use std::time::Duration;
 
     /// How often this process' ancestors were forked since they watched.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
+    /// How often a fork of this process began or ended, and how many are under way.
     static FORKS: AtomicU32 = AtomicU32::new(0);
+    static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
     /// Files that no child keeps: the generation that opened it, and its descriptor plus one.
     static KEPT: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
@@ -29,10 +32,11 @@ mod platform {
         GENERATION.load(Ordering::Relaxed)
     }
 
-    /// How often this process forked since it watches.
+    /// A number that is another one when this process forks, and again when it has forked: what was
+    /// made between two looks that find the same is in no child, unless the fork was under way.
     #[inline]
     pub(crate) fn forks() -> u32 {
-        FORKS.load(Ordering::Relaxed)
+        FORKS.load(Ordering::SeqCst)
     }
 
     /// Begins to notice forks, as whoever makes a segment does. They are noticed where the C library
@@ -44,43 +48,90 @@ mod platform {
             // atomics, and closes. Where it cannot be registered, children are not told apart. Two
             // threads may both register it: being called twice does no harm, and a lock could be
             // held by a thread that a child does not have.
-            unsafe { libc::pthread_atfork(Some(before), None, Some(in_child)) };
+            unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
             WATCHED.store(true, Ordering::Release);
         }
     }
 
-    /// Keeps a file open until it is released by the number that this answers, or until a fork, in
-    /// the child.
-    pub(crate) fn keep(file: File) -> io::Result<u64> {
+    /// Opens a file, and keeps it open until it is released by the number that this answers, or until
+    /// a fork, in the child: in one that is forked meanwhile, too. Answers its descriptor as well.
+    pub(crate) fn keep<T>(
+        open: impl Fn() -> Option<(File, T)>,
+    ) -> io::Result<Option<(u64, RawFd, T)>> {
         watch();
-        let descriptor = file.into_raw_fd();
-        // Descriptors are not negative.
-        let kept = u64::from(generation()) << 32 | (descriptor as u64 + 1);
-        for place in &KEPT {
-            if place.compare_exchange(0, kept, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                return Ok(kept);
+        for attempt in 0_u32.. {
+            let before = calm();
+            let Some((file, rest)) = open() else { break };
+            let descriptor = file.into_raw_fd();
+            // Descriptors are not negative.
+            let kept = u64::from(generation()) << 32 | (descriptor as u64 + 1);
+            let put = |place: &AtomicU64| {
+                place.compare_exchange(0, kept, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            };
+            if !KEPT.iter().any(put) {
+                close(kept);
+                return Err(io::Error::other("too many segment files are open in this process"));
             }
+            // A child of a fork since may have it open, and not know it.
+            if forks() == before || attempt == ATTEMPTS {
+                return Ok(Some((kept, descriptor, rest)));
+            }
+            release(kept);
         }
-        close(kept);
-        Err(io::Error::other("too many segment files are open in this process"))
+        Ok(None)
     }
 
-    /// Closes what was kept, unless a fork has done so.
+    /// Waits until no fork is under way, but not for long: it may be this thread's own, which asks
+    /// in a handler. Answers what [`forks`] is then.
+    fn calm() -> u32 {
+        let mut rounds = 0;
+        loop {
+            let begun = forks();
+            if UNDER_WAY.load(Ordering::SeqCst) == 0 || rounds == ROUNDS {
+                return begun;
+            }
+            rounds += 1;
+            std::thread::sleep(NAP);
+        }
+    }
+
+    const ATTEMPTS: u32 = 64;
+    const ROUNDS: u32 = 1000;
+    const NAP: Duration = Duration::from_micros(50);
+
+    /// Unlocks and closes what was kept, unless a fork has closed it.
     pub(crate) fn release(kept: u64) {
         let taken = |place: &AtomicU64| {
             place.compare_exchange(kept, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };
         if KEPT.iter().any(taken) {
+            // A child that is forked right now has the file open until it has closed it.
+            let all = libc::flock {
+                l_type: libc::F_UNLCK as libc::c_short,
+                l_whence: libc::SEEK_SET as libc::c_short,
+                l_start: 0,
+                l_len: 0,
+                l_pid: 0,
+            };
+            // SAFETY: the descriptor is open, and the call reads one `flock`, which outlives it.
+            unsafe { libc::fcntl(descriptor_of(kept), libc::F_OFD_SETLK, &raw const all) };
             close(kept);
         }
     }
 
     extern "C" fn before() {
-        FORKS.fetch_add(1, Ordering::Relaxed);
+        UNDER_WAY.fetch_add(1, Ordering::SeqCst);
+        FORKS.fetch_add(1, Ordering::SeqCst);
+    }
+
+    extern "C" fn in_parent() {
+        FORKS.fetch_add(1, Ordering::SeqCst);
+        UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
     }
 
     extern "C" fn in_child() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
+        UNDER_WAY.store(0, Ordering::Relaxed);
         for place in &KEPT {
             let kept = place.swap(0, Ordering::Relaxed);
             if kept != 0 {
@@ -89,11 +140,14 @@ mod platform {
         }
     }
 
+    fn descriptor_of(kept: u64) -> RawFd {
+        (kept as u32).wrapping_sub(1).cast_signed()
+    }
+
     fn close(kept: u64) {
-        let descriptor = (kept as u32).wrapping_sub(1).cast_signed();
         // SAFETY: the descriptor was taken from the one file that owned it, and whoever closes it
         // has taken it out of its place. Nothing can be done about an error.
-        unsafe { libc::close(descriptor) };
+        unsafe { libc::close(descriptor_of(kept)) };
     }
 }
 
@@ -102,7 +156,7 @@ mod platform {
     //! Each process has its number. A child keeps the files of its parent.
 
     #[cfg(unix)]
-    use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+    use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
     /// A number that a child of a fork does not share with its parent.
     pub fn generation() -> u32 {
@@ -118,9 +172,14 @@ mod platform {
 
     #[cfg(unix)]
     #[allow(dead_code, reason = "only some systems have locks of open file descriptions")]
-    pub(crate) fn keep(file: std::fs::File) -> std::io::Result<u64> {
-        // Descriptors are not negative.
-        Ok(file.into_raw_fd() as u64 + 1)
+    pub(crate) fn keep<T>(
+        open: impl Fn() -> Option<(std::fs::File, T)>,
+    ) -> std::io::Result<Option<(u64, RawFd, T)>> {
+        Ok(open().map(|(file, rest)| {
+            let descriptor = file.into_raw_fd();
+            // Descriptors are not negative.
+            (descriptor as u64 + 1, descriptor, rest)
+        }))
     }
 
     #[cfg(unix)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{Child, alone};
 use quipu_segment::clock::Manual;
-use quipu_segment::series::{Cursor, Family, Label, Schema};
+use quipu_segment::series::{Bound, Cursor, Family, Label, Schema};
 use quipu_segment::{Options, Segment};
 
 /// Runs `work` in a child, and answers whether it returned true, in time.
@@ -233,5 +233,85 @@ fn a_death_takes_no_series_of_many_fixed_values() {
         }
         drop(family);
         look(&open());
+    });
+}
+
+/// A child that is forked at any moment goes on holding nothing of its parent's: else a process that
+/// died would be taken for alive, and whoever waits for it would wait as long as the child lives.
+#[test]
+fn no_child_keeps_its_parent_alive() {
+    alone("no_child_keeps_its_parent_alive", || {
+        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let path = directory.path().join("shared.quipu");
+        let open = || Options::new().shared().open_or_create(&path).unwrap();
+        let other = open();
+        let began = other.family(&schema("began")).unwrap().bind(|key| key.text("all"));
+        for round in 0..300 {
+            // The more the surer is one just opening its file for itself.
+            let segments: Vec<_> = (0..30).map(|_| open()).collect();
+            let half = AtomicBool::new(false);
+            let (child, tokens) = std::thread::scope(|scope| {
+                let maker = scope.spawn(|| {
+                    let token = |(i, segment): (usize, &Segment)| {
+                        half.fetch_or(i > 2, Ordering::SeqCst);
+                        segment.process().unwrap()
+                    };
+                    segments.iter().enumerate().map(token).collect::<Vec<_>>()
+                });
+                while !half.load(Ordering::SeqCst) {}
+                let child = Child::start(|| {
+                    began.place().add(0, 1);
+                    std::thread::sleep(Duration::from_secs(60));
+                    true
+                });
+                (child, maker.join().unwrap())
+            });
+            while began.place().sum(0) <= round {
+                std::thread::yield_now();
+            }
+            drop(segments);
+            assert!(!tokens.iter().any(|&token| other.is_alive(token)), "in round {round}");
+            child.kill();
+        }
+    });
+}
+
+/// A handle that is made while a fork is under way is the child's as well.
+#[test]
+fn a_handle_that_is_made_in_a_fork_keeps_its_record() {
+    use std::sync::Mutex;
+
+    static FAMILY: Mutex<Option<Family>> = Mutex::new(None);
+    static HANDLE: Mutex<Option<Bound>> = Mutex::new(None);
+
+    extern "C" fn make() {
+        if let Some(family) = &*FAMILY.lock().unwrap() {
+            *HANDLE.lock().unwrap() = Some(family.bind(|key| key.text("ada")));
+        }
+    }
+
+    alone("a_handle_that_is_made_in_a_fork_keeps_its_record", || {
+        // Handlers before a fork are called in reverse order: this one is the last.
+        // SAFETY: what it calls is allowed before a fork.
+        assert_eq!(unsafe { libc::pthread_atfork(Some(make), None, None) }, 0);
+        let segment = Segment::anonymous(64 << 20).unwrap();
+        let clock = Manual::new(1_700_000_000_000_000_000);
+        let family = segment.family_at(&schema("requests"), clock.clone()).unwrap();
+        let go = family.bind(|key| key.text("go"));
+        *FAMILY.lock().unwrap() = Some(family.clone());
+        let child = Child::start(|| {
+            while go.place().sum(0) == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            HANDLE.lock().unwrap().as_ref().unwrap().place().add(0, 100);
+            true
+        });
+        HANDLE.lock().unwrap().take();
+        assert!(family.remove(|key| key.text("ada")).unwrap());
+        clock.advance(Duration::from_secs(10));
+        family.add(|key| key.text("bob"), 0, 1);
+        go.place().add(0, 1);
+        assert!(child.wait());
+        assert_eq!(sum(&family, "bob"), 1);
     });
 }
