@@ -1029,6 +1029,35 @@ fn more_handles_than_a_record_counts_keep_it() {
     assert_eq!(total(&family), 10);
 }
 
+/// What is added to a series while a sweep hides it stays, and is not taken back and added again:
+/// not all can be taken back.
+#[test]
+fn what_is_added_to_what_is_hidden_meanwhile_stays() {
+    let segment = Segment::private(1 << 20).unwrap();
+    let clock = Manual::new(START);
+    let schema = Schema { idle: Some(TENTH), ..schema(vec![dynamic("user")]) };
+    let family = segment.family_at(&schema, clock.clone()).unwrap();
+    let (count, undone) = (AtomicU64::new(0), AtomicU64::new(0));
+    for total in 1..=3 {
+        family.update(
+            |key| key.text("ada"),
+            |place| {
+                count.fetch_add(1, Ordering::Relaxed);
+                clock.advance(TENTH * 2);
+                family.sweep().unwrap();
+                place.add(0, 1);
+            },
+            |_| {
+                undone.fetch_add(1, Ordering::Relaxed);
+            },
+        );
+        assert_eq!((count.load(Ordering::Relaxed), undone.load(Ordering::Relaxed)), (total, 0));
+        let value = family.look(|key| key.text("ada"), |place| place.sum(0));
+        assert_eq!(value, Some(total));
+        family.sweep().unwrap();
+    }
+}
+
 #[test]
 fn idle_series_make_room_without_a_look_at_all() {
     let segment = Segment::private(64 << 20).unwrap();

@@ -337,7 +337,7 @@ impl Family {
                 let found = inner.find(keyed, &mut writer);
                 let place = keyed.place(found.at);
                 act(place);
-                if keyed.is_still(found) {
+                if keyed.has_kept(found) {
                     return;
                 }
                 undo(place);

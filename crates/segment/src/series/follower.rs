@@ -47,7 +47,7 @@ impl Family {
         };
         if let Some(found) = follower.found(keyed) {
             act(keyed.place(found.at));
-            if keyed.is_still(found) {
+            if keyed.has_kept(found) {
                 return;
             }
             undo(keyed.place(found.at));
@@ -69,7 +69,7 @@ impl Family {
             labels(&mut writer);
             let found = self.inner.find(keyed, &mut writer);
             act(keyed.place(found.at));
-            if keyed.is_still(found) {
+            if keyed.has_kept(found) {
                 follower.leave(found);
                 return;
             }

@@ -224,6 +224,34 @@ impl Keyed {
         meta::is_still(self.region().word(found.at), found.meta)
     }
 
+    /// Whether what was added to what was found belongs to that series: so it does where that was
+    /// hidden meanwhile, and is shown again.
+    #[inline]
+    pub(crate) fn has_kept(&self, found: Found) -> bool {
+        self.is_still(found) || self.has_hidden(found)
+    }
+
+    #[cold]
+    fn has_hidden(&self, found: Found) -> bool {
+        let word = self.region().word(found.at);
+        let is_hidden = || {
+            let meta = word.load(Ordering::Acquire);
+            meta::is_same_series(meta, found.meta) && state_of(meta) == state::HIDDEN
+        };
+        if !is_hidden() {
+            return false;
+        }
+        if self.is_overflow(found.at) {
+            self.find_overflow();
+        } else if let Ok(_guard) = self.lock()
+            && is_hidden()
+        {
+            // Without the lock, the next sweep shows it.
+            self.show(found.at);
+        }
+        true
+    }
+
     /// Whether a series has the record, which a handle is bound to.
     #[inline]
     pub(crate) fn is_series(&self, at: u32) -> bool {
