@@ -95,15 +95,18 @@ impl Processes {
     /// Reads a family, and puts together what it has.
     pub(crate) fn gather(&mut self, family: &Family, aggregation: Aggregation) {
         self.shown.clear();
-        // A sum that somebody puts together is of no one moment. Where there is no lock to be had,
-        // what is shown may count a process twice for that moment.
+        // What somebody puts together is of no one moment: who reads meanwhile may come by the one
+        // series before it takes the other in, and by the other when it is gone. Where there is no
+        // lock to be had, what is shown may count a process twice for that moment, or not at all.
         let folding = match aggregation {
-            Aggregation::Sum => family.folding().ok(),
+            Aggregation::Min | Aggregation::Max | Aggregation::Sum => family.folding().ok(),
             _ => None,
         };
         self.read(family, aggregation);
         if folding.is_some() {
-            self.finish(family);
+            if aggregation == Aggregation::Sum {
+                self.finish(family);
+            }
             self.fold(family, aggregation);
         } else if self.has_leftovers(aggregation)
             && let Ok(_folding) = family.folding()

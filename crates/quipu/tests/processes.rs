@@ -322,3 +322,32 @@ fn scrapers_that_are_killed_lose_nothing() {
         }
     });
 }
+
+/// Threads that scrape at once all show what the process left that ended last, while one of them
+/// puts it together with what others left.
+#[test]
+fn no_scrape_misses_what_another_puts_together() {
+    alone("no_scrape_misses_what_another_puts_together", || {
+        for aggregation in [Aggregation::Max, Aggregation::Min] {
+            let registry = anonymous();
+            let gauge = family(&registry, aggregation);
+            let paths: Vec<String> = (0..200).map(|i| i.to_string()).collect();
+            for round in 1..=40 {
+                let value = if aggregation == Aggregation::Max { round } else { -round };
+                ended(|| {
+                    paths.iter().for_each(|path| gauge.set(&Values(&[path]), f64::from(value)));
+                });
+                let scrape = || {
+                    let lines = lines(&registry.text(), "g");
+                    assert_eq!(lines.len(), paths.len());
+                    let expected = format!(" {value}");
+                    let wrong = lines.iter().find(|line| !line.ends_with(&expected));
+                    assert_eq!(wrong, None, "{aggregation} in round {round}");
+                };
+                std::thread::scope(|scope| {
+                    (0..3).for_each(|_| drop(scope.spawn(scrape)));
+                });
+            }
+        }
+    });
+}
