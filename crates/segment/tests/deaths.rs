@@ -441,3 +441,33 @@ fn making_families() {
         |found| but_for(found, 0, &[Some(1)]),
     );
 }
+
+/// Whoever mends what a dead one left may die as well. However far it came, nothing is lost, and what
+/// is mended then takes no memory anew.
+#[test]
+fn mending() {
+    if std::env::var("DEATHS_ALONE").is_err() {
+        return die_everywhere("mending", |_| (), |_| (), |_| true);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shared.quipu");
+    let world = World::new(&path);
+    // As above: the next one takes a new block and a new table.
+    let long = "x".repeat(62 * 8 - 5);
+    world.family.add(|key| key.text(&long), 0, 1);
+    assert!(world.family.remove(|key| key.text(&long)).unwrap());
+    let file = File::options().write(true).open(&path).unwrap();
+    let add = |number: u64| images(&path, || world.add(number));
+    for dead in add(50).iter().step_by(3) {
+        file.write_all_at(dead, 0).unwrap();
+        let images = images(&path, || world.remove(999));
+        for (stores, image) in images.iter().enumerate() {
+            file.write_all_at(image, 0).unwrap();
+            let used = world.segment.used();
+            world.remove(999);
+            assert_eq!(world.segment.used(), used, "after {stores} stores");
+            let found = all_counted(&world.family);
+            assert!(but_for(&found, 50, &[None, Some(0), Some(1)]), "{stores} stores: {found:?}");
+        }
+    }
+}

@@ -27,6 +27,8 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The words of a family's head that a keyed family uses, behind those of every family.
 pub(crate) mod at {
+    /// How often the index was replaced, or made anew.
+    pub(crate) const CHANGES: usize = 2;
     pub(crate) const OVERFLOW: usize = 4;
     pub(crate) const TABLE: usize = 6;
     pub(crate) const PREVIOUS: usize = 7;
@@ -611,21 +613,35 @@ impl Keyed {
     /// Whether there is no series of that key, as far as that can be told without the lock: nobody
     /// changes the index, nor has died while doing so, and no entries are to move.
     fn is_missing(&self, key: &Key<'_>) -> bool {
+        self.is_missing_if(|| self.find(key).is_some())
+    }
+
+    fn is_missing_if(&self, is_found: impl FnOnce() -> bool) -> bool {
         let at_rest = || {
             // Acquire: what is seen below is at least as new.
             let locked = self.head[at::LOCK].load(Ordering::Acquire);
             let broken = self.head[at::BROKEN].load(Ordering::Acquire);
             let previous = self.head[at::PREVIOUS].load(Ordering::Acquire);
             let table = self.head[at::TABLE].load(Ordering::Acquire);
-            (locked == 0 && broken == 0 && previous == 0 && table != 0).then_some(table)
+            // Meanwhile, another table may have taken its place, and it that one's.
+            let changes = self.head[at::CHANGES].load(Ordering::Acquire);
+            let is_at_rest = locked == 0 && broken == 0 && previous == 0 && table != 0;
+            is_at_rest.then_some((table, changes))
         };
-        let table = at_rest();
-        if table.is_none() || self.find(key).is_some() {
+        let before = at_rest();
+        if before.is_none() || is_found() {
             return false;
         }
         // Acquire: had the search met a change, this would see that there was one.
         fence(Ordering::Acquire);
-        at_rest() == table
+        at_rest() == before
+    }
+
+    /// Notes that entries will be where they were not, with the lock held.
+    fn begin_change(&self) {
+        self.head[at::CHANGES].fetch_add(1, Ordering::Relaxed);
+        // Release: who sees something of the change sees this.
+        fence(Ordering::Release);
     }
 
     /// Makes a series, unless it is there.
@@ -869,24 +885,32 @@ impl Keyed {
         // which is half full at most then, is crowded.
         let old = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
         let least = old.map_or(LEAST_BITS, |old| old.bits.saturating_sub(2));
-        let table = self.take_table(bits_for(live).max(least))?;
+        let bits = bits_for(live).max(least);
+        let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) != 0;
+        let free = self.retired(bits).iter().find(is_free);
+        let table = match free.and_then(|word| Table::unpack(word.load(Ordering::Relaxed))) {
+            Some(table) => table,
+            None => Table { at: self.segment.take(1 << bits)?, bits },
+        };
+        self.begin_change();
         self.index().replace(table);
-        Ok(())
-    }
-
-    /// An empty table: a retired one, or a new one.
-    fn take_table(&self, bits: u32) -> Result<Table, Error> {
-        for retired in self.retired(bits) {
-            let at = retired.swap(0, Ordering::Relaxed) as u32;
-            if at != 0 {
-                return Ok(Table { at, bits });
-            }
+        if let Some(word) = free {
+            // Release: behind the stores above, so that whoever dies in between leaves it named.
+            word.store(0, Ordering::Release);
         }
-        Ok(Table { at: self.segment.take(1 << bits)?, bits })
+        Ok(())
     }
 
     /// Moves some entries to the new table, if there is one, and retires the old one when all are.
     fn move_some(&self, slots: u32) {
+        let moved = self.head[at::MIGRATED].load(Ordering::Relaxed);
+        let previous = Table::unpack(self.head[at::PREVIOUS].load(Ordering::Relaxed));
+        if let Some(previous) = previous
+            && moved + u64::from(slots) >= previous.slots().into()
+        {
+            // It is done by this. Named twice, so that whoever dies in between leaves it named.
+            self.retire(previous);
+        }
         let Some((table, moved, is_done)) = self.index().migrate(slots) else { return };
         // In large pieces: each costs a system call, and the pages of a large table take time.
         let piece = |slot: u32| slot / DISCARD;
@@ -895,14 +919,15 @@ impl Keyed {
             let offset = |slot: u32| u64::from(table.at + slot) * CELL_BYTES;
             self.region().discard(offset(piece(moved.start) * DISCARD)..offset(end));
         }
-        if is_done {
-            self.retire(table);
-        }
     }
 
+    /// Names a table as free, once.
     fn retire(&self, table: Table) {
-        let empty = |word: &&AtomicU64| word.load(Ordering::Relaxed) == 0;
-        if let Some(word) = self.retired(table.bits).iter().find(empty) {
+        let words = self.retired(table.bits);
+        let has = |what: u64| words.iter().find(|word| word.load(Ordering::Relaxed) == what);
+        if has(table.pack()).is_none()
+            && let Some(word) = has(0)
+        {
             word.store(table.pack(), Ordering::Relaxed);
         }
     }
@@ -932,14 +957,33 @@ impl Keyed {
         tables
     }
 
-    /// Makes the index anew of all series, in the tables that there are.
+    /// Makes the index anew of all series, in the tables that there are. Each of them is named by
+    /// some word all the time: whoever dies on the way leaves them to the next.
     fn rebuild(&self, live: u64) -> Result<(), Error> {
-        let tables = self.tables();
-        for word in self.table_words() {
-            word.store(0, Ordering::Relaxed);
+        let mut tables = self.tables();
+        // The one that was in use, where all fit in: a segment that is full has no room for another.
+        let roomy = |table: &&Table| live <= u64::from(table.slots()) / 4 * 3;
+        let table = match tables.iter().find(roomy) {
+            Some(table) => *table,
+            None => {
+                let bits = bits_for(live + 1);
+                let table = Table { at: self.segment.take(1 << bits)?, bits };
+                tables.push(table);
+                table
+            }
+        };
+        self.begin_change();
+        for one in &tables {
+            // None is named twice.
+            let others = self.retired(one.bits).iter();
+            let named = others.filter(|word| word.load(Ordering::Relaxed) == one.pack());
+            named.skip(1).for_each(|word| word.store(0, Ordering::Relaxed));
+            self.retire(*one);
         }
-        self.head[at::MIGRATED].store(0, Ordering::Relaxed);
-        self.head[at::ENTRIES].store(0, Ordering::Relaxed);
+        // Release: behind the stores above.
+        for at in [at::PREVIOUS, at::TABLE, at::MIGRATED, at::ENTRIES] {
+            self.head[at].store(0, Ordering::Release);
+        }
         for table in &tables {
             for slot in
                 self.region().slice(u64::from(table.at) * CELL_BYTES, table.slots() as usize)
@@ -949,12 +993,9 @@ impl Keyed {
                     slot.store(0, Ordering::Relaxed);
                 }
             }
-            self.retire(*table);
         }
-        // The one that was in use, where all fit in: a segment that is full has no room for another.
-        let roomy = |table: &&Table| live <= u64::from(table.slots()) / 4 * 3;
-        let bits = tables.first().filter(roomy).map_or(bits_for(live + 1), |table| table.bits);
-        let table = AtomicU64::new(self.take_table(bits)?.pack());
+        let in_use = table;
+        let table = AtomicU64::new(in_use.pack());
         // Nobody sees it before it is complete.
         let index = Index { table: &table, ..self.index() };
         let mut cursor = At::default();
@@ -964,7 +1005,13 @@ impl Keyed {
                 index.insert(fingerprint(self.hash(at)), at);
             }
         }
-        self.head[at::TABLE].store(table.load(Ordering::Relaxed), Ordering::Release);
+        self.head[at::TABLE].store(in_use.pack(), Ordering::Release);
+        for word in self.retired(in_use.bits) {
+            if word.load(Ordering::Relaxed) == in_use.pack() {
+                // Release: behind the store above.
+                word.store(0, Ordering::Release);
+            }
+        }
         Ok(())
     }
 
@@ -1196,4 +1243,44 @@ fn fingerprint(hash: u64) -> u32 {
 /// The logarithm of the slots for so many series: twice to four times as many.
 fn bits_for(live: u64) -> u32 {
     (live * 2).next_power_of_two().trailing_zeros().clamp(LEAST_BITS, MOST_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::family::Series;
+    use super::super::schema::Label;
+    use super::*;
+
+    /// Two tables take turns. Who looks for a series while they do, and finds the same table before
+    /// and after, knows nothing.
+    #[test]
+    fn nothing_is_missing_because_tables_take_turns() {
+        let segment = Segment::private(1 << 20).unwrap();
+        let labels = vec![Label { name: "user".into(), values: None }];
+        let schema = Schema { name: "requests".into(), cells: 1, labels, ..Schema::default() };
+        let family = segment.family(&schema).unwrap();
+        let Series::Keyed(keyed) = &family.inner.layout else { panic!("its label is dynamic") };
+        let mut names = (0..).map(|i| i.to_string());
+        let mut churn = || {
+            let name = names.next().unwrap();
+            family.add(|key| key.text(&name), 0, 1);
+            family.remove(|key| key.text(&name)).unwrap();
+        };
+        (0..50).for_each(|_| churn());
+        assert!(keyed.is_missing_if(|| false));
+        let table = || keyed.head[at::TABLE].load(Ordering::Relaxed);
+        let is_missing = keyed.is_missing_if(|| {
+            let first = table();
+            while table() == first {
+                churn();
+            }
+            while table() != first {
+                churn();
+            }
+            false
+        });
+        assert!(!is_missing, "the table was another one meanwhile");
+    }
 }
