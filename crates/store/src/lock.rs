@@ -119,6 +119,7 @@ impl Drop for Guard<'_> {
 }
 
 impl<T> Locked<T> {
+    #[cfg(any(test, all(feature = "lmdb", target_os = "linux")))]
     pub(crate) const fn new(value: T) -> Self {
         Self { lock: Lock::new(), value: UnsafeCell::new(value) }
     }

@@ -6,7 +6,7 @@
 use std::cell::UnsafeCell;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hashbrown::{Equivalent, HashMap};
 use quipu::Aggregation;
@@ -208,7 +208,8 @@ impl Guarded for Locked<Series> {
 /// Values that one thread at a time reaches, and that nobody waits for.
 #[derive(Default)]
 struct Busy {
-    is_busy: AtomicBool,
+    /// The generation of the process of which a thread is in there, plus one; 0 for none.
+    busy: AtomicU32,
     series: UnsafeCell<Series>,
 }
 
@@ -220,23 +221,32 @@ impl Guarded for Busy {
 
     #[inline]
     fn with<R>(&self, work: impl FnOnce(&mut Series) -> R) -> Option<R> {
+        let own = quipu_segment::generation().wrapping_add(1);
         // Acquire: sees what the last one did.
-        if self.is_busy.swap(true, Ordering::Acquire) {
-            return None;
+        let take =
+            |free| self.busy.compare_exchange(free, own, Ordering::Acquire, Ordering::Relaxed);
+        if let Err(other) = take(0) {
+            // A thread of an ancestor is in there, which this process does not have: what it did is
+            // half done.
+            if other == own || take(other).is_err() {
+                return None;
+            }
+            // SAFETY: as below. The old values are not dropped, which would look at them.
+            unsafe { self.series.get().write(Series::default()) };
         }
-        let _done = Done(&self.is_busy);
+        let _done = Done(&self.busy);
         // SAFETY: the mark was not set, and now it is: there is no other reference.
         Some(work(unsafe { &mut *self.series.get() }))
     }
 }
 
 /// Clears the mark, whatever becomes of the work.
-struct Done<'b>(&'b AtomicBool);
+struct Done<'b>(&'b AtomicU32);
 
 impl Drop for Done<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: as above.
-        self.0.store(false, Ordering::Release);
+        self.0.store(0, Ordering::Release);
     }
 }

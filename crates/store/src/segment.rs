@@ -18,11 +18,11 @@ use quipu::snapshot::{Family, Number, Series, Sink, Value};
 use quipu::{
     Aggregation, Description, GaugeFamily, MixedCounterFamily, ProcessGaugeFamily, Registry,
 };
-use quipu_segment::{Flaw, Options, Segment};
+use quipu_segment::{Flaw, Options, Replaced, Segment};
 
 use crate::error::Error;
 use crate::interface::{Kind, Metric, Spec, Store};
-use crate::lock::{Lock, Locked};
+use crate::lock::Lock;
 use crate::table::Table;
 
 /// Metrics in a segment: a file, or memory that the children of a fork share.
@@ -59,7 +59,7 @@ struct Inner {
     options: SegmentOptions,
     registry: Registry,
     /// Those of metrics that another application describes differently in the ones before.
-    more: Locked<Vec<Registry>>,
+    more: Replaced<Vec<Registry>>,
     dropped: AtomicU64,
     has_warned: AtomicBool,
     /// The process that made it.
@@ -176,7 +176,7 @@ impl SegmentOptions {
         let inner = Inner {
             options: self.clone(),
             registry: Registry::on(segment),
-            more: Locked::new(Vec::new()),
+            more: Replaced::default(),
             dropped: AtomicU64::new(0),
             has_warned: AtomicBool::new(false),
             generation: quipu_segment::generation(),
@@ -265,7 +265,7 @@ impl SegmentStore {
     /// All of its registries: the first, and those of metrics that another application describes
     /// differently there.
     pub fn registries(&self) -> Vec<Registry> {
-        let more = self.inner.more.with(|more| more.clone()).unwrap_or_default();
+        let more = self.inner.more.read(Vec::clone);
         std::iter::once(self.inner.registry.clone()).chain(more).collect()
     }
 
@@ -335,7 +335,7 @@ impl Inner {
     /// The registry of that number, made where it is not there yet.
     fn registry_of(&self, number: usize) -> Result<Registry, Error> {
         let Some(number) = number.checked_sub(1) else { return Ok(self.registry.clone()) };
-        let found = self.more.with(|more| more.get(number).cloned()).flatten();
+        let found = self.more.read(|more| more.get(number).cloned());
         if let Some(registry) = found {
             return Ok(registry);
         }
@@ -350,7 +350,8 @@ impl Inner {
                 .map_err(no_memory)?,
         };
         let registry = Registry::on(segment);
-        self.more.with(|more| more.push(registry.clone()));
+        self.more
+            .replace(|more| (Some(more.iter().cloned().chain([registry.clone()]).collect()), ()));
         Ok(registry)
     }
 
@@ -381,7 +382,7 @@ impl Inner {
     }
 
     fn overflowed(&self) -> u64 {
-        let more = self.more.with(|more| more.clone()).unwrap_or_default();
+        let more = self.more.read(Vec::clone);
         let families = std::iter::once(&self.registry)
             .chain(&more)
             .filter_map(|registry| registry.segment().families().ok());

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{Child, all, alone, total};
-use quipu_store::{Aggregation, Kind, Metric, SegmentStore, Spec, Store, Synchronized};
+use quipu_store::{Aggregation, Kind, Local, Metric, SegmentStore, Spec, Store, Synchronized};
 
 const FORKS: usize = 12;
 /// What a process adds to each of two metrics.
@@ -182,5 +182,49 @@ fn gauges_of_several_processes_become_one() {
             };
             assert_eq!(values(&**gauge), expected, "{}", gauge.spec().name);
         }
+    });
+}
+
+/// Forks many children while another thread does `work`; each must be able to do what `check` does.
+fn fork_amid(work: impl Fn() + Sync, check: impl Fn()) {
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                work();
+            }
+        });
+        let ended = (0..200).filter(|_| Child::fork(&check).wait()).count();
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(ended, 200, "a child could not go on");
+    });
+}
+
+#[test]
+fn a_child_counts_where_another_thread_was_counting() {
+    alone("a_child_counts_where_another_thread_was_counting", || {
+        let metric = Local::new().metric(&requests()).unwrap();
+        fork_amid(
+            || metric.increment(&["thread"], 1.0),
+            || {
+                metric.increment(&["child"], 1.0);
+                assert_eq!(metric.get(&["child"]), 1.0);
+            },
+        );
+    });
+}
+
+#[cfg(feature = "redis")]
+#[test]
+fn a_child_finds_the_metrics_that_another_thread_was_looking_for() {
+    alone("a_child_finds_the_metrics_that_another_thread_was_looking_for", || {
+        // Nobody listens there.
+        let options = quipu_store::redis::Options::new("redis://127.0.0.1:1/");
+        let store = options.open().unwrap();
+        fork_amid(
+            || drop(store.metric(&requests()).unwrap()),
+            || store.metric(&requests()).unwrap().increment(&["child"], 1.0),
+        );
+        assert_eq!(store.metric(&requests()).unwrap().get(&["child"]), 200.0);
     });
 }

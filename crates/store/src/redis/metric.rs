@@ -56,6 +56,7 @@ impl Kept {
     pub(super) fn new(
         spec: &Spec,
         registry: &Registry,
+        generation: u32,
         worker: &Arc<Worker>,
         totals: Totals,
     ) -> Result<Self, Error> {
@@ -66,10 +67,20 @@ impl Kept {
         }
         let description = Description::new(&spec.name, &spec.help);
         let description = description.labels(spec.labels.iter().cloned()).verbatim();
-        let series = if spec.kind == Kind::Gauge {
-            registry.register(description).map(Series::Gauges)
-        } else {
-            registry.register(description).map(Series::Sums)
+        let once = |registry: &Registry| {
+            let description = description.clone();
+            if spec.kind == Kind::Gauge {
+                registry.register(description).map(Series::Gauges)
+            } else {
+                registry.register(description).map(Series::Sums)
+            }
+        };
+        let series = match once(registry) {
+            // The parent's, from the moment of the fork; this process does not know it any more.
+            Err(error) if error.is_duplicate() && generation != quipu_segment::generation() => {
+                once(&Registry::on(registry.segment().clone()))
+            }
+            result => result,
         };
         let series = series.map_err(|error| Error::because(subject(), "its series", error))?;
         let (worker, together) = (Arc::clone(worker), Lock::default());

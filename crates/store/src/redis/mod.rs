@@ -60,6 +60,8 @@ struct Inner {
     worker: Arc<Worker>,
     /// Describes metrics to whichever process flushes.
     specs: metric::Specs,
+    /// The process that made it.
+    generation: u32,
 }
 
 impl Redis {
@@ -80,7 +82,8 @@ impl Redis {
         let specs = metric::Specs::register(&registry)?;
         let worker = Arc::new(Worker::new(options.clone(), registry.clone(), instance)?);
         worker.ensure();
-        let inner = Inner { options, registry, metrics: Table::default(), worker, specs };
+        let (metrics, generation) = (Table::default(), quipu_segment::generation());
+        let inner = Inner { options, registry, metrics, worker, specs, generation };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -121,7 +124,7 @@ impl Store for Redis {
         let inner = &self.inner;
         let metric = inner.metrics.get_or_make(spec, || {
             inner.specs.describe(spec);
-            Kept::new(spec, &inner.registry, &inner.worker, self.totals())
+            Kept::new(spec, &inner.registry, inner.generation, &inner.worker, self.totals())
         })?;
         Ok(metric)
     }
