@@ -403,6 +403,12 @@ impl Segment {
 
     /// Puts the families in order.
     fn mend(&self) -> Result<(), Error> {
+        if self.torn {
+            // Tokens may be in there that were drawn after the count of them that is left: no process
+            // shall have one again, and be taken for the one that died.
+            let tokens = self.region.cell(at::TOKENS as u64);
+            tokens.fetch_add(MOST_LOST_TOKENS, Ordering::Relaxed);
+        }
         series::mend(self)?;
         for at in [at::GROWING, at::GROWING_BROKEN] {
             self.region.cell(at as u64).store(0, Ordering::Relaxed);
@@ -739,6 +745,8 @@ impl Record {
 }
 
 const DEFAULT_LIMIT: u64 = 256 << 20;
+/// More processes than begin between two moments at which the system writes a page.
+const MOST_LOST_TOKENS: u64 = 1 << 20;
 /// The least and the most bytes by which a file grows at once.
 const LEAST_GROWTH: u64 = 64 << 10;
 const MOST_GROWTH: u64 = 16 << 20;

@@ -343,6 +343,32 @@ fn time_goes_on_through_restarts_and_reboots() {
     assert_eq!(time(&readings, false), 9020);
 }
 
+/// The page that counts processes may be older, after a loss of power, than the one that names who
+/// leads.
+#[test]
+#[cfg(target_os = "linux")]
+fn no_process_is_taken_for_one_before_a_loss_of_power() {
+    const TOKENS: usize = 200;
+    let directory = directory();
+    let path = directory.path().join("torn.quipu");
+    let time = Duration::from_secs(1000);
+    let open = |boot: u8| {
+        let readings = Readings { boot: [boot; 16], since_boot: time, wall: time * 2 };
+        Options::new().readings(readings).open_or_create(&path).unwrap()
+    };
+    let cells = |segment: &Segment| segment.records().next().unwrap().unwrap().cells().clone();
+    let segment = open(1);
+    segment.reserve(KIND, "lead", 1).unwrap().publish().unwrap();
+    let lead = segment.lead(&cells(&segment), 0).unwrap().unwrap();
+    let mut image = fs::read(&path).unwrap();
+    drop((lead, segment));
+    image[TOKENS..TOKENS + 8].fill(0);
+    fs::write(&path, image).unwrap();
+    let segment = open(2);
+    assert!(segment.may_have_lost_power());
+    assert!(segment.lead(&cells(&segment), 0).unwrap().is_some());
+}
+
 #[test]
 fn many_threads_publish_at_once() {
     let directory = directory();
