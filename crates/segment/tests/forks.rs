@@ -258,7 +258,9 @@ fn no_child_keeps_its_parent_alive() {
                     };
                     segments.iter().enumerate().map(token).collect::<Vec<_>>()
                 });
-                while !half.load(Ordering::SeqCst) {}
+                while !half.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
                 let child = Child::start(|| {
                     began.place().add(0, 1);
                     std::thread::sleep(Duration::from_secs(60));
