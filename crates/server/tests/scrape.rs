@@ -13,6 +13,9 @@ use std::time::{Duration, Instant};
 
 const QUIPU: &str = env!("CARGO_BIN_EXE_quipu");
 
+/// After this long, what was waited for does not come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scrape")
 }
@@ -96,8 +99,11 @@ fn files_that_grow_are_read() {
     let mut writer = Running(command.spawn().unwrap());
     let mut ready = String::new();
     BufReader::new(writer.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-    let (mut steps, mut series) = (0.0, 0);
-    for _ in 0..20 {
+    let (mut steps, mut series, mut scrapes) = (0.0, 0, 0);
+    let deadline = Instant::now() + PATIENCE;
+    // The writer may come to its work late.
+    while scrapes < 20 || (series <= 100 && Instant::now() < deadline) {
+        scrapes += 1;
         let output = run(scrape().arg(directory.path()));
         assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
@@ -243,7 +249,7 @@ fn an_endpoint_follows_the_files() {
     };
     let get = || {
         let mut stream = TcpStream::connect(&address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
@@ -262,7 +268,7 @@ fn an_endpoint_follows_the_files() {
         assert_eq!(value(&get(), series), Some(f64::from(scrapes)));
     }
     succeed(Command::new("kill").args(["-TERM", &server.0.id().to_string()]));
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     let status = loop {
         match server.0.try_wait().unwrap() {
             Some(status) => break status,

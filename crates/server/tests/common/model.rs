@@ -1,18 +1,20 @@
 //! What a window may say of events, from when they were asked for and when they were answered.
 
 use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Events, each with the span of time in which the daemon counted it.
 #[derive(Default)]
-pub(crate) struct Events(Vec<(Instant, Instant)>);
+pub(crate) struct Events(Vec<(Duration, Duration)>);
 
 impl Events {
     /// Has an event counted.
     pub(crate) fn add<T>(&mut self, count: impl FnOnce() -> T) -> T {
-        let asked = Instant::now();
+        let asked = earliest();
         let answer = count();
-        self.0.push((asked, Instant::now()));
+        self.0.push((asked, latest()));
         answer
     }
 
@@ -25,9 +27,9 @@ impl Events {
         accuracy: Duration,
         read: impl FnOnce() -> u64,
     ) -> u64 {
-        let asked = Instant::now();
+        let asked = earliest();
         let count = read();
-        let range = self.range(window, accuracy, asked, Instant::now());
+        let range = self.range(window, accuracy, asked, latest());
         assert!(range.contains(&count), "{count} is not in {range:?}");
         count
     }
@@ -40,9 +42,9 @@ impl Events {
         accuracy: Duration,
         count: impl FnOnce() -> u64,
     ) {
-        let asked = Instant::now();
+        let asked = earliest();
         let count = self.add(count);
-        let range = self.range(window, accuracy, asked, Instant::now());
+        let range = self.range(window, accuracy, asked, latest());
         assert!(range.contains(&count), "{count} is not in {range:?}");
     }
 
@@ -50,18 +52,32 @@ impl Events {
         &self,
         window: Duration,
         accuracy: Duration,
-        asked: Instant,
-        answered: Instant,
+        asked: Duration,
+        answered: Duration,
     ) -> RangeInclusive<u64> {
-        let number = |counts: &dyn Fn(&(Instant, Instant)) -> bool| {
+        let number = |counts: &dyn Fn(&(Duration, Duration)) -> bool| {
             self.0.iter().filter(|event| counts(event)).count() as u64
         };
         let least = number(&|event| answered - event.0 + SLACK < window);
-        let most =
-            number(&|event| asked.saturating_duration_since(event.1) <= window + accuracy + SLACK);
+        let most = number(&|event| asked.saturating_sub(event.1) <= window + accuracy + SLACK);
         least..=most
     }
 }
 
 /// The daemon's clock goes in ticks of the kernel, of 10 ms at most, and so may its buckets.
 const SLACK: Duration = Duration::from_millis(20);
+
+/// What the daemon's clock says at least from now on: it is the kernel's, which a busy machine may
+/// leave behind for longer than a tick.
+fn earliest() -> Duration {
+    read(ClockId::MonotonicCoarse)
+}
+
+/// What it said at most until now.
+fn latest() -> Duration {
+    read(ClockId::Monotonic)
+}
+
+fn read(clock: ClockId) -> Duration {
+    clock_gettime(clock).try_into().unwrap()
+}

@@ -16,6 +16,9 @@ use quipu_server::http::{
 };
 use tokio::sync::oneshot;
 
+/// After this long, what was waited for does not come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A server in a thread; stops when dropped.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
@@ -72,7 +75,7 @@ impl Running {
     pub(crate) fn wait_until(&self, condition: impl Fn(&Seen) -> bool) {
         let begin = Instant::now();
         while !condition(&self.seen()) {
-            assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", self.seen());
+            assert!(begin.elapsed() < PATIENCE, "{:?}", self.seen());
             thread::sleep(Duration::from_millis(2));
         }
     }
@@ -220,7 +223,7 @@ impl Answer {
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Client { stream, unread: Vec::new() }
     }
