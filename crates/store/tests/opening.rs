@@ -68,32 +68,35 @@ fn a_file_outlives_its_processes() {
 
 #[test]
 fn a_damaged_file_is_set_aside() {
-    let damages: [(&str, Damage<'_>); 4] = [
-        ("cut", &|path| {
-            let length = fs::metadata(path).unwrap().len();
-            OpenOptions::new().write(true).open(path).unwrap().set_len(length - 100).unwrap();
-        }),
-        ("cut", &|path| {
-            OpenOptions::new().write(true).open(path).unwrap().set_len(20).unwrap();
-        }),
-        ("layout version 7", &|path| write(path, 8, &7_u32.to_le_bytes())),
-        ("damaged", &|path| write(path, 40, &[0xff; 8])),
-    ];
-    for (why, damage) in damages {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("metrics.quipu");
-        counts(&SegmentStore::open(directory.path()).unwrap());
-        damage(&path);
-        let damaged = fs::read(&path).unwrap();
-        let (options, warnings) = warned();
-        let store = options.open(directory.path()).unwrap();
-        counts(&store);
-        assert_eq!(store.path().unwrap(), path);
-        let told = one(&warnings);
-        assert!(told.contains(why) && told.contains("aside-1"), "{told}");
-        // Nothing of it is lost to whoever wants it back.
-        assert_eq!(fs::read(directory.path().join("metrics.quipu.aside-1")).unwrap(), damaged);
-    }
+    // No other test starts a process meanwhile, which has all files open for a moment.
+    alone("a_damaged_file_is_set_aside", || {
+        let damages: [(&str, Damage<'_>); 4] = [
+            ("cut", &|path| {
+                let length = fs::metadata(path).unwrap().len();
+                OpenOptions::new().write(true).open(path).unwrap().set_len(length - 100).unwrap();
+            }),
+            ("cut", &|path| {
+                OpenOptions::new().write(true).open(path).unwrap().set_len(20).unwrap();
+            }),
+            ("layout version 7", &|path| write(path, 8, &7_u32.to_le_bytes())),
+            ("damaged", &|path| write(path, 40, &[0xff; 8])),
+        ];
+        for (why, damage) in damages {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("metrics.quipu");
+            counts(&SegmentStore::open(directory.path()).unwrap());
+            damage(&path);
+            let damaged = fs::read(&path).unwrap();
+            let (options, warnings) = warned();
+            let store = options.open(directory.path()).unwrap();
+            counts(&store);
+            assert_eq!(store.path().unwrap(), path);
+            let told = one(&warnings);
+            assert!(told.contains(why) && told.contains("aside-1"), "{told}");
+            // Nothing of it is lost to whoever wants it back.
+            assert_eq!(fs::read(directory.path().join("metrics.quipu.aside-1")).unwrap(), damaged);
+        }
+    });
 }
 
 #[test]

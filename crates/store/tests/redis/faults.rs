@@ -36,7 +36,7 @@ fn a_server_that_comes_later_and_loses_everything() {
     server.restart();
     flush(&one);
     assert_eq!(total(&one, "jobs"), 1.0);
-    assert!(one.lag() < 1.0);
+    eventually("nothing is behind", || one.lag() < 1.0);
     // It forgets everything, and nobody tells.
     server.run("FLUSHALL").unwrap();
     flush(&one);
@@ -57,15 +57,16 @@ fn a_server_that_does_not_answer() {
     let server = Server::start(&[]);
     let proxy = Proxy::to(server.port);
     let directory = tempfile::tempdir().unwrap();
-    let one = machine(options(&proxy.url()), &directory.path().join("one"));
+    let options = options(&proxy.url()).timeout(Duration::from_secs(3));
+    let one = machine(options, &directory.path().join("one"));
     count(&one, 1.0);
     flush(&one);
     proxy.is_stuck.store(true, Ordering::SeqCst);
     let begin = Instant::now();
     (0..1000).for_each(|_| count(&one, 1.0));
-    assert!(begin.elapsed() < Duration::from_millis(400));
+    assert!(begin.elapsed() < Duration::from_millis(2500));
     eventually("it is given up", || errors(&one, "timeout") > 0);
-    assert!(one.lag() >= 0.4);
+    assert!(one.lag() >= 2.5);
     proxy.is_stuck.store(false, Ordering::SeqCst);
     flush(&one);
     assert_eq!(total(&one, "jobs"), 1001.0);
@@ -103,7 +104,7 @@ fn a_server_that_is_full() {
     server.run("CONFIG SET maxmemory 1").unwrap();
     count(&one, 1.0);
     assert!(one.flush(Duration::from_millis(200)).is_err());
-    assert!(errors(&one, "out_of_memory") > 0);
+    eventually("the error is counted", || errors(&one, "out_of_memory") > 0);
     server.run("CONFIG SET maxmemory 0").unwrap();
     flush(&one);
     assert_eq!(total(&one, "jobs"), 2.0);
@@ -120,7 +121,7 @@ fn a_replica_and_a_wrong_password() {
     server.run(&format!("REPLICAOF 127.0.0.1 {nobody}")).unwrap();
     count(&one, 1.0);
     assert!(one.flush(Duration::from_millis(200)).is_err());
-    assert!(errors(&one, "read_only") + errors(&one, "loading") > 0);
+    eventually("the error is counted", || errors(&one, "read_only") + errors(&one, "loading") > 0);
     server.run("REPLICAOF NO ONE").unwrap();
     flush(&one);
     assert_eq!(total(&one, "jobs"), 2.0);
@@ -132,7 +133,7 @@ fn a_replica_and_a_wrong_password() {
         let two = machine(options(&url), &directory.path().join(name));
         count(&two, 1.0);
         assert!(two.flush(Duration::from_millis(200)).is_err());
-        assert!(errors(&two, "auth") > 0, "{}", two.registry().text());
+        eventually("the error is counted", || errors(&two, "auth") > 0);
     }
     let url = format!("redis://:secret@127.0.0.1:{port}/");
     let three = machine(options(&url), &directory.path().join("none"));
@@ -179,7 +180,7 @@ fn a_write_that_is_held_up_on_its_way() {
     let proxy = Proxy::to(server.port);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("one");
-    let slow = machine(options(&proxy.url()), &path);
+    let slow = machine(options(&proxy.url()).timeout(Duration::from_secs(1)), &path);
     count(&slow, 1.0);
     flush(&slow);
     proxy.is_stuck.store(true, Ordering::SeqCst);

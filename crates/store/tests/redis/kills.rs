@@ -118,7 +118,7 @@ fn a_flusher_that_is_killed_is_replaced() {
     kill(&mut first);
     let begin = std::time::Instant::now();
     flush(&one);
-    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
     assert_eq!(total(&one, "jobs"), local(&path, "jobs"));
 }
 
@@ -140,10 +140,10 @@ fn who_was_only_stopped_comes_back() {
     eventually("it writes", || {
         server.run("EXISTS {quipu:jobs}:instances").unwrap() == redis::Value::Int(1)
     });
-    // Four that fold at once.
-    let others: Vec<Redis> = (0..4)
-        .map(|i| machine(quick(&server.url()), &directory.path().join(format!("other{i}"))))
-        .collect();
+    // Four that fold at once, and not who is only kept from working by a busy machine.
+    let quick = || options(&server.url()).dead_after(Duration::from_secs(1));
+    let others: Vec<Redis> =
+        (0..4).map(|i| machine(quick(), &directory.path().join(format!("other{i}")))).collect();
     for _ in 0..3 {
         let before = total(&others[0], "jobs");
         signal(&worker, libc::SIGSTOP);
@@ -199,15 +199,18 @@ fn fork_children(store: &Redis) {
     let jobs = store.metric(&Spec::new("jobs", Kind::Counter)).unwrap();
     jobs.increment(&[], 1.0);
     println!("begun");
+    let parent = std::process::id();
     for child in 0..20 {
         // SAFETY: the child goes on with what is made for it: memory, and a thread of its own.
         if unsafe { libc::fork() } == 0 {
             (0..100).for_each(|_| jobs.increment(&[], 1.0));
             if child == 0 {
-                // Outlives its parent, and flushes in its place.
-                std::thread::sleep(Duration::from_millis(1500));
+                // Outlives its parent, and flushes in its place what all have counted.
+                eventually("the others have ended", || {
+                    std::os::unix::process::parent_id() != parent && jobs.get(&[]) == 2001.0
+                });
                 jobs.increment(&[], 1.0);
-                let result = store.flush(Duration::from_secs(5));
+                let result = store.flush(crate::PATIENCE);
                 std::process::exit(i32::from(result.is_err()));
             }
             // SAFETY: it ends here, as a worker that is killed.

@@ -14,12 +14,15 @@ use std::time::{Duration, Instant};
 use quipu::Registry;
 use quipu_store::redis::{Options, Redis};
 
-/// Options with short times.
+/// After this long, what was waited for does not come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Options with short times, but for what a busy machine may take long to answer.
 fn options(url: &str) -> Options {
     Options::new(url)
         .interval(Duration::from_millis(20))
         .dead_after(Duration::from_secs(30))
-        .timeout(Duration::from_millis(500))
+        .timeout(PATIENCE)
         .max_backoff(Duration::from_millis(100))
 }
 
@@ -29,7 +32,7 @@ fn machine(options: Options, path: &Path) -> Redis {
 }
 
 fn flush(store: &Redis) {
-    store.flush(Duration::from_secs(10)).unwrap();
+    store.flush(PATIENCE).unwrap();
 }
 
 /// The sum over all series of a metric, of all instances.
@@ -52,9 +55,9 @@ fn number(number: quipu::snapshot::Number) -> f64 {
 /// Waits until it is so.
 #[track_caller]
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + PATIENCE;
     while !is_so() {
-        assert!(Instant::now() < end, "not within 10 s: {what}");
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -22,7 +22,10 @@ impl Server {
         let arguments = arguments.iter().map(|&text| text.to_owned()).collect();
         let directory = tempfile::tempdir().unwrap();
         let mut server = Self { child: None, port: free_port(), arguments, directory };
-        server.restart();
+        // Another process may take the port before the server does.
+        while !server.is_started() {
+            server.port = free_port();
+        }
         server
     }
 
@@ -34,6 +37,11 @@ impl Server {
     }
 
     pub(crate) fn restart(&mut self) {
+        assert!(self.is_started(), "redis-server does not start");
+    }
+
+    /// Starts it; false where it ends at once.
+    fn is_started(&mut self) -> bool {
         self.kill();
         let mut command = Command::new("redis-server");
         command
@@ -42,12 +50,16 @@ impl Server {
             .arg(self.directory.path())
             .args(&self.arguments)
             .stdout(Stdio::null());
-        self.child = Some(command.spawn().expect("redis-server is installed"));
-        let end = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        let child = self.child.insert(command.spawn().expect("redis-server is installed"));
+        let end = Instant::now() + crate::PATIENCE;
+        while child.try_wait().unwrap().is_none() {
+            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return true;
+            }
             assert!(Instant::now() < end, "redis-server does not start");
             std::thread::sleep(Duration::from_millis(5));
         }
+        false
     }
 
     pub(crate) fn kill(&mut self) {
@@ -83,7 +95,7 @@ impl Drop for Server {
 
 /// Three masters that share all slots.
 pub(crate) fn cluster() -> Vec<Server> {
-    let start = |_| Server::start(&["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"]);
+    let start = |_| Server::start(&["--cluster-enabled", "yes", "--cluster-node-timeout", "5000"]);
     let servers: Vec<Server> = (0..3).map(start).collect();
     let bounds = [0, 5461, 10923, 16384];
     for (i, server) in servers.iter().enumerate() {
@@ -94,7 +106,7 @@ pub(crate) fn cluster() -> Vec<Server> {
     for server in &servers[1..] {
         server.run(&format!("CLUSTER MEET 127.0.0.1 {}", servers[0].port)).unwrap();
     }
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + 2 * crate::PATIENCE;
     let is_ok = |server: &Server| {
         let info: String = redis::from_redis_value(server.run("CLUSTER INFO").unwrap()).unwrap();
         info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:3")
