@@ -13,7 +13,7 @@ use quipu::{CounterFamily, Description, Registry};
 /// The head and the body of an answer, chunks put together.
 fn ask(address: SocketAddr, head: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     write!(stream, "{head}\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -86,6 +86,30 @@ fn a_reader_that_never_reads_keeps_nobody_waiting() {
 
 struct Gateway(Child);
 
+impl Gateway {
+    fn start() -> (Self, SocketAddr) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let child = Command::new("prometheus-pushgateway")
+                .arg(format!("--web.listen-address={address}"))
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("prometheus-pushgateway; `make test` installs it");
+            let mut gateway = Self(child);
+            // It ends where another process has taken the port meanwhile.
+            while gateway.0.try_wait().unwrap().is_none() {
+                if TcpStream::connect(address).is_ok() {
+                    return (gateway, address);
+                }
+                assert!(Instant::now() < deadline);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+}
+
 impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -95,19 +119,7 @@ impl Drop for Gateway {
 
 #[test]
 fn a_real_pushgateway_takes_what_is_pushed() {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let child = Command::new("prometheus-pushgateway")
-        .arg(format!("--web.listen-address={address}"))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("prometheus-pushgateway; `make test` installs it");
-    let _gateway = Gateway(child);
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while TcpStream::connect(address).is_err() {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let (_gateway, address) = Gateway::start();
     let registry = Registry::new();
     registry.counter("jobs", "A help.").unwrap().inc_by(3);
     let url = format!("http://{address}/");
