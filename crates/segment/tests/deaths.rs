@@ -175,7 +175,7 @@ fn go_on(
     let more = Schema { name: "more".into(), labels: vec![], ..schema() };
     world.segment.family(&more).unwrap().add(|_| (), 0, 1);
     assert!(world.segment.families().unwrap().len() - made <= 1);
-    assert!(begun.elapsed() < 2 * SECOND, "{context}: somebody waited");
+    assert!(begun.elapsed() < 20 * SECOND, "{context}: somebody waited");
     after
 }
 

@@ -23,7 +23,7 @@ const LIMIT: u64 = 64 << 20;
 /// The additions to each of two families before they are acknowledged.
 const BATCH: u64 = 20;
 /// How long nobody may be kept from adding or inserting, on a machine that has other work, too.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Numbers that look random (Steele, Lea, Flood 2014).
 struct SplitMix(u64);
