@@ -608,7 +608,7 @@ impl Prometheus {
             .spawn()
             .expect("prometheus; `make test` installs it");
         let prometheus = Prometheus { child, address, directory };
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while ureq::get(prometheus.url("/-/ready")).call().is_err() {
             assert!(Instant::now() < deadline, "{}", prometheus.log());
             std::thread::sleep(Duration::from_millis(50));

@@ -424,6 +424,6 @@ fn one_long_message_byte_by_byte() {
         reader.drain().unwrap();
         assert_eq!(reader.count, 1, "{stream}");
         let time = start.elapsed();
-        assert!(time < Duration::from_secs(3), "{stream}: {time:?}, {} bytes", stream.bytes.len());
+        assert!(time < Duration::from_secs(30), "{stream}: {time:?}, {} bytes", stream.bytes.len());
     }
 }
