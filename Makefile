@@ -26,9 +26,13 @@ run: ## Build the daemon and start it on 127.0.0.1:8081, with its state in state
 test: tools test-rust test-ruby test-python test-go test-targets loom fuzz test-counts miri ## Install what the tests need, and run them all
 	@echo "all tests passed"
 
+# The property tests begin with the same seed at each run, as the fuzzing does; PROPTEST_RNG_SEED is
+# not set where cargo is run by hand, which takes another seed each time.
+PROPTEST_SEED ?= 1
+
 .PHONY: test-rust
 test-rust: ## Unit, property, state, HTTP and end-to-end tests
-	$(CARGO) test --locked --workspace --all-features
+	PROPTEST_RNG_SEED=$(PROPTEST_SEED) $(CARGO) test --locked --workspace --all-features
 
 PYTHON_VENV := target/python/venv
 PYTHON_TESTS_NEED := 'maturin>=1.9,<2' pytest prometheus_client gunicorn mypy typing_extensions
