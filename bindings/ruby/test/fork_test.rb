@@ -86,7 +86,8 @@ class ForkTest < Minitest::Test
         writer.write("x")
         loop { Thread.pass }
       end
-      reader.read(1)
+      writer.close
+      assert_equal "x", reader.read(1), "the child ended by itself"
       Process.kill(:KILL, pid)
       Process.wait(pid)
     end
