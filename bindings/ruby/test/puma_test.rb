@@ -7,10 +7,11 @@ require "socket"
 # A real pre-fork server, whose workers are killed.
 class PumaTest < Minitest::Test
   WORKERS = 3
+  # Seconds after which something does not come any more, on a machine that does much else.
+  PATIENCE = 120
 
   def setup
     @dir = Dir.mktmpdir
-    @port = TCPServer.open("127.0.0.1", 0) { |server| server.addr[1] }
     File.write(File.join(@dir, "config.ru"), <<~'RUBY')
       require "quipu"
       use Quipu::Middleware::Exporter
@@ -54,6 +55,9 @@ class PumaTest < Minitest::Test
   private
 
   def start(config, environment = {})
+    # Puma gets the socket instead of a free port, which somebody else could take before it.
+    listener = TCPServer.new("127.0.0.1", 0)
+    @port = listener.addr[1]
     path = File.join(@dir, "puma.rb")
     File.write(path, <<~RUBY)
       workers #{WORKERS}
@@ -62,18 +66,28 @@ class PumaTest < Minitest::Test
       worker_check_interval 1
       #{config}
     RUBY
-    environment = { "RUBYLIB" => $LOAD_PATH.join(":"), "RUBYOPT" => nil }.merge(environment)
+    environment = { "RUBYLIB" => $LOAD_PATH.join(":"), "RUBYOPT" => nil,
+                    "PUMA_INHERIT_0" => "#{listener.fileno}:tcp://127.0.0.1:#{@port}" }.merge(environment)
     log = File.join(@dir, "log")
-    @server = spawn(environment, "puma", "-C", path, "config.ru", chdir: @dir, out: log, err: log)
+    @server = spawn(environment, "puma", "-C", path, "config.ru",
+                    chdir: @dir, out: log, err: log, listener => listener)
+    listener.close
     wait_until { workers.size == WORKERS }
   end
 
   def stop
     return unless @server
 
-    Process.kill(:TERM, @server)
-    Process.wait(@server)
+    server = @server
     @server = nil
+    Process.kill(:TERM, server)
+    ended = false
+    wait_until { ended = Process.wait(server, Process::WNOHANG) }
+  ensure
+    if server && !ended
+      Process.kill(:KILL, server)
+      Process.wait(server)
+    end
   end
 
   # Counts in all workers, kills each of them, counts in those that come.
@@ -104,7 +118,9 @@ class PumaTest < Minitest::Test
 
   def get(path)
     http = Net::HTTP.new("127.0.0.1", @port)
-    http.open_timeout = http.read_timeout = 5
+    http.open_timeout = http.read_timeout = PATIENCE
+    # A request that was sent twice would be counted twice.
+    http.max_retries = 0
     http.start { |connection| connection.get(path).body }
   rescue SystemCallError, EOFError, Net::ReadTimeout, Net::OpenTimeout
     nil
@@ -121,10 +137,11 @@ class PumaTest < Minitest::Test
   end
 
   def wait_until
-    60.times do
+    limit = Process.clock_gettime(Process::CLOCK_MONOTONIC) + PATIENCE
+    until Process.clock_gettime(Process::CLOCK_MONOTONIC) > limit
       return if yield
 
-      sleep 0.25
+      sleep 0.1
     end
     flunk "it did not come: #{File.read(File.join(@dir, "log"))}"
   end
