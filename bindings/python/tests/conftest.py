@@ -12,7 +12,8 @@ import pytest
 def run(tmp_path):
     """Runs a program in a process of its own, and answers what it prints."""
 
-    def run(program, timeout=60, check=True, **environment):
+    # The limit is for what hangs: a machine that does much else may take its time.
+    def run(program, timeout=300, check=True, **environment):
         clean = {k: v for k, v in os.environ.items() if "MULTIPROC" not in k and k != "QUIPU_DIR"}
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(program)],

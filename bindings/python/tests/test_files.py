@@ -94,15 +94,16 @@ def test_a_full_segment_drops_what_does_not_fit(run):
             quipu.Counter("more_%d" % n, "M.", registry=registry).inc()
         assert b"more_1999_total 1" in quipu.generate_latest(registry)
     """
-    done = run(program, timeout=120)
+    done = run(program)
     assert done.stdout.strip() == "60000.0", done.stdout
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file system")
 def test_a_full_disk(run, tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)]
+    if subprocess.run(mount, stderr=subprocess.DEVNULL).returncode != 0:
+        pytest.skip("NOT RUN: mounting a tmpfs needs root")
     try:
         done = run(COUNT.format(count=20000), QUIPU_DIR=str(disk))
         assert done.stdout.strip() == "1.0"
