@@ -242,6 +242,9 @@ bench-stores: tools ## Stores from Rust, Ruby and Python beside what users have 
 	target/release/stores $(if $(CLIENT_RUBY),--client-ruby $(CLIENT_RUBY))
 	target/release/report stores
 
+# A mirror that fails once, or another apt that is at work, as on a machine that has just started.
+APT_PATIENCE := -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600
+
 .PHONY: tools
 tools: ## Install the programs that tests and benchmarks run, where they are missing
 	@missing=""; for tool in $(TOOLS); do \
@@ -257,7 +260,7 @@ tools: ## Install the programs that tests and benchmarks run, where they are mis
 	if [ -n "$$missing" ]; then \
 		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		echo "installing$$missing"; \
-		$$sudo apt-get update -qq && \
-		DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends \
-			$$missing >/dev/null; \
+		$$sudo apt-get $(APT_PATIENCE) update -qq && \
+		$$sudo env DEBIAN_FRONTEND=noninteractive apt-get $(APT_PATIENCE) install -y -qq \
+			--no-install-recommends $$missing >/dev/null; \
 	fi
