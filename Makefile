@@ -256,7 +256,7 @@ tools: ## Install the programs that tests and benchmarks run, where they are mis
 	for library in minitest rack; do \
 		ruby -e "require '$$library'" 2>/dev/null || missing="$$missing ruby-$$library"; \
 	done; \
-	ls /usr/lib/llvm-*/lib/libclang*.so* >/dev/null 2>&1 || missing="$$missing libclang-dev"; \
+	ls /usr/lib/llvm-*/lib/libclang.so >/dev/null 2>&1 || missing="$$missing libclang-dev"; \
 	if [ -n "$$missing" ]; then \
 		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		echo "installing$$missing"; \
