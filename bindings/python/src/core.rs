@@ -1,5 +1,7 @@
 //! What all metrics are made of: the family, the labels, and the series that one is bound to.
 
+use std::sync::Arc;
+
 use pyo3::PyClass;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -7,7 +9,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 use quipu::label::Values;
 use quipu::{Description, Family, Instrument};
-use quipu_segment::series::{self, Bound as Series, Schema};
+use quipu_segment::series::{self, Beside, Bound as Series, Schema};
 
 use crate::error::refused;
 use crate::labels::{Labels, with_texts};
@@ -33,6 +35,10 @@ impl<I: Instrument> Instrument for Raw<I> {
 
     fn bound(bound: Series, shared: &Self::Shared) -> Self {
         Self { instrument: I::bound(bound.clone(), shared), series: bound }
+    }
+
+    fn beside(shared: &Self::Shared) -> Option<Arc<dyn Beside>> {
+        I::beside(shared)
     }
 }
 

@@ -316,6 +316,53 @@ fn exemplars_are_kept_and_replaced() {
     assert_eq!(check.0, 1);
 }
 
+/// Label values that come and go take no more memory than those that are there at once, whatever
+/// lies beside their cells; and what was there before is not shown.
+#[test]
+#[cfg(not(miri))]
+fn what_removed_series_had_beside_them_is_used_again() {
+    let registry = Registry::new();
+    let native = about("n").labels(["k"]).native(3).native_buckets(20).exemplars();
+    let native: HistogramFamily<[&str; 1]> = registry.register(native).unwrap();
+    let summary: SummaryFamily<[&str; 1]> =
+        registry.register(about("s").labels(["k"]).quantiles([0.5])).unwrap();
+    let counter: CounterFamily<[&str; 1]> =
+        registry.register(about("c").labels(["k"]).exemplars()).unwrap();
+    let mut used = Vec::new();
+    for round in 0..4 {
+        let names: Vec<String> = (100 * round..100 * round + 100).map(|i| i.to_string()).collect();
+        for name in &names {
+            let labels = [name.as_str()];
+            // Wide enough that there are tables of several sizes and schemas.
+            for power in -20..20 {
+                native.observe(&labels, 1.1 * 2_f64.powi(power));
+                summary.observe(&labels, 2_f64.powi(power));
+            }
+            native.with(&labels).observe_with(1.1, &[("id", name)]);
+            counter.with(&labels).inc_with(1, &[("id", name)]);
+        }
+        for name in &names {
+            let labels = [name.as_str()];
+            assert!(native.remove(&labels).unwrap() && summary.remove(&labels).unwrap());
+            assert!(counter.remove(&labels).unwrap());
+        }
+        // Records are used again after a second.
+        std::thread::sleep(Duration::from_millis(1200));
+        used.push(registry.segment().used());
+    }
+    // An age of the summaries may end in one of the rounds, which takes tables for the next.
+    assert!(used[1..].windows(2).any(|pair| pair[0] == pair[1]), "{used:?}");
+    // One of them in the finest schema again, and without what others had.
+    native.observe(&["a"], 1.0);
+    native.observe(&["a"], 1.1);
+    summary.observe(&["a"], 3.0);
+    counter.inc(&["a"]);
+    let lines = lines(&registry);
+    assert_eq!(lines[0], "n{k=a} 2 2.1 [] schema 3 zero 0 [(0, 1), (2, 1)] []");
+    assert!(lines[1].starts_with("s{k=a} 1 3 [(0.5, 2.9"), "{lines:?}");
+    assert_eq!(lines[2], "c{k=a} 1");
+}
+
 #[test]
 fn infos_windows_and_callbacks_are_shown() {
     let registry = Registry::new();

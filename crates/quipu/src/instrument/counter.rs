@@ -1,8 +1,10 @@
 //! Counters: sums that only grow.
 
-use quipu_segment::series::{self, Bound, Place, Schema};
+use std::sync::Arc;
 
-use super::exemplar::{self, KeptExemplar};
+use quipu_segment::series::{self, Beside, Bound, Place, Schema};
+
+use super::exemplar::{self, Exemplars, KeptExemplar};
 use super::family::{Family, Instrument, single};
 use super::kind::MetricKind;
 use crate::description::Description;
@@ -137,6 +139,10 @@ impl Instrument for Counter {
     fn clear_beside(series: &series::Family, (): &(), place: &Place<'_>) {
         exemplar::clear(series, place, EXEMPLAR);
     }
+
+    fn beside((): &()) -> Option<Arc<dyn Beside>> {
+        Some(Arc::new(Exemplars(EXEMPLAR)))
+    }
 }
 
 impl Instrument for FloatCounter {
@@ -157,6 +163,10 @@ impl Instrument for FloatCounter {
 
     fn clear_beside(series: &series::Family, (): &(), place: &Place<'_>) {
         exemplar::clear(series, place, EXEMPLAR);
+    }
+
+    fn beside((): &()) -> Option<Arc<dyn Beside>> {
+        Some(Arc::new(Exemplars(EXEMPLAR)))
     }
 }
 

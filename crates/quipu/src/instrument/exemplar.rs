@@ -8,7 +8,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quipu_segment::series::{Family, Place};
+use quipu_segment::series::{Beside, Family, Place};
 use quipu_segment::sync::{AtomicU64, Ordering, fence};
 
 use crate::snapshot::{Texts, Timestamp};
@@ -70,6 +70,19 @@ pub(crate) fn keep(
     let Some(at) = find_or_take(family, place, word, || usize::from(WORDS)) else { return };
     let Some(extra) = family.extra(at) else { return };
     write(extra.words(), now, value, pairs);
+}
+
+/// The exemplars of series that have nothing else beside their cells: the cell of their offset.
+pub(crate) struct Exemplars(pub(crate) usize);
+
+impl Beside for Exemplars {
+    fn is_offset(&self, cell: usize) -> bool {
+        cell == self.0
+    }
+
+    fn renew(&self, family: &Family, place: &Place<'_>) {
+        clear(family, place, self.0);
+    }
 }
 
 /// Forgets the exemplars of a series.

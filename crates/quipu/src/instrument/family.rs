@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use quipu_segment::series::{self, Bound, KeyWriter, Label, Place, Schema, View};
+use quipu_segment::series::{self, Beside, Bound, KeyWriter, Label, Place, Schema, View};
 
 use crate::description::Description;
 use crate::error::Error;
@@ -64,6 +65,12 @@ pub trait Instrument: Sized {
     /// Empties what a series has beside its cells.
     #[doc(hidden)]
     fn clear_beside(_: &series::Family, _: &Self::Shared, _: &Place<'_>) {}
+
+    /// What series have beside their cells, where they have something.
+    #[doc(hidden)]
+    fn beside(_: &Self::Shared) -> Option<Arc<dyn Beside>> {
+        None
+    }
 
     /// The label that the instrument writes by itself, where it does.
     #[doc(hidden)]
@@ -171,9 +178,18 @@ impl<I: Instrument, L> fmt::Debug for Family<I, L> {
 impl<I: Instrument, L: LabelGroup> Register for Family<I, L> {
     fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
         let series = scope.family::<I>(&description, L::LABELS, L::COUNT)?;
-        let shared = I::shared(&series)?;
+        let shared = shared::<I>(&series)?;
         Ok(Self { series, shared, labels: PhantomData })
     }
+}
+
+/// What all handles of a family share.
+fn shared<I: Instrument>(series: &series::Family) -> Result<I::Shared, Error> {
+    let shared = I::shared(series)?;
+    if let Some(beside) = I::beside(&shared) {
+        series.set_beside(beside);
+    }
+    Ok(shared)
 }
 
 /// Makes a series without labels and binds an instrument to it.
@@ -182,7 +198,7 @@ pub(crate) fn single<I: Instrument>(
     description: &Description,
 ) -> Result<I, Error> {
     let series = scope.family::<I>(description, &[], description.labels.len())?;
-    let shared = I::shared(&series)?;
+    let shared = shared::<I>(&series)?;
     let own = I::own_label(&shared);
     let is_open = |label: &&Label| label.values.is_none() && Some(&*label.name) != own;
     if let Some(label) = series.schema().labels.iter().find(is_open) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Bound, Place, Schema};
+use quipu_segment::series::{self, Beside, Bound, Place, Schema};
 
 use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
@@ -306,6 +306,23 @@ impl Instrument for Histogram {
 
     fn clear_beside(series: &series::Family, layout: &Arc<Layout>, place: &Place<'_>) {
         layout.clear_beside(series, place);
+    }
+
+    fn beside(layout: &Arc<Layout>) -> Option<Arc<dyn Beside>> {
+        Some(Arc::<Layout>::clone(layout))
+    }
+}
+
+impl Beside for Layout {
+    fn is_offset(&self, cell: usize) -> bool {
+        self.is_beside(cell)
+    }
+
+    fn renew(&self, family: &series::Family, place: &Place<'_>) {
+        if let Some(native) = &self.native {
+            native::renew(family, place, self.table(), native.schema);
+        }
+        exemplar::clear(family, place, self.exemplar());
     }
 }
 

@@ -3,11 +3,13 @@
 //! It has two cells, of which an increment touches one: whole numbers cost an integer addition and
 //! stay exact beyond 2^53, where a float would not move any more; any other number goes to a float.
 
-use quipu_segment::series::{self, Bound, Place, Schema};
+use std::sync::Arc;
+
+use quipu_segment::series::{self, Beside, Bound, Place, Schema};
 use quipu_segment::sync::Ordering;
 
 use super::counter::TOTAL;
-use super::exemplar;
+use super::exemplar::{self, Exemplars};
 use super::family::{Family, Instrument, single};
 use super::kind::MetricKind;
 use crate::description::Description;
@@ -110,6 +112,10 @@ impl Instrument for MixedCounter {
 
     fn clear_beside(series: &series::Family, (): &(), place: &Place<'_>) {
         exemplar::clear(series, place, EXEMPLAR);
+    }
+
+    fn beside((): &()) -> Option<Arc<dyn Beside>> {
+        Some(Arc::new(Exemplars(EXEMPLAR)))
     }
 }
 

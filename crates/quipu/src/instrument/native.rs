@@ -178,12 +178,37 @@ pub(crate) fn clear(family: &Family, place: &Place<'_>, table: usize) {
     let Some(extra) = family.extra(at) else { return };
     // The newest alone is used from now on: it is the largest, and has the coarsest schema.
     extra.set_link(0);
+    empty(&extra);
+}
+
+fn empty(extra: &Extra<'_>) {
     extra.note().store(0, Ordering::Relaxed);
     for word in extra.words() {
         word.store(0, Ordering::Relaxed);
     }
     if let Some(cells) = extra.place() {
         (0..cells.len()).for_each(|cell| cells.clear(cell));
+    }
+}
+
+/// As [`clear`], where nobody counts: in that schema from now on, and with the other tables kept for
+/// when the newest is full.
+pub(crate) fn renew(family: &Family, place: &Place<'_>, table: usize, schema: i8) {
+    let at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
+    let Some(newest) = family.extra(at) else { return };
+    let others = newest.link();
+    clear(family, place, table);
+    set_schema(&newest, schema);
+    let spare = newest.spare().load(Ordering::Relaxed);
+    let mut last = None;
+    let mut at = others;
+    for _ in 0..MOST_TABLES {
+        let Some(extra) = family.extra(at) else { break };
+        (last, at) = (Some(extra), extra.link());
+    }
+    if let Some(last) = last {
+        last.set_link(u32::try_from(spare).unwrap_or(0));
+        newest.spare().store(others.into(), Ordering::Relaxed);
     }
 }
 
@@ -258,14 +283,37 @@ fn begin(
         Some(_) if schema > *SCHEMAS.start() => (most_slots, schema - 1),
         Some(_) => (most_slots, schema),
     };
-    let Ok(at) = family.take_extra(place, slots, slots) else { return false };
+    let spare = full.and_then(|full| take_spare(family, full, slots));
+    let Ok(at) = spare.map_or_else(|| family.take_extra(place, slots, slots), Ok) else {
+        return false;
+    };
     let Some(extra) = family.extra(at) else { return false };
-    extra.tag().store(u64::from((schema as i32 + 128) as u32), Ordering::Relaxed);
+    set_schema(&extra, schema);
     extra.set_link(u32::try_from(newest).unwrap_or(0));
     // Release: whoever sees the table sees its head. Who comes second loses what it took.
     let _ =
         place.plain(table).compare_exchange(newest, at.into(), Ordering::AcqRel, Ordering::Acquire);
     true
+}
+
+/// Takes the first table that is kept, if it has so many slots, and empties it. It keeps the others.
+fn take_spare(family: &Family, full: &Extra<'_>, slots: u16) -> Option<u32> {
+    // Whoever takes one has them all: nobody else comes by them.
+    let first = full.spare().swap(0, Ordering::AcqRel);
+    let at = u32::try_from(first).ok()?;
+    let extra = family.extra(at)?;
+    if extra.words().len() != usize::from(slots) {
+        full.spare().store(first, Ordering::Release);
+        return None;
+    }
+    extra.spare().store(extra.link().into(), Ordering::Relaxed);
+    empty(&extra);
+    Some(at)
+}
+
+fn set_schema(extra: &Extra<'_>, schema: i8) {
+    // Never below zero.
+    extra.tag().store((i64::from(schema) + 128).cast_unsigned(), Ordering::Relaxed);
 }
 
 fn schema_of(extra: &Extra<'_>) -> i8 {

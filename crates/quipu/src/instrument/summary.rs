@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_segment::clock::{Clock, Coarse};
-use quipu_segment::series::{self, Bound, Place, Schema};
+use quipu_segment::series::{self, Beside, Bound, Place, Schema};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
@@ -295,6 +295,22 @@ impl Instrument for Summary {
 
     fn clear_beside(series: &series::Family, layout: &Arc<Layout>, place: &Place<'_>) {
         layout.clear_beside(series, place);
+    }
+
+    fn beside(layout: &Arc<Layout>) -> Option<Arc<dyn Beside>> {
+        Some(Arc::<Layout>::clone(layout))
+    }
+}
+
+impl Beside for Layout {
+    fn is_offset(&self, cell: usize) -> bool {
+        Self::is_beside(cell)
+    }
+
+    fn renew(&self, family: &series::Family, place: &Place<'_>) {
+        for age in 0..AGES as usize {
+            native::renew(family, place, FIRST_AGE + age * AGE_CELLS + TABLE, SCHEMA);
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //! histogram, exemplars.
 //!
 //! An *extra* has shared words, and cells that lie as those of the series do: in lanes or not. It
-//! is never moved, and goes with the segment. `docs/formats.md` draws its head.
+//! is never moved. Whoever takes extras tells by [`Beside`] which cells have their offsets, so that
+//! the next series that has the record has them too. `docs/formats.md` draws its head.
 
 use super::family::Family;
 use super::place::{LANE_WORDS, Place};
@@ -10,7 +11,7 @@ use crate::error::Error;
 use crate::layout::CELL_BYTES;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The words before the shared ones: link, tag, cells and words, lanes.
+/// The words before the shared ones: link, tag, cells and words, lanes, note, spare.
 const HEAD: u64 = 8;
 
 /// Memory beside the cells of a series.
@@ -19,6 +20,17 @@ pub struct Extra<'a> {
     head: &'a [AtomicU64],
     words: &'a [AtomicU64],
     place: Option<Place<'a>>,
+}
+
+/// What the series of a family have beside their cells, which only those can tell who know what the
+/// cells mean.
+pub trait Beside: Send + Sync {
+    /// Whether a cell has the offset of an extra.
+    fn is_offset(&self, cell: usize) -> bool;
+
+    /// Empties the extras of a series that was removed a while ago. Another one is about to have its
+    /// record: nobody else uses them.
+    fn renew(&self, family: &Family, place: &Place<'_>);
 }
 
 impl<'a> Extra<'a> {
@@ -41,6 +53,11 @@ impl<'a> Extra<'a> {
     /// Another one.
     pub fn note(&self) -> &'a AtomicU64 {
         &self.head[4]
+    }
+
+    /// The offset of an extra that is kept for when its owner needs one more; 0 without any.
+    pub fn spare(&self) -> &'a AtomicU64 {
+        &self.head[5]
     }
 
     /// The shared words.

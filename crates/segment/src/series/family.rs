@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 
 use super::dense::{Dense, Layout, Slab};
+use super::extra::Beside;
 use super::key::{Key, KeyWriter};
 use super::keyed::{self, At, Found, Keyed};
 use super::meta::{state, state_of};
@@ -49,6 +51,7 @@ pub(super) struct Inner {
     created: u64,
     pub(super) layout: Series,
     clock: Option<Manual>,
+    beside: OnceLock<Arc<dyn Beside>>,
     /// The offset of its record: what tells it from others.
     id: u64,
 }
@@ -250,7 +253,9 @@ impl Family {
         });
         let sets = sets.collect();
         let (segment, head, id) = (segment.clone(), head.clone(), record.offset());
-        let inner = Inner { segment, head, schema, sets, groups, created, layout, clock, id };
+        let beside = OnceLock::new();
+        let inner =
+            Inner { segment, head, schema, sets, groups, created, layout, clock, beside, id };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -334,7 +339,7 @@ impl Family {
         match &inner.layout {
             Series::Dense(dense) => act(dense.place(inner.slot(&writer, dense))),
             Series::Keyed(keyed) => loop {
-                let found = inner.find(keyed, &mut writer);
+                let found = self.find_or_make(keyed, &mut writer);
                 let place = keyed.place(found.at);
                 act(place);
                 if keyed.has_kept(found) {
@@ -385,7 +390,7 @@ impl Family {
                 (dense.place(slot), None)
             }
             Series::Keyed(keyed) => loop {
-                let found = inner.find(keyed, &mut writer);
+                let found = self.find_or_make(keyed, &mut writer);
                 if keyed.pin(found) {
                     break (keyed.place(found.at), Some(found.at));
                 }
@@ -571,6 +576,32 @@ impl Family {
     }
 }
 
+impl Family {
+    /// Says what series have beside their cells, once: so that what a removed one had is emptied for
+    /// the next that has its record, and not taken anew.
+    pub fn set_beside(&self, beside: Arc<dyn Beside>) {
+        let _ = self.inner.beside.set(beside);
+    }
+
+    #[inline]
+    pub(super) fn find_or_make(&self, keyed: &Keyed, writer: &mut KeyWriter<'_>) -> Found {
+        match writer.finish(keyed.secrets(), keyed.texts) {
+            Some(key) => match keyed.find_live(&key) {
+                Some(found) => found,
+                None => self.make_series(keyed, &key),
+            },
+            None => self.inner.overflow_of(keyed),
+        }
+    }
+
+    #[cold]
+    fn make_series(&self, keyed: &Keyed, key: &Key<'_>) -> Found {
+        let beside = self.inner.beside.get().map(|beside| (self, &**beside));
+        let found = keyed.find_or_make(key, || self.inner.now(), beside);
+        if keyed.is_overflow(found.at) { self.inner.overflow_of(keyed) } else { found }
+    }
+}
+
 impl Inner {
     /// The slot of the labels that were written; the overflow's where they are unknown.
     #[inline]
@@ -590,23 +621,6 @@ impl Inner {
     /// The words of the lock of [`Family::folding`].
     pub(super) fn folding_words(&self) -> (&AtomicU64, &AtomicU64) {
         (&self.head[at::FOLDING], &self.head[at::FOLDING_BROKEN])
-    }
-
-    #[inline]
-    pub(super) fn find(&self, keyed: &Keyed, writer: &mut KeyWriter<'_>) -> Found {
-        match writer.finish(keyed.secrets(), keyed.texts) {
-            Some(key) => match keyed.find_live(&key) {
-                Some(found) => found,
-                None => self.find_or_make(keyed, &key),
-            },
-            None => self.overflow_of(keyed),
-        }
-    }
-
-    #[cold]
-    fn find_or_make(&self, keyed: &Keyed, key: &Key<'_>) -> Found {
-        let found = keyed.find_or_make(key, || self.now());
-        if keyed.is_overflow(found.at) { self.overflow_of(keyed) } else { found }
     }
 
     #[cold]

@@ -67,7 +67,7 @@ impl Family {
         loop {
             let mut writer = KeyWriter::new(&self.inner.sets);
             labels(&mut writer);
-            let found = self.inner.find(keyed, &mut writer);
+            let found = self.find_or_make(keyed, &mut writer);
             act(keyed.place(found.at));
             if keyed.has_kept(found) {
                 follower.leave(found);

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use rapidhash::v3::RapidSecrets;
 
+use super::extra::Beside;
+use super::family::Family;
 use super::index::{Index, LEAST_BITS, MOST_BITS, Memory, Table};
 use super::key::{Key, next_text, with_bytes};
 use super::meta::{self, PINS, PLAIN, WORDS, is_series, state, state_of, with_state};
@@ -95,6 +97,9 @@ pub(crate) struct Keyed {
     hand: AtomicU64,
 }
 
+/// What somebody knows of the extras of a family's series.
+type Known<'a> = (&'a Family, &'a dyn Beside);
+
 /// A record that was found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
@@ -158,7 +163,7 @@ impl Keyed {
     /// Makes the overflow's record, so that it is there when nothing else has room.
     pub(crate) fn begin(&self, now: u64) -> Result<(), Error> {
         let key = Key { group: 0, words: &[], hash: 0 };
-        let at = self.write(&key, now)?;
+        let at = self.write(&key, now, None)?;
         self.set_state(at, state::HIDDEN);
         self.head[at::OVERFLOW].store(at.into(), Ordering::Release);
         Ok(())
@@ -582,6 +587,12 @@ impl Keyed {
                 let hidden = u64::from(state_of(meta) == state::HIDDEN);
                 self.head[at::HIDDEN].fetch_add(hidden, Ordering::Relaxed);
             } else if state_of(meta) != state::DETACHED || meta::is_nobodys(meta) {
+                if alone && self.segment.may_have_lost_power() {
+                    // What lies at the offsets in its cells may be another's.
+                    (0..self.cells).for_each(|cell| {
+                        region.word(at + self.header + cell).store(0, Ordering::Relaxed);
+                    });
+                }
                 self.free(at, meta, now);
             }
         }
@@ -595,11 +606,16 @@ impl Keyed {
     /// The series of a key that was not found, with the lock; the overflow's where it cannot be
     /// made.
     #[cold]
-    pub(crate) fn find_or_make(&self, key: &Key<'_>, now: impl Fn() -> u64) -> Found {
+    pub(crate) fn find_or_make(
+        &self,
+        key: &Key<'_>,
+        now: impl Fn() -> u64,
+        beside: Option<Known<'_>>,
+    ) -> Found {
         if self.is_full_without(key) {
             return self.find_overflow();
         }
-        self.make(key, now()).unwrap_or_else(|_| self.find_overflow())
+        self.make(key, now(), beside).unwrap_or_else(|_| self.find_overflow())
     }
 
     /// Whether the family is at its limit and has no series of that key, as far as that can be told
@@ -645,7 +661,7 @@ impl Keyed {
     }
 
     /// Makes a series, unless it is there.
-    fn make(&self, key: &Key<'_>, now: u64) -> Result<Found, Error> {
+    fn make(&self, key: &Key<'_>, now: u64, beside: Option<Known<'_>>) -> Result<Found, Error> {
         if !self.is_key(key) {
             let what = "a series whose labels are not those of its family".into();
             return Err(Error::request(&self.segment, what));
@@ -664,7 +680,7 @@ impl Keyed {
             return Err(Error::full(&self.segment, 0));
         }
         self.make_room()?;
-        let at = self.write(key, now)?;
+        let at = self.write(key, now, beside)?;
         self.index().insert(fingerprint, at);
         let meta = self.set_state(at, state::LIVE);
         self.head[at::LIVE].fetch_add(1, Ordering::Relaxed);
@@ -682,7 +698,7 @@ impl Keyed {
     }
 
     /// Takes a record, and writes everything but its state.
-    fn write(&self, key: &Key<'_>, now: u64) -> Result<u32, Error> {
+    fn write(&self, key: &Key<'_>, now: u64, beside: Option<Known<'_>>) -> Result<u32, Error> {
         let words = u64::from(self.header + self.cells) + key.words.len() as u64;
         if words > WORDS {
             return Err(Error::full(&self.segment, words * CELL_BYTES));
@@ -691,9 +707,18 @@ impl Keyed {
         let region = self.region();
         let origin = u64::from(key.group) << 32 | self.since_creation(now);
         region.word(at + 1).store(origin, Ordering::Release);
+        if let Some((family, beside)) = beside {
+            beside.renew(family, &self.place(at));
+        }
         for i in 2..self.header + self.cells {
-            // Release: who adds to what was zeroed here sees the new generation, and takes it back.
-            region.word(at + i).store(0, Ordering::Release);
+            let is_offset = |(_, beside): Known<'_>| {
+                i.checked_sub(self.header).is_some_and(|cell| beside.is_offset(cell as usize))
+            };
+            if !beside.is_some_and(is_offset) {
+                // Release: who adds to what was zeroed here sees the new generation, and takes it
+                // back.
+                region.word(at + i).store(0, Ordering::Release);
+            }
         }
         if self.idle.is_some() {
             let since = self.since_creation(now);

@@ -50,7 +50,7 @@ mod schema;
 mod strings;
 
 #[cfg(not(loom))]
-pub use extra::Extra;
+pub use extra::{Beside, Extra};
 #[cfg(not(loom))]
 pub use family::{Bound, Cursor, Family, View};
 #[cfg(not(loom))]
