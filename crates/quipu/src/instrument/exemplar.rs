@@ -26,6 +26,8 @@ const TEXT_BYTES: usize = (WORDS as usize - TEXT) * 8;
 const MOST_CHARACTERS: usize = 128;
 /// How long a writer may take before it counts as dead, in nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
+/// The bit of a time that says that somebody suspects the writer to be dead.
+const SUSPECT: u64 = 1;
 
 /// An exemplar as it was read.
 #[derive(Debug, Clone, Copy)]
@@ -156,8 +158,7 @@ fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
         return;
     }
     let sequence = words[SEQUENCE].load(Ordering::Relaxed);
-    let is_stuck = now.saturating_sub(words[TIME].load(Ordering::Relaxed)) > PATIENCE;
-    if sequence % 2 == 1 && !is_stuck {
+    if sequence % 2 == 1 && !is_stuck(&words[TIME], now) {
         return;
     }
     let odd = if sequence % 2 == 1 { sequence + 2 } else { sequence + 1 };
@@ -169,7 +170,7 @@ fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
         return;
     }
     // Release, here and below: whoever reads what is written sees the odd number.
-    words[TIME].store(now, Ordering::Release);
+    words[TIME].store(now & !SUSPECT, Ordering::Release);
     words[VALUE].store(value.to_bits(), Ordering::Release);
     let mut bytes = [0; TEXT_BYTES];
     let mut length = 0;
@@ -185,8 +186,24 @@ fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
         padded[..chunk.len()].copy_from_slice(chunk);
         word.store(u64::from_le_bytes(padded), Ordering::Release);
     }
-    // Release: whoever sees the even number sees the whole.
-    words[SEQUENCE].store(odd + 1, Ordering::Release);
+    // Release: whoever sees the even number sees the whole. Who was taken for stuck leaves it to the
+    // other.
+    let _ = words[SEQUENCE].compare_exchange(odd, odd + 1, Ordering::Release, Ordering::Relaxed);
+}
+
+/// Whether the one who is writing has not gone on since somebody suspected that a while ago. Its time
+/// may be that of the one before, for as long as it has not written its own.
+fn is_stuck(time: &AtomicU64, now: u64) -> bool {
+    let seen = time.load(Ordering::Relaxed);
+    if now.saturating_sub(seen) <= PATIENCE {
+        return false;
+    }
+    if seen & SUSPECT == 0 {
+        let suspect = now | SUSPECT;
+        let _ = time.compare_exchange(seen, suspect, Ordering::Relaxed, Ordering::Relaxed);
+        return false;
+    }
+    true
 }
 
 fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<Slot> {
@@ -242,4 +259,26 @@ fn find_or_take(
 /// How many exemplars a series of the family has at most: no more than it has cells.
 fn family_slots(family: &Family) -> usize {
     usize::from(family.schema().cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who writes is not taken for dead because the exemplar before is old.
+    #[test]
+    fn a_writer_is_taken_for_dead_a_while_after_it_was_suspected() {
+        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        let shown = |words: &[AtomicU64]| read(words, &mut Vec::new()).map(|slot| slot.value);
+        write(&words, PATIENCE, 1.0, &[("a", "b")]);
+        assert_eq!(shown(&words), Some(1.0));
+        // Another one begins, and does not come to write its time.
+        let odd = words[SEQUENCE].fetch_add(1, Ordering::Relaxed) + 1;
+        for (now, taken) in [(9.0, false), (9.5, false), (9.9, false), (10.1, true)] {
+            write(&words, (now * PATIENCE as f64) as u64, now, &[("a", "b")]);
+            assert_eq!(words[SEQUENCE].load(Ordering::Relaxed) != odd, taken, "{now}");
+        }
+        assert_eq!(shown(&words), Some(10.1));
+        assert_eq!(read(&words, &mut Vec::new()).map(|slot| slot.time % 2), Some(0));
+    }
 }
