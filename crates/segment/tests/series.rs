@@ -1010,6 +1010,18 @@ fn an_addition_that_is_taken_back_never_shows_less_than_nothing() {
     place.add(0, 7_u64.wrapping_neg());
     place.take_back(0, 7_u64.wrapping_neg());
     assert_eq!(place.sum(0), 5);
+    // So it is with floats.
+    let handle = family.bind(|key| key.text("bob"));
+    let place = handle.place();
+    place.add_float(0, 1.5);
+    place.take_back_float(0, 1.0);
+    place.take_back_float(0, 1.0);
+    assert_eq!(place.sum_float(0), 0.5);
+    place.take_back_float(0, -1.0);
+    assert_eq!(place.sum_float(0), 1.5);
+    place.add_float(0, f64::INFINITY);
+    place.take_back_float(0, f64::INFINITY);
+    assert_eq!(place.sum_float(0), f64::INFINITY);
 }
 
 #[test]

@@ -82,15 +82,15 @@ impl Layout {
 
     #[inline]
     fn observe(&self, family: &series::Family, place: &Place<'_>, value: f64, undo: bool) {
-        let n = if undo { u64::MAX } else { 1 };
+        let count = |cell| if undo { place.take_back(cell, 1) } else { place.add(cell, 1) };
         if self.is_classic() || value.is_nan() {
-            place.add(FIRST_BUCKET + self.bucket(value), n);
+            count(FIRST_BUCKET + self.bucket(value));
         }
         if let Some(native) = &self.native
             && !value.is_nan()
         {
             if value.abs() <= native.zero_threshold {
-                place.add(self.zero(), n);
+                count(self.zero());
             } else if !undo {
                 let (table, schema) = (self.table(), native.schema);
                 if !native::observe(family, place, table, value, schema, native.buckets) {
@@ -99,7 +99,11 @@ impl Layout {
                 }
             }
         }
-        place.add_float(SUM, if undo { -value } else { value });
+        if undo {
+            place.take_back_float(SUM, value);
+        } else {
+            place.add_float(SUM, value);
+        }
     }
 
     /// Empties the native buckets, and forgets the exemplars.

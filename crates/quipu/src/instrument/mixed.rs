@@ -76,7 +76,7 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
             self.series.add(Self::key(labels), TOTAL, n);
         } else if n > 0.0 {
             let key = Self::key(labels);
-            self.series.update(key, |p| p.add_float(REST, n), |p| p.add_float(REST, -n));
+            self.series.update(key, |p| p.add_float(REST, n), |p| p.take_back_float(REST, n));
         }
     }
 

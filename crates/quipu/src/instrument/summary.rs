@@ -252,8 +252,8 @@ impl<L: LabelGroup> Family<Summary, L> {
     pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let (family, layout) = (&self.series, &*self.shared);
         let undo = |place: Place<'_>| {
-            place.add(COUNT, u64::MAX);
-            place.add_float(SUM, -value);
+            place.take_back(COUNT, 1);
+            place.take_back_float(SUM, value);
         };
         family.update(Self::key(labels), |place| layout.observe(family, &place, value), undo);
     }

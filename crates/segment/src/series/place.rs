@@ -158,6 +158,30 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// As [`Place::take_back`], for a cell that holds the bits of a float.
+    ///
+    /// # Panics
+    /// If there is no such cell.
+    #[cold]
+    pub fn take_back_float(&self, cell: usize, n: f64) {
+        let cell = self.plain(cell);
+        let mut bits = cell.load(Ordering::Relaxed);
+        loop {
+            let old = f64::from_bits(bits);
+            let new = old - n;
+            // From infinity, nothing can be taken back that was added to it.
+            let is_gone = new.is_nan() || (old >= 0.0 && n >= 0.0 && new < 0.0);
+            if is_gone {
+                return;
+            }
+            let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
+            match cell.compare_exchange_weak(bits, new.to_bits(), success, failure) {
+                Ok(_) => return,
+                Err(found) => bits = found,
+            }
+        }
+    }
+
     /// The sum of a cell over all lanes, modulo 2^64.
     ///
     /// # Panics
