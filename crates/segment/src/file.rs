@@ -366,10 +366,7 @@ impl Draft {
                 Err(error) => return Err(error),
             }
         }
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.new", std::process::id()));
-        let temporary = directory.join(name);
-        let file = options.create_new(true).open(&temporary)?;
+        let (file, temporary) = named_anew(directory, path, options.create_new(true))?;
         Ok(Self { file, temporary: Some(Temporary(temporary)) })
     }
 
@@ -382,6 +379,26 @@ impl Draft {
         Ok(rustix::fs::linkat(CWD, &source, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
     }
 }
+
+/// Makes a file of a name beside that of `path` that nothing has: who was killed may have left one,
+/// and this process may have the id of that one, as in a container that was started again.
+fn named_anew(directory: &Path, path: &Path, options: &OpenOptions) -> io::Result<(File, PathBuf)> {
+    let mut number = 0_u32;
+    loop {
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.{number}.new", std::process::id()));
+        let temporary = directory.join(name);
+        match options.open(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_LEFT => {
+                number += 1;
+            }
+            result => return Ok((result?, temporary)),
+        }
+    }
+}
+
+/// How many files that others have left are passed over.
+const MOST_LEFT: u32 = 1000;
 
 #[cfg(target_os = "linux")]
 fn is_unsupported(error: &io::Error) -> bool {
@@ -647,5 +664,25 @@ fn flaw_of(error: io::Error, wanted: u64) -> Flaw {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Flaw::NoDirectory,
         io::ErrorKind::OutOfMemory => Flaw::NoMemory { wanted },
         _ => Flaw::Io(error),
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn files_that_the_dead_left_are_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("counts");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        for number in 0..3 {
+            let (_, name) = named_anew(directory.path(), &path, &options).unwrap();
+            let expected = format!("counts.{}.{number}.new", std::process::id());
+            assert_eq!(name.file_name().unwrap(), &*expected);
+        }
     }
 }
