@@ -139,7 +139,9 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
         warn(&error);
     }
     let registry = sources.registry()?;
-    let server = quipu::http::serve(address, &registry).map_err(|error| failed(&error))?;
+    let server = quipu::http::serve(address, &registry).map_err(|error| {
+        failed(&format_args!("{error}; give --listen HOST:PORT, such as 127.0.0.1:9184"))
+    })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error))?;
     warn(&format_args!("listening on http://{}/metrics", server.address()));

@@ -224,6 +224,9 @@ fn a_segment_is_shown_beside_its_application() {
     bytes.extend_from_slice(&9_f64.to_le_bytes());
     bytes.extend_from_slice(&[0; 8]);
     fs::write(directory.path().join(jobs_file), bytes).unwrap();
+    let output = run(scrape().arg(directory.path()));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && errors.contains("app.quipu"), "{errors}");
     let text = succeed(scrape().arg(&path).arg(directory.path()));
     assert_eq!(value(&text, "jobs_total"), Some(4.0));
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));

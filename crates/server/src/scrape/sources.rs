@@ -38,6 +38,14 @@ impl Sources {
                 _ => failed(&error.to_string()),
             })?;
             if metadata.is_dir() {
+                if let Some(segment) = segment_in(path).filter(|segment| !paths.contains(segment)) {
+                    warn(&format_args!(
+                        "{0}: a segment of quipu is in the directory, and is not shown; name it, \
+                         too: quipu scrape {0} {1}",
+                        segment.display(),
+                        path.display()
+                    ));
+                }
                 sources.paths.push(path.clone());
             } else if metadata.is_file() && is_segment(path).map_err(|e| failed(&e.to_string()))? {
                 let segment = Options::new().shared().open(path);
