@@ -25,7 +25,11 @@ class InstrumentsTest < Minitest::Test
     assert_equal 9.0, gauge.get(labels: { a: 4 })
     assert_equal :done, child.time { :done }
     assert_operator child.get, :<, 5
-    ["1", nil, Object.new].each { |value| assert_raises(TypeError) { child.set(value) } }
+    ["1", nil, Object.new].each do |value|
+      assert_raises(TypeError) { child.set(value) }
+      assert_raises(TypeError) { child.increment(by: value) }
+      assert_raises(TypeError) { child.decrement(by: value) }
+    end
     child.set(Float::NAN)
     assert_predicate child.get, :nan?
     child.set(-2**80)

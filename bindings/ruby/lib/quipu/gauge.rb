@@ -20,7 +20,8 @@ module Quipu
     end
 
     def decrement(by: 1, labels: nil)
-      native_add(labels, -by)
+      # What is no number is for the native part to refuse.
+      native_add(labels, by.is_a?(Numeric) ? -by : by)
     end
 
     # Sets it to the seconds since 1970.
