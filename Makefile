@@ -242,7 +242,8 @@ bench-stores: tools ## Stores from Rust, Ruby and Python beside what users have 
 	target/release/stores $(if $(CLIENT_RUBY),--client-ruby $(CLIENT_RUBY))
 	target/release/report stores
 
-# A mirror that fails once, or another apt that is at work, as on a machine that has just started.
+# A mirror that fails once, or another apt that is at work, as on a machine that has just started:
+# only the installation waits for it by itself.
 APT_PATIENCE := -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600
 
 .PHONY: tools
@@ -260,7 +261,10 @@ tools: ## Install the programs that tests and benchmarks run, where they are mis
 	if [ -n "$$missing" ]; then \
 		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		echo "installing$$missing"; \
-		$$sudo apt-get $(APT_PATIENCE) update -qq && \
+		end=$$(($$(date +%s) + 600)); \
+		until $$sudo apt-get $(APT_PATIENCE) update -qq; do \
+			[ $$(date +%s) -lt $$end ] || exit 1; sleep 10; \
+		done; \
 		$$sudo env DEBIAN_FRONTEND=noninteractive apt-get $(APT_PATIENCE) install -y -qq \
 			--no-install-recommends $$missing >/dev/null; \
 	fi

@@ -324,8 +324,9 @@ fn what_removed_series_had_beside_them_is_used_again() {
     let registry = Registry::new();
     let native = about("n").labels(["k"]).native(3).native_buckets(20).exemplars();
     let native: HistogramFamily<[&str; 1]> = registry.register(native).unwrap();
-    let summary: SummaryFamily<[&str; 1]> =
-        registry.register(about("s").labels(["k"]).quantiles([0.5])).unwrap();
+    // So long that no age ends meanwhile, which would take tables for the next.
+    let summary = about("s").labels(["k"]).quantiles([0.5]).window(Duration::from_secs(1 << 26));
+    let summary: SummaryFamily<[&str; 1]> = registry.register(summary).unwrap();
     let counter: CounterFamily<[&str; 1]> =
         registry.register(about("c").labels(["k"]).exemplars()).unwrap();
     let mut used = Vec::new();
@@ -350,7 +351,6 @@ fn what_removed_series_had_beside_them_is_used_again() {
         std::thread::sleep(Duration::from_millis(1200));
         used.push(registry.segment().used());
     }
-    // An age of the summaries may end in one of the rounds, which takes tables for the next.
     assert!(used[1..].windows(2).any(|pair| pair[0] == pair[1]), "{used:?}");
     // One of them in the finest schema again, and without what others had.
     native.observe(&["a"], 1.0);

@@ -101,6 +101,9 @@ mod platform {
 
     /// Unlocks and closes what was kept, unless a fork has closed it.
     pub(crate) fn release(kept: u64) {
+        if kept == 0 {
+            return;
+        }
         let taken = |place: &AtomicU64| {
             place.compare_exchange(kept, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         };

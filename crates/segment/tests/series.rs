@@ -1103,9 +1103,11 @@ mod files {
 
     use std::fs;
     use std::path::{Path, PathBuf};
+    use std::sync::Arc;
 
     use super::*;
     use quipu_segment::Readings;
+    use quipu_segment::series::{Beside, Place};
 
     fn readings(boot: u8) -> Readings {
         let since_boot = Duration::from_secs(1000);
@@ -1288,6 +1290,51 @@ mod files {
         }
         // Of what a word takes with it, most is one series, or can be made anew.
         assert!(untouched > used / 16, "{untouched} of {}", used / 8);
+    }
+
+    /// What a family's block has behind its words in use, after a power loss, is nobody's: no series
+    /// takes it for the offset of what it has beside its cells.
+    #[test]
+    fn a_series_after_a_power_loss_has_nothing_of_another_beside_it() {
+        struct Seen(Mutex<Vec<u64>>);
+
+        impl Beside for Seen {
+            fn is_offset(&self, _: usize) -> bool {
+                true
+            }
+
+            fn renew(&self, _: &Family, place: &Place<'_>) {
+                self.0.lock().unwrap().push(place.plain(0).load(Ordering::Relaxed));
+            }
+        }
+
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("torn.quipu");
+        let open = |boot: u8| {
+            let segment = Options::new().readings(readings(boot)).open_or_create(&path).unwrap();
+            let family = segment.family(&schema(vec![dynamic("user")])).unwrap();
+            (segment, family)
+        };
+        let (segment, family) = open(1);
+        family.add(|key| key.text("ada"), 0, 1);
+        let before = fs::read(&path).unwrap();
+        family.add(|key| key.text("bob"), 0, 77);
+        let mut after = fs::read(&path).unwrap();
+        drop((segment, family));
+        let word =
+            |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+        // The words of the record: a head of two, the cells, and a key of one.
+        let words = 3 + u64::from(schema(vec![]).cells);
+        let is_in_use = |at: &usize| word(&after, *at).wrapping_sub(word(&before, *at)) == words;
+        let found: Vec<usize> = (256..before.len()).step_by(8).filter(is_in_use).collect();
+        let [used] = found[..] else { panic!("{found:?}") };
+        after[used..used + 8].copy_from_slice(&before[used..used + 8]);
+        fs::write(&path, after).unwrap();
+        let (_segment, family) = open(2);
+        let seen = Arc::new(Seen(Mutex::default()));
+        family.set_beside(Arc::<Seen>::clone(&seen));
+        family.add(|key| key.text("eve"), 0, 1);
+        assert_eq!(*seen.0.lock().unwrap(), [0]);
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //! The exemplar cell of a series has the offset of an extra with one word a slot; each of those has
 //! the offset of a slot of its own, which is taken when the first exemplar comes. A slot is written
 //! under a sequence number, which is odd meanwhile: whoever reads it looks again afterwards, and a
-//! writer that finds another one at it leaves its exemplar out. An odd number that is older than a
-//! second belongs to a dead writer, and is taken over.
+//! writer that finds another one at it leaves its exemplar out. One that comes more than a second
+//! after the time that is there suspects the other to be dead; one that comes a second later, and
+//! finds that nobody went on, takes the slot over.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -146,7 +146,7 @@ impl Layout {
                 let schema = native.schema;
                 return fail(format!("no native schema {schema}; those from -4 to 8 are"));
             }
-            if !(8..=384).contains(&native.buckets) {
+            if !NATIVE_BUCKETS.contains(&native.buckets) {
                 return fail(format!("{} native buckets; 8 to 384 may be", native.buckets));
             }
             if native.zero_threshold < 0.0 || native.zero_threshold.is_nan() {
@@ -188,7 +188,10 @@ impl Layout {
             zero_threshold: float(&head[8..16]),
         };
         let native = (head[1] == 1).then_some(native);
-        if native.is_some_and(|native| !native::SCHEMAS.contains(&native.schema)) {
+        let is_wrong = |native: Native| {
+            !native::SCHEMAS.contains(&native.schema) || !NATIVE_BUCKETS.contains(&native.buckets)
+        };
+        if native.is_some_and(is_wrong) {
             return Err(fail());
         }
         let bounds = rest.chunks_exact(8).map(float).collect();
@@ -200,6 +203,8 @@ impl Layout {
     }
 }
 
+/// How many native buckets there may be.
+const NATIVE_BUCKETS: std::ops::RangeInclusive<u16> = 8..=384;
 /// As many as a lane has cells for.
 const MOST_BOUNDS: usize = 500;
 

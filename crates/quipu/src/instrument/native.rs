@@ -137,9 +137,15 @@ pub(crate) fn gather(
     negative.clear();
     // Acquire: as in `observe`.
     let mut at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
-    // The newest is the coarsest.
     let Some(newest) = family.extra(at) else { return finest };
     let mut schema = schema_of(&newest);
+    // The newest is the coarsest, unless somebody slept between a look at the tables of a series and
+    // the one that it put before them, until they were those of the next series.
+    let mut below = newest.link();
+    for _ in 0..MOST_TABLES {
+        let Some(extra) = family.extra(below) else { break };
+        (schema, below) = (schema.min(schema_of(&extra)), extra.link());
+    }
     // Bounded: a damaged list may run in a circle.
     for _ in 0..MOST_TABLES {
         let Some(extra) = family.extra(at) else { break };
@@ -199,17 +205,23 @@ pub(crate) fn renew(family: &Family, place: &Place<'_>, table: usize, schema: i8
     let others = newest.link();
     clear(family, place, table);
     set_schema(&newest, schema);
-    let spare = newest.spare().load(Ordering::Relaxed);
+    // Taken, as `take_spare` does: somebody who slept since the last series may be about to.
+    let spare = newest.spare().swap(0, Ordering::AcqRel);
     let mut last = None;
     let mut at = others;
     for _ in 0..MOST_TABLES {
         let Some(extra) = family.extra(at) else { break };
         (last, at) = (Some(extra), extra.link());
     }
-    if let Some(last) = last {
-        last.set_link(u32::try_from(spare).unwrap_or(0));
-        newest.spare().store(others.into(), Ordering::Relaxed);
-    }
+    let kept = match last {
+        Some(last) => {
+            last.set_link(u32::try_from(spare).unwrap_or(0));
+            others.into()
+        }
+        None => spare,
+    };
+    // Release: whoever takes them finds how they are linked.
+    newest.spare().store(kept, Ordering::Release);
 }
 
 /// The bound of bucket `index`.
@@ -236,8 +248,9 @@ fn merge(buckets: &mut Vec<(i32, u64)>) {
 /// table has no room for one more.
 #[inline]
 fn slot<'a>(extra: &Extra<'a>, key: u64, most: u16) -> Option<(Place<'a>, usize)> {
-    let words = extra.words();
     let cells = extra.place()?;
+    // As many of both, but in a file that is damaged.
+    let words = extra.words().get(..cells.len()).unwrap_or_default();
     let mask = words.len().checked_sub(1)?;
     let mut slot = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & mask;
     for _ in 0..=mask {
@@ -277,8 +290,8 @@ fn begin(
     let (slots, schema) = match full.map(|full| full.words().len()) {
         None => (first.min(most_slots), schema),
         Some(slots) if slots < usize::from(most_slots) => {
-            // Below 512.
-            ((slots as u16 * 4).min(most_slots), schema)
+            // Below 512. A table whose page a power loss took has none.
+            ((slots as u16 * 4).clamp(first.min(most_slots), most_slots), schema)
         }
         Some(_) if schema > *SCHEMAS.start() => (most_slots, schema - 1),
         Some(_) => (most_slots, schema),
@@ -323,6 +336,11 @@ fn schema_of(extra: &Extra<'_>) -> i8 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use quipu_segment::Segment;
+    use quipu_segment::series::{Label, Schema};
+
     use super::*;
 
     #[test]
@@ -367,6 +385,25 @@ mod tests {
                 assert!(found == index || found == index + 1);
             }
         }
+    }
+
+    /// A power loss may take the page of a table, and leave the cell that names it.
+    #[test]
+    fn a_table_without_slots_is_replaced_by_one_with_some() {
+        let segment = Segment::private(1 << 20).unwrap();
+        let labels = vec![Label { name: "k".into(), values: None }];
+        let schema = Schema { name: "n".into(), cells: 1, labels, ..Schema::default() };
+        let family = segment.family(&schema).unwrap();
+        let bound = family.bind(|key| key.text("a"));
+        let place = bound.place();
+        let none = family.take_extra(place, 0, 0).unwrap();
+        place.plain(0).store(none.into(), Ordering::Relaxed);
+        let before = segment.used();
+        assert!(observe(&family, place, 0, 1.0, 3, 20));
+        assert!(segment.used() < before + 4096, "{} bytes", segment.used() - before);
+        let (mut positive, mut negative) = (Vec::new(), Vec::new());
+        gather(&family, place, 0, 3, 20, &mut positive, &mut negative);
+        assert_eq!((positive, negative), (vec![(0, 1)], vec![]));
     }
 
     #[test]

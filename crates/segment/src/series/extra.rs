@@ -40,7 +40,8 @@ impl<'a> Extra<'a> {
         self.head[0].load(Ordering::Acquire) as u32
     }
 
-    /// Sets the link, before anybody else can find this one.
+    /// Sets the link: before anybody else can find this one, or where what was linked is not to be
+    /// found any more.
     pub fn set_link(&self, at: u32) {
         self.head[0].store(at.into(), Ordering::Release);
     }

@@ -766,6 +766,11 @@ impl Keyed {
             (block, used) = (new, BLOCK_HEAD);
         }
         let at = block + used;
+        // A power loss may have taken back how much is in use: what an earlier record had there is no
+        // offset of this one.
+        for cell in self.header..self.header + self.cells {
+            region.word(at + cell).store(0, Ordering::Relaxed);
+        }
         // Its length first: whoever walks the block can step over it, should this one die here.
         region.word(at).store(with_state(words.into(), state::DRAFT), Ordering::Relaxed);
         region.word(block + 1).store(u64::from(used + words), Ordering::Release);
@@ -998,6 +1003,15 @@ impl Keyed {
             }
         };
         self.begin_change();
+        for bits in 0..=MOST_BITS {
+            // Nor as one of another size, which only damage does; it is named anew below.
+            for word in self.retired(bits) {
+                let named = Table::unpack(word.load(Ordering::Relaxed));
+                if named.is_some_and(|table| table.bits != bits) {
+                    word.store(0, Ordering::Relaxed);
+                }
+            }
+        }
         for one in &tables {
             // None is named twice.
             let others = self.retired(one.bits).iter();
