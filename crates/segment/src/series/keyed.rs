@@ -634,13 +634,14 @@ impl Keyed {
 
     fn is_missing_if(&self, is_found: impl FnOnce() -> bool) -> bool {
         let at_rest = || {
-            // Acquire: what is seen below is at least as new.
+            // Acquire, here and below: what is seen below is at least as new. This comes first: who
+            // began to change before it had the lock by then, and another one is seen by the second
+            // look, though the table may be the same again.
+            let changes = self.head[at::CHANGES].load(Ordering::Acquire);
             let locked = self.head[at::LOCK].load(Ordering::Acquire);
             let broken = self.head[at::BROKEN].load(Ordering::Acquire);
             let previous = self.head[at::PREVIOUS].load(Ordering::Acquire);
             let table = self.head[at::TABLE].load(Ordering::Acquire);
-            // Meanwhile, another table may have taken its place, and it that one's.
-            let changes = self.head[at::CHANGES].load(Ordering::Acquire);
             let is_at_rest = locked == 0 && broken == 0 && previous == 0 && table != 0;
             is_at_rest.then_some((table, changes))
         };
@@ -655,8 +656,8 @@ impl Keyed {
 
     /// Notes that entries will be where they were not, with the lock held.
     fn begin_change(&self) {
-        self.head[at::CHANGES].fetch_add(1, Ordering::Relaxed);
-        // Release: who sees something of the change sees this.
+        // Release: who sees this sees the lock. And below: who sees something of the change sees this.
+        self.head[at::CHANGES].fetch_add(1, Ordering::Release);
         fence(Ordering::Release);
     }
 
