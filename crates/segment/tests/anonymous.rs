@@ -72,7 +72,7 @@ fn children_make_each_family_once() {
     alone("children_make_each_family_once", || {
         const CHILDREN: u64 = 4;
         const FAMILIES: u64 = 100;
-        let directory = tempfile::tempdir().unwrap();
+        let directory = common::in_memory();
         let path = directory.path().join("exclusive.quipu");
         for segment in [Segment::anonymous(LIMIT), Segment::open_or_create(&path)] {
             let segment = segment.unwrap();

@@ -9,7 +9,7 @@ mod common;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Child, alone};
 use quipu_segment::clock::Manual;
@@ -241,7 +241,7 @@ fn a_death_takes_no_series_of_many_fixed_values() {
 #[test]
 fn no_child_keeps_its_parent_alive() {
     alone("no_child_keeps_its_parent_alive", || {
-        let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+        let directory = common::in_memory();
         let path = directory.path().join("shared.quipu");
         let open = || Options::new().shared().open_or_create(&path).unwrap();
         let other = open();
@@ -258,7 +258,7 @@ fn no_child_keeps_its_parent_alive() {
                     };
                     segments.iter().enumerate().map(token).collect::<Vec<_>>()
                 });
-                while !half.load(Ordering::SeqCst) {
+                while !half.load(Ordering::SeqCst) && !maker.is_finished() {
                     std::hint::spin_loop();
                 }
                 let child = Child::start(|| {
@@ -268,7 +268,9 @@ fn no_child_keeps_its_parent_alive() {
                 });
                 (child, maker.join().unwrap())
             });
+            let deadline = Instant::now() + Duration::from_secs(60);
             while began.place().sum(0) <= round {
+                assert!(Instant::now() < deadline, "the child ended by itself");
                 std::thread::yield_now();
             }
             drop(segments);

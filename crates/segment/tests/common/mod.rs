@@ -18,6 +18,13 @@ pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// A directory in memory, where there is one: a disk would sync what is made one by one.
+pub(crate) fn in_memory() -> tempfile::TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    let in_memory = memory.is_dir().then(|| tempfile::tempdir_in(memory));
+    in_memory.unwrap_or_else(tempfile::tempdir).unwrap()
+}
+
 /// A child that is killed when it is dropped, unless it was waited for.
 pub(crate) struct Child(libc::pid_t);
 
