@@ -184,6 +184,11 @@ impl Region {
         unsafe { self.base.add((offset / CELL_BYTES) as usize) }
     }
 
+    /// Where its first cell is.
+    pub(crate) fn address(&self) -> usize {
+        self.base.addr().get()
+    }
+
     /// Makes the first `size` bytes usable. Private memory is usable up to its limit at once.
     pub(crate) fn grow(&self, size: u64) -> Result<(), Error> {
         match &self.backing {

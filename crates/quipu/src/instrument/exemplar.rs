@@ -69,9 +69,11 @@ pub(crate) fn keep(
     let Some(table) = find_or_take(family, place, root, || family_slots(family).max(slots)) else {
         return;
     };
-    let Some(word) = family.extra(table).and_then(|extra| extra.words().get(slot)) else { return };
+    let Some(word) = family.extra(place, table).and_then(|extra| extra.words().get(slot)) else {
+        return;
+    };
     let Some(at) = find_or_take(family, place, word, || usize::from(WORDS)) else { return };
-    let Some(extra) = family.extra(at) else { return };
+    let Some(extra) = family.extra(place, at) else { return };
     write(extra.words(), now, value, pairs);
 }
 
@@ -118,10 +120,10 @@ fn each(family: &Family, place: &Place<'_>, cell: usize, mut act: impl FnMut(&[A
     }
     // Acquire, here and below: whoever sees the offset sees what is there.
     let root = place.plain(cell).load(Ordering::Acquire);
-    let Some(table) = family.extra(u32::try_from(root).unwrap_or(0)) else { return };
+    let Some(table) = family.extra(place, u32::try_from(root).unwrap_or(0)) else { return };
     for word in table.words() {
         let at = u32::try_from(word.load(Ordering::Acquire)).unwrap_or(0);
-        act(family.extra(at).map_or(&[], |slot| slot.words()));
+        act(family.extra(place, at).map_or(&[], |slot| slot.words()));
     }
 }
 

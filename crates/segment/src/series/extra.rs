@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::layout::CELL_BYTES;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The words before the shared ones: link, tag, cells and words, lanes, note, spare.
+/// The words before the shared ones: link, tag, cells and words, lanes, note, spare, owner.
 const HEAD: u64 = 8;
 
 /// Memory beside the cells of a series.
@@ -94,19 +94,24 @@ impl Family {
         let head = segment.region.slice(u64::from(at) * CELL_BYTES, HEAD as usize);
         head[2].store(u64::from(words) | u64::from(cells) << 32, Ordering::Relaxed);
         head[3].store(u64::from(cpus) | u64::from(lanes) << 32, Ordering::Relaxed);
+        head[6].store(self.owner(like), Ordering::Relaxed);
         Ok(at)
     }
 
-    /// The memory at an offset that [`Family::take_extra`] answered and that went through memory
-    /// which may be damaged. `None` where there is none.
+    /// The memory at an offset that [`Family::take_extra`] answered for these cells, and that went
+    /// through memory which may be damaged. `None` where there is none, or it is another series':
+    /// after a loss of power, what lay at an offset may be.
     #[inline]
-    pub fn extra(&self, at: u32) -> Option<Extra<'_>> {
+    pub fn extra(&self, of: &Place<'_>, at: u32) -> Option<Extra<'_>> {
         let region = &self.segment().region;
         let used = self.segment().used() / CELL_BYTES;
         if at == 0 || u64::from(at) + HEAD > used {
             return None;
         }
         let head = region.slice(u64::from(at) * CELL_BYTES, HEAD as usize);
+        if head[6].load(Ordering::Relaxed) != self.owner(of) {
+            return None;
+        }
         let sizes = head[2].load(Ordering::Relaxed);
         let (words, cells) = (u64::from(sizes as u16), (sizes >> 32) as u16);
         let lanes = head[3].load(Ordering::Relaxed);
@@ -129,5 +134,11 @@ impl Family {
             unsafe { Place::new(first, cells.into(), (cpus, lanes), None) }
         });
         Some(Extra { head, words: shared, place })
+    }
+
+    /// What tells the series of these cells from all others: where its first one is.
+    #[inline]
+    fn owner(&self, place: &Place<'_>) -> u64 {
+        (place.address() - self.segment().region.address()) as u64
     }
 }

@@ -64,6 +64,11 @@ impl<'a> Place<'a> {
         self.cells == 0
     }
 
+    /// Where its first cell is.
+    pub(crate) fn address(&self) -> usize {
+        self.first.addr().get()
+    }
+
     /// How many CPUs have a lane, and how many lanes there are.
     pub(crate) fn lanes(&self) -> (u16, u16) {
         (self.cpus, self.lanes)
