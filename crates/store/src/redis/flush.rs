@@ -189,7 +189,7 @@ impl Flusher {
         // What cannot be folded is tried again, and holds up neither this instance nor the others.
         for id in &dead {
             match self.fold(&mut link, id) {
-                Ok(()) => done.folded += 1,
+                Ok(was_there) => done.folded += u64::from(was_there),
                 Err(failure) => {
                     let is_gone = failure.cause.is_of_link();
                     done.unfolded = Some(failure);
@@ -234,12 +234,14 @@ impl Flusher {
         Ok(())
     }
 
-    /// Folds an instance that is dead. Whoever dies on the way leaves the rest to the next one.
-    fn fold(&self, link: &mut Link, id: &str) -> Result<(), Failure> {
+    /// Folds an instance that is dead, and answers whether there was anything to fold. Whoever dies on
+    /// the way leaves the rest to the next one.
+    fn fold(&self, link: &mut Link, id: &str) -> Result<bool, Failure> {
         let answer = link.run(&[Call::plain("SMEMBERS", &self.global.metrics)])?;
         let metrics: Vec<&str> =
             answer.first().map(items).unwrap_or_default().iter().filter_map(text).collect();
         let keep = millis(self.options.keep).max(1).to_string();
+        let mut was_there = false;
         for metrics in metrics.chunks(MOST_CALLS) {
             let calls = metrics.iter().map(|metric| {
                 let keys = keys_of(&Keys::new(&self.options.namespace, metric), id);
@@ -247,11 +249,14 @@ impl Flusher {
                 call.arg(id).arg(&keep);
                 call
             });
-            link.run(&calls.collect::<Vec<_>>())?;
+            let answers = link.run(&calls.collect::<Vec<_>>())?;
+            was_there |= answers.contains(&Value::Int(1));
         }
         let mut forget = Call::new(&FORGET, &[&self.global.instances, &self.global.claims]);
         forget.arg(id).arg(&millis(self.options.dead_after).to_string());
-        link.run(&[forget]).map(drop)
+        forget.arg(if was_there { "1" } else { "0" });
+        link.run(&[forget])?;
+        Ok(was_there)
     }
 }
 

@@ -213,15 +213,23 @@ return answer
     )
 });
 
-/// Forgets an instance that was folded, unless it was heard of since. `KEYS` as for [`BEAT`].
-/// `ARGV`: id, after how many milliseconds one is dead.
+/// Forgets an instance that was folded, unless it was heard of since, or there was something to fold:
+/// then it is looked at once more, as if it had been heard of now. It may have been held up between
+/// its beat and a write, and die after that. `KEYS` as for [`BEAT`]. `ARGV`: id, after how many
+/// milliseconds one is dead, and 1 where there was something to fold.
 pub(super) static FORGET: LazyLock<Source> = LazyLock::new(|| {
     Source::new(
         r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local heard = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[1]) or '0')
-if heard <= now - tonumber(ARGV[2]) then redis.call('ZREM', KEYS[1], ARGV[1]) end
+if heard <= now - tonumber(ARGV[2]) then
+  if ARGV[3] == '1' then
+    redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
+  else
+    redis.call('ZREM', KEYS[1], ARGV[1])
+  end
+end
 redis.call('HDEL', KEYS[2], ARGV[1])
 return 0
 ",

@@ -164,6 +164,31 @@ fn who_was_only_stopped_comes_back() {
     }
 }
 
+/// An instance is held up between its beat and a write, is folded meanwhile, writes, and dies.
+#[test]
+fn a_write_that_was_held_up_is_folded_too() {
+    let server = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let slow = || options(&server.url()).dead_after(Duration::from_secs(2));
+    let one = machine(slow(), &directory.path().join("one"));
+    let other = machine(slow(), &directory.path().join("other"));
+    for store in [&one, &other] {
+        store.metric(&Spec::new("jobs", Kind::Counter)).unwrap().increment(&[], 5.0);
+        flush(store);
+    }
+    drop(one);
+    let instances = || server.run("SCARD {quipu:jobs}:instances").unwrap();
+    eventually("it is folded", || instances() == redis::Value::Int(1));
+    let folded: Vec<String> =
+        redis::from_redis_value(server.run("KEYS {quipu:jobs}:folded:*").unwrap()).unwrap();
+    let id = folded[0].rsplit(':').next().unwrap();
+    server.run(&format!("RENAME {} {{quipu:jobs}}:{id}", folded[0])).unwrap();
+    server.run(&format!("SADD {{quipu:jobs}}:instances {id}")).unwrap();
+    eventually("it is folded again", || instances() == redis::Value::Int(1));
+    let listed = || server.run("ZCARD {quipu}:instances").unwrap();
+    eventually("it is forgotten", || listed() == redis::Value::Int(1));
+}
+
 #[test]
 fn who_comes_back_after_a_long_time_is_not_counted_twice() {
     let server = Server::start(&[]);
