@@ -94,9 +94,21 @@ impl<M: Memory> Index<'_, M> {
         if found.is_some() {
             return found.map(|(_, found)| found);
         }
-        // Acquire: where there is none any more, all its entries are in the table above.
+        self.find_unmoved(fingerprint, &mut matches)
+    }
+
+    /// Finds it among the entries that have not moved. On its own, so that the search above becomes
+    /// part of its callers.
+    #[cold]
+    #[inline(never)]
+    fn find_unmoved<T>(
+        &self,
+        fingerprint: u32,
+        matches: &mut impl FnMut(u32) -> Option<T>,
+    ) -> Option<T> {
+        // Acquire: where there is none any more, all its entries are in the table.
         let previous = Table::unpack(self.previous.load(Ordering::Acquire))?;
-        self.probe(previous, self.moved(), fingerprint, &mut matches).map(|(_, found)| found)
+        self.probe(previous, self.moved(), fingerprint, matches).map(|(_, found)| found)
     }
 
     /// As [`Index::find`], with the lock held: misses nothing.
