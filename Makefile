@@ -147,27 +147,35 @@ fuzz: ## A short run of each fuzz target; SECONDS_PER_FUZZ_TARGET=3600 FUZZ_SEED
 
 # Miri comes with the nightly toolchain only. Whoever has rustup gets it; where the toolchain
 # cannot be had, the tests say so instead of failing for what is no fault of the code.
-MIRI_ARENA := cargo +nightly miri test --locked --quiet --target-dir target/miri \
+MIRI_ARENA := cargo +nightly miri test --locked --quiet --target-dir target/miri/arena \
 	--package quipu-arena --test behaviour --test programs
 
 .PHONY: miri
 miri: ## The unsafe parts and the windows, under the interpreter that knows undefined behaviour
 	@if cargo +nightly miri --version >/dev/null 2>&1 || rustup toolchain install nightly \
 		--profile minimal --component miri --component rust-src; then \
-		MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance" \
-			cargo +nightly miri test --locked --target-dir target/miri \
-			--package quipu-segment --package quipu-window --lib --test model --test faults && \
-		MIRIFLAGS="-Zmiri-strict-provenance" \
-			cargo +nightly miri test --locked --quiet --target-dir target/miri \
-			--package quipu-wire --no-default-features \
-			--features quipu,msgpack,colfer --lib -- pieces quipu:: msgpack colfer && \
-		MIRIFLAGS="-Zmiri-strict-provenance" $(MIRI_ARENA) && \
-		MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-tree-borrows" $(MIRI_ARENA) && \
-		MIRIFLAGS="-Zmiri-strict-provenance" \
-			$(MIRI_ARENA) --target i686-unknown-linux-gnu; \
+		cargo +nightly miri setup && \
+		$(MAKE) --jobs=2 miri-segment miri-arena; \
 	else \
 		echo "NOT RUN: miri, since rustup gives no nightly toolchain here"; \
 	fi
+
+# Two halves of about the same length, at the same time: each is one thread.
+.PHONY: miri-segment
+miri-segment:
+	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance" \
+		cargo +nightly miri test --locked --target-dir target/miri \
+		--package quipu-segment --package quipu-window --lib --test model --test faults
+
+.PHONY: miri-arena
+miri-arena:
+	MIRIFLAGS="-Zmiri-strict-provenance" \
+		cargo +nightly miri test --locked --quiet --target-dir target/miri/arena \
+		--package quipu-wire --no-default-features \
+		--features quipu,msgpack,colfer --lib -- pieces quipu:: msgpack colfer
+	MIRIFLAGS="-Zmiri-strict-provenance" $(MIRI_ARENA)
+	MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-tree-borrows" $(MIRI_ARENA)
+	MIRIFLAGS="-Zmiri-strict-provenance" $(MIRI_ARENA) --target i686-unknown-linux-gnu
 
 .PHONY: lint
 lint: ## Formatting, lints, documentation
