@@ -23,7 +23,7 @@ use quipu_segment::{Flaw, Options, Replaced, Segment};
 use crate::error::Error;
 use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::Lock;
-use crate::table::Table;
+use crate::table::{Table, register};
 
 /// Metrics in a segment: a file, or memory that the children of a fork share.
 ///
@@ -369,16 +369,7 @@ impl Inner {
                 Which::Each => Cells::Each(registry.register(description)?),
             })
         };
-        match once(registry) {
-            // The parent's, from the moment of the fork; this process does not know it any more.
-            // What is made in the segment is in every registry on it.
-            Err(error)
-                if error.is_duplicate() && self.generation != quipu_segment::generation() =>
-            {
-                once(&Registry::on(registry.segment().clone()))
-            }
-            result => result,
-        }
+        register(registry, self.generation, once)
     }
 
     fn overflowed(&self) -> u64 {

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use quipu::Registry;
+
 use crate::error::Error;
 use crate::interface::{Metric, Spec};
 use crate::lock::Locked;
@@ -43,5 +45,21 @@ impl<M: Metric> Table<M> {
         let again =
             || Error::new(&spec.name, "it was asked for while another metric is made; ask again");
         found.unwrap_or_else(|| Err(again()))
+    }
+}
+
+/// Registers what `once` does, for a store that the process of that generation made.
+pub(crate) fn register<T>(
+    registry: &Registry,
+    generation: u32,
+    once: impl Fn(&Registry) -> Result<T, quipu::Error>,
+) -> Result<T, quipu::Error> {
+    match once(registry) {
+        // The parent's, from the moment of the fork; this process does not know it any more. What is
+        // made in the segment is in every registry on it.
+        Err(error) if error.is_duplicate() && generation != quipu_segment::generation() => {
+            once(&Registry::on(registry.segment().clone()))
+        }
+        result => result,
     }
 }

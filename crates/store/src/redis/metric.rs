@@ -12,6 +12,7 @@ use super::worker::Worker;
 use crate::error::Error;
 use crate::interface::{Kind, Metric, Spec};
 use crate::lock::Lock;
+use crate::table::register;
 
 /// The metric that tells whichever process flushes how the values of gauges become one.
 pub(super) struct Specs(GaugeFamily<Values<'static>>);
@@ -75,13 +76,7 @@ impl Kept {
                 registry.register(description).map(Series::Sums)
             }
         };
-        let series = match once(registry) {
-            // The parent's, from the moment of the fork; this process does not know it any more.
-            Err(error) if error.is_duplicate() && generation != quipu_segment::generation() => {
-                once(&Registry::on(registry.segment().clone()))
-            }
-            result => result,
-        };
+        let series = register(registry, generation, once);
         let series = series.map_err(|error| Error::because(subject(), "its series", error))?;
         let (worker, together) = (Arc::clone(worker), Lock::default());
         Ok(Self { spec: spec.clone(), series, together, worker, totals })
