@@ -201,15 +201,8 @@ impl Processes {
                 self.ended.dedup();
                 self.ended.len() > MOST_ENDED
             }
-            Aggregation::Min | Aggregation::Max | Aggregation::Sum => {
-                let mut ended = self.entries.iter().filter(|entry| !entry.lives);
-                let Some(mut before) = ended.next() else { return false };
-                ended.any(|entry| {
-                    let is_same = self.is_same_group(before, entry);
-                    before = entry;
-                    is_same
-                })
-            }
+            // They are put together whenever they are read, if the lock is to be had.
+            Aggregation::Min | Aggregation::Max | Aggregation::Sum => false,
             _ => self.entries.iter().any(|entry| !entry.lives),
         }
     }
