@@ -343,6 +343,15 @@ mod tests {
 
     use super::*;
 
+    /// A family of which a cell names the tables.
+    fn family() -> (Segment, Family) {
+        let segment = Segment::private(1 << 20).unwrap();
+        let labels = vec![Label { name: "k".into(), values: None }];
+        let schema = Schema { name: "n".into(), cells: 1, labels, ..Schema::default() };
+        let family = segment.family(&schema).unwrap();
+        (segment, family)
+    }
+
     #[test]
     fn indices_are_those_of_the_definition() {
         // (value, schema, index): by hand, from the definition of the bounds.
@@ -390,10 +399,7 @@ mod tests {
     /// A power loss may take the page of a table, and leave the cell that names it.
     #[test]
     fn a_table_without_slots_is_replaced_by_one_with_some() {
-        let segment = Segment::private(1 << 20).unwrap();
-        let labels = vec![Label { name: "k".into(), values: None }];
-        let schema = Schema { name: "n".into(), cells: 1, labels, ..Schema::default() };
-        let family = segment.family(&schema).unwrap();
+        let (segment, family) = family();
         let bound = family.bind(|key| key.text("a"));
         let place = bound.place();
         let none = family.take_extra(place, 0, 0).unwrap();
@@ -409,10 +415,7 @@ mod tests {
     /// A power loss may leave an offset whose memory is another's by now.
     #[test]
     fn no_series_counts_in_the_table_of_another() {
-        let segment = Segment::private(1 << 20).unwrap();
-        let labels = vec![Label { name: "k".into(), values: None }];
-        let schema = Schema { name: "n".into(), cells: 1, labels, ..Schema::default() };
-        let family = segment.family(&schema).unwrap();
+        let (_, family) = family();
         let [a, b] = ["a", "b"].map(|text| family.bind(|key| key.text(text)));
         assert!(observe(&family, a.place(), 0, 1.0, 3, 20));
         let table = a.place().plain(0).load(Ordering::Relaxed);
