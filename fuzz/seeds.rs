@@ -4,6 +4,8 @@
 //! it.
 
 use std::fs;
+use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quipu_segment::clock::Manual;
@@ -75,17 +77,41 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if records & 8 == 8 {
             keyed(&segment, &clock)?;
         }
-        let used = segment.used() as usize;
-        drop(segment);
-        // A file that holds no more than its records, to keep the corpus small.
-        let mut bytes = fs::read(&path)?;
-        bytes.truncate(used);
-        bytes[64..72].copy_from_slice(&(used as u64).to_le_bytes());
-        bytes.insert(0, 1);
+        let mut bytes = close(segment, &path)?;
         corpus("segment_file", name, &bytes)?;
         // As closed in order: then nothing in it may be torn.
         bytes[1 + 88] = 1;
         corpus("segment_file", &format!("{name}_clean"), &bytes)?;
+    }
+    // Words of a family's head that were mended wrongly once.
+    let bent = [
+        ("lock_of_no_token", 8, u64::MAX),
+        ("overflow_of_more_than_32_bits", 4, 1 << 32),
+        ("table_behind_the_end", 6, 4 << 32 | 0xffff),
+    ];
+    for (name, word, bits) in bent {
+        let path = directory.path().join(name);
+        let segment: Segment = Options::new().limit(1 << 20).open_or_create(&path)?;
+        keyed(&segment, &clock)?;
+        for record in segment.records() {
+            let record = record?;
+            if record.name() == "keyed" {
+                record.cells()[word].fetch_or(bits, Ordering::Relaxed);
+            }
+        }
+        corpus("segment_file", name, &close(segment, &path)?)?;
+    }
+    // Programs of a neighbour: one thing after the other, and at the same time.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    for at_once in 0..2 {
+        for number in 0..8 {
+            let steps = (0..200).map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            });
+            let program: Vec<u8> = std::iter::once(at_once).chain(steps).collect();
+            corpus("segment_neighbour", &format!("program_{at_once}_{number}"), &program)?;
+        }
     }
 
     let counter =
@@ -111,6 +137,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         corpus("times_binary", &format!("{n}"), &saved)?;
     }
     wire(&corpus)
+}
+
+/// The input of a file that holds no more than its records, to keep the corpus small.
+fn close(segment: Segment, path: &Path) -> std::io::Result<Vec<u8>> {
+    let used = segment.used();
+    drop(segment);
+    let mut bytes = fs::read(path)?;
+    bytes.truncate(used as usize);
+    bytes[64..72].copy_from_slice(&used.to_le_bytes());
+    bytes.insert(0, 1);
+    Ok(bytes)
 }
 
 /// A few messages of each format, and two streams of them.

@@ -32,10 +32,14 @@ pub struct Cells {
 
 #[cfg(not(loom))]
 impl Cells {
-    /// The `count` cells from byte `offset` of a region, whose bytes up to there are usable.
-    pub(crate) fn new(region: &Arc<crate::region::Region>, offset: u64, count: usize) -> Self {
-        let first = region.cells(offset, count);
-        Self { first, count, _region: Arc::clone(region) }
+    /// The `count` cells from byte `offset` of a region, if they are all there.
+    pub(crate) fn new(
+        region: &Arc<crate::region::Region>,
+        offset: u64,
+        count: usize,
+    ) -> Option<Self> {
+        let first = region.cells(offset, count)?;
+        Some(Self { first, count, _region: Arc::clone(region) })
     }
 
     /// The cells of `range` among these.

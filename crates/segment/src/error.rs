@@ -3,6 +3,10 @@
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::lock::Busy;
+use crate::printable;
 
 /// An operation on a segment that failed.
 #[derive(Debug)]
@@ -24,6 +28,13 @@ pub enum Flaw {
         /// The bytes that it should have.
         expected: u64,
     },
+    /// The file was cut while it was in use.
+    Cut {
+        /// The bytes that the file has.
+        length: u64,
+        /// The bytes that it had.
+        expected: u64,
+    },
     /// The file is longer than its header states, and not by an unfinished growth.
     TooLong {
         /// The bytes that the file has.
@@ -40,8 +51,18 @@ pub enum Flaw {
     Damaged(String),
     /// A record is there, but not as its reader laid it out.
     Mismatch(String),
+    /// The path names another file by now, or none.
+    Moved,
     /// Another process has the file open.
     Locked,
+    /// Another process has locked the file, and did not share it in time.
+    Busy {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// A thread has held a lock in the segment for too long, in a process that lives and may be
+    /// stopped.
+    Held(String),
     /// The path is a directory.
     IsDirectory,
     /// The file system has no room for the bytes asked for.
@@ -49,10 +70,12 @@ pub enum Flaw {
         /// The size that the file should have got.
         wanted: u64,
     },
-    /// This process may not make files of that size.
+    /// This process, or the file system, does not let files be of that size.
     FileTooLarge {
         /// The size that the file should have got.
         wanted: u64,
+        /// The limit of this process in bytes, where that is the cause (`RLIMIT_FSIZE`).
+        limit: Option<u64>,
     },
     /// The file or its directory may not be written.
     NotWritable(io::Error),
@@ -101,6 +124,21 @@ impl Error {
         Self::new(segment.path(), Flaw::Full { wanted, limit: segment.limit() })
     }
 
+    /// Makes the error for a lock in `segment` that was not to be had.
+    pub(crate) fn held(segment: &crate::Segment, lock: &str, busy: Busy) -> Self {
+        let what = match busy {
+            Busy::Held(waited) => format!(
+                "a thread has held the lock of {lock} for at least {waited:?}, and its process \
+                 lives; should that be stopped, let it go on or end it, and try again"
+            ),
+            Busy::Interrupted => format!(
+                "this thread was interrupted by a signal handler while it held the lock of {lock}; \
+                 do this outside of the handler"
+            ),
+        };
+        Self::new(segment.path(), Flaw::Held(what))
+    }
+
     /// Why it failed.
     pub fn flaw(&self) -> &Flaw {
         &self.flaw
@@ -122,16 +160,21 @@ impl Error {
         matches!(self.flaw, Flaw::Mismatch(_))
     }
 
+    /// Whether a lock inside of the segment was held for too long: it may work later.
+    pub fn is_held(&self) -> bool {
+        matches!(self.flaw, Flaw::Held(_))
+    }
+
     /// Whether another process holds the file.
     pub fn is_locked(&self) -> bool {
-        matches!(self.flaw, Flaw::Locked)
+        matches!(self.flaw, Flaw::Locked | Flaw::Busy { .. })
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.path {
-            Some(path) => write!(f, "segment file {}: ", path.display())?,
+            Some(path) => write!(f, "segment file {}: ", printable(path))?,
             None => write!(f, "segment without a file: ")?,
         }
         match &self.flaw {
@@ -145,6 +188,11 @@ impl fmt::Display for Error {
                 "it has {length} bytes where {expected} are expected, so it was cut; \
                  it was left untouched: restore it, or move it away to start afresh"
             ),
+            Flaw::Cut { length, expected } => write!(
+                f,
+                "it was cut to {length} bytes while it was in use, and had {expected} at least; \
+                 restart all processes that have it open before one touches what is gone (SIGBUS)"
+            ),
             Flaw::TooLong { length, expected } => write!(
                 f,
                 "it has {length} bytes where {expected} are expected, so something was appended; \
@@ -152,8 +200,8 @@ impl fmt::Display for Error {
             ),
             Flaw::Version { found } => write!(
                 f,
-                "it has layout version {found} and this program knows up to {}; \
-                 it was left untouched: use a newer quipu, or move the file away to start afresh",
+                "it has layout version {found} and this program reads version {} alone; it was left \
+                 untouched: use the quipu that wrote it, or move the file away to start afresh",
                 crate::LAYOUT_VERSION
             ),
             Flaw::Damaged(what) => write!(
@@ -166,9 +214,19 @@ impl fmt::Display for Error {
                 "it was made with other settings: {what}; \
                  start with those settings, or name another file"
             ),
+            Flaw::Moved => write!(
+                f,
+                "it was removed or replaced while it was open: what is counted goes to a file that has \
+                 no name any more; stop this process, and start it again with a file of its own"
+            ),
             Flaw::Locked => {
                 write!(f, "another process has it open; stop that process, or name another file")
             }
+            Flaw::Busy { waited } => write!(
+                f,
+                "another process has locked it and did not share it within {waited:?}; \
+                 find that process (fuser FILE), and end it if it is stopped or does not belong there"
+            ),
             Flaw::IsDirectory => {
                 write!(f, "it is a directory; name a file, for example one inside it")
             }
@@ -177,10 +235,14 @@ impl fmt::Display for Error {
                 "no space left on the device for {wanted} bytes; \
                  free some, or name a file on another device"
             ),
-            Flaw::FileTooLarge { wanted } => write!(
+            Flaw::FileTooLarge { wanted, limit: Some(limit) } => write!(
                 f,
-                "this process may not make a file of {wanted} bytes; \
-                 raise its limit (ulimit -f), or that of the file system"
+                "this process may not make a file of {wanted} bytes, its limit is {limit}; \
+                 raise that limit (ulimit -f), or ask for a smaller segment"
+            ),
+            Flaw::FileTooLarge { wanted, limit: None } => write!(
+                f,
+                "its file system takes no files of {wanted} bytes; name a file on another one"
             ),
             Flaw::NotWritable(error) => write!(
                 f,
@@ -200,7 +262,7 @@ impl fmt::Display for Error {
                 "{wanted} more bytes do not fit into its limit of {limit} bytes; \
                  make it with a greater limit"
             ),
-            Flaw::Request(what) => write!(f, "{what}"),
+            Flaw::Request(what) | Flaw::Held(what) => write!(f, "{what}"),
             Flaw::Io(error) => write!(f, "{error}"),
         }
     }

@@ -1,26 +1,34 @@
-//! A segment's file: made whole or not at all, locked, mapped, grown, synced. One without a name,
+//! A segment's file: made whole or not at all, mapped, grown, synced. One without a name,
 //! in memory, is for a process and the children that it forks.
 //!
 //! A new file gets its name by `linkat`, when its header is complete and on the disk: a process
 //! that dies before leaves no file, and one that comes second never overwrites the first.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
 use crate::error::{Error, Flaw};
 use crate::fork;
-use crate::layout::{HEADER_BYTES, Header, MAX_LIMIT, at, check_header};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::hold::{Hold, Holder};
+use crate::layout::{HEADER_BYTES, Header, at, check_header};
 use crate::lock::Latch;
+use crate::presence::{Locked, Patience, cannot_lock, identity, is_at, is_locked, share};
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use crate::presence::{be_present, is_present, lock_byte};
 use crate::segment::Access;
+use crate::space::{self, allocate, without_size_signal};
 
 /// A file that is locked for this process and mapped up to the limit of its segment.
 ///
@@ -30,10 +38,13 @@ use crate::segment::Access;
 pub(crate) struct MappedFile {
     /// `None` for a file without a name.
     path: Option<PathBuf>,
-    file: File,
-    /// The device and the number of the file: a program that closes all descriptors after a fork may
-    /// have another file under this one's by now.
+    /// Closed only while it is this file's: a program that closes all descriptors may have another
+    /// file under this one's number by now.
+    file: ManuallyDrop<File>,
+    /// The device and the number of the file.
     identity: (u64, u64),
+    /// Whether the program has closed that descriptor: its number is not used again.
+    is_closed: AtomicBool,
     base: NonNull<u8>,
     /// Whether a sync failed and none has worked since.
     failed: AtomicBool,
@@ -42,8 +53,17 @@ pub(crate) struct MappedFile {
     token: AtomicU64,
     /// Held by who makes the token.
     making: Latch,
-    /// The file that keeps the token's lock, as [`fork::keep`] names it; 0 for none.
-    kept: AtomicU64,
+    /// What holds the token's lock, in this process alone.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    own: Holder,
+    /// What marks the file as open, in this process and in the children that it forked since.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    presence: Holder,
+    /// Whether a mapping holds locks here; 0 until that is known.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    held_by_mapping: AtomicU32,
+    /// What [`fork::forks`] was when it was mapped.
+    forks: u32,
 }
 
 impl MappedFile {
@@ -54,6 +74,7 @@ impl MappedFile {
         head: &[u8],
         size: u64,
         limit: u64,
+        rights: Rights,
     ) -> Result<Option<Self>, Error> {
         let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, size));
         if path.is_dir() {
@@ -64,9 +85,14 @@ impl MappedFile {
         }
         let directory = parent(path);
         let draft = Draft::new(directory, path).map_err(fail)?;
-        lock(path, &draft.file, Access::Exclusive)?;
-        allocate(&draft.file, size).map_err(fail)?;
-        draft.file.write_all_at(head, 0).map_err(fail)?;
+        rights.give(&draft.file).map_err(|error| rights.refused(path, &error))?;
+        draft.file.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => Error::new(Some(path), Flaw::Locked),
+            TryLockError::Error(error) => cannot_lock(path, &error),
+        })?;
+        space::write_in_place(&draft.file);
+        allocate(&draft.file, 0..size).map_err(fail)?;
+        without_size_signal(|| draft.file.write_all_at(head, 0)).map_err(fail)?;
         draft.file.sync_all().map_err(fail)?;
         match draft.name(path) {
             Ok(()) => {}
@@ -74,9 +100,19 @@ impl MappedFile {
             Err(error) => return Err(fail(error)),
         }
         drop(draft.temporary);
+        // The same open file description: it keeps the lock until the name is gone again.
+        let held = draft.file.try_clone();
         // The name must outlive a power loss as the content does.
-        File::open(directory).and_then(|d| d.sync_all()).map_err(fail)?;
-        Self::map(Some(path), draft.file, limit).map(Some)
+        let synced = File::open(directory).and_then(|d| d.sync_all()).map_err(fail);
+        let mapped = synced.and_then(|()| Self::map(Some(path), draft.file, limit));
+        if let (Err(_), Ok(held)) = (&mapped, held)
+            && is_at(&held, path).unwrap_or(false)
+        {
+            // Nobody has had it open. A smaller one may be asked for next, which this one would be
+            // in the way of.
+            let _ = std::fs::remove_file(path);
+        }
+        mapped.map(Some)
     }
 
     /// Makes a file without a name in memory, with `size` bytes that begin with `head`. The children
@@ -84,10 +120,10 @@ impl MappedFile {
     pub(crate) fn anonymous(head: &[u8], size: u64, limit: u64) -> Result<Self, Error> {
         let file = memory_file()?;
         let fail = |error: io::Error| Error::new(None, flaw_of(error, size));
-        allocate(&file, size).map_err(fail)?;
-        file.write_all_at(head, 0).map_err(fail)?;
+        allocate(&file, 0..size).map_err(fail)?;
+        without_size_signal(|| file.write_all_at(head, 0)).map_err(fail)?;
         let mapped = Self::map(None, file, limit)?;
-        if reopen(&mapped).is_none() {
+        if mapped.reopen().is_none() {
             // Without a lock of its own, none of the processes could tell which of the others live.
             let what = "a segment without a file needs /proc, through which each process opens it \
                         for itself; mount it, or open a segment in a file";
@@ -96,27 +132,16 @@ impl MappedFile {
         Ok(mapped)
     }
 
-    /// Opens the file at `path`, locks it, checks its header, and maps it. `Ok(None)` where there
-    /// is none.
-    pub(crate) fn open(path: &Path, access: Access) -> Result<Option<(Self, Header, bool)>, Error> {
+    /// Checks the header of a file that is locked, and maps it.
+    pub(crate) fn open(path: &Path, locked: Locked) -> Result<(Self, Header), Error> {
         let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
-        let file = match OpenOptions::new().read(true).write(true).open(path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(fail(error)),
-        };
-        let metadata = file.metadata().map_err(fail)?;
-        if !metadata.is_file() {
-            let what = "it is not a regular file; name one".into();
-            return Err(Error::new(Some(path), Flaw::Request(what)));
-        }
-        let alone = lock(path, &file, access)?;
-        let mut tries = if alone { 1 } else { MOST_LOOKS };
+        let Locked { file, is_first } = locked;
+        let mut tries = if is_first { 1 } else { MOST_LOOKS };
         let (header, length) = loop {
             let mut head = [0; HEADER_BYTES as usize];
             let filled = read_up_to(&file, &mut head, 0).map_err(fail)?;
-            // The length is read under the lock: whoever held it before may have grown the file;
-            // and after the header: whoever shares it may grow it now.
+            // The length is read under the lock: a process that held it before may have grown the
+            // file; and after the header: a process that shares it may grow it now.
             let length = file.metadata().map_err(fail)?.len();
             tries -= 1;
             match check_header(&head[..filled], length) {
@@ -128,38 +153,11 @@ impl MappedFile {
         };
         // A growth that was cut off leaves a longer file, and so does one that goes on. What lies in
         // there does not matter: it is zeroed before it is used.
-        if length > header.size && header.clean && alone {
+        if length > header.size && header.clean && is_first {
             let flaw = Flaw::TooLong { length, expected: header.size };
             return Err(Error::new(Some(path), flaw));
         }
-        Ok(Some((Self::map(Some(path), file, header.limit)?, header, alone)))
-    }
-
-    /// Renames a file that nobody has open to the first of these names that is free.
-    pub(crate) fn set_aside(
-        path: &Path,
-        names: impl Iterator<Item = PathBuf>,
-    ) -> Result<PathBuf, Error> {
-        let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
-        let file = OpenOptions::new().read(true).write(true).open(path).map_err(fail)?;
-        lock(path, &file, Access::Exclusive)?;
-        // Whoever held the lock until now may have set the file aside, and made another.
-        let (locked, named) = (file.metadata().map_err(fail)?, path.metadata().map_err(fail)?);
-        if (locked.dev(), locked.ino()) != (named.dev(), named.ino()) {
-            return Err(Error::new(Some(path), Flaw::Locked));
-        }
-        for name in names {
-            // A link, and not a renaming, so that no file of that name is replaced.
-            match std::fs::hard_link(path, &name) {
-                Ok(()) => {
-                    std::fs::remove_file(path).map_err(fail)?;
-                    return Ok(name);
-                }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(fail(error)),
-            }
-        }
-        Err(fail(io::ErrorKind::AlreadyExists.into()))
+        Ok((Self::map(Some(path), file, header.limit)?, header))
     }
 
     fn map(path: Option<&Path>, file: File, limit: u64) -> Result<Self, Error> {
@@ -168,44 +166,130 @@ impl MappedFile {
             Error::new(path, Flaw::Request(format!("{limit} bytes cannot be addressed")))
         })?;
         let identity = identity(&file).map_err(fail)?;
+        fork::watch();
+        let forks = fork::forks();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing of ours.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &file, 0)
         }
         .map_err(|error| fail(error.into()))?;
-        let base = NonNull::new(base.cast()).expect("mmap answers an address or an error");
-        fork::watch();
+        let base = NonNull::new(base.cast()).expect("mmap returns an address or an error");
         Ok(Self {
             path: path.map(Path::to_owned),
-            file,
+            file: ManuallyDrop::new(file),
             identity,
+            is_closed: AtomicBool::new(false),
             base,
             failed: AtomicBool::new(false),
             token: AtomicU64::new(0),
             making: Latch::default(),
-            kept: AtomicU64::new(0),
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            own: Holder::default(),
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            presence: Holder::default(),
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            held_by_mapping: AtomicU32::new(0),
+            forks,
         })
     }
 
-    /// Lets others in that share the file too.
-    pub(crate) fn share(&self) -> Result<(), Error> {
-        // The kernel may release the one lock before it takes the other: whoever comes in between
-        // finds by [`is_present`] that it is not alone.
-        match &self.path {
-            Some(path) => lock_shared(path, &self.file, Instant::now() + PATIENCE),
-            None => Ok(()),
+    /// Marks the file as open, once all of it was seen and is in order. Lets others open it too, if
+    /// it is to be shared.
+    pub(crate) fn enter(&self, access: Access, patience: Patience) -> Result<(), Error> {
+        let Some(path) = &self.path else { return Ok(()) };
+        // Before the lock is shared: a process that gets it then finds this one.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        self.be_present().map_err(|error| cannot_lock(path, &error))?;
+        match access {
+            Access::Shared => share(path, &self.file, patience),
+            Access::Exclusive => Ok(()),
         }
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn be_present(&self) -> io::Result<()> {
+        // By a description that this process can give up while its children keep it. Where the file
+        // cannot be opened again, it never learns that it is the last one.
+        let Some((file, _)) = self.reopen() else { return be_present(&self.file) };
+        be_present(&file)?;
+        self.presence.set(Some(Hold::with_children(file, self.is_held_by_mapping())?));
+        Ok(())
+    }
+
+    /// Whether a mapping holds locks on this file system.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn is_held_by_mapping(&self) -> bool {
+        const UNKNOWN: u32 = 0;
+        const YES: u32 = 1;
+        const NO: u32 = 2;
+        if self.held_by_mapping.load(Ordering::Relaxed) == UNKNOWN {
+            let reopen = || self.reopen().map(|(file, mode)| (file, mode.lock()));
+            let known = if Hold::is_by_mapping(&self.file, reopen) { YES } else { NO };
+            self.held_by_mapping.store(known, Ordering::Relaxed);
+        }
+        self.held_by_mapping.load(Ordering::Relaxed) == YES
     }
 
     /// The bytes that the file has.
     pub(crate) fn length(&self) -> Result<u64, Error> {
-        self.file.metadata().map(|metadata| metadata.len()).map_err(|error| self.fail(error, 0))
+        let metadata = self.own_file().and_then(|file| file.metadata());
+        metadata.map(|metadata| metadata.len()).map_err(|error| self.fail(error, 0))
     }
 
-    /// Keeps all others out, where none is in, until the file is shared again.
-    pub(crate) fn is_alone(&self) -> bool {
-        !is_present(&self.file) && self.file.try_lock().is_ok()
+    /// The bytes that the file has, by its descriptor or, where the program closed that, by its
+    /// name. `None` where neither leads to the file.
+    pub(crate) fn present_length(&self) -> Option<u64> {
+        let is_it = |data: &std::fs::Metadata| (data.dev(), data.ino()) == self.identity;
+        let by_name = || self.path.as_ref()?.metadata().ok();
+        let data = self.file.metadata().ok().filter(is_it).or_else(|| by_name().filter(is_it))?;
+        Some(data.len())
+    }
+
+    /// Whether no other process has the file, children of forks included, as far as is known. Where
+    /// that is so, all others are kept out until it is [left](Self::leave).
+    pub(crate) fn is_last(&self, access: Access) -> bool {
+        if self.path.is_none() {
+            return true;
+        }
+        if access == Access::Exclusive && self.forks == fork::forks() {
+            return true;
+        }
+        // Its lock cannot be had any more when its descriptor is closed.
+        self.has_descriptor() && self.is_alone_present() && self.file.try_lock().is_ok()
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn is_alone_present(&self) -> bool {
+        // A lock of the process would go when a descriptor of the file is closed here.
+        if self.own_token().is_some() && !self.own.is_set() {
+            return false;
+        }
+        // The children that were forked have the presence of this process. It takes another one,
+        // and gives up the one that they have.
+        let Some((file, _)) = self.reopen() else { return false };
+        let Ok(same) = file.try_clone() else { return false };
+        let by_mapping = self.is_held_by_mapping();
+        let hold = be_present(&file).and_then(|()| Hold::with_children(file, by_mapping));
+        let Ok(hold) = hold else { return false };
+        self.presence.set(Some(hold));
+        is_present(&same).is_ok_and(|others| !others)
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn is_alone_present(&self) -> bool {
+        true
+    }
+
+    /// Lets others open the file again, after [`Self::is_last`].
+    pub(crate) fn leave(&self, access: Access, patience: Patience) -> Result<(), Error> {
+        match &self.path {
+            Some(path) if access == Access::Shared => {
+                let file = self.own_file().map_err(|error| self.fail(error, 0))?;
+                share(path, &file, patience)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// A number that no other process has, or had, that has the file open: its lock is released by
@@ -227,13 +311,14 @@ impl MappedFile {
 
     #[cold]
     fn make_token(&self) -> io::Result<u64> {
-        let _making = self.making.lock();
+        let Some(_making) = self.making.lock() else {
+            let what = "a signal handler interrupted this thread while it registered its process";
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, what));
+        };
         if let Some(token) = self.own_token() {
             return Ok(token);
         }
-        fork::release(self.kept.swap(0, Ordering::Relaxed));
-        let (token, kept) = lock_token(self)?;
-        self.kept.store(kept, Ordering::Relaxed);
+        let token = self.lock_token()?;
         self.token.store(token | own_generation() << TOKEN_BITS, Ordering::Relaxed);
         Ok(token)
     }
@@ -244,9 +329,9 @@ impl MappedFile {
             // It is in a damaged file, and nobody's.
             return false;
         }
-        // Who cannot be asked for is taken for alive: waiting is better than two owners.
+        // A process that cannot be asked for is taken for alive: waiting is better than two owners.
         self.own_token() == Some(token)
-            || self.own_file().map_or(true, |file| is_locked(file, token))
+            || self.own_file().and_then(|file| is_locked(&file, token)).unwrap_or(true)
     }
 
     /// A number that is given out once.
@@ -261,12 +346,102 @@ impl MappedFile {
         self.path.as_deref()
     }
 
-    /// The file, unless its descriptor was closed and is another file's by now.
-    fn own_file(&self) -> io::Result<&File> {
-        if identity(&self.file)? == self.identity {
-            return Ok(&self.file);
+    /// Whether the descriptor is still this file's.
+    fn has_descriptor(&self) -> bool {
+        let is_own = !self.is_closed.load(Ordering::Relaxed)
+            && identity(&self.file).is_ok_and(|identity| identity == self.identity);
+        if !is_own {
+            // A file that is opened again for a moment may get the number.
+            self.is_closed.store(true, Ordering::Relaxed);
         }
-        Err(io::Error::other("its descriptor was closed by the program; keep it open"))
+        is_own
+    }
+
+    /// The file; opened again, if its descriptor was closed and may be another file's by now.
+    fn own_file(&self) -> io::Result<Own<'_>> {
+        if self.has_descriptor() {
+            return Ok(Own::Kept(&self.file));
+        }
+        let what = "its descriptor was closed by the program, and it cannot be opened again";
+        self.reopen().map(|(file, _)| Own::Again(file)).ok_or_else(|| io::Error::other(what))
+    }
+
+    /// Opens the same file again, for reading at least: a worker may have given up the rights of the
+    /// process that opened it first.
+    fn reopen(&self) -> Option<(File, Mode)> {
+        let by_number = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+        let by_number = self.has_descriptor().then_some(&by_number);
+        [by_number, self.path.as_ref()].into_iter().flatten().find_map(|path| {
+            let open = |mode: Mode| {
+                let is_writable = matches!(mode, Mode::ReadWrite);
+                let file = OpenOptions::new().read(true).write(is_writable).open(path).ok()?;
+                (identity(&file).ok()? == self.identity).then_some((file, mode))
+            };
+            open(Mode::ReadWrite).or_else(|| open(Mode::Read))
+        })
+    }
+
+    /// Locks the byte of a new token: by an open file description of this process' own, so that no
+    /// child of a fork holds it too.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn lock_token(&self) -> io::Result<u64> {
+        for attempt in 1_u32.. {
+            let forks = fork::calm();
+            let Some((file, mode)) = self.reopen() else { break };
+            // A lock for writing needs a file that is open for writing, and excludes all others; one
+            // for reading is seen by all that ask, and is this token's as long as no process draws
+            // it twice.
+            let token = self.draw_token(&file, libc::F_OFD_SETLK, mode.lock())?;
+            let hold = Hold::without_children(file, self.is_held_by_mapping())?;
+            // A child that was forked since may have the file open, and would go on holding the
+            // lock: nobody has seen that token yet.
+            if fork::forks() == forks || attempt == MOST_DRAWN {
+                self.own.set(Some(hold));
+                return Ok(token);
+            }
+        }
+        if !self.has_descriptor() {
+            return Err(io::Error::other("it cannot be opened again in this process"));
+        }
+        // A lock of the process, and not of the descriptor, which all children share. It ends with
+        // the process too, and already when the process closes this file under another descriptor.
+        self.own.set(None);
+        self.draw_token(&self.file, libc::F_SETLK, libc::F_WRLCK)
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn draw_token(&self, file: &File, command: i32, kind: i32) -> io::Result<u64> {
+        for _ in 0..MOST_DRAWN {
+            let token = self.next_token();
+            if token != 0 && !is_locked(file, token)? && lock_byte(file, token, command, kind)? {
+                return Ok(token);
+            }
+        }
+        Err(io::ErrorKind::AddrInUse.into())
+    }
+
+    /// The process' id: this system has no locks of open file descriptions.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn lock_token(&self) -> io::Result<u64> {
+        Ok(u64::from(std::process::id()))
+    }
+
+    /// Whether the path still names this file, and the file still has `size` bytes.
+    pub(crate) fn check(&self, size: u64) -> Result<(), Error> {
+        let Some(path) = self.path() else { return Ok(()) };
+        let named = match path.metadata() {
+            Ok(named) => Some(named),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(self.fail(error, 0)),
+        };
+        let same = named.filter(|named| (named.dev(), named.ino()) == self.identity);
+        match same.map(|named| named.len()) {
+            None => Err(Error::new(Some(path), Flaw::Moved)),
+            Some(length) if length < size => {
+                Err(Error::new(Some(path), Flaw::Cut { length, expected: size }))
+            }
+            Some(_) => Ok(()),
+        }
     }
 
     fn fail(&self, error: io::Error, size: u64) -> Error {
@@ -277,18 +452,47 @@ impl MappedFile {
         self.base
     }
 
-    /// Gives the file at least `size` bytes, with their blocks: a write into the mapping never
-    /// meets a full disk. One process at a time, and one thread of it, does so.
-    pub(crate) fn grow(&self, size: u64) -> Result<(), Error> {
-        // On the disk before the header says so: a power loss must not leave a file that is
-        // shorter than its header states.
+    /// Makes the file whole before its cells are used: it has the bytes that its header states, and
+    /// each of them has a block of its own. Returns how many it has. `is_first` says that no other
+    /// process has it open, `torn` that power may have been lost, which may have left it shorter.
+    ///
+    /// A copy may have holes, or share its blocks with the original: a write into either needs a
+    /// block that a full disk does not have, and the system ends the process then (SIGBUS).
+    pub(crate) fn settle(&self, size: u64, is_first: bool, torn: bool) -> Result<u64, Error> {
+        let length = self.length()?;
+        if length < size && !(is_first && torn) {
+            let flaw = Flaw::TooShort { length, expected: size };
+            return Err(Error::new(self.path(), flaw));
+        }
+        if is_first {
+            let length = length.max(size);
+            allocate(&self.file, 0..length)
+                .and_then(|()| space::unshare(&self.file, length))
+                .map_err(|error| self.fail(error, length))?;
+        }
+        Ok(length.max(size))
+    }
+
+    /// Takes blocks in place of those that a copy shares which was made while the file was in use.
+    pub(crate) fn unshare(&self, size: u64) -> Result<(), Error> {
+        let Ok(file) = self.own_file() else { return Ok(()) };
+        space::unshare(&file, size).map_err(|error| self.fail(error, size))
+    }
+
+    /// Gives the bytes of `range` their blocks, up to the end of which the file is made longer: a
+    /// write into the mapping never meets a full disk. It does not wait for the disk: opening mends
+    /// what a loss of power leaves too short. One process at a time, and one thread of it, does so.
+    pub(crate) fn grow(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
+        let size = range.end;
+        self.has(range.start)?;
         self.own_file()
-            .and_then(|file| allocate(file, size).and_then(|()| file.sync_data()))
+            .and_then(|file| allocate(&file, range))
             .map_err(|error| self.fail(error, size))
     }
 
     /// Writes the bytes of `range` to the disk and waits for it.
     pub(crate) fn sync(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
+        self.has(range.end)?;
         let page = rustix::param::page_size() as u64;
         let start = range.start / page * page;
         if self.failed.load(Ordering::Relaxed) {
@@ -302,6 +506,16 @@ impl MappedFile {
         };
         self.failed.store(result.is_err(), Ordering::Relaxed);
         result.map_err(|error| self.fail(error.into(), range.end))
+    }
+
+    /// An error where the file has fewer bytes: another process has cut it while it is in use.
+    fn has(&self, size: u64) -> Result<(), Error> {
+        // Where its descriptor was closed and it cannot be opened again, the mapping still works.
+        let Ok(length) = self.length() else { return Ok(()) };
+        if length < size {
+            return Err(Error::new(self.path(), Flaw::Cut { length, expected: size }));
+        }
+        Ok(())
     }
 
     /// Makes pages dirty that are in use. The system takes a page for clean once it has failed to
@@ -330,8 +544,80 @@ impl MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
-        fork::release(self.kept.load(Ordering::Relaxed));
+        if self.has_descriptor() {
+            // SAFETY: nothing uses the file after this.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+        }
     }
+}
+
+/// The file of a segment, to do something with it.
+enum Own<'f> {
+    Kept(&'f File),
+    Again(File),
+}
+
+impl Deref for Own<'_> {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        match self {
+            Self::Kept(file) => file,
+            Self::Again(file) => file,
+        }
+    }
+}
+
+/// Who may do what with a new file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Rights {
+    /// The permission bits, which no umask changes.
+    pub(crate) mode: u32,
+    /// The group; `None` for the one that the system gives it.
+    pub(crate) group: Option<u32>,
+}
+
+impl Rights {
+    fn give(self, file: &File) -> io::Result<()> {
+        if let Some(group) = self.group {
+            std::os::unix::fs::fchown(file, None, Some(group))?;
+        }
+        file.set_permissions(Permissions::from_mode(self.mode))
+    }
+
+    fn refused(self, path: &Path, error: &io::Error) -> Error {
+        let group = self.group.map_or_else(String::new, |group| format!(" and the group {group}"));
+        let what = format!(
+            "it cannot be given the mode {:o}{group} ({error}); ask for others, or name a file on \
+             another file system",
+            self.mode
+        );
+        Error::new(Some(path), Flaw::Request(what))
+    }
+}
+
+/// Renames a file that this process has locked for itself to the first of these names that is free.
+pub(crate) fn set_aside(
+    path: &Path,
+    file: &File,
+    names: impl Iterator<Item = PathBuf>,
+) -> Result<PathBuf, Error> {
+    let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
+    if !is_at(file, path).map_err(fail)? {
+        return Err(Error::new(Some(path), Flaw::Locked));
+    }
+    for name in names {
+        // A link, and not a renaming, so that no file of that name is replaced.
+        match std::fs::hard_link(path, &name) {
+            Ok(()) => {
+                std::fs::remove_file(path).map_err(fail)?;
+                return Ok(name);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(fail(error)),
+        }
+    }
+    Err(fail(io::ErrorKind::AlreadyExists.into()))
 }
 
 /// A file that has no name yet, or a temporary one.
@@ -353,7 +639,7 @@ impl Drop for Temporary {
 impl Draft {
     fn new(directory: &Path, path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(0o644);
+        options.read(true).write(true).mode(0o600);
         #[cfg(target_os = "linux")]
         if Path::new("/proc/self/fd").is_dir() {
             let flags = rustix::fs::OFlags::TMPFILE.bits().cast_signed();
@@ -417,40 +703,6 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Locks the file; answers whether nobody else has it. Who is to share it does so later, by
-/// [`MappedFile::share`], when it has seen that all is in order.
-fn lock(path: &Path, file: &File, access: Access) -> Result<bool, Error> {
-    let alone = match file.try_lock() {
-        Ok(()) => !is_present(file),
-        Err(TryLockError::WouldBlock) => false,
-        Err(TryLockError::Error(error)) => return Err(Error::new(Some(path), Flaw::Io(error))),
-    };
-    if !alone {
-        if access == Access::Exclusive {
-            return Err(Error::new(Some(path), Flaw::Locked));
-        }
-        // Whoever opened it first looks at all of it before it lets others in.
-        lock_shared(path, file, Instant::now() + PATIENCE)?;
-    }
-    be_present(file);
-    Ok(alone)
-}
-
-fn lock_shared(path: &Path, file: &File, deadline: Instant) -> Result<(), Error> {
-    loop {
-        match file.try_lock_shared() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Err(TryLockError::WouldBlock) => return Err(Error::new(Some(path), Flaw::Locked)),
-            Err(TryLockError::Error(error)) => return Err(Error::new(Some(path), Flaw::Io(error))),
-        }
-    }
-}
-
-/// How long who shares a file waits for who checks it.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// How often who shares a file looks at its header until it is of one moment.
 const MOST_LOOKS: u32 = 100;
 
@@ -464,41 +716,9 @@ fn own_generation() -> u64 {
     u64::from(fork::generation()) & (u64::MAX >> TOKEN_BITS)
 }
 
-/// Locks the byte of a new token: by an open file description of this process' own, so that no
-/// child of a fork goes on holding it. Answers how it is kept as well.
+/// How many tokens a process draws at most, until it has one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn lock_token(mapped: &MappedFile) -> io::Result<(u64, u64)> {
-    let file = mapped.own_file()?;
-    // Before it is locked: no child may have it then.
-    let own = fork::keep(|| reopen(mapped))?;
-    // A lock for writing needs a file that is open for writing, and excludes all others; one for
-    // reading is seen by whoever asks, and is this token's as long as nobody draws it twice.
-    let (kept, descriptor, command, kind) = match own {
-        Some((kept, own, Mode::ReadWrite)) => (kept, own, libc::F_OFD_SETLK, libc::F_WRLCK),
-        Some((kept, own, Mode::Read)) => (kept, own, libc::F_OFD_SETLK, libc::F_RDLCK),
-        // A lock of the process, and not of the descriptor, which all children share. It ends with
-        // the process too, and already when the process closes this file under another descriptor.
-        None => (0, file.as_raw_fd(), libc::F_SETLK, libc::F_WRLCK),
-    };
-    for _ in 0..64 {
-        let token = mapped.next_token();
-        if token == 0 || is_locked(file, token) {
-            continue;
-        }
-        let mut lock = byte_lock(token, kind as _);
-        // SAFETY: the descriptor is open, and `lock` a valid flock for the call.
-        if unsafe { libc::fcntl(descriptor, command, &raw mut lock) } == 0 {
-            return Ok((token, kept));
-        }
-        let error = io::Error::last_os_error();
-        if !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) {
-            fork::release(kept);
-            return Err(error);
-        }
-    }
-    fork::release(kept);
-    Err(io::ErrorKind::AddrInUse.into())
-}
+const MOST_DRAWN: u32 = 64;
 
 /// How a file is open.
 enum Mode {
@@ -506,22 +726,15 @@ enum Mode {
     Read,
 }
 
-/// Opens the same file again, for reading at least: a worker may have given up the rights of the
-/// process that opened it first.
-fn reopen(mapped: &MappedFile) -> Option<(File, Mode)> {
-    let by_number = PathBuf::from(format!("/proc/self/fd/{}", mapped.file.as_raw_fd()));
-    [Some(&by_number), mapped.path.as_ref()].into_iter().flatten().find_map(|path| {
-        let open = |mode: Mode| {
-            let is_writable = matches!(mode, Mode::ReadWrite);
-            let file = OpenOptions::new().read(true).write(is_writable).open(path).ok()?;
-            (identity(&file).ok()? == mapped.identity).then_some((file, mode))
-        };
-        open(Mode::ReadWrite).or_else(|| open(Mode::Read))
-    })
-}
-
-fn identity(file: &File) -> io::Result<(u64, u64)> {
-    file.metadata().map(|data| (data.dev(), data.ino()))
+#[cfg(any(target_os = "linux", target_os = "android"))]
+impl Mode {
+    /// The kind of lock that it allows.
+    fn lock(&self) -> libc::c_int {
+        match self {
+            Self::ReadWrite => libc::F_WRLCK,
+            Self::Read => libc::F_RDLCK,
+        }
+    }
 }
 
 /// A file without a name, in memory.
@@ -542,104 +755,6 @@ fn memory_file() -> Result<File, Error> {
     Err(Error::new(None, Flaw::Request(what.into())))
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn is_locked(file: &File, byte: u64) -> bool {
-    let mut lock = byte_lock(byte, libc::F_WRLCK as _);
-    // SAFETY: as above.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-    // Who cannot be asked for is taken for alive: waiting is better than two owners.
-    result != 0 || i32::from(lock.l_type) != libc::F_UNLCK
-}
-
-/// Marks the file as open. Unlike the lock of the whole file, this one never goes while the file is
-/// open, not for a moment.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn be_present(file: &File) {
-    let mut lock = byte_lock(PRESENCE, libc::F_RDLCK as _);
-    // SAFETY: as above. A file system that has no such locks relies on those of whole files.
-    let _ = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
-}
-
-/// Whether somebody else has marked it as open.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn is_present(file: &File) -> bool {
-    let mut lock = byte_lock(PRESENCE, libc::F_WRLCK as _);
-    // SAFETY: as above.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-    result == 0 && i32::from(lock.l_type) != libc::F_UNLCK
-}
-
-/// The byte that all have locked who have the file open, behind those of all tokens.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const PRESENCE: u64 = 1 << 40;
-
-/// A lock of one byte behind the greatest size that a segment may have.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn byte_lock(byte: u64, kind: libc::c_short) -> libc::flock {
-    libc::flock {
-        l_type: kind,
-        l_whence: libc::SEEK_SET as _,
-        l_start: (MAX_LIMIT + byte) as _,
-        l_len: 1,
-        l_pid: 0,
-    }
-}
-
-/// The process' id: this system has no locks of open file descriptions.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn lock_token(_mapped: &MappedFile) -> io::Result<(u64, u64)> {
-    Ok((u64::from(std::process::id()), 0))
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn is_locked(_file: &File, byte: u64) -> bool {
-    use rustix::process::{Pid, test_kill_process};
-
-    let pid = i32::try_from(byte).ok().and_then(Pid::from_raw);
-    pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn be_present(_file: &File) {}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn is_present(_file: &File) -> bool {
-    false
-}
-
-/// Gives the file at least `size` bytes, with blocks behind them where the system can promise it.
-fn allocate(file: &File, size: u64) -> io::Result<()> {
-    let present = file.metadata()?.len();
-    if present >= size {
-        return Ok(());
-    }
-    // Some file systems hand out all they have before they say that it is not enough: meanwhile
-    // nobody else could write. Of a file that is there, some blocks may be there too.
-    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
-    if present == 0
-        && let Ok(system) = rustix::fs::fstatvfs(file)
-        && system.f_blocks > 0
-        && size > system.f_bavail.saturating_mul(system.f_frsize)
-    {
-        return Err(rustix::io::Errno::NOSPC.into());
-    }
-    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, size) {
-        Ok(()) => return Ok(()),
-        // The file system has no such call: write the zeros, which claims the blocks as well.
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let zeros = [0; 64 * 1024];
-    let mut at = file.metadata()?.len();
-    while at < size {
-        let count = zeros.len().min((size - at) as usize);
-        file.write_all_at(&zeros[..count], at)?;
-        at += count as u64;
-    }
-    Ok(())
-}
-
 fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -653,10 +768,13 @@ fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> 
     Ok(filled)
 }
 
-fn flaw_of(error: io::Error, wanted: u64) -> Flaw {
+pub(crate) fn flaw_of(error: io::Error, wanted: u64) -> Flaw {
     match error.kind() {
         io::ErrorKind::IsADirectory => Flaw::IsDirectory,
-        io::ErrorKind::FileTooLarge => Flaw::FileTooLarge { wanted },
+        io::ErrorKind::FileTooLarge => {
+            let limit = space::size_limit().filter(|&limit| limit < wanted);
+            Flaw::FileTooLarge { wanted, limit }
+        }
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Flaw::NoSpace { wanted },
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             Flaw::NotWritable(error)

@@ -1,4 +1,4 @@
-//! The layout of a segment, version 1, and the check of everything that opening will trust.
+//! The layout of a segment, version 2, and the check of everything that opening will trust.
 //!
 //! The check reads bytes and nothing else, so that a fuzz target can drive it. It is drawn in
 //! `docs/formats.md`; both change together.
@@ -7,8 +7,8 @@ use crate::error::Flaw;
 
 /// The first 8 bytes of a segment.
 pub const MAGIC: [u8; 8] = *b"QUIPUSEG";
-/// The layout version that this library writes, and the last that it reads.
-pub const LAYOUT_VERSION: u32 = 1;
+/// The layout version that this library writes, and the only one that it reads.
+pub const LAYOUT_VERSION: u32 = 2;
 /// The bytes of the header; the first record begins behind them.
 pub const HEADER_BYTES: u64 = 256;
 /// The bytes of a cache line, to which every record is aligned.
@@ -18,7 +18,7 @@ pub const CELL_BYTES: u64 = 8;
 /// The cells of a cache line.
 pub const LINE_CELLS: usize = 8;
 /// The longest name of a record, in bytes.
-pub const NAME_BYTES: usize = 39;
+pub const NAME_BYTES: usize = 31;
 
 /// The greatest limit that a header may state: 1 TiB.
 pub(crate) const MAX_LIMIT: u64 = 1 << 40;
@@ -47,6 +47,8 @@ pub(crate) mod at {
     pub(crate) const GROWING: usize = 184;
     pub(crate) const GROWING_BROKEN: usize = 192;
     pub(crate) const TOKENS: usize = 200;
+    pub(crate) const SYNCED: usize = 208;
+    pub(crate) const CLAIMS: usize = 216;
 }
 
 /// Byte offsets of the fields of a record.
@@ -55,6 +57,20 @@ pub(crate) mod record_at {
     pub(crate) const KIND: usize = 8;
     pub(crate) const NEXT: usize = 16;
     pub(crate) const NAME_LENGTH: usize = 24;
+    pub(crate) const CHECKSUM: usize = 56;
+}
+
+/// The bytes of a record that hold the name and its length.
+pub(crate) const TEXT_BYTES: usize = record_at::CHECKSUM - record_at::NAME_LENGTH;
+const _: () = assert!(TEXT_BYTES == NAME_BYTES + 1);
+
+/// The checksum of what a record's header says for good: all but NEXT.
+pub(crate) fn record_checksum(length: u64, kind: Kind, text: &[u8; TEXT_BYTES]) -> u64 {
+    let mut bytes = [0; 16 + TEXT_BYTES];
+    bytes[..8].copy_from_slice(&length.to_le_bytes());
+    bytes[8..16].copy_from_slice(&kind.to_bits().to_le_bytes());
+    bytes[16..].copy_from_slice(text);
+    checksum(&bytes)
 }
 
 /// What a record holds: a tag of four ASCII letters and the version of that kind's cells.
@@ -100,6 +116,9 @@ impl std::fmt::Debug for Kind {
 pub(crate) trait Words {
     /// The word at byte `offset`, a multiple of 8 inside the segment.
     fn word(&self, offset: u64) -> u64;
+
+    /// Whether so many bytes are there.
+    fn has(&self, end: u64) -> bool;
 }
 
 impl Words for [u8] {
@@ -108,17 +127,31 @@ impl Words for [u8] {
         let bytes = self[at..at + 8].try_into().expect("a slice of 8 bytes is an array of 8");
         u64::from_le_bytes(bytes)
     }
+
+    fn has(&self, end: u64) -> bool {
+        end <= self.len() as u64
+    }
 }
 
 /// What the header of a checked file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The bytes in use, all of them in the file.
+    /// The bytes that the file should have. After a loss of power it may have fewer.
     pub(crate) size: u64,
     /// The bytes up to which the file may grow.
     pub(crate) limit: u64,
     /// Whether the last process that had it closed it.
     pub(crate) clean: bool,
+    /// The boot of the machine that its anchor is of.
+    pub(crate) boot: [u8; 16],
+}
+
+impl Header {
+    /// Whether power may have been lost since the file was last in use, on a machine whose boot is
+    /// that one.
+    pub(crate) fn is_torn(&self, boot: [u8; 16]) -> bool {
+        !self.clean && (boot == [0; 16] || boot != self.boot)
+    }
 }
 
 /// Where a record lies, and what it says of itself.
@@ -156,7 +189,7 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
     let first = head.word(at::VERSION as u64);
     let (version, header_bytes) = (first as u32, (first >> 32) as u32);
     // Version 0 was never written: it is a zeroed header, not an older layout.
-    if version > LAYOUT_VERSION {
+    if version != 0 && version != LAYOUT_VERSION {
         return Err(Flaw::Version { found: version });
     }
     if head.word(at::CHECKSUM as u64) != checksum(&head[..at::CHECKSUM]) {
@@ -177,7 +210,9 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
     if size < HEADER_BYTES || size > limit || !size.is_multiple_of(LINE_BYTES) {
         return Err(Flaw::Damaged(format!("its size of {size} bytes is out of its bounds")));
     }
-    if length < size {
+    // A loss of power takes what no sync has seen to the disk, the length as well.
+    let least = if clean == 0 { size.min(head.word(at::SYNCED as u64)) } else { size };
+    if length < least {
         return Err(Flaw::TooShort { length, expected: size });
     }
     if length > limit {
@@ -191,33 +226,51 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
     if clean > 1 {
         return Err(Flaw::Damaged(format!("its clean mark is {clean}, neither 0 nor 1")));
     }
-    Ok(Header { size, limit, clean: clean == 1 })
+    let boot = head[at::BOOT..at::BOOT + 16].try_into().expect("a slice of 16 bytes");
+    Ok(Header { size, limit, clean: clean == 1, boot })
 }
 
 /// Walks the list of records from the root, newest first, and checks each.
 ///
-/// The walk is bounded by the number of records that fit before the cursor, so that a list that
-/// runs in a circle ends.
+/// A list that runs in a circle ends soon after it comes to a record again (Brent 1980, "An improved
+/// Monte Carlo factorization algorithm", section 2). One that another process changes meanwhile ends
+/// after as many records as fit before the cursor.
 pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<Found, Flaw>> {
     // The root first: others may publish meanwhile, and its record ends before a later cursor.
     let mut next = words.word(at::ROOT as u64);
     let cursor = words.word(at::CURSOR as u64);
-    let mut left = (cursor - HEADER_BYTES) / RECORD_BYTES;
+    let is_inside = cursor >= HEADER_BYTES && words.has(cursor);
+    let mut left = cursor.saturating_sub(HEADER_BYTES) / RECORD_BYTES;
+    // A record that was met before, and how many to meet until the next one is taken in its place.
+    let (mut met, mut steps, mut power) = (0, 0_u64, 1_u64);
     std::iter::from_fn(move || {
         if next == 0 {
             return None;
         }
         let offset = std::mem::take(&mut next);
-        if left == 0 {
+        if !is_inside {
+            let what = format!("its allocation cursor {cursor} points outside of its bytes");
+            return Some(Err(Flaw::Damaged(what)));
+        }
+        if left == 0 || offset == met {
             return Some(Err(Flaw::Damaged("its list of records runs in a circle".into())));
         }
         left -= 1;
+        steps += 1;
+        if steps == power {
+            (met, steps, power) = (offset, 0, power.saturating_mul(2));
+        }
         let found = check_record(words, offset, cursor);
         if let Ok(found) = &found {
             next = found.next;
         }
         Some(found)
     })
+}
+
+/// The record at an offset that a walk has shown, checked again.
+pub(crate) fn check_at(words: &(impl Words + ?Sized), offset: u64) -> Result<Found, Flaw> {
+    check_record(words, offset, words.word(at::CURSOR as u64))
 }
 
 /// Checks every record: that it lies inside, names itself, and overlaps no other.
@@ -241,7 +294,9 @@ fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Resu
             "its record at {offset} has {what} {value}, outside of the {cursor} bytes in use"
         ))
     };
-    if offset < HEADER_BYTES || !offset.is_multiple_of(LINE_BYTES) || offset > cursor - RECORD_BYTES
+    if offset < HEADER_BYTES
+        || !offset.is_multiple_of(LINE_BYTES)
+        || offset > cursor.saturating_sub(RECORD_BYTES)
     {
         return Err(Flaw::Damaged(format!(
             "an offset {offset} to a record points outside of the {cursor} bytes in use"
@@ -256,10 +311,15 @@ fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Resu
         return Err(Flaw::Damaged(format!("its record at {offset} has no kind ({kind:?})")));
     }
     let next = words.word(offset + record_at::NEXT as u64);
-    let mut text = [0; RECORD_BYTES as usize - record_at::NAME_LENGTH];
+    let mut text = [0; TEXT_BYTES];
     for (i, chunk) in text.chunks_exact_mut(8).enumerate() {
         let at = offset + (record_at::NAME_LENGTH + 8 * i) as u64;
         chunk.copy_from_slice(&words.word(at).to_le_bytes());
+    }
+    // A flipped bit in a kind or a name would make the record another one, which nobody looks for.
+    if words.word(offset + record_at::CHECKSUM as u64) != record_checksum(length, kind, &text) {
+        let what = format!("the checksum of its record at {offset} does not match");
+        return Err(Flaw::Damaged(what));
     }
     let name_length = usize::from(text[0]);
     let name = text
@@ -269,7 +329,7 @@ fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Resu
     Ok(Found { offset, length, kind, name: name.to_owned(), next })
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): guards the few header bytes that are written once.
+/// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): guards the few bytes of headers that are written once.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -22,8 +22,16 @@
 //!
 //! The layout is drawn byte for byte in `docs/formats.md` of the project.
 
+// A child of a fork would wait for ever: see clippy.toml.
+#![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
+
+#[cfg_attr(loom, allow(dead_code, reason = "a model uses a part of it"))]
+mod barrier;
 mod cells;
+#[cfg_attr(loom, allow(dead_code, reason = "a model uses a part of it"))]
+mod claims;
 pub mod clock;
+pub mod hash;
 mod list;
 mod sequence;
 mod stripes;
@@ -37,12 +45,18 @@ mod error;
 mod file;
 #[cfg(not(loom))]
 mod fork;
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(loom)))]
+mod hold;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
 mod lead;
 #[cfg(not(loom))]
 mod lock;
+#[cfg(all(unix, not(loom)))]
+mod presence;
+#[cfg(not(loom))]
+mod printable;
 #[cfg(not(loom))]
 mod readings;
 #[cfg(not(loom))]
@@ -52,6 +66,10 @@ mod replaced;
 #[cfg(not(loom))]
 mod segment;
 pub mod series;
+#[cfg(not(loom))]
+mod slots;
+#[cfg(all(unix, not(loom)))]
+mod space;
 
 pub use cells::{Cells, Cycle, Line};
 pub use stripes::Stripes;
@@ -72,8 +90,13 @@ pub use layout::{
 #[cfg(not(loom))]
 pub use lead::Lead;
 #[cfg(not(loom))]
+pub use printable::{Printable, printable};
+#[cfg(not(loom))]
 pub use readings::Readings;
 #[cfg(not(loom))]
 pub use replaced::Replaced;
 #[cfg(not(loom))]
-pub use segment::{Draft, Making, Options, Record, Segment};
+pub use segment::{Draft, Making, Options, Record, Segment, SetAside};
+#[cfg(all(unix, not(loom)))]
+#[doc(hidden)]
+pub use space::without_size_signal;

@@ -1,21 +1,38 @@
-//! A lock in a word of a segment: held by who makes a family, inserts or removes a series, or makes
-//! the file longer, in any thread of any process, and released by its owner's death.
+//! A lock in a word of a segment: a thread of any process holds it while it makes a family, inserts
+//! or removes a series, or makes the file longer. The death of its owner releases it.
 //!
-//! It is one word in the segment: 0, or the token of the process that holds it. Who waits for long
-//! asks whether the owner lives. If not, it takes the lock over, and is told so: what the dead one
-//! was at must be mended.
+//! It is one word in the segment: 0, or the token of the process that holds it, and above it a number
+//! that is another one each time the process takes a lock. A thread that waits asks whether the owner
+//! lives. If not, it takes the lock over, and is told so: what the dead process was at must be mended.
+//! An owner that lives may be stopped, by a signal or a freezer, for as long as somebody likes: so
+//! nobody waits longer for an owner than it says beforehand, nor ten times as long for several owners
+//! one after the other.
 
+use std::cell::Cell;
+use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use crate::fork;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Holds the lock until it is dropped.
+/// How long an update waits for the owner of a lock before it is counted in the overflow series.
+pub(crate) const UPDATE: Duration = Duration::from_millis(100);
+/// How long the removal of series waits.
+pub(crate) const REMOVAL: Duration = Duration::from_secs(1);
+/// How long the registration of a metric waits: for many processes that begin at the same time, and
+/// whose disk is slow.
+pub(crate) const REGISTRATION: Duration = Duration::from_secs(10);
+/// A scrape takes a lock that is free, or is in a moment, and goes on without it otherwise.
+pub(crate) const SCRAPE: Duration = Duration::ZERO;
+
+/// Holds the lock until it is dropped, by the thread that took it.
 #[must_use]
 pub(crate) struct Guard<'a> {
     word: &'a AtomicU64,
     /// Set when the holder's work may be half done.
     broken: &'a AtomicU64,
+    /// Dropped after the lock is released.
+    _taking: Taking,
 }
 
 impl Drop for Guard<'_> {
@@ -28,68 +45,207 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Takes the lock for the process of that token. Also tells whether an earlier owner left its work
+/// Why a lock was not to be had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Busy {
+    /// Another thread has held it for all of this time, in a process that lives.
+    Held(Duration),
+    /// This thread has it, or is about to take it, and was interrupted by a signal handler.
+    Interrupted,
+}
+
+/// What a process remembers of a lock whose owner did not release it in time, so that only the first
+/// of many updates waits for it.
+#[derive(Debug, Default)]
+pub(crate) struct Stuck {
+    /// What that owner had put into the lock's word; 0 for none.
+    owner: AtomicU64,
+    /// When it was given up, in milliseconds since boot.
+    since: AtomicU64,
+}
+
+impl Stuck {
+    /// For how long nobody waits again for an owner that has not released the lock since.
+    const PAUSE: u64 = 1000;
+
+    fn note(&self, owner: u64) {
+        // Relaxed, here and below: what is read of two moments costs one wait more or less.
+        self.since.store(now(), Ordering::Relaxed);
+        self.owner.store(owner, Ordering::Relaxed);
+    }
+
+    fn is(&self, owner: u64) -> bool {
+        owner != 0
+            && self.owner.load(Ordering::Relaxed) == owner
+            && now().wrapping_sub(self.since.load(Ordering::Relaxed)) < Self::PAUSE
+    }
+
+    /// The lock was had: its owner did release it.
+    fn forget(&self) {
+        if self.owner.load(Ordering::Relaxed) != 0 {
+            self.owner.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+fn now() -> u64 {
+    crate::readings::since_boot() / 1_000_000
+}
+
+/// The bits of a token in a lock's word.
+const TOKEN_BITS: u32 = 38;
+
+/// What the process of that token puts into a lock's word this time.
+fn mark(token: u64) -> u64 {
+    static TURNS: AtomicU64 = AtomicU64::new(0);
+    // The upper bits of the number are cut off.
+    TURNS.fetch_add(1, Ordering::Relaxed) << TOKEN_BITS | token
+}
+
+fn token_of(mark: u64) -> u64 {
+    mark & (u64::MAX >> (u64::BITS - TOKEN_BITS))
+}
+
+/// Takes the lock for the process of that token. Also returns whether an earlier owner left its work
 /// half done, which stays so until `broken` is cleared. `is_alive` says whether the process of a
-/// token lives.
+/// token lives; `stuck` belongs to the lock, and `wait` is how long to wait for one owner.
 pub(crate) fn acquire<'a>(
     word: &'a AtomicU64,
     broken: &'a AtomicU64,
     token: u64,
     is_alive: impl Fn(u64) -> bool,
-) -> (Guard<'a>, bool) {
-    debug_assert_ne!(token, 0);
-    let mut rounds = 0_u32;
-    let mut asked = None::<Instant>;
+    stuck: &Stuck,
+    wait: Duration,
+) -> Result<(Guard<'a>, bool), Busy> {
+    debug_assert!(token != 0 && token == token_of(token));
+    let mark = mark(token);
+    let taking = Taking::begin(word).ok_or(Busy::Interrupted)?;
+    // Acquire: sees what the last owner wrote.
+    let half_done = match word.compare_exchange(0, mark, Ordering::Acquire, Ordering::Relaxed) {
+        Ok(_) => broken.load(Ordering::Relaxed) != 0,
+        Err(_) => contend(word, broken, mark, is_alive, stuck, wait)?,
+    };
+    stuck.forget();
+    Ok((Guard { word, broken, _taking: taking }, half_done))
+}
+
+#[cold]
+fn contend(
+    word: &AtomicU64,
+    broken: &AtomicU64,
+    mark: u64,
+    is_alive: impl Fn(u64) -> bool,
+    stuck: &Stuck,
+    wait: Duration,
+) -> Result<bool, Busy> {
+    let yields = if wait.is_zero() { FEW_YIELDS } else { YIELDS };
+    let (mut rounds, mut last) = (0_u32, None::<Instant>);
+    // In all, and for the owner that was seen last; and when that was asked for.
+    let (mut waited, mut since) = (Duration::ZERO, Duration::ZERO);
+    let (mut seen, mut asked) = (0, None::<Duration>);
     loop {
-        // Acquire: sees what the last owner wrote.
-        let owner = match word.compare_exchange_weak(0, token, Ordering::Acquire, Ordering::Relaxed)
+        // Acquire: as above.
+        let owner = match word.compare_exchange_weak(0, mark, Ordering::Acquire, Ordering::Relaxed)
         {
-            Ok(_) => {
-                let half_done = broken.load(Ordering::Relaxed) != 0;
-                return (Guard { word, broken }, half_done);
-            }
+            Ok(_) => return Ok(broken.load(Ordering::Relaxed) != 0),
             Err(owner) => owner,
         };
-        rounds += 1;
+        if wait <= UPDATE && stuck.is(owner) && is_alive(token_of(owner)) {
+            return Err(Busy::Held(waited));
+        }
+        rounds = rounds.saturating_add(1);
         if rounds < SPINS {
             std::hint::spin_loop();
             continue;
         }
-        if rounds < YIELDS {
+        if rounds < yields {
             std::thread::yield_now();
             continue;
         }
-        if owner != 0 && asked.is_none_or(|asked| asked.elapsed() > PATIENCE) {
-            asked = Some(Instant::now());
-            if !is_alive(owner) {
+        if owner != seen {
+            (seen, since, asked) = (owner, waited, None);
+        }
+        if owner != 0 && asked.is_none_or(|asked| waited - asked > PATIENCE) {
+            asked = Some(waited);
+            if !is_alive(token_of(owner)) {
                 // No owner has the token of an earlier one: nobody takes it over twice.
-                if word.compare_exchange(owner, token, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                if word.compare_exchange(owner, mark, Ordering::Acquire, Ordering::Relaxed).is_ok()
                 {
                     // Stays until it is mended. Should this one die before, the next one finds a
                     // dead owner again.
                     broken.store(1, Ordering::Relaxed);
-                    return (Guard { word, broken }, true);
+                    return Ok(true);
                 }
+                continue;
             }
         }
+        if waited - since >= wait || waited >= wait * 10 {
+            if !wait.is_zero() {
+                stuck.note(owner);
+            }
+            return Err(Busy::Held(waited));
+        }
         std::thread::sleep(NAP);
+        // What this process could not run for, since it was stopped itself, is no time in which the
+        // owner could have gone on.
+        let now = Instant::now();
+        waited += last.map_or(NAP, |last| now - last).min(LONGEST_NAP);
+        last = Some(now);
     }
 }
 
-/// Takes the lock, unless somebody has it, dead or not.
-pub(crate) fn try_acquire<'a>(
-    word: &'a AtomicU64,
-    broken: &'a AtomicU64,
-    token: u64,
-) -> Option<Guard<'a>> {
-    // Acquire: as above.
-    let taken = word.compare_exchange(0, token, Ordering::Acquire, Ordering::Relaxed);
-    taken.is_ok().then_some(Guard { word, broken })
+/// Notes that this thread takes a lock, for a signal handler that interrupts it and wants the same.
+struct Taking {
+    /// Where that is noted; the number of places, where all are in use.
+    place: usize,
+    /// The thread that has it releases it.
+    _thread: PhantomData<*const ()>,
+}
+
+thread_local! {
+    /// The locks that this thread has or is about to take, by their addresses. Without a destructor,
+    /// so that it needs no registration when a signal handler is the first to come here.
+    static TAKEN: [Cell<usize>; 8] = const { [const { Cell::new(0) }; 8] };
+}
+
+impl Taking {
+    /// `None` where this thread is taking the lock, or has it.
+    fn begin(word: &AtomicU64) -> Option<Self> {
+        let address = std::ptr::from_ref(word).addr();
+        TAKEN.with(|taken| {
+            if taken.iter().any(|place| place.get() == address) {
+                return None;
+            }
+            // More locks at a time than there are places are not taken: the last ones are not noted.
+            let place = taken.iter().position(|place| place.get() == 0).unwrap_or(taken.len());
+            if let Some(place) = taken.get(place) {
+                place.set(address);
+            }
+            // The handler that comes from here on finds the note.
+            std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+            Some(Self { place, _thread: PhantomData })
+        })
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+        TAKEN.with(|taken| {
+            if let Some(place) = taken.get(self.place) {
+                place.set(0);
+            }
+        });
+    }
 }
 
 const SPINS: u32 = 64;
 const YIELDS: u32 = 256;
+const FEW_YIELDS: u32 = SPINS + 8;
 const NAP: Duration = Duration::from_micros(50);
+/// How much of a nap counts as waited at most: where more threads want to run than can, an owner
+/// needs longer too.
+const LONGEST_NAP: Duration = Duration::from_millis(2);
 /// How often a waiting thread asks whether the owner lives, which takes a system call.
 const PATIENCE: Duration = Duration::from_millis(2);
 
@@ -99,11 +255,98 @@ const PATIENCE: Duration = Duration::from_millis(2);
 pub(crate) struct Latch {
     word: AtomicU64,
     broken: AtomicU64,
+    stuck: Stuck,
 }
 
 impl Latch {
-    pub(crate) fn lock(&self) -> Guard<'_> {
+    /// Waits for it. `None` in a signal handler that interrupted its owner, or a thread that is
+    /// about to be that.
+    pub(crate) fn lock(&self) -> Option<Guard<'_>> {
+        self.lock_or_take_over().map(|(guard, _)| guard)
+    }
+
+    /// As [`Latch::lock`]; also tells whether a thread that a child of a fork does not have held it,
+    /// or one panicked that did, so that what it guards may be half changed. It stays so until
+    /// [`Latch::mended`].
+    pub(crate) fn lock_or_take_over(&self) -> Option<(Guard<'_>, bool)> {
         let own = u64::from(fork::generation()) + 1;
-        acquire(&self.word, &self.broken, own, |token| token == own).0
+        let is_alive = |token| token == own;
+        loop {
+            // A process is stopped with all of its threads: another one of them goes on.
+            match acquire(&self.word, &self.broken, own, is_alive, &self.stuck, REGISTRATION) {
+                Ok(taken) => return Some(taken),
+                Err(Busy::Interrupted) => return None,
+                Err(Busy::Held(_)) => {}
+            }
+        }
+    }
+
+    /// Notes that what it guards is whole again. It must be held.
+    pub(crate) fn mended(&self) {
+        self.broken.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn take<'a>(
+        words: &'a [AtomicU64; 2],
+        stuck: &Stuck,
+        wait: Duration,
+    ) -> Result<(Guard<'a>, bool), Busy> {
+        acquire(&words[0], &words[1], 1, |token| token != 3, stuck, wait)
+    }
+
+    #[test]
+    fn an_owner_that_lives_and_does_nothing_is_waited_for_once() {
+        let (words, stuck) = (<[AtomicU64; 2]>::default(), Stuck::default());
+        words[0].store(2, Ordering::Relaxed);
+        let wait = Duration::from_millis(20);
+        assert!(wait < UPDATE);
+        assert!(matches!(take(&words, &stuck, wait), Err(Busy::Held(waited)) if waited >= wait));
+        for _ in 0..10 {
+            let busy = take(&words, &stuck, UPDATE).err().unwrap();
+            assert_eq!(busy, Busy::Held(Duration::ZERO));
+        }
+        // Another owner is waited for again, and a dead one not at all.
+        words[0].store(4, Ordering::Relaxed);
+        assert!(matches!(take(&words, &stuck, wait), Err(Busy::Held(waited)) if waited >= wait));
+        words[0].store(3, Ordering::Relaxed);
+        let (guard, half_done) = take(&words, &stuck, SCRAPE).unwrap();
+        assert!(half_done);
+        drop(guard);
+        assert!(take(&words, &stuck, SCRAPE).is_ok());
+    }
+
+    #[test]
+    fn a_scrape_does_not_wait() {
+        let (words, stuck) = (<[AtomicU64; 2]>::default(), Stuck::default());
+        words[0].store(2, Ordering::Relaxed);
+        assert_eq!(take(&words, &stuck, SCRAPE).err(), Some(Busy::Held(Duration::ZERO)));
+        // Nor does it keep an update from waiting.
+        let wait = Duration::from_millis(1);
+        assert!(matches!(take(&words, &stuck, wait), Err(Busy::Held(waited)) if waited >= wait));
+    }
+
+    #[test]
+    fn a_thread_that_has_the_lock_is_told_so() {
+        let (words, stuck) = (<[AtomicU64; 2]>::default(), Stuck::default());
+        let (guard, _) = take(&words, &stuck, SCRAPE).unwrap();
+        assert_eq!(take(&words, &stuck, REGISTRATION).err(), Some(Busy::Interrupted));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| take(&words, &stuck, SCRAPE).err());
+            assert!(matches!(other.join().unwrap(), Some(Busy::Held(_))));
+        });
+        drop(guard);
+        assert!(take(&words, &stuck, SCRAPE).is_ok());
+        let latch = Latch::default();
+        let guard = latch.lock();
+        assert!(guard.is_some() && latch.lock().is_none());
+        drop(guard);
+        assert!(latch.lock().is_some());
     }
 }

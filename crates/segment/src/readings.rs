@@ -53,10 +53,28 @@ pub(crate) fn since_boot() -> u64 {
 /// Elsewhere: the time since the first call, which is as good for a process that keeps no file.
 #[cfg(any(not(target_os = "linux"), miri))]
 pub(crate) fn since_boot() -> u64 {
-    use std::sync::OnceLock;
+    use std::ptr;
+    use std::sync::atomic::{AtomicPtr, Ordering};
     use std::time::Instant;
-    static START: OnceLock<Instant> = OnceLock::new();
-    nanoseconds(START.get_or_init(Instant::now).elapsed())
+
+    static START: AtomicPtr<Instant> = AtomicPtr::new(ptr::null_mut());
+    // Acquire and Release: who finds the pointer finds the time.
+    let mut start = START.load(Ordering::Acquire);
+    if start.is_null() {
+        // No lock: a child of a fork may find it locked for ever. It is never freed.
+        let own = Box::into_raw(Box::new(Instant::now()));
+        let put = START.compare_exchange(ptr::null_mut(), own, Ordering::AcqRel, Ordering::Acquire);
+        start = put.map_or_else(
+            |first| {
+                // SAFETY: it is from the line above, and no other thread has it.
+                drop(unsafe { Box::from_raw(own) });
+                first
+            },
+            |_| own,
+        );
+    }
+    // SAFETY: it is from a `Box`, and is never freed.
+    nanoseconds(unsafe { *start }.elapsed())
 }
 
 /// A clock of the kernel's, in nanoseconds.

@@ -3,6 +3,11 @@
 //! The whole limit is reserved when the region is made, so that it grows in place: it never moves
 //! and never shrinks, and a cell keeps its address for as long as the region lives. What is
 //! reserved and not yet touched costs addresses, not memory.
+//!
+//! Other processes write into a file that is shared, and a word in it may be nonsense. So no offset
+//! is trusted: each access is compared with the number of bytes that this process knows to be in
+//! the file, which it keeps in memory of its own. A byte after the end of the file would raise
+//! SIGBUS, although it is mapped.
 
 #[cfg(unix)]
 use std::path::Path;
@@ -14,15 +19,25 @@ use crate::file::MappedFile;
 use crate::fork;
 #[cfg(any(not(unix), miri))]
 use crate::layout::LINE_BYTES;
+#[cfg(unix)]
+use crate::layout::at;
 use crate::layout::{CELL_BYTES, Words};
+use crate::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
 
 /// An address range whose bytes are reached as 64-bit atomic cells.
 #[derive(Debug)]
 pub(crate) struct Region {
     base: NonNull<AtomicU64>,
+    /// The bytes from the base that may be touched: those that the file is known to have, a
+    /// multiple of a cell. It only grows.
+    known: AtomicU64,
     limit: u64,
     backing: Backing,
+    /// Stands for all cells that are not there.
+    nowhere: AtomicU64,
+    /// The claims of this process in the segment.
+    pub(crate) slots: Slots,
 }
 
 #[derive(Debug)]
@@ -59,7 +74,7 @@ impl Region {
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) };
         let base = NonNull::new(base.ok()?.cast())?;
         fork::watch();
-        Some(Self { base, limit, backing: Backing::Pages })
+        Some(Self::new(base, limit, limit, Backing::Pages))
     }
 
     /// Reserves `limit` bytes of private, zeroed memory. `None` where the system refuses.
@@ -74,8 +89,13 @@ impl Region {
         let shift = start.as_ptr().align_offset(LINE_BYTES as usize);
         // SAFETY: `shift` is less than LINE_BYTES, by which the allocation is longer than `limit`.
         let base = unsafe { start.add(shift) }.cast();
-        let backing = Backing::Heap(start, layout);
-        Some(Self { base, limit, backing })
+        Some(Self::new(base, limit, limit, Backing::Heap(start, layout)))
+    }
+
+    fn new(base: NonNull<AtomicU64>, known: u64, limit: u64, backing: Backing) -> Self {
+        let known = AtomicU64::new(known.min(limit) / CELL_BYTES * CELL_BYTES);
+        let nowhere = AtomicU64::new(0);
+        Self { base, known, limit, backing, nowhere, slots: Slots::new() }
     }
 
     /// Gives the memory behind a range of zeros back to the system, where it is private: the range
@@ -127,11 +147,10 @@ impl Region {
         }
     }
 
-    /// Takes over a file that is mapped up to `limit` bytes.
+    /// Takes over a file that has `size` bytes and is mapped up to `limit`.
     #[cfg(unix)]
-    pub(crate) fn mapped(file: MappedFile, limit: u64) -> Self {
-        let base = file.base().cast();
-        Self { base, limit, backing: Backing::File(file) }
+    pub(crate) fn mapped(file: MappedFile, size: u64, limit: u64) -> Self {
+        Self::new(file.base().cast(), size, limit, Backing::File(file))
     }
 
     pub(crate) fn limit(&self) -> u64 {
@@ -148,40 +167,73 @@ impl Region {
         None
     }
 
-    /// The cell at byte `offset`.
-    ///
-    /// # Panics
-    /// If the offset is not that of a whole cell below the limit: a mistake of this crate, since
-    /// every offset that comes from a file is checked when the file is opened.
+    /// The cell at byte `offset`; where there is none, one that means nothing: what is stored in it
+    /// may be read again, by any thread and for any other offset.
     #[inline]
     pub(crate) fn cell(&self, offset: u64) -> &AtomicU64 {
-        assert!(offset.is_multiple_of(CELL_BYTES) && offset <= self.limit - CELL_BYTES);
-        // SAFETY: the offset is aligned and the cell lies inside the range. Whether a mapped
-        // file has that byte yet is what `Segment` checks before it hands out an offset.
-        unsafe { self.base.add((offset / CELL_BYTES) as usize).as_ref() }
+        match self.cells(offset, 1) {
+            // SAFETY: the cell is there; atomics may be shared.
+            Some(cell) => unsafe { cell.as_ref() },
+            None => &self.nowhere,
+        }
     }
 
-    /// The `count` cells from byte `offset`.
-    ///
-    /// # Panics
-    /// As [`Region::cell`].
+    /// The `count` cells from byte `offset`; none where they are not all there.
     #[inline]
     pub(crate) fn slice(&self, offset: u64, count: usize) -> &[AtomicU64] {
-        let first = self.cells(offset, count);
-        // SAFETY: the cells lie inside the range, as `cells` saw to; atomics may be shared.
-        unsafe { std::slice::from_raw_parts(first.as_ptr(), count) }
+        match self.cells(offset, count) {
+            // SAFETY: the cells are there; atomics may be shared.
+            Some(first) => unsafe { std::slice::from_raw_parts(first.as_ptr(), count) },
+            None => &[],
+        }
     }
 
-    /// The address of `count` cells from byte `offset`.
-    ///
-    /// # Panics
-    /// As [`Region::cell`].
+    /// The address of `count` cells from byte `offset`, if they are all there.
     #[inline]
-    pub(crate) fn cells(&self, offset: u64, count: usize) -> NonNull<AtomicU64> {
-        let end = offset + count as u64 * CELL_BYTES;
-        assert!(offset.is_multiple_of(CELL_BYTES) && end <= self.limit);
-        // SAFETY: the range of cells lies inside the region.
-        unsafe { self.base.add((offset / CELL_BYTES) as usize) }
+    pub(crate) fn cells(&self, offset: u64, count: usize) -> Option<NonNull<AtomicU64>> {
+        if !offset.is_multiple_of(CELL_BYTES) || !self.has(offset, count as u64 * CELL_BYTES) {
+            return None;
+        }
+        // SAFETY: the range of cells lies inside the region, and the file has all of its bytes.
+        Some(unsafe { self.base.add((offset / CELL_BYTES) as usize) })
+    }
+
+    /// Whether the `length` bytes from `offset` may be touched.
+    #[inline]
+    pub(crate) fn has(&self, offset: u64, length: u64) -> bool {
+        let end = offset.saturating_add(length);
+        end <= self.known.load(Ordering::Relaxed) || self.learn(end)
+    }
+
+    /// The bytes that may be touched, as far as this process knows.
+    pub(crate) fn known(&self) -> u64 {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Asks the system how long the file is by now, where its header says that another process made
+    /// it longer; whether it has `end` bytes.
+    #[cold]
+    fn learn(&self, end: u64) -> bool {
+        #[cfg(unix)]
+        if let Backing::File(file) = &self.backing
+            && end <= self.limit
+        {
+            let stated = self.cell(at::SIZE as u64).load(Ordering::Acquire);
+            if stated < end {
+                return false;
+            }
+            // Without a descriptor of the file there is no better source than its header.
+            let length = file.present_length().unwrap_or(stated);
+            self.note_length(length);
+            return end <= self.known();
+        }
+        let _ = end;
+        false
+    }
+
+    fn note_length(&self, length: u64) {
+        let length = length.min(self.limit) / CELL_BYTES * CELL_BYTES;
+        self.known.fetch_max(length, Ordering::Relaxed);
     }
 
     /// Where its first cell is.
@@ -189,11 +241,16 @@ impl Region {
         self.base.addr().get()
     }
 
-    /// Makes the first `size` bytes usable. Private memory is usable up to its limit at once.
-    pub(crate) fn grow(&self, size: u64) -> Result<(), Error> {
+    /// Makes the bytes of `range` usable. Private memory is usable up to its limit at once.
+    pub(crate) fn grow(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         match &self.backing {
             #[cfg(unix)]
-            Backing::File(file) => file.grow(size),
+            Backing::File(file) => {
+                let end = range.end;
+                file.grow(range)?;
+                self.note_length(file.present_length().unwrap_or(end));
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -202,7 +259,10 @@ impl Region {
     pub(crate) fn sync(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         match &self.backing {
             #[cfg(unix)]
-            Backing::File(file) => file.sync(range),
+            Backing::File(file) => {
+                let end = if self.has(0, range.end) { range.end } else { self.known() };
+                file.sync(range.start.min(end)..end)
+            }
             _ => Ok(()),
         }
     }
@@ -212,6 +272,10 @@ impl Words for Region {
     fn word(&self, offset: u64) -> u64 {
         // Acquire: whoever reads an offset here sees what was written before it was published.
         self.cell(offset).load(Ordering::Acquire)
+    }
+
+    fn has(&self, end: u64) -> bool {
+        self.has(0, end)
     }
 }
 

@@ -31,6 +31,9 @@ impl<T> Replaced<T> {
     }
 
     /// Lets `look` see the value. It must not use this same `Replaced`.
+    ///
+    /// A signal handler may call it. One that interrupts its own thread here needs no lock, since it
+    /// ends before that thread goes on.
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         let _locked = self.latch.lock();
         // SAFETY: the pointer is from `Box::into_raw`, and whoever drops what it points to has the
@@ -40,6 +43,10 @@ impl<T> Replaced<T> {
 
     /// Replaces the value by the one that `next` makes of it, if it makes one, and answers what it
     /// answers. It must not use this same `Replaced`.
+    ///
+    /// In a signal handler that interrupts its own thread here, the old value is not freed, since
+    /// that thread may be reading it; and the new one may be replaced by what that thread made of
+    /// the old one.
     pub fn replace<R>(&self, next: impl FnOnce(&T) -> (Option<T>, R)) -> R {
         let locked = self.latch.lock();
         // SAFETY: as above.
@@ -49,6 +56,10 @@ impl<T> Replaced<T> {
         // SAFETY: it was taken out, so nobody else finds it; readers had it under the lock only. A
         // child that is forked before it is dropped has it no more.
         let old = unsafe { Box::from_raw(old) };
+        if locked.is_none() {
+            std::mem::forget(old);
+            return answer;
+        }
         drop(locked);
         drop(old);
         answer

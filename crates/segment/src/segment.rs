@@ -1,23 +1,32 @@
 //! The segment: records that are reserved, filled, and published by one store.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use crate::anchor::{Anchor, AnchorCells};
 use crate::cells::Cells;
 use crate::error::{Error, Flaw};
 #[cfg(unix)]
-use crate::file::MappedFile;
+use crate::file::{self, MappedFile, Rights};
+#[cfg(unix)]
+use crate::fork;
 use crate::layout::{
     CELL_BYTES, Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, MAGIC, MAX_LIMIT,
-    NAME_BYTES, RECORD_BYTES, at, check_records, checksum, record_at, walk,
+    NAME_BYTES, RECORD_BYTES, TEXT_BYTES, at, check_records, checksum, record_at, record_checksum,
+    walk,
 };
 use crate::list;
 use crate::lock;
-use crate::lock::{Guard, Latch};
+use crate::lock::{Busy, Guard, Latch, Stuck};
+#[cfg(unix)]
+use crate::presence::{Locked, Patience};
+use crate::printable;
 use crate::readings::Readings;
 use crate::region::Region;
 use crate::series;
+use crate::series::Names;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// A handle to a segment. Clones share it; the last one that goes, cells included, releases the
@@ -34,6 +43,7 @@ pub struct Segment {
     /// The end of the bytes that may hold anything when they are taken into use.
     dirty: u64,
     shared: Shared,
+    pub(crate) names: Arc<Names>,
 }
 
 /// Whether other processes may have the file open too.
@@ -62,6 +72,21 @@ struct Unmended {
     clearing: Latch,
     /// Held by the thread of this process that makes a record.
     making: Latch,
+    /// Of the locks in the segment of who makes a record, and who makes it longer.
+    stuck: [Stuck; 2],
+    /// The size from which it could not be made longer ahead of need.
+    stunted: AtomicU64,
+}
+
+impl Unmended {
+    /// Whether growing ahead of need has not failed at that size.
+    fn may_grow(&self, size: u64) -> bool {
+        self.stunted.load(Ordering::Relaxed) != size
+    }
+
+    fn cannot_grow(&self, size: u64) {
+        self.stunted.store(size, Ordering::Relaxed);
+    }
 }
 
 impl Shared {
@@ -73,6 +98,8 @@ impl Shared {
                 mark,
                 clearing: Latch::default(),
                 making: Latch::default(),
+                stunted: AtomicU64::new(0),
+                stuck: Default::default(),
             }),
         }
     }
@@ -93,18 +120,38 @@ pub struct Options {
     size: u64,
     unmarked: bool,
     access: Access,
+    mode: u32,
+    group: Option<u32>,
+    patience: Duration,
     readings: Option<Readings>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let access = Access::Exclusive;
-        Self { limit: DEFAULT_LIMIT, size: 0, unmarked: false, access, readings: None }
+        Self {
+            limit: DEFAULT_LIMIT,
+            size: 0,
+            unmarked: false,
+            access: Access::Exclusive,
+            mode: DEFAULT_MODE,
+            group: None,
+            patience: DEFAULT_PATIENCE,
+            readings: None,
+        }
     }
 }
 
+/// A file that was renamed, so that another could be made in its place.
+#[derive(Debug)]
+pub struct SetAside {
+    /// Why it could not be used.
+    pub error: Error,
+    /// What it is called now.
+    pub name: PathBuf,
+}
+
 impl Options {
-    /// The defaults: a limit of 256 MiB, no size in advance.
+    /// The defaults: a limit of 256 MiB, no size in advance, mode 0600.
     pub fn new() -> Self {
         Self::default()
     }
@@ -136,6 +183,30 @@ impl Options {
         self
     }
 
+    /// The permission bits of a new file, whatever the umask is; 0600 without this. An existing file
+    /// keeps its own.
+    ///
+    /// A process that may read the file may hold locks of it as well, and keep others from opening
+    /// it or from making series; one that may write it may change every count.
+    pub fn mode(mut self, bits: u32) -> Self {
+        self.mode = bits;
+        self
+    }
+
+    /// The group of a new file, by its number: one that this process is in, unless it is privileged.
+    /// An existing file keeps its own.
+    pub fn group(mut self, group: u32) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// How long opening waits for a process that has the file locked while it inspects it; 10
+    /// seconds without this. Then opening fails.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
     /// The clocks' readings, where time is injected.
     pub fn readings(mut self, readings: Readings) -> Self {
         self.readings = Some(readings);
@@ -150,19 +221,52 @@ impl Options {
     /// cannot be written. [`Error`] says which and what to do.
     #[cfg(unix)]
     pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
+        let none = |_: &Error| None::<std::iter::Empty<PathBuf>>;
+        self.open_or_replace(path, none).map(|(segment, _)| segment)
+    }
+
+    /// As [`Options::open_or_create`]; but where the file is refused, no other process has it open,
+    /// and `names` returns names for that error, the file is renamed to the first of them that is
+    /// free, and another one is made. Returns also what was renamed.
+    ///
+    /// The file is locked all the while: of many processes that open it at the same time, one renames
+    /// it, and all of them open the new one.
+    ///
+    /// # Errors
+    /// As [`Options::open_or_create`], and those of renaming.
+    #[cfg(unix)]
+    pub fn open_or_replace<N: Iterator<Item = PathBuf>>(
+        &self,
+        path: impl AsRef<Path>,
+        names: impl Fn(&Error) -> Option<N>,
+    ) -> Result<(Segment, Option<SetAside>), Error> {
         let path = path.as_ref();
-        if cfg!(target_endian = "big") {
-            let what = "segment files are little-endian, as this machine is not";
-            return Err(Error::new(Some(path), Flaw::Request(what.into())));
+        let patience = Patience::new(self.patience);
+        let mut aside = None;
+        // Others may make, rename or remove the file between two looks.
+        for _ in 0..ATTEMPTS {
+            match self.open_existing(path, patience, &names)? {
+                Opened::Segment(segment) => return Ok((*segment, aside)),
+                Opened::SetAside(renamed) => aside = Some(renamed),
+                Opened::Missing => {}
+            }
+            if let Some(segment) = self.create_new(path)? {
+                return Ok((segment, aside));
+            }
         }
-        if let Some(segment) = self.open_existing(path)? {
-            return Ok(segment);
-        }
-        if let Some(segment) = self.create_new(path)? {
-            return Ok(segment);
-        }
-        // Another process made it between the two looks; now it is there to be opened.
-        self.open_existing(path)?.ok_or_else(|| Error::new(Some(path), Flaw::NoDirectory))
+        let what = match path.read_link() {
+            Ok(target) => format!(
+                "it is a symbolic link to {}, which does not exist; name that file, or remove the \
+                 link",
+                printable(&path.parent().unwrap_or(Path::new("")).join(target))
+            ),
+            Err(_) => {
+                "other processes make and remove it all the time; stop them, or name another \
+                       file"
+                    .into()
+            }
+        };
+        Err(Error::new(Some(path), Flaw::Request(what)))
     }
 
     /// Opens the file at `path`, and makes none.
@@ -172,44 +276,91 @@ impl Options {
     #[cfg(unix)]
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
         let path = path.as_ref();
+        let none = |_: &Error| None::<std::iter::Empty<PathBuf>>;
+        match self.open_existing(path, Patience::new(self.patience), &none)? {
+            Opened::Segment(segment) => Ok(*segment),
+            Opened::Missing | Opened::SetAside(_) => {
+                let what = "there is no such file; name one that is there";
+                Err(Error::new(Some(path), Flaw::Request(what.into())))
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    fn open_existing<N: Iterator<Item = PathBuf>>(
+        &self,
+        path: &Path,
+        patience: Patience,
+        names: &impl Fn(&Error) -> Option<N>,
+    ) -> Result<Opened, Error> {
         if cfg!(target_endian = "big") {
             let what = "segment files are little-endian, as this machine is not";
             return Err(Error::new(Some(path), Flaw::Request(what.into())));
         }
-        let missing = || Flaw::Request("there is no such file; name one that is there".into());
-        self.open_existing(path)?.ok_or_else(|| Error::new(Some(path), missing()))
+        let Some(locked) = Locked::open(path, self.access, patience)? else {
+            return Ok(Opened::Missing);
+        };
+        // The same open file description: it keeps the lock when the segment is refused and goes.
+        let held = if locked.is_first { locked.file.try_clone().ok() } else { None };
+        let length = held.as_ref().and_then(|held| held.metadata().ok()).map(|data| data.len());
+        let inspected = self.inspect_locked(path, locked).inspect_err(|_| {
+            // A loss of power may have left it shorter than it has to be, and then it was made longer.
+            if let (Some(held), Some(length)) = (&held, length)
+                && held.metadata().is_ok_and(|data| data.len() > length)
+            {
+                let _ = held.set_len(length);
+            }
+        });
+        match inspected.and_then(|segment| self.enter(segment, patience)) {
+            Ok(segment) => Ok(Opened::Segment(Box::new(segment))),
+            Err(error) => match (held, names(&error)) {
+                (Some(held), Some(names)) => {
+                    let name = file::set_aside(path, &held, names)?;
+                    Ok(Opened::SetAside(SetAside { error, name }))
+                }
+                _ => Err(error),
+            },
+        }
     }
 
     #[cfg(unix)]
-    fn open_existing(&self, path: &Path) -> Result<Option<Segment>, Error> {
-        let Some((file, header, alone)) = MappedFile::open(path, self.access)? else {
-            return Ok(None);
-        };
+    fn inspect_locked(&self, path: &Path, locked: Locked) -> Result<Segment, Error> {
+        let is_first = locked.is_first;
+        let (file, header) = MappedFile::open(path, locked)?;
+        let readings = self.now();
+        let region = Region::mapped(file, header.size, header.limit);
         // Bytes that the header does not know of may be left from a growth that was cut off.
-        let dirty = file.length()?.max(header.size);
-        let region = Region::mapped(file, header.limit);
+        let dirty = match region.file() {
+            Some(file) => file.settle(header.size, is_first, header.is_torn(readings.boot))?,
+            None => header.size,
+        };
         check_records(&region).map_err(|flaw| Error::new(Some(path), flaw))?;
         let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
-        let readings = self.now();
-        let (anchor, rebooted) = if alone {
+        let (anchor, rebooted) = if is_first {
             anchor_cells(&region).resume(&readings)
         } else {
-            // Whoever has the file open has seen this boot.
+            // A process that is present has stored the anchor of this boot.
             (anchor_cells(&region).current(), false)
         };
         let torn = rebooted && !header.clean;
         let boot = readings.boot;
-        let shared = Shared::new(self.access, alone);
+        let shared = Shared::new(self.access, is_first);
         let region = Arc::new(region);
-        let segment = Segment { region, anchor, boot, found, torn, dirty, shared };
-        if alone {
+        let names = Arc::default();
+        let segment = Segment { region, anchor, boot, found, torn, dirty, shared, names };
+        if is_first {
             series::inspect(&segment)?;
         }
+        Ok(segment)
+    }
+
+    #[cfg(unix)]
+    fn enter(&self, segment: Segment, patience: Patience) -> Result<Segment, Error> {
         if !self.unmarked || self.access == Access::Shared {
             segment.begin()?;
         }
-        segment.share()?;
-        Ok(Some(segment))
+        segment.enter(patience)?;
+        Ok(segment)
     }
 
     #[cfg(unix)]
@@ -225,12 +376,18 @@ impl Options {
         };
         let readings = self.now();
         let head = header(size, self.limit, &readings);
-        let Some(file) = MappedFile::create(path, &head, size, self.limit)? else {
+        if self.mode & !0o777 != 0 {
+            let what =
+                format!("the mode {:o} has more than permission bits; use 0 to 777", self.mode);
+            return Err(fail(what));
+        }
+        let rights = Rights { mode: self.mode, group: self.group };
+        let Some(file) = MappedFile::create(path, &head, size, self.limit, rights)? else {
             return Ok(None);
         };
-        let region = Region::mapped(file, self.limit);
+        let region = Region::mapped(file, size, self.limit);
         let segment = Segment::made(region, &readings, self.access);
-        segment.share()?;
+        segment.enter(Patience::new(self.patience))?;
         Ok(Some(segment))
     }
 
@@ -246,10 +403,12 @@ impl Segment {
     /// A limit that holds no header, and memory that the system refuses.
     pub fn private(limit: u64) -> Result<Self, Error> {
         let limit = limit.checked_next_multiple_of(LINE_BYTES).filter(|&limit| limit <= MAX_LIMIT);
-        let region = limit.filter(|&limit| limit >= HEADER_BYTES).and_then(Region::private);
-        let (Some(limit), Some(region)) = (limit, region) else {
-            let what = "its limit is too small for a header, or more than the system gives";
-            return Err(Error::new(None, Flaw::Request(what.into())));
+        let Some(limit) = limit.filter(|&limit| limit >= HEADER_BYTES) else {
+            let what = format!("its limit must be {HEADER_BYTES} to {MAX_LIMIT} bytes");
+            return Err(Error::new(None, Flaw::Request(what)));
+        };
+        let Some(region) = Region::private(limit) else {
+            return Err(Error::new(None, Flaw::NoMemory { wanted: limit }));
         };
         let readings = Readings::now();
         for (i, chunk) in header(limit, limit, &readings).chunks_exact(8).enumerate() {
@@ -278,26 +437,22 @@ impl Segment {
         let readings = Readings::now();
         let head = header(HEADER_BYTES, limit, &readings);
         let file = MappedFile::anonymous(&head, HEADER_BYTES, limit)?;
-        Ok(Self::made(Region::mapped(file, limit), &readings, Access::Exclusive))
+        Ok(Self::made(Region::mapped(file, HEADER_BYTES, limit), &readings, Access::Exclusive))
     }
 
     /// A segment whose header was just written.
     fn made(region: Region, readings: &Readings, access: Access) -> Self {
         let anchor = anchor_cells(&region).begin(readings);
         let (found, boot) = (FoundAs::New, readings.boot);
-        let shared = Shared::new(access, false);
-        Self { region: Arc::new(region), anchor, boot, found, torn: false, dirty: 0, shared }
+        let (shared, names) = (Shared::new(access, false), Arc::default());
+        let region = Arc::new(region);
+        Self { region, anchor, boot, found, torn: false, dirty: 0, shared, names }
     }
 
-    /// Lets others open the file, if it is to be shared.
-    fn share(&self) -> Result<(), Error> {
-        #[cfg(unix)]
-        if self.shared.access == Access::Shared
-            && let Some(file) = self.region.file()
-        {
-            return file.share();
-        }
-        Ok(())
+    /// Marks the file as open, and lets others open it, if it is to be shared.
+    #[cfg(unix)]
+    fn enter(&self, patience: Patience) -> Result<(), Error> {
+        self.region.file().map_or(Ok(()), |file| file.enter(self.shared.access, patience))
     }
 
     /// Renames the file at `path`, which nobody may have open, to the first of the names that is
@@ -311,7 +466,10 @@ impl Segment {
         path: impl AsRef<Path>,
         names: impl Iterator<Item = PathBuf>,
     ) -> Result<PathBuf, Error> {
-        MappedFile::set_aside(path.as_ref(), names)
+        let path = path.as_ref();
+        let locked = Locked::open(path, Access::Exclusive, Patience::new(DEFAULT_PATIENCE))?;
+        let locked = locked.ok_or_else(|| Error::new(Some(path), Flaw::NoDirectory))?;
+        file::set_aside(path, &locked.file, names)
     }
 
     /// Opens or makes a file with the default [`Options`].
@@ -348,12 +506,14 @@ impl Segment {
 
     /// The bytes in use by records, header included.
     pub fn used(&self) -> u64 {
-        self.region.cell(at::CURSOR as u64).load(Ordering::Acquire)
+        let cursor = self.region.cell(at::CURSOR as u64).load(Ordering::Acquire);
+        if self.region.has(0, cursor) { cursor } else { self.region.known() }
     }
 
     /// The bytes of the file, or of private memory.
     pub fn size(&self) -> u64 {
-        self.region.cell(at::SIZE as u64).load(Ordering::Acquire)
+        let size = self.region.cell(at::SIZE as u64).load(Ordering::Acquire);
+        if self.region.has(0, size) { size } else { self.region.known() }
     }
 
     /// The bytes up to which it may grow.
@@ -374,7 +534,8 @@ impl Segment {
     /// The disk's.
     pub fn begin(&self) -> Result<(), Error> {
         if self.is_unmended() {
-            let _clearing = self.shared.unmended.clearing.lock();
+            let interrupted = || Error::held(self, "the segment", Busy::Interrupted);
+            let _clearing = self.shared.unmended.clearing.lock().ok_or_else(interrupted)?;
             if self.is_unmended() {
                 self.mend()?;
                 // Release: who finds it mended finds what that changed.
@@ -388,7 +549,7 @@ impl Segment {
         }
         self.region.cell(at::CLEAN as u64).store(0, Ordering::Release);
         // On the disk before anything else: after a power loss, the file must not look closed.
-        self.region.sync(0..HEADER_BYTES)
+        self.sync_range(0..HEADER_BYTES)
     }
 
     /// As [`Segment::begin`], unless that is done.
@@ -415,7 +576,7 @@ impl Segment {
         }
         if self.torn {
             // What was cut off must stay so: the bytes behind the cursor go to others now.
-            self.region.sync(0..self.size())?;
+            self.sync_range(0..self.size())?;
         }
         Ok(())
     }
@@ -441,17 +602,23 @@ impl Segment {
     /// It is not for whoever makes a family meanwhile.
     ///
     /// # Errors
-    /// The system's, where it does not let the process take a lock that its death releases.
+    /// The system's, where it does not let the process take a lock that its death releases; and
+    /// [`Flaw::Held`] where another process, which may be stopped, holds it for 10 s.
     pub fn making(&self) -> Result<Making<'_>, Error> {
         // The threads of this process first, and then, where a file is not left as it is, those of
         // others: an exclusive one, and memory without a name, may have come to children of forks.
+        let busy = |busy| Error::held(self, "the registration of metrics", busy);
         let own = self.shared.unmended.making.lock();
+        let own = own.ok_or_else(|| busy(Busy::Interrupted))?;
         if self.is_private() || (self.shared.access == Access::Exclusive && self.is_unmended()) {
             return Ok(Making { _others: None, _own: own });
         }
         let (word, broken) = self.making_words();
         let token = self.region.token()?;
-        let (others, _) = lock::acquire(word, broken, token, |token| self.region.is_alive(token));
+        let (is_alive, stuck) =
+            (|token| self.region.is_alive(token), &self.shared.unmended.stuck[0]);
+        let (others, _) = lock::acquire(word, broken, token, is_alive, stuck, lock::REGISTRATION)
+            .map_err(busy)?;
         // Whoever died here has left a record that nobody finds, or a whole one.
         broken.store(0, Ordering::Relaxed);
         Ok(Making { _others: Some(others), _own: own })
@@ -504,22 +671,24 @@ impl Segment {
             self.begin()?;
         }
         let length = record_bytes(cells);
-        let offset = self.allocate(length)?;
+        let offset = self.allocate(length, lock::REGISTRATION)?;
         self.clear(offset, length);
         let word = |at: usize, value: u64| {
             self.region.cell(offset + at as u64).store(value, Ordering::Relaxed);
         };
         word(record_at::LENGTH, length);
         word(record_at::KIND, kind.to_bits());
-        let mut text = [0; RECORD_BYTES as usize - record_at::NAME_LENGTH];
+        let mut text = [0; TEXT_BYTES];
         text[0] = name.len() as u8; // At most NAME_BYTES.
         text[1..=name.len()].copy_from_slice(name.as_bytes());
         for (i, chunk) in text.chunks_exact(8).enumerate() {
             let bytes = chunk.try_into().expect("a chunk has 8 bytes");
             word(record_at::NAME_LENGTH + 8 * i, u64::from_le_bytes(bytes));
         }
+        word(record_at::CHECKSUM, record_checksum(length, kind, &text));
         let found = Found { offset, length, kind, name: name.to_owned(), next: 0 };
-        Ok(Draft { segment: self.clone(), record: self.record(found) })
+        let record = self.record(found).map_err(|flaw| Error::new(self.path(), flaw))?;
+        Ok(Draft { segment: self.clone(), record })
     }
 
     /// The records, newest first.
@@ -527,9 +696,9 @@ impl Segment {
     /// # Errors
     /// An item is an error where a record contradicts the layout.
     pub fn records(&self) -> impl Iterator<Item = Result<Record, Error>> {
-        walk(&*self.region).map(|found| match found {
-            Ok(found) => Ok(self.record(found)),
-            Err(flaw) => Err(Error::new(self.path(), flaw)),
+        walk(&*self.region).map(|found| {
+            let record = found.and_then(|found| self.record(found));
+            record.map_err(|flaw| Error::new(self.path(), flaw))
         })
     }
 
@@ -555,6 +724,36 @@ impl Segment {
         Ok(None)
     }
 
+    /// Looks whether its path still names its file, and the file is as long as it was: a program that
+    /// is to outlive its process notices so that the file was removed, replaced or cut.
+    ///
+    /// # Errors
+    /// [`Flaw::Moved`], [`Flaw::Cut`], and the system's.
+    pub fn check_file(&self) -> Result<(), Error> {
+        #[cfg(unix)]
+        if let Some(file) = self.region.file() {
+            return file.check(self.size());
+        }
+        Ok(())
+    }
+
+    /// Removes the file again that was made when this segment was opened: for a start that fails
+    /// afterwards, before anything was counted. Returns false, and removes nothing, where the file was
+    /// there before or may be shared.
+    ///
+    /// # Errors
+    /// As [`Segment::check_file`], and the file system's.
+    #[cfg(unix)]
+    pub fn remove_new(&self) -> Result<bool, Error> {
+        let Some(path) = self.path() else { return Ok(false) };
+        if !self.is_new() || self.shared.access == Access::Shared {
+            return Ok(false);
+        }
+        self.check_file()?;
+        let removed = std::fs::remove_file(path);
+        removed.map(|()| true).map_err(|error| Error::new(Some(path), Flaw::Io(error)))
+    }
+
     /// Writes everything to the disk and waits for it: what was counted before is there after a
     /// power loss. Threads go on counting meanwhile.
     ///
@@ -570,10 +769,28 @@ impl Segment {
     /// The disk's.
     pub fn sync_at(&self, readings: &Readings) -> Result<(), Error> {
         anchor_cells(&self.region).see(self.anchor, readings);
-        self.region.sync(0..self.size())
+        self.sync_range(0..self.size())?;
+        #[cfg(unix)]
+        if let Some(file) = self.region.file() {
+            file.unshare(self.size())?;
+        }
+        Ok(())
     }
 
-    /// Notes that everything is in order, and syncs. Cells may still be read; whoever writes to
+    /// Writes a range to the disk and waits for it; and notes how long the file is there, which comes
+    /// with any range of it.
+    fn sync_range(&self, range: Range<u64>) -> Result<(), Error> {
+        let size = self.size();
+        self.region.sync(range)?;
+        let synced = self.region.cell(at::SYNCED as u64);
+        if synced.load(Ordering::Relaxed) < size {
+            synced.fetch_max(size, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Syncs, and notes that everything is in order, unless another process has the segment, be it a
+    /// child of a fork: the last one that closes it notes that. Cells may still be read; a write to
     /// them after this undoes the mark's meaning.
     ///
     /// # Errors
@@ -581,27 +798,32 @@ impl Segment {
     pub fn close(&self) -> Result<(), Error> {
         self.sync()?;
         #[cfg(unix)]
-        if self.shared.access == Access::Shared
-            && let Some(file) = self.region.file()
-            && !file.is_alone()
-        {
-            // Others go on counting: whoever is the last one marks it.
-            return self.share();
+        if let Some(file) = self.region.file() {
+            let forks = fork::forks();
+            let mut marked = Ok(());
+            if file.is_last(self.shared.access) {
+                marked = self.mark_clean(1);
+                // A child that was forked meanwhile may count.
+                if fork::forks() != forks {
+                    marked = self.mark_clean(0);
+                }
+            }
+            return marked.and(file.leave(self.shared.access, Patience::new(DEFAULT_PATIENCE)));
         }
-        self.mark_clean()?;
-        self.share()
+        self.mark_clean(1)
     }
 
-    fn mark_clean(&self) -> Result<(), Error> {
-        self.region.cell(at::CLEAN as u64).store(1, Ordering::Release);
-        self.region.sync(0..HEADER_BYTES)
+    fn mark_clean(&self, mark: u64) -> Result<(), Error> {
+        self.region.cell(at::CLEAN as u64).store(mark, Ordering::Release);
+        self.sync_range(0..HEADER_BYTES)
     }
 
-    /// Takes so many zeroed words that no record describes. Their offset is in words.
+    /// Takes so many zeroed words that no record describes. Their offset is in words. `wait` is how
+    /// long to wait for another thread that makes the file longer.
     ///
     /// # Errors
     /// Those of [`Segment::reserve`], and a place that a word offset of 32 bits does not reach.
-    pub(crate) fn take(&self, words: u64) -> Result<u32, Error> {
+    pub(crate) fn take(&self, words: u64, wait: Duration) -> Result<u32, Error> {
         let full = |length| {
             let flaw = Flaw::Full { wanted: length, limit: self.limit().min(u32::MAX.into()) };
             Error::new(self.path(), flaw)
@@ -613,7 +835,7 @@ impl Segment {
         if self.used().saturating_add(length) / CELL_BYTES > u64::from(u32::MAX) {
             return Err(full(length));
         }
-        let offset = self.allocate(length)?;
+        let offset = self.allocate(length, wait)?;
         // Other threads may have taken some meanwhile, in vain if this ends past what word offsets
         // reach.
         if (offset + length) / CELL_BYTES > u64::from(u32::MAX) {
@@ -632,17 +854,22 @@ impl Segment {
         }
     }
 
-    /// Takes `length` bytes, a multiple of a line, from behind the cursor.
-    fn allocate(&self, length: u64) -> Result<u64, Error> {
+    /// Takes `length` bytes, a multiple of a line, from behind the cursor. Another thread may be
+    /// making the file longer: `wait` is how long to wait for it.
+    fn allocate(&self, length: u64, wait: Duration) -> Result<u64, Error> {
         let cursor = self.region.cell(at::CURSOR as u64);
         let mut offset = cursor.load(Ordering::Relaxed);
         loop {
+            if offset < HEADER_BYTES || !offset.is_multiple_of(LINE_BYTES) {
+                let what = format!("its allocation cursor {offset} points at no cache line");
+                return Err(Error::new(self.path(), Flaw::Damaged(what)));
+            }
             let end =
                 offset.checked_add(length).filter(|&end| end <= self.limit()).ok_or_else(|| {
                     let flaw = Flaw::Full { wanted: length, limit: self.limit() };
                     Error::new(self.path(), flaw)
                 })?;
-            self.grow_to(end)?;
+            self.grow_to(end, wait)?;
             match cursor.compare_exchange_weak(offset, end, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(offset),
                 Err(found) => offset = found,
@@ -650,31 +877,72 @@ impl Segment {
         }
     }
 
-    fn grow_to(&self, end: u64) -> Result<(), Error> {
+    fn grow_to(&self, end: u64, wait: Duration) -> Result<(), Error> {
         let size = self.region.cell(at::SIZE as u64);
-        if end <= size.load(Ordering::Acquire) {
+        // A file may be shorter than a neighbour's nonsense says: then it grows.
+        let is_there = || end <= size.load(Ordering::Acquire) && self.region.has(0, end);
+        if is_there() {
             return Ok(());
         }
         let word = |at: usize| self.region.cell(at as u64);
         let (growing, broken) = (word(at::GROWING), word(at::GROWING_BROKEN));
         let token = self.region.token()?;
         // Whoever died here has made the file longer than it says, which harms nothing.
-        let _growing = lock::acquire(growing, broken, token, |token| self.region.is_alive(token)).0;
-        if end <= size.load(Ordering::Acquire) {
+        let (is_alive, stuck) =
+            (|token| self.region.is_alive(token), &self.shared.unmended.stuck[1]);
+        let _growing = lock::acquire(growing, broken, token, is_alive, stuck, wait)
+            .map_err(|busy| Error::held(self, "the growth of the segment", busy))?;
+        if is_there() {
             return Ok(());
         }
-        let step = (size.load(Ordering::Relaxed) / 2).clamp(LEAST_GROWTH, MOST_GROWTH);
-        let wanted = end.max(size.load(Ordering::Relaxed).saturating_add(step)).min(self.limit());
+        self.grow_locked(end)
+    }
+
+    /// Makes the file longer before that is needed, unless another thread is at it, where less than
+    /// half a step is left: for a thread that holds no lock for which others wait.
+    pub(crate) fn grow_ahead(&self) {
+        let size = self.size();
+        let left = size.saturating_sub(self.used());
+        if left >= growth(size) / 2 || size == self.limit() || !self.shared.unmended.may_grow(size)
+        {
+            return;
+        }
+        let word = |at: usize| self.region.cell(at as u64);
+        let Ok(token) = self.region.token() else { return };
+        let (growing, broken) = (word(at::GROWING), word(at::GROWING_BROKEN));
+        let (is_alive, stuck) =
+            (|token| self.region.is_alive(token), &self.shared.unmended.stuck[1]);
+        let growing = lock::acquire(growing, broken, token, is_alive, stuck, lock::SCRAPE);
+        if growing.is_ok() && self.size() == size && self.grow_locked(size + LINE_BYTES).is_err() {
+            self.shared.unmended.cannot_grow(size);
+        }
+    }
+
+    /// Raises the size to `end` at least, by the thread that has the lock for it.
+    fn grow_locked(&self, end: u64) -> Result<(), Error> {
+        let size = self.region.cell(at::SIZE as u64);
+        // As much as is there, whatever the word says.
+        let from = self.size();
+        let wanted = end.max(from.saturating_add(growth(from))).min(self.limit());
         let wanted = wanted / LINE_BYTES * LINE_BYTES;
-        self.region.grow(wanted)?;
+        // Where there is no room for so much, there may be for what is needed.
+        let to = match self.region.grow(from..wanted) {
+            Ok(()) => wanted,
+            Err(_) if end < wanted => self.region.grow(from..end).map(|()| end)?,
+            Err(error) => return Err(error),
+        };
         // Release: the bytes are there before the size says so.
-        size.fetch_max(wanted, Ordering::Release);
+        size.fetch_max(to, Ordering::Release);
         Ok(())
     }
 
-    fn record(&self, found: Found) -> Record {
+    pub(crate) fn record(&self, found: Found) -> Result<Record, Flaw> {
+        let outside = || {
+            let Found { offset, length, .. } = found;
+            Flaw::Damaged(format!("a record of {length} bytes at {offset} lies outside of it"))
+        };
         let cells = Cells::new(&self.region, found.cells(), found.cell_count());
-        Record { found, cells }
+        Ok(Record { cells: cells.ok_or_else(outside)?, found })
     }
 }
 
@@ -701,6 +969,7 @@ impl Draft {
 
     /// Makes the record visible to everyone who walks the segment, now and after a restart. What
     /// is in its cells by now is on the disk before, so that no power loss shows it without them.
+    /// That it is visible is on the disk with the next sync, or when the system writes it.
     ///
     /// # Errors
     /// The disk's, where the segment lies in a file.
@@ -709,8 +978,7 @@ impl Draft {
         let Found { offset, length, .. } = self.record.found;
         let root = region.cell(at::ROOT as u64);
         let next = region.cell(offset + record_at::NEXT as u64);
-        list::push(root, next, offset, || region.sync(offset..offset + length))?;
-        region.sync(0..HEADER_BYTES)?;
+        list::push(root, next, offset, || self.segment.sync_range(offset..offset + length))?;
         Ok(self.record)
     }
 }
@@ -744,12 +1012,30 @@ impl Record {
     }
 }
 
+/// What opening a file led to.
+#[cfg(unix)]
+enum Opened {
+    Segment(Box<Segment>),
+    Missing,
+    SetAside(SetAside),
+}
+
 const DEFAULT_LIMIT: u64 = 256 << 20;
+const DEFAULT_MODE: u32 = 0o600;
+const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
+/// How often opening begins again when other processes make and rename files meanwhile.
+#[cfg(unix)]
+const ATTEMPTS: usize = 8;
 /// More processes than begin between two moments at which the system writes a page.
 const MOST_LOST_TOKENS: u64 = 1 << 20;
 /// The least and the most bytes by which a file grows at once.
 const LEAST_GROWTH: u64 = 64 << 10;
-const MOST_GROWTH: u64 = 16 << 20;
+const MOST_GROWTH: u64 = 4 << 20;
+
+/// The bytes by which a file of that size grows at once.
+fn growth(size: u64) -> u64 {
+    (size / 2).clamp(LEAST_GROWTH, MOST_GROWTH)
+}
 
 fn record_bytes(cells: usize) -> u64 {
     (cells as u64)
@@ -781,6 +1067,7 @@ fn header(size: u64, limit: u64, readings: &Readings) -> [u8; HEADER_BYTES as us
     put(at::INSTANCE, &instance());
     put(at::SIZE, &size.to_le_bytes());
     put(at::CURSOR, &HEADER_BYTES.to_le_bytes());
+    put(at::SYNCED, &size.to_le_bytes());
     let sum = checksum(&head[..at::CHECKSUM]);
     head[at::CHECKSUM..at::CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
     head

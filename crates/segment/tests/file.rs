@@ -50,6 +50,16 @@ fn patch(path: &Path, offset: usize, value: u64) {
     fs::write(path, bytes).unwrap();
 }
 
+/// Makes the checksum of the record at `at` fit.
+fn seal(path: &Path, at: usize) {
+    let bytes = fs::read(path).unwrap();
+    let constant = bytes[at..at + 16].iter().chain(&bytes[at + 24..at + 56]);
+    let sum = constant.fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    patch(path, at + 56, sum);
+}
+
 #[test]
 fn a_new_file_holds_what_was_published() {
     let directory = directory();
@@ -174,13 +184,34 @@ fn a_foreign_file_is_refused() {
 }
 
 #[test]
-fn a_later_version_is_refused() {
+fn another_version_is_refused() {
+    for found in [1, 3] {
+        let directory = directory();
+        let path = sample(directory.path());
+        patch(&path, 8, found | 256 << 32);
+        let error = refused(&path);
+        assert!(
+            matches!(error.flaw(), Flaw::Version { found: version } if u64::from(*version) == found)
+        );
+        let says = format!("layout version {found} and this program reads version 2 alone");
+        assert!(error.to_string().contains(&says), "{error}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_record_header_is_damage() {
     let directory = directory();
     let path = sample(directory.path());
-    patch(&path, 8, 2 | 256 << 32);
-    let error = refused(&path);
-    assert!(matches!(error.flaw(), Flaw::Version { found: 2 }));
-    assert!(error.to_string().contains("layout version 2 and this program knows up to 1"));
+    let whole = fs::read(&path).unwrap();
+    // The first record lies behind the header: its length, kind, name, and checksum.
+    for byte in (256..272).chain(280..320) {
+        for bit in 0..8 {
+            let mut bytes = whole.clone();
+            bytes[byte] ^= 1 << bit;
+            fs::write(&path, &bytes).unwrap();
+            assert!(refused(&path).is_damage(), "bit {bit} of byte {byte}");
+        }
+    }
 }
 
 #[test]
@@ -220,6 +251,9 @@ fn offsets_that_point_outside_are_refused() {
     for (offset, value, message) in cases {
         let path = sample(directory.path());
         patch(&path, offset, value);
+        if offset >= 256 {
+            seal(&path, 256);
+        }
         let error = refused(&path);
         assert!(error.to_string().contains(message), "{offset} = {value}: {error}");
         assert!(error.is_damage(), "{error}");
@@ -293,8 +327,8 @@ fn a_full_disk_is_refused_at_once_and_leaves_no_file() {
 #[test]
 fn bad_requests_are_refused() {
     let segment = Segment::private(4096).unwrap();
-    let error = segment.reserve(KIND, &"x".repeat(40), 1).unwrap_err();
-    assert!(error.to_string().contains("at most 39 fit"));
+    let error = segment.reserve(KIND, &"x".repeat(32), 1).unwrap_err();
+    assert!(error.to_string().contains("at most 31 fit"));
     let error = segment.reserve(KIND, "big", 4096).unwrap_err();
     assert!(matches!(error.flaw(), Flaw::Full { .. }));
     let error = segment.reserve(KIND, "bigger", usize::MAX).unwrap_err();
@@ -341,6 +375,32 @@ fn time_goes_on_through_restarts_and_reboots() {
     // A reboot, ten seconds of wall clock later.
     readings = Readings { boot: [2; 16], since_boot: second, wall: second * 110 };
     assert_eq!(time(&readings, false), 9020);
+}
+
+/// What a loss of power left shorter than its header says is made whole before it is looked at; if it
+/// is refused then, it has its own length again.
+#[test]
+fn a_short_file_that_is_refused_keeps_its_length() {
+    const SYNCED: usize = 208;
+    let directory = directory();
+    let path = directory.path().join("short.quipu");
+    let time = Duration::from_secs(1000);
+    let open = |boot: u8| {
+        let readings = Readings { boot: [boot; 16], since_boot: time, wall: time * 2 };
+        Options::new().limit(1 << 20).readings(readings).open_or_create(&path)
+    };
+    let segment = open(1).unwrap();
+    segment.reserve(KIND, "long", 200).unwrap().publish().unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    drop(segment);
+    bytes.truncate(1000);
+    // No sync saw it, and the header of its record is torn.
+    bytes[SYNCED..SYNCED + 8].fill(0);
+    bytes[256..320].fill(0xff);
+    fs::write(&path, &bytes).unwrap();
+    let error = open(2).unwrap_err();
+    assert!(matches!(error.flaw(), Flaw::Damaged(_)), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), bytes);
 }
 
 /// The page that counts processes may be older, after a loss of power, than the one that names who

@@ -170,47 +170,103 @@ fn nothing_is_lost_by_a_move() {
     });
 }
 
+/// A thread adds to a series while another one removes it and uses its record again.
 #[test]
-fn an_addition_to_a_record_that_is_used_again_is_taken_back() {
+fn an_addition_never_goes_to_another_series() {
     loom::model(|| {
         let record = Record::new();
         let adder = {
             let record = record.clone();
-            thread::spawn(move || record.find().is_some_and(|found| record.add(found, 3)))
+            thread::spawn(move || {
+                let word = record.take().unwrap();
+                if record.find(word, 1) {
+                    record.add(3);
+                }
+                record.release(word);
+            })
         };
         record.remove();
-        let is_used_again = record.use_again();
-        let added = adder.join().unwrap();
-        // What was added before the removal went with the series; no other one has it.
-        if is_used_again {
-            assert!(!added);
+        // What was added before went with the series; no other one has it.
+        if record.use_again(2, |_| true) {
+            assert_eq!(record.sum(), 0);
+            adder.join().unwrap();
+            assert_eq!(record.sum(), 0);
+        } else {
+            adder.join().unwrap();
+            assert!(record.use_again(2, |_| true), "no claim is left");
             assert_eq!(record.sum(), 0);
         }
     });
 }
 
+/// What was claimed counts for the series that has the record by then.
 #[test]
-fn a_handle_keeps_its_record() {
+fn a_record_that_was_used_again_is_found_as_what_it_is() {
     loom::model(|| {
         let record = Record::new();
-        let binder = {
+        record.remove();
+        let adder = {
             let record = record.clone();
             thread::spawn(move || {
-                let bound = record.find().is_some_and(|found| record.bind(found));
-                if bound {
-                    record.add_bound(3);
-                    // As long as the handle is there, the record is its own.
-                    assert!(record.sum() == 3 && record.is_first());
-                    record.release();
+                let word = record.take().unwrap();
+                let found = record.find(word, 2);
+                if found {
+                    record.add(3);
                 }
-                bound
+                record.release(word);
+                found
+            })
+        };
+        let is_used = record.use_again(2, |_| true);
+        let found = adder.join().unwrap();
+        assert!(is_used || !found);
+        assert_eq!(record.sum(), if found { 3 } else { 0 });
+    });
+}
+
+/// A process takes the block of one that ended, while a third one reads the claims.
+#[test]
+fn claims_in_a_block_that_was_taken_over_are_seen() {
+    const SECOND: u64 = 2;
+    // It empties words that the other one reads: in any order, that would take minutes.
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let record = Record::new();
+        let adder = {
+            let record = record.clone();
+            thread::spawn(move || {
+                let word = record.take_over(SECOND).unwrap();
+                if record.find(word, 1) {
+                    record.add(3);
+                }
+                record.release(word);
             })
         };
         record.remove();
-        let is_used_again = record.use_again();
-        let bound = binder.join().unwrap();
-        // Freed once, by whoever was the last to have it.
-        assert!(is_used_again || bound);
-        assert_eq!(record.is_free(), !is_used_again);
+        let is_used = record.use_again(2, |token| token == SECOND);
+        adder.join().unwrap();
+        assert!(!is_used || record.sum() == 0);
+    });
+}
+
+#[test]
+fn no_two_threads_have_the_same_word() {
+    loom::model(|| {
+        let record = Record::new();
+        let first = record.take().unwrap();
+        let other = {
+            let record = record.clone();
+            thread::spawn(move || {
+                let mine = record.take();
+                mine.into_iter().for_each(|word| record.give_back(word));
+                let again = record.take();
+                (mine, again)
+            })
+        };
+        record.give_back(first);
+        let mine = record.take();
+        let (_, others) = other.join().unwrap();
+        assert!(mine.is_some() && others.is_some() && mine != others, "{mine:?} {others:?}");
     });
 }

@@ -12,6 +12,7 @@ use super::schema::Schema;
 use crate::cells::Cells;
 use crate::error::Error;
 use crate::layout::{CELL_BYTES, Kind};
+use crate::lock;
 use crate::region::Region;
 use crate::segment::{Record, Segment};
 use crate::stripes::Stripes;
@@ -131,14 +132,17 @@ impl Dense {
         let used = slots * u32::from(schema.cells);
         if !schema.additive || (!small && words > MOST_LANE_WORDS) {
             let words = if small { u64::from(used) } else { slabs * LANE_WORDS as u64 };
-            return Ok(Layout { first: segment.take(words)?, cpus: 0, lanes: 1 });
+            return Ok(Layout {
+                first: segment.take(words, lock::REGISTRATION)?,
+                cpus: 0,
+                lanes: 1,
+            });
         }
         if !small {
-            return Ok(Layout { first: segment.take(words)?, cpus, lanes });
+            return Ok(Layout { first: segment.take(words, lock::REGISTRATION)?, cpus, lanes });
         }
         let numbers = u64::from(cpus) | u64::from(lanes) << 16;
-        for record in segment.records() {
-            let record = record?;
+        for record in segment.names.slabs(segment)? {
             if Slab::of(&record).is_none_or(|slab| slab.numbers != numbers) {
                 continue;
             }
@@ -164,10 +168,9 @@ impl Dense {
         Ok(Layout { first, cpus, lanes })
     }
 
-    /// Takes over the slots of a family. `None` where they do not lie inside of the bytes in use.
+    /// Takes over the slots of a family. `None` where they do not lie inside of the segment.
     pub(crate) fn open(
         region: &Region,
-        used: u64,
         schema: &Schema,
         slots: u32,
         layout: Layout,
@@ -175,18 +178,16 @@ impl Dense {
     ) -> Option<Self> {
         let slots_per_slab = LANE_WORDS as u32 / u32::from(schema.cells);
         let words = words(slots, schema.cells.into(), layout.lanes.into());
-        let inside = |first: u32, words: u64| {
-            first > 0
-                && u64::from(first).checked_add(words).is_some_and(|end| end <= used / CELL_BYTES)
+        let first_of = |first: u32, words: u64| {
+            let first = Some(first).filter(|&first| first > 0)?;
+            region.cells(u64::from(first) * CELL_BYTES, usize::try_from(words).ok()?)
         };
-        let mark_words = Self::mark_words(slots, schema.cells);
-        if layout.cpus >= layout.lanes || !inside(layout.first, words) || !inside(marks, mark_words)
-        {
+        if layout.cpus >= layout.lanes {
             return None;
         }
         Some(Self {
-            first: region.cells(u64::from(layout.first) * CELL_BYTES, 1),
-            marks: region.cells(u64::from(marks) * CELL_BYTES, 1),
+            first: first_of(layout.first, words)?,
+            marks: first_of(marks, Self::mark_words(slots, schema.cells))?,
             at: [layout.first.into(), marks.into()],
             slots,
             cells: schema.cells.into(),
@@ -263,6 +264,11 @@ impl Dense {
         self.place(slot).begin_anew(floats);
         self.start_of(slot).store(now, Ordering::Release);
         self.mark_of(slot).fetch_and(!(1 << (slot % 64)), Ordering::Release);
+    }
+
+    /// Notes that a slot counts from zero since `now`.
+    pub(crate) fn restart(&self, slot: u32, now: u64) {
+        self.start_of(slot.min(self.slots - 1)).store(now, Ordering::Release);
     }
 
     /// When a slot was begun anew; 0 if it never was.

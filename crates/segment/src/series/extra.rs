@@ -9,6 +9,7 @@ use super::family::Family;
 use super::place::{LANE_WORDS, Place};
 use crate::error::Error;
 use crate::layout::CELL_BYTES;
+use crate::lock;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The words before the shared ones: link, tag, cells and words, lanes, note, spare, owner.
@@ -17,7 +18,7 @@ const HEAD: u64 = 8;
 /// Memory beside the cells of a series.
 #[derive(Debug, Clone, Copy)]
 pub struct Extra<'a> {
-    head: &'a [AtomicU64],
+    head: &'a [AtomicU64; HEAD as usize],
     words: &'a [AtomicU64],
     place: Option<Place<'a>>,
 }
@@ -28,8 +29,8 @@ pub trait Beside: Send + Sync {
     /// Whether a cell has the offset of an extra.
     fn is_offset(&self, cell: usize) -> bool;
 
-    /// Empties the extras of a series that was removed a while ago. Another one is about to have its
-    /// record: nobody else uses them.
+    /// Empties the extras of a removed series. Another one is about to have its record: nobody else
+    /// uses them.
     fn renew(&self, family: &Family, place: &Place<'_>);
 }
 
@@ -84,17 +85,25 @@ impl Family {
         debug_assert!(usize::from(cells) <= LANE_WORDS);
         let (cpus, lanes) = like.lanes();
         let segment = self.segment();
+        if self.owner(like) >= segment.region.limit() {
+            // The cells of a handle whose series was removed before a fork: nobody shows them.
+            return Err(Error::full(segment, 0));
+        }
         let behind = match (lanes, cells) {
             (_, 0) => 0,
             (1, cells) => u64::from(cells),
             (lanes, _) => u64::from(lanes) * LANE_WORDS as u64,
         };
         let shared = u64::from(words).next_multiple_of(8);
-        let at = segment.take(HEAD + shared + behind)?;
+        let at = segment.take(HEAD + shared + behind, lock::UPDATE)?;
         let head = segment.region.slice(u64::from(at) * CELL_BYTES, HEAD as usize);
-        head[2].store(u64::from(words) | u64::from(cells) << 32, Ordering::Relaxed);
-        head[3].store(u64::from(cpus) | u64::from(lanes) << 32, Ordering::Relaxed);
-        head[6].store(self.owner(like), Ordering::Relaxed);
+        let [_, _, sizes, lying, _, _, owner, _] = head else {
+            let what = format!("words at {at} that were just taken are not there");
+            return Err(Error::damaged(segment, what));
+        };
+        sizes.store(u64::from(words) | u64::from(cells) << 32, Ordering::Relaxed);
+        lying.store(u64::from(cpus) | u64::from(lanes) << 32, Ordering::Relaxed);
+        owner.store(self.owner(like), Ordering::Relaxed);
         Ok(at)
     }
 
@@ -104,11 +113,9 @@ impl Family {
     #[inline]
     pub fn extra(&self, of: &Place<'_>, at: u32) -> Option<Extra<'_>> {
         let region = &self.segment().region;
-        let used = self.segment().used() / CELL_BYTES;
-        if at == 0 || u64::from(at) + HEAD > used {
-            return None;
-        }
         let head = region.slice(u64::from(at) * CELL_BYTES, HEAD as usize);
+        let head: &[AtomicU64; HEAD as usize] = head.try_into().ok().filter(|_| at != 0)?;
+        // Each word is read once: another process may write nonsense into it after the check.
         if head[6].load(Ordering::Relaxed) != self.owner(of) {
             return None;
         }
@@ -122,14 +129,14 @@ impl Family {
             (0, _) => return None,
             (lanes, cells) => u64::from(lanes - 1) * LANE_WORDS as u64 + u64::from(cells),
         };
-        if first + behind > used || cpus >= lanes || usize::from(cells) > LANE_WORDS {
+        if cpus >= lanes || usize::from(cells) > LANE_WORDS {
             return None;
         }
-        // `words` is 16 bits.
+        let first = region.cells(first * CELL_BYTES, behind as usize)?;
+        // `words` is 16 bits, and they lie before the cells.
         let shared = region.slice((u64::from(at) + HEAD) * CELL_BYTES, words as usize);
         let place = (cells > 0).then(|| {
-            let first = region.cells(first * CELL_BYTES, 1);
-            // SAFETY: all cells in all lanes lie inside of the bytes in use, which the family keeps
+            // SAFETY: all cells in all lanes lie inside of the segment, which the family keeps
             // alive for longer than the borrow.
             unsafe { Place::new(first, cells.into(), (cpus, lanes), None) }
         });
@@ -139,6 +146,6 @@ impl Family {
     /// What tells the series of these cells from all others: where its first one is.
     #[inline]
     fn owner(&self, place: &Place<'_>) -> u64 {
-        (place.address() - self.segment().region.address()) as u64
+        place.address().wrapping_sub(self.segment().region.address()) as u64
     }
 }

@@ -2,13 +2,15 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+use std::time::Duration;
 
 use super::dense::{Dense, Layout, Slab};
 use super::extra::Beside;
 use super::key::{Key, KeyWriter};
-use super::keyed::{self, At, Found, Keyed};
-use super::meta::{state, state_of};
+use super::keyed::{self, At, Found, Keyed, Moment};
+use super::meta;
 use super::place::Place;
 use super::schema::Schema;
 use super::strings::StringSet;
@@ -17,12 +19,13 @@ use crate::clock::{Clock, Manual};
 use crate::error::Error;
 use crate::fork;
 use crate::layout::{CELL_BYTES, HEADER_BYTES, Kind, NAME_BYTES, RECORD_BYTES};
-use crate::readings;
+use crate::lock::{self, Stuck};
 use crate::segment::{Record, Segment};
+use crate::slots::{Claim, HandleClaim};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The record of a family.
-const FAMILY: Kind = Kind::new(*b"FMLY", 1);
+const FAMILY: Kind = Kind::new(*b"FMLY", 2);
 
 /// The words of a family's head.
 mod at {
@@ -51,7 +54,14 @@ pub(super) struct Inner {
     created: u64,
     pub(super) layout: Series,
     clock: Option<Manual>,
-    beside: OnceLock<Arc<dyn Beside>>,
+    /// Set by the thread that made the handle, before any other has it: nobody waits for it.
+    #[allow(
+        clippy::disallowed_types,
+        reason = "a child of a fork has no handle that it was set in"
+    )]
+    beside: std::sync::OnceLock<Arc<dyn Beside>>,
+    /// Of the lock of [`Family::try_folding`].
+    pub(super) folding: Stuck,
     /// The offset of its record: what tells it from others.
     id: u64,
 }
@@ -69,13 +79,44 @@ pub(super) enum Series {
 /// the family's labels are of fixed cardinality; then the series begins anew with it.
 pub struct Bound {
     place: Place<'static>,
-    /// The record that it holds, where the series is one.
-    pinned: Option<u32>,
-    /// The process that bound it, and how often that had forked: in a child, the record of a file is
-    /// its parent's, and a child may count through it for longer than the parent.
-    generation: u32,
-    forks: u32,
+    /// The record of the series, and its generation, where it has one.
+    record: Option<(u32, u32)>,
+    /// Its slot, where it has one.
+    slot: u32,
+    /// The claim of the record, 0 for none, and in the upper half the generation of the process
+    /// that made it.
+    held: AtomicU64,
+    /// The cells that take the series' place in a child of a fork, where it was removed before the
+    /// child claimed it; null without any.
+    other: AtomicPtr<OtherCells>,
     family: Family,
+}
+
+/// Cells that stand in for those of a series: the overflow's, or some that nobody shows.
+struct OtherCells {
+    place: Place<'static>,
+    _own: Box<[AtomicU64]>,
+}
+
+/// The cells of a series that was found. They stay that series', or those of a removed one, until
+/// this is dropped.
+pub struct Claimed<'f> {
+    place: Place<'f>,
+    _claim: Option<Claim<'f>>,
+}
+
+impl<'f> Claimed<'f> {
+    pub(super) fn new(place: Place<'f>, claim: Option<Claim<'f>>) -> Self {
+        Self { place, _claim: claim }
+    }
+}
+
+impl<'f> std::ops::Deref for Claimed<'f> {
+    type Target = Place<'f>;
+
+    fn deref(&self) -> &Place<'f> {
+        &self.place
+    }
 }
 
 /// A series, as a scrape sees it.
@@ -106,7 +147,8 @@ pub struct Cursor {
 }
 
 impl Segment {
-    /// Opens the family of that name, or makes it.
+    /// Opens the family of that name, or makes it; makes it in any case where it is to stand
+    /// [apart](Schema::apart).
     ///
     /// # Errors
     /// A description that no family can have, one that contradicts the family that is there, a
@@ -132,8 +174,18 @@ impl Segment {
         all_families(self)
     }
 
-    /// How many records there are. It only grows: as long as it does not, there are no new
-    /// families.
+    /// The families that were made after the record of that number, in order, and the number of the
+    /// newest record by now: 0 stands for the time before the first.
+    ///
+    /// # Errors
+    /// A family whose record contradicts itself.
+    pub fn families_since(&self, newest: u64) -> Result<(Vec<Family>, u64), Error> {
+        self.begin_once()?;
+        families_since(self, newest)
+    }
+
+    /// The number of the newest record. As long as it is the same, there are no new families. It does
+    /// not always grow: a record may be reserved before another one, and published after it.
     pub fn newest(&self) -> u64 {
         self.root()
     }
@@ -149,26 +201,41 @@ impl Family {
             |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
         let groups = schema.check().map_err(fail)?;
         segment.begin_once()?;
+        if schema.apart {
+            let _making = segment.making()?;
+            return Self::make(segment, schema, groups, clock);
+        }
+        if let Some(family) = Self::named(segment, schema, &clock)? {
+            return Ok(family);
+        }
         let _making = segment.making()?;
-        for record in segment.records() {
-            let record = record?;
-            let is_candidate =
-                record.kind().tag() == FAMILY.tag() && record.name() == record_name(&schema.name);
-            if !is_candidate {
-                continue;
-            }
-            let family = Self::open(segment, &record, clock.clone())?;
-            if family.inner.schema.name == schema.name {
-                return match family.inner.schema.contradiction(schema) {
-                    None => Ok(family),
-                    Some(what) => {
-                        let what = format!("the family {:?} is there, and {what}", schema.name);
-                        Err(Error::mismatch(segment, what))
-                    }
-                };
+        match Self::named(segment, schema, &clock)? {
+            Some(family) => Ok(family),
+            None => Self::make(segment, schema, groups, clock),
+        }
+    }
+
+    /// The family of that name, where it is there. It takes no lock that other processes hold, and
+    /// its cost does not depend on how many families there are.
+    fn named(
+        segment: &Segment,
+        schema: &Schema,
+        clock: &Option<Manual>,
+    ) -> Result<Option<Self>, Error> {
+        let (name, short) = (&schema.name, record_name(&schema.name));
+        let Some(record) = segment.names.family(segment, name, short)? else { return Ok(None) };
+        let family = Self::open(segment, &record, clock.clone())?;
+        if family.inner.schema.name != *name {
+            // Its record's name is another one's that does not fit whole.
+            return Ok(None);
+        }
+        match family.inner.schema.contradiction(schema) {
+            None => Ok(Some(family)),
+            Some(what) => {
+                let what = format!("the family {name:?} is there, and {what}");
+                Err(Error::mismatch(segment, what))
             }
         }
-        Self::make(segment, schema, groups, clock)
     }
 
     fn make(
@@ -183,9 +250,9 @@ impl Family {
         let name = record_name(&schema.name);
         let draft = segment.reserve(FAMILY, name, head + bytes.len().div_ceil(8))?;
         let cells = draft.cells();
-        let now = clock.as_ref().map_or_else(readings::unix, Clock::unix);
+        let now = moment(segment, clock.as_ref());
         cells[at::SCHEMA_BYTES].store(bytes.len() as u64, Ordering::Relaxed);
-        cells[at::CREATED].store(now, Ordering::Relaxed);
+        cells[at::CREATED].store(now.unix, Ordering::Relaxed);
         for (cell, chunk) in cells[head..].iter().zip(bytes.chunks(8)) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
@@ -194,11 +261,11 @@ impl Family {
         if is_dense {
             let slots = groups + 1;
             let layout = Dense::allocate(segment, schema, slots)?;
-            let marks = segment.take(Dense::mark_words(slots, schema.cells))?;
+            let marks = segment.take(Dense::mark_words(slots, schema.cells), lock::REGISTRATION)?;
             cells[at::DENSE].store(layout.pack(), Ordering::Relaxed);
             cells[at::MARKS].store(marks.into(), Ordering::Relaxed);
         } else {
-            Keyed::open(segment, cells, schema, groups, now).begin(now)?;
+            Keyed::open(segment, cells, schema, groups, now.unix).begin(now)?;
         }
         let record = draft.publish()?;
         Self::open(segment, &record, clock)
@@ -220,17 +287,8 @@ impl Family {
             return Err(fail("its record is too short"));
         }
         let layout = head[at::DENSE].load(Ordering::Relaxed);
-        let start = if layout != 0 { at::END } else { keyed::at::END };
-        let length = usize::try_from(head[at::SCHEMA_BYTES].load(Ordering::Relaxed));
-        let length = length.ok().filter(|&length| {
-            head.len().checked_sub(start).is_some_and(|cells| length <= cells * 8)
-        });
-        let length = length.ok_or_else(|| fail("its description is longer than its record"))?;
-        let bytes: Vec<u8> = head[start..]
-            .iter()
-            .flat_map(|cell| cell.load(Ordering::Relaxed).to_le_bytes())
-            .take(length)
-            .collect();
+        let bytes = schema_bytes(head, layout != 0)
+            .ok_or_else(|| fail("its description is longer than its record"))?;
         let schema = Schema::decode(&bytes).map_err(|what| fail(&what))?;
         let groups = schema.check().map_err(|what| fail(&what))?;
         if is_dense(&schema, groups) != (layout != 0) {
@@ -241,10 +299,9 @@ impl Family {
             Series::Keyed(Keyed::open(segment, head, &schema, groups, created))
         } else {
             let marks = u32::try_from(head[at::MARKS].load(Ordering::Relaxed)).unwrap_or(0);
-            let (slots, used) = (groups + 1, segment.used());
             let layout = Layout::unpack(layout);
-            let dense = Dense::open(&segment.region, used, &schema, slots, layout, marks);
-            Series::Dense(dense.ok_or_else(|| fail("its series lie outside of the bytes in use"))?)
+            let dense = Dense::open(&segment.region, &schema, groups + 1, layout, marks);
+            Series::Dense(dense.ok_or_else(|| fail("its series lie outside of the segment"))?)
         };
         let sets = schema.labels.iter().map(|label| {
             let texts: Vec<&str> = label.values.as_ref()?.iter().map(String::as_str).collect();
@@ -253,9 +310,20 @@ impl Family {
         });
         let sets = sets.collect();
         let (segment, head, id) = (segment.clone(), head.clone(), record.offset());
-        let beside = OnceLock::new();
-        let inner =
-            Inner { segment, head, schema, sets, groups, created, layout, clock, beside, id };
+        let (beside, folding) = (Default::default(), Stuck::default());
+        let inner = Inner {
+            segment,
+            head,
+            schema,
+            sets,
+            groups,
+            created,
+            layout,
+            clock,
+            beside,
+            folding,
+            id,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -317,47 +385,39 @@ impl Family {
     /// Adds `n` to a cell of the series that has the labels which `labels` writes.
     #[inline]
     pub fn add(&self, labels: impl Fn(&mut KeyWriter<'_>), cell: usize, n: u64) {
-        let undo = |place: Place<'_>| place.take_back(cell, n);
-        self.update(labels, |place| place.add(cell, n), undo);
+        self.update(labels, |place| place.add(cell, n));
     }
 
-    /// Adds to the cells of the series that has the labels which `labels` writes; the series is
+    /// Changes the cells of the series that has the labels which `labels` writes; the series is
     /// made where there is none. It takes no lock unless the series is to be made.
     ///
-    /// `undo` takes back what `act` did, for when the series was removed in between and its record
-    /// has become another series; then `act` is called again, for the right one.
+    /// What `act` changes is that series alone, however long it takes. Should the series be removed
+    /// meanwhile, the change may go with it.
     #[inline]
-    pub fn update(
-        &self,
-        labels: impl Fn(&mut KeyWriter<'_>),
-        act: impl Fn(Place<'_>),
-        undo: impl Fn(Place<'_>),
-    ) {
+    pub fn update(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(Place<'_>)) {
         let inner = &*self.inner;
         let mut writer = KeyWriter::new(&inner.sets);
         labels(&mut writer);
         match &inner.layout {
             Series::Dense(dense) => act(dense.place(inner.slot(&writer, dense))),
-            Series::Keyed(keyed) => loop {
-                let found = self.find_or_make(keyed, &mut writer);
-                let place = keyed.place(found.at);
-                act(place);
-                if keyed.has_kept(found) {
+            Series::Keyed(keyed) => {
+                // The writer goes nowhere, so that it stays in registers.
+                let key = writer.finish(keyed.secrets(), keyed.texts);
+                if let Some(key) = &key
+                    && let Some(claim) = keyed.claim_at_hand()
+                    && let Some(found) = keyed.find_live(key, |at| claim.set(at))
+                {
+                    act(keyed.place(found.at));
                     return;
                 }
-                undo(place);
-            },
+                let _ = self.update_slowly(keyed, key, &act);
+            }
         }
     }
 
     /// As [`Family::update`], for values that may be zero and are shown all the same.
     #[inline]
-    pub fn update_shown(
-        &self,
-        labels: impl Fn(&mut KeyWriter<'_>),
-        act: impl Fn(Place<'_>),
-        undo: impl Fn(Place<'_>),
-    ) {
+    pub fn update_shown(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(Place<'_>)) {
         let inner = &*self.inner;
         if let Series::Dense(dense) = &inner.layout {
             let mut writer = KeyWriter::new(&inner.sets);
@@ -366,15 +426,8 @@ impl Family {
             dense.mark(slot);
             act(dense.place(slot));
         } else {
-            self.update(labels, act, undo);
+            self.update(labels, act);
         }
-    }
-
-    /// As [`Family::update_shown`], for values that are set and not added: what was set in the very
-    /// moment in which the series was removed and its record used again cannot be taken back.
-    #[inline]
-    pub fn set(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(Place<'_>)) {
-        self.update_shown(labels, act, |_| ());
     }
 
     /// Binds a handle to the series that has the labels which `labels` writes. The series is made
@@ -383,34 +436,34 @@ impl Family {
         let inner = &self.inner;
         let mut writer = KeyWriter::new(&inner.sets);
         labels(&mut writer);
-        let (place, pinned) = match &inner.layout {
+        let (place, record, slot, claim) = match &inner.layout {
             Series::Dense(dense) => {
                 let slot = inner.slot(&writer, dense);
                 dense.mark(slot);
-                (dense.place(slot), None)
+                (dense.place(slot), None, slot, None)
             }
-            Series::Keyed(keyed) => loop {
-                let found = self.find_or_make(keyed, &mut writer);
-                if keyed.pin(found) {
-                    break (keyed.place(found.at), Some(found.at));
-                }
-            },
+            Series::Keyed(keyed) => {
+                let mut claim = keyed.claim_for_handle();
+                let found = claim.and_then(|claim| {
+                    let key = writer.finish(keyed.secrets(), keyed.texts);
+                    self.find_or_make(keyed, key, &|at| keyed.hold(claim, at))
+                });
+                let found = found.unwrap_or_else(|| {
+                    // The overflow's series is never removed.
+                    claim.take().into_iter().for_each(|claim| keyed.give_back(claim));
+                    inner.overflow_of(keyed)
+                });
+                let record = (found.at, meta::generation_of(found.meta));
+                (keyed.place(found.at), Some(record), 0, claim)
+            }
         };
-        // SAFETY: the handle owns a share of the family, which keeps the region alive; `place`
-        // gives it out for no longer than the handle lives.
-        let place = unsafe { std::mem::transmute::<Place<'_>, Place<'static>>(place) };
-        Bound {
-            place,
-            pinned,
-            generation: fork::generation(),
-            forks: fork::forks(),
-            family: self.clone(),
-        }
+        let held = held(fork::generation(), claim);
+        Bound::new(self, place, (record, slot), held)
     }
 
     /// Reads the cells of the series that has the labels which `labels` writes; `None` where there
-    /// is none, which is not made. It takes a lock only where the family's index is changing;
-    /// `None`, too, where the system does not give it.
+    /// is none, which is not made. It takes a lock only where the family's index is changing, and
+    /// waits for nobody; `None`, too, where it cannot be told whether the series is there.
     pub fn look<R>(
         &self,
         labels: impl Fn(&mut KeyWriter<'_>),
@@ -426,16 +479,11 @@ impl Family {
             }
             Series::Keyed(keyed) => {
                 let key = writer.finish(keyed.secrets(), keyed.texts)?;
-                loop {
-                    let found = keyed.find_surely(&key).ok()??;
-                    if state_of(found.meta) != state::LIVE {
-                        return None;
-                    }
-                    let result = read(keyed.place(found.at));
-                    if keyed.is_still(found) {
-                        return Some(result);
-                    }
-                }
+                let Some(claim) = keyed.claim() else {
+                    return keyed.look_locked(&key, read);
+                };
+                let found = keyed.find_surely(&key, |at| claim.set(at)).ok()??;
+                keyed.is_shown(found).then(|| read(keyed.place(found.at)))
             }
         }
     }
@@ -444,8 +492,26 @@ impl Family {
     /// What is added to it later makes a new one, which begins at zero.
     ///
     /// # Errors
-    /// Those of the lock, where the segment lies in a file.
+    /// Those of the lock, where the segment lies in a file: [`Flaw::Held`](crate::Flaw::Held) where
+    /// another process, which may be stopped, has it for a second.
     pub fn remove(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<bool, Error> {
+        self.remove_within(labels, lock::REMOVAL)
+    }
+
+    /// As [`Family::remove`], unless another thread has the family's lock: then it returns
+    /// [`Flaw::Held`](crate::Flaw::Held) at once. A scrape waits for nobody.
+    ///
+    /// # Errors
+    /// As [`Family::remove`].
+    pub fn try_remove(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<bool, Error> {
+        self.remove_within(labels, lock::SCRAPE)
+    }
+
+    fn remove_within(
+        &self,
+        labels: impl Fn(&mut KeyWriter<'_>),
+        wait: Duration,
+    ) -> Result<bool, Error> {
         let inner = &*self.inner;
         let mut writer = KeyWriter::new(&inner.sets);
         labels(&mut writer);
@@ -456,11 +522,11 @@ impl Family {
                 };
                 let floats = inner.schema.floats;
                 let was_there = dense.is_marked(slot) || !dense.place(slot).is_zero(floats);
-                dense.begin_anew(slot, floats, inner.now());
+                dense.begin_anew(slot, floats, inner.now().unix);
                 Ok(was_there)
             }
             Series::Keyed(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
-                Some(key) => keyed.remove(&key, inner.now()),
+                Some(key) => keyed.remove(&key, wait),
                 None => Ok(false),
             },
         }
@@ -479,15 +545,13 @@ impl Family {
                 for slot in 0..inner.groups {
                     let Some(view) = inner.view(dense, slot) else { continue };
                     if !keep(&view) {
-                        dense.begin_anew(slot, inner.schema.floats, inner.now());
+                        dense.begin_anew(slot, inner.schema.floats, inner.now().unix);
                         removed += 1;
                     }
                 }
                 Ok(removed)
             }
-            Series::Keyed(keyed) => {
-                keyed.retain(inner.now(), |seen| keep(&keyed_view(keyed, seen)))
-            }
+            Series::Keyed(keyed) => keyed.retain(|seen| keep(&keyed_view(keyed, seen))),
         }
     }
 
@@ -513,7 +577,7 @@ impl Family {
             Series::Dense(dense) => {
                 for slot in 0..dense.slots() {
                     let is_marked = dense.is_marked(slot) && slot < inner.groups;
-                    dense.begin_anew(slot, inner.schema.floats, inner.now());
+                    dense.begin_anew(slot, inner.schema.floats, inner.now().unix);
                     if is_marked {
                         dense.mark(slot);
                     }
@@ -527,6 +591,9 @@ impl Family {
     /// Hides the series that are idle for longer than the family's description says; those whose
     /// cells are no sums are removed. A hidden series that changes is shown again, and goes on
     /// from its last total.
+    ///
+    /// It waits for nobody: series that it does not come by since another thread has the family's
+    /// lock are looked at by the next sweep.
     ///
     /// # Errors
     /// As [`Family::remove`].
@@ -561,12 +628,13 @@ impl Family {
                 }
             }
             Series::Keyed(keyed) => {
+                let claim = keyed.claim();
                 while !cursor.done {
                     let Some(at) = keyed.next_record(&mut cursor.record) else {
                         cursor.done = true;
                         break;
                     };
-                    if let Some(seen) = keyed.see(at, buffer, false) {
+                    if let Some(seen) = keyed.see(at, claim.as_ref(), buffer, false) {
                         visit(&keyed_view(keyed, &seen))?;
                     }
                 }
@@ -583,22 +651,47 @@ impl Family {
         let _ = self.inner.beside.set(beside);
     }
 
-    #[inline]
-    pub(super) fn find_or_make(&self, keyed: &Keyed, writer: &mut KeyWriter<'_>) -> Found {
-        match writer.finish(keyed.secrets(), keyed.texts) {
-            Some(key) => match keyed.find_live(&key) {
-                Some(found) => found,
-                None => self.make_series(keyed, &key),
-            },
-            None => self.inner.overflow_of(keyed),
-        }
+    /// Finds the series of a key and claims it by `hold`; makes it where there is none. `None` where
+    /// it counts in the overflow's.
+    pub(super) fn find_or_make(
+        &self,
+        keyed: &Keyed,
+        key: Option<Key<'_>>,
+        hold: &dyn Fn(u32),
+    ) -> Option<Found> {
+        let key = key?;
+        keyed
+            .find_live(&key, hold)
+            .or_else(|| keyed.find_or_make(&key, hold, || self.inner.now(), self.beside()))
     }
 
+    /// Changes the cells of a series as [`Family::update`] does, where it was not found at once.
+    /// Returns it, unless it was the overflow's.
     #[cold]
-    fn make_series(&self, keyed: &Keyed, key: &Key<'_>) -> Found {
-        let beside = self.inner.beside.get().map(|beside| (self, &**beside));
-        let found = keyed.find_or_make(key, || self.inner.now(), beside);
-        if keyed.is_overflow(found.at) { self.inner.overflow_of(keyed) } else { found }
+    pub(super) fn update_slowly(
+        &self,
+        keyed: &Keyed,
+        key: Option<Key<'_>>,
+        act: &dyn Fn(Place<'_>),
+    ) -> Option<Found> {
+        if let Some(claim) = keyed.claim() {
+            if let Some(found) = self.find_or_make(keyed, key, &|at| claim.set(at)) {
+                act(keyed.place(found.at));
+                return Some(found);
+            }
+        } else if let Some(key) = key
+            && keyed.update_locked(&key, self.inner.now(), self.beside(), act)
+        {
+            return None;
+        }
+        act(keyed.place(self.inner.overflow_of(keyed).at));
+        // A reset may have hidden it meanwhile.
+        keyed.find_overflow();
+        None
+    }
+
+    fn beside(&self) -> Option<(&Self, &dyn Beside)> {
+        self.inner.beside.get().map(|beside| (self, &**beside))
     }
 }
 
@@ -618,7 +711,7 @@ impl Inner {
         dense.slots() - 1
     }
 
-    /// The words of the lock of [`Family::folding`].
+    /// The words of the lock of [`Family::try_folding`].
     pub(super) fn folding_words(&self) -> (&AtomicU64, &AtomicU64) {
         (&self.head[at::FOLDING], &self.head[at::FOLDING_BROKEN])
     }
@@ -642,8 +735,8 @@ impl Inner {
         Some(View { group: slot, texts: &[], plain: true, overflow, start, place })
     }
 
-    fn now(&self) -> u64 {
-        self.clock.as_ref().map_or_else(readings::unix, Clock::unix)
+    fn now(&self) -> Moment {
+        moment(&self.segment, self.clock.as_ref())
     }
 }
 
@@ -654,10 +747,25 @@ impl fmt::Debug for Family {
 }
 
 impl Bound {
+    fn new(
+        family: &Family,
+        place: Place<'_>,
+        (record, slot): (Option<(u32, u32)>, u32),
+        held: u64,
+    ) -> Self {
+        // SAFETY: the handle owns a share of the family, which keeps the region alive; `place`
+        // gives it out for no longer than the handle lives.
+        let place = unsafe { std::mem::transmute::<Place<'_>, Place<'static>>(place) };
+        let (held, other) = (AtomicU64::new(held), AtomicPtr::new(ptr::null_mut()));
+        Self { place, record, slot, held, other, family: family.clone() }
+    }
+
     /// The cells of the series.
     #[inline]
     pub fn place(&self) -> &Place<'_> {
-        &self.place
+        // Acquire: another thread may have claimed the record before it stored this.
+        let held = self.held.load(Ordering::Acquire);
+        if held_by(held) == fork::generation() { &self.place } else { self.inherit() }
     }
 
     /// The family of the series.
@@ -666,45 +774,151 @@ impl Bound {
         &self.family
     }
 
+    /// Notes that the series begins to count from zero now: for who has made it zero.
+    pub fn restart(&self) {
+        let inner = &self.family.inner;
+        match (self.record, &inner.layout) {
+            (Some((at, generation)), Series::Keyed(keyed)) => {
+                keyed.restart_series(at, generation, inner.now());
+            }
+            (None, Series::Dense(dense)) => dense.restart(self.slot, inner.now().unix),
+            _ => {}
+        }
+    }
+
     /// Whether the series was removed since: then what is counted through the handle is not shown.
     #[inline]
     pub fn is_removed(&self) -> bool {
-        match (self.pinned, &self.family.inner.layout) {
-            (Some(at), Series::Keyed(keyed)) => !keyed.is_series(at),
+        match (self.record, &self.family.inner.layout) {
+            (Some((at, generation)), Series::Keyed(keyed)) => !keyed.is_series(at, generation),
             _ => false,
         }
     }
+
+    /// In a child of a fork: the claim is its parent's. The child claims the record for itself, if the
+    /// series still has it.
+    #[cold]
+    fn inherit(&self) -> &Place<'_> {
+        let inner = &*self.family.inner;
+        let (before, generation) = (self.held.load(Ordering::Acquire), fork::generation());
+        if held_by(before) == generation {
+            return &self.place;
+        }
+        let Some((at, series)) = self.record else {
+            self.held.store(held(generation, None), Ordering::Release);
+            return &self.place;
+        };
+        let Series::Keyed(keyed) = &inner.layout else { return &self.place };
+        if keyed.is_overflow(at) {
+            // It is never removed.
+            self.held.store(held(generation, None), Ordering::Release);
+            return &self.place;
+        }
+        if self.other.load(Ordering::Acquire).is_null() {
+            let Some(claim) = keyed.claim_for_handle() else {
+                let place = keyed.place(inner.overflow_of(keyed).at);
+                // SAFETY: as in `new`.
+                let place = unsafe { std::mem::transmute::<Place<'_>, Place<'static>>(place) };
+                return self.replace(OtherCells { place, _own: Box::default() });
+            };
+            keyed.hold(claim, at);
+            if keyed.is_series(at, series) {
+                let after = held(generation, Some(claim));
+                // Release: who finds it finds the claim. Acquire: another thread may be faster.
+                let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+                if self.held.compare_exchange(before, after, success, failure).is_err() {
+                    keyed.give_back(claim);
+                }
+                return &self.place;
+            }
+            keyed.give_back(claim);
+        }
+        self.replace(OtherCells::new(self.place.len()))
+    }
+
+    /// Puts other cells in the place of the series', unless there are some.
+    fn replace(&self, other: OtherCells) -> &Place<'_> {
+        let null = ptr::null_mut();
+        let own = Box::into_raw(Box::new(other));
+        // Release: who finds them finds all of them. Acquire: another thread may be faster.
+        let stored = self.other.compare_exchange(null, own, Ordering::AcqRel, Ordering::Acquire);
+        let other = stored.map_or_else(
+            |found| {
+                // SAFETY: nobody else knows of these.
+                drop(unsafe { Box::from_raw(own) });
+                found
+            },
+            |_| own,
+        );
+        // SAFETY: they are freed with the handle.
+        unsafe { &(*other).place }
+    }
+}
+
+impl OtherCells {
+    /// Cells that nobody shows.
+    fn new(count: usize) -> Self {
+        let own: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
+        let first = ptr::NonNull::from(&*own).cast();
+        // At most 512.
+        let count = count as u32;
+        // SAFETY: there is one lane of so many cells, which are freed with this.
+        Self { place: unsafe { Place::new(first, count, (0, 1), None) }, _own: own }
+    }
+}
+
+/// What a handle notes of its claim.
+fn held(generation: u32, claim: Option<HandleClaim>) -> u64 {
+    u64::from(generation) << 32 | claim.map_or(0, |claim| claim.0.into())
+}
+
+/// The generation of the process that a claim is of.
+#[inline]
+fn held_by(held: u64) -> u32 {
+    // The upper half is taken whole.
+    (held >> 32) as u32
 }
 
 impl Clone for Bound {
     fn clone(&self) -> Self {
-        if let (Some(at), Series::Keyed(keyed)) = (self.pinned, &self.family.inner.layout) {
-            keyed.pin_again(at);
+        let generation = fork::generation();
+        let copy = |held| Self::new(&self.family, self.place, (self.record, self.slot), held);
+        // As one that is inherited, it finds out by itself what it can claim.
+        let inherited = held(!generation, None);
+        let is_own = ptr::eq(self.place(), &self.place);
+        let (Some((at, series)), Series::Keyed(keyed)) = (self.record, &self.family.inner.layout)
+        else {
+            return copy(held(generation, None));
+        };
+        if !is_own || keyed.is_overflow(at) {
+            return copy(inherited);
         }
-        let (place, pinned) = (self.place, self.pinned);
-        Self {
-            place,
-            pinned,
-            generation: fork::generation(),
-            forks: fork::forks(),
-            family: self.family.clone(),
+        let Some(claim) = keyed.claim_for_handle() else { return copy(inherited) };
+        keyed.hold(claim, at);
+        if keyed.is_series(at, series) || keyed.hold_again(claim, at).is_ok() {
+            return copy(held(generation, Some(claim)));
         }
+        keyed.give_back(claim);
+        copy(inherited)
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // What a parent bound, only the parent releases: both see the same file. Private memory is
-        // the child's own, and has a pin too many there.
-        if self.generation != fork::generation() {
-            return;
+        let held = *self.held.get_mut();
+        // The lower half is taken whole.
+        let claim = held as u32;
+        // What a parent claimed, only the parent gives back.
+        if claim != 0
+            && held_by(held) == fork::generation()
+            && let Series::Keyed(keyed) = &self.family.inner.layout
+        {
+            keyed.give_back(HandleClaim(claim));
         }
-        // What was inherited by a child, that may still count through: the record stays its own.
-        if self.forks != fork::forks() && !self.family.inner.segment.is_private() {
-            return;
-        }
-        if let (Some(at), Series::Keyed(keyed)) = (self.pinned, &self.family.inner.layout) {
-            keyed.unpin(at, || self.family.inner.now());
+        let other = *self.other.get_mut();
+        if !other.is_null() {
+            // SAFETY: `replace` made it of a box, and nobody uses it any more.
+            drop(unsafe { Box::from_raw(other) });
         }
     }
 }
@@ -721,6 +935,16 @@ impl fmt::Debug for Bound {
 /// off when they are mended.
 pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
     let mut claims = Vec::new();
+    if !segment.may_have_lost_power() {
+        for block in segment.claim_blocks().iter() {
+            let block = block.map_err(|at| {
+                let at = at.saturating_mul(CELL_BYTES);
+                let what = format!("its block of claims at {at} lies outside of the bytes in use");
+                Error::damaged(segment, what)
+            })?;
+            claims.push(block.range());
+        }
+    }
     claims.push(0..HEADER_BYTES / CELL_BYTES);
     let mut slabs = Vec::new();
     for record in segment.records() {
@@ -748,6 +972,14 @@ pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
             }
         }
     }
+    let used = segment.used() / CELL_BYTES;
+    if let Some(claim) = claims.iter().find(|claim| claim.end > used) {
+        let what = format!(
+            "a part of its families at {} ends outside of the bytes in use",
+            claim.start.saturating_mul(CELL_BYTES)
+        );
+        return Err(Error::damaged(segment, what));
+    }
     claims.sort_by_key(|claim| claim.start);
     for pair in claims.windows(2) {
         if pair[0].end > pair[1].start {
@@ -765,6 +997,13 @@ pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
 pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
     // All are opened before the first is changed.
     let families = all_families(segment)?;
+    let blocks = segment.claim_blocks();
+    if segment.may_have_lost_power() {
+        // What lies there may be another's.
+        blocks.root.store(0, Ordering::Relaxed);
+    } else {
+        blocks.free_all();
+    }
     let (word, broken) = segment.making_words();
     word.store(0, Ordering::Relaxed);
     broken.store(0, Ordering::Relaxed);
@@ -774,7 +1013,7 @@ pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
         match &family.inner.layout {
             // A power loss may have taken back how much of a slab is in use.
             Series::Dense(dense) => slabs.iter().for_each(|slab| slab.keep(dense)),
-            Series::Keyed(keyed) => keyed.mend_alone(readings::unix())?,
+            Series::Keyed(keyed) => keyed.mend_alone(Moment::now(segment))?,
         }
     }
     Ok(())
@@ -782,15 +1021,24 @@ pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
 
 /// The families, in the order in which they were made, in order themselves or not.
 fn all_families(segment: &Segment) -> Result<Vec<Family>, Error> {
-    let mut families = Vec::new();
+    families_since(segment, 0).map(|(families, _)| families)
+}
+
+fn families_since(segment: &Segment, last: u64) -> Result<(Vec<Family>, u64), Error> {
+    let (mut families, mut newest) = (Vec::new(), None);
     for record in segment.records() {
         let record = record?;
+        let at = record.offset() - RECORD_BYTES;
+        newest.get_or_insert(at);
+        if at == last {
+            break;
+        }
         if record.kind().tag() == FAMILY.tag() {
             families.push(Family::open(segment, &record, None)?);
         }
     }
     families.reverse();
-    Ok(families)
+    Ok((families, newest.unwrap_or(0)))
 }
 
 fn keyed_view<'a>(keyed: &'a Keyed, seen: &keyed::Seen<'a>) -> View<'a> {
@@ -812,6 +1060,40 @@ fn is_dense(schema: &Schema, groups: u32) -> bool {
 
 /// The most words of a lane.
 const MOST_DENSE_WORDS: u64 = 1 << 16;
+
+/// The time now, by a clock that is set by hand or by the machine's.
+fn moment(segment: &Segment, clock: Option<&Manual>) -> Moment {
+    match clock {
+        Some(clock) => Moment { unix: clock.unix(), time: clock.now() },
+        None => Moment::now(segment),
+    }
+}
+
+/// The bytes of the description in a family's head; `None` where they do not lie in it.
+fn schema_bytes(head: &Cells, is_dense: bool) -> Option<Vec<u8>> {
+    let start = if is_dense { at::END } else { keyed::at::END };
+    let length = usize::try_from(head[at::SCHEMA_BYTES].load(Ordering::Relaxed)).ok()?;
+    let words = head.get(start..).filter(|words| length <= words.len() * 8)?;
+    let bytes = words.iter().flat_map(|cell| cell.load(Ordering::Relaxed).to_le_bytes());
+    Some(bytes.take(length).collect())
+}
+
+/// The name by which the family in a record is found, if it is one: whole where the record can be
+/// read.
+pub(crate) fn name_in(record: &Record) -> Option<String> {
+    if record.kind().tag() != FAMILY.tag() {
+        return None;
+    }
+    let head = record.cells();
+    let is_ours = record.kind() == FAMILY && head.len() >= at::END;
+    let is_dense = || head[at::DENSE].load(Ordering::Relaxed) != 0;
+    let bytes = is_ours.then(|| schema_bytes(head, is_dense())).flatten();
+    match bytes.and_then(|bytes| Schema::name_in(&bytes)) {
+        Some((_, true)) => None,
+        Some((name, false)) => Some(name),
+        None => Some(record.name().to_owned()),
+    }
+}
 
 /// As much of a name as a record's name holds.
 fn record_name(name: &str) -> &str {

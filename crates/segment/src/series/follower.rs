@@ -1,13 +1,13 @@
 //! Series of processes: a handle that binds anew after a fork, and the lock of whoever puts together
 //! what ended processes left.
 //!
-//! A process may die with its handles, whatever they are bound to. So these bind nothing: they
-//! remember where the series was, and look whether it still is there.
+//! These bind nothing, since a series may be removed and made again at any time: they remember where
+//! it was, and look whether it still is there.
 
-use super::family::{Family, Series};
+use super::family::{Claimed, Family, Series};
 use super::key::{KeyWriter, Values};
 use super::keyed::{Found, Keyed};
-use super::meta::{self, state, state_of};
+use super::meta;
 use super::place::Place;
 use crate::error::Error;
 use crate::fork;
@@ -40,59 +40,55 @@ impl Family {
         follower: &Follower,
         labels: impl Fn(&mut KeyWriter<'_>),
         act: impl Fn(Place<'_>),
-        undo: impl Fn(Place<'_>),
     ) {
         let Series::Keyed(keyed) = &self.inner.layout else {
-            return self.update_shown(labels, act, undo);
+            return self.update_shown(labels, act);
         };
-        if let Some(found) = follower.found(keyed) {
-            act(keyed.place(found.at));
-            if keyed.has_kept(found) {
-                return;
-            }
-            undo(keyed.place(found.at));
+        if let Some(claim) = keyed.claim_at_hand()
+            && let Some(found) = follower.found(keyed, |at| claim.set(at))
+        {
+            return act(keyed.place(found.at));
         }
-        self.follow_anew(keyed, follower, &labels, &act, &undo);
+        self.follow_slowly(keyed, follower, &labels, &act);
     }
 
     #[cold]
-    fn follow_anew(
+    fn follow_slowly(
         &self,
         keyed: &Keyed,
         follower: &Follower,
         labels: &dyn Fn(&mut KeyWriter<'_>),
         act: &dyn Fn(Place<'_>),
-        undo: &dyn Fn(Place<'_>),
     ) {
-        loop {
-            let mut writer = KeyWriter::new(&self.inner.sets);
-            labels(&mut writer);
-            let found = self.find_or_make(keyed, &mut writer);
-            act(keyed.place(found.at));
-            if keyed.has_kept(found) {
-                follower.leave(found);
-                return;
-            }
-            undo(keyed.place(found.at));
+        let mut writer = KeyWriter::new(&self.inner.sets);
+        labels(&mut writer);
+        let key = writer.finish(keyed.secrets(), keyed.texts);
+        if let Some(found) = self.update_slowly(keyed, key, act) {
+            follower.leave(found);
         }
     }
 
     /// The cells of the series that has these labels, where there is one: where all labels are of
-    /// fixed cardinality, there always is. Should the series be removed meanwhile, they may become
-    /// another one's.
+    /// fixed cardinality, there always is.
     ///
     /// # Errors
-    /// Those of the lock, which is taken where the family's index is changing.
-    pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<Option<Place<'_>>, Error> {
+    /// Those of the lock, which is taken where the family's index is changing;
+    /// [`Flaw::Held`](crate::Flaw::Held) where another thread has it, and that leaves open whether the
+    /// series is there; and a full segment.
+    pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<Option<Claimed<'_>>, Error> {
         let mut writer = KeyWriter::new(&self.inner.sets);
         labels(&mut writer);
         Ok(match &self.inner.layout {
             Series::Dense(dense) => {
                 let slot = writer.group().filter(|&group| group < self.groups());
-                slot.map(|slot| dense.place(slot))
+                slot.map(|slot| Claimed::new(dense.place(slot), None))
             }
             Series::Keyed(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
-                Some(key) => keyed.find_surely(&key)?.map(|found| keyed.place(found.at)),
+                Some(key) => {
+                    let claim = keyed.claim().ok_or_else(|| Error::full(self.segment(), 0))?;
+                    let found = keyed.find_surely(&key, |at| claim.set(at))?;
+                    found.map(|found| Claimed::new(keyed.place(found.at), Some(claim)))
+                }
                 None => None,
             },
         })
@@ -105,40 +101,31 @@ impl Family {
         writer.keep()
     }
 
-    /// Waits for the lock of whoever puts together series of processes that ended, and takes it.
-    /// Should the owner die, the next one gets it: what was half done is for it to find.
-    ///
-    /// # Errors
-    /// The system's, where it does not let the process take a lock that its death releases.
-    pub fn folding(&self) -> Result<Folding<'_>, Error> {
-        let (word, broken) = self.inner.folding_words();
-        let segment = self.segment();
-        let token = segment.process()?;
-        let (guard, _) = lock::acquire(word, broken, token, |token| segment.is_alive(token));
-        broken.store(0, Ordering::Relaxed);
-        Ok(Folding(guard))
-    }
-
-    /// As [`Family::folding`], unless somebody else has the lock.
+    /// Takes the lock under which series of processes that ended are put together, unless another
+    /// thread has it, which may be stopped. The death of its owner releases it: what was half done is
+    /// for the next one to find.
     pub fn try_folding(&self) -> Option<Folding<'_>> {
         let (word, broken) = self.inner.folding_words();
-        lock::try_acquire(word, broken, self.segment().process().ok()?).map(Folding)
+        let segment = self.segment();
+        let (token, stuck) = (segment.process().ok()?, &self.inner.folding);
+        let is_alive = |token| segment.is_alive(token);
+        let taken = lock::acquire(word, broken, token, is_alive, stuck, lock::SCRAPE);
+        let (guard, _) = taken.ok()?;
+        broken.store(0, Ordering::Relaxed);
+        Some(Folding(guard))
     }
 }
 
 impl Follower {
     #[inline]
-    fn found(&self, keyed: &Keyed) -> Option<Found> {
+    fn found(&self, keyed: &Keyed, hold: impl Fn(u32)) -> Option<Found> {
         // Acquire: who sees the process sees what it left, and not what its parent did.
         if self.process.load(Ordering::Acquire) != u64::from(fork::generation()) + 1 {
             return None;
         }
         let spot = self.spot.load(Ordering::Relaxed);
         // Both halves are taken whole.
-        let (at, generation) = (spot as u32, (spot >> 32) as u32);
-        let found = keyed.look(at);
-        let is_same = meta::generation_of(found.meta) == generation;
-        (is_same && state_of(found.meta) == state::LIVE).then_some(found)
+        keyed.find_at(spot as u32, (spot >> 32) as u32, hold)
     }
 
     fn leave(&self, found: Found) {

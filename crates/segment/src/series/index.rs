@@ -7,19 +7,14 @@
 //! A table that is full is not rehashed at once: a new one takes its place, the old one becomes its
 //! predecessor, and every insertion moves a few entries over, in the order of their slots. A lookup
 //! asks the new table, then its predecessor. It may miss an entry that moves at that moment, or
-//! read a table that is used anew: whoever misses looks again under the lock, and whoever finds
-//! compares the key. So a lookup needs neither a hazard pointer nor an epoch.
+//! read a table that is used again: whoever misses looks again under the lock, and whoever finds
+//! compares the key. So a table needs no claim; a record does, see `claims.rs`.
 //!
 //! The slot of an entry is the top of its hash, so that entries move to the new table in order, and
 //! touch its pages one after the other.
 
+use crate::claims::Memory;
 use crate::sync::{AtomicU64, Ordering};
-
-/// Where the words of a segment are.
-pub(crate) trait Memory {
-    /// The word at a word offset.
-    fn word(&self, at: u32) -> &AtomicU64;
-}
 
 /// A table: its word offset, and the logarithm of how many slots it has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,11 +24,12 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Makes a table of a word that `pack` made; 0 is none.
+    /// Makes a table of a word that `pack` made; `None` of 0, and of what no table is.
     #[inline]
     pub(crate) fn unpack(word: u64) -> Option<Self> {
         // Both halves are taken whole: the casts cut off exactly the other one.
-        (word != 0).then_some(Self { at: word as u32, bits: (word >> 32) as u32 })
+        let table = Self { at: word as u32, bits: (word >> 32) as u32 };
+        (1..=MOST_BITS).contains(&table.bits).then_some(table)
     }
 
     pub(crate) fn pack(self) -> u64 {
@@ -141,7 +137,7 @@ impl<M: Memory> Index<'_, M> {
             if let Some(table) = Table::unpack(table.load(Ordering::Relaxed))
                 && let Some((slot, ())) = self.probe(table, moved, fingerprint, &mut is_it)
             {
-                self.slot(table, slot).store(DEAD, Ordering::Relaxed);
+                slot.store(DEAD, Ordering::Relaxed);
             }
         }
     }
@@ -157,7 +153,6 @@ impl<M: Memory> Index<'_, M> {
     /// Makes an empty table the current one, and the current one its predecessor, of which there
     /// is none. The lock is held.
     pub(crate) fn replace(&self, table: Table) {
-        debug_assert_eq!(self.previous.load(Ordering::Relaxed), 0, "the last move is done");
         let old = self.table.load(Ordering::Relaxed);
         self.migrated.store(0, Ordering::Relaxed);
         self.entries.store(0, Ordering::Relaxed);
@@ -173,18 +168,20 @@ impl<M: Memory> Index<'_, M> {
         let previous = Table::unpack(self.previous.load(Ordering::Relaxed))?;
         let table = Table::unpack(self.table.load(Ordering::Relaxed))?;
         // At most the number of slots, which is a u32.
-        let start = self.migrated.load(Ordering::Relaxed) as u32;
+        let start = (self.migrated.load(Ordering::Relaxed) as u32).min(previous.slots());
         let end = start.saturating_add(slots).min(previous.slots());
-        for slot in start..end {
-            let entry = self.slot(previous, slot).load(Ordering::Relaxed);
+        // None, where the table is not there.
+        let moving = self.slots(previous).get(start as usize..end as usize).unwrap_or_default();
+        for slot in moving {
+            let entry = slot.load(Ordering::Relaxed);
             if entry != EMPTY && entry != DEAD {
                 self.put(table, entry);
             }
         }
         self.migrated.store(u64::from(end), Ordering::Relaxed);
-        for slot in start..end {
+        for slot in moving {
             // Release: who finds it empty and then looks into the table finds the entry there.
-            self.slot(previous, slot).store(EMPTY, Ordering::Release);
+            slot.store(EMPTY, Ordering::Release);
         }
         let is_done = end == previous.slots();
         if is_done {
@@ -202,36 +199,38 @@ impl<M: Memory> Index<'_, M> {
     }
 
     fn put(&self, table: Table, entry: u64) {
-        let mask = table.slots() - 1;
-        let mut slot = table.home((entry >> 32) as u32);
-        for _ in 0..=mask {
-            let word = self.slot(table, slot);
+        let slots = self.slots(table);
+        let mut at = table.home((entry >> 32) as u32) as usize;
+        for _ in 0..slots.len() {
+            let word = &slots[at];
             if word.load(Ordering::Relaxed) == EMPTY {
                 // Release: who finds the entry finds the record complete.
                 word.store(entry, Ordering::Release);
                 self.entries.fetch_add(1, Ordering::Relaxed);
                 return;
             }
-            slot = (slot + 1) & mask;
+            at = (at + 1) & (slots.len() - 1);
         }
     }
 
     /// Searches from the home of a fingerprint to the first empty slot, and passes over those at the
     /// table's start that are `moved`.
-    #[inline]
+    #[inline(always)]
     fn probe<T>(
         &self,
         table: Table,
         moved: u32,
         fingerprint: u32,
         matches: &mut impl FnMut(u32) -> Option<T>,
-    ) -> Option<(u32, T)> {
-        let mask = table.slots() - 1;
-        let mut slot = table.home(fingerprint).max(moved) & mask;
+    ) -> Option<(&AtomicU64, T)> {
+        let slots = self.slots(table);
+        // None, where the table is not there.
+        let mask = slots.len().checked_sub(1)?;
+        let mut slot = table.home(fingerprint).max(moved) as usize & mask;
         // Bounded: a table that is used anew meanwhile may have no empty slot at all.
         for _ in 0..=mask {
             // Acquire: who finds an entry finds its record complete.
-            let entry = self.slot(table, slot).load(Ordering::Acquire);
+            let entry = slots[slot].load(Ordering::Acquire);
             if entry == EMPTY {
                 return None;
             }
@@ -239,16 +238,17 @@ impl<M: Memory> Index<'_, M> {
                 && entry != DEAD
                 && let Some(found) = matches(entry as u32)
             {
-                return Some((slot, found));
+                return Some((&slots[slot], found));
             }
-            slot = if slot == mask { moved & mask } else { slot + 1 };
+            slot = if slot == mask { moved as usize & mask } else { slot + 1 };
         }
         None
     }
 
+    /// The slots of a table; none where it does not lie inside of the segment.
     #[inline]
-    fn slot(&self, table: Table, slot: u32) -> &AtomicU64 {
-        self.memory.word(table.at + slot)
+    fn slots(&self, table: Table) -> &[AtomicU64] {
+        self.memory.words(table.at, table.slots())
     }
 }
 
@@ -261,6 +261,10 @@ mod tests {
     impl Memory for Words {
         fn word(&self, at: u32) -> &AtomicU64 {
             &self.0[at as usize]
+        }
+
+        fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
+            &self.0[at as usize..][..count as usize]
         }
     }
 
@@ -318,6 +322,10 @@ pub mod model {
     impl Memory for Small {
         fn word(&self, at: u32) -> &AtomicU64 {
             &self.cells[at as usize]
+        }
+
+        fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
+            &self.cells[at as usize..][..count as usize]
         }
     }
 

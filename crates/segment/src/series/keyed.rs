@@ -1,30 +1,37 @@
 //! The series of a family with dynamic labels: a record each, in blocks, found by an index.
 //!
 //! A record holds a head, the cells, and the key; `docs/formats.md` draws it. Its first word is the
-//! *meta* word, see `meta.rs`: whoever adds to a record without a handle looks at it before and
-//! after, and takes the addition back should the record have become another series in between.
+//! *meta* word, see `meta.rs`.
 //!
-//! Records are never moved. Those of removed series are used again, after a second at least, for
-//! new series of the same size.
+//! Records are never moved. A thread that finds one claims it first (`claims.rs`), and so does a
+//! handle. The record of a removed series is *in limbo* at first. When there are enough of those,
+//! the claims are read: the records that none names are *ready* for new series, those that one
+//! names stay in limbo. Ready records lie on lists by their length, so that one that fits is found
+//! at once.
 
+use std::cell::Cell;
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::time::Duration;
 
 use rapidhash::v3::RapidSecrets;
 
 use super::extra::Beside;
 use super::family::Family;
-use super::index::{Index, LEAST_BITS, MOST_BITS, Memory, Table};
+use super::index::{Index, LEAST_BITS, MOST_BITS, Table};
 use super::key::{Key, next_text, with_bytes};
-use super::meta::{self, PINS, PLAIN, WORDS, is_series, state, state_of, with_state};
+use super::meta::{self, MOST_SLACK, PLAIN, WORDS, is_series, state, state_of, with_state};
 use super::place::Place;
 use super::schema::Schema;
 use crate::cells::Cells;
+use crate::claims::{Memory, Named};
 use crate::error::Error;
-use crate::layout::CELL_BYTES;
-use crate::lock;
+use crate::layout::{CELL_BYTES, HEADER_BYTES};
+use crate::lock::{self, Stuck};
+use crate::readings;
 use crate::region::Region;
 use crate::segment::Segment;
+use crate::slots::{Claim, HandleClaim};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The words of a family's head that a keyed family uses, behind those of every family.
@@ -42,19 +49,35 @@ pub(crate) mod at {
     pub(crate) const HIDDEN: usize = 13;
     pub(crate) const FIRST_BLOCK: usize = 16;
     pub(crate) const LAST_BLOCK: usize = 17;
-    /// Pairs of the first and the last free record, by the length of their key in words, modulo
-    /// their number.
-    pub(crate) const FREE: usize = 18;
+    /// The first record in limbo, and how many there are.
+    pub(crate) const LIMBO: usize = 18;
+    pub(crate) const LIMBO_COUNT: usize = 19;
+    /// How many of those were claimed when the claims were read last, and how many there must be
+    /// until that is done again.
+    pub(crate) const CLAIMED: usize = 20;
+    pub(crate) const NEXT_READ: usize = 21;
+    /// A bit for each class that has a record which is ready.
+    pub(crate) const FILLED: usize = 22;
+    /// The first record of each class that is ready.
+    pub(crate) const READY: usize = FILLED + 2;
     /// Pairs of tables that are free, by the logarithm of their slots. There are never more: a
     /// table is made when there is no free one, and one of that size is in use at most.
-    pub(crate) const RETIRED: usize = FREE + 2 * super::FREE_CLASSES;
+    pub(crate) const RETIRED: usize = READY + super::CLASSES as usize;
     pub(crate) const END: usize = RETIRED + 2 * (super::MOST_BITS as usize + 1);
 }
 
-const FREE_CLASSES: usize = 32;
-/// How many free records are looked at for one of the right length.
-const MOST_LOOKS: usize = 16;
+/// The classes of records by their length: one for each length up to 32 words, then four for each
+/// doubling.
+const CLASSES: u32 = EXACT + 4 * (MOST_WORDS.trailing_zeros() - EXACT.trailing_zeros());
+const EXACT: u32 = 32;
+/// The most words of a record.
+const MOST_WORDS: u32 = 1 << 15;
+const _: () = assert!(MOST_WORDS as u64 <= WORDS && (MOST_WORDS / 8) as u64 <= MOST_SLACK + 1);
+/// The least records in limbo for which the claims are read.
+const LEAST_READ: u64 = 32;
 
+/// No record: no word offset is that high.
+const NONE: u32 = u32::MAX;
 /// The words that blocks begin with: next block and length, words in use.
 const BLOCK_HEAD: u32 = 2;
 const LEAST_BLOCK: u32 = 128;
@@ -63,18 +86,8 @@ const MOST_BLOCK: u32 = 1 << 15;
 const STEP: u32 = 32;
 /// The slots whose memory goes back to the system at once.
 const DISCARD: u32 = 1 << 15;
-/// How long a record stays free before it is used again, in tenths of a second: longer than any
-/// thread is between its look at a record and its addition to it.
-const QUARANTINE: i32 = 10;
 /// How many records are looked at, or removed, before others get the lock.
 const BATCH: usize = 512;
-
-impl Memory for Region {
-    #[inline]
-    fn word(&self, at: u32) -> &AtomicU64 {
-        self.cell(u64::from(at) * CELL_BYTES)
-    }
-}
 
 /// A keyed family.
 #[derive(Debug)]
@@ -95,6 +108,10 @@ pub(crate) struct Keyed {
     additive: bool,
     /// Where the search for a hidden series goes on: a block, and a word in it.
     hand: AtomicU64,
+    /// Of the family's lock.
+    stuck: Stuck,
+    /// Stands for the cells of a record that is not there.
+    nowhere: Box<[AtomicU64]>,
 }
 
 /// What somebody knows of the extras of a family's series.
@@ -114,6 +131,13 @@ struct Survey {
     used: u32,
     /// What is wrong behind it, in words.
     flaw: Option<String>,
+}
+
+/// A moment: nanoseconds of Unix time, and of the segment's time, which no clock that is set moves.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) unix: u64,
+    pub(crate) time: u64,
 }
 
 /// What a scrape sees of a record.
@@ -157,11 +181,13 @@ impl Keyed {
             idle: schema.idle,
             additive: schema.additive,
             hand: AtomicU64::new(0),
+            stuck: Stuck::default(),
+            nowhere: (0..schema.cells).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
     /// Makes the overflow's record, so that it is there when nothing else has room.
-    pub(crate) fn begin(&self, now: u64) -> Result<(), Error> {
+    pub(crate) fn begin(&self, now: Moment) -> Result<(), Error> {
         let key = Key { group: 0, words: &[], hash: 0 };
         let at = self.write(&key, now, None)?;
         self.set_state(at, state::HIDDEN);
@@ -178,96 +204,135 @@ impl Keyed {
         self.head[at::LIVE].load(Ordering::Relaxed)
     }
 
-    /// Finds a series without a lock. It may miss one while the index changes, or is left half
-    /// changed by somebody who died.
+    /// Finds a series without a lock, and claims it by `hold`. It may miss one while the index
+    /// changes, or is left half changed by somebody who died.
     #[inline]
-    fn find(&self, key: &Key<'_>) -> Option<Found> {
-        self.index().find(fingerprint(key.hash), |at| self.matches(at, key))
+    fn find(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
+        self.index().find(fingerprint(key.hash), |at| {
+            hold(at);
+            self.matches(at, key)
+        })
     }
 
     /// Finds a series, and misses none: it takes the lock where the index was not at rest.
     ///
     /// # Errors
     /// Those of the lock.
-    pub(crate) fn find_surely(&self, key: &Key<'_>) -> Result<Option<Found>, Error> {
-        let found = self.find(key);
+    pub(crate) fn find_surely(
+        &self,
+        key: &Key<'_>,
+        hold: impl Fn(u32),
+    ) -> Result<Option<Found>, Error> {
+        let found = self.find(key, &hold);
         if found.is_some() || self.is_missing(key) {
             return Ok(found);
         }
-        let _guard = self.lock()?;
-        Ok(self.find_locked(key))
+        match self.lock_within(lock::SCRAPE) {
+            Ok(_guard) => {
+                let found = self.find_locked(key);
+                // With the lock held, no record is used again.
+                found.inspect(|found| hold(found.at));
+                Ok(found)
+            }
+            // Its owner may be stopped. Then nothing moves, and what is there is found.
+            Err(error) if error.is_held() => self.find(key, &hold).map(Some).ok_or(error),
+            Err(error) => Err(error),
+        }
     }
 
     fn find_locked(&self, key: &Key<'_>) -> Option<Found> {
         self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key))
     }
 
-    /// Finds a series that is shown, without a lock. It misses some, as [`Keyed::find`] does.
+    /// Finds a series that is shown, without a lock, and claims it. It misses some, as
+    /// [`Keyed::find`] does.
     #[inline]
-    pub(crate) fn find_live(&self, key: &Key<'_>) -> Option<Found> {
-        self.find(key).filter(|found| state_of(found.meta) == state::LIVE)
+    pub(crate) fn find_live(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
+        self.find(key, hold).filter(|found| state_of(found.meta) == state::LIVE)
+    }
+
+    /// A claim for this thread; `None` where the segment has no room for it.
+    #[inline]
+    pub(crate) fn claim(&self) -> Option<Claim<'_>> {
+        self.segment.claim()
+    }
+
+    /// The claim of this thread, if it is at hand.
+    #[inline]
+    pub(crate) fn claim_at_hand(&self) -> Option<Claim<'_>> {
+        self.region().claim_at_hand()
+    }
+
+    /// A claim for a handle; `None` where the segment has no room for it.
+    pub(crate) fn claim_for_handle(&self) -> Option<HandleClaim> {
+        self.segment.claim_for_handle()
+    }
+
+    /// Makes a handle's claim name a record.
+    pub(crate) fn hold(&self, claim: HandleClaim, at: u32) {
+        self.region().set_handle(claim, at);
+    }
+
+    /// Makes the claim of a handle name a record that another handle of this process claims.
+    ///
+    /// # Errors
+    /// Those of the lock.
+    pub(crate) fn hold_again(&self, claim: HandleClaim, at: u32) -> Result<(), Error> {
+        // Else somebody who reads the claims could come by the one before it is stored, and by the
+        // other when it is gone.
+        let _guard = self.lock()?;
+        self.hold(claim, at);
+        Ok(())
+    }
+
+    /// Gives back the claim of a handle that this process made.
+    pub(crate) fn give_back(&self, claim: HandleClaim) {
+        self.region().give_back(claim);
     }
 
     /// The cells of a record.
     #[inline]
     pub(crate) fn place(&self, at: u32) -> Place<'_> {
-        let offset = u64::from(at + self.header) * CELL_BYTES;
+        let offset = (u64::from(at) + u64::from(self.header)) * CELL_BYTES;
         let first = self.region().cells(offset, self.cells as usize);
-        // SAFETY: `cells` saw that the one lane lies inside the region, which this family keeps
-        // alive for longer than the borrow.
+        let first = first.unwrap_or_else(|| NonNull::from(&*self.nowhere).cast());
+        // SAFETY: the one lane lies inside the region, as `cells` saw, or is `nowhere`, which has as
+        // many cells: this family keeps both alive for longer than the borrow.
         unsafe { Place::new(first, self.cells, (0, 1), None) }
     }
 
-    /// A record that was a series' once.
+    /// A record that was a series' once, if that series still has it and is shown. `hold` claims it.
     #[inline]
-    pub(crate) fn look(&self, at: u32) -> Found {
+    pub(crate) fn find_at(&self, at: u32, generation: u32, hold: impl Fn(u32)) -> Option<Found> {
+        hold(at);
         // Acquire: whoever sees it live sees all of it.
-        Found { at, meta: self.region().word(at).load(Ordering::Acquire) }
+        let meta = self.region().word(at).load(Ordering::Acquire);
+        let is_it = meta::generation_of(meta) == generation && state_of(meta) == state::LIVE;
+        is_it.then_some(Found { at, meta })
     }
 
-    /// Whether the record still is the series that was found.
+    /// Whether the series of that generation has the record, shown or not.
     #[inline]
-    pub(crate) fn is_still(&self, found: Found) -> bool {
-        meta::is_still(self.region().word(found.at), found.meta)
+    pub(crate) fn is_series(&self, at: u32, generation: u32) -> bool {
+        // Acquire: as above.
+        let meta = self.region().word(at).load(Ordering::Acquire);
+        is_series(meta) && meta::generation_of(meta) == generation
     }
 
-    /// Whether what was added to what was found belongs to that series: so it does where that was
-    /// hidden meanwhile, and is shown again.
-    #[inline]
-    pub(crate) fn has_kept(&self, found: Found) -> bool {
-        self.is_still(found) || self.has_hidden(found)
+    /// Whether a series is shown, or will be by the next sweep, since it changed when it was hidden.
+    pub(crate) fn is_shown(&self, found: Found) -> bool {
+        state_of(found.meta) == state::LIVE || self.has_changed(found.at)
     }
 
-    #[cold]
-    fn has_hidden(&self, found: Found) -> bool {
-        let word = self.region().word(found.at);
-        let is_hidden = || {
-            let meta = word.load(Ordering::Acquire);
-            meta::is_same_series(meta, found.meta) && state_of(meta) == state::HIDDEN
-        };
-        if !is_hidden() {
-            return false;
-        }
-        if self.is_overflow(found.at) {
-            self.find_overflow();
-        } else if let Ok(_guard) = self.lock()
-            && is_hidden()
-        {
-            // Without the lock, the next sweep shows it.
-            self.show(found.at);
-        }
-        true
-    }
-
-    /// Whether a series has the record, which a handle is bound to.
-    #[inline]
-    pub(crate) fn is_series(&self, at: u32) -> bool {
-        meta::is_series(self.region().word(at).load(Ordering::Relaxed))
+    /// Whether a series has changed since the last sweep.
+    fn has_changed(&self, at: u32) -> bool {
+        let mark = self.word_of(at, 2).load(Ordering::Relaxed);
+        self.idle.is_some() && mark >> 32 != u64::from(self.digest(at))
     }
 
     /// Whether the series is the overflow's.
     pub(crate) fn is_overflow(&self, at: u32) -> bool {
-        self.overflow() == at
+        self.head[at::OVERFLOW].load(Ordering::Acquire) == u64::from(at) || at == NONE
     }
 
     /// The overflow's series, shown from now on.
@@ -279,61 +344,36 @@ impl Keyed {
         if state_of(meta) == state::LIVE {
             return Found { at, meta };
         }
+        if at == NONE {
+            // What its cells hold is counted as updates that went there, and shown nowhere.
+            return Found { at, meta };
+        }
         let meta = with_state(meta::set_state(word, state::LIVE), state::LIVE);
         Found { at, meta }
     }
 
-    /// Binds a handle to what was found, unless it has become another series meanwhile.
-    pub(crate) fn pin(&self, found: Found) -> bool {
-        meta::pin(self.region().word(found.at), found.meta)
-    }
-
-    /// Binds one more handle to a record that one is bound to.
-    pub(crate) fn pin_again(&self, at: u32) {
-        meta::pin_again(self.region().word(at));
-    }
-
-    /// Releases a handle.
-    pub(crate) fn unpin(&self, at: u32, now: impl Fn() -> u64) {
-        let word = self.region().word(at);
-        if !meta::unpin(word) {
-            return;
-        }
-        // Without the lock, it stays as it is until the file is opened anew.
-        if let Ok(_guard) = self.lock() {
-            // Another thread may have freed it, and even a third used it again.
-            let meta = word.load(Ordering::Relaxed);
-            if meta::is_nobodys(meta) {
-                self.free(at, meta, now());
-            }
-        }
-    }
-
     /// Removes a series; false where there is none.
-    pub(crate) fn remove(&self, key: &Key<'_>, now: u64) -> Result<bool, Error> {
-        let _guard = self.lock()?;
+    pub(crate) fn remove(&self, key: &Key<'_>, wait: Duration) -> Result<bool, Error> {
+        let _guard = self.lock_within(wait)?;
         let found = self.find_locked(key);
         if let Some(found) = found {
-            self.detach(found.at, fingerprint(key.hash), now);
+            self.detach(found.at, fingerprint(key.hash));
         }
         Ok(found.is_some())
     }
 
     /// Removes the series that `keep` does not want. It is asked without the lock: it may use the
     /// family as it likes.
-    pub(crate) fn retain(
-        &self,
-        now: u64,
-        mut keep: impl FnMut(&Seen<'_>) -> bool,
-    ) -> Result<u64, Error> {
+    pub(crate) fn retain(&self, mut keep: impl FnMut(&Seen<'_>) -> bool) -> Result<u64, Error> {
         let mut removed = 0;
         let (mut cursor, mut words) = (At::default(), Vec::new());
         let mut unwanted = Vec::new();
         loop {
             unwanted.clear();
+            let claim = self.claim();
             while unwanted.len() < BATCH {
                 let Some(at) = self.next_record(&mut cursor) else { break };
-                let Some(seen) = self.see(at, &mut words, true) else { continue };
+                let Some(seen) = self.see(at, claim.as_ref(), &mut words, true) else { continue };
                 if !seen.overflow && !keep(&seen) {
                     unwanted.push((at, seen.meta));
                 }
@@ -341,39 +381,39 @@ impl Keyed {
             if unwanted.is_empty() {
                 return Ok(removed);
             }
-            let _guard = self.lock()?;
+            drop(claim);
+            let _guard = self.lock_within(lock::REMOVAL)?;
             for &(at, seen) in &unwanted {
                 let meta = self.region().word(at).load(Ordering::Acquire);
                 // The same series, shown or not: another one may have its record by now.
                 if meta::is_same_series(meta, seen) && is_series(meta) {
-                    self.detach(at, fingerprint(self.hash(at)), now);
+                    self.detach(at, fingerprint(self.hash(at)));
                     removed += 1;
                 }
             }
         }
     }
 
-    /// Removes all series but those that handles are bound to, which begin anew.
-    pub(crate) fn reset(&self, now: u64, keep: impl Fn(usize) -> bool) -> Result<(), Error> {
+    /// Removes all series but those that handles are bound to, which begin again at zero.
+    pub(crate) fn reset(&self, now: Moment, keep: impl Fn(usize) -> bool) -> Result<(), Error> {
+        let bound = self.named(true);
         let mut cursor = At::default();
         loop {
-            let _guard = self.lock()?;
+            let _guard = self.lock_within(lock::REMOVAL)?;
             for _ in 0..BATCH {
                 let Some(at) = self.next_record(&mut cursor) else { return Ok(()) };
                 let meta = self.region().word(at).load(Ordering::Acquire);
                 if !is_series(meta) {
                     continue;
                 }
-                if !self.is_overflow(at) && meta & PINS == 0 {
-                    self.detach(at, fingerprint(self.hash(at)), now);
+                if !self.is_overflow(at) && !bound.as_ref().is_none_or(|bound| bound.has(at)) {
+                    self.detach(at, fingerprint(self.hash(at)));
                     continue;
                 }
                 for cell in (0..self.cells).filter(|cell| !keep(*cell as usize)) {
                     self.region().word(at + self.header + cell).store(0, Ordering::Release);
                 }
-                let origin = self.region().word(at + 1);
-                let group = origin.load(Ordering::Relaxed) >> 32 << 32;
-                origin.store(group | self.since_creation(now), Ordering::Release);
+                self.restart(at, now);
                 if self.is_overflow(at) {
                     self.set_state(at, state::HIDDEN);
                 }
@@ -381,42 +421,65 @@ impl Keyed {
         }
     }
 
+    /// Notes that the series of that generation counts from zero since `now`, if it is still there and
+    /// the lock can be had.
+    pub(crate) fn restart_series(&self, at: u32, generation: u32, now: Moment) {
+        // The record of a removed series is on a list, and has its link there.
+        if let Ok(_guard) = self.lock()
+            && self.is_series(at, generation)
+        {
+            self.restart(at, now);
+        }
+    }
+
+    /// Notes that a series counts from zero since `now`, with the lock held.
+    fn restart(&self, at: u32, now: Moment) {
+        let origin = self.word_of(at, 1);
+        let group = origin.load(Ordering::Relaxed) >> 32 << 32;
+        origin.store(group | self.since_creation(now), Ordering::Release);
+    }
+
     /// Looks at all series: hides those that are idle for too long, or removes them where their
     /// value is no sum that has to go on, and shows those again that changed.
-    pub(crate) fn sweep(&self, now: u64) -> Result<(), Error> {
+    pub(crate) fn sweep(&self, now: Moment) -> Result<(), Error> {
         let Some(idle) = self.idle else { return Ok(()) };
         let idle = tenths(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
-        let tenth = self.since_creation(now);
+        let tenth = mark_time(now);
         let mut cursor = At::default();
         loop {
-            let _guard = self.lock()?;
+            let _guard = match self.lock_within(lock::SCRAPE) {
+                // The next sweep comes by the rest.
+                Err(error) if error.is_held() => return Ok(()),
+                guard => guard?,
+            };
             for _ in 0..BATCH {
                 let Some(at) = self.next_record(&mut cursor) else { return Ok(()) };
-                self.sweep_one(at, idle, tenth, now);
+                self.sweep_one(at, idle, tenth);
             }
         }
     }
 
-    fn sweep_one(&self, at: u32, idle: u64, tenth: u64, now: u64) {
+    fn sweep_one(&self, at: u32, idle: u64, tenth: u32) {
         let meta = self.region().word(at).load(Ordering::Acquire);
         if self.is_overflow(at) || !is_series(meta) {
             return;
         }
         let digest = self.digest(at);
-        let mark = self.region().word(at + 2);
-        let (old, since) = (mark.load(Ordering::Relaxed) >> 32, mark.load(Ordering::Relaxed));
-        let since = since & u64::from(u32::MAX);
+        let mark = self.word_of(at, 2);
+        let seen = mark.load(Ordering::Relaxed);
+        // Both halves are taken whole. Time goes round after 13 years.
+        let (old, quiet) = ((seen >> 32) as u32, tenth.wrapping_sub(seen as u32));
         let is_shown = state_of(meta) == state::LIVE;
-        if old != u64::from(digest) {
-            mark.store(u64::from(digest) << 32 | tenth, Ordering::Relaxed);
+        if old != digest {
+            mark.store(u64::from(digest) << 32 | u64::from(tenth), Ordering::Relaxed);
             if !is_shown {
                 self.show(at);
             }
-        } else if is_shown && tenth.saturating_sub(since) >= idle {
+        } else if is_shown && u64::from(quiet) >= idle {
             if self.additive {
                 self.hide(at);
             } else {
-                self.detach(at, fingerprint(self.hash(at)), now);
+                self.detach(at, fingerprint(self.hash(at)));
             }
         }
     }
@@ -424,6 +487,8 @@ impl Keyed {
     /// The next record of a walk: live or not.
     #[inline]
     pub(crate) fn next_record(&self, cursor: &mut At) -> Option<u32> {
+        let region = self.region();
+        let least = self.header + self.cells;
         loop {
             if cursor.block == 0 {
                 // Acquire: sees the blocks as they were linked.
@@ -433,49 +498,91 @@ impl Keyed {
                     return None;
                 }
             }
-            let region = self.region();
             // Acquire: the records below are complete as far as a walk needs them.
-            let used = region.word(cursor.block + 1).load(Ordering::Acquire) as u32;
-            if cursor.word < used {
-                let at = cursor.block + cursor.word;
+            let used = self.word_of(cursor.block, 1).load(Ordering::Acquire);
+            // Where another process wrote nonsense into that, the records of the next block are seen
+            // once all the same.
+            let next = region.word(cursor.block).load(Ordering::Relaxed) as u32;
+            if u64::from(cursor.word) < used
+                && let Some(at) = cursor.block.checked_add(cursor.word)
+                && (at < next || next <= cursor.block)
+            {
                 let words = (region.word(at).load(Ordering::Acquire) & WORDS) as u32;
-                cursor.word += words.max(1);
-                return Some(at);
+                if words >= least && self.has_words(at, words) {
+                    cursor.word = cursor.word.saturating_add(words);
+                    return Some(at);
+                }
+                // Another process wrote nonsense into it: what follows in this block is not known.
             }
             let next = region.word(cursor.block).load(Ordering::Acquire) as u32;
-            if next == 0 {
+            // Each block lies behind those that were taken before it: a walk ends.
+            if next <= cursor.block {
                 return None;
             }
             *cursor = At { block: next, word: BLOCK_HEAD };
         }
     }
 
-    /// Reads a record's labels. `None` where it is not shown; `hidden` shows those too that are
-    /// idle.
+    /// Word `i` of a record or block.
+    #[inline]
+    fn word_of(&self, at: u32, i: u32) -> &AtomicU64 {
+        self.region().cell((u64::from(at) + u64::from(i)) * CELL_BYTES)
+    }
+
+    #[inline]
+    fn bytes(&self, words: u32) -> u64 {
+        u64::from(words) * CELL_BYTES
+    }
+
+    /// Whether so many words lie in the segment, at word offsets of 32 bits.
+    #[inline]
+    fn has_words(&self, at: u32, words: u32) -> bool {
+        at.checked_add(words).is_some()
+            && self.region().has(u64::from(at) * CELL_BYTES, self.bytes(words))
+    }
+
+    /// The words of a record's key; none where they are not all there.
+    #[inline]
+    fn key_at(&self, at: u32, count: usize) -> &[AtomicU64] {
+        let first = u64::from(at) + u64::from(self.header + self.cells);
+        self.region().slice(first * CELL_BYTES, count)
+    }
+
+    /// Reads a record's labels, and claims it, so that its cells are that series' until the claim is
+    /// set again. `None` where it is not shown; `hidden` shows those too that are idle.
     #[inline]
     pub(crate) fn see<'s>(
         &self,
         at: u32,
+        claim: Option<&Claim<'_>>,
         words: &'s mut Vec<u8>,
         hidden: bool,
     ) -> Option<Seen<'s>> {
         let region = self.region();
+        if let Some(claim) = claim {
+            claim.set(at);
+        }
         // Acquire: whoever sees it live sees all of it.
         let meta = region.word(at).load(Ordering::Acquire);
         let state = state_of(meta);
         if state != state::LIVE && !(hidden && state == state::HIDDEN) {
             return None;
         }
-        let origin = region.word(at + 1).load(Ordering::Relaxed);
-        let before = self.header + self.cells;
-        let count = ((meta & WORDS) as u32).saturating_sub(before) as usize;
-        let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
+        let origin = self.word_of(at, 1).load(Ordering::Relaxed);
+        let group = (origin >> 32) as u32;
+        let count = self.key_words(meta);
+        let key = self.key_at(at, count);
+        if key.len() != count || group >= self.groups {
+            return None;
+        }
         words.clear();
         words.resize(count * 8, 0);
         for (bytes, word) in words.chunks_exact_mut(8).zip(key) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
-        if !meta::is_still(region.word(at), meta) {
+        // Acquire: had a load above met what a removal wrote, this would see that removal.
+        fence(Ordering::Acquire);
+        if !meta::is_same_series(region.word(at).load(Ordering::Relaxed), meta) {
             return None;
         }
         let overflow = self.is_overflow(at);
@@ -487,7 +594,7 @@ impl Keyed {
         }
         let length = words.len() - rest.len();
         Some(Seen {
-            group: (origin >> 32) as u32,
+            group,
             texts: &words[..if overflow { 0 } else { length }],
             plain: meta & PLAIN != 0,
             overflow,
@@ -504,7 +611,7 @@ impl Keyed {
     /// # Errors
     /// What contradicts the layout, in words.
     pub(crate) fn inspect(&self, torn: bool, claims: &mut Vec<Range<u64>>) -> Result<(), String> {
-        let survey = self.survey(|block| claims.push(block));
+        let survey = self.survey(torn, |block| claims.push(block));
         let tables = self.tables();
         claims.extend(tables.iter().map(|table| table.words()));
         if torn {
@@ -527,7 +634,7 @@ impl Keyed {
     }
 
     /// Puts everything in order, where nobody else has the segment open.
-    pub(crate) fn mend_alone(&self, now: u64) -> Result<(), Error> {
+    pub(crate) fn mend_alone(&self, now: Moment) -> Result<(), Error> {
         self.head[at::LOCK].store(0, Ordering::Relaxed);
         self.mend(true, now)?;
         self.head[at::BROKEN].store(0, Ordering::Relaxed);
@@ -535,13 +642,18 @@ impl Keyed {
     }
 
     /// Puts everything in order after somebody died in between, or power was lost: what is not
-    /// complete goes, and index, free records and counts are made anew. With `alone`, nobody else
-    /// has the segment open, and no handle is bound.
-    fn mend(&self, alone: bool, now: u64) -> Result<(), Error> {
+    /// complete goes, and index, free records and counts are made again. With `alone`, nobody else
+    /// has the segment open.
+    fn mend(&self, alone: bool, now: Moment) -> Result<(), Error> {
         let region = self.region();
-        let survey = self.survey(|_| ());
-        self.head[at::LAST_BLOCK].store(survey.last.into(), Ordering::Relaxed);
-        if survey.flaw.is_some() {
+        let torn = alone && self.segment.may_have_lost_power();
+        // While others count, nothing is cut off: they have claimed records there. A series with
+        // unreadable labels is what opening refuses.
+        let survey = self.survey(torn || !alone, |_| ());
+        if survey.flaw.is_none() || alone {
+            self.head[at::LAST_BLOCK].store(survey.last.into(), Ordering::Relaxed);
+        }
+        if survey.flaw.is_some() && alone {
             // What follows was never complete, or was not on the disk when power was lost.
             if survey.last == 0 {
                 self.head[at::FIRST_BLOCK].store(0, Ordering::Relaxed);
@@ -559,8 +671,8 @@ impl Keyed {
                 word.store(0, Ordering::Relaxed);
             }
         }
-        for i in 0..2 * FREE_CLASSES {
-            self.head[at::FREE + i].store(0, Ordering::Relaxed);
+        for word in &self.head[at::LIMBO..at::RETIRED] {
+            word.store(0, Ordering::Relaxed);
         }
         self.head[at::HIDDEN].store(0, Ordering::Relaxed);
         if !self.has_overflow() {
@@ -571,29 +683,29 @@ impl Keyed {
             self.head[at::OVERFLOW].store(known.into(), Ordering::Relaxed);
         }
         let mut live = 0_u64;
+        let torn_series = if torn { self.torn_series() } else { Vec::new() };
         let mut cursor = At::default();
         while let Some(at) = self.next_record(&mut cursor) {
-            let word = region.word(at);
-            let mut meta = word.load(Ordering::Relaxed);
-            if alone {
-                meta &= !PINS;
-                word.store(meta, Ordering::Relaxed);
-            }
+            let meta = region.word(at).load(Ordering::Relaxed);
             if self.is_overflow(at) {
+                // A loss of power may have left another's group there.
+                self.word_of(at, 1).fetch_and(u32::MAX.into(), Ordering::Release);
                 continue;
             }
-            if is_series(meta) && (self.texts == 0 || !self.is_overflows(at)) {
+            let is_kept = torn_series.binary_search(&at).is_err();
+            if is_kept && is_series(meta) && (self.texts == 0 || !self.is_overflows(at)) {
                 live += 1;
                 let hidden = u64::from(state_of(meta) == state::HIDDEN);
                 self.head[at::HIDDEN].fetch_add(hidden, Ordering::Relaxed);
-            } else if state_of(meta) != state::DETACHED || meta::is_nobodys(meta) {
-                if alone && self.segment.may_have_lost_power() {
+            } else {
+                if torn {
                     // What lies at the offsets in its cells may be another's.
                     (0..self.cells).for_each(|cell| {
                         region.word(at + self.header + cell).store(0, Ordering::Relaxed);
                     });
                 }
-                self.free(at, meta, now);
+                // In limbo, all of them: handles may be bound to some.
+                self.free(at);
             }
         }
         self.head[at::LIVE].store(live, Ordering::Relaxed);
@@ -603,19 +715,74 @@ impl Keyed {
         self.rebuild(live)
     }
 
-    /// The series of a key that was not found, with the lock; the overflow's where it cannot be
-    /// made.
+    /// The series of a key that was not found, with the lock, claimed by `hold`; `None` where it
+    /// cannot be made.
     #[cold]
     pub(crate) fn find_or_make(
         &self,
         key: &Key<'_>,
-        now: impl Fn() -> u64,
+        hold: &dyn Fn(u32),
+        now: impl Fn() -> Moment,
         beside: Option<Known<'_>>,
-    ) -> Found {
+    ) -> Option<Found> {
         if self.is_full_without(key) {
-            return self.find_overflow();
+            return None;
         }
-        self.make(key, now(), beside).unwrap_or_else(|_| self.find_overflow())
+        let found = self.make(key, hold, now(), beside).ok();
+        // Without the lock: other series are made meanwhile.
+        self.segment.grow_ahead();
+        found
+    }
+
+    /// Calls `act` with the cells of the series of a key, which is made where there is none, and keeps
+    /// the lock meanwhile: for a thread that can have no claim. False where it cannot be made.
+    #[cold]
+    pub(crate) fn update_locked(
+        &self,
+        key: &Key<'_>,
+        now: Moment,
+        beside: Option<Known<'_>>,
+        act: &dyn Fn(Place<'_>),
+    ) -> bool {
+        let update = || {
+            let found = self.make_locked(key, &|_| (), now, beside).ok()?;
+            act(self.place(found.at));
+            Some(())
+        };
+        self.is_key(key) && self.with_lock(update).flatten().is_some()
+    }
+
+    /// Calls `read` with the cells of the series of a key, if it is there and shown, and keeps the
+    /// lock meanwhile.
+    #[cold]
+    pub(crate) fn look_locked<R>(
+        &self,
+        key: &Key<'_>,
+        read: impl FnOnce(Place<'_>) -> R,
+    ) -> Option<R> {
+        let look = || {
+            let found = self.find_locked(key)?;
+            self.is_shown(found).then(|| read(self.place(found.at)))
+        };
+        self.with_lock(look).flatten()
+    }
+
+    /// Calls `work` with the lock held; not where the thread is in such a call already, and would
+    /// wait for itself.
+    fn with_lock<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                IS_INSIDE.set(false);
+            }
+        }
+        thread_local!(static IS_INSIDE: Cell<bool> = const { Cell::new(false) });
+        if IS_INSIDE.replace(true) {
+            return None;
+        }
+        let _leave = Leave;
+        let _guard = self.lock().ok()?;
+        Some(work())
     }
 
     /// Whether the family is at its limit and has no series of that key, as far as that can be told
@@ -629,7 +796,11 @@ impl Keyed {
     /// Whether there is no series of that key, as far as that can be told without the lock: nobody
     /// changes the index, nor has died while doing so, and no entries are to move.
     fn is_missing(&self, key: &Key<'_>) -> bool {
-        self.is_missing_if(|| self.find(key).is_some())
+        self.is_missing_if(|| {
+            let is_it = |at| self.matches(at, key);
+            // Without a claim: what it finds is not used.
+            self.index().find(fingerprint(key.hash), is_it).is_some()
+        })
     }
 
     fn is_missing_if(&self, is_found: impl FnOnce() -> bool) -> bool {
@@ -661,27 +832,46 @@ impl Keyed {
         fence(Ordering::Release);
     }
 
-    /// Makes a series, unless it is there.
-    fn make(&self, key: &Key<'_>, now: u64, beside: Option<Known<'_>>) -> Result<Found, Error> {
+    /// Makes a series, unless it is there, and claims it.
+    fn make(
+        &self,
+        key: &Key<'_>,
+        hold: &dyn Fn(u32),
+        now: Moment,
+        beside: Option<Known<'_>>,
+    ) -> Result<Found, Error> {
         if !self.is_key(key) {
             let what = "a series whose labels are not those of its family".into();
             return Err(Error::request(&self.segment, what));
         }
         let _guard = self.lock()?;
+        self.make_locked(key, hold, now, beside)
+    }
+
+    fn make_locked(
+        &self,
+        key: &Key<'_>,
+        hold: &dyn Fn(u32),
+        now: Moment,
+        beside: Option<Known<'_>>,
+    ) -> Result<Found, Error> {
         let fingerprint = fingerprint(key.hash);
         if let Some(found) = self.find_locked(key) {
+            // With the lock held, no record is used again.
+            hold(found.at);
             if state_of(found.meta) == state::HIDDEN {
                 self.show(found.at);
             }
             let meta = self.region().word(found.at).load(Ordering::Relaxed);
             return Ok(Found { at: found.at, meta });
         }
-        if self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit && !self.forget_one(now) {
+        if self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit && !self.forget_one() {
             self.move_some(STEP);
             return Err(Error::full(&self.segment, 0));
         }
         self.make_room()?;
         let at = self.write(key, now, beside)?;
+        hold(at);
         self.index().insert(fingerprint, at);
         let meta = self.set_state(at, state::LIVE);
         self.head[at::LIVE].fetch_add(1, Ordering::Relaxed);
@@ -699,14 +889,16 @@ impl Keyed {
     }
 
     /// Takes a record, and writes everything but its state.
-    fn write(&self, key: &Key<'_>, now: u64, beside: Option<Known<'_>>) -> Result<u32, Error> {
+    fn write(&self, key: &Key<'_>, now: Moment, beside: Option<Known<'_>>) -> Result<u32, Error> {
         let words = u64::from(self.header + self.cells) + key.words.len() as u64;
-        if words > WORDS {
+        if words > MOST_WORDS.into() {
             return Err(Error::full(&self.segment, words * CELL_BYTES));
         }
-        let at = self.take(words as u32, now)?;
+        let at = self.take(words as u32)?;
         let region = self.region();
         let origin = u64::from(key.group) << 32 | self.since_creation(now);
+        // Release, here and below: a walk without a claim that meets what is written here sees the
+        // new generation.
         region.word(at + 1).store(origin, Ordering::Release);
         if let Some((family, beside)) = beside {
             beside.renew(family, &self.place(at));
@@ -716,14 +908,11 @@ impl Keyed {
                 i.checked_sub(self.header).is_some_and(|cell| beside.is_offset(cell as usize))
             };
             if !beside.is_some_and(is_offset) {
-                // Release: who adds to what was zeroed here sees the new generation, and takes it
-                // back.
                 region.word(at + i).store(0, Ordering::Release);
             }
         }
         if self.idle.is_some() {
-            let since = self.since_creation(now);
-            let mark = u64::from(self.digest(at)) << 32 | since;
+            let mark = u64::from(self.digest(at)) << 32 | u64::from(mark_time(now));
             region.word(at + 2).store(mark, Ordering::Release);
         }
         for (i, word) in (self.header + self.cells..).zip(key.words) {
@@ -732,28 +921,55 @@ impl Keyed {
         let plain = with_bytes(key.words, |bytes| self.is_plain(bytes));
         let plain = if plain { PLAIN } else { 0 };
         let meta = region.word(at).load(Ordering::Relaxed) & !PLAIN;
+        let meta = meta::with_checksum(meta, key.hash);
         region.word(at).store(meta | plain, Ordering::Relaxed);
         Ok(at)
     }
 
-    /// A record of so many words, as a draft: a free one, or one from the end of the last block.
-    fn take(&self, words: u32, now: u64) -> Result<u32, Error> {
-        let region = self.region();
-        if let Some(at) = self.take_free(words, now) {
+    /// A record of so many words, as a draft: one that is ready, or one from the end of the last
+    /// block.
+    fn take(&self, words: u32) -> Result<u32, Error> {
+        let count = |at: usize| self.head[at].load(Ordering::Relaxed);
+        if let Some(at) = self.take_ready(words) {
             return Ok(at);
         }
+        if count(at::LIMBO_COUNT) >= count(at::NEXT_READ).max(LEAST_READ) {
+            self.reclaim();
+            if let Some(at) = self.take_ready(words) {
+                return Ok(at);
+            }
+        }
+        match self.take_new(words) {
+            // The last resort.
+            Err(full) if count(at::LIMBO_COUNT) > count(at::CLAIMED) => {
+                self.reclaim();
+                self.take_ready(words).ok_or(full)
+            }
+            taken => taken,
+        }
+    }
+
+    /// A record from the end of the last block, as a draft.
+    fn take_new(&self, used_words: u32) -> Result<u32, Error> {
+        let region = self.region();
+        let words = class_words(class_of(used_words));
         let mut block = self.head[at::LAST_BLOCK].load(Ordering::Relaxed) as u32;
         let mut used = BLOCK_HEAD;
         let mut length = 0;
         if block != 0 {
-            used = region.word(block + 1).load(Ordering::Relaxed) as u32;
+            used = self.word_of(block, 1).load(Ordering::Relaxed) as u32;
             length = (region.word(block).load(Ordering::Relaxed) >> 32) as u32;
+            // Both are read once: another process may write nonsense into them after the check.
+            if used < BLOCK_HEAD || used > length || !self.has_words(block, length) {
+                let at = u64::from(block) * CELL_BYTES;
+                return Err(self.damaged(&format!("the last block of a family, at {at}")));
+            }
         }
-        if block == 0 || used + words > length {
-            let wanted = (length * 2).clamp(LEAST_BLOCK, MOST_BLOCK);
-            // A record has at most 2^16 words.
+        if block == 0 || words > length - used {
+            let wanted = length.saturating_mul(2).clamp(LEAST_BLOCK, MOST_BLOCK);
+            // A record has at most 2^15 words.
             let wanted = wanted.max(words + BLOCK_HEAD).next_multiple_of(8);
-            let new = self.segment.take(wanted.into())?;
+            let new = self.segment.take(wanted.into(), lock::UPDATE)?;
             region.word(new).store(u64::from(wanted) << 32, Ordering::Relaxed);
             region.word(new + 1).store(BLOCK_HEAD.into(), Ordering::Relaxed);
             // Release: who finds the block finds its head.
@@ -773,96 +989,136 @@ impl Keyed {
             region.word(at + cell).store(0, Ordering::Relaxed);
         }
         // Its length first: whoever walks the block can step over it, should this one die here.
-        region.word(at).store(with_state(words.into(), state::DRAFT), Ordering::Relaxed);
+        let meta = meta::draft(words.into(), used_words.into());
+        region.word(at).store(meta, Ordering::Relaxed);
         region.word(block + 1).store(u64::from(used + words), Ordering::Release);
         Ok(at)
     }
 
-    /// Takes a series out of the index, and frees its record if no handle is bound to it.
-    fn detach(&self, at: u32, fingerprint: u32, now: u64) {
-        let word = self.region().word(at);
+    /// Takes a series out of the index, and puts its record in limbo.
+    fn detach(&self, at: u32, fingerprint: u32) {
+        let state = state_of(self.region().word(at).load(Ordering::Relaxed));
         self.index().remove(fingerprint, at);
-        let before = meta::set_state(word, state::DETACHED);
         self.head[at::LIVE].fetch_sub(1, Ordering::Relaxed);
-        if state_of(before) == state::HIDDEN {
+        if state == state::HIDDEN {
             self.head[at::HIDDEN].fetch_sub(1, Ordering::Relaxed);
         }
-        let meta = word.load(Ordering::Acquire);
-        if meta::is_nobodys(meta) {
-            self.free(at, meta, now);
-        }
+        self.free(at);
     }
 
-    /// Puts a record at the end of the free ones of its class, as the next generation.
-    fn free(&self, at: u32, meta: u64, now: u64) {
-        let region = self.region();
-        meta::set_free(region.word(at), meta);
-        region.word(at + 1).store(self.since_creation(now), Ordering::Release);
-        let (first, last) = self.free_class(meta & WORDS);
-        let before = last.load(Ordering::Relaxed) as u32;
-        if before == 0 {
-            first.store(at.into(), Ordering::Relaxed);
-        } else {
-            region.word(before + 1).fetch_or(u64::from(at) << 32, Ordering::Relaxed);
-        }
-        last.store(at.into(), Ordering::Relaxed);
+    /// Puts a record in limbo, as the next generation.
+    fn free(&self, at: u32) {
+        meta::set_free(self.region().word(at));
+        self.push(&self.head[at::LIMBO], at);
+        self.head[at::LIMBO_COUNT].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The free record of that very length that is free for longest, as a draft, if it was for long
-    /// enough.
-    fn take_free(&self, words: u32, now: u64) -> Option<u32> {
-        let region = self.region();
-        let (first, last) = self.free_class(words.into());
-        let mut before = 0;
-        let mut at = first.load(Ordering::Relaxed) as u32;
-        for _ in 0..MOST_LOOKS {
-            if at == 0 {
-                return None;
-            }
-            let meta = region.word(at).load(Ordering::Relaxed);
-            let link = region.word(at + 1).load(Ordering::Relaxed);
-            let next = link >> 32;
-            if meta & WORDS != u64::from(words) {
-                (before, at) = (at, next as u32);
-                continue;
-            }
-            let tenth = self.since_creation(now);
-            // As the clock's face: both are of 32 bits.
-            let waited = (tenth as u32).wrapping_sub(link as u32).cast_signed();
-            if waited < QUARANTINE {
-                if waited < 0 {
-                    // The wall clock was set back: the wait begins now.
-                    region.word(at + 1).store(next << 32 | tenth, Ordering::Relaxed);
-                }
-                return None;
-            }
-            if before == 0 {
-                first.store(next, Ordering::Relaxed);
+    /// Makes the records ready that are in limbo and that no claim names.
+    fn reclaim(&self) {
+        let (limbo, count) = (&self.head[at::LIMBO], &self.head[at::LIMBO_COUNT]);
+        let in_limbo = count.load(Ordering::Relaxed);
+        let Some(named) = self.named(false) else {
+            self.head[at::NEXT_READ].store(in_limbo.saturating_mul(2), Ordering::Relaxed);
+            return;
+        };
+        let mut next = limbo.load(Ordering::Relaxed) as u32;
+        let mut claimed = 0;
+        limbo.store(0, Ordering::Relaxed);
+        // A list in a circle ends.
+        let most = self.end() / u64::from(self.header + self.cells);
+        for _ in 0..in_limbo.min(most) {
+            let at = next;
+            // Records behind one that is damaged are not used again until the family is mended.
+            let Some(class) = self.free_class(at) else { break };
+            next = self.link(at);
+            if named.has(at) {
+                self.push(limbo, at);
+                claimed += 1;
             } else {
-                let link = region.word(before + 1);
-                let since = link.load(Ordering::Relaxed) & u64::from(u32::MAX);
-                link.store(next << 32 | since, Ordering::Relaxed);
+                self.push(&self.head[at::READY + class as usize], at);
+                self.filled(class).fetch_or(1 << (class % 64), Ordering::Relaxed);
             }
-            if next == 0 {
-                last.store(before.into(), Ordering::Relaxed);
-            }
-            let draft = with_state(meta & !PINS, state::DRAFT);
-            region.word(at).store(draft, Ordering::Relaxed);
-            return Some(at);
         }
-        None
+        count.store(claimed, Ordering::Relaxed);
+        self.head[at::CLAIMED].store(claimed, Ordering::Relaxed);
+        // So that reading the claims costs each removal a bounded time.
+        let after = 2 * claimed + named.read / 8 + LEAST_READ;
+        self.head[at::NEXT_READ].store(after, Ordering::Relaxed);
     }
 
-    /// The first and the last free record of the class of a length.
-    fn free_class(&self, words: u64) -> (&AtomicU64, &AtomicU64) {
-        let key = words.saturating_sub(u64::from(self.header + self.cells));
-        let class = at::FREE + 2 * (key as usize % FREE_CLASSES);
-        (&self.head[class], &self.head[class + 1])
+    /// The class of a record that no series has; `None` where it is not one, as for an offset that
+    /// another process wrote.
+    fn free_class(&self, at: u32) -> Option<u32> {
+        let meta = self.region().word(at).load(Ordering::Relaxed);
+        let words = (meta & WORDS) as u32;
+        let is_record = (self.header + self.cells..=MOST_WORDS).contains(&words)
+            && u64::from(at) >= HEADER_BYTES / CELL_BYTES
+            && self.has_words(at, words);
+        let class = is_record.then(|| class_of(words))?;
+        (state_of(meta) == state::FREE && class_words(class) == words).then_some(class)
+    }
+
+    /// The records that claims name; `None` where that cannot be told.
+    fn named(&self, handles_only: bool) -> Option<Named> {
+        let region = self.region();
+        self.segment.claim_blocks().named(handles_only, |token| region.is_alive(token))
+    }
+
+    /// Takes a record of so many words, or of at most twice as many, that is ready, as a draft.
+    fn take_ready(&self, words: u32) -> Option<u32> {
+        let wanted = class_of(words);
+        let from = |class: u32| {
+            let filled = self.filled(class).load(Ordering::Relaxed) >> (class % 64);
+            (filled != 0).then(|| class + filled.trailing_zeros())
+        };
+        let class = from(wanted).or_else(|| if wanted < 64 { from(64) } else { None })?;
+        let slack = class_words(class).checked_sub(words)?;
+        if slack > words || u64::from(slack) > MOST_SLACK {
+            return None;
+        }
+        let first = self.head.get(at::READY + class as usize)?;
+        let at = first.load(Ordering::Relaxed) as u32;
+        // It is, but in a file that is damaged: then the list ends here.
+        let is_it = self.free_class(at) == Some(class);
+        let next = if is_it { self.link(at) } else { 0 };
+        first.store(next.into(), Ordering::Relaxed);
+        if next == 0 {
+            self.filled(class).fetch_and(!(1 << (class % 64)), Ordering::Relaxed);
+        }
+        let word = self.region().word(at);
+        let meta = word.load(Ordering::Relaxed);
+        // Read again: another process may have written nonsense into it since.
+        if !is_it || meta & WORDS != u64::from(class_words(class)) {
+            return None;
+        }
+        word.store(meta::draft(meta, words.into()), Ordering::Relaxed);
+        Some(at)
+    }
+
+    /// The word with the bit of a class.
+    fn filled(&self, class: u32) -> &AtomicU64 {
+        &self.head[at::FILLED + class as usize / 64]
+    }
+
+    /// Puts a record first on a list. Its group stays: a thread that claims it may read that.
+    fn push(&self, first: &AtomicU64, at: u32) {
+        let origin = self.word_of(at, 1);
+        let group = origin.load(Ordering::Relaxed) >> 32 << 32;
+        let next = first.load(Ordering::Relaxed) & u64::from(u32::MAX);
+        // Release: a walk that meets the link sees the new generation.
+        origin.store(group | next, Ordering::Release);
+        first.store(at.into(), Ordering::Relaxed);
+    }
+
+    /// The record behind one on its list.
+    fn link(&self, at: u32) -> u32 {
+        // The lower half is taken whole.
+        self.word_of(at, 1).load(Ordering::Relaxed) as u32
     }
 
     /// Removes a hidden series: the next one from where the last was, so that not all records are
     /// looked at each time.
-    fn forget_one(&self, now: u64) -> bool {
+    fn forget_one(&self) -> bool {
         if self.head[at::HIDDEN].load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -873,6 +1129,8 @@ impl Keyed {
         loop {
             let Some(at) = self.next_record(&mut cursor) else {
                 if is_second_round {
+                    // None is hidden, whatever another process wrote there: nobody looks again.
+                    self.head[at::HIDDEN].store(0, Ordering::Relaxed);
                     return false;
                 }
                 (cursor, is_second_round) = (At::default(), true);
@@ -880,7 +1138,12 @@ impl Keyed {
             };
             let meta = self.region().word(at).load(Ordering::Relaxed);
             if state_of(meta) == state::HIDDEN && !self.is_overflow(at) {
-                self.detach(at, fingerprint(self.hash(at)), now);
+                if self.has_changed(at) {
+                    // Somebody has counted since it was hidden.
+                    self.show(at);
+                    continue;
+                }
+                self.detach(at, fingerprint(self.hash(at)));
                 let hand = u64::from(cursor.block) << 32 | u64::from(cursor.word);
                 self.hand.store(hand, Ordering::Relaxed);
                 return true;
@@ -905,23 +1168,31 @@ impl Keyed {
 
     /// Sees to it that the table has room for one more entry.
     fn make_room(&self) -> Result<(), Error> {
+        let table = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
+        if let Some(table) = table.filter(|table| !self.is_table(*table)) {
+            let at = u64::from(table.at) * CELL_BYTES;
+            return Err(self.damaged(&format!("the index of a family, at {at}")));
+        }
         if !self.index().is_crowded() {
             return Ok(());
         }
-        while self.head[at::PREVIOUS].load(Ordering::Relaxed) != 0 {
+        if self.head[at::PREVIOUS].load(Ordering::Relaxed) != 0 {
             self.move_some(u32::MAX);
+            // It is already, unless another process wrote nonsense.
+            self.head[at::PREVIOUS].store(0, Ordering::Release);
         }
-        let live = self.head[at::LIVE].load(Ordering::Relaxed) + 1;
+        let live = self.head[at::LIVE].load(Ordering::Relaxed).saturating_add(1);
         // A quarter of the old one at least: all of it has moved by `STEP`s before the new one,
         // which is half full at most then, is crowded.
         let old = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
-        let least = old.map_or(LEAST_BITS, |old| old.bits.saturating_sub(2));
-        let bits = bits_for(live).max(least);
+        let old = old.map_or(LEAST_BITS, |old| old.bits).clamp(LEAST_BITS, MOST_BITS);
+        // Nor more than four times the old one, whatever another process wrote into the count.
+        let bits = bits_for(live).clamp((old - 2).max(LEAST_BITS), (old + 2).min(MOST_BITS));
         let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) != 0;
         let free = self.retired(bits).iter().find(is_free);
         let table = match free.and_then(|word| Table::unpack(word.load(Ordering::Relaxed))) {
             Some(table) => table,
-            None => Table { at: self.segment.take(1 << bits)?, bits },
+            None => Table { at: self.segment.take(1 << bits, lock::UPDATE)?, bits },
         };
         self.begin_change();
         self.index().replace(table);
@@ -932,12 +1203,20 @@ impl Keyed {
         Ok(())
     }
 
+    /// Another process wrote nonsense where a part of the family should be, with the lock held. Who has
+    /// the lock next mends it.
+    #[cold]
+    fn damaged(&self, what: &str) -> Error {
+        self.head[at::BROKEN].store(1, Ordering::Relaxed);
+        Error::damaged(&self.segment, format!("{what} contradicts the layout"))
+    }
+
     /// Moves some entries to the new table, if there is one, and retires the old one when all are.
     fn move_some(&self, slots: u32) {
         let moved = self.head[at::MIGRATED].load(Ordering::Relaxed);
         let previous = Table::unpack(self.head[at::PREVIOUS].load(Ordering::Relaxed));
         if let Some(previous) = previous
-            && moved + u64::from(slots) >= previous.slots().into()
+            && moved.saturating_add(slots.into()) >= previous.slots().into()
         {
             // It is done by this. Named twice, so that whoever dies in between leaves it named.
             self.retire(previous);
@@ -947,7 +1226,7 @@ impl Keyed {
         let piece = |slot: u32| slot / DISCARD;
         if piece(moved.start) != piece(moved.end) || is_done {
             let end = if is_done { moved.end } else { piece(moved.end) * DISCARD };
-            let offset = |slot: u32| u64::from(table.at + slot) * CELL_BYTES;
+            let offset = |slot: u32| (u64::from(table.at) + u64::from(slot)) * CELL_BYTES;
             self.region().discard(offset(piece(moved.start) * DISCARD)..offset(end));
         }
     }
@@ -997,8 +1276,8 @@ impl Keyed {
         let table = match tables.iter().find(roomy) {
             Some(table) => *table,
             None => {
-                let bits = bits_for(live + 1);
-                let table = Table { at: self.segment.take(1 << bits)?, bits };
+                let bits = bits_for(live.saturating_add(1));
+                let table = Table { at: self.segment.take(1 << bits, lock::UPDATE)?, bits };
                 tables.push(table);
                 table
             }
@@ -1055,8 +1334,9 @@ impl Keyed {
         Ok(())
     }
 
-    /// Walks the blocks up to the first thing that is wrong; `claim` gets the words of each block.
-    fn survey(&self, mut claim: impl FnMut(Range<u64>)) -> Survey {
+    /// Walks the blocks up to the first thing that is wrong; `claim` gets the words of each block. With
+    /// `passes_labels`, a series with labels that are not its own is no reason to stop.
+    fn survey(&self, passes_labels: bool, mut claim: impl FnMut(Range<u64>)) -> Survey {
         let region = self.region();
         let end = self.end();
         let mut survey = Survey { last: 0, used: 0, flaw: None };
@@ -1090,21 +1370,59 @@ impl Keyed {
                 let record = at + survey.used;
                 let meta = region.word(record).load(Ordering::Acquire);
                 let words = meta & WORDS;
-                let fits = words >= u64::from(self.header + self.cells)
+                let fits = meta::used_words(meta) >= u64::from(self.header + self.cells)
                     && u64::from(survey.used) + words <= used;
-                if !fits || state_of(meta) > state::DETACHED {
+                if !fits || state_of(meta) > state::HIDDEN {
                     survey.flaw = flaw(record.into(), "a record that contradicts the layout");
                     return survey;
                 }
-                if is_series(meta) && !self.is_sound(record, meta) {
+                if is_series(meta) && !passes_labels && !self.is_sound(record, meta) {
                     survey.flaw = flaw(record.into(), "a series whose labels are unreadable");
                     return survey;
                 }
                 survey.used += words as u32;
             }
-            block = region.word(at).load(Ordering::Acquire) & u64::from(u32::MAX);
+            let next = region.word(at).load(Ordering::Acquire) & u64::from(u32::MAX);
+            if next != 0 && next <= block {
+                survey.flaw = flaw(next, "a block that does not lie behind the one before");
+                return survey;
+            }
+            block = next;
         }
         survey
+    }
+
+    /// The series, in order, of which a loss of power left a part: their labels are not theirs, or
+    /// another record has the same, since a removal was lost. Of those, the one that began last stays.
+    fn torn_series(&self) -> Vec<u32> {
+        let (mut torn, mut whole) = (Vec::new(), Vec::new());
+        let mut cursor = At::default();
+        while let Some(at) = self.next_record(&mut cursor) {
+            let meta = self.region().word(at).load(Ordering::Relaxed);
+            if !is_series(meta) || self.is_overflow(at) {
+                continue;
+            }
+            if self.is_sound(at, meta) {
+                let start = self.word_of(at, 1).load(Ordering::Relaxed) & u64::from(u32::MAX);
+                whole.push((self.hash(at), start, at));
+            } else {
+                torn.push(at);
+            }
+        }
+        whole.sort_unstable();
+        let key = |at: u32| -> Vec<u64> {
+            let meta = self.region().word(at).load(Ordering::Relaxed);
+            let words = self.key_at(at, self.key_words(meta)).iter();
+            words.map(|word| word.load(Ordering::Relaxed)).collect()
+        };
+        for pair in whole.windows(2) {
+            let [(hash, _, at), (next_hash, _, next)] = [pair[0], pair[1]];
+            if hash == next_hash && key(at) == key(next) {
+                torn.push(at);
+            }
+        }
+        torn.sort_unstable();
+        torn
     }
 
     /// Whether the labels of a series are what this family has.
@@ -1112,7 +1430,7 @@ impl Keyed {
         let region = self.region();
         let group = region.word(at + 1).load(Ordering::Relaxed) >> 32;
         let before = self.header + self.cells;
-        let count = ((meta & WORDS) as u32 - before) as usize;
+        let count = self.key_words(meta);
         if count == 0 {
             return group < if self.texts == 0 { self.groups.into() } else { 1 };
         }
@@ -1122,6 +1440,7 @@ impl Keyed {
         let Some(end) = texts_end(&bytes, self.texts) else { return false };
         group < u64::from(self.groups)
             && is_padding(&bytes[end..])
+            && meta::has_checksum(meta, self.hash(at))
             && self.texts(&bytes).all(|text| std::str::from_utf8(text).is_ok())
             && (meta & PLAIN == 0 || self.is_plain(&bytes))
     }
@@ -1154,7 +1473,17 @@ impl Keyed {
     /// text, only the overflow's is; else all are, and the overflow's was made first.
     fn is_overflows(&self, at: u32) -> bool {
         let meta = self.region().word(at).load(Ordering::Relaxed);
-        is_series(meta) && meta & WORDS == u64::from(self.header + self.cells)
+        let words = self.header + self.cells;
+        is_series(meta)
+            && self.key_words(meta) == 0
+            && self.region().has(u64::from(at) * CELL_BYTES, self.bytes(words))
+    }
+
+    /// The words of a record's key.
+    #[inline]
+    fn key_words(&self, meta: u64) -> usize {
+        // At most 2^16.
+        (meta::used_words(meta) as usize).saturating_sub((self.header + self.cells) as usize)
     }
 
     fn is_table(&self, table: Table) -> bool {
@@ -1177,17 +1506,19 @@ impl Keyed {
         let before = self.header + self.cells;
         let count = key.words.len();
         let state = state_of(meta);
-        if meta & WORDS != u64::from(before) + count as u64
+        if meta::used_words(meta) != u64::from(before) + count as u64
             || !(state == state::LIVE || state == state::HIDDEN)
-            || region.word(at + 1).load(Ordering::Relaxed) >> 32 != u64::from(key.group)
+            || self.word_of(at, 1).load(Ordering::Relaxed) >> 32 != u64::from(key.group)
         {
             return None;
         }
-        let words = region.slice(u64::from(at + before) * CELL_BYTES, count);
-        let same = words
-            .iter()
-            .zip(key.words)
-            .all(|(word, wanted)| word.load(Ordering::Relaxed) == *wanted);
+        // The whole record is there, if its last words are.
+        let words = self.key_at(at, count);
+        let same = words.len() == count
+            && words
+                .iter()
+                .zip(key.words)
+                .all(|(word, wanted)| word.load(Ordering::Relaxed) == *wanted);
         // The overflow's series has no entry in the index: it is never found by a key.
         same.then_some(Found { at, meta })
     }
@@ -1195,18 +1526,16 @@ impl Keyed {
     /// The hash of a record's key.
     fn hash(&self, at: u32) -> u64 {
         let region = self.region();
-        let before = self.header + self.cells;
-        let words = (region.word(at).load(Ordering::Relaxed) & WORDS) as u32;
-        let count = words.saturating_sub(before) as usize;
-        let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
+        let count = self.key_words(region.word(at).load(Ordering::Relaxed));
+        let key = self.key_at(at, count);
         let words: Vec<u64> = key.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-        let group = (region.word(at + 1).load(Ordering::Relaxed) >> 32) as u32;
+        let group = (self.word_of(at, 1).load(Ordering::Relaxed) >> 32) as u32;
         super::key::hash(&words, group, &self.secrets)
     }
 
     /// Something of all cells that changes when one does.
     fn digest(&self, at: u32) -> u32 {
-        let offset = u64::from(at + self.header) * CELL_BYTES;
+        let offset = (u64::from(at) + u64::from(self.header)) * CELL_BYTES;
         let cells = self.region().slice(offset, self.cells as usize);
         let bytes = cells.iter().fold(0_u64, |digest, cell| {
             (digest ^ cell.load(Ordering::Relaxed))
@@ -1217,22 +1546,31 @@ impl Keyed {
     }
 
     /// Tenths of a second since the family was made.
-    fn since_creation(&self, now: u64) -> u64 {
-        tenths(now.saturating_sub(self.created)).min(u64::from(u32::MAX))
+    fn since_creation(&self, now: Moment) -> u64 {
+        tenths(now.unix.saturating_sub(self.created)).min(u64::from(u32::MAX))
     }
 
+    /// The record of the overflow's series; `NONE` where the head names nothing that can be it, as
+    /// when there was no room for one while the family was mended.
     fn overflow(&self) -> u32 {
-        // It was a record's when it was stored.
-        self.head[at::OVERFLOW].load(Ordering::Acquire) as u32
+        let at = u32::try_from(self.head[at::OVERFLOW].load(Ordering::Acquire)).unwrap_or(NONE);
+        if u64::from(at) * CELL_BYTES >= HEADER_BYTES && self.is_overflows(at) { at } else { NONE }
     }
 
     fn lock(&self) -> Result<lock::Guard<'_>, Error> {
+        self.lock_within(lock::UPDATE)
+    }
+
+    /// Takes the family's lock; `wait` is how long to wait for its owner.
+    fn lock_within(&self, wait: Duration) -> Result<lock::Guard<'_>, Error> {
         let region = self.region();
         let (word, broken) = (&self.head[at::LOCK], &self.head[at::BROKEN]);
+        let (token, is_alive) = (region.token()?, |token| region.is_alive(token));
+        let taken = lock::acquire(word, broken, token, is_alive, &self.stuck, wait);
         let (guard, half_done) =
-            lock::acquire(word, broken, region.token()?, |token| region.is_alive(token));
+            taken.map_err(|busy| Error::held(&self.segment, "a family of series", busy))?;
         if half_done {
-            self.mend(false, crate::readings::unix())?;
+            self.mend(false, Moment::now(&self.segment))?;
             broken.store(0, Ordering::Relaxed);
         }
         Ok(guard)
@@ -1255,6 +1593,32 @@ impl Keyed {
     }
 }
 
+impl Moment {
+    pub(crate) fn now(segment: &Segment) -> Self {
+        let since_boot = Duration::from_nanos(readings::since_boot());
+        Self { unix: readings::unix(), time: segment.anchor().time(since_boot) }
+    }
+}
+
+/// The class of records that have room for so many words, 1 to 2^15.
+fn class_of(words: u32) -> u32 {
+    if words <= EXACT {
+        return words - 1;
+    }
+    let last = words - 1;
+    let quarter = last.ilog2() - 2;
+    EXACT + 4 * (last.ilog2() - EXACT.ilog2()) + (last >> quarter & 3)
+}
+
+/// The words of the records of a class.
+fn class_words(class: u32) -> u32 {
+    if class < EXACT {
+        return class + 1;
+    }
+    let (doubling, quarter) = ((class - EXACT) / 4, (class - EXACT) % 4);
+    (quarter + 5) << (EXACT.ilog2() + doubling - 2)
+}
+
 /// Where so many texts end.
 fn texts_end(bytes: &[u8], texts: usize) -> Option<usize> {
     let mut rest = bytes;
@@ -1275,6 +1639,11 @@ fn tenths(nanos: u64) -> u64 {
     nanos / TENTH
 }
 
+/// Tenths of a second of the segment's time, modulo 2^32.
+fn mark_time(now: Moment) -> u32 {
+    tenths(now.time) as u32
+}
+
 #[inline]
 fn fingerprint(hash: u64) -> u32 {
     (hash >> 32) as u32
@@ -1282,7 +1651,8 @@ fn fingerprint(hash: u64) -> u32 {
 
 /// The logarithm of the slots for so many series: twice to four times as many.
 fn bits_for(live: u64) -> u32 {
-    (live * 2).next_power_of_two().trailing_zeros().clamp(LEAST_BITS, MOST_BITS)
+    let slots = live.min(1 << MOST_BITS) * 2;
+    slots.next_power_of_two().trailing_zeros().clamp(LEAST_BITS, MOST_BITS)
 }
 
 #[cfg(test)]
@@ -1292,6 +1662,20 @@ mod tests {
     use super::super::family::Series;
     use super::super::schema::Label;
     use super::*;
+
+    #[test]
+    fn each_length_has_a_class_of_at_most_a_quarter_more() {
+        let mut before = 0;
+        for words in 1..=MOST_WORDS {
+            let class = class_of(words);
+            let most = class_words(class);
+            assert!(class < CLASSES && (class == before || class == before + 1));
+            assert!(words <= most && most - words <= words / 4, "{words} in {most}");
+            assert_eq!(class_of(most), class);
+            before = class;
+        }
+        assert_eq!(before, CLASSES - 1);
+    }
 
     /// Two tables take turns. Who looks for a series while they do, and finds the same table before
     /// and after, knows nothing.

@@ -1,23 +1,21 @@
-//! The meta word of a record: its length, its state, how many handles are bound to it, and its
-//! generation, which changes when the record becomes another series.
+//! The meta word of a record: its length, its state, its generation, which changes when the series
+//! that has the record is removed, and a checksum of the series' key.
 //!
-//! Who inserts or removes a series holds the family's lock; who binds a handle, or adds without
-//! one, does not. The word is what they agree on. A thread that adds looks at it before and after:
-//! is it another one then, the record may have become another series, and the addition is taken
-//! back.
+//! A thread that inserts or removes a series holds the family's lock. A thread that finds one does
+//! not: it claims the record (see `claims.rs`) and then looks at this word. From there on, the record
+//! stays what it is, or that of a removed series, until the claim is cleared.
 
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU64, Ordering};
 
 /// A record's states.
 pub(crate) mod state {
+    /// No series has it.
     pub(crate) const FREE: u64 = 0;
     /// Taken, and not yet in the index.
     pub(crate) const DRAFT: u64 = 1;
     pub(crate) const LIVE: u64 = 2;
     /// Idle for too long: found, and not shown.
     pub(crate) const HIDDEN: u64 = 3;
-    /// Removed, while handles are bound to it.
-    pub(crate) const DETACHED: u64 = 4;
 }
 
 /// The words of the record.
@@ -26,10 +24,14 @@ const STATE_SHIFT: u32 = 16;
 const STATE: u64 = 7 << STATE_SHIFT;
 /// No text in it needs an escape in text formats.
 pub(crate) const PLAIN: u64 = 1 << 19;
-const PIN: u64 = 1 << 20;
-/// The handles that are bound to it. At their most, it is bound for good.
-pub(crate) const PINS: u64 = 0xfff << 20;
+const SLACK_SHIFT: u32 = 20;
+/// The words of the record after its key.
+pub(crate) const MOST_SLACK: u64 = 0xfff;
 const GENERATION: u64 = 1 << 32;
+/// The low bits of the hash of the series' key. After a loss of power, sectors of a record may be of
+/// different times: this tells a key that is not the series'.
+const CHECKSUM: u64 = 0xffff << CHECKSUM_SHIFT;
+const CHECKSUM_SHIFT: u32 = 48;
 
 #[inline]
 pub(crate) fn state_of(meta: u64) -> u64 {
@@ -40,92 +42,101 @@ pub(crate) fn with_state(meta: u64, state: u64) -> u64 {
     meta & !STATE | state << STATE_SHIFT
 }
 
+/// The words of the record that its series uses.
+#[inline]
+pub(crate) fn used_words(meta: u64) -> u64 {
+    (meta & WORDS).saturating_sub(meta >> SLACK_SHIFT & MOST_SLACK)
+}
+
+/// A draft in a record of which so many words are used, which are enough.
+pub(crate) fn draft(meta: u64, used: u64) -> u64 {
+    let slack = (meta & WORDS).saturating_sub(used).min(MOST_SLACK);
+    let kept = meta & (WORDS | !(GENERATION - 1));
+    with_state(kept | slack << SLACK_SHIFT, state::DRAFT)
+}
+
+/// With the checksum of a key of that hash.
+pub(crate) fn with_checksum(meta: u64, hash: u64) -> u64 {
+    meta & !CHECKSUM | hash << CHECKSUM_SHIFT
+}
+
+/// Whether the checksum is that of a key of that hash.
+pub(crate) fn has_checksum(meta: u64, hash: u64) -> bool {
+    with_checksum(meta, hash) == meta
+}
+
 /// Whether a series has the record, shown or not.
 #[inline]
 pub(crate) fn is_series(meta: u64) -> bool {
     matches!(state_of(meta), state::LIVE | state::HIDDEN)
 }
 
-/// Whether both are of one series.
+/// Whether both are of one series, or both of none.
 #[inline]
 pub(crate) fn is_same_series(one: u64, other: u64) -> bool {
     one / GENERATION == other / GENERATION
 }
 
-/// What tells the series of a record from those that have it before and after.
+/// What tells the series of a record from those that have it before and after: its generation, modulo
+/// 2^16, and the checksum of its key.
 #[inline]
 pub(crate) fn generation_of(meta: u64) -> u32 {
     // The upper half is taken whole.
     (meta >> 32) as u32
 }
 
-/// Whether the record still is what it was found as: the same series, and shown as it was.
-#[inline]
-pub(crate) fn is_still(word: &AtomicU64, found: u64) -> bool {
-    // Acquire, on the loads and additions before too: had they met what another series wrote, this
-    // would see that series' generation.
-    fence(Ordering::Acquire);
-    (word.load(Ordering::Relaxed) ^ found) & !PINS == 0
-}
-
-/// Binds a handle to what was found, unless it is something else by now.
-pub(crate) fn pin(word: &AtomicU64, found: u64) -> bool {
-    change(word, |meta| ((meta ^ found) & !PINS == 0).then(|| pinned(meta))).is_ok()
-}
-
-/// Binds one more handle to a record that one is bound to.
-pub(crate) fn pin_again(word: &AtomicU64) {
-    let _ = change(word, |meta| Some(pinned(meta)));
-}
-
-fn pinned(meta: u64) -> u64 {
-    if meta & PINS == PINS { meta } else { meta + PIN }
-}
-
-/// Releases a handle. Whether the record is nobody's now, and to be freed.
-pub(crate) fn unpin(word: &AtomicU64) -> bool {
-    let is_counted = |meta: u64| meta & PINS != PINS && meta & PINS != 0;
-    let before = change(word, |meta| is_counted(meta).then(|| meta - PIN));
-    before.is_ok_and(|meta| is_nobodys(meta - PIN))
-}
-
-/// Whether the record was removed, and no handle is bound to it.
-pub(crate) fn is_nobodys(meta: u64) -> bool {
-    state_of(meta) == state::DETACHED && meta & PINS == 0
-}
-
-/// Changes the state, with the lock held: handles may come and go at the same time. Answers the
-/// word before.
+/// Changes the state, with the lock held. The overflow's is changed without it. Returns the word
+/// before.
 pub(crate) fn set_state(word: &AtomicU64, state: u64) -> u64 {
+    let next = |meta| Some(with_state(meta, state));
+    // Release: who sees a series live sees all of it. Acquire: who finds it changed sees by whom.
+    let changed = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     // It never declines.
-    change(word, |meta| Some(with_state(meta, state))).unwrap_or_else(|meta| meta)
+    changed.unwrap_or_else(|meta| meta)
 }
 
-/// Makes the record free, with the lock held: the next series in it is of another generation.
-pub(crate) fn set_free(word: &AtomicU64, meta: u64) {
-    let meta = with_state(meta & !PINS, state::FREE).wrapping_add(GENERATION);
+/// Makes the record no series', with the lock held: the next one in it is of another generation.
+pub(crate) fn set_free(word: &AtomicU64) {
+    let meta = word.load(Ordering::Relaxed);
+    // A carry goes into the checksum, which the next series sets.
+    let meta = with_state(meta, state::FREE).wrapping_add(GENERATION);
     // Release: whoever sees what is written from here on sees the generation, too.
     word.store(meta, Ordering::Release);
 }
 
-/// Stores what `next` makes of the word, and answers what it was; an error where `next` declines.
-fn change(word: &AtomicU64, next: impl Fn(u64) -> Option<u64>) -> Result<u64, u64> {
-    // Release: who sees a series live sees all of it. Acquire: who finds it changed sees by whom.
-    word.fetch_update(Ordering::AcqRel, Ordering::Acquire, next)
-}
-
-/// What loom checks: a record with one cell, which is used again.
+/// What loom checks: a record with a key and one cell, which is used again, and claims of it.
 #[cfg(loom)]
 pub mod model {
     use loom::sync::Mutex;
 
     use super::*;
     use crate::Cells;
+    use crate::claims::{Block, Blocks, LEAST_LINES, LINE, Memory, Stack, claim, release};
     use crate::sync::Arc;
 
-    /// The meta word, then the cell; and the family's lock.
+    /// The record, the root of the blocks, and a block; and the family's lock.
     #[derive(Clone)]
-    pub struct Record(Cells, Arc<Mutex<()>>);
+    pub struct Record(Arc<(Words, Mutex<()>, Stack)>);
+
+    struct Words(Cells);
+
+    impl Memory for Words {
+        fn word(&self, at: u32) -> &AtomicU64 {
+            &self.0[at as usize]
+        }
+
+        fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
+            &self.0[at as usize..][..count as usize]
+        }
+    }
+
+    const RECORD: u32 = 1;
+    const KEY: u32 = 2;
+    const CELL: u32 = 3;
+    const ROOT: u32 = 4;
+    const BLOCK: Block = Block { at: LINE, lines: LEAST_LINES };
+    /// The token of the process that has the block at first.
+    pub const FIRST: u64 = 1;
 
     impl Default for Record {
         fn default() -> Self {
@@ -134,90 +145,89 @@ pub mod model {
     }
 
     impl Record {
-        /// A live record whose cell is zero.
+        /// A live record of the key 1, whose cell is zero.
         pub fn new() -> Self {
-            let cells = Cells::private(2);
-            cells[0].store(with_state(2, state::LIVE), Ordering::Relaxed);
-            Self(cells, Arc::new(Mutex::new(())))
+            let words = Words(Cells::private(BLOCK.range().end as usize));
+            words.word(RECORD).store(with_state(3, state::LIVE), Ordering::Relaxed);
+            words.word(KEY).store(1, Ordering::Relaxed);
+            let stack = Stack::default();
+            let record = Self(Arc::new((words, Mutex::new(()), stack)));
+            record.blocks().add(BLOCK, FIRST, false);
+            BLOCK.claim_lines().for_each(|at| {
+                (at..at + 2).for_each(|at| record.0.2.push(record.words(), at));
+            });
+            record
         }
 
-        /// Finds the series of the first generation.
-        pub fn find(&self) -> Option<u64> {
-            let meta = self.0[0].load(Ordering::Acquire);
-            (is_series(meta) && meta < GENERATION).then_some(meta)
+        fn words(&self) -> &Words {
+            &self.0.0
         }
 
-        /// Adds to what was found; false where the addition was taken back.
-        pub fn add(&self, found: u64, n: u64) -> bool {
-            self.0[1].fetch_add(n, Ordering::AcqRel);
-            if is_still(&self.0[0], found) {
-                return true;
-            }
-            self.0[1].fetch_sub(n, Ordering::AcqRel);
-            false
+        fn word(&self, at: u32) -> &AtomicU64 {
+            self.words().word(at)
         }
 
-        /// Binds a handle to what was found.
-        pub fn bind(&self, found: u64) -> bool {
-            pin(&self.0[0], found)
+        fn blocks(&self) -> Blocks<'_, Words> {
+            let words = self.words();
+            Blocks { memory: words, root: words.word(ROOT), end: BLOCK.range().end }
         }
 
-        /// Adds by a handle.
-        pub fn add_bound(&self, n: u64) {
-            self.0[1].fetch_add(n, Ordering::AcqRel);
+        /// Takes a word for a claim.
+        pub fn take(&self) -> Option<u32> {
+            self.0.2.pop(self.words())
         }
 
-        /// Releases a handle; the record is freed if nobody has it then.
-        pub fn release(&self) {
-            if unpin(&self.0[0]) {
-                let _lock = self.1.lock();
-                self.free();
-            }
+        /// Gives a word back.
+        pub fn give_back(&self, word: u32) {
+            self.0.2.push(self.words(), word);
         }
 
-        /// Removes the series; the record is freed if no handle is bound to it.
+        /// Claims the record, and tells whether it is the series of that key.
+        pub fn find(&self, word: u32, key: u64) -> bool {
+            claim(self.word(word), RECORD.into(), false);
+            // Acquire: as a family does.
+            let meta = self.word(RECORD).load(Ordering::Acquire);
+            is_series(meta) && self.word(KEY).load(Ordering::Relaxed) == key
+        }
+
+        /// Adds to what was found.
+        pub fn add(&self, n: u64) {
+            self.word(CELL).fetch_add(n, Ordering::AcqRel);
+        }
+
+        /// Clears a claim.
+        pub fn release(&self, word: u32) {
+            release(self.word(word));
+        }
+
+        /// Removes the series.
         pub fn remove(&self) {
-            let _lock = self.1.lock();
-            set_state(&self.0[0], state::DETACHED);
-            self.free();
+            let _lock = self.0.1.lock();
+            set_free(self.word(RECORD));
         }
 
-        fn free(&self) {
-            let meta = self.0[0].load(Ordering::Acquire);
-            if is_nobodys(meta) {
-                set_free(&self.0[0], meta);
-            }
-        }
-
-        /// Makes another series of the record, if it is free and, which the quarantine sees to,
-        /// nobody is between a look at the old one and its addition.
-        pub fn use_again(&self) -> bool {
-            let _lock = self.1.lock();
-            let meta = self.0[0].load(Ordering::Relaxed);
-            if state_of(meta) != state::FREE {
+        /// Makes the series of another key of the record, if no claim of a living process names it.
+        pub fn use_again(&self, key: u64, is_alive: impl Fn(u64) -> bool) -> bool {
+            let _lock = self.0.1.lock();
+            let named = self.blocks().named(false, is_alive);
+            if named.is_none_or(|named| named.has(RECORD)) {
                 return false;
             }
-            // In place of a store of zero, which the quarantine keeps apart from late additions.
-            if self.0[1].fetch_add(0, Ordering::AcqRel) != 0 {
-                return false;
-            }
-            set_state(&self.0[0], state::LIVE);
+            self.word(CELL).store(0, Ordering::Release);
+            self.word(KEY).store(key, Ordering::Release);
+            set_state(self.word(RECORD), state::LIVE);
             true
         }
 
-        /// Whether it is of the first generation.
-        pub fn is_first(&self) -> bool {
-            self.0[0].load(Ordering::Acquire) < GENERATION
-        }
-
-        /// Whether nobody has it.
-        pub fn is_free(&self) -> bool {
-            state_of(self.0[0].load(Ordering::Acquire)) == state::FREE
+        /// Takes the block of the first process over.
+        pub fn take_over(&self, token: u64) -> Option<u32> {
+            let block = self.blocks().take_over(token, false, |_| false)?;
+            block.claim_lines().next()
         }
 
         /// The cell.
         pub fn sum(&self) -> u64 {
-            self.0[1].load(Ordering::Acquire)
+            self.word(CELL).load(Ordering::Acquire)
         }
     }
 }

@@ -43,6 +43,8 @@ mod keyed;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 mod meta;
 #[cfg(not(loom))]
+mod names;
+#[cfg(not(loom))]
 mod place;
 #[cfg(not(loom))]
 mod schema;
@@ -52,7 +54,7 @@ mod strings;
 #[cfg(not(loom))]
 pub use extra::{Beside, Extra};
 #[cfg(not(loom))]
-pub use family::{Bound, Cursor, Family, View};
+pub use family::{Bound, Claimed, Cursor, Family, View};
 #[cfg(not(loom))]
 pub use follower::{Folding, Follower};
 #[cfg(not(loom))]
@@ -66,6 +68,8 @@ pub use strings::StringSet;
 
 #[cfg(not(loom))]
 pub(crate) use family::{inspect, mend};
+#[cfg(not(loom))]
+pub(crate) use names::Names;
 
 #[cfg(loom)]
 pub mod model {

@@ -106,9 +106,8 @@ impl<'a> Place<'a> {
                 return;
             }
         }
-        // Release: whoever sees the addition sees what this thread did before. Acquire: a look at
-        // the series' head, which tells whether it still is that series, comes after.
-        self.shared(cell).fetch_add(n, Ordering::AcqRel);
+        // Release: whoever sees the addition sees what this thread did before.
+        self.shared(cell).fetch_add(n, Ordering::Release);
     }
 
     /// Adds `n` to a cell that holds the bits of a float.
@@ -132,57 +131,9 @@ impl<'a> Place<'a> {
         loop {
             let new = (f64::from_bits(old) + n).to_bits();
             // As in `add`.
-            match cell.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+            match cell.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(found) => old = found,
-            }
-        }
-    }
-
-    /// Takes back an addition of `n` to a cell that no lane has a part of, for [`Family::update`]'s
-    /// `undo`: unless the cell was made zero since, which the addition went with.
-    ///
-    /// [`Family::update`]: super::Family::update
-    ///
-    /// # Panics
-    /// If there is no such cell.
-    #[cold]
-    pub fn take_back(&self, cell: usize, n: u64) {
-        let cell = self.plain(cell);
-        let mut old = cell.load(Ordering::Relaxed);
-        loop {
-            let new = old.wrapping_sub(n);
-            let is_gone = [old, n, !new].iter().all(|value| value.cast_signed() >= 0);
-            if is_gone {
-                return;
-            }
-            match cell.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(found) => old = found,
-            }
-        }
-    }
-
-    /// As [`Place::take_back`], for a cell that holds the bits of a float.
-    ///
-    /// # Panics
-    /// If there is no such cell.
-    #[cold]
-    pub fn take_back_float(&self, cell: usize, n: f64) {
-        let cell = self.plain(cell);
-        let mut bits = cell.load(Ordering::Relaxed);
-        loop {
-            let old = f64::from_bits(bits);
-            let new = old - n;
-            // From infinity, nothing can be taken back that was added to it.
-            let is_gone = new.is_nan() || (old >= 0.0 && n >= 0.0 && new < 0.0);
-            if is_gone {
-                return;
-            }
-            let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-            match cell.compare_exchange_weak(bits, new.to_bits(), success, failure) {
-                Ok(_) => return,
-                Err(found) => bits = found,
             }
         }
     }

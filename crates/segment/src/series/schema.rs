@@ -31,6 +31,9 @@ pub struct Schema {
     pub idle: Option<Duration>,
     /// Whatever else the layer above has to know of it.
     pub settings: Vec<u8>,
+    /// Whether it stands apart from other families, be they of the same name: each such family is
+    /// made anew, and found by the handles to it alone.
+    pub apart: bool,
 }
 
 /// A label of a family.
@@ -116,7 +119,7 @@ impl Schema {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.push(self.kind);
-        out.push(u8::from(self.additive));
+        out.push(u8::from(self.additive) | u8::from(self.apart) << 1);
         out.extend_from_slice(&self.cells.to_le_bytes());
         // `check` saw that there are at most 255.
         out.extend_from_slice(&(self.labels.len() as u32).to_le_bytes());
@@ -150,6 +153,12 @@ impl Schema {
         out
     }
 
+    /// The name in bytes that may be anything, and whether the family stands apart.
+    pub(crate) fn name_in(bytes: &[u8]) -> Option<(String, bool)> {
+        let name = Reader(bytes.get(HEAD..)?).text().ok()?;
+        Some((name, bytes[1] & 2 == 2))
+    }
+
     /// Reads bytes that may be anything.
     ///
     /// # Errors
@@ -162,7 +171,7 @@ impl Schema {
             let bytes = head[at..at + 8].try_into().expect("a slice of 8 bytes is an array of 8");
             u64::from_le_bytes(bytes)
         };
-        if head[1] > 1 {
+        if head[1] > 3 {
             return Err(format!("its flags are {}", head[1]));
         }
         let count = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
@@ -171,7 +180,8 @@ impl Schema {
         }
         let mut schema = Self {
             kind: head[0],
-            additive: head[1] == 1,
+            additive: head[1] & 1 == 1,
+            apart: head[1] & 2 == 2,
             cells: u16::from_le_bytes([head[2], head[3]]),
             limit: Some(word(8)).filter(|&limit| limit != u64::MAX),
             idle: Some(word(16)).filter(|&idle| idle != u64::MAX).map(Duration::from_nanos),
@@ -242,6 +252,7 @@ mod tests {
             limit: Some(1000),
             idle: Some(Duration::from_secs(60)),
             settings: vec![1, 2, 3],
+            apart: true,
         }
     }
 

@@ -1,0 +1,336 @@
+//! Claims: words of a segment that keep records from being used again.
+//!
+//! A *claim* is a word that names a record by its word offset, or is 0. As long as it names a record
+//! and the process that owns it lives, the record is not used again, however long that process is
+//! stopped. Each thread that updates series has claims of its own (hazard pointers; Michael 2004,
+//! "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects"), and so has each handle.
+//!
+//! A thread stores the claim, passes a [barrier](barrier::light), and then looks at the record's meta
+//! word: if that says that the series is there, it may use the record until it clears the claim. A
+//! thread that wants removed records again has changed their meta words before; it passes the other
+//! [barrier](barrier::heavy), and then reads all claims. Either it sees the claim, or the first one
+//! saw that the series is gone.
+//!
+//! Claims lie in *blocks*. A block belongs to one process, by its token; the block of a process that
+//! ended goes to the next one that needs a block. `docs/formats.md` draws one.
+
+use std::collections::BTreeMap;
+
+use crate::barrier;
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// Where the words of a segment are.
+pub(crate) trait Memory {
+    /// The word at a word offset.
+    fn word(&self, at: u32) -> &AtomicU64;
+
+    /// The words from a word offset on; none where they are not all there.
+    fn words(&self, at: u32, count: u32) -> &[AtomicU64];
+}
+
+/// The words of a cache line.
+pub(crate) const LINE: u32 = 8;
+/// The lines of a block: of the first of a process, and the most.
+pub(crate) const LEAST_LINES: u32 = if cfg!(loom) { 2 } else { 16 };
+pub(crate) const MOST_LINES: u32 = 1024;
+/// A claim of a handle, and not of a thread.
+pub(crate) const HANDLE: u64 = 1 << 32;
+/// A word that is no claim: it lies on a stack of free ones, and has the offset of the next.
+const FREE: u64 = 1 << 63;
+
+/// The words of a block's first line.
+mod at {
+    /// The next block (bits 0-31), and the lines of this one (32-63).
+    pub(super) const NEXT: u32 = 0;
+    /// The token of the process that has the block; 0 for none.
+    pub(super) const OWNER: u32 = 1;
+    /// 1: the owner's threads rely on the barriers of others.
+    pub(super) const RELIES: u32 = 2;
+}
+
+/// Claims a record, if it turns out to be there by a look that follows.
+#[inline]
+pub(crate) fn claim(word: &AtomicU64, value: u64, relies: bool) {
+    word.store(value, Ordering::Relaxed);
+    barrier::light(relies);
+}
+
+/// Gives a claim up.
+#[inline]
+pub(crate) fn release(word: &AtomicU64) {
+    // Release: who finds the claim gone finds all that was done with the record.
+    word.store(0, Ordering::Release);
+}
+
+/// A stack of free words, each of which has the offset of the next: the offset of the first, and in
+/// the upper half how often one was taken.
+#[derive(Debug, Default)]
+pub(crate) struct Stack(AtomicU64);
+
+impl Stack {
+    pub(crate) fn pop(&self, memory: &impl Memory) -> Option<u32> {
+        // Acquire, here and below: the first word's link is seen as it was stored.
+        let mut head = self.0.load(Ordering::Acquire);
+        loop {
+            // Both halves are taken whole, here and below.
+            let first = head as u32;
+            if first == 0 {
+                return None;
+            }
+            // Should another thread have taken the first one meanwhile, this may be anything, and
+            // the exchange fails.
+            let link = memory.word(first).load(Ordering::Relaxed);
+            // Where it is no link although the word is free, another process wrote nonsense into it:
+            // what lies below is lost.
+            let next = if link & FREE == 0 { 0 } else { link as u32 };
+            let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
+            match self.0.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => {
+                    memory.word(first).store(0, Ordering::Relaxed);
+                    return Some(first);
+                }
+                Err(found) => head = found,
+            }
+        }
+    }
+
+    pub(crate) fn push(&self, memory: &impl Memory, at: u32) {
+        let mut head = self.0.load(Ordering::Relaxed);
+        loop {
+            // Release, both: who finds the claim gone finds all that was done with the record, and
+            // who pops the word finds its link.
+            memory.word(at).store(FREE | head & u64::from(u32::MAX), Ordering::Release);
+            let after = head >> 32 << 32 | u64::from(at);
+            match self.0.compare_exchange_weak(head, after, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(found) => head = found,
+            }
+        }
+    }
+}
+
+/// The blocks of a segment.
+pub(crate) struct Blocks<'m, M> {
+    pub(crate) memory: &'m M,
+    /// The offset of the newest block.
+    pub(crate) root: &'m AtomicU64,
+    /// The word offset behind the last word that may be used, of 32 bits.
+    pub(crate) end: u64,
+}
+
+/// A block: its word offset, and its lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub(crate) at: u32,
+    pub(crate) lines: u32,
+}
+
+impl Block {
+    /// The words that can be claims.
+    fn words(self) -> std::ops::Range<u32> {
+        self.at + LINE..self.at + self.lines * LINE
+    }
+
+    /// The offsets of its lines but the first.
+    pub(crate) fn claim_lines(self) -> impl Iterator<Item = u32> {
+        self.words().step_by(LINE as usize)
+    }
+
+    /// All its words.
+    pub(crate) fn range(self) -> std::ops::Range<u64> {
+        u64::from(self.at)..u64::from(self.at) + u64::from(self.lines) * u64::from(LINE)
+    }
+}
+
+/// The records that claims name.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    /// In order.
+    records: Vec<u32>,
+    /// How many words were read.
+    pub(crate) read: u64,
+}
+
+impl Named {
+    pub(crate) fn has(&self, record: u32) -> bool {
+        self.records.binary_search(&record).is_ok()
+    }
+}
+
+impl<M: Memory> Blocks<'_, M> {
+    /// The blocks, newest first; an error where the list contradicts itself.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Block, u64>> {
+        // Acquire, here and below: who sees a block sees its head.
+        let mut next = self.root.load(Ordering::Acquire);
+        // The words that no block has had yet: a list in a circle ends.
+        let mut left = self.end;
+        std::iter::from_fn(move || {
+            if next == 0 {
+                return None;
+            }
+            let here = std::mem::take(&mut next);
+            let at = u32::try_from(here)
+                .ok()
+                .filter(|at| at.is_multiple_of(LINE) && here + u64::from(LINE) <= self.end);
+            let Some(at) = at else { return Some(Err(here)) };
+            let head = self.memory.word(at + at::NEXT).load(Ordering::Acquire);
+            let block = Block { at, lines: (head >> 32) as u32 };
+            if !(LEAST_LINES..=MOST_LINES).contains(&block.lines) || block.range().end > self.end {
+                return Some(Err(here));
+            }
+            let Some(after) = left.checked_sub(u64::from(block.lines * LINE)) else {
+                return Some(Err(here));
+            };
+            left = after;
+            next = head & u64::from(u32::MAX);
+            Some(Ok(block))
+        })
+    }
+
+    /// Takes the block of a process that ended, for that of `token`, and empties it.
+    pub(crate) fn take_over(
+        &self,
+        token: u64,
+        relies: bool,
+        is_alive: impl Fn(u64) -> bool,
+    ) -> Option<Block> {
+        for block in self.iter().map_while(Result::ok) {
+            let word = self.memory.word(block.at + at::OWNER);
+            let owner = word.load(Ordering::Relaxed);
+            if owner == token || owner != 0 && is_alive(owner) {
+                continue;
+            }
+            // No process has the token of an earlier one: nobody takes it over twice.
+            if word.compare_exchange(owner, token, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                self.begin(block, relies);
+                return Some(block);
+            }
+        }
+        None
+    }
+
+    /// Adds a block of new words for the process of `token`.
+    pub(crate) fn add(&self, block: Block, token: u64, relies: bool) {
+        self.memory.word(block.at + at::OWNER).store(token, Ordering::Relaxed);
+        self.begin(block, relies);
+        let link = self.memory.word(block.at + at::NEXT);
+        let mut next = self.root.load(Ordering::Relaxed);
+        loop {
+            link.store(u64::from(block.lines) << 32 | next, Ordering::Relaxed);
+            // Release: who sees the block sees its head, and through its link the blocks before it.
+            let (success, failure) = (Ordering::Release, Ordering::Relaxed);
+            match self.root.compare_exchange_weak(next, block.at.into(), success, failure) {
+                Ok(_) => break,
+                Err(found) => next = found,
+            }
+        }
+        // SeqCst: a thread that reads the claims sees the block, or was preceded by no claim in it
+        // whose look found a series.
+        fence(Ordering::SeqCst);
+    }
+
+    fn begin(&self, block: Block, relies: bool) {
+        self.memory.word(block.at + at::RELIES).store(relies.into(), Ordering::Relaxed);
+        for word in block.words().map(|at| self.memory.word(at)) {
+            // A look first: most are zero already.
+            if word.load(Ordering::Relaxed) != 0 {
+                word.store(0, Ordering::Relaxed);
+            }
+        }
+        // SeqCst: as in `add`, for the owner and whether it relies on barriers.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Makes all blocks free, where no other process has the segment.
+    pub(crate) fn free_all(&self) {
+        for block in self.iter().map_while(Result::ok) {
+            self.memory.word(block.at + at::OWNER).store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The records that claims of living processes name: of handles alone, or of threads as well.
+    /// All that were removed before and are not among them may be used again. `None` where that
+    /// cannot be told.
+    pub(crate) fn named(
+        &self,
+        handles_only: bool,
+        is_alive: impl Fn(u64) -> bool,
+    ) -> Option<Named> {
+        let reaches_all = barrier::heavy();
+        let mut named = Named::default();
+        let mut known = BTreeMap::<u64, bool>::new();
+        for block in self.iter() {
+            let block = block.ok()?;
+            // Acquire: sees what the process before left of the block.
+            let owner = self.memory.word(block.at + at::OWNER).load(Ordering::Acquire);
+            if owner == 0 {
+                continue;
+            }
+            let lives = *known.entry(owner).or_insert_with(|| is_alive(owner));
+            named.read += u64::from(block.lines * LINE);
+            if !lives {
+                continue;
+            }
+            let relies = self.memory.word(block.at + at::RELIES).load(Ordering::Relaxed) != 0;
+            if relies && !reaches_all {
+                return None;
+            }
+            for at in block.words() {
+                // Acquire: who finds a claim gone finds all that was done with the record.
+                let value = self.memory.word(at).load(Ordering::Acquire);
+                let is_claim = value & FREE == 0 && (!handles_only || value & HANDLE != 0);
+                // The lower half is taken whole.
+                let record = value as u32;
+                if is_claim && record != 0 {
+                    named.records.push(record);
+                }
+            }
+        }
+        named.records.sort_unstable();
+        Some(named)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    struct Words(Vec<AtomicU64>);
+
+    impl Memory for Words {
+        fn word(&self, at: u32) -> &AtomicU64 {
+            &self.0[at as usize]
+        }
+
+        fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
+            &self.0[at as usize..][..count as usize]
+        }
+    }
+
+    /// As of a large block that another process made its own next one.
+    #[test]
+    #[cfg_attr(miri, ignore = "it reads some 20,000 words one by one, which takes miri minutes")]
+    fn a_list_of_blocks_in_a_circle_ends_before_it_has_more_words_than_there_are() {
+        let words = Words((0..5 * MOST_LINES * LINE / 2).map(|_| AtomicU64::new(0)).collect());
+        let (root, end) = (AtomicU64::new(0), words.0.len() as u64);
+        let blocks = Blocks { memory: &words, root: &root, end };
+        let block = Block { at: LINE, lines: MOST_LINES };
+        blocks.add(block, 1, false);
+        words.word(block.at).fetch_or(u64::from(block.at), Ordering::Relaxed);
+        let seen: Vec<Result<Block, u64>> = blocks.iter().collect();
+        assert_eq!(seen, [Ok(block), Ok(block), Err(block.at.into())]);
+        assert!(blocks.named(false, |_| true).is_none());
+    }
+
+    #[test]
+    fn what_is_no_link_ends_a_stack() {
+        let words = Words((0..4).map(|_| AtomicU64::new(0)).collect());
+        let stack = Stack::default();
+        (1..4).for_each(|at| stack.push(&words, at));
+        words.word(2).store(7, Ordering::Relaxed);
+        let popped: Vec<u32> = std::iter::from_fn(|| stack.pop(&words)).collect();
+        assert_eq!(popped, [3, 2]);
+    }
+}

@@ -1,0 +1,159 @@
+//! File locks that a memory mapping holds instead of a descriptor.
+//!
+//! A lock of an open file description (`F_OFD_SETLK` in `fcntl_locking(2)`) ends when nothing refers
+//! to the description any more, and a mapping refers to it as a descriptor does. So a page that is
+//! mapped, and never touched, holds the lock, and the descriptor is closed at once. A program that
+//! closes all of its descriptors, or uses their numbers for other files, does not release the lock,
+//! and nothing has to be closed by its number in a child of a fork: the kernel leaves a page out of
+//! the child if it was told so (`MADV_DONTFORK`).
+//!
+//! On overlayfs, a mapping refers to the file below and not to the description: the lock would end at
+//! once. There a descriptor holds it, and [`fork::keep`] has it closed in children.
+
+use std::ffi::c_void;
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::UNIX_EPOCH;
+
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::fork;
+use crate::presence::{identity, is_locked, lock_byte};
+
+/// What holds the locks that were taken by the description of a file.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    by: By,
+    /// The process that has it, where children of a fork do not: its generation and its id.
+    owner: Option<(u32, u32)>,
+}
+
+#[derive(Debug)]
+enum By {
+    /// A mapped page.
+    Page(NonNull<c_void>),
+    /// A descriptor, as long as it is that file's, and what [`fork::keep`] returned for it.
+    Descriptor(ManuallyDrop<File>, (u64, u64), Option<fork::Kept>),
+}
+
+impl Hold {
+    /// Whether a mapping holds locks on the file system of a file, which `reopen` opens again.
+    pub(crate) fn is_by_mapping(
+        file: &File,
+        reopen: impl Fn() -> Option<(File, libc::c_int)>,
+    ) -> bool {
+        let Some((other, kind)) = reopen() else { return true };
+        let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Another process that looks at the same moment has another byte.
+        let byte = LEAST_PROBED + u64::from(now.subsec_nanos() ^ std::process::id());
+        let locked = lock_byte(&other, byte, libc::F_OFD_SETLK, kind).unwrap_or(false);
+        let page = Self::page(&other);
+        drop(other);
+        // Where that cannot be told, a descriptor is the safe way.
+        locked && page.is_ok() && is_locked(file, byte).unwrap_or(false)
+    }
+
+    /// Holds the locks of `file` in this process, and in the children that it forks.
+    pub(crate) fn with_children(file: File, by_mapping: bool) -> io::Result<Self> {
+        if by_mapping {
+            return Self::page(&file);
+        }
+        let identity = identity(&file)?;
+        let by = By::Descriptor(ManuallyDrop::new(file), identity, None);
+        Ok(Self { by, owner: None })
+    }
+
+    /// Holds the locks of `file` in this process alone.
+    pub(crate) fn without_children(file: File, by_mapping: bool) -> io::Result<Self> {
+        if !by_mapping {
+            let identity = identity(&file)?;
+            let kept = fork::keep(file.as_raw_fd(), identity)?;
+            let by = By::Descriptor(ManuallyDrop::new(file), identity, Some(kept));
+            return Ok(Self { by, owner: Some(process()) });
+        }
+        let mut hold = Self::page(&file)?;
+        if let By::Page(address) = hold.by {
+            let (address, length) = (address.as_ptr(), rustix::param::page_size());
+            // SAFETY: the page is this value's, and nothing reads or writes it.
+            unsafe { rustix::mm::madvise(address, length, Advice::LinuxDontFork)? };
+        }
+        hold.owner = Some(process());
+        Ok(hold)
+    }
+
+    fn page(file: &File) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
+        let address = unsafe {
+            let (length, flags) = (rustix::param::page_size(), MapFlags::SHARED);
+            rustix::mm::mmap(ptr::null_mut(), length, ProtFlags::empty(), flags, file, 0)?
+        };
+        let address = NonNull::new(address).expect("mmap returns an address or an error");
+        Ok(Self { by: By::Page(address), owner: None })
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // A child does not have the page or the descriptor of its parent, and may have something else
+        // there.
+        if self.owner.is_some_and(|owner| owner != process()) {
+            return;
+        }
+        match &mut self.by {
+            By::Page(address) => {
+                let (address, length) = (address.as_ptr(), rustix::param::page_size());
+                // SAFETY: the page is this value's, and nothing refers to it.
+                let _ = unsafe { rustix::mm::munmap(address, length) };
+            }
+            By::Descriptor(file, of, kept) => {
+                drop(kept.take());
+                // The program may have closed it, and have another file under its number.
+                if identity(file).is_ok_and(|found| found == *of) {
+                    // SAFETY: nothing uses the file after this.
+                    unsafe { ManuallyDrop::drop(file) };
+                }
+            }
+        }
+    }
+}
+
+/// The bytes that are locked to see whether a mapping holds locks: after those of tokens and of
+/// presence.
+const LEAST_PROBED: u64 = 1 << 41;
+
+/// Both, since a fork that the C library does not make leaves the generation as it is.
+fn process() -> (u32, u32) {
+    (fork::generation(), std::process::id())
+}
+
+/// A place for a hold. No lock: a child of a fork would wait for a thread that it does not have.
+#[derive(Debug, Default)]
+pub(crate) struct Holder(AtomicPtr<Hold>);
+
+impl Holder {
+    /// Puts a hold there, and drops the one that was there before.
+    pub(crate) fn set(&self, hold: Option<Hold>) {
+        let new = hold.map_or(ptr::null_mut(), |hold| Box::into_raw(Box::new(hold)));
+        // AcqRel: the thread that drops a hold sees what the one that put it there wrote.
+        let old = self.0.swap(new, Ordering::AcqRel);
+        if !old.is_null() {
+            // SAFETY: it came from `Box::into_raw`, and the swap gave it to this thread alone.
+            drop(unsafe { Box::from_raw(old) });
+        }
+    }
+
+    /// Whether a hold is there.
+    pub(crate) fn is_set(&self) -> bool {
+        !self.0.load(Ordering::Relaxed).is_null()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        self.set(None);
+    }
+}

@@ -1,0 +1,244 @@
+//! Which processes have a file open: the lock of the whole file, and the bytes that processes lock
+//! behind the greatest size that a file may have.
+//!
+//! The process that opens a file first has it locked for itself (`flock`) while it inspects and
+//! mends it. Then it marks itself as present, by a lock of the byte [`PRESENCE`], and shares its
+//! lock. So a process is present only when all of the file was seen, by it or by a process that was
+//! present when it came. A process that waits takes part when another is present; if none is, the
+//! first one was killed or refused the file, and the process that gets the lock for itself begins as
+//! the first.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Flaw};
+use crate::file::flaw_of;
+use crate::segment::Access;
+
+/// A file that this process has locked.
+#[derive(Debug)]
+pub(crate) struct Locked {
+    pub(crate) file: File,
+    /// Whether no other process has it: what is in it must be seen before another one has it. If
+    /// not, all was seen, and the other processes that have it see to it that it stays so.
+    pub(crate) is_first: bool,
+}
+
+impl Locked {
+    /// Opens the file at `path` and locks it. `Ok(None)` where there is none.
+    pub(crate) fn open(
+        path: &Path,
+        access: Access,
+        patience: Patience,
+    ) -> Result<Option<Self>, Error> {
+        let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
+        loop {
+            let file = match OpenOptions::new().read(true).write(true).open(path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(fail(error)),
+            };
+            if !file.metadata().map_err(fail)?.is_file() {
+                let what = "it is not a regular file; name one".into();
+                return Err(Error::new(Some(path), Flaw::Request(what)));
+            }
+            loop {
+                let locked = lock(&file, access).map_err(|error| cannot_lock(path, &error))?;
+                // A process that had the lock may have renamed the file, and made another one.
+                if !is_at(&file, path).map_err(fail)? {
+                    break;
+                }
+                if let Some(is_first) = locked {
+                    return Ok(Some(Self { file, is_first }));
+                }
+                if access == Access::Exclusive {
+                    return Err(Error::new(Some(path), Flaw::Locked));
+                }
+                patience.pause(path)?;
+            }
+            patience.pause(path)?;
+        }
+    }
+}
+
+/// Locks the file, if that can be done at once. Returns whether this process is the first.
+fn lock(file: &File, access: Access) -> io::Result<Option<bool>> {
+    match file.try_lock() {
+        Ok(()) if !is_present(file)? => return Ok(Some(true)),
+        // Another process is just about to share its lock, or to release it.
+        Ok(()) | Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    // A shared lock that is taken before a process is present would keep out the one that is to be
+    // the first.
+    if access == Access::Exclusive || !was_seen(file)? {
+        file.unlock()?;
+        return Ok(None);
+    }
+    match file.try_lock_shared() {
+        // From here on no process can become the first: what was seen stays seen.
+        Ok(()) if was_seen(file)? => Ok(Some(false)),
+        Ok(()) => file.unlock().map(|()| None),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Whether a process that has seen all of the file has it open.
+fn was_seen(file: &File) -> io::Result<bool> {
+    Ok(!HAS_PRESENCE || is_present(file)?)
+}
+
+/// Shares the lock of a file that this process has locked.
+pub(crate) fn share(path: &Path, file: &File, patience: Patience) -> Result<(), Error> {
+    loop {
+        // The kernel may release the one lock before it takes the other. A process that gets the
+        // lock in between finds this one present, and does not keep it.
+        match file.try_lock_shared() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => patience.pause(path)?,
+            Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
+        }
+    }
+}
+
+pub(crate) fn cannot_lock(path: &Path, error: &io::Error) -> Error {
+    let what = format!("its file system does not lock it ({error}); name a file on a local disk");
+    Error::new(Some(path), Flaw::Request(what))
+}
+
+/// How long a process waits for another one that has the file locked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    begun: Instant,
+    most: Duration,
+}
+
+impl Patience {
+    /// From now on.
+    pub(crate) fn new(most: Duration) -> Self {
+        Self { begun: Instant::now(), most }
+    }
+
+    /// Waits for a moment; an error once it was too long.
+    fn pause(self, path: &Path) -> Result<(), Error> {
+        if self.begun.elapsed() >= self.most {
+            return Err(Error::new(Some(path), Flaw::Busy { waited: self.most }));
+        }
+        std::thread::sleep(NAP);
+        Ok(())
+    }
+}
+
+const NAP: Duration = Duration::from_millis(1);
+
+/// Whether the path names that file.
+pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    match path.metadata() {
+        Ok(named) => Ok((named.dev(), named.ino()) == identity(file)?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The device and the number of a file.
+pub(crate) fn identity(file: &File) -> io::Result<(u64, u64)> {
+    file.metadata().map(|data| (data.dev(), data.ino()))
+}
+
+pub(crate) use self::platform::*;
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod platform {
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::AsRawFd;
+
+    use crate::layout::MAX_LIMIT;
+
+    /// Whether this system has locks of open file descriptions.
+    pub(crate) const HAS_PRESENCE: bool = true;
+
+    /// The byte that all have locked who have the file open, behind those of all tokens.
+    const PRESENCE: u64 = 1 << 40;
+
+    /// Marks the file as open and seen, for as long as anything refers to this open file
+    /// description.
+    pub(crate) fn be_present(file: &File) -> io::Result<()> {
+        let mut lock = byte_lock(PRESENCE, libc::F_RDLCK as _);
+        control(file, libc::F_OFD_SETLK, &mut lock)
+    }
+
+    /// Whether another open file description marks it so.
+    pub(crate) fn is_present(file: &File) -> io::Result<bool> {
+        is_locked(file, PRESENCE)
+    }
+
+    /// Whether another open file description has locked that byte.
+    pub(crate) fn is_locked(file: &File, byte: u64) -> io::Result<bool> {
+        let mut lock = byte_lock(byte, libc::F_WRLCK as _);
+        control(file, libc::F_OFD_GETLK, &mut lock)?;
+        Ok(i32::from(lock.l_type) != libc::F_UNLCK)
+    }
+
+    /// Locks the byte of a token; `Ok(false)` where another has it.
+    pub(crate) fn lock_byte(
+        file: &File,
+        byte: u64,
+        command: libc::c_int,
+        kind: libc::c_int,
+    ) -> io::Result<bool> {
+        match control(file, command, &mut byte_lock(byte, kind as _)) {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn control(file: &File, command: libc::c_int, lock: &mut libc::flock) -> io::Result<()> {
+        // SAFETY: the descriptor is open, and `lock` is a valid flock for the call.
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(lock)) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// A lock of one byte behind the greatest size that a segment may have.
+    fn byte_lock(byte: u64, kind: libc::c_short) -> libc::flock {
+        libc::flock {
+            l_type: kind,
+            l_whence: libc::SEEK_SET as _,
+            l_start: (MAX_LIMIT + byte) as _,
+            l_len: 1,
+            l_pid: 0,
+        }
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+mod platform {
+    //! This system has no locks of open file descriptions: a process that waited for another takes
+    //! the file as it finds it.
+
+    use std::fs::File;
+    use std::io;
+
+    pub(crate) const HAS_PRESENCE: bool = false;
+
+    pub(crate) fn is_present(_file: &File) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    /// Whether the process of that id lives.
+    pub(crate) fn is_locked(_file: &File, process: u64) -> io::Result<bool> {
+        use rustix::process::{Pid, test_kill_process};
+
+        let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+        Ok(pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH)))
+    }
+}

@@ -1,0 +1,171 @@
+//! Finding a family by its name, without a walk over all records.
+//!
+//! Each process keeps a table of its own for each handle to a segment, and brings it up to date by
+//! the records that were published since: records are only ever put in front of the list.
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::fmt;
+
+use super::dense::Slab;
+use super::family;
+use crate::error::{Error, Flaw};
+use crate::layout::{check_at, walk};
+use crate::lock::{Busy, Latch};
+use crate::segment::{Record, Segment};
+
+/// The records of families by name, and the slabs, as far as this process has seen them.
+#[derive(Default)]
+pub(crate) struct Names {
+    latch: Latch,
+    known: UnsafeCell<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// The newest record that was seen; 0 before the first.
+    newest: u64,
+    /// The offset of the newest record of each name.
+    families: HashMap<Box<str>, u64>,
+    /// The offsets of the newest slabs' records, oldest first.
+    slabs: Vec<u64>,
+    /// How many records were looked at.
+    #[cfg(test)]
+    steps: usize,
+}
+
+// SAFETY: what is known is reached by the thread that holds the latch alone.
+unsafe impl Sync for Names {}
+
+/// A new family looks for room in as many slabs, from the newest one.
+const SLABS_LOOKED_AT: usize = 4;
+
+impl Names {
+    /// The newest record of a family of that name. Where the record is of another version, or cannot
+    /// be read, `short`, the part of the name that fits into a record, finds it.
+    pub(crate) fn family(
+        &self,
+        segment: &Segment,
+        name: &str,
+        short: &str,
+    ) -> Result<Option<Record>, Error> {
+        let at = self.with(segment, |known| {
+            let mut found = [name, short].into_iter().filter_map(|name| known.families.get(name));
+            found.next().copied()
+        })?;
+        at.map(|at| record(segment, at)).transpose()
+    }
+
+    /// The newest slabs, newest first.
+    pub(crate) fn slabs(&self, segment: &Segment) -> Result<Vec<Record>, Error> {
+        let newest: Vec<u64> = self.with(segment, |known| {
+            known.slabs.iter().rev().take(SLABS_LOOKED_AT).copied().collect()
+        })?;
+        newest.into_iter().map(|at| record(segment, at)).collect()
+    }
+
+    /// Calls `look` with all that is known by now.
+    fn with<R>(&self, segment: &Segment, look: impl FnOnce(&Known) -> R) -> Result<R, Error> {
+        let interrupted = || Error::held(segment, "the names of families", Busy::Interrupted);
+        let (_locked, was_left) = self.latch.lock_or_take_over().ok_or_else(interrupted)?;
+        // SAFETY: the latch is held until the end.
+        let known = unsafe { &mut *self.known.get() };
+        if was_left {
+            // A thread of the parent, which this child of a fork does not have, was changing it: it
+            // may be half changed, and is not even dropped.
+            std::mem::forget(std::mem::take(known));
+            self.latch.mended();
+        }
+        known.go_on(segment)?;
+        Ok(look(known))
+    }
+}
+
+impl Known {
+    /// Takes in the records that were published since.
+    fn go_on(&mut self, segment: &Segment) -> Result<(), Error> {
+        let root = segment.root();
+        if root == self.newest {
+            return Ok(());
+        }
+        let mut new = Vec::new();
+        for found in walk(&*segment.region) {
+            let found = found.map_err(|flaw| Error::new(segment.path(), flaw))?;
+            if found.offset == self.newest {
+                break;
+            }
+            new.push(found);
+        }
+        #[cfg(test)]
+        {
+            self.steps += new.len();
+        }
+        let Some(newest) = new.first().map(|found| found.offset) else { return Ok(()) };
+        // The oldest first: a newer one of the same name takes its place.
+        for found in new.into_iter().rev() {
+            let offset = found.offset;
+            let record = segment.record(found).map_err(|flaw| Error::new(segment.path(), flaw))?;
+            if let Some(name) = family::name_in(&record) {
+                self.families.insert(name.into(), offset);
+            } else if Slab::of(&record).is_some() {
+                self.slabs.push(offset);
+            }
+        }
+        // No more than are looked at: a root that another process makes nonsense shows old ones again.
+        self.slabs.drain(..self.slabs.len().saturating_sub(SLABS_LOOKED_AT));
+        self.newest = newest;
+        Ok(())
+    }
+}
+
+/// The record at an offset, checked again: other processes can write to it.
+fn record(segment: &Segment, offset: u64) -> Result<Record, Error> {
+    let fail = |flaw: Flaw| Error::new(segment.path(), flaw);
+    let found = check_at(&*segment.region, offset).map_err(fail)?;
+    segment.record(found).map_err(fail)
+}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Names").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::Schema;
+
+    #[test]
+    fn each_record_is_looked_at_once() {
+        let count = if cfg!(miri) { 20 } else { 1000 };
+        let segment = Segment::private(16 << 20).unwrap();
+        for _ in 0..2 {
+            for i in 0..count {
+                let name = format!("family {i}");
+                segment
+                    .family(&Schema { name, cells: 1, additive: true, ..Schema::default() })
+                    .unwrap();
+            }
+        }
+        let records = segment.records().count();
+        assert!(records > count);
+        let steps = segment.names.with(&segment, |known| known.steps).unwrap();
+        assert_eq!(steps, records);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "it leaks what is half changed, as it should")]
+    fn what_was_left_half_changed_is_made_again() {
+        let segment = Segment::private(1 << 20).unwrap();
+        let schema = Schema { name: "requests".into(), cells: 1, ..Schema::default() };
+        let id = segment.family(&schema).unwrap().id();
+        let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            segment.names.with(&segment, |_| panic!("a thread that is gone"))
+        }));
+        assert!(broken.is_err());
+        assert_eq!(segment.family(&schema).unwrap().id(), id);
+        let known = segment.names.with(&segment, |known| known.families.len()).unwrap();
+        assert_eq!((known, segment.families().unwrap().len()), (1, 1));
+    }
+}

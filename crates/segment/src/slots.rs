@@ -1,0 +1,359 @@
+//! The claims of this process in a segment: which thread has which, and which are free.
+//!
+//! A thread that updates series has a line of its own in a block of its process. Its first word is
+//! the thread's claim; the others are for updates inside of an update, as in a signal handler. The
+//! way to it is a few words in thread-local memory. The line goes back when the thread ends. A child
+//! of a fork has its parent's memory and none of its claims: all that is remembered here is
+//! remembered with the generation of the process.
+
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::ptr;
+use std::sync::Weak;
+use std::sync::atomic::{AtomicPtr, compiler_fence};
+
+use crate::barrier;
+use crate::claims::{self, Block, Blocks, HANDLE, LEAST_LINES, LINE, MOST_LINES, Stack};
+use crate::fork;
+use crate::layout::{CELL_BYTES, HEADER_BYTES, at};
+use crate::lock;
+use crate::region::Region;
+use crate::segment::Segment;
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// What this process knows of its claims in a segment.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    /// No other segment that this process opened, or will open, has it.
+    id: u64,
+    own: AtomicPtr<Own>,
+}
+
+/// What one process has. A child of a fork begins with nothing, and keeps its parent's memory, which
+/// a thread may have been changing.
+#[derive(Debug)]
+struct Own {
+    generation: u32,
+    /// Whether this process' threads rely on the barriers of others.
+    relies: bool,
+    /// Lines that no thread has, and words that no handle has.
+    lines: Stack,
+    handles: Stack,
+    /// How many lines there are in all.
+    count: AtomicU64,
+    before: *mut Own,
+}
+
+/// The claim of a thread, until it is dropped.
+pub(crate) struct Claim<'r> {
+    word: &'r AtomicU64,
+    generation: u32,
+    relies: bool,
+    /// Where the word is, if it is to be free afterwards.
+    back: Option<(&'r Region, u32)>,
+    /// It belongs to this thread.
+    thread: PhantomData<*const ()>,
+}
+
+/// The claim of a handle, which has to be given back: where its word is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HandleClaim(pub(crate) u32);
+
+/// Where this thread's line in a segment is.
+struct Slot {
+    /// The segment's; 0 for none.
+    id: Cell<u64>,
+    generation: Cell<u32>,
+    relies: Cell<bool>,
+    line: Cell<*const AtomicU64>,
+}
+
+/// A line of this thread's in a segment, which goes back when this is dropped.
+struct OwnedLine {
+    region: Weak<Region>,
+    id: u64,
+    generation: u32,
+    line: u32,
+}
+
+/// More segments than a program has in turn, mostly.
+const SLOTS: usize = 4;
+
+thread_local! {
+    static NEAR: [Slot; SLOTS] = const { [const { Slot::new() }; SLOTS] };
+    static OWNED: RefCell<Vec<OwnedLine>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Claim<'_> {
+    /// Claims a record, in place of the one before. A look at the record's meta word has to follow:
+    /// it is claimed if that says that a series is there.
+    #[inline]
+    pub(crate) fn set(&self, record: u32) {
+        claims::claim(self.word, record.into(), self.relies);
+    }
+}
+
+impl Drop for Claim<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // In a child that was forked since, the word is its parent's.
+        if self.generation == fork::generation() {
+            match self.back {
+                None => claims::release(self.word),
+                Some((region, at)) => region.slots.own().handles.push(region, at),
+            }
+        }
+    }
+}
+
+impl Region {
+    /// The claim of this thread, if it is at hand.
+    #[inline]
+    pub(crate) fn claim_at_hand(&self) -> Option<Claim<'_>> {
+        let generation = fork::generation();
+        let (line, relies) = NEAR.with(|near| {
+            let slot = self.slots.near(near);
+            let is_it = slot.id.get() == self.slots.id && slot.generation.get() == generation;
+            is_it.then(|| (slot.line.get(), slot.relies.get()))
+        })?;
+        // SAFETY: it lies in this region, since the id is this region's.
+        let word = unsafe { &*line };
+        // Only this thread and its signal handlers use it.
+        let is_free = word.load(Ordering::Relaxed) == 0;
+        is_free.then(|| Claim { word, generation, relies, back: None, thread: PhantomData })
+    }
+
+    /// Stores that a handle's claim names a record. A look has to follow, as for a thread's.
+    pub(crate) fn set_handle(&self, claim: HandleClaim, record: u32) {
+        // With a fence, always: handles are made seldom.
+        claims::claim(self.word_at(claim.0), HANDLE | u64::from(record), false);
+    }
+
+    /// Gives back the claim of a handle, which this very process took.
+    pub(crate) fn give_back(&self, claim: HandleClaim) {
+        self.slots.own().handles.push(self, claim.0);
+    }
+
+    fn word_at(&self, at: u32) -> &AtomicU64 {
+        self.cell(u64::from(at) * CELL_BYTES)
+    }
+
+    fn give_line_back(&self, line: u32) {
+        for at in line..line + LINE {
+            claims::release(self.word_at(at));
+        }
+        self.slots.own().lines.push(self, line);
+    }
+}
+
+impl claims::Memory for Region {
+    #[inline]
+    fn word(&self, at: u32) -> &AtomicU64 {
+        self.word_at(at)
+    }
+
+    #[inline]
+    fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
+        self.slice(u64::from(at) * CELL_BYTES, count as usize)
+    }
+}
+
+impl Segment {
+    /// A claim for this thread. `None` where the segment has no room for it.
+    #[inline]
+    pub(crate) fn claim(&self) -> Option<Claim<'_>> {
+        self.region.claim_at_hand().or_else(|| self.find_claim())
+    }
+
+    #[cold]
+    pub(crate) fn find_claim(&self) -> Option<Claim<'_>> {
+        let (generation, own) = (fork::generation(), self.region.slots.own());
+        let claim = |at: u32, back| Claim {
+            word: self.region.word_at(at),
+            generation,
+            relies: own.relies,
+            back,
+            thread: PhantomData,
+        };
+        if let Some(line) = self.own_line(own, generation) {
+            // The first is in use inside of an update.
+            let is_free = |at: &u32| self.region.word_at(*at).load(Ordering::Relaxed) == 0;
+            if let Some(at) = (line..line + LINE).find(is_free) {
+                return Some(claim(at, None));
+            }
+        }
+        // The thread is ending, or was interrupted right here, or the updates are nested deep.
+        let at = self.take_handle(own)?;
+        Some(claim(at, Some((&*self.region, at))))
+    }
+
+    /// A claim for a handle. `None` where the segment has no room for it.
+    pub(crate) fn claim_for_handle(&self) -> Option<HandleClaim> {
+        self.take_handle(self.region.slots.own()).map(HandleClaim)
+    }
+
+    /// The blocks of claims.
+    pub(crate) fn claim_blocks(&self) -> Blocks<'_, Region> {
+        let root = self.region.cell(at::CLAIMS as u64);
+        let end = (self.used() / CELL_BYTES).min(u32::MAX.into());
+        Blocks { memory: &*self.region, root, end }
+    }
+
+    /// The line of this thread, which is taken if there is none.
+    fn own_line(&self, own: &Own, generation: u32) -> Option<u32> {
+        let slots = &self.region.slots;
+        let line = OWNED.try_with(|owned| {
+            let mut owned = owned.try_borrow_mut().ok()?;
+            let is_it = |one: &&OwnedLine| one.id == slots.id && one.generation == generation;
+            if let Some(found) = owned.iter().find(is_it) {
+                return Some(found.line);
+            }
+            owned.retain(|one| one.generation == generation && one.region.strong_count() > 0);
+            let line = self.take_line(own)?;
+            let region = Arc::downgrade(&self.region);
+            owned.push(OwnedLine { region, id: slots.id, generation, line });
+            Some(line)
+        });
+        let line = line.ok().flatten()?;
+        NEAR.with(|near| {
+            let slot = slots.near(near);
+            slot.empty();
+            slot.generation.set(generation);
+            slot.relies.set(own.relies);
+            slot.line.set(self.region.word_at(line));
+            // A signal handler finds nothing in there, or all of it.
+            compiler_fence(Ordering::Release);
+            slot.id.set(slots.id);
+        });
+        Some(line)
+    }
+
+    fn take_handle(&self, own: &Own) -> Option<u32> {
+        own.handles.pop(&*self.region).or_else(|| {
+            let line = self.take_line(own)?;
+            (line + 1..line + LINE).for_each(|at| own.handles.push(&*self.region, at));
+            Some(line)
+        })
+    }
+
+    fn take_line(&self, own: &Own) -> Option<u32> {
+        let region = &*self.region;
+        // A line, but where another process wrote nonsense into a link.
+        let is_line = |line: &u32| {
+            let (at, bytes) = (u64::from(*line) * CELL_BYTES, u64::from(LINE) * CELL_BYTES);
+            line.is_multiple_of(LINE) && at >= HEADER_BYTES && region.has(at, bytes)
+        };
+        own.lines.pop(region).filter(is_line).or_else(|| {
+            let mut lines = self.take_block(own)?.claim_lines();
+            let first = lines.next();
+            lines.for_each(|at| own.lines.push(region, at));
+            first
+        })
+    }
+
+    /// A block for this process.
+    fn take_block(&self, own: &Own) -> Option<Block> {
+        let (region, blocks) = (&*self.region, self.claim_blocks());
+        let token = region.token().ok()?;
+        let is_alive = |token| region.is_alive(token);
+        let block = blocks.take_over(token, own.relies, is_alive).or_else(|| {
+            // At most 1024.
+            let half = own.count.load(Ordering::Relaxed) / 2;
+            let lines = half.clamp(LEAST_LINES.into(), MOST_LINES.into()) as u32;
+            let at = self.take((lines * LINE).into(), lock::UPDATE).ok()?;
+            let block = Block { at, lines };
+            blocks.add(block, token, own.relies);
+            Some(block)
+        })?;
+        own.count.fetch_add(block.lines.into(), Ordering::Relaxed);
+        Some(block)
+    }
+}
+
+impl Slots {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        // Now, and not at the first update: where there are threads already, it takes a while.
+        barrier::register();
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { id, own: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[inline]
+    fn near<'n>(&self, near: &'n [Slot; SLOTS]) -> &'n Slot {
+        &near[self.id as usize % SLOTS]
+    }
+
+    fn own(&self) -> &Own {
+        // Acquire: sees what it points to.
+        let own = self.own.load(Ordering::Acquire);
+        // SAFETY: what is stored here is not freed before this is dropped.
+        match unsafe { own.as_ref() } {
+            Some(own) if own.generation == fork::generation() => own,
+            _ => self.begin(own),
+        }
+    }
+
+    #[cold]
+    fn begin(&self, before: *mut Own) -> &Own {
+        let own = Box::into_raw(Box::new(Own {
+            generation: fork::generation(),
+            relies: barrier::register(),
+            lines: Stack::default(),
+            handles: Stack::default(),
+            count: AtomicU64::new(0),
+            before,
+        }));
+        // Release: who finds it sees all of it. Acquire: another thread may have been faster.
+        let own = match self.own.compare_exchange(before, own, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => own,
+            Err(found) => {
+                // SAFETY: nobody else knows of it.
+                drop(unsafe { Box::from_raw(own) });
+                found
+            }
+        };
+        // SAFETY: as in `own`.
+        unsafe { &*own }
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        let mut own = *self.own.get_mut();
+        while !own.is_null() {
+            // SAFETY: each was made of a box and stored once, and nobody uses this any more.
+            own = unsafe { Box::from_raw(own) }.before;
+        }
+    }
+}
+
+impl Slot {
+    const fn new() -> Self {
+        let (id, generation) = (Cell::new(0), Cell::new(0));
+        Self { id, generation, relies: Cell::new(false), line: Cell::new(ptr::null()) }
+    }
+
+    fn empty(&self) {
+        self.id.set(0);
+        compiler_fence(Ordering::Release);
+    }
+}
+
+impl Drop for OwnedLine {
+    fn drop(&mut self) {
+        NEAR.with(|near| {
+            let slot = &near[self.id as usize % SLOTS];
+            if slot.id.get() == self.id {
+                slot.empty();
+            }
+        });
+        // A child of a fork has its parent's thread-local memory, and not its lines.
+        if self.generation == fork::generation()
+            && let Some(region) = self.region.upgrade()
+        {
+            region.give_line_back(self.line);
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! A process that writes nonsense into a segment's file while this one counts, removes, sweeps,
+//! registers and scrapes. The program is that of `crates/segment/tests/common/neighbour.rs`.
+
+#![no_main]
+
+#[path = "../../crates/segment/tests/common/neighbour.rs"]
+mod neighbour;
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use quipu::Registry;
+
+static WORLD: LazyLock<neighbour::World> = LazyLock::new(neighbour::World::new);
+
+fuzz_target!(|program: &[u8]| {
+    WORLD.run(program, &mut |segment| {
+        let mut scrape = Registry::on(segment.clone()).scrape();
+        while scrape.next_piece().is_some() {}
+    });
+});
