@@ -9,7 +9,7 @@ use quipu_segment::{Cells, Kind, LINE_CELLS, Segment, Stripes};
 
 use crate::error::Error;
 use crate::json::{self, Moment};
-use crate::ring::{Lines, Ring};
+use crate::ring::{Lines, Peak, Ring};
 use crate::save::{Loaded, Window};
 use crate::shape::Shape;
 
@@ -230,8 +230,26 @@ impl<C: Clock> Bucketed<C> {
 
     /// The most events that a bucket of that window has, the one that has begun included.
     pub fn max_over(&self, over: Over) -> u64 {
+        let mut peak = self.peak_over(over);
+        loop {
+            if let Some(most) = self.peak_step(&mut peak, u64::MAX) {
+                return most;
+            }
+        }
+    }
+
+    /// Begins what [`Bucketed::max_over`] does, to be continued by [`Bucketed::peak_step`]. For
+    /// windows of so many buckets that looking at all of them at once would take too long.
+    pub fn peak_over(&self, over: Over) -> Peak {
         self.turn(self.clock.now());
-        self.ring.buckets(over.ticks).iter().map(|&(_, count)| count).max().unwrap_or(0)
+        self.ring.peak(over.ticks)
+    }
+
+    /// Looks at up to `buckets` more buckets of a window, from the newest to the oldest. Returns
+    /// the events of the fullest one after the last of them. A bucket that expires between two
+    /// steps may count as empty.
+    pub fn peak_step(&self, peak: &mut Peak, buckets: u64) -> Option<u64> {
+        self.ring.peak_step(peak, buckets)
     }
 
     /// The greatest rate in events a second that a bucket of that window had.

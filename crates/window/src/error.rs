@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use quipu_segment::printable;
+
 /// An operation on a window that failed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -40,6 +42,11 @@ pub enum Error {
         length: usize,
         /// The bytes that fit.
         most: usize,
+    },
+    /// More events than one hit of a key may count.
+    Events {
+        /// The events.
+        n: u64,
     },
     /// A table without room for a key, or with room for too many.
     NoCapacity,
@@ -92,12 +99,19 @@ impl fmt::Display for Error {
             Self::Key { length, most } => {
                 write!(f, "a key has 1 to {most} bytes; this one has {length}")
             }
+            Self::Events { n } => {
+                let most = crate::keyed::MOST_EVENTS;
+                write!(
+                    f,
+                    "{n} events are too many for one hit; give at most {most}, more in several"
+                )
+            }
             Self::NoCapacity => {
                 write!(f, "a table has room for 1 to 2^28 keys, of at least a byte each")
             }
             Self::Malformed(what) => write!(f, "not a saved counter: {what}"),
             Self::Io(error) => write!(f, "{error}"),
-            Self::File(path, error) => write!(f, "{}: {error}", path.display()),
+            Self::File(path, error) => write!(f, "{}: {error}", printable(path)),
             Self::Segment(error) => write!(f, "{error}"),
         }
     }

@@ -3,6 +3,10 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
+#[allow(
+    clippy::disallowed_types,
+    reason = "a child of a fork makes windows of its own, as the page says"
+)]
 use parking_lot::{Mutex, MutexGuard};
 use quipu_segment::clock::{Clock, Precise};
 
@@ -23,12 +27,17 @@ use crate::shape::nanoseconds;
 /// # Cost
 /// Adding and counting take a lock that is held for some nanoseconds, never while a counter is
 /// saved. Events take about 2.3 bytes each while they come at random, up to 20 where several share
-/// a nanosecond; [`Exact::limit`] bounds them.
+/// a nanosecond; [`Exact::limit`] bounds them. A child of a fork makes a counter of its own: the lock
+/// of its parent's may be one that it waits for for ever.
 #[derive(Debug)]
 pub struct Exact<C = Precise> {
     window: u64,
     limit: usize,
     clock: C,
+    #[allow(
+        clippy::disallowed_types,
+        reason = "a child of a fork makes windows of its own, as the page says"
+    )]
     state: Mutex<State>,
 }
 
@@ -64,7 +73,7 @@ impl<C: Clock> Exact<C> {
     /// As [`Exact::new`].
     pub fn on(clock: C, window: Duration) -> Result<Self, Error> {
         let window = nanoseconds("window", window)?;
-        let state = Mutex::new(State::default());
+        let state = State::default().into();
         Ok(Self { window, limit: usize::MAX, clock, state })
     }
 

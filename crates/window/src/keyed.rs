@@ -1,11 +1,18 @@
 //! A window for each key, in a table that never takes more memory than it was given.
 
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashSet};
 use std::hash::BuildHasher;
 use std::time::Duration;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::HashTable;
+#[allow(
+    clippy::disallowed_types,
+    reason = "a child of a fork makes windows of its own, as the page says"
+)]
 use parking_lot::{Mutex, MutexGuard};
 use quipu_segment::clock::{Clock, Coarse};
+use quipu_segment::hash::Seeded;
 use quipu_segment::sync::Ordering;
 use quipu_segment::{Cells, Kind, LINE_CELLS, Record, Segment};
 
@@ -27,14 +34,19 @@ use crate::shape::Shape;
 /// and some 200 bytes for each key to find it by. In a
 /// segment's file, every hit is there after the process was killed. The hash is seeded anew in
 /// each process, so that nobody can choose keys that collide. Open a table once and share it: two
-/// that were opened on the same record do not know of each other's keys.
+/// that were opened on the same record do not know of each other's keys. A child of a fork does not
+/// use its parent's: the lock may be one that it waits for for ever.
 #[derive(Debug)]
 pub struct Keyed<C = Coarse> {
     shape: Shape,
     key_bytes: usize,
     clock: C,
     table: Table,
-    hasher: DefaultHashBuilder,
+    hasher: Seeded,
+    #[allow(
+        clippy::disallowed_types,
+        reason = "a child of a fork makes windows of its own, as the page says"
+    )]
     state: Mutex<State>,
 }
 
@@ -47,6 +59,10 @@ struct Table {
     span: u64,
     slot_cells: usize,
 }
+
+/// The most events of one [hit](Keyed::hit): a count is a difference of sums modulo 2^64, and stays
+/// true for 2^32 such hits in one window.
+pub const MOST_EVENTS: u64 = 1 << 32;
 
 /// What is needed to find keys; made anew from the table whenever it is opened.
 #[derive(Debug)]
@@ -158,17 +174,10 @@ impl KeyedOptions {
         drop(making);
         let slot_cells = self.slot_cells(span);
         let table = Table { cells, accuracy: span.accuracy, span: span.ticks, slot_cells };
-        let hasher = DefaultHashBuilder::default();
+        let hasher = Seeded::default();
         let torn = segment.may_have_lost_power();
         let state = self.index(&table, &hasher, clock.settle(), torn);
-        Ok(Keyed {
-            shape,
-            key_bytes: self.key_bytes,
-            clock,
-            table,
-            hasher,
-            state: Mutex::new(state),
-        })
+        Ok(Keyed { shape, key_bytes: self.key_bytes, clock, table, hasher, state: state.into() })
     }
 
     /// The window and the span.
@@ -226,7 +235,7 @@ impl KeyedOptions {
     }
 
     /// Finds the keys of a table, and what was used when.
-    fn index(&self, table: &Table, hasher: &DefaultHashBuilder, now: u64, torn: bool) -> State {
+    fn index(&self, table: &Table, hasher: &Seeded, now: u64, torn: bool) -> State {
         let begun = table.cells[at::BEGUN].load(Ordering::Relaxed);
         let begun = usize::try_from(begun).unwrap_or(usize::MAX).min(self.capacity);
         let mut state = State {
@@ -301,11 +310,15 @@ impl Keyed {
 }
 
 impl<C: Clock> Keyed<C> {
-    /// Counts `n` events of a key, and gives the events of its window with them.
+    /// Counts `n` events of a key, at most [`MOST_EVENTS`], and returns the events of its window
+    /// with them.
     ///
     /// # Errors
-    /// A key that is empty or longer than the table has room for.
+    /// A key that is empty or longer than the table has room for, and more events than one hit takes.
     pub fn hit(&self, key: &[u8], n: u64) -> Result<u64, Error> {
+        if n > MOST_EVENTS {
+            return Err(Error::Events { n });
+        }
         if key.is_empty() || key.len() > self.key_bytes {
             return Err(Error::Key { length: key.len(), most: self.key_bytes });
         }
@@ -356,31 +369,28 @@ impl<C: Clock> Keyed<C> {
         Ok(self.look(key, |ring, now| (ring.count(ticks), ring.estimate(ticks, now) / seconds)))
     }
 
-    /// The `most` keys with the most events in their windows, most first. Looks at every key.
+    /// The `most` keys with the most events in their windows, most first. Looks at every key,
+    /// without holding the lock for more than some of them at a time.
     pub fn top(&self, most: usize) -> Vec<(Vec<u8>, u64)> {
+        let mut ranking = Ranking::new(most);
+        while !self.rank(&mut ranking, RANKED_AT_ONCE) {}
+        ranking.finish()
+    }
+
+    /// Looks at up to `places` more places of the table for a ranking, with the lock held. True
+    /// when all have been seen. See [`Ranking`].
+    pub fn rank(&self, ranking: &mut Ranking, places: usize) -> bool {
         let now = self.clock.now();
         let state = &self.state();
-        let mut counts: Vec<(u64, u32)> = state
-            .index
-            .iter()
-            .map(|&number| {
-                let ring = &state.slots[number as usize].ring;
-                (ring.peek(now, self.shape.ticks), number)
-            })
-            .collect();
-        if most < counts.len() {
-            counts.select_nth_unstable_by(most, |a, b| b.cmp(a));
-            counts.truncate(most);
+        let end = ranking.seen.saturating_add(places).min(state.slots.len());
+        for number in ranking.seen..end {
+            let slot = &state.slots[number];
+            if slot.key_length() > 0 {
+                ranking.offer(slot.ring.peek(now, self.shape.ticks), number as u32, slot);
+            }
         }
-        counts.sort_unstable_by(|a, b| b.cmp(a));
-        counts
-            .into_iter()
-            .map(|(count, number)| {
-                let mut key = Vec::new();
-                state.slots[number as usize].read_key(&mut key);
-                (key, count)
-            })
-            .collect()
+        ranking.seen = ranking.seen.max(end);
+        ranking.seen >= state.slots.len()
     }
 
     /// How many keys there are.
@@ -479,6 +489,59 @@ impl<C: Clock> Keyed<C> {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+}
+
+/// The keys with the most events, found in steps by [`Keyed::rank`]: a table of many keys is
+/// neither locked nor looked at for long at a time.
+///
+/// Each count is right at the time of its step. A key that leaves the table between two steps may
+/// still be in the ranking, and one that comes may be missing.
+#[derive(Debug)]
+pub struct Ranking {
+    most: usize,
+    /// The places of the table that were looked at.
+    seen: usize,
+    /// The keys with the most events so far, least first out.
+    best: BinaryHeap<Reverse<Ranked>>,
+}
+
+/// A key of a ranking, ordered by its events.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ranked {
+    count: u64,
+    number: u32,
+    key: Vec<u8>,
+}
+
+impl Ranking {
+    /// Begins a ranking of the `most` first keys.
+    pub fn new(most: usize) -> Self {
+        Self { most, seen: 0, best: BinaryHeap::new() }
+    }
+
+    /// The keys that were found so far and their events, most first.
+    pub fn finish(self) -> Vec<(Vec<u8>, u64)> {
+        let ranked = self.best.into_sorted_vec();
+        // A key that left its place for another one between two steps was seen twice.
+        let mut keys = HashSet::with_capacity(ranked.len());
+        let first: Vec<bool> = ranked.iter().map(|Reverse(it)| keys.insert(&it.key[..])).collect();
+        let ranked = ranked.into_iter().zip(first).filter(|(_, first)| *first);
+        ranked.map(|(Reverse(it), _)| (it.key, it.count)).collect()
+    }
+
+    fn offer(&mut self, count: u64, number: u32, slot: &Slot) {
+        if self.best.len() < self.most {
+            let mut key = Vec::new();
+            slot.read_key(&mut key);
+            self.best.push(Reverse(Ranked { count, number, key }));
+        } else if let Some(mut least) = self.best.peek_mut()
+            && (least.0.count, least.0.number) < (count, number)
+        {
+            let least = &mut least.0;
+            (least.count, least.number) = (count, number);
+            slot.read_key(&mut least.key);
+        }
     }
 }
 
@@ -609,6 +672,9 @@ mod slot_at {
 /// The settings as a message names them, in the order of `settings`.
 const SETTINGS: [&str; 4] =
     ["an accuracy of", "a span in buckets of", "a capacity of", "a key size of"];
+
+/// The places that [`Keyed::top`] looks at before it lets others have the lock.
+const RANKED_AT_ONCE: usize = 1024;
 
 /// Stands for no slot.
 const NONE: u32 = u32::MAX;

@@ -27,6 +27,9 @@
 //! the wall clock moves no window. Where a clock that the program supplies goes back all the same,
 //! the window stands still until it has caught up; nothing is lost and nothing underflows.
 
+// A child of a fork would wait for ever: see clippy.toml.
+#![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod ring;
 
 #[cfg(not(loom))]
@@ -59,7 +62,9 @@ pub use error::Error;
 #[cfg(not(loom))]
 pub use exact::Exact;
 #[cfg(not(loom))]
-pub use keyed::{Keyed, KeyedOptions};
+pub use keyed::{Keyed, KeyedOptions, MOST_EVENTS, Ranking};
+#[cfg(not(loom))]
+pub use ring::Peak;
 #[cfg(not(loom))]
 pub use save::{Loaded, Window, load_file, save_file, save_file_synced};
 

@@ -70,6 +70,21 @@ const AHEAD: u64 = 600_000_000_000;
 /// How often a reader looks again before it accepts an answer whose window began late.
 const PATIENCE: usize = 16;
 
+/// How many prefixes are read before the sum.
+const PEAK_CHUNK: usize = 512;
+
+/// A search for the fullest bucket of a window that goes on in steps.
+#[derive(Debug, Clone)]
+pub struct Peak {
+    /// The tick that had begun when the search did.
+    last: u64,
+    /// The newest tick that is left.
+    newest: u64,
+    /// The ticks that are left.
+    left: u64,
+    most: u64,
+}
+
 /// The lines of a ring's sum: one for each CPU, and shared ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lines {
@@ -225,6 +240,40 @@ impl Ring {
             newer = since;
         }
         buckets
+    }
+
+    /// Begins to look for the fullest bucket of the last `ticks` ticks and of the one that has
+    /// begun.
+    pub(crate) fn peak(&self, ticks: u64) -> Peak {
+        let last = self.last();
+        Peak { last, newest: last, left: last - last.saturating_sub(ticks) + 1, most: 0 }
+    }
+
+    /// Looks at up to `buckets` more, from the newest to the oldest. Returns the events of the
+    /// fullest one after the last. A bucket that expires between two steps may count as empty.
+    pub(crate) fn peak_step(&self, peak: &mut Peak, buckets: u64) -> Option<u64> {
+        let mut prefixes = [0; PEAK_CHUNK];
+        let mut allowed = buckets.min(peak.left);
+        while allowed > 0 {
+            let ticks = allowed.min(PEAK_CHUNK as u64);
+            // In this order, as in `buckets`: prefixes from the oldest on, and the sum last.
+            let prefixes = &mut prefixes[..ticks as usize];
+            for (tick, prefix) in (peak.newest + 1 - ticks..).zip(&mut *prefixes) {
+                *prefix = self.prefix(tick);
+            }
+            let next = (peak.newest < peak.last).then(|| self.prefix(peak.newest + 1));
+            let sum = self.sum.sum();
+            let mut newer = next.map_or(0, |prefix| sum.wrapping_sub(prefix));
+            for prefix in prefixes.iter().rev() {
+                let since = sum.wrapping_sub(*prefix).max(newer);
+                peak.most = peak.most.max(since - newer);
+                newer = since;
+            }
+            peak.newest = peak.newest.saturating_sub(ticks);
+            peak.left -= ticks;
+            allowed -= ticks;
+        }
+        (peak.left == 0).then_some(peak.most)
     }
 
     /// Forgets everything that was added so far.

@@ -111,7 +111,12 @@ fn replace(
         finish(&file)?;
         Ok(fs::rename(&draft, path)?)
     };
-    write().map_err(|error| {
+    // A limit on the size of files is an error, and not a signal that ends the application.
+    #[cfg(unix)]
+    let result = quipu_segment::without_size_signal(write);
+    #[cfg(not(unix))]
+    let result = write();
+    result.map_err(|error| {
         // The draft is worthless; what cannot be removed has a speaking name.
         let _ = fs::remove_file(&draft);
         error.in_file(path)

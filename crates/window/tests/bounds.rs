@@ -166,6 +166,14 @@ fn windows_share_the_price_of_one_add() {
     assert!((counter.rate() - 2.0).abs() < 0.1);
     counter.add(50);
     assert_eq!(counter.max_over(overs[0]), 52);
+    // In steps too, and however far the clock goes on between them.
+    for (over, most) in overs.into_iter().zip([52, 52, 52]) {
+        for buckets in [1, 7, 511, 512, 513] {
+            let mut peak = counter.peak_over(over);
+            let found = (0..).find_map(|_| counter.peak_step(&mut peak, buckets));
+            assert_eq!(found, Some(most), "{over:?} in steps of {buckets}");
+        }
+    }
     assert_eq!(counter.span(), hour);
     // A silence of an hour empties all of them; one of a minute, two.
     clock.advance(minute + second);

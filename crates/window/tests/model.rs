@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_segment::clock::{Clock, Manual};
-use quipu_window::{Bucketed, Constant, Exact, Keyed, Window};
+use quipu_window::{Bucketed, Constant, Exact, Keyed, Ranking, Window};
 
 const START: u64 = 1_700_000_000_000_000_123;
 
@@ -312,6 +312,11 @@ proptest! {
             .collect();
         top.sort_unstable_by(|a, b| b.cmp(a));
         let found: Vec<u64> = table.top(capacity).into_iter().map(|(_, count)| count).collect();
+        prop_assert_eq!(&found, &top);
+        let mut ranking = Ranking::new(capacity / 2);
+        while !table.rank(&mut ranking, 1) {}
+        let found: Vec<u64> = ranking.finish().into_iter().map(|(_, count)| count).collect();
+        top.truncate(capacity / 2);
         prop_assert_eq!(found, top);
     }
 }
