@@ -35,6 +35,7 @@ pub struct Description {
     pub(crate) exemplars: bool,
     pub(crate) striped: Option<bool>,
     pub(crate) verbatim: bool,
+    pub(crate) apart: bool,
     pub(crate) aggregation: Aggregation,
 }
 
@@ -165,6 +166,13 @@ impl Description {
     #[doc(hidden)]
     pub fn verbatim(mut self) -> Self {
         self.verbatim = true;
+        self
+    }
+
+    /// Makes a metric that stands apart from the registry, whatever others there are of its name: it
+    /// takes no name, and is shown by [`Family::source`](crate::Family::source) alone.
+    pub fn apart(mut self) -> Self {
+        self.apart = true;
         self
     }
 

@@ -53,6 +53,11 @@ impl Error {
         matches!(self.flaw, Flaw::Duplicate)
     }
 
+    /// Whether the segment refuses it: it is full, or the disk, or the system gives no more.
+    pub fn is_of_segment(&self) -> bool {
+        matches!(self.flaw, Flaw::Segment(_))
+    }
+
     /// Whether the segment that is there has a family of that name which is of another kind, or has
     /// other labels or settings.
     pub fn is_mismatch(&self) -> bool {

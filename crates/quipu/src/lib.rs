@@ -24,6 +24,9 @@
 //!   thread makes a series does not block the child.
 //! - **Never at an increment**: an error, a panic, or a wait for a scrape.
 
+// A child of a fork would wait for ever: see clippy.toml.
+#![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
+
 pub mod collector;
 mod description;
 mod error;

@@ -6,13 +6,16 @@
 //! that do not count are removed. So there are never more than the processes that live leave, and
 //! one more.
 //!
-//! Whoever takes series in holds the family's lock, which its death releases. Taking in a value twice
-//! does no harm to a minimum or a maximum. A sum is written down before it is made: see [`take_in`].
+//! The thread that takes series in holds the family's lock, which its death releases. Taking in a
+//! value twice does no harm to a minimum or a maximum. A sum is written down before it is made: see
+//! [`take_in`]. The owner of the lock may be stopped: a scrape does not wait for it, and shows what
+//! the sum will be.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
 
 use quipu_segment::Error;
-use quipu_segment::series::{Cursor, Family, Place};
+use quipu_segment::series::{Claimed, Cursor, Family, Place};
 use quipu_segment::sync::Ordering;
 
 use crate::instrument::Aggregation;
@@ -53,6 +56,8 @@ struct Entry {
     value: Option<f64>,
     /// When it was set, or which series it takes in: by the aggregation.
     note: u64,
+    /// What the value is to become once that series is taken in.
+    sum_to_be: Option<f64>,
     /// Whether another one has taken it in.
     taken_in: bool,
 }
@@ -70,6 +75,8 @@ struct Shown {
 
 /// How many processes that ended are shown with [`Aggregation::All`].
 const MOST_ENDED: usize = 64;
+/// How often a family is read, while another thread puts together what is in it.
+const MOST_READINGS: usize = 4;
 /// A family with fewer series is not worth a look when a process begins.
 const FEW: u64 = 64;
 
@@ -95,21 +102,21 @@ impl Processes {
     /// Reads a family, and puts together what it has.
     pub(crate) fn gather(&mut self, family: &Family, aggregation: Aggregation) {
         self.shown.clear();
-        // What somebody puts together is of no one moment: who reads meanwhile may come by the one
-        // series before it takes the other in, and by the other when it is gone. Where there is no
-        // lock to be had, what is shown may count a process twice for that moment, or not at all.
-        let folding = match aggregation {
-            Aggregation::Min | Aggregation::Max | Aggregation::Sum => family.folding().ok(),
-            _ => None,
-        };
-        self.read(family, aggregation);
+        let is_put_together =
+            matches!(aggregation, Aggregation::Min | Aggregation::Max | Aggregation::Sum);
+        let folding = if is_put_together { family.try_folding() } else { None };
+        if is_put_together && folding.is_none() {
+            self.read_meanwhile(family, aggregation);
+        } else {
+            self.read(family, aggregation);
+        }
         if folding.is_some() {
             if aggregation == Aggregation::Sum {
                 self.finish(family);
             }
             self.fold(family, aggregation);
         } else if self.has_leftovers(aggregation)
-            && let Ok(_folding) = family.folding()
+            && let Some(_folding) = family.try_folding()
         {
             // Others may have put together what was read.
             self.read(family, aggregation);
@@ -117,6 +124,38 @@ impl Processes {
         }
         drop(folding);
         self.reduce(aggregation);
+    }
+
+    /// Reads a family while another thread puts together what is in it, or is stopped while it does.
+    /// One reading is not of one moment: it may come by a series before that takes another in, and by
+    /// the other one when its value is gone. So it reads until two readings agree.
+    fn read_meanwhile(&mut self, family: &Family, aggregation: Aggregation) {
+        let mut before = None;
+        for _ in 0..MOST_READINGS {
+            self.read(family, aggregation);
+            let ended = self.entries.iter().filter(|entry| !entry.lives);
+            let left = ended.fold(DefaultHasher::new(), |mut hasher, entry| {
+                let value = entry.value.map(f64::to_bits);
+                (entry.number, value, entry.note).hash(&mut hasher);
+                hasher
+            });
+            let left = Some(left.finish());
+            if left == before {
+                break;
+            }
+            before = left;
+        }
+        // As `finish` does, for this reading alone.
+        for i in 0..self.entries.len() {
+            let number = self.entries[i].note;
+            if aggregation != Aggregation::Sum || number == 0 || self.entries[i].overflow {
+                continue;
+            }
+            self.entries[i].value = self.entries[i].sum_to_be;
+            if let Some(at) = self.group_of(i).find(|&at| self.entries[at].number == number) {
+                self.entries[at].value = None;
+            }
+        }
     }
 
     /// Reads all series, in order: those of one group beside each other, the processes by their
@@ -138,6 +177,7 @@ impl Processes {
                 start: view.start,
                 value: None,
                 note: 0,
+                sum_to_be: None,
                 taken_in: false,
             };
             if !view.overflow {
@@ -158,6 +198,9 @@ impl Processes {
                     Aggregation::Sum => view.place.plain(SUMMAND).load(Ordering::Acquire),
                     _ => 0,
                 };
+                if aggregation == Aggregation::Sum {
+                    entry.sum_to_be = decode(view.place.plain(SUM_TO_BE).load(Ordering::Relaxed));
+                }
             }
             entry.value = decode(view.place.plain(VALUE).load(Ordering::Acquire));
             entries.push(entry);
@@ -251,7 +294,7 @@ impl Processes {
     }
 
     /// The cells of an entry, unless its series was removed meanwhile.
-    fn place<'f>(&self, family: &'f Family, entry: usize) -> Result<Option<Place<'f>>, Error> {
+    fn place<'f>(&self, family: &'f Family, entry: usize) -> Result<Option<Claimed<'f>>, Error> {
         let entry = &self.entries[entry];
         family.find(|key| key.series(entry.group, &self.texts[entry.texts.clone()]))
     }
@@ -267,7 +310,7 @@ impl Processes {
             let from = summand.map_or(Ok(None), |at| self.place(family, at));
             let (Ok(Some(to)), Ok(from)) = (self.place(family, i), from) else { continue };
             let sum = to.plain(SUM_TO_BE).load(Ordering::Relaxed);
-            finish_taking_in(&to, from.as_ref(), sum);
+            finish_taking_in(&to, from.as_deref(), sum);
             self.entries[i].value = decode(sum);
             self.entries[i].note = 0;
             if let Some(at) = summand {
@@ -291,7 +334,7 @@ impl Processes {
                 return true;
             }
             // What cannot be removed now is found at the next scrape.
-            let _ = family.remove(|key| key.series(entry.group, &texts[entry.texts.clone()]));
+            let _ = family.try_remove(|key| key.series(entry.group, &texts[entry.texts.clone()]));
             false
         });
     }
@@ -412,4 +455,59 @@ fn finish_taking_in(to: &Place<'_>, from: Option<&Place<'_>>, sum: u64) {
         from.plain(VALUE).store(0, Ordering::Release);
     }
     to.plain(SUMMAND).store(0, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use quipu_segment::Segment;
+    use quipu_segment::series::{Label, Schema};
+
+    use super::*;
+
+    /// At each moment at which the owner of the lock may be stopped, a scrape shows the same sum.
+    #[test]
+    fn a_sum_is_whole_while_another_thread_takes_one_series_into_another() {
+        let segment = Segment::private(1 << 20).unwrap();
+        let labels = vec![Label { name: "quipu_process".into(), values: None }];
+        let family = Schema { name: "sum".into(), cells: 3, labels, ..Schema::default() };
+        let family = segment.family(&family).unwrap();
+        let mut processes = Processes::default();
+        let mut shown = || {
+            processes.forget();
+            processes.gather(&family, Aggregation::Sum);
+            processes.shown.iter().map(|shown| shown.value).collect::<Vec<_>>()
+        };
+        // None of them lives.
+        for (number, value) in [(70_u64, 1.0), (71, 2.0)] {
+            let name = format!("{number:010x}{:08x}", 5);
+            let cell = encode_value(Some(value));
+            family.update_shown(
+                |key| key.text(&name),
+                |place| place.plain(VALUE).store(cell, Ordering::Relaxed),
+            );
+        }
+        let place = |number: u64| {
+            let name = format!("{number:010x}{:08x}", 5);
+            family.find(|key| key.text(&name)).unwrap().unwrap()
+        };
+        let folding = family.try_folding().unwrap();
+        assert_eq!(shown(), [3.0]);
+        let (to, from) = (place(70), place(71));
+        let stores = [
+            (&to, SUM_TO_BE, encode_value(Some(3.0))),
+            (&to, SUMMAND, 71),
+            (&to, VALUE, encode_value(Some(3.0))),
+            (&from, VALUE, 0),
+            (&to, SUMMAND, 0),
+        ];
+        for (i, (place, cell, value)) in stores.into_iter().enumerate() {
+            place.plain(cell).store(value, Ordering::Release);
+            assert_eq!(shown(), [3.0], "after {} stores", i + 1);
+        }
+        assert_eq!(family.len(), 2);
+        drop(folding);
+        assert_eq!((shown(), family.len()), (vec![3.0], 1));
+    }
 }

@@ -1,6 +1,7 @@
 //! From the segment to a snapshot: what every family's cells mean, whoever made the family.
 
-use std::ops::ControlFlow;
+use std::fmt;
+use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use quipu_arena::Arena;
@@ -19,6 +20,7 @@ use crate::snapshot::{
     Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
     Timestamp, Value,
 };
+use crate::visit::Walk;
 
 /// The families of a segment, as they were when it last got a new one.
 #[derive(Default)]
@@ -29,29 +31,101 @@ pub(crate) struct Readers {
 #[derive(Default)]
 struct Known {
     newest: u64,
-    readers: Arc<[Reader]>,
+    readers: Arc<All>,
+}
+
+/// Readers of families, in the order in which those were made.
+#[derive(Default)]
+pub(crate) struct All {
+    readers: Vec<Arc<Reader>>,
+    /// Their places, by name.
+    by_name: Vec<usize>,
+}
+
+impl All {
+    /// The place of the family of that name.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.search(name).ok().map(|at| self.by_name[at])
+    }
+
+    fn search(&self, name: &str) -> Result<usize, usize> {
+        self.by_name.binary_search_by(|&at| self.readers[at].name().cmp(name))
+    }
+
+    /// Those of families that are read in this order, and not found by name.
+    pub(crate) fn of(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
+        Self { readers: readers.into_iter().collect(), by_name: Vec::new() }
+    }
+
+    fn with(&self, families: Vec<series::Family>) -> Self {
+        let (mut readers, mut by_name) = (self.readers.clone(), self.by_name.clone());
+        // A family of a later version's kind is not shown, nor is one that stands apart.
+        let families = families.into_iter().filter(|family| !family.schema().apart);
+        // Nor one that is known, which nonsense in the list of records may show again.
+        let is_known = |family: &series::Family| {
+            let known = self.position(&family.schema().name).map(|at| self.readers[at].series.id());
+            known == Some(family.id())
+        };
+        let families = families.filter(|family| !is_known(family));
+        readers.extend(families.filter_map(|family| Reader::new(family).ok().map(Arc::new)));
+        by_name.extend(self.readers.len()..readers.len());
+        by_name.sort_by(|&one, &other| readers[one].name().cmp(readers[other].name()));
+        Self { readers, by_name }
+    }
+}
+
+impl Deref for All {
+    type Target = [Arc<Reader>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.readers
+    }
 }
 
 impl Readers {
     /// The readers of all families, in the order in which they were made.
-    pub(crate) fn of(&self, segment: &Segment) -> Result<Arc<[Reader]>, Error> {
-        let newest = segment.newest();
-        let known =
-            self.known.read(|known| (known.newest == newest).then(|| Arc::clone(&known.readers)));
-        if let Some(readers) = known {
+    pub(crate) fn of(&self, segment: &Segment) -> Result<Arc<All>, Error> {
+        let (last, readers) = self.known.read(|known| (known.newest, Arc::clone(&known.readers)));
+        if segment.newest() == last {
             return Ok(readers);
         }
-        // Others may read them at the same time: whoever has seen more is kept.
-        let families = segment.families()?;
-        // A family of a later version's kind is not shown; those that are known are.
-        let readers: Arc<[Reader]> =
-            families.into_iter().filter_map(|family| Reader::new(family).ok()).collect();
+        // Others may read them at the same time: what has seen more is kept.
+        let (families, newest) = segment.families_since(last)?;
+        let readers = Arc::new(readers.with(families));
         self.known.replace(|known| {
             let next = Known { newest, readers: Arc::clone(&readers) };
-            // Records lie behind each other: the newest is the last.
-            ((newest > known.newest).then_some(next), ())
+            // The offsets of records tell nothing of that: a family is reserved before the slab that
+            // it lies in, and published after it.
+            ((readers.len() >= known.readers.len()).then_some(next), ())
         });
         Ok(readers)
+    }
+}
+
+/// One family, for a scrape that reads it apart from its registry. Clones share it.
+#[derive(Clone)]
+pub struct Source {
+    reader: Arc<Reader>,
+}
+
+impl Source {
+    pub(crate) fn new(family: &series::Family) -> Result<Self, Error> {
+        Ok(Self { reader: Arc::new(Reader::new(family.clone())?) })
+    }
+
+    pub(crate) fn into_reader(self) -> Arc<Reader> {
+        self.reader
+    }
+
+    /// Gives families to a sink, one after the other.
+    pub fn visit(sources: impl IntoIterator<Item = Self>, sink: &mut impl Sink) {
+        Walk::over(sources.into_iter().map(Self::into_reader)).step(sink, |_| false);
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("name", &self.reader.name()).finish_non_exhaustive()
     }
 }
 
@@ -81,7 +155,7 @@ pub(crate) struct Memory {
 }
 
 impl Reader {
-    fn new(series: series::Family) -> Result<Self, Error> {
+    pub(crate) fn new(series: series::Family) -> Result<Self, Error> {
         let schema = series.schema();
         let kind = MetricKind::from_number(schema.kind)
             .ok_or_else(|| Error::invalid(&schema.name, "its kind is unknown"))?;
@@ -142,6 +216,11 @@ impl Reader {
         if let Some(layout) = &self.summary {
             layout.clear_beside(&self.series, place);
         }
+    }
+
+    /// The name of the family.
+    pub(crate) fn name(&self) -> &str {
+        &self.series.schema().name
     }
 
     /// Whether [`Reader::gather`] is to be called.
@@ -283,7 +362,9 @@ impl Reader {
             let is_classic = layout.is_classic();
             if let (Some(native), false) = (&native, is_classic) {
                 let sides = native.positive.iter().chain(native.negative);
-                count += native.zero_count + sides.map(|(_, count)| count).sum::<u64>();
+                count = sides.fold(count.wrapping_add(native.zero_count), |sum, (_, count)| {
+                    sum.wrapping_add(*count)
+                });
             }
             let buckets = if is_classic { buckets } else { &[] };
             give(Value::Histogram(Histogram { count, sum: place.sum_float(0), buckets, native }));
@@ -332,5 +413,34 @@ impl Labels {
     fn all(&self) -> &[Label<'_>] {
         debug_assert_eq!(self.labels.len(), self.values.len());
         &self.labels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use quipu_segment::Kind;
+
+    use super::*;
+    use crate::Registry;
+
+    /// A family is reserved before the slab that it lies in, and published after it: a scrape between
+    /// the two has seen a record whose offset is higher.
+    #[test]
+    fn a_record_before_the_newest_is_noticed_and_kept() {
+        let registry = Registry::new();
+        let (segment, readers) = (registry.segment(), Readers::default());
+        let kind = Kind::new(*b"TEST", 1);
+        registry.counter("one", "").unwrap();
+        let family = segment.reserve(kind, "reserved first", 8).unwrap();
+        segment.reserve(kind, "published first", 8).unwrap().publish().unwrap();
+        let between = readers.of(segment).unwrap();
+        family.publish().unwrap();
+        let after = readers.of(segment).unwrap();
+        assert!(!Arc::ptr_eq(&between, &after));
+        assert!(Arc::ptr_eq(&after, &readers.of(segment).unwrap()));
+        registry.counter("two", "").unwrap();
+        assert_eq!(readers.of(segment).unwrap().len(), 2);
     }
 }

@@ -31,8 +31,8 @@ pub struct Registry {
 
 struct Inner {
     segment: Segment,
-    /// The names that are registered, in order.
-    names: Replaced<Vec<Arc<str>>>,
+    /// The names that are registered.
+    names: Names,
     /// Those that were, and are no more, in order: their families are not shown.
     hidden: Replaced<Arc<[Arc<str>]>>,
     collectors: Replaced<Arc<[Arc<dyn Collector>]>>,
@@ -107,7 +107,7 @@ impl Registry {
     pub fn on(segment: Segment) -> Self {
         let inner = Inner {
             segment,
-            names: Replaced::default(),
+            names: Names::default(),
             hidden: Replaced::default(),
             collectors: Replaced::new(Arc::new([])),
             readers: Readers::default(),
@@ -244,14 +244,13 @@ impl Registry {
             (Some(collectors.iter().filter(is_other).cloned().collect()), ())
         });
         // Hidden before its name is free: who registers it then shows it again.
-        let is_there = inner.names.read(|names| find(names, name).is_ok());
-        if is_there {
+        if inner.names.has(name) {
             inner.hidden.replace(|hidden| match find(hidden, name) {
                 Ok(_) => (None, ()),
                 Err(at) => (Some(with(hidden, at, name).into()), ()),
             });
         }
-        let was_there = names.iter().map(|name| self.release(name));
+        let was_there = names.iter().map(|name| inner.names.release(name));
         was_there.fold(false, |any, one| any | one)
     }
 
@@ -309,6 +308,24 @@ impl Registry {
         Ok(is_there)
     }
 
+    /// Gives the families of the segment whose names are wanted to a sink, and then those of
+    /// `more`.
+    ///
+    /// # Errors
+    /// A segment whose families contradict themselves.
+    pub fn visit_with(
+        &self,
+        is_wanted: impl Fn(&str) -> bool,
+        more: impl IntoIterator<Item = snapshot::Source>,
+        sink: &mut impl snapshot::Sink,
+    ) -> Result<(), Error> {
+        let own = self.inner.readers.of(&self.inner.segment)?;
+        let own = own.iter().filter(|reader| is_wanted(reader.name())).cloned();
+        Walk::over(own.chain(more.into_iter().map(snapshot::Source::into_reader)))
+            .step(sink, |_| false);
+        Ok(())
+    }
+
     /// As [`Registry::visit`], without what collectors and callbacks say: what lies in the segment.
     ///
     /// # Errors
@@ -355,11 +372,7 @@ impl Registry {
     }
 
     fn claim(&self, name: &str) -> Result<(), Error> {
-        let is_new = self.inner.names.replace(|names| match find(names, name) {
-            Ok(_) => (None, false),
-            Err(at) => (Some(with(names, at, name)), true),
-        });
-        if !is_new {
+        if !self.inner.names.claim(name) {
             return Err(Error::duplicate(name));
         }
         self.inner.hidden.replace(|hidden| match find(hidden, name) {
@@ -368,12 +381,48 @@ impl Registry {
         });
         Ok(())
     }
+}
 
+/// A set of names, in parts, so that a name that comes or goes copies one part and not all.
+struct Names {
+    parts: [Replaced<Vec<Arc<str>>>; NAME_PARTS],
+}
+
+const NAME_PARTS: usize = 64;
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { parts: std::array::from_fn(|_| Replaced::default()) }
+    }
+}
+
+impl Names {
+    fn has(&self, name: &str) -> bool {
+        self.part(name).read(|names| find(names, name).is_ok())
+    }
+
+    /// Puts a name in; false where it is there.
+    fn claim(&self, name: &str) -> bool {
+        self.part(name).replace(|names| match find(names, name) {
+            Ok(_) => (None, false),
+            Err(at) => (Some(with(names, at, name)), true),
+        })
+    }
+
+    /// Takes a name out; false where it is not there.
     fn release(&self, name: &str) -> bool {
-        self.inner.names.replace(|names| match find(names, name) {
+        self.part(name).replace(|names| match find(names, name) {
             Ok(at) => (Some(without(names, at)), true),
             Err(_) => (None, false),
         })
+    }
+
+    fn part(&self, name: &str) -> &Replaced<Vec<Arc<str>>> {
+        // FNV-1a.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        &self.parts[(hash >> 32) as usize % NAME_PARTS]
     }
 }
 
@@ -500,6 +549,7 @@ impl<'r> Scope<'r> {
             unit: description.unit.clone(),
             limit: description.limit,
             idle: description.expiry,
+            apart: description.apart,
             ..Schema::default()
         };
         I::describe(description, &mut schema)?;
@@ -511,9 +561,13 @@ impl<'r> Scope<'r> {
         }
         schema.labels =
             self.labels(&name, description, labels, std::mem::take(&mut schema.labels))?;
-        self.registry.claim(&name)?;
+        if !description.apart {
+            self.registry.claim(&name)?;
+        }
         self.registry.segment().family(&schema).map_err(|error| {
-            self.registry.release(&name);
+            if !description.apart {
+                self.registry.inner.names.release(&name);
+            }
             Error::segment(&name, error)
         })
     }

@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+pub use crate::read::Source;
+
 /// What kind of values a family has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

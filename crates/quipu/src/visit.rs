@@ -8,16 +8,17 @@ use quipu_segment::series::Cursor;
 
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::read::{Memory, Reader};
+use crate::read::{All, Memory, Reader};
 use crate::registry::Registry;
 use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
 
 /// Where a walk is, and the memory that it needs.
 #[derive(Default)]
 pub(crate) struct Walk {
-    readers: Arc<[Reader]>,
+    /// Those of all families; none before it begins.
+    readers: Option<Arc<All>>,
     collectors: Arc<[Arc<dyn Collector>]>,
-    /// The names of families that are not shown.
+    /// The names of families that are not shown, in order.
     hidden: Arc<[Arc<str>]>,
     /// The family, or behind the families the collector, that comes next.
     next: usize,
@@ -42,7 +43,7 @@ impl Walk {
 
     /// As [`Walk::begin`], without collectors, and with what this process does not show.
     pub(crate) fn begin_segment(&mut self, registry: &Registry) -> Result<(), Error> {
-        self.readers = registry.readers().of(registry.segment())?;
+        self.readers = Some(registry.readers().of(registry.segment())?);
         self.collectors = Arc::default();
         self.hidden = Arc::default();
         self.next = 0;
@@ -52,17 +53,23 @@ impl Walk {
         Ok(())
     }
 
-    /// Makes it a walk over the family of that name alone; false where there is none.
+    /// A walk over these families.
+    pub(crate) fn over(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
+        Self { readers: Some(Arc::new(All::of(readers))), ..Self::default() }
+    }
+
+    /// Makes it a walk over the family of that name alone, hidden or not; false where there is none.
     pub(crate) fn narrow(&mut self, name: &str) -> bool {
-        let found = self.readers.iter().position(|reader| reader.series.schema().name == name);
-        self.next = found.unwrap_or(self.readers.len());
+        self.hidden = Arc::default();
+        let found = self.readers.as_ref().and_then(|readers| readers.position(name));
+        self.next = found.unwrap_or(usize::MAX);
         self.only = found.is_some();
         self.only
     }
 
     /// Lets go of what the registry has, and keeps the memory.
     pub(crate) fn end(&mut self) {
-        self.readers = Arc::default();
+        self.readers = None;
         self.collectors = Arc::default();
         self.hidden = Arc::default();
     }
@@ -70,7 +77,9 @@ impl Walk {
     /// Goes on. Before each series and after it, `sink` may say that it is full; then the walk
     /// stops. Answers whether there is more.
     pub(crate) fn step<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
-        while let Some(reader) = self.readers.get(self.next) {
+        let readers = self.readers.clone();
+        let readers = readers.as_deref().map_or(&[][..], |readers| readers);
+        while let Some(reader) = readers.get(self.next) {
             let family = reader.family();
             if is_hidden(&self.hidden, family.name) {
                 self.next += 1;
@@ -112,29 +121,29 @@ impl Walk {
                 return false;
             }
         }
-        while let Some(collector) = self.collectors.get(self.next - self.readers.len()) {
+        while let Some(collector) = self.collectors.get(self.next - readers.len()) {
             self.next += 1;
             collector.collect(sink);
             if is_full(sink) {
                 return true;
             }
         }
-        self.overflows(sink);
+        self.overflows(readers, sink);
         false
     }
 
     /// Shows how many updates went to overflow series, if any did.
-    fn overflows(&mut self, sink: &mut impl Sink) {
+    fn overflows(&mut self, readers: &[Arc<Reader>], sink: &mut impl Sink) {
         let mut is_begun = false;
-        for reader in self.readers.iter() {
+        for reader in readers {
             let total = reader.series.overflowed();
-            if total == 0 || is_hidden(&self.hidden, &reader.series.schema().name) {
+            if total == 0 || is_hidden(&self.hidden, reader.name()) {
                 continue;
             }
             if !std::mem::replace(&mut is_begun, true) {
                 sink.family(&OVERFLOWED);
             }
-            let name = &reader.series.schema().name;
+            let name = reader.name();
             self.texts.clear();
             Texts::push(&mut self.texts, name);
             let series = Series {
@@ -151,7 +160,7 @@ impl Walk {
 }
 
 fn is_hidden(hidden: &[Arc<str>], name: &str) -> bool {
-    !hidden.is_empty() && hidden.iter().any(|other| **other == *name)
+    hidden.binary_search_by(|other| (**other).cmp(name)).is_ok()
 }
 
 const OVERFLOWED: Family<'static> = Family {

@@ -202,6 +202,8 @@ fn openmetrics_2_0_0_has_values_of_several_parts() {
         "exact {count:9,sum:1,schema:3,zero_threshold:0.25,zero_count:1,negative_spans:[-1:1],\
          negative_buckets:[1],positive_spans:[1:2,2:1],positive_buckets:[2,1,4]} st@1.5",
         "latency {count:4,sum:10,quantile:[0.5:1,1.0:NaN]} st@1.5",
+        "# TYPE build_info info",
+        r#"build_info{kind="b","user.name"="x\"\\\ny"} 1"#,
     ] {
         assert!(text.lines().any(|found| found == line), "no {line} in\n{text}");
     }

@@ -5,6 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use quipu::http::{Push, serve};
@@ -115,6 +116,47 @@ impl Drop for Gateway {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+#[test]
+fn silent_connections_keep_nobody_out() {
+    let registry = registry();
+    let server = serve("127.0.0.1:0", &registry).unwrap();
+    // One that asks and reads, and is kept, stays; the others give way, the oldest first.
+    let mut kept = TcpStream::connect(server.address()).unwrap();
+    let mut ask_kept = || {
+        let mut answer = [0; 4096];
+        write!(kept, "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let n = kept.read(&mut answer).unwrap();
+        assert!(answer[..n].starts_with(b"HTTP/1.1 404"), "{n}");
+    };
+    ask_kept();
+    let begun = Instant::now();
+    let silent: Vec<_> = (0..200).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    let (head, _) = ask(server.address(), "GET /metrics HTTP/1.1");
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    ask_kept();
+    assert!(begun.elapsed() < Duration::from_secs(8), "it waited for the silent ones");
+    assert_eq!((&silent[0]).read(&mut [0; 1]).unwrap(), 0);
+}
+
+#[test]
+fn others_have_their_turn_between_pieces() {
+    use http_body::Body;
+    let registry = registry();
+    let response = quipu::http::respond(&registry, &http::Method::GET, &http::HeaderMap::new());
+    let mut body = std::pin::pin!(response.into_body());
+    let mut context = Context::from_waker(Waker::noop());
+    let (mut turns, mut text) = (0, Vec::new());
+    loop {
+        match body.as_mut().poll_frame(&mut context) {
+            Poll::Pending => turns += 1,
+            Poll::Ready(Some(frame)) => text.extend(frame.unwrap().into_data().unwrap()),
+            Poll::Ready(None) => break,
+        }
+    }
+    assert_eq!(String::from_utf8(text).unwrap(), registry.text());
+    assert!(turns >= registry.text().len() / (128 << 10), "{turns}");
 }
 
 #[test]

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use quipu::snapshot::{Family, Number, Series, Sink, Value};
+use quipu::exposition::{Encoder, Escaping, Format};
+use quipu::snapshot::{Family, Number, Series, Sink, Source, Value};
 use quipu::{
     Counter, CounterFamily, Description, FloatCounter, FloatCounterFamily, Gauge, GaugeFamily,
     Histogram, HistogramFamily, Info, IntGauge, IntGaugeFamily, Registry, Summary, SummaryFamily,
@@ -435,4 +436,29 @@ fn a_file_is_counted_in_again_and_by_others_kinds_refused() {
     }
     let registry = Registry::open(&path).unwrap();
     assert_eq!(lines(&registry), ["c{} 4", "f{k=a} 1"]);
+}
+
+/// As each metric of a registry of Python's: two of a name, each with its own numbers.
+#[test]
+fn what_stands_apart_is_shown_by_its_source_alone() {
+    type Texts = quipu::Family<Counter, quipu::label::Values<'static>>;
+    let registry = Registry::new();
+    let of = |label: &str| Description::new("requests", "Requests.").labels([label]);
+    let named: Texts = registry.register(of("a")).unwrap();
+    let one: Texts = registry.register(of("a").apart()).unwrap();
+    let two: Texts = registry.register(of("b").apart()).unwrap();
+    for (n, family) in [(1, &named), (2, &one), (3, &two)] {
+        family.with(&quipu::label::Values(&["x"])).inc_by(n);
+    }
+    assert_eq!(registry.text().matches("requests_total{").count(), 1, "{}", registry.text());
+    assert!(registry.register::<Texts>(of("a")).unwrap_err().is_duplicate());
+    let mut encoder = Encoder::new(Format::Text, Escaping::default());
+    let sources = || [one.source().unwrap(), two.source().unwrap()];
+    registry.visit_with(|name| name != "requests", sources(), &mut encoder).unwrap();
+    let expected = "# HELP requests_total Requests.\n# TYPE requests_total counter\n\
+                    requests_total{a=\"x\"} 2\nrequests_total{b=\"x\"} 3\n";
+    assert_eq!(std::str::from_utf8(encoder.buffer()).unwrap(), expected);
+    encoder.reset(Format::Text, Escaping::default());
+    Source::visit(sources(), &mut encoder);
+    assert_eq!(std::str::from_utf8(encoder.buffer()).unwrap(), expected);
 }

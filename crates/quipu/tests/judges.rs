@@ -1,7 +1,12 @@
-//! What others make of our expositions: `promtool`, the parsers of Prometheus' Python client, and a
-//! real Prometheus that scrapes a real server. `make test` installs them.
+//! What others make of our expositions: `promtool`, the parsers of Prometheus' server and of its
+//! Python client, and a real Prometheus that scrapes a real server. `make test` installs them.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 #![cfg(all(feature = "serve", feature = "gzip"))]
+
+#[path = "judges/rows.rs"]
+mod rows;
+#[path = "judges/textparse.rs"]
+mod textparse;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,12 +14,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use quipu::collector::Collector;
 use quipu::exposition::{Escaping, Format};
+use quipu::snapshot::{self, Exemplar, Family, Kind, Number, Series, Sink, Texts};
 use quipu::{
     Counter, CounterFamily, Description, FloatCounter, GaugeFamily, Histogram, HistogramFamily,
     Info, LabelValue, Registry, StateSet, Summary,
 };
+use rows::Rows;
 use serde_json::Value;
+use textparse::textparse;
 
 #[derive(LabelValue)]
 enum Mode {
@@ -175,6 +184,100 @@ fn pythons_parsers_read_what_was_counted() {
     };
     assert_eq!(kinds(&open_metrics, "mode"), "stateset");
     assert_eq!(kinds(&open_metrics, "build_info"), "info");
+}
+
+/// What only the newest parsers are asked: names that are more than ASCII, every kind with all that
+/// it can have, and what other programs may have written.
+fn hard_registry() -> Registry {
+    let registry = registry();
+    let about = |name: &str| Description::new(name, "Ends in a carriage return\r\n\r");
+    let dotted: CounterFamily<[&str; 1]> =
+        registry.register(about("http.requests").unit("requests").labels(["user.name"])).unwrap();
+    for user in ["ada\r", "nul\0", "\t{}=,#"] {
+        dotted.inc(&[user]);
+    }
+    let both = about("both.kinds").unit("seconds").native(3).buckets([-1.0, 0.5]).exemplars();
+    let both: Histogram = registry.register(both).unwrap();
+    for value in [-2.0, 0.25, 0.25, 3.0] {
+        both.observe_with(value, &[("span.id", "x"), ("trace_id", "a\"\\\nb")]);
+    }
+    let native: Histogram = registry.register(about("native.only").native(2).exemplars()).unwrap();
+    native.observe_with(1.5, &[("trace_id", "1")]);
+    let _empty: Histogram = registry.register(about("native.empty").native(2)).unwrap();
+    let _none: Histogram = registry.register(about("classic.empty")).unwrap();
+    let long: Counter = registry.register(about("long").exemplars()).unwrap();
+    long.inc_with(1, &[("trace_id", &"x".repeat(200))]);
+    let sum: Summary = registry.register(about("sum").quantiles([])).unwrap();
+    sum.observe(1.0);
+    let _info: Info =
+        registry.register(about("parts").unit("seconds").values("a.b", ["1"])).unwrap();
+    let states = about("rule:mode").states(["on", "o\"ff"]);
+    let _states: StateSet<&str> = registry.register(states).unwrap();
+    let states = about("dot.mode").unit("seconds").states(["on"]);
+    let _states: StateSet<&str> = registry.register(states).unwrap();
+    registry.collect(Foreign).unwrap();
+    registry
+}
+
+/// What a collector may give that no instrument does.
+struct Foreign;
+
+impl Collector for Foreign {
+    fn names(&self) -> Vec<String> {
+        vec!["foreign".into(), "odd".into(), "bare".into()]
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        let mut one = |name: &str, help: &str, kind: Kind, value: snapshot::Value<'_>| {
+            let family = Family { name, help, unit: "", kind, labels: &[], groups: 1 };
+            sink.family(&family);
+            let (group, texts, plain) = (0, Texts::default(), true);
+            sink.series(
+                &family,
+                &Series { group, texts, plain, overflow: false, start: None, value },
+            );
+        };
+        let nan = Number::Float(f64::NAN);
+        let exemplar = Exemplar { labels: Texts::default(), value: 0.5, time: None };
+        let total = Number::Float(f64::INFINITY);
+        let counter = snapshot::Value::Counter { total, exemplar: Some(exemplar) };
+        one("foreign", "", Kind::Counter, counter);
+        one("odd", "", Kind::Unknown, snapshot::Value::Unknown(nan));
+        let counter = snapshot::Value::Counter { total: nan, exemplar: None };
+        one("bare", "No number.", Kind::Counter, counter);
+    }
+}
+
+#[test]
+fn the_servers_parsers_read_back_every_sample() {
+    let registry = hard_registry();
+    let formats = [
+        Format::Text,
+        Format::TextUtf8,
+        Format::OpenMetrics,
+        Format::OpenMetrics2,
+        Format::Protobuf,
+    ];
+    let escapings = [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values];
+    for format in formats {
+        for escaping in escapings {
+            // Version 0.0.4 has no names in quotes.
+            if format == Format::Text && escaping == Escaping::AllowUtf8 {
+                continue;
+            }
+            let mut expected = Rows::new(format, escaping);
+            registry.visit(&mut expected).unwrap();
+            expected.rows.sort();
+            let mut text = Vec::new();
+            registry.scrape().format(format, escaping).write_to(&mut text).unwrap();
+            let found = textparse(&format.content_type(escaping), &text);
+            let found = Rows::parsed(&found);
+            for (expected, found) in expected.rows.iter().zip(&found) {
+                assert_eq!(found, expected, "{format:?} {escaping:?}");
+            }
+            assert_eq!(found.len(), expected.rows.len(), "{format:?} {escaping:?}");
+        }
+    }
 }
 
 /// A Prometheus that scrapes one target every second; it ends with this.

@@ -130,6 +130,12 @@ impl Stat {
 }
 
 fn open_descriptors() -> Option<f64> {
+    // Linux 6.2 and later says the number at once. Listing them takes milliseconds where there are
+    // 10,000.
+    let count = fs::metadata("/proc/self/fd").ok()?.len();
+    if count > 0 {
+        return Some(count as f64);
+    }
     // The one that lists them is among them.
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
 }

@@ -43,6 +43,14 @@ impl Encoder {
         self.text.bounds(put);
     }
 
+    /// Writes what comes before the series of a family now, whether it has any or not; else it comes
+    /// with the first of them. The formats of text alone have it. The family was given before.
+    pub fn header(&mut self, family: &Family<'_>) {
+        if self.format != Format::Protobuf {
+            self.text.header(family, &mut self.out);
+        }
+    }
+
     /// What is written and not yet taken. A message of protobuf is there when its family is over.
     pub fn buffer(&self) -> &[u8] {
         &self.out

@@ -5,13 +5,16 @@
 //! | [`Format::Text`] | `text/plain; version=0.0.4` | everything |
 //! | [`Format::TextUtf8`] | `text/plain; version=1.0.0` | Prometheus 3 |
 //! | [`Format::OpenMetrics`] | `application/openmetrics-text; version=1.0.0` | Prometheus 2.5 |
-//! | [`Format::OpenMetrics2`] | `application/openmetrics-text; version=2.0.0` | nobody yet |
+//! | [`Format::OpenMetrics2`] | `application/openmetrics-text; version=2.0.0` | Prometheus 3, with its feature `openmetrics2` |
 //! | [`Format::Protobuf`] | `application/vnd.google.protobuf; ...` | Prometheus |
 //!
-//! Protobuf alone has native histograms and start times; OpenMetrics has exemplars and units. The
-//! specifications: <https://prometheus.io/docs/instrumenting/exposition_formats/>,
-//! <https://prometheus.io/docs/specs/om/open_metrics_spec/>. Version 2.0 of OpenMetrics is a draft
-//! and may change: it is written for who asks for that very version.
+//! Protobuf and OpenMetrics 2.0 have native histograms and start times; these and OpenMetrics 1.0
+//! have exemplars and units. The specifications:
+//! <https://prometheus.io/docs/instrumenting/exposition_formats/>,
+//! <https://prometheus.io/docs/specs/om/open_metrics_spec/>,
+//! <https://prometheus.io/docs/specs/om/open_metrics_spec_2_0/>. Version 2.0 of OpenMetrics is a
+//! release candidate and may change: it is written where a scraper asks for that version, as the
+//! parser of Prometheus 3.16 reads it.
 
 mod compress;
 mod encoder;

@@ -62,6 +62,9 @@ pub(super) struct Text {
     bounds: Option<PutBound>,
     /// Whether the family's header is still to be written: with its first series.
     is_begun: bool,
+    /// The name of the family whose header was written last. One of the same name that comes next
+    /// goes on with it.
+    begun: String,
     /// The rendered names and labels of the family.
     memory: Vec<u8>,
     /// The heads of lines with labels: the name, and the brace; or the brace, and the name in
@@ -87,6 +90,7 @@ const NOT_YET: Range = (0, 0);
 impl Text {
     pub(super) fn reset(&mut self, dialect: Dialect, escaping: Escaping) {
         (self.dialect, self.escaping) = (dialect, escaping);
+        self.begun.clear();
     }
 
     pub(super) fn bounds(&mut self, put: PutBound) {
@@ -102,7 +106,7 @@ impl Text {
 
     /// Begins a family: nothing is written before its first series.
     pub(super) fn family(&mut self, family: &Family<'_>) {
-        self.is_begun = false;
+        self.is_begun = !family.name.is_empty() && self.begun == family.name;
         self.memory.clear();
         // No range that is in use begins at 0.
         self.memory.push(b' ');
@@ -112,7 +116,7 @@ impl Text {
         self.has_labels = !family.labels.is_empty();
         self.main = match family.kind {
             Kind::Counter => Suffix::Total,
-            Kind::Info if self.dialect != Dialect::OpenMetrics2 => Suffix::Info,
+            Kind::Info => Suffix::Info,
             _ => Suffix::None,
         };
         for suffix in Suffix::ALL {
@@ -132,11 +136,11 @@ impl Text {
 
     #[inline]
     pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>, out: &mut Vec<u8>) {
-        if !self.is_begun {
-            self.is_begun = true;
-            self.put_header(family, out);
-        }
+        self.header(family, out);
         match &series.value {
+            // OpenMetrics has no such counter, and the page would be refused.
+            Value::Counter { total: Number::Float(total), .. }
+                if total.is_nan() && self.dialect != Dialect::Text => {}
             Value::Counter { total, exemplar } => {
                 self.put_line_head(Suffix::Total, family, series, out);
                 number::put(*total, out);
@@ -150,9 +154,7 @@ impl Text {
                 out.push(b'\n');
             }
             Value::Info => {
-                let suffix =
-                    if self.dialect == Dialect::OpenMetrics2 { Suffix::None } else { Suffix::Info };
-                self.put_line_head(suffix, family, series, out);
+                self.put_line_head(Suffix::Info, family, series, out);
                 out.extend_from_slice(b"1\n");
             }
             Value::StateSet(states) => self.put_states(states, family, series, out),
@@ -166,12 +168,31 @@ impl Text {
         }
     }
 
+    /// Writes the header of the family, unless it was written.
+    #[inline]
+    pub(super) fn header(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
+        if !self.is_begun {
+            self.is_begun = true;
+            self.put_header(family, out);
+            self.begun.clear();
+            self.begun.push_str(family.name);
+        }
+    }
+
     fn put_header(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
-        // In OpenMetrics 1.0, the family's name is the name without suffix.
+        // In OpenMetrics 1.0, the family's name is the name without suffix. In all others, it is
+        // the name of the samples that have no other suffix.
         let suffix = match (family.kind, self.dialect) {
-            (Kind::Counter, Dialect::Text | Dialect::OpenMetrics2) => "_total",
-            (Kind::Info, Dialect::Text) => "_info",
+            (_, Dialect::OpenMetrics) => "",
+            (Kind::Counter, _) => "_total",
+            (Kind::Info, _) => "_info",
             _ => "",
+        };
+        let dialect = match family.kind {
+            // A state set has a label of its name. Where that is no name for a label, as with a
+            // colon, OpenMetrics has no such state set.
+            Kind::StateSet if !self.is_label(family.name) => Dialect::Text,
+            _ => self.dialect,
         };
         let put_name = |keyword: &str, out: &mut Vec<u8>| {
             out.extend_from_slice(keyword.as_bytes());
@@ -189,12 +210,16 @@ impl Text {
             put_name("# HELP ", out);
             match self.dialect {
                 Dialect::Text => escape::put_help(family.help, out),
-                _ => escape::put_quoted(family.help, out),
+                Dialect::OpenMetrics => escape::put_quoted(family.help, out),
+                // No line may end in a carriage return, for which there is no escape.
+                Dialect::OpenMetrics2 => {
+                    escape::put_quoted(family.help.trim_end_matches('\r'), out);
+                }
             }
             out.push(b'\n');
         }
         put_name("# TYPE ", out);
-        let kind = match (family.kind, self.dialect) {
+        let kind = match (family.kind, dialect) {
             (Kind::Counter, _) => "counter",
             (Kind::Gauge, _) | (Kind::Info | Kind::StateSet, Dialect::Text) => "gauge",
             (Kind::Histogram, _) => "histogram",
@@ -206,7 +231,9 @@ impl Text {
         };
         out.extend_from_slice(kind.as_bytes());
         out.push(b'\n');
-        if !family.unit.is_empty() && self.dialect != Dialect::Text {
+        // OpenMetrics has no units of text.
+        let has_unit = !family.unit.is_empty() && !matches!(kind, "info" | "stateset");
+        if has_unit && self.dialect != Dialect::Text {
             put_name("# UNIT ", out);
             out.extend_from_slice(family.unit.as_bytes());
             out.push(b'\n');
@@ -417,9 +444,11 @@ impl Text {
         }
         out.push(b'}');
         self.put_start(series, out);
-        let exemplars = histogram.buckets.iter().filter_map(|bucket| bucket.exemplar);
-        for exemplar in exemplars {
-            self.put_exemplar(Some(&exemplar), out);
+        // A reader finds the bucket of each by its value.
+        let native = histogram.native.map_or(&[][..], |native| native.exemplars);
+        let of_buckets = histogram.buckets.iter().filter_map(|bucket| bucket.exemplar.as_ref());
+        for exemplar in native.iter().chain(of_buckets.filter(|_| native.is_empty())) {
+            self.put_exemplar(Some(exemplar), out);
         }
         out.push(b'\n');
     }
@@ -441,8 +470,15 @@ impl Text {
 
     #[cold]
     fn put_some_exemplar(&self, exemplar: &Exemplar<'_>, out: &mut Vec<u8>) {
-        let characters: usize = exemplar.labels.map(|text| text.chars().count()).sum();
-        if characters > MOST_EXEMPLAR_CHARACTERS {
+        let is_allowed = match self.dialect {
+            Dialect::Text => false,
+            Dialect::OpenMetrics => {
+                let characters: usize = exemplar.labels.map(|text| text.chars().count()).sum();
+                characters <= MOST_EXEMPLAR_CHARACTERS
+            }
+            Dialect::OpenMetrics2 => exemplar.time.is_some(),
+        };
+        if !is_allowed {
             return;
         }
         out.extend_from_slice(b" # {");
@@ -479,6 +515,14 @@ impl Text {
     /// Whether the name of a metric is written in quotes, in which it is as it is.
     fn is_quoted(&self, name: &str) -> bool {
         self.escaping == Escaping::AllowUtf8 && !is_legacy_name(name)
+    }
+
+    /// Whether a label can have the name that the metric has.
+    fn is_label(&self, name: &str) -> bool {
+        let (mut metric, mut label) = (Vec::new(), Vec::new());
+        escape::put_metric_name(name, "", self.escaping, &mut metric);
+        escape::put_label_name(name, self.escaping, &mut label);
+        metric == label
     }
 
     fn put_name(&self, name: &str, suffix: &str, out: &mut Vec<u8>) {

@@ -12,24 +12,26 @@ use crate::exposition::{Compression, Compressor};
 use crate::scrape::Scrape;
 
 /// A scrape as an HTTP body. It is made as far as it is sent: a slow reader costs a piece of
-/// memory, and keeps nobody waiting.
+/// memory. A fast one keeps nobody waiting either: others have their turn after each piece.
 pub struct Body {
     scrape: Option<Scrape>,
     compressor: Option<Compressor>,
     /// Memory of pieces that were sent is used again for the next.
     memory: BytesMut,
     compressed: Vec<u8>,
+    /// Whether a piece was made since others had their turn.
+    tired: bool,
 }
 
 impl Body {
     pub(super) fn new(scrape: Scrape, compression: Compression) -> Self {
         let compressor = Compressor::new(compression);
-        Self { scrape: Some(scrape), compressor, memory: BytesMut::new(), compressed: Vec::new() }
+        Self { scrape: Some(scrape), compressor, ..Self::empty() }
     }
 
     pub(super) fn empty() -> Self {
         let (memory, compressed) = (BytesMut::new(), Vec::new());
-        Self { scrape: None, compressor: None, memory, compressed }
+        Self { scrape: None, compressor: None, memory, compressed, tired: false }
     }
 }
 
@@ -39,11 +41,16 @@ impl http_body::Body for Body {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = &mut *self;
         loop {
             let Some(scrape) = &mut this.scrape else { return Poll::Ready(None) };
+            if std::mem::take(&mut this.tired) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            this.tired = true;
             let piece = scrape.next_piece();
             let is_last = piece.is_none();
             match &mut this.compressor {

@@ -1,15 +1,29 @@
 //! A server for the metrics of a program that has none of its own: hyper on one thread.
+//!
+//! Connections that are silent, or do not take their answers, give way to those that ask: whoever
+//! holds all places open keeps nobody out.
 
-use std::io;
+use std::convert::Infallible;
+use std::future::poll_fn;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http_body::Frame;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::AsyncWrite;
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
+use super::Body;
 use super::service::respond;
 use crate::registry::Registry;
 
@@ -22,13 +36,22 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long a client may take for the head of a request.
+/// How long a client may take for the head of a request, and how long it may leave an answer
+/// untouched.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The most connections at a time: a scraper needs one.
 const MOST_CONNECTIONS: usize = 64;
+/// The most connections at a time that are being told that there are too many.
+const MOST_REFUSALS: usize = 16;
+/// How long a client that is refused may take to read so.
+const REFUSAL: Duration = Duration::from_secs(1);
 
 /// Serves the metrics of a registry at `/metrics`, on a thread of its own. Port 0 takes any that is
 /// free.
+///
+/// It has 64 connections at a time. When all are in use, a new one takes the place of the one that
+/// has been without a request for longest; while all are being answered, it gets a 503. A client
+/// that takes nothing of its answer for 10 s is cut off.
 ///
 /// ```no_run
 /// let registry = quipu::Registry::new();
@@ -45,12 +68,17 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listener = {
+        // Here, where an error can still be returned.
+        let _entered = runtime.enter();
+        tokio::net::TcpListener::from_std(listener)?
+    };
     let (stop, stopped) = oneshot::channel();
     let registry = registry.clone();
     let thread = std::thread::Builder::new().name("quipu metrics".into()).spawn(move || {
         runtime.block_on(async move {
             tokio::select! {
-                _ = accept(listener, registry) => {}
+                () = accept(listener, registry) => {}
                 _ = stopped => {}
             }
         });
@@ -58,37 +86,155 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
     Ok(Server { address, stop: Some(stop), thread: Some(thread) })
 }
 
-async fn accept(listener: TcpListener, registry: Registry) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    let places = std::sync::Arc::new(tokio::sync::Semaphore::new(MOST_CONNECTIONS));
+async fn accept(listener: tokio::net::TcpListener, registry: Registry) {
+    let mut open: Vec<(Arc<Progress>, AbortHandle)> = Vec::new();
+    let mut refusals: Vec<AbortHandle> = Vec::new();
     loop {
-        let Ok(place) = std::sync::Arc::clone(&places).acquire_owned().await else {
-            return Ok(());
-        };
         let Ok((socket, _)) = listener.accept().await else {
             // Out of descriptors, most likely: others have to close some first.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let registry = registry.clone();
-        tokio::spawn(async move {
-            let answer = service_fn(|request: http::Request<hyper::body::Incoming>| {
-                let response = match request.uri().path() {
-                    "/metrics" => respond(&registry, request.method(), request.headers()),
-                    _ => {
-                        let mut response = http::Response::new(super::Body::empty());
-                        *response.status_mut() = http::StatusCode::NOT_FOUND;
-                        response
-                    }
-                };
-                std::future::ready(Ok::<_, std::convert::Infallible>(response))
-            });
-            let mut server = http1::Builder::new();
-            server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-            // A connection that breaks is the client's matter.
-            let _ = server.serve_connection(TokioIo::new(socket), answer).await;
-            drop(place);
-        });
+        open.retain(|(_, task)| !task.is_finished());
+        if open.len() >= MOST_CONNECTIONS {
+            let waiting = open.iter().enumerate();
+            let longest = waiting.filter_map(|(i, (progress, _))| Some((progress.waits()?, i)));
+            let Some((_, longest)) = longest.min() else {
+                refusals.retain(|task| !task.is_finished());
+                if refusals.len() < MOST_REFUSALS {
+                    refusals.push(tokio::spawn(refuse(socket)).abort_handle());
+                }
+                continue;
+            };
+            open.remove(longest).1.abort();
+        }
+        let progress = Arc::new(Progress::new());
+        let task = tokio::spawn(connection(socket, registry.clone(), progress.clone()));
+        open.push((progress, task.abort_handle()));
+    }
+}
+
+async fn connection(socket: TcpStream, registry: Registry, progress: Arc<Progress>) {
+    let answer = service_fn(|request: http::Request<hyper::body::Incoming>| {
+        progress.note(true);
+        let response = match request.uri().path() {
+            "/metrics" => respond(&registry, request.method(), request.headers()),
+            _ => {
+                let mut response = http::Response::new(Body::empty());
+                *response.status_mut() = http::StatusCode::NOT_FOUND;
+                response
+            }
+        };
+        let response = response.map(|body| Watched { body, progress: progress.clone() });
+        std::future::ready(Ok::<_, Infallible>(response))
+    });
+    let mut server = http1::Builder::new();
+    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    tokio::select! {
+        // A connection that breaks is the client's matter.
+        _ = server.serve_connection(TokioIo::new(socket), answer) => {}
+        () = progress.stalled() => {}
+    }
+}
+
+/// Tells a client that there are too many, and waits until it has read so: closing a socket with
+/// unread bytes in it takes back what was sent.
+async fn refuse(mut socket: TcpStream) {
+    let talk = async {
+        let mut rest = BUSY;
+        while !rest.is_empty() {
+            let sent = poll_fn(|cx| Pin::new(&mut socket).poll_write(cx, rest)).await?;
+            rest = &rest[sent..];
+        }
+        poll_fn(|cx| Pin::new(&mut socket).poll_shutdown(cx)).await?;
+        let mut unread = [0; 1024];
+        loop {
+            socket.readable().await?;
+            match socket.try_read(&mut unread) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    let _: Result<std::io::Result<()>, _> = tokio::time::timeout(REFUSAL, talk).await;
+}
+
+/// What a client gets that is one too many.
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
+    content-length: 0\r\n\r\n";
+
+/// How far a connection is. One thread writes and reads it.
+#[derive(Debug)]
+struct Progress {
+    accepted: Instant,
+    /// When it last asked, or took something of its answer, or all of it: in nanoseconds from
+    /// [`Progress::accepted`], 0 where it has not asked yet.
+    noted: AtomicU64,
+    /// Whether it is being answered.
+    answering: AtomicBool,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let (noted, answering) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { accepted: Instant::now(), noted, answering }
+    }
+
+    fn note(&self, answering: bool) {
+        let nanos = u64::try_from(self.accepted.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.noted.store(nanos.max(1), Ordering::Relaxed);
+        self.answering.store(answering, Ordering::Relaxed);
+    }
+
+    /// Whether it has asked for something, and since when it is without a request: the least gives
+    /// way first. None while it is being answered.
+    fn waits(&self) -> Option<(bool, Instant)> {
+        let noted = self.noted.load(Ordering::Relaxed);
+        let waits = !self.answering.load(Ordering::Relaxed);
+        waits.then(|| (noted > 0, self.accepted + Duration::from_nanos(noted)))
+    }
+
+    /// Ends when the client takes nothing of its answer.
+    async fn stalled(&self) {
+        loop {
+            tokio::time::sleep(PATIENCE / 10).await;
+            let noted = Duration::from_nanos(self.noted.load(Ordering::Relaxed));
+            let untouched = self.accepted.elapsed().saturating_sub(noted);
+            if self.answering.load(Ordering::Relaxed) && untouched > PATIENCE {
+                return;
+            }
+        }
+    }
+}
+
+/// The body of an answer, and whether its client takes it.
+struct Watched {
+    body: Body,
+    progress: Arc<Progress>,
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.progress.note(true);
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.progress.note(false);
     }
 }
 
@@ -107,5 +253,41 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn one_too_many_is_told_so() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let socket = listener.accept().unwrap().0;
+        socket.set_nonblocking(true).unwrap();
+        client.write_all(&[b'x'; 100_000]).unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).map(|_| answer)
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { refuse(TcpStream::from_std(socket).unwrap()).await });
+        let answer = reader.join().unwrap().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("\r\n\r\n"), "{answer}");
+    }
+
+    #[test]
+    fn the_silent_give_way_before_those_that_spoke() {
+        let (spoke, silent, busy) = (Progress::new(), Progress::new(), Progress::new());
+        spoke.note(false);
+        busy.note(true);
+        assert!(silent.waits() < spoke.waits() && silent.waits().is_some());
+        assert_eq!(busy.waits(), None);
+        busy.note(false);
+        assert!(spoke.waits() < busy.waits());
     }
 }

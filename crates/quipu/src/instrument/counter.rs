@@ -115,7 +115,7 @@ impl<L: LabelGroup> Family<FloatCounter, L> {
     pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         if n >= 0.0 {
             let key = Self::key(labels);
-            self.series.update(key, |p| p.add_float(TOTAL, n), |p| p.take_back_float(TOTAL, n));
+            self.series.update(key, |p| p.add_float(TOTAL, n));
         }
     }
 }

@@ -121,7 +121,7 @@ fn each(family: &Family, place: &Place<'_>, cell: usize, mut act: impl FnMut(&[A
     // Acquire, here and below: whoever sees the offset sees what is there.
     let root = place.plain(cell).load(Ordering::Acquire);
     let Some(table) = family.extra(place, u32::try_from(root).unwrap_or(0)) else { return };
-    for word in table.words() {
+    for word in table.words().iter().take(place.len()) {
         let at = u32::try_from(word.load(Ordering::Acquire)).unwrap_or(0);
         act(family.extra(place, at).map_or(&[], |slot| slot.words()));
     }
@@ -164,7 +164,7 @@ fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
     if sequence % 2 == 1 && !is_stuck(&words[TIME], now) {
         return;
     }
-    let odd = if sequence % 2 == 1 { sequence + 2 } else { sequence + 1 };
+    let odd = sequence.wrapping_add(if sequence % 2 == 1 { 2 } else { 1 });
     // Acquire: what is written below is written after this.
     if words[SEQUENCE]
         .compare_exchange(sequence, odd, Ordering::Acquire, Ordering::Relaxed)
@@ -191,7 +191,12 @@ fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
     }
     // Release: whoever sees the even number sees the whole. Who was taken for stuck leaves it to the
     // other.
-    let _ = words[SEQUENCE].compare_exchange(odd, odd + 1, Ordering::Release, Ordering::Relaxed);
+    let _ = words[SEQUENCE].compare_exchange(
+        odd,
+        odd.wrapping_add(1),
+        Ordering::Release,
+        Ordering::Relaxed,
+    );
 }
 
 /// Whether the one who is writing has not gone on since somebody suspected that a while ago. Its time

@@ -9,6 +9,7 @@ use quipu_segment::series::{self, Beside, Bound, KeyWriter, Label, Place, Schema
 use crate::description::Description;
 use crate::error::Error;
 use crate::label::LabelGroup;
+use crate::read::Source;
 use crate::registry::{Register, Scope};
 
 /// What an instrument is made of. It is implemented by the instruments of this crate.
@@ -151,6 +152,14 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     /// How many updates were counted in the overflow series.
     pub fn overflowed(&self) -> u64 {
         self.series.overflowed()
+    }
+
+    /// What a scrape reads, for one that is no registry's: see [`Description::apart`].
+    ///
+    /// # Errors
+    /// Settings that contradict themselves.
+    pub fn source(&self) -> Result<Source, Error> {
+        Source::new(&self.series)
     }
 
     #[inline]

@@ -122,7 +122,7 @@ impl<L: LabelGroup> Family<Gauge, L> {
     /// Makes the value of these labels `value`.
     #[inline]
     pub fn set<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
-        self.series.set(Self::key(labels), |place| {
+        self.series.update_shown(Self::key(labels), |place| {
             place.plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
         });
     }
@@ -131,7 +131,7 @@ impl<L: LabelGroup> Family<Gauge, L> {
     #[inline]
     pub fn add<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         let key = Self::key(labels);
-        self.series.update_shown(key, |p| p.add_float(VALUE, n), |p| p.add_float(VALUE, -n));
+        self.series.update_shown(key, |p| p.add_float(VALUE, n));
     }
 
     /// Takes `n` from the value of these labels.
@@ -143,7 +143,7 @@ impl<L: LabelGroup> Family<Gauge, L> {
     /// Raises the value of these labels to `value` where it is less. The series is there from now
     /// on.
     pub fn raise<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
-        self.series.set(Self::key(labels), |place| {
+        self.series.update_shown(Self::key(labels), |place| {
             let greater = |old| (value > f64::from_bits(old)).then_some(value.to_bits());
             // Whoever meets a greater value leaves it.
             let _ = place.plain(VALUE).fetch_update(Ordering::Relaxed, Ordering::Relaxed, greater);
@@ -161,7 +161,7 @@ impl<L: LabelGroup> Family<IntGauge, L> {
     /// Makes the value of these labels `value`.
     #[inline]
     pub fn set<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: i64) {
-        self.series.set(Self::key(labels), |place| {
+        self.series.update_shown(Self::key(labels), |place| {
             place.plain(VALUE).store(value.cast_unsigned(), Ordering::Relaxed);
         });
     }
@@ -171,7 +171,7 @@ impl<L: LabelGroup> Family<IntGauge, L> {
     pub fn add<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: i64) {
         let n = n.cast_unsigned();
         let key = Self::key(labels);
-        self.series.update_shown(key, |p| p.add(VALUE, n), |p| p.add(VALUE, n.wrapping_neg()));
+        self.series.update_shown(key, |p| p.add(VALUE, n));
     }
 
     /// Takes `n` from the value of these labels.

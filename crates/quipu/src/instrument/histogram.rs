@@ -81,17 +81,16 @@ impl Layout {
     }
 
     #[inline]
-    fn observe(&self, family: &series::Family, place: &Place<'_>, value: f64, undo: bool) {
-        let count = |cell| if undo { place.take_back(cell, 1) } else { place.add(cell, 1) };
+    fn observe(&self, family: &series::Family, place: &Place<'_>, value: f64) {
         if self.is_classic() || value.is_nan() {
-            count(FIRST_BUCKET + self.bucket(value));
+            place.add(FIRST_BUCKET + self.bucket(value), 1);
         }
         if let Some(native) = &self.native
             && !value.is_nan()
         {
             if value.abs() <= native.zero_threshold {
-                count(self.zero());
-            } else if !undo {
+                place.add(self.zero(), 1);
+            } else {
                 let (table, schema) = (self.table(), native.schema);
                 if !native::observe(family, place, table, value, schema, native.buckets) {
                     // No room for a table: it is counted at least.
@@ -99,11 +98,7 @@ impl Layout {
                 }
             }
         }
-        if undo {
-            place.take_back_float(SUM, value);
-        } else {
-            place.add_float(SUM, value);
-        }
+        place.add_float(SUM, value);
     }
 
     /// Empties the native buckets, and forgets the exemplars.
@@ -212,7 +207,7 @@ impl Histogram {
     /// Counts `value` and adds it to the sum.
     #[inline]
     pub fn observe(&self, value: f64) {
-        self.layout.observe(self.bound.family(), self.bound.place(), value, false);
+        self.layout.observe(self.bound.family(), self.bound.place(), value);
     }
 
     /// As [`Histogram::observe`], and keeps these pairs of names and values as what stands for the
@@ -271,7 +266,8 @@ impl Histogram {
                     &mut negative,
                 );
                 let buckets = positive.iter().chain(&negative).map(|(_, count)| count);
-                classic + place.sum(self.layout.zero()) + buckets.sum::<u64>()
+                let others = classic.wrapping_add(place.sum(self.layout.zero()));
+                buckets.fold(others, |sum, count| sum.wrapping_add(*count))
             }
             _ => classic,
         }
@@ -283,11 +279,7 @@ impl<L: LabelGroup> Family<Histogram, L> {
     #[inline]
     pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let (family, layout) = (&self.series, &*self.shared);
-        family.update(
-            Self::key(labels),
-            |place| layout.observe(family, &place, value, false),
-            |place| layout.observe(family, &place, value, true),
-        );
+        family.update(Self::key(labels), |place| layout.observe(family, &place, value));
     }
 }
 

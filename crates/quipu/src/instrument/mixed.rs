@@ -9,7 +9,7 @@ use quipu_segment::series::{self, Beside, Bound, Place, Schema};
 use quipu_segment::sync::Ordering;
 
 use super::counter::TOTAL;
-use super::exemplar::{self, Exemplars};
+use super::exemplar::{self, Exemplars, KeptExemplar};
 use super::family::{Family, Instrument, single};
 use super::kind::MetricKind;
 use crate::description::Description;
@@ -48,7 +48,23 @@ impl MixedCounter {
     /// As [`Counter::inc_with`](crate::Counter::inc_with).
     pub fn inc_with(&self, n: f64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
+        self.exemplify(n, exemplar);
+    }
+
+    /// The last exemplar.
+    pub fn exemplar(&self) -> Option<KeptExemplar> {
+        exemplar::kept(self.0.family(), self.0.place(), EXEMPLAR, 0)
+    }
+
+    /// Keeps an exemplar as [`MixedCounter::inc_with`] does, and adds nothing: for a caller that
+    /// added before.
+    pub fn exemplify(&self, n: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n, exemplar);
+    }
+
+    /// Makes the total zero, for all processes. What is added meanwhile may stay or go.
+    pub fn clear(&self) {
+        [TOTAL, REST].into_iter().for_each(|cell| self.0.place().clear(cell));
     }
 
     /// Raises the total to `n` where it is less.
@@ -76,7 +92,7 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
             self.series.add(Self::key(labels), TOTAL, n);
         } else if n > 0.0 {
             let key = Self::key(labels);
-            self.series.update(key, |p| p.add_float(REST, n), |p| p.take_back_float(REST, n));
+            self.series.update(key, |p| p.add_float(REST, n));
         }
     }
 
@@ -87,7 +103,7 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
 
     /// Raises the total of these labels to `n` where it is less. The series is there from now on.
     pub fn raise<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
-        self.series.set(Self::key(labels), |place| raise(place, n));
+        self.series.update_shown(Self::key(labels), |place| raise(place, n));
     }
 }
 

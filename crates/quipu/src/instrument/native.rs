@@ -10,8 +10,6 @@
 //! The rules are those of Prometheus (`prometheus/docs`, "Native Histograms"); the bounds of
 //! buckets agree with those of `client_golang`.
 
-use std::sync::LazyLock;
-
 use quipu_segment::series::{Extra, Family, Place};
 use quipu_segment::sync::Ordering;
 
@@ -39,18 +37,52 @@ const GUESS_BITS: u32 = 9;
 const MANTISSA_BITS: u32 = 52;
 const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
 
-static OCTAVE: LazyLock<Octave> = LazyLock::new(|| {
-    let mut limits = [0; 1 << FINEST];
-    for (i, limit) in limits.iter_mut().enumerate() {
-        *limit = (i as f64 / 256.0).exp2().to_bits() & MANTISSA;
+/// A part of the program: a child of a fork would wait for ever for a table that another thread of
+/// its parent was making.
+static OCTAVE: Octave = Octave::new();
+
+/// `2^(1/2)`, `2^(1/4)` and so on to `2^(1/256)`, times 2^63, to the nearest.
+const ROOTS: [u64; FINEST as usize] = [
+    0xb504_f333_f9de_6484,
+    0x9837_f051_8db8_a96f,
+    0x8b95_c1e3_ea8b_d6e7,
+    0x85aa_c367_cc48_7b15,
+    0x82cd_8698_ac2b_a1d7,
+    0x8164_d1f3_bc03_0773,
+    0x80b1_ed4f_d999_ab6c,
+    0x8058_d7d2_d5e5_f6b1,
+];
+
+impl Octave {
+    const fn new() -> Self {
+        let mut limits = [0; 1 << FINEST];
+        let mut i = 0;
+        while i < limits.len() {
+            // The product of the roots whose bits `i` has. Eight roundings at the 63rd bit leave the
+            // 52nd right: a test compares all of them.
+            let (mut power, mut bit) = (1_u128 << 63, 0);
+            while bit < ROOTS.len() {
+                if i >> (ROOTS.len() - 1 - bit) & 1 == 1 {
+                    power = (power * ROOTS[bit] as u128 + (1 << 62)) >> 63;
+                }
+                bit += 1;
+            }
+            // Below 2^64: it is a power of 2 between 1 and 2, times 2^63.
+            limits[i] = ((power as u64 + (1 << 10)) >> 11) & MANTISSA;
+            i += 1;
+        }
+        let (mut guesses, mut guess, mut limit) = ([0; GUESSES], 0, 0);
+        while guess < GUESSES {
+            let mantissa = (guess as u64) << (MANTISSA_BITS - GUESS_BITS);
+            while limit < limits.len() && limits[limit] < mantissa {
+                limit += 1;
+            }
+            guesses[guess] = limit as u16; // At most 256.
+            guess += 1;
+        }
+        Self { limits, guesses }
     }
-    let mut guesses = [0; GUESSES];
-    for (i, guess) in guesses.iter_mut().enumerate() {
-        let mantissa = (i as u64) << (MANTISSA_BITS - GUESS_BITS);
-        *guess = limits.partition_point(|&limit| limit < mantissa) as u16; // At most 256.
-    }
-    Octave { limits, guesses }
-});
+}
 
 /// The index of the bucket of a value above zero in a schema.
 #[inline]
@@ -71,7 +103,7 @@ pub(crate) fn index_of(value: f64, schema: i8) -> i32 {
         let width = -i32::from(schema);
         return (octave + (1 << width) - 1) >> width;
     }
-    let table = &*OCTAVE;
+    let table = &OCTAVE;
     let mut index = table.guesses[(mantissa >> (MANTISSA_BITS - GUESS_BITS)) as usize] as usize;
     while index < table.limits.len() && table.limits[index] < mantissa {
         index += 1;
@@ -87,6 +119,10 @@ fn coarser(index: i32) -> i32 {
     (index + 1) >> 1
 }
 
+/// More than the index of any bucket: in the finest schema, that of infinity is 2^18 + 1, and that of
+/// the least value above zero is -1074 * 2^8. A greater one is nonsense that another process wrote.
+const MOST_INDEX: u32 = 1 << 20;
+
 /// Counts a value that is not zero, in the buckets whose newest table is named by cell `table` of
 /// the series. False where the segment has no room for a table.
 #[inline]
@@ -98,7 +134,8 @@ pub(crate) fn observe(
     schema: i8,
     most: u16,
 ) -> bool {
-    loop {
+    // Bounded, should another process write nonsense meanwhile.
+    for _ in 0..MOST_TABLES {
         // Acquire: whoever sees a table sees its head.
         let newest = place.plain(table).load(Ordering::Acquire);
         let extra = u32::try_from(newest).ok().and_then(|at| family.extra(place, at));
@@ -120,6 +157,7 @@ pub(crate) fn observe(
             None => return false,
         }
     }
+    false
 }
 
 /// The buckets of all tables, in the coarsest of their schemas or a coarser one, so that there are
@@ -158,6 +196,9 @@ pub(crate) fn gather(
                 continue;
             }
             let mut index = (key as u32).cast_signed(); // The lower half is the index.
+            if index.unsigned_abs() > MOST_INDEX {
+                continue;
+            }
             for _ in 0..steps {
                 index = coarser(index);
             }
@@ -378,6 +419,22 @@ mod tests {
         ];
         for (value, schema, index) in cases {
             assert_eq!(index_of(value, schema), index, "{value} in schema {schema}");
+        }
+    }
+
+    #[test]
+    fn the_limits_of_an_octave_are_powers_of_two() {
+        for (i, &limit) in OCTAVE.limits.iter().enumerate() {
+            let exact = (i as f64 / 256.0).exp2();
+            // The system's `exp2` may be off by its last bit.
+            let near = [exact.next_down(), exact, exact.next_up()].map(|n| n.to_bits() & MANTISSA);
+            assert!(i == 0 && limit == 0 || near.contains(&limit), "2^({i}/256): {limit:#x}");
+        }
+        assert!(OCTAVE.limits.is_sorted() && OCTAVE.guesses.is_sorted());
+        for (guess, &found) in OCTAVE.guesses.iter().enumerate() {
+            let mantissa = (guess as u64) << (MANTISSA_BITS - GUESS_BITS);
+            let first = OCTAVE.limits.partition_point(|&limit| limit < mantissa);
+            assert_eq!(usize::from(found), first);
         }
     }
 

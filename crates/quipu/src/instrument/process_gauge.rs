@@ -235,7 +235,6 @@ impl ProcessGauge {
                 follower,
                 |key| write(series, layout, values, key),
                 |place| layout.set(series, &place, value),
-                |_| (),
             ),
         }
     }
@@ -249,7 +248,6 @@ impl ProcessGauge {
                 follower,
                 |key| write(series, layout, values, key),
                 |place| layout.add(series, &place, n),
-                |place| layout.add(series, &place, -n),
             ),
         }
     }
@@ -299,18 +297,15 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
     #[inline]
     pub fn set<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let (series, layout) = (&self.series, &*self.shared);
-        series.set(|key| self.write(labels, key), |place| layout.set(series, &place, value));
+        series
+            .update_shown(|key| self.write(labels, key), |place| layout.set(series, &place, value));
     }
 
     /// Adds `n` to this process' value of these labels, which begins at zero.
     #[inline]
     pub fn add<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         let (series, layout) = (&self.series, &*self.shared);
-        series.update_shown(
-            |key| self.write(labels, key),
-            |place| layout.add(series, &place, n),
-            |place| layout.add(series, &place, -n),
-        );
+        series.update_shown(|key| self.write(labels, key), |place| layout.add(series, &place, n));
     }
 
     /// Takes `n` from this process' value of these labels.

@@ -152,7 +152,8 @@ impl Layout {
                 );
                 if round == 0 {
                     coarsest = coarsest.min(schema);
-                    zeros += place.plain(age + ZERO).load(Ordering::Relaxed);
+                    let zero = place.plain(age + ZERO).load(Ordering::Relaxed);
+                    zeros = zeros.wrapping_add(zero);
                     continue;
                 }
                 let fold = |index: i32| (coarsest..schema).fold(index, |i, _| (i + 1) >> 1);
@@ -163,13 +164,13 @@ impl Layout {
         }
         all.push((0, zeros));
         all.sort_unstable_by_key(|(order, _)| *order);
-        let total: u64 = all.iter().map(|(_, count)| count).sum();
+        let total: u64 = all.iter().fold(0, |sum, (_, count)| sum.wrapping_add(*count));
         out.clear();
         for &quantile in &self.quantiles {
             let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
-            let mut below = 0;
+            let mut below = 0_u64;
             let found = all.iter().find(|(_, count)| {
-                below += count;
+                below = below.wrapping_add(*count);
                 below >= rank
             });
             let value = found.filter(|_| total > 0).map_or(f64::NAN, |&(order, _)| {
@@ -251,11 +252,7 @@ impl<L: LabelGroup> Family<Summary, L> {
     #[inline]
     pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let (family, layout) = (&self.series, &*self.shared);
-        let undo = |place: Place<'_>| {
-            place.take_back(COUNT, 1);
-            place.take_back_float(SUM, value);
-        };
-        family.update(Self::key(labels), |place| layout.observe(family, &place, value), undo);
+        family.update(Self::key(labels), |place| layout.observe(family, &place, value));
     }
 }
 

@@ -47,7 +47,7 @@ impl Register for Window {
         let digest = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
-        let record = format!("window of metric {digest:016x}");
+        let record = format!("window {digest:016x}");
         let fail = |error| Error::window(&name, error);
         let bucketed = Bucketed::options(window, accuracy)
             .open(scope.registry().segment(), &record)

@@ -11,7 +11,8 @@
 //! A stream has one message a line. A reader takes the form above in one go, and leaves all other
 //! spellings to `serde_json`: members in any order, more than once (the last one counts), missing
 //! or null (zero), or unknown (skipped); names in upper or lower case; escapes; white space before
-//! the message, in it and behind it.
+//! the message, in it and after it. An object that has unknown members only is another thing, and
+//! refused.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -449,6 +450,19 @@ mod tests {
     }
 
     #[test]
+    fn an_object_of_other_members_is_no_message() {
+        for (text, expected) in [
+            (r#"{"a":1}"#, "json: at byte 6: expected a member of a union: Type, ID, CounterVal"),
+            (r#"{"Value":1,"Values":[]}"#, "json: at byte 22: expected a member of a union"),
+        ] {
+            let mut arena: Arena = Arena::new();
+            let error = MetricUnion::decode::<Json>(text.as_bytes(), &arena.as_scope());
+            let error = alloc::format!("{}", error.unwrap_err());
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
     fn what_is_missing_is_zero() {
         for text in ["{}", "null", " null ", r#"{"ID":null,"Value":null}"#, r#"{"Value":-0}"#] {
             assert_eq!(counter(text).unwrap(), (Vec::new(), 0), "{text}");
@@ -577,7 +591,7 @@ mod tests {
     fn deep_and_long_inputs() {
         let deep = "[".repeat(100_000);
         assert!(counter(&format!("{{\"x\":{deep}")).unwrap_err().is_incomplete());
-        let deep = format!("{{\"x\":{deep}{}}}", "]".repeat(100_000));
+        let deep = format!("{{\"ID\":\"\",\"x\":{deep}{}}}", "]".repeat(100_000));
         assert_eq!(counter(&deep).unwrap(), (Vec::new(), 0));
         assert!(counter(&format!("{{\"Value\":{}}}", "[".repeat(1000))).is_err());
         let list: String = "1,".repeat(10_000);

@@ -17,6 +17,15 @@ use crate::reader::Reader;
 /// The members that a message has.
 pub(super) type Members = &'static [(&'static str, Member)];
 
+/// What a message has, where an object has something else.
+fn names(members: Members) -> &'static str {
+    match members {
+        [_, (_, Member::Timer)] => "a member of a batch timer: ID or Values",
+        [_, _] => "a member of a counter or a gauge: ID or Value",
+        _ => "a member of a union: Type, ID, CounterVal, BatchTimerVal or GaugeVal",
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(super) enum Member {
     Type,
@@ -139,7 +148,10 @@ visitor!(Object -> MetricUnion<'m>, OBJECT, {
     fn visit_map<A: MapAccess<'m>>(self, mut map: A) -> Result<MetricUnion<'m>, A::Error> {
         let Object(reading) = self;
         let mut message = Object(reading).visit_unit()?;
+        let (mut known, mut unknown) = (false, false);
         while let Some(member) = map.next_key_seed(Name(reading))? {
+            known |= member.is_some();
+            unknown |= member.is_none();
             match member {
                 Some(Member::Type) => {
                     let number = map.next_value_seed(Integer(reading))?;
@@ -161,6 +173,10 @@ visitor!(Object -> MetricUnion<'m>, OBJECT, {
                 }
             }
             reading.expected.set(END);
+        }
+        if unknown && !known {
+            reading.expected.set(names(reading.members));
+            return Err(A::Error::custom(""));
         }
         Ok(message)
     }

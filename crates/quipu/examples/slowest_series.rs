@@ -1,0 +1,47 @@
+//! What waits for the disk, and what does not: `slowest_series DIRECTORY [SERIES]` makes a file
+//! there, and shows how long registering a counter takes, the slowest of a million new series, and
+//! opening the file again.
+
+use std::time::{Duration, Instant};
+
+use quipu::label::Values;
+use quipu::{Counter, CounterFamily, Description, Registry};
+use quipu_segment::Options;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args_os().skip(1);
+    let directory = arguments.next().ok_or("name a directory")?;
+    let series = arguments.next().and_then(|count| count.to_str()?.parse().ok());
+    let path = std::path::Path::new(&directory).join("slowest_series.quipu");
+    let options = Options::new().shared().limit(1 << 30);
+    let registry = Registry::on(options.open_or_create(&path)?);
+    let begun = Instant::now();
+    for i in 0..100 {
+        let _: Counter = registry.counter(&format!("counter_{i}"), "")?;
+    }
+    let registering = begun.elapsed() / 100;
+    let description = Description::new("requests", "").labels(["user"]);
+    let family: CounterFamily<Values<'static>> = registry.register(description)?;
+    let mut slowest = Duration::ZERO;
+    let mut slow = 0;
+    for i in 0..series.unwrap_or(1_000_000_u32) {
+        let user = i.to_string();
+        let begun = Instant::now();
+        family.inc(&Values(&[&user]));
+        let took = begun.elapsed();
+        slowest = slowest.max(took);
+        slow += u32::from(took > Duration::from_millis(1));
+    }
+    let size = registry.segment().size();
+    drop((family, registry));
+    let begun = Instant::now();
+    drop(options.open_or_create(&path)?);
+    let opening = begun.elapsed();
+    std::fs::remove_file(&path)?;
+    let mut out = std::io::stdout().lock();
+    use std::io::Write;
+    writeln!(out, "registering a counter    {registering:?}")?;
+    writeln!(out, "the slowest new series   {slowest:?}; {slow} took more than 1 ms")?;
+    writeln!(out, "opening {size} bytes again   {opening:?}")?;
+    Ok(())
+}

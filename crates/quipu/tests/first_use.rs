@@ -1,0 +1,71 @@
+//! A child that is forked while another thread of its parent uses something for the first time:
+//! nothing may be made then behind a lock, which the child would find locked for ever.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quipu::label::Values;
+use quipu::{CounterFamily, Description, Histogram, Registry};
+use quipu_segment::Segment;
+
+/// After this long, a child that has not ended waits for ever.
+const PATIENCE_SECONDS: u32 = 20;
+const FORKS: u32 = 100;
+
+#[test]
+fn children_of_forks_during_the_first_use() {
+    let registry = Registry::on(Segment::anonymous(16 << 20).unwrap());
+    let histogram: Histogram = registry.register(Description::new("h", "").native(3)).unwrap();
+    let family: CounterFamily<Values<'static>> =
+        registry.register(Description::new("c", "").labels(["a"])).unwrap();
+    let first_use = |value: f64| {
+        histogram.observe(value);
+        family.inc(&Values(&["new"]));
+        assert!(!registry.text().is_empty());
+    };
+    // This process uses nothing: what its children have not used yet, nobody has.
+    for trial in 0..FORKS {
+        let status = in_child(|| {
+            let (is_there, go) = (AtomicBool::new(false), AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    is_there.store(true, Ordering::SeqCst);
+                    while !go.load(Ordering::SeqCst) {
+                        std::hint::spin_loop();
+                    }
+                    first_use(1.5);
+                });
+                while !is_there.load(Ordering::SeqCst) {
+                    std::hint::spin_loop();
+                }
+                go.store(true, Ordering::SeqCst);
+                (0..trial % 25 * 40).for_each(|_| std::hint::spin_loop());
+                let status = in_child(|| {
+                    first_use(2.5);
+                    0
+                });
+                i32::from(status != 0)
+            })
+        });
+        assert_eq!(status, 0, "fork {trial}: the child of the child did not end");
+    }
+}
+
+/// Does some work in a child, and returns the status with which it ended.
+fn in_child(work: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child does what a child of a threaded process may with this library, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: no handler is set: the signal ends the child.
+        unsafe { libc::alarm(PATIENCE_SECONDS) };
+        let status = work();
+        // SAFETY: it ends here.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = -1;
+    // SAFETY: the status is an integer that outlives the call.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    status
+}
