@@ -12,7 +12,8 @@
 //! uses it next. An update waits for that of another process; should that process die, the kernel
 //! releases its lock.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, MdbError, RwTxn, WithoutTls};
 use quipu::Aggregation;
+use quipu_segment::{printable, without_size_signal};
 
 use crate::error::Error;
 use crate::interface::{Kind, Metric, Spec, Store};
@@ -297,10 +299,12 @@ impl Shared {
     fn write<R>(&self, work: impl Fn(&Open, &mut RwTxn<'_>) -> heed::Result<R>) -> heed::Result<R> {
         let attempt = || {
             self.with(|open| {
-                let mut txn = open.env.write_txn()?;
-                let result = work(open, &mut txn)?;
-                txn.commit()?;
-                Ok(result)
+                without_size_signal(|| {
+                    let mut txn = open.env.write_txn()?;
+                    let result = work(open, &mut txn)?;
+                    txn.commit()?;
+                    Ok(result)
+                })
             })
         };
         let result = attempt();
@@ -316,6 +320,10 @@ impl Shared {
 
 impl Open {
     fn new(directory: &Path, options: &EmbeddedOptions) -> heed::Result<Self> {
+        without_size_signal(|| Self::make(directory, options))
+    }
+
+    fn make(directory: &Path, options: &EmbeddedOptions) -> heed::Result<Self> {
         make_whole(&directory.join(LOCK_FILE))?;
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         open.map_size(options.map_size);
@@ -351,7 +359,9 @@ fn page_size() -> u64 {
 
 /// Gives a file its bytes on the disk.
 fn make_whole(path: &Path) -> std::io::Result<()> {
-    let file: File = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+    let mut options = OpenOptions::new();
+    // As LMDB makes its files.
+    let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
     if file.metadata()?.len() < LOCK_BYTES {
         // It never writes over what another process has there.
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, LOCK_BYTES)?;
@@ -405,12 +415,13 @@ fn cannot(directory: &Path, error: heed::Error) -> Error {
         }
         _ => "the database cannot be used; make the directory writable, with room on its disk",
     };
-    Error::because(directory.display().to_string(), what, error)
+    Error::because(printable(directory).to_string(), what, error)
 }
 
 /// Closes databases before a fork.
 mod forks {
-    use std::sync::{Arc, Once, Weak};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, Weak};
 
     use super::Shared;
     use crate::lock::{Guard, Lock, Locked};
@@ -419,20 +430,24 @@ mod forks {
     /// Held from before a fork until after it, in the parent.
     static FORKING: Lock = Lock::new();
 
-    /// No fork begins before what this answers is dropped.
+    /// No fork begins before what this returns is dropped: not the first time either, when the crate
+    /// of the database makes what it shares, behind a lock that a child would find locked.
     pub(super) fn none() -> Guard<'static> {
-        FORKING.lock()
-    }
-
-    pub(super) fn close_before(shared: &Arc<Shared>) {
-        static WATCHED: Once = Once::new();
-        WATCHED.call_once(|| {
+        static WATCHED: AtomicBool = AtomicBool::new(false);
+        // Acquire and Release: who finds the handlers registered has them run at its forks. Two
+        // threads may both register them: they take the locks twice then, which these locks allow.
+        if !WATCHED.load(Ordering::Acquire) {
             // Before the handlers below, so that a child has its own generation when they end.
             quipu_segment::watch_forks();
             // SAFETY: the first runs before the fork, where all is allowed; the second stores
             // atomics and allocates nothing.
             unsafe { libc::pthread_atfork(Some(before), Some(in_parent), None) };
-        });
+            WATCHED.store(true, Ordering::Release);
+        }
+        FORKING.lock()
+    }
+
+    pub(super) fn close_before(shared: &Arc<Shared>) {
         OPEN.with(|open| {
             open.retain(|shared| shared.strong_count() > 0);
             open.push(Arc::downgrade(shared));

@@ -1,4 +1,6 @@
 #![doc = include_str!("../README.md")]
+// A child of a fork would wait for ever: see clippy.toml.
+#![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 #[cfg(all(feature = "lmdb", target_os = "linux"))]
 mod embedded;

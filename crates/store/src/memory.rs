@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hashbrown::{Equivalent, HashMap};
 use quipu::Aggregation;
+use quipu_segment::hash::Seeded;
 
 use crate::error::Error;
 use crate::interface::{Kind, Metric, Spec, Store};
@@ -60,7 +61,7 @@ impl Store for Synchronized {
 }
 
 /// The values of a metric, by label values.
-type Series = HashMap<Box<[Box<str>]>, f64>;
+type Series = HashMap<Box<[Box<str>]>, f64, Seeded>;
 
 /// Who may reach the values.
 trait Guarded: Default + Send + Sync {

@@ -7,18 +7,17 @@
 //! Nothing that is wrong with a file or a directory reaches the application: the store counts in
 //! memory then, which the children of a later fork share, and says why to whom it is told to warn.
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use quipu::label::Values;
 use quipu::snapshot::{Family, Number, Series, Sink, Value};
 use quipu::{
     Aggregation, Description, GaugeFamily, MixedCounterFamily, ProcessGaugeFamily, Registry,
 };
-use quipu_segment::{Flaw, Options, Replaced, Segment};
+use quipu_segment::{Flaw, Options, Replaced, Segment, SetAside, printable};
 
 use crate::error::Error;
 use crate::interface::{Kind, Metric, Spec, Store};
@@ -49,6 +48,8 @@ pub struct SegmentStore {
 pub struct SegmentOptions {
     limit: u64,
     series: Option<u64>,
+    mode: u32,
+    group: Option<u32>,
     warn: Warn,
 }
 
@@ -60,6 +61,9 @@ struct Inner {
     registry: Registry,
     /// Those of metrics that another application describes differently in the ones before.
     more: Replaced<Vec<Registry>>,
+    /// In this process' own memory: that of metrics for which there was no room in a segment that
+    /// is shared.
+    own: Replaced<Option<Registry>>,
     dropped: AtomicU64,
     has_warned: AtomicBool,
     /// The process that made it.
@@ -90,17 +94,16 @@ enum Cells {
 const FILE: &str = "metrics.quipu";
 /// How many descriptions of one name are kept apart.
 const MOST_FILES: usize = 10;
-/// How often opening begins anew when other processes move files meanwhile.
-const ATTEMPTS: usize = 8;
 /// How many files are set aside in one directory.
 const MOST_ASIDE: u32 = 100;
 const DEFAULT_LIMIT: u64 = 256 << 20;
 const LEAST_LIMIT: u64 = 256 << 10;
 
 impl SegmentOptions {
-    /// A limit of 256 MiB; warnings go nowhere.
+    /// A limit of 256 MiB, files of mode 0600; warnings go nowhere.
     pub fn new() -> Self {
-        Self { limit: DEFAULT_LIMIT, series: None, warn: Arc::new(|_| ()) }
+        let warn = Arc::new(|_: &str| ());
+        Self { limit: DEFAULT_LIMIT, series: None, mode: 0o600, group: None, warn }
     }
 
     /// The bytes to which the segment may grow: some 100 for each series.
@@ -116,9 +119,23 @@ impl SegmentOptions {
         self
     }
 
+    /// The permission bits of a new file, whatever the umask is; 0600 without this. A process that may
+    /// read the file may hold its locks, and make others wait or count in memory; one that may write
+    /// it may change every count.
+    pub fn mode(mut self, bits: u32) -> Self {
+        self.mode = bits;
+        self
+    }
+
+    /// The group of a new file, by its number: one that this process is in, unless it is privileged.
+    pub fn group(mut self, group: u32) -> Self {
+        self.group = Some(group);
+        self
+    }
+
     /// Whom to tell, once each, what keeps the store from what it was asked for: a damaged file, a
-    /// directory that cannot be written, a full disk. It is called where metrics are made and read,
-    /// and never by an increment.
+    /// directory that cannot be written, a full disk. It is called where the store is opened and
+    /// read, and never by an increment.
     pub fn warn(mut self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.warn = Arc::new(warn);
         self
@@ -129,7 +146,8 @@ impl SegmentOptions {
     ///
     /// A file that is damaged, or of a version that is not known, is renamed to `NAME.aside-1` and
     /// so on, and a new one begun, unless other processes use it. Where a file cannot be had, the
-    /// store lies in memory without a name.
+    /// store lies in memory without a name: also where another process has the file locked, and does
+    /// not let this one in within 10 seconds.
     ///
     /// All processes that open one file count in the same series, those of several applications
     /// too. Where they describe a metric of one name differently, the later one's is kept in a file
@@ -141,7 +159,7 @@ impl SegmentOptions {
         let path = path.as_ref();
         let file = if path.is_dir() || path.extension().is_none() {
             if let Err(error) = fs::create_dir_all(path) {
-                let what = format!("the directory {} cannot be made: {error}", path.display());
+                let what = format!("the directory {} cannot be made: {error}", printable(path));
                 return self.in_memory(Some(&what));
             }
             path.join(FILE)
@@ -177,6 +195,7 @@ impl SegmentOptions {
             options: self.clone(),
             registry: Registry::on(segment),
             more: Replaced::default(),
+            own: Replaced::default(),
             dropped: AtomicU64::new(0),
             has_warned: AtomicBool::new(false),
             generation: quipu_segment::generation(),
@@ -185,9 +204,11 @@ impl SegmentOptions {
     }
 
     fn in_memory(&self, why: Option<&str>) -> Result<SegmentStore, Error> {
+        let mut why = why.map(str::to_owned);
         let (segment, who) = match least(self.limit, Segment::anonymous) {
             Ok(segment) => (segment, "this process and the children of its forks"),
-            Err(_) => {
+            Err(error) => {
+                why.get_or_insert_with(|| error.to_string());
                 let segment = least(self.limit, Segment::private).map_err(no_memory)?;
                 (segment, "this process alone")
             }
@@ -200,34 +221,16 @@ impl SegmentOptions {
 
     /// Opens or makes a file; one that cannot be used is set aside.
     fn file(&self, path: &Path) -> Result<Segment, quipu_segment::Error> {
-        let options = Options::new().limit(self.limit).shared();
-        let mut result = options.open_or_create(path);
-        if !is_useless(&result) {
-            return result;
+        let mut options = Options::new().limit(self.limit).mode(self.mode).shared();
+        if let Some(group) = self.group {
+            options = options.group(group);
         }
-        // One process at a time sets files aside: another might take the new one for the old.
-        let _one = one_at_a_time(path);
-        result = options.open_or_create(path);
-        for _ in 0..ATTEMPTS {
-            let Err(error) = &result else { break };
-            if !is_useless(&result) {
-                break;
-            }
-            match Segment::set_aside(path, asides(path)) {
-                Ok(name) => {
-                    let what =
-                        format!("{error}; it is now {}, and a new one begun", name.display());
-                    (self.warn)(&what);
-                }
-                // Other processes use it: they made it anew meanwhile, or know its version.
-                Err(error) if error.is_locked() => {}
-                // Another process has renamed it.
-                Err(_) if !path.exists() => {}
-                Err(error) => return Err(error),
-            }
-            result = options.open_or_create(path);
+        let names = |error: &quipu_segment::Error| is_useless(error).then(|| asides(path));
+        let (segment, aside) = options.open_or_replace(path, names)?;
+        if let Some(SetAside { error, name }) = aside {
+            (self.warn)(&format!("{error}; it is now {}, and a new one begun", printable(&name)));
         }
-        result
+        Ok(segment)
     }
 }
 
@@ -256,17 +259,17 @@ impl SegmentStore {
         self.inner.registry.segment().path()
     }
 
-    /// The registry of its metrics, for a scrape, and for instruments of the application's own.
+    /// The registry of its metrics, for a scrape, and for instruments of the application's own. It
+    /// looks at every family for what there is to warn of: keep it where it is asked for often.
     pub fn registry(&self) -> &Registry {
         self.inner.look();
         &self.inner.registry
     }
 
-    /// All of its registries: the first, and those of metrics that another application describes
-    /// differently there.
+    /// All of its registries: the first, those of metrics that another application describes
+    /// differently there, and that of metrics for which there was no room.
     pub fn registries(&self) -> Vec<Registry> {
-        let more = self.inner.more.read(Vec::clone);
-        std::iter::once(self.inner.registry.clone()).chain(more).collect()
+        self.inner.registries()
     }
 
     fn make(&self, spec: &Spec, family: String) -> Result<Kept, Error> {
@@ -278,31 +281,36 @@ impl SegmentStore {
         if let Some(series) = inner.options.series {
             description = description.limit(series);
         }
+        let kept = |registry: Registry, cells: Cells, why: Option<quipu::Error>| {
+            if let Some(why) = why {
+                let place = registry.segment().path();
+                let place = place.map_or_else(|| "memory".into(), Path::to_string_lossy);
+                (inner.options.warn)(&format!("{why}; it is kept apart, in {place}"));
+            }
+            let (spec, inner) = (spec.clone(), Arc::clone(inner));
+            Kept { spec, family: family.clone(), registry, cells, together: Lock::new(), inner }
+        };
         let mut last = None;
         for number in 0..MOST_FILES {
             let registry = inner.registry_of(number)?;
             match inner.register(&registry, spec, &description) {
-                Ok(cells) => {
-                    if let Some(why) = last {
-                        let place = registry.segment().path();
-                        let place = place.map_or_else(|| "memory".into(), Path::to_string_lossy);
-                        let warning = format!("{why}; it is kept apart, in {place}");
-                        (inner.options.warn)(&warning);
-                    }
-                    let (spec, inner) = (spec.clone(), Arc::clone(inner));
-                    return Ok(Kept {
-                        spec,
-                        family,
-                        registry,
-                        cells,
-                        together: Lock::new(),
-                        inner,
-                    });
-                }
+                Ok(cells) => return Ok(kept(registry, cells, last)),
                 // What has its name there may be a metric of the application's own, too, or one that
                 // differs by the `_total` of counters.
                 Err(error) if error.is_mismatch() || error.is_duplicate() => last = Some(error),
-                Err(error) => return Err(Error::because(&spec.name, "it cannot be made", error)),
+                Err(error) => {
+                    // The system or the segment has no room for it; a description that is wrong is
+                    // refused again.
+                    let own = inner.own()?;
+                    return match inner.register(&own, spec, &description) {
+                        Ok(cells) => {
+                            let warning = "it is kept in the memory of this process alone";
+                            (inner.options.warn)(&format!("{error}; {warning}"));
+                            Ok(kept(own, cells, None))
+                        }
+                        Err(_) => Err(Error::because(&spec.name, "it cannot be made", error)),
+                    };
+                }
             }
         }
         let what = "too many applications describe it differently in one directory; give each its \
@@ -313,7 +321,6 @@ impl SegmentStore {
 
 impl Store for SegmentStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
-        self.inner.look();
         // What a family of counters is called; formats add the rest.
         let family = match spec.name.strip_suffix("_total") {
             Some(name) if cells_of(spec) == Which::Total => name,
@@ -343,7 +350,9 @@ impl Inner {
             Some(path) => {
                 let name = numbered(path, number + 1);
                 let made = self.options.file(&name);
-                made.map_err(|error| Error::because(name.display().to_string(), "no file", error))?
+                made.map_err(|error| {
+                    Error::because(printable(&name).to_string(), "no file", error)
+                })?
             }
             None => least(self.options.limit, Segment::anonymous)
                 .or_else(|_| least(self.options.limit, Segment::private))
@@ -353,6 +362,25 @@ impl Inner {
         self.more
             .replace(|more| (Some(more.iter().cloned().chain([registry.clone()]).collect()), ()));
         Ok(registry)
+    }
+
+    /// The registry in this process' own memory, made where it is not there yet.
+    fn own(&self) -> Result<Registry, Error> {
+        if let Some(own) = self.own.read(Option::clone) {
+            return Ok(own);
+        }
+        let segment = least(self.options.limit, Segment::private).map_err(no_memory)?;
+        let made = Registry::on(segment);
+        // Of two threads that come first, one has made it in vain.
+        Ok(self.own.replace(|own| match own {
+            Some(own) => (None, own.clone()),
+            None => (Some(Some(made.clone())), made.clone()),
+        }))
+    }
+
+    fn registries(&self) -> Vec<Registry> {
+        let (more, own) = (self.more.read(Vec::clone), self.own.read(Option::clone));
+        std::iter::once(self.registry.clone()).chain(more).chain(own).collect()
     }
 
     fn register(
@@ -373,14 +401,12 @@ impl Inner {
     }
 
     fn overflowed(&self) -> u64 {
-        let more = self.more.read(Vec::clone);
-        let families = std::iter::once(&self.registry)
-            .chain(&more)
-            .filter_map(|registry| registry.segment().families().ok());
+        let registries = self.registries();
+        let families = registries.iter().filter_map(|registry| registry.segment().families().ok());
         families.flatten().map(|family| family.overflowed()).sum()
     }
 
-    /// Warns if something overflows, once.
+    /// Warns if something overflows, once. It looks at every family.
     fn look(&self) {
         if self.has_warned.load(Ordering::Relaxed) {
             return;
@@ -392,7 +418,7 @@ impl Inner {
             (self.options.warn)(&format!(
                 "{place}: {overflowed} updates are counted without their labels, in overflow \
                  series: the disk is full, the segment's limit of {} bytes is reached, or that of a \
-                 metric's series, or labels are longer than 512 KiB",
+                 metric's series, or labels are longer than 256 KiB",
                 self.registry.segment().limit()
             ));
         }
@@ -468,10 +494,12 @@ impl Metric for Kept {
     }
 
     fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
-        self.inner.look();
-        let mut each = Each { labels: self.spec.labels.len(), visit };
+        let mut each = Each { labels: self.spec.labels.len(), overflows: false, visit };
         let visited = self.registry.visit_family(&self.family, &mut each);
         visited.map_err(|error| Error::because(&self.spec.name, "it cannot be read", error))?;
+        if each.overflows {
+            self.inner.look();
+        }
         Ok(())
     }
 
@@ -497,6 +525,8 @@ impl Metric for Kept {
 /// Gives series by their label values.
 struct Each<'v> {
     labels: usize,
+    /// Whether there was a series for what found no room.
+    overflows: bool,
     visit: &'v mut dyn FnMut(&[&str], f64),
 }
 
@@ -512,6 +542,7 @@ impl Sink for Each<'_> {
             Number::Signed(n) => n as f64,
             Number::Float(n) => n,
         };
+        self.overflows |= series.overflow;
         let labels: Vec<&str> = if series.overflow {
             vec!["quipu_overflow"; self.labels]
         } else {
@@ -555,24 +586,8 @@ fn no_memory(error: quipu_segment::Error) -> Error {
 }
 
 /// Whether the file is one of ours, and cannot be read.
-fn is_useless(opened: &Result<Segment, quipu_segment::Error>) -> bool {
-    let Err(error) = opened else { return false };
+fn is_useless(error: &quipu_segment::Error) -> bool {
     error.is_damage() || matches!(error.flaw(), Flaw::Version { .. })
-}
-
-/// Locks the directory of a file until what it answers is dropped: where that can be done, and for
-/// no longer than a second.
-fn one_at_a_time(path: &Path) -> Option<File> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let directory = File::open(parent.unwrap_or(Path::new("."))).ok()?;
-    for _ in 0..100 {
-        match directory.try_lock() {
-            Ok(()) => return Some(directory),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
-            Err(TryLockError::Error(_)) => return None,
-        }
-    }
-    None
 }
 
 /// The names that a file may be given.

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod common;
+#[path = "../../quipu/tests/judges/textparse.rs"]
+mod textparse;
 
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
@@ -11,9 +14,10 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use common::{all, alone};
-use quipu::exposition::Format;
+use quipu::exposition::{Escaping, Format};
 use quipu_store::files::{Directories, FileStore, Hint, exposition};
 use quipu_store::{Aggregation, Kind, Spec, Store};
+use textparse::textparse;
 
 /// Files of the real clients, which the fuzz target begins with; the first byte is its own.
 fn saved(name: &str) -> Vec<u8> {
@@ -50,6 +54,27 @@ fn a_cut_at_any_byte_shows_what_comes_before() {
 }
 
 #[test]
+fn the_parsers_of_prometheus_read_every_format() {
+    let files = REAL.map(|(name, file)| (name, saved(file)));
+    let mut counts = Vec::new();
+    for format in [
+        Format::Text,
+        Format::TextUtf8,
+        Format::OpenMetrics,
+        Format::OpenMetrics2,
+        Format::Protobuf,
+    ] {
+        let files = files.iter().map(|(name, bytes)| (*name, &bytes[..]));
+        let (page, _) = exposition(files, format);
+        let samples = textparse(&format.content_type(Escaping::Underscores), &page);
+        counts.push(samples.len());
+    }
+    let text: Vec<_> = files.iter().map(|(name, bytes)| text(name, bytes)).collect();
+    let lines = text.iter().flat_map(|text| text.lines()).filter(|line| !line.starts_with('#'));
+    assert_eq!(counts, [lines.count(); 5]);
+}
+
+#[test]
 fn no_flipped_bit_breaks_a_scrape() {
     for (name, file) in REAL {
         let mut bytes = saved(file);
@@ -65,6 +90,126 @@ fn no_flipped_bit_breaks_a_scrape() {
             }
         }
     }
+}
+
+/// A file of Python's client with these keys.
+fn python(keys: &[String]) -> Vec<u8> {
+    let mut out = vec![0; 8];
+    for key in keys {
+        out.extend_from_slice(&u32::try_from(key.len()).unwrap().to_le_bytes());
+        out.extend_from_slice(key.as_bytes());
+        out.resize(out.len() + 8 - (key.len() + 4) % 8, b' ');
+        out.extend_from_slice(&1_f64.to_le_bytes());
+        out.extend_from_slice(&0_f64.to_le_bytes());
+    }
+    let used = u32::try_from(out.len()).unwrap();
+    out[..4].copy_from_slice(&used.to_le_bytes());
+    out
+}
+
+/// No series and no family is there twice, and what is there can be read.
+fn assert_once(page: &str, what: &str) {
+    let (mut seen, mut families) = (HashSet::new(), HashMap::new());
+    let mut family = "";
+    for line in page.lines().filter(|line| !line.starts_with("# HELP")) {
+        let key = match line.strip_prefix("# TYPE ") {
+            Some(rest) => {
+                family = rest.split(' ').next().unwrap();
+                line
+            }
+            None => line.rsplit_once(' ').unwrap().0,
+        };
+        assert!(seen.insert(key), "{what}: {key} twice in\n{page}");
+        // No sample has a name of another family, or of its samples.
+        let name = if key == line { family } else { key.split('{').next().unwrap() };
+        let other = *families.entry(name).or_insert(family);
+        assert_eq!(other, family, "{what}: {name} in\n{page}");
+        assert!(!line.contains("{=") && !line.contains(",="), "{what}: {line}");
+    }
+}
+
+#[test]
+fn a_damaged_key_does_not_show_a_series_twice() {
+    let key = |metric: &str, sample: &str, labels: &str| {
+        format!(r#"["{metric}", "{sample}", {{{labels}}}, "Help."]"#)
+    };
+    let counters = [
+        key("a_b", "a_b_total", r#""k": "1""#),
+        key("a_b", "a_b_total", r#""k": "", "l_m": "1""#),
+        key("c_total", "c_total", ""),
+    ];
+    let histograms = [
+        key("h", "h_bucket", r#""le": "1.0""#),
+        key("h", "h_bucket", r#""le": "+Inf""#),
+        key("h", "h_sum", ""),
+        key("h", "h_count", ""),
+    ];
+    let gauges = [key("g_h", "g_h", r#""k": "1""#), key("i_j", "i_j", r#""q": "2""#)];
+    for (name, keys) in [
+        ("counter_1.db", &counters[..]),
+        ("histogram_1.db", &histograms),
+        ("gauge_sum_1.db", &gauges),
+        ("summary_1.db", &histograms[2..]),
+    ] {
+        let sound = python(keys);
+        let mut bytes = sound.clone();
+        for at in 8..bytes.len() {
+            for bit in 0..8 {
+                bytes[at] ^= 1 << bit;
+                let what = format!("{name}, byte {at}, bit {bit}");
+                // Whichever comes first.
+                for both in [[&sound[..], &bytes], [&bytes, &sound]] {
+                    let (page, _) = exposition(both.map(|bytes| (name, bytes)), Format::Text);
+                    let page = String::from_utf8(page).unwrap();
+                    assert_once(&page, &what);
+                }
+                bytes[at] ^= 1 << bit;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_damage_makes_of_names_is_left_out() {
+    let key = |metric: &str, sample: &str, labels: &str| {
+        format!(r#"["{metric}", "{sample}", {{{labels}}}, "Help."]"#)
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let keys = [
+        // Samples of no family, under the name of one that comes later.
+        key("x", "c_total", r#""k": "1""#),
+        key("c", "c_total", r#""k": "1""#),
+        key("a-b", "a-b_total", ""),
+        key("a_b", "a_b_total", ""),
+        // Labels: without a value, without a name, and one whose name is escaped.
+        key("c", "c_total", r#""k": "1", "l": """#),
+        key("c", "c_total", r#""": "1""#),
+        key("c", "c_total", r#""k\u007f": "1""#),
+        key("c", "c_total", r#""k_": "2""#),
+        key("quipu_scrape_files", "quipu_scrape_files_total", ""),
+    ];
+    fs::write(directory.path().join("counter_1.db"), python(&keys)).unwrap();
+    let warnings = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&warnings);
+    let directories = Directories::new([directory.path()])
+        .on_warning(move |warning| kept.lock().unwrap().push(warning.to_string()));
+    let registry = quipu::Registry::new();
+    registry.collect(directories).unwrap();
+    for times in 1..3 {
+        let page = registry.text();
+        assert_once(&page, "");
+        for line in [
+            "c_total{k=\"1\",k_=\"\",l=\"\"} 2",
+            "c_total{k=\"\",k_=\"2\",l=\"\"} 1",
+            "a_b_total 1",
+        ] {
+            assert!(page.lines().any(|other| other == line), "{line}\n{page}");
+        }
+        let skipped = format!("quipu_scrape_entries_skipped_total {}", 5 * times);
+        assert!(page.contains(&skipped), "{skipped}\n{page}");
+    }
+    let warnings = warnings.lock().unwrap();
+    assert!(matches!(&warnings[..], [one] if one.contains("5 of its entries")), "{warnings:?}");
 }
 
 #[test]

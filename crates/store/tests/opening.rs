@@ -137,6 +137,16 @@ fn a_directory_that_cannot_be_written_is_replaced_by_memory() {
     });
 }
 
+#[test]
+fn files_have_the_mode_that_was_asked_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    SegmentStore::open(path("a.quipu")).unwrap();
+    SegmentStore::options().mode(0o640).open(path("b.quipu")).unwrap();
+    let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode("a.quipu"), mode("b.quipu")), (0o600, 0o640));
+}
+
 /// Unlike others, two processes that find the same damage begin one new file.
 #[test]
 fn several_processes_agree_on_the_new_file() {
@@ -157,6 +167,9 @@ fn several_processes_agree_on_the_new_file() {
             assert!(children.into_iter().all(Child::wait));
             let store = SegmentStore::open(directory.path()).unwrap();
             assert_eq!(store.metric(&requests()).unwrap().get(&["200"]), 8.0);
+            // One of them set the old file aside, and none the new one.
+            assert!(directory.path().join("metrics.quipu.aside-1").exists());
+            assert!(!directory.path().join("metrics.quipu.aside-2").exists());
         }
     });
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use quipu::collector::Collector;
 use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 use quipu_arena::Scope;
+use quipu_segment::printable;
 use rustix::fs::{FlockOperation, OFlags, flock};
 
 use super::emit::emit;
@@ -60,7 +61,7 @@ impl Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.what)
+        write!(f, "{}: {}", printable(&self.path), self.what)
     }
 }
 
@@ -72,6 +73,8 @@ struct State {
     skipped: BTreeMap<&'static str, u64>,
     /// How many entries were left out whose key is of no use.
     entries: u64,
+    /// Files of which the last scrape used anything.
+    used: usize,
     warned: HashSet<(PathBuf, &'static str)>,
 }
 
@@ -144,11 +147,16 @@ impl Directories {
                     }
                     _ => "it cannot be read",
                 };
-                Error::because(path.display().to_string(), what, error)
+                Error::because(printable(path).to_string(), what, error)
             })?;
             count += names.iter().filter(|name| as_name(name).is_some()).count();
         }
         Ok(count)
+    }
+
+    /// How many files the last scrape could use, in whole or in part.
+    pub fn used(&self) -> usize {
+        self.state.with(|state| state.used).unwrap_or_default()
     }
 
     /// All files by directory and name, and those that nobody knows.
@@ -184,7 +192,7 @@ impl Directories {
     }
 
     fn read(&self, state: &mut State, sink: &mut dyn Sink) {
-        let mut skipped = Vec::new();
+        let (mut skipped, mut used) = (Vec::new(), 0);
         let found = self.find(&mut skipped);
         let threads = found.len().div_ceil(FILES_A_THREAD).clamp(1, self.threads);
         state.workers.resize_with(threads.max(state.workers.len()), Worker::default);
@@ -204,10 +212,10 @@ impl Directories {
                     worker.keys.reset();
                     let Worker { keys, window } = worker;
                     let scope = keys.as_scope();
-                    let mut skipped = Vec::new();
+                    let (mut skipped, mut used) = (Vec::new(), 0);
                     let files = numbered(found).skip(at).step_by(threads);
-                    let tables = self.tables(files, window, &scope, &mut skipped);
-                    (tables, skipped)
+                    let tables = self.tables(files, window, &scope, &mut skipped, &mut used);
+                    (tables, skipped, used)
                 });
                 match spawned {
                     Ok(other) => others.push(other),
@@ -215,12 +223,14 @@ impl Directories {
                 }
             }
             let files = own.into_iter().flat_map(|at| numbered(found).skip(at).step_by(threads));
-            let mut tables = self.tables(files, &mut first.window, &scope, &mut skipped);
+            let window = &mut first.window;
+            let mut tables = self.tables(files, window, &scope, &mut skipped, &mut used);
             for other in others {
                 // A thread that panicked had a bug, which is shown as that of this one.
-                let (more, also) =
+                let (more, also, others_used) =
                     other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 skipped.extend(also);
+                used += others_used;
                 for (content, table) in more {
                     tables
                         .entry(content)
@@ -236,12 +246,13 @@ impl Directories {
                 let bad = |file| *bad.entry(file).or_default() += 1;
                 families.take(*content, table, &self.hints, pid, bad);
             }
+            families.settle(OWN, |file| *bad.entry(file).or_default() += 1);
         });
         for (file, count) in bad {
             state.entries += count;
             let Some(found) = found.get(file as usize) else { continue };
             let what = format!(
-                "{count} of its entries have a key that is damaged, or contradicts another file; \
+                "{count} of its entries have a key that is damaged, or contradicts another entry; \
                  they are left out"
             );
             self.warn(&mut state.warned, self.path(found), "key", what);
@@ -250,6 +261,7 @@ impl Directories {
             *state.skipped.entry(reason).or_default() += 1;
             self.warn(&mut state.warned, path, reason, what);
         }
+        state.used = used;
         emit(&mut families, sink);
         emit_own(&found, state, sink);
     }
@@ -261,6 +273,7 @@ impl Directories {
         window: &mut Window,
         scope: &Scope<'a>,
         skipped: &mut Vec<Skipped>,
+        used: &mut usize,
     ) -> BTreeMap<Content<'f>, Table<'a>> {
         let mut tables = BTreeMap::new();
         let mut path = PathBuf::new();
@@ -272,10 +285,12 @@ impl Directories {
             let table = tables
                 .entry(name.content)
                 .or_insert_with(|| Table::new(fold(name.content, &self.hints)));
-            let mut place = Place::new(number);
+            let (mut place, mut has_entries) = (Place::new(number), false);
             let result = read_file(&path, name.content, window, |entry| {
+                has_entries = true;
                 table.take(&mut place, entry.key, entry.reading, scope);
             });
+            *used += usize::from(has_entries || result.is_ok());
             match result {
                 Ok(()) => {}
                 // Its process ended, and said so, since the directory was listed.
@@ -412,6 +427,15 @@ fn labelled(family: &Family<'_>, label: &str, value: Value<'_>, sink: &mut dyn S
     let series = Series { group: 0, texts, plain: true, overflow: false, start: None, value };
     sink.series(family, &series);
 }
+
+/// The names of its own families and their samples.
+const OWN: [&str; 5] = [
+    "quipu_scrape_files",
+    "quipu_scrape_files_skipped",
+    "quipu_scrape_files_skipped_total",
+    "quipu_scrape_entries_skipped",
+    "quipu_scrape_entries_skipped_total",
+];
 
 const FILES: Family<'static> = Family {
     name: "quipu_scrape_files",

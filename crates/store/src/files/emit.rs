@@ -1,7 +1,5 @@
 //! Families of files, given to a sink.
 
-use std::collections::BTreeSet;
-
 use quipu::snapshot::{
     Bucket, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
 };
@@ -18,16 +16,7 @@ pub(super) fn emit(families: &mut Families, sink: &mut dyn Sink) {
 
 fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
     // A series that lacks a label of another has it without a value, which is the same.
-    let mut names: BTreeSet<&str> = BTreeSet::new();
-    for series in &family.series {
-        if !series.labels.keys().map(String::as_str).eq(names.iter().copied()) {
-            names.extend(series.labels.keys().map(String::as_str));
-        }
-        if let Value::Each(_) = series.value {
-            names.insert("pid");
-        }
-    }
-    let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = family.labels().into_iter().map(str::to_owned).collect();
     let labels: Vec<Label<'_>> = names.iter().map(|name| Label { name, values: None }).collect();
     let (help, kind) = (&*family.help, family.kind);
     let shown = Family { name, help, unit: "", kind, labels: &labels, groups: 1 };
@@ -53,6 +42,8 @@ fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
                     .iter()
                     .map(|(bound, le, count)| {
                         let count = whole(*count);
+                        // However it was written.
+                        let le = if *bound == f64::INFINITY { "+Inf" } else { le };
                         Bucket { bound: *bound, le: Some(le), count, exemplar: None }
                     })
                     .collect();

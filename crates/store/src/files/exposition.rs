@@ -43,6 +43,7 @@ pub fn exposition<'n>(
     for (name, table) in &tables {
         families.take(name.content, table, &hints, |_| name.pid, |_| {});
     }
+    families.settle([], |_| {});
     let mut encoder = Encoder::new(format, Escaping::default());
     emit(&mut families, &mut encoder);
     encoder.finish();

@@ -1,14 +1,16 @@
 //! From rows to families: what Python's `MultiProcessCollector` and Ruby's `DirectFileStore` make
 //! of the values of several processes, as families that an encoder takes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use quipu::Aggregation;
+use quipu::exposition::{Escaping, escape_name, is_legacy_name};
 use quipu::snapshot::Kind;
 
 use super::key::{Labels, PythonKey, parse_query};
 use super::name::{Content, Mode};
-use super::table::{Fold, Reading, Table};
+use super::table::{Fold, Reading, Row, Table};
 
 /// What is said of a metric whose files do not say it: those of Ruby's client have neither a kind
 /// nor an aggregation.
@@ -33,6 +35,8 @@ pub(super) struct Family {
     pub(super) kind: Kind,
     fold: Fold,
     pub(super) series: Vec<Series>,
+    /// Labels that some series have without a value, which is as if they did not have them.
+    pub(super) empty: BTreeSet<String>,
     index: HashMap<Labels, usize>,
 }
 
@@ -40,6 +44,8 @@ pub(super) struct Family {
 pub(super) struct Series {
     pub(super) labels: Labels,
     pub(super) value: Value,
+    /// The number of a file that has it.
+    file: u32,
 }
 
 #[derive(Debug)]
@@ -92,6 +98,36 @@ enum Part {
 pub(super) type Bad = u32;
 
 impl Families {
+    /// Leaves out what would be shown under the name of something else, so that no series is there
+    /// twice, and calls `bad` for each series that is left out. `taken` are names that others have.
+    ///
+    /// A damaged key may say anything. Families of a known kind come before those without, and names
+    /// that need no escaping before those that do: damage makes the latter of the former.
+    pub(super) fn settle<'t>(
+        &mut self,
+        taken: impl IntoIterator<Item = &'t str>,
+        mut bad: impl FnMut(Bad),
+    ) {
+        let mut taken: HashSet<String> = taken.into_iter().map(str::to_owned).collect();
+        let mut order: Vec<_> = self.by_name.iter().map(|(name, f)| (name, f.kind)).collect();
+        order.sort_by_key(|(name, kind)| (*kind == Kind::Unknown, !is_legacy_name(name)));
+        let mut left_out = Vec::new();
+        for (name, kind) in order {
+            let shown = shown_names(name, kind);
+            match shown.iter().any(|name| taken.contains(name)) {
+                true => left_out.push(name.clone()),
+                false => taken.extend(shown),
+            }
+        }
+        for name in left_out {
+            let family = self.by_name.remove(&name);
+            family.iter().flat_map(|family| &family.series).for_each(|series| bad(series.file));
+        }
+        for family in self.by_name.values_mut() {
+            family.settle(&mut bad);
+        }
+    }
+
     /// Takes all rows of a table, and calls `bad` for those that are of no use. `pid` answers the
     /// process that wrote a file.
     pub(super) fn take<'f>(
@@ -113,13 +149,12 @@ impl Families {
                 each.push((pid, value));
             }
             let taken = match content {
-                Content::Ruby(metric) => {
-                    self.ruby(metric, row.key, table.fold, row.reading, hints.get(metric))
-                }
-                _ => self.python(content, row.key, table.fold, row.reading, &each),
+                Content::Ruby(metric) => self.ruby(metric, row, table.fold, hints.get(metric)),
+                _ => self.python(content, row, table.fold, &each),
             };
-            if taken.is_none() {
-                bad(row.file);
+            match taken {
+                None => bad(row.file),
+                Some(replaced) => replaced.into_iter().for_each(&mut bad),
             }
         }
     }
@@ -127,12 +162,12 @@ impl Families {
     fn python(
         &mut self,
         content: Content<'_>,
-        key: &[u8],
+        row: &Row<'_>,
         fold: Fold,
-        reading: Reading,
         each: &[(&str, f64)],
-    ) -> Option<()> {
-        let PythonKey { metric, sample, mut labels, help } = PythonKey::parse(key)?;
+    ) -> Option<Vec<Bad>> {
+        let reading = row.reading;
+        let PythonKey { metric, sample, mut labels, help } = PythonKey::parse(row.key)?;
         let suffix = sample.strip_prefix(&*metric);
         let (kind, part) = match (content, suffix) {
             (Content::Counters, Some("_total")) => (Kind::Counter, Part::Number),
@@ -146,7 +181,7 @@ impl Families {
             }
             (Content::Histograms, Some("_sum")) => (Kind::Histogram, Part::Sum),
             // The sum of all buckets is shown instead.
-            (Content::Histograms, Some("_count")) => return Some(()),
+            (Content::Histograms, Some("_count")) => return Some(Vec::new()),
             (Content::Summaries, Some("_sum")) => (Kind::Summary, Part::Sum),
             (Content::Summaries, Some("_count")) => (Kind::Summary, Part::Count),
             // A sample that has a name of its own.
@@ -161,22 +196,22 @@ impl Families {
             // The process takes the place of a label of that name, or nothing does.
             labels.remove("pid");
             if fold == Fold::MostRecent && reading.time == 0.0 {
-                return Some(());
+                return Some(Vec::new());
             }
         }
-        let series = self.series(name, help, kind, fold, labels)?;
-        series.add(part, fold, reading, each)
+        let (series, replaced) = self.series(name, help, kind, fold, labels, row.file)?;
+        series.add(part, fold, reading, each)?;
+        Some(replaced)
     }
 
     fn ruby(
         &mut self,
         metric: &str,
-        key: &[u8],
+        row: &Row<'_>,
         fold: Fold,
-        reading: Reading,
         hint: Option<&Hint>,
-    ) -> Option<()> {
-        let mut labels = parse_query(key)?;
+    ) -> Option<Vec<Bad>> {
+        let mut labels = parse_query(row.key)?;
         let hinted = hint.map(|hint| hint.kind);
         let quantile = labels.get("quantile").map(String::as_str);
         let (kind, part) = match (hinted, labels.get("le"), quantile) {
@@ -205,30 +240,54 @@ impl Families {
             Kind::Counter => metric.strip_suffix("_total").unwrap_or(metric),
             _ => metric,
         };
-        let series = self.series(name.to_owned(), String::new(), kind, fold, labels)?;
-        series.add(part, fold, reading, &[])
+        let name = name.to_owned();
+        let (series, replaced) = self.series(name, String::new(), kind, fold, labels, row.file)?;
+        series.add(part, fold, row.reading, &[])?;
+        Some(replaced)
     }
 
-    /// `None` where there is a family of that name which is another thing.
+    /// The series of these labels, and those that it takes the place of: of a family without a kind.
+    /// `None` where there is a family of that name which is another thing, and for labels that cannot
+    /// be shown.
     fn series(
         &mut self,
         name: String,
         help: String,
         kind: Kind,
         fold: Fold,
-        labels: Labels,
-    ) -> Option<&mut Series> {
-        if name.is_empty() {
+        mut labels: Labels,
+        file: u32,
+    ) -> Option<(&mut Series, Vec<Bad>)> {
+        // That label of a summary is its own, and has to be a number.
+        let is_reserved = |label: &str| match label {
+            "" | "__name__" => true,
+            "quantile" => kind == Kind::Summary,
+            _ => false,
+        };
+        if name.is_empty() || labels.keys().any(|label| is_reserved(label)) {
             return None;
         }
+        let mut replaced = Vec::new();
+        if kind != Kind::Unknown
+            && let Entry::Occupied(entry) = self.by_name.entry(name.clone())
+            && entry.get().kind == Kind::Unknown
+        {
+            replaced.extend(entry.remove().series.iter().map(|series| series.file));
+        }
         let family = self.by_name.entry(name).or_insert_with(|| {
-            let (series, index) = (Vec::new(), HashMap::new());
-            Family { help, kind, fold, series, index }
+            let (series, empty, index) = (Vec::new(), BTreeSet::new(), HashMap::new());
+            Family { help, kind, fold, series, empty, index }
         });
         if family.kind != kind || (kind == Kind::Gauge && family.fold != fold) {
             return None;
         }
-        let Family { series, index, .. } = family;
+        let Family { series, index, empty, .. } = family;
+        labels.retain(|label, value| {
+            if value.is_empty() && !empty.contains(label) {
+                empty.insert(label.clone());
+            }
+            !value.is_empty()
+        });
         let at = *index.entry(labels).or_insert_with_key(|labels| {
             let value = match kind {
                 Kind::Histogram => Value::Histogram(Histogram::default()),
@@ -236,11 +295,73 @@ impl Families {
                 _ if fold == Fold::Each => Value::Each(BTreeMap::new()),
                 _ => Value::Number(Reading { value: f64::NAN, time: -1.0 }),
             };
-            series.push(Series { labels: labels.clone(), value });
+            series.push(Series { labels: labels.clone(), value, file });
             series.len() - 1
         });
-        family.series.get_mut(at)
+        Some((family.series.get_mut(at)?, replaced))
     }
+}
+
+impl Family {
+    /// The names of all labels, sorted.
+    pub(super) fn labels(&self) -> BTreeSet<&str> {
+        let mut names: BTreeSet<&str> = self.empty.iter().map(String::as_str).collect();
+        for series in &self.series {
+            let own = series.labels.keys().map(String::as_str);
+            if !own.clone().eq(names.iter().copied()) {
+                names.extend(own);
+            }
+            if let Value::Each(_) = series.value {
+                names.insert("pid");
+            }
+        }
+        names
+    }
+
+    /// Leaves out series with a label whose name is that of another one when it is escaped.
+    fn settle(&mut self, bad: &mut impl FnMut(Bad)) {
+        let names = self.labels();
+        if names.iter().all(|name| is_legacy_label(name)) {
+            return;
+        }
+        let mut names: Vec<&str> = names.into_iter().collect();
+        names.sort_by_key(|name| !is_legacy_label(name));
+        let mut shown = HashSet::new();
+        let is_taken = |name: &&str| !shown.insert(escaped(&name.replace(':', "_")));
+        let taken: HashSet<String> =
+            names.into_iter().filter(is_taken).map(str::to_owned).collect();
+        self.empty.retain(|name| !taken.contains(name));
+        self.series.retain(|series| {
+            let is_kept = !series.labels.keys().any(|name| taken.contains(name));
+            if !is_kept {
+                bad(series.file);
+            }
+            is_kept
+        });
+    }
+}
+
+/// Whether all versions of Prometheus read the name of a label as it stands.
+fn is_legacy_label(name: &str) -> bool {
+    is_legacy_name(name) && !name.contains(':')
+}
+
+fn escaped(name: &str) -> String {
+    let mut escaped = String::new();
+    escape_name(name, Escaping::Underscores, &mut escaped);
+    escaped
+}
+
+/// The names of a family and its samples, where names are escaped.
+fn shown_names(name: &str, kind: Kind) -> Vec<String> {
+    let suffixes: &[&str] = match kind {
+        Kind::Counter => &["", "_total"],
+        Kind::Histogram => &["", "_bucket", "_sum", "_count"],
+        Kind::Summary => &["", "_sum", "_count"],
+        _ => &[""],
+    };
+    let name = escaped(name);
+    suffixes.iter().map(|suffix| format!("{name}{suffix}")).collect()
 }
 
 impl Series {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use quipu::Aggregation;
 use quipu_arena::Arena;
+use quipu_segment::printable;
 use rustix::fs::{Access, access};
 
 use super::directories::{as_name, list, read_file};
@@ -81,7 +82,7 @@ impl FileStore {
         let directory = directory.as_ref();
         let failed = |error: std::io::Error| {
             let what = "the directory cannot be written; name one that this user may write";
-            Error::because(directory.display().to_string(), what, error)
+            Error::because(printable(&directory).to_string(), what, error)
         };
         std::fs::create_dir_all(directory).map_err(failed)?;
         access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|e| failed(e.into()))?;
@@ -218,7 +219,7 @@ impl Metric for FileMetric {
         let directory = &self.shared.directory;
         let mut names = list(directory).map_err(|error| {
             let what = "the directory cannot be read; it may have been removed";
-            Error::because(directory.display().to_string(), what, error)
+            Error::because(printable(&directory).to_string(), what, error)
         })?;
         names.sort_unstable();
         let mut arena: Arena = Arena::new();

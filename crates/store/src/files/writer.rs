@@ -1,7 +1,8 @@
 //! One file that this process writes, in the format of Ruby's client.
 //!
 //! Values are written with `pwrite`, not mapped: a full disk or a file that somebody cuts is an
-//! error of a call here, and not the end of the process. A value costs one call.
+//! error of a call here, and not the end of the process; so is a limit on the size of files. A
+//! value costs one call, and three that keep the signal of that limit from the application.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -10,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use quipu_segment::without_size_signal;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -53,7 +55,7 @@ impl Writer {
                 continue;
             }
             let mut writer = Self { file, identity, used: 0, size: 0, slots: HashMap::new() };
-            writer.begin()?;
+            without_size_signal(|| writer.begin())?;
             return Ok(writer);
         }
         Err(io::Error::new(ErrorKind::AlreadyExists, "too many processes have the same pid"))
@@ -93,10 +95,12 @@ impl Writer {
     /// Sets the value of a key.
     pub(super) fn set(&mut self, key: &str, value: f64) -> io::Result<()> {
         let reading = Reading { value, time: now() };
-        let Some(slot) = self.slots.get_mut(key) else { return self.append(key, reading) };
-        self.file.write_all_at(&numbers(reading), slot.at)?;
-        slot.value = value;
-        Ok(())
+        without_size_signal(|| {
+            let Some(slot) = self.slots.get_mut(key) else { return self.append(key, reading) };
+            self.file.write_all_at(&numbers(reading), slot.at)?;
+            slot.value = value;
+            Ok(())
+        })
     }
 
     fn append(&mut self, key: &str, reading: Reading) -> io::Result<()> {

@@ -4,21 +4,21 @@
 //! everything is written again: what the server has of the last writes is not known, and what it has
 //! of the others may be lost with it.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use ::redis::Value;
-use hashbrown::{HashMap, HashSet};
 use quipu::Registry;
 use quipu::snapshot::{Family, Kind, Number, Series, Sink, Value as Shown};
 
-use super::instance::Instance;
+use super::instance::{Instance, turn_text};
 use super::key::{Global, Keys, write_field};
 use super::link::{Call, Failure, Link, items, text};
 use super::meta::{How, METRICS, Meta, OWN};
 use super::number::{float, float_text, is_same, push_number};
 use super::options::Options;
-use super::script::{ADOPT, BEAT, FOLD, FORGET, RESET, WRITE};
+use super::script::{ADOPT, BEAT, FOLD, FORGET, WRITE};
 
 /// Pairs of fields and values in one call, and calls in one pipeline: what the server does at once,
 /// and what is in memory at a time.
@@ -56,8 +56,6 @@ struct State {
     /// How gauges are put together, as the registry's own metric says.
     specs: HashMap<Box<str>, How>,
     round: u32,
-    /// The metrics of which series were removed and made anew.
-    resets: HashSet<Box<str>>,
 }
 
 /// A metric, and what the server was last sent of it.
@@ -76,12 +74,21 @@ struct Metric {
     keeps_strays: bool,
     /// The fields that are series, where they are collected.
     fields: Option<HashSet<String>>,
+    /// What the server was sent and is not known to have applied: it is sent again as it is, before
+    /// anything else, until it is. In order.
+    resets: Vec<Resets>,
+}
+
+/// Series that were removed and made again within the time by which series are told apart, or set
+/// back: their fields, and the last values of what they were before.
+struct Resets {
+    /// By which the server knows the list when it comes again.
+    number: u64,
+    ended: Vec<(String, String)>,
 }
 
 struct Sent {
     value: Number,
-    /// Of a series that was removed and made anew: what the server may have of the old one.
-    old: Vec<Number>,
     /// Whether it is no series any more, and the server has its field still.
     is_gone: bool,
     /// For values of which the last one counts: when it changed.
@@ -124,9 +131,15 @@ impl Flusher {
             None => Link::connect(&self.options)?,
         };
         let dead_after = millis(self.options.dead_after);
-        let mut beat = Call::new(&BEAT, &[&self.global.instances, &self.global.claims]);
+        let turns = self.instance.turns().map_err(|error| Failure::other(&error.to_string()))?;
+        let mut beat = Call::new(&BEAT, &self.global.of_instances());
         beat.arg(self.instance.id()).arg(&dead_after.to_string()).arg(&MOST_FOLDED.to_string());
+        beat.arg(&turn_text(turns.0)).arg(&turn_text(turns.1));
         let answer = link.run(&[beat])?;
+        if answer.first() == Some(&Value::Int(-1)) {
+            return Err(Failure::copied());
+        }
+        self.instance.turned(turns.1);
         let answer = answer.first().map(items).unwrap_or_default();
         let heard = answer.first().and_then(text).and_then(|text| text.parse().ok()).unwrap_or(0);
         let now = answer.get(1).and_then(text).and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -156,7 +169,7 @@ impl Flusher {
             link: &mut link,
             options: &self.options,
             global: &self.global,
-            id: self.instance.id(),
+            instance: &self.instance,
             sequence: self.instance.next_write(),
             now,
             is_adopting: acked != 0 && now.saturating_sub(acked) > is_remembered,
@@ -170,6 +183,7 @@ impl Flusher {
             failure: None,
         };
         writer.state.round = writer.state.round.wrapping_add(1);
+        writer.reset_again();
         if let Err(error) = registry.visit_segment(&mut writer) {
             return Err(Failure::other(&error.to_string()));
         }
@@ -217,17 +231,12 @@ impl Flusher {
             let gone: Vec<&str> = all
                 .iter()
                 .filter_map(text)
-                .filter(|field| *field != "#" && !fields.contains(*field))
+                .filter(|field| !is_note(field) && !fields.contains(*field))
                 .collect();
             for gone in gone.chunks(MOST_PAIRS) {
-                let mut call = Call::new(&WRITE, &metric.keys);
                 let how = if metric.meta.how.is_sum() { "sum" } else { "drop" };
-                call.arg(self.instance.id()).arg(how);
-                call.arg(&self.instance.next_write().to_string()).arg(&gone.len().to_string());
-                gone.iter().for_each(|field| {
-                    call.arg(field);
-                });
-                link.run(&[call])?;
+                let (id, sequence) = (self.instance.id(), self.instance.next_write());
+                link.run(&[metric.write(id, how, sequence, None, gone)])?;
             }
             metric.sent.retain(|_, sent| !sent.is_gone);
         }
@@ -252,7 +261,7 @@ impl Flusher {
             let answers = link.run(&calls.collect::<Vec<_>>())?;
             was_there |= answers.contains(&Value::Int(1));
         }
-        let mut forget = Call::new(&FORGET, &[&self.global.instances, &self.global.claims]);
+        let mut forget = Call::new(&FORGET, &self.global.of_instances());
         forget.arg(id).arg(&millis(self.options.dead_after).to_string());
         forget.arg(if was_there { "1" } else { "0" });
         link.run(&[forget])?;
@@ -265,13 +274,9 @@ impl State {
         self.metrics.values_mut().for_each(Metric::distrust);
     }
 
-    /// Forgets old series whose end the server was told of.
+    /// Forgets what the server is known to have applied.
     fn trust(&mut self) {
-        for name in std::mem::take(&mut self.resets) {
-            if let Some(metric) = self.metrics.get_mut(&name) {
-                metric.sent.values_mut().for_each(|sent| sent.old = Vec::new());
-            }
-        }
+        self.metrics.values_mut().for_each(|metric| metric.resets.clear());
     }
 
     fn len(&self) -> u64 {
@@ -290,14 +295,39 @@ impl Metric {
         self.sent.values_mut().for_each(|sent| sent.is_written = false);
     }
 
+    /// A write, to which fields and values may be added.
+    fn write(
+        &self,
+        id: &str,
+        how: &str,
+        sequence: u64,
+        resets: Option<&Resets>,
+        gone: &[&str],
+    ) -> Call {
+        let mut call = Call::new(&WRITE, &self.keys);
+        call.arg(id).arg(how);
+        let ended = resets.map_or(&[][..], |resets| &resets.ended);
+        let oldest = self.resets.first().map_or(0, |resets| resets.number);
+        let number = resets.map_or(0, |resets| resets.number);
+        let (resets, fields) = (ended.len() as u64, gone.len() as u64);
+        for number in [sequence, number, oldest, resets, fields] {
+            call.arg(itoa::Buffer::new().format(number));
+        }
+        for (field, value) in ended {
+            call.arg(field).arg(value);
+        }
+        gone.iter().for_each(|field| {
+            call.arg(field);
+        });
+        call
+    }
+
     /// Learns how many fields the server has, when all that changed was written.
     fn has_fields(&mut self, fields: i64) {
-        // One is the number of the write.
-        let expected = self.live + 1;
-        if fields.unsigned_abs() < expected {
+        if fields.unsigned_abs() < self.live {
             self.distrust();
         }
-        self.has_strays = fields.unsigned_abs() > expected && !self.keeps_strays;
+        self.has_strays = fields.unsigned_abs() > self.live && !self.keeps_strays;
     }
 }
 
@@ -309,7 +339,7 @@ struct Writer<'f> {
     link: &'f mut Link,
     options: &'f Options,
     global: &'f Global,
-    id: &'f str,
+    instance: &'f Instance,
     sequence: u64,
     now: u64,
     is_adopting: bool,
@@ -334,6 +364,8 @@ struct Buffers {
     /// What is to be written of the family: fields and values, behind one another.
     text: String,
     pairs: Vec<(usize, usize)>,
+    /// The resets among them.
+    ended: Vec<(String, String)>,
     /// For pairs that are adopted: the value that was written before.
     before: Vec<Option<Number>>,
 }
@@ -358,7 +390,8 @@ impl Sink for Writer<'_> {
         let meta = Meta::of(family, how);
         let entry = self.state.metrics.entry(family.name.into());
         let metric = entry.or_insert_with(|| {
-            let keys = keys_of(&Keys::new(&self.options.namespace, family.name), self.id);
+            let keys =
+                keys_of(&Keys::new(&self.options.namespace, family.name), self.instance.id());
             Metric {
                 keys,
                 meta: meta.clone(),
@@ -368,6 +401,7 @@ impl Sink for Writer<'_> {
                 has_strays: false,
                 keeps_strays: false,
                 fields: None,
+                resets: Vec::new(),
             }
         });
         if metric.meta != meta {
@@ -452,27 +486,26 @@ impl Writer<'_> {
         let time = if is_new { self.now } else { sent.as_deref().map_or(0, |sent| sent.time) };
         let is_written = sent.as_deref().is_some_and(|sent| sent.is_written);
         // If this fails, all that was sent is distrusted.
-        let is_reset = match sent {
+        let ended = match sent {
             Some(sent) => {
-                let is_anew = sent.is_gone && !metric.keeps_strays;
+                let is_again = sent.is_gone && !metric.keeps_strays;
                 // A sum falls by what is observed below zero, too.
                 let only_grows = metric.meta.how == How::Counter && part != SUM;
                 let has_fallen = only_grows && float(value) < float(sent.value);
-                if start.is_some() && (is_anew || has_fallen) {
-                    sent.old.push(sent.value);
-                }
+                let ended = start.is_some() && (is_again || has_fallen);
+                let ended = ended.then_some(sent.value);
                 (sent.value, sent.time, sent.round) = (value, time, round);
                 (sent.is_written, sent.is_gone) = (true, false);
-                !sent.old.is_empty()
+                ended
             }
             None => {
-                let (old, is_gone, is_written) = (Vec::new(), false, true);
-                let sent = Sent { value, old, is_gone, time, round, is_written };
+                let (is_gone, is_written) = (false, true);
+                let sent = Sent { value, is_gone, time, round, is_written };
                 metric.sent.insert(buffers.key[..].into(), sent);
-                false
+                None
             }
         };
-        let is_due = is_new || !is_written || is_reset;
+        let is_due = is_new || !is_written || ended.is_some();
         if !is_due && metric.fields.is_none() {
             return;
         }
@@ -492,19 +525,10 @@ impl Writer<'_> {
         if !is_due {
             return;
         }
-        if is_reset {
-            self.state.resets.extend(self.metric.clone());
-            let old = metric.sent.get(&buffers.key[..]).map(|sent| &sent.old);
-            let mut call = Call::in_order(&RESET, &metric.keys);
-            call.arg(self.id).arg(metric.meta.how.fold()).arg(&self.sequence.to_string());
-            call.arg(&buffers.field);
-            for old in old.into_iter().flatten() {
-                let mut number = String::new();
-                push_number(&mut number, *old);
-                call.arg(&number);
-            }
-            self.calls.push(call);
-            self.of.push(None);
+        if let Some(ended) = ended {
+            let mut number = String::new();
+            push_number(&mut number, ended);
+            buffers.ended.push((buffers.field.clone(), number));
         }
         self.done.series += 1;
         buffers.text.push_str(&buffers.field);
@@ -543,10 +567,15 @@ impl Writer<'_> {
             self.calls.push(index);
             self.of.push(None);
         }
-        let Buffers { text, pairs, before, .. } = &mut self.buffers;
+        let Buffers { text, pairs, ended, before, .. } = &mut self.buffers;
+        let resets = (!ended.is_empty()).then(|| {
+            let number = self.instance.next_write();
+            metric.resets.push(Resets { number, ended: std::mem::take(ended) });
+            metric.resets.len() - 1
+        });
         if self.is_adopting && metric.meta.how.fold() == "sum" && !pairs.is_empty() {
             let mut adopt = Call::in_order(&ADOPT, &metric.keys);
-            adopt.arg(self.id);
+            adopt.arg(self.instance.id());
             let mut begin = 0;
             let mut number = String::new();
             for (&(end_of_field, end), before) in pairs.iter().zip(before.iter()) {
@@ -564,9 +593,9 @@ impl Writer<'_> {
             self.calls.push(adopt);
             self.of.push(None);
         }
-        let mut call = Call::new(&WRITE, &metric.keys);
-        call.arg(self.id).arg(metric.meta.how.fold());
-        call.arg(&self.sequence.to_string()).arg("0");
+        let resets = resets.and_then(|at| metric.resets.get(at));
+        let (id, how) = (self.instance.id(), metric.meta.how.fold());
+        let mut call = metric.write(id, how, self.sequence, resets, &[]);
         let mut begin = 0;
         for &(end_of_field, end) in pairs.iter() {
             call.arg(&text[begin..end_of_field]).arg(&text[end_of_field..end]);
@@ -579,6 +608,22 @@ impl Writer<'_> {
         self.of.push(is_last.then(|| name.clone()));
         if self.calls.len() >= MOST_CALLS {
             self.send();
+        }
+    }
+
+    /// Sends resets again that the server may not have applied.
+    fn reset_again(&mut self) {
+        let (id, sequence) = (self.instance.id(), self.sequence);
+        let all = self.state.metrics.values().flat_map(|metric| {
+            let how = metric.meta.how.fold();
+            metric.resets.iter().map(move |r| metric.write(id, how, sequence, Some(r), &[]))
+        });
+        for call in all.collect::<Vec<_>>() {
+            self.calls.push(call);
+            self.of.push(None);
+            if self.calls.len() >= MOST_CALLS {
+                self.send();
+            }
         }
     }
 
@@ -626,6 +671,11 @@ impl Writer<'_> {
         self.send();
         self.failure.take().map_or(Ok(()), Err)
     }
+}
+
+/// Whether a field says something of the instance, and is no series.
+pub(super) fn is_note(field: &str) -> bool {
+    matches!(field, "#" | "!")
 }
 
 /// The keys that a script about a metric of an instance takes.

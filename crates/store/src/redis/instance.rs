@@ -8,7 +8,7 @@ use quipu_segment::{Cells, Kind, Lead, Segment};
 use crate::error::Error;
 
 /// The record in the segment.
-const INSTANCE: Kind = Kind::new(*b"RDIS", 1);
+const INSTANCE: Kind = Kind::new(*b"RDIS", 2);
 
 /// The cells of the record. All are zero at first.
 mod at {
@@ -22,6 +22,8 @@ mod at {
     pub(super) const ASKED: usize = 8;
     pub(super) const DONE: usize = 9;
     pub(super) const CREATED: usize = 10;
+    pub(super) const TURN: usize = 11;
+    pub(super) const NEXT_TURN: usize = 12;
     pub(super) const END: usize = 16;
 }
 
@@ -41,11 +43,7 @@ impl Instance {
         let mut cells = oldest(segment, &name).map_err(fail)?;
         if cells.is_none() {
             let draft = segment.reserve(INSTANCE, &name, at::END).map_err(fail)?;
-            let mut id = [0; 16];
-            let random = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());
-            if random.is_err() {
-                return Err(Error::new("redis", "the system gives no random numbers"));
-            }
+            let id: [u8; 16] = random()?;
             for (i, half) in id.chunks_exact(8).enumerate() {
                 let half = half.try_into().map_or(0, u64::from_le_bytes);
                 draft.cells()[at::ID + i].store(half, Ordering::Relaxed);
@@ -82,6 +80,28 @@ impl Instance {
     /// Makes later writes newer than this one: the segment was taken back, by a loss of power.
     pub(super) fn skip_writes(&self, last: u64) {
         self.cell(at::SEQUENCE).fetch_max(last, Ordering::Relaxed);
+    }
+
+    /// The turn that the server acknowledged last, and the one to tell it next.
+    ///
+    /// Each time that the process which flushes tells the server that the instance lives, it tells a
+    /// turn: a number that is one more each time, and random bits. The segment has it before the
+    /// server does. So the segment knows every turn that the server may have, unless another segment
+    /// writes as this instance: a copy of its file.
+    pub(super) fn turns(&self) -> Result<(u64, u64), Error> {
+        let turn = self.cell(at::TURN).load(Ordering::Relaxed);
+        let mut next = self.cell(at::NEXT_TURN).load(Ordering::Relaxed);
+        if next == turn {
+            let random = u64::from(u32::from_le_bytes(random()?)) & ((1 << TURN_BITS) - 1);
+            next = ((turn >> TURN_BITS) + 1) << TURN_BITS | random;
+            self.cell(at::NEXT_TURN).store(next, Ordering::Relaxed);
+        }
+        Ok((turn, next))
+    }
+
+    /// Notes that the server has that turn.
+    pub(super) fn turned(&self, turn: u64) {
+        self.cell(at::TURN).store(turn, Ordering::Relaxed);
     }
 
     /// Asks for a flush; answers the number to wait for.
@@ -130,6 +150,22 @@ impl Instance {
     fn cell(&self, at: usize) -> &AtomicU64 {
         &self.cells[at]
     }
+}
+
+/// The random bits of a turn: its number is above them.
+const TURN_BITS: u32 = 24;
+
+/// A turn as the server has it.
+pub(super) fn turn_text(turn: u64) -> String {
+    format!("{}-{:06x}", turn >> TURN_BITS, turn & ((1 << TURN_BITS) - 1))
+}
+
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    let result = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    // Up to 256 bytes come at once.
+    result.map_err(|_| Error::new("redis", "the system gives no random numbers"))?;
+    Ok(bytes)
 }
 
 fn oldest(segment: &Segment, name: &str) -> Result<Option<Cells>, quipu_segment::Error> {

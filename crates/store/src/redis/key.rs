@@ -3,10 +3,12 @@
 //! ```text
 //! {ns}:metrics                 set      all metrics, by name
 //! {ns}:instances               zset     instances, by when they were last heard of
+//! {ns}:turns                   hash     instances, by the turn that was told last
 //! {ns}:claims                  hash     dead instances, by when somebody began to fold them
 //! {ns:metric}:meta             hash     kind, how, help, unit, labels
 //! {ns:metric}:instances        set      the instances that have this metric
-//! {ns:metric}:<instance>       hash     series and values; `#`: the number of the last write
+//! {ns:metric}:<instance>       hash     series and values; `#`: the number of the last write;
+//!                                       `!`: which lists of resets were applied
 //! {ns:metric}:folded:<instance>  hash   the same, of an instance that was folded; it expires
 //! {ns:metric}:archive          hash     sums of all instances that were folded
 //! ```
@@ -19,6 +21,7 @@ pub(super) struct Global {
     pub(super) metrics: String,
     pub(super) instances: String,
     pub(super) claims: String,
+    pub(super) turns: String,
 }
 
 /// The keys of a metric.
@@ -38,7 +41,13 @@ impl Global {
             metrics: format!("{tag}:metrics"),
             instances: format!("{tag}:instances"),
             claims: format!("{tag}:claims"),
+            turns: format!("{tag}:turns"),
         }
+    }
+
+    /// The keys that a script about who lives takes.
+    pub(super) fn of_instances(&self) -> [&str; 3] {
+        [&self.instances, &self.claims, &self.turns]
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) enum Cause {
     ReadOnly,
     Loading,
     Cluster,
+    Copied,
     Other,
 }
 
@@ -46,7 +47,7 @@ pub(super) struct Call {
 impl Call {
     pub(super) fn new<K: AsRef<str>>(script: &'static Source, keys: &[K]) -> Self {
         let mut command = Cmd::new();
-        command.arg("EVALSHA").arg(&script.hash).arg(keys.len());
+        command.arg("EVALSHA").arg(script.hash()).arg(keys.len());
         keys.iter().for_each(|key| {
             command.arg(key.as_ref());
         });
@@ -57,7 +58,7 @@ impl Call {
     /// on. By its hash, a server that does not know this one might run those without it.
     pub(super) fn in_order<K: AsRef<str>>(script: &Source, keys: &[K]) -> Self {
         let mut command = Cmd::new();
-        command.arg("EVAL").arg(&script.text).arg(keys.len());
+        command.arg("EVAL").arg(script.text).arg(keys.len());
         keys.iter().for_each(|key| {
             command.arg(key.as_ref());
         });
@@ -79,7 +80,7 @@ impl Call {
     fn in_full(&self) -> Cmd {
         let Some(script) = self.script else { return self.command.clone() };
         let mut command = Cmd::new();
-        command.arg("EVAL").arg(&script.text);
+        command.arg("EVAL").arg(script.text);
         for arg in self.command.args_iter().skip(2) {
             if let ::redis::Arg::Simple(bytes) = arg {
                 command.arg(bytes);
@@ -174,7 +175,7 @@ impl Cause {
         matches!(self, Self::Connect | Self::Lost | Self::Timeout)
     }
 
-    pub(super) const EVERY: [Self; 9] = [
+    pub(super) const EVERY: [Self; 10] = [
         Self::Connect,
         Self::Lost,
         Self::Timeout,
@@ -183,6 +184,7 @@ impl Cause {
         Self::ReadOnly,
         Self::Loading,
         Self::Cluster,
+        Self::Copied,
         Self::Other,
     ];
 
@@ -196,6 +198,7 @@ impl Cause {
             Self::ReadOnly => "read_only",
             Self::Loading => "loading",
             Self::Cluster => "cluster",
+            Self::Copied => "copied",
             Self::Other => "other",
         }
     }
@@ -223,7 +226,10 @@ impl Cause {
                 let has = |part: &str| text.contains(part);
                 if has("OOM ") || has("OOM:") || error.code() == Some("OOM") {
                     Self::Full
-                } else if has("NOAUTH") || has("WRONGPASS") || has("invalid password") {
+                } else if ["NOAUTH", "WRONGPASS", "invalid password", "unauthenticated"]
+                    .iter()
+                    .any(|&t| has(t))
+                {
                     Self::Auth
                 } else if has("READONLY") {
                     Self::ReadOnly
@@ -236,6 +242,14 @@ impl Cause {
 }
 
 impl Failure {
+    /// Another segment writes as this instance.
+    pub(super) fn copied() -> Self {
+        let what = "another segment writes as this instance, since its file was copied: stop one of \
+                    them, or let it begin a new file. Counting goes on meanwhile, and what the other \
+                    wrote is replaced when it was not heard of for as long as makes an instance dead";
+        Self { cause: Cause::Copied, ..Self::other(what) }
+    }
+
     /// What no server said.
     pub(super) fn other(what: &str) -> Self {
         let error = RedisError::from((ErrorKind::Client, "not written", what.to_owned()));

@@ -30,6 +30,7 @@ mod number;
 mod options;
 mod read;
 mod script;
+mod sha1;
 mod worker;
 
 use std::sync::Arc;

@@ -10,6 +10,7 @@ use quipu::snapshot::{
     Bucket, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
 };
 
+use super::flush::is_note;
 use super::key::{Global, Keys, read_field};
 use super::link::{Call, Failure, Link, items, text};
 use super::meta::{How, Meta};
@@ -142,7 +143,7 @@ fn total(name: &str, answer: &[Value], live: &HashSet<&str>) -> Total {
             continue;
         }
         for (field, value) in pairs(Some(&instance[1])) {
-            if field != "#" {
+            if !is_note(field) {
                 add(field, value, is_each.then_some(id));
             }
         }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use quipu_store::redis::Redis;
 use quipu_store::{Kind, Spec, Store};
 
-use crate::server::{Proxy, Server, free_port};
-use crate::{eventually, flush, machine, options, total};
+use crate::server::{Lost, Proxy, Server, free_port};
+use crate::{PATIENCE, eventually, flush, machine, options, total};
 
 fn count(store: &Redis, by: f64) {
     store.metric(&Spec::new("jobs", Kind::Counter)).unwrap().increment(&[], by);
@@ -92,6 +92,124 @@ fn answers_that_are_lost() {
         flush(&one);
         assert_eq!(total(&reader, "jobs"), 5.0 * f64::from(round));
     }
+}
+
+/// Series that are removed and made again within the time by which series are told apart, and whose
+/// values are the same then: what the server has says nothing of whether the answer was lost.
+#[test]
+fn answers_to_resets_that_are_lost() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::to(server.port);
+    let directory = tempfile::tempdir().unwrap();
+    // Flushes when it is asked to.
+    let options = options(&proxy.url()).interval(PATIENCE).max_backoff(PATIENCE);
+    let one = machine(options.clone(), &directory.path().join("one"));
+    let jobs = one.metric(&Spec::new("jobs", Kind::Counter).labels(["a"])).unwrap();
+    jobs.increment(&["first"], 1.0);
+    flush(&one);
+    let mut expected = 1.0;
+    for trial in 0..12_u32 {
+        let label = format!("trial {trial}");
+        jobs.increment(&[&label], 1.0);
+        flush(&one);
+        assert!(jobs.remove(&[&label]));
+        // Half of them are moved into the archive as series that are gone.
+        (0..trial % 2).for_each(|_| flush(&one));
+        flush(&one);
+        jobs.increment(&[&label], 1.0);
+        expected += 2.0;
+        for _ in 0..=trial % 3 {
+            let cuts = proxy.cuts.load(Ordering::SeqCst);
+            *proxy.lost.lock().unwrap() = Some((Lost::Answer, label.clone()));
+            let _ = one.flush(Duration::ZERO);
+            eventually("it is cut", || proxy.cuts.load(Ordering::SeqCst) > cuts);
+            // More is counted before it is repeated.
+            jobs.increment(&[&label], f64::from(trial % 4 / 2));
+            expected += f64::from(trial % 4 / 2);
+        }
+        (0..2).for_each(|_| flush(&one));
+        assert_eq!(total(&one, "jobs"), expected, "trial {trial}");
+    }
+    // The answer is lost, and the process with it: another one writes what it finds.
+    jobs.remove(&["first"]);
+    jobs.increment(&["first"], 1.0);
+    let cuts = proxy.cuts.load(Ordering::SeqCst);
+    *proxy.lost.lock().unwrap() = Some((Lost::Answer, "first".into()));
+    let _ = one.flush(Duration::ZERO);
+    eventually("it is cut", || proxy.cuts.load(Ordering::SeqCst) > cuts);
+    *proxy.lost.lock().unwrap() = Some((Lost::Requests, "first".into()));
+    drop((jobs, one));
+    *proxy.lost.lock().unwrap() = None;
+    let one = machine(options, &directory.path().join("one"));
+    (0..2).for_each(|_| flush(&one));
+    assert_eq!(total(&one, "jobs"), expected + 1.0);
+}
+
+/// What the server has of a series that is made again is not all that it counted.
+#[test]
+fn a_reset_after_a_write_that_failed() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::to(server.port);
+    let directory = tempfile::tempdir().unwrap();
+    let options = options(&proxy.url()).interval(PATIENCE).max_backoff(PATIENCE);
+    let one = machine(options, &directory.path().join("one"));
+    let jobs = one.metric(&Spec::new("jobs", Kind::Counter).labels(["a"])).unwrap();
+    let key = format!("{{quipu:jobs}}:{}", one.instance());
+    let fields = |label: &str| {
+        let all = server.run(&format!("HKEYS {key}")).unwrap();
+        let all: Vec<String> = redis::from_redis_value(all).unwrap();
+        all.into_iter().filter(|field| field.contains(label)).count()
+    };
+    let lose = |label: &str| {
+        let cuts = proxy.cuts.load(Ordering::SeqCst);
+        *proxy.lost.lock().unwrap() = Some((Lost::Requests, label.into()));
+        let _ = one.flush(Duration::ZERO);
+        eventually("it is cut", || proxy.cuts.load(Ordering::SeqCst) > cuts);
+        *proxy.lost.lock().unwrap() = None;
+    };
+    let mut expected = 0.0;
+    for trial in 0..8 {
+        let label = format!("trial {trial}");
+        jobs.increment(&[&label], 5.0);
+        flush(&one);
+        jobs.increment(&[&label], 3.0);
+        lose(&label);
+        jobs.remove(&[&label]);
+        jobs.increment(&[&label], 1.0);
+        (0..trial % 3).for_each(|_| lose(&label));
+        flush(&one);
+        // Where it began later than the first, what no write brought is not in the total.
+        expected += if fields(&label) == 1 { 9.0 } else { 6.0 };
+        flush(&one);
+        assert_eq!(total(&one, "jobs"), expected);
+    }
+}
+
+/// Both are the same instance: the one that the server does not know waits, and says so.
+#[test]
+fn a_copy_of_a_file_that_is_in_use() {
+    let server = Server::start(&[]);
+    let directory = tempfile::tempdir().unwrap();
+    let [path, copy] = ["one", "copy"].map(|name| directory.path().join(name));
+    let options = || options(&server.url()).dead_after(Duration::from_secs(1));
+    let one = machine(options(), &path);
+    count(&one, 5.0);
+    flush(&one);
+    std::fs::copy(&path, &copy).unwrap();
+    flush(&one);
+    let two = machine(options(), &copy);
+    assert_eq!(two.instance(), one.instance());
+    count(&two, 2.0);
+    eventually("it is told", || errors(&two, "copied") > 0);
+    let error = two.flush(Duration::from_millis(50)).unwrap_err();
+    assert!(error.to_string().contains("its file was copied"), "{error}");
+    count(&one, 1.0);
+    flush(&one);
+    assert_eq!((total(&one, "jobs"), errors(&one, "copied")), (6.0, 0));
+    // A copy that takes the place of its original is written when that one is gone.
+    drop(one);
+    flush(&two);
+    assert_eq!(total(&two, "jobs"), 7.0);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
@@ -129,12 +129,21 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
+/// What the network loses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lost {
+    Requests,
+    Answer,
+}
+
 /// Stands between client and server.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     /// When set, the next answer of the server is thrown away, and its connection cut: what was
     /// asked for is done by then.
     pub(crate) cut_after: Arc<AtomicBool>,
+    /// The next answer to a request that has the text in it is thrown away so, or every such request.
+    pub(crate) lost: Arc<Mutex<Option<(Lost, String)>>>,
     /// When set, nothing goes through.
     pub(crate) is_stuck: Arc<AtomicBool>,
     pub(crate) cuts: Arc<AtomicU64>,
@@ -146,20 +155,39 @@ impl Proxy {
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
             cut_after: Arc::default(),
+            lost: Arc::default(),
             is_stuck: Arc::default(),
             cuts: Arc::default(),
         };
         let (cut, stuck, cuts) =
             (proxy.cut_after.clone(), proxy.is_stuck.clone(), proxy.cuts.clone());
+        let lost = proxy.lost.clone();
         // It ends with the process.
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
                 let Ok(server) = TcpStream::connect(("127.0.0.1", server)) else { continue };
                 let (c, s) = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let is_stuck = stuck.clone();
+                let (is_stuck, lost) = (stuck.clone(), lost.clone());
+                let (cut_next, cut_now) = (cut.clone(), cuts.clone());
                 std::thread::spawn(move || {
-                    pass(c, s, |_| {
+                    pass(c, s, |bytes| {
+                        let (mut lost, sent) =
+                            (lost.lock().unwrap(), String::from_utf8_lossy(bytes));
+                        match &*lost {
+                            Some((what, text)) if sent.contains(text) => match what {
+                                Lost::Requests => {
+                                    cut_now.fetch_add(1, Ordering::SeqCst);
+                                    return false;
+                                }
+                                Lost::Answer => {
+                                    *lost = None;
+                                    cut_next.store(true, Ordering::SeqCst);
+                                }
+                            },
+                            _ => {}
+                        }
+                        drop(lost);
                         while is_stuck.load(Ordering::SeqCst) {
                             std::thread::sleep(Duration::from_millis(1));
                         }
