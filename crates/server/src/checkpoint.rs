@@ -2,13 +2,15 @@
 //!
 //! A process that is killed loses nothing without it. It is for the machine that loses power,
 //! which then loses what was counted since the last sync. While nothing is counted, the disk is
-//! left alone for a minute at a time.
+//! left alone for a minute at a time, but for a look whether the file is still there and whole: one
+//! that was removed, replaced or cut would take the counts with it.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use tracing::{error, info};
+use quipu_segment::Flaw;
+use tracing::{debug, error, info};
 
 use crate::metrics::Metrics;
 use crate::state::State;
@@ -43,15 +45,25 @@ impl Checkpoints {
                     _ => return,
                 }
                 begun = Instant::now();
+                let is_there = state.segment.check_file();
+                if let Err(error) = &is_there
+                    && matches!(error.flaw(), Flaw::Cut { .. })
+                {
+                    // The next count in what was cut off would end the process by SIGBUS.
+                    error!(%error, "the daemon ends: its state was cut while it was in use");
+                    std::process::exit(1);
+                }
                 let counted = state.counted();
                 // Now and then all the same: the time that it is goes into the file as well, for
                 // the first start after a reboot.
-                if synced == Some(counted) && begun - last_sync < MOST_SPARED {
+                let may_wait = synced == Some(counted) && begun - last_sync < MOST_SPARED;
+                if is_there.is_ok() && may_wait {
                     metrics.checkpoint_spared();
                     continue;
                 }
-                let result = state.segment.sync();
+                let result = is_there.and_then(|()| state.segment.sync());
                 metrics.checkpointed(begun.elapsed(), result.is_ok());
+                debug!(took = ?begun.elapsed(), succeeded = result.is_ok(), "synced the state");
                 synced = result.is_ok().then_some(counted);
                 last_sync = begun;
                 match result {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use clap::Args;
 use quipu_arena::Arena;
+use quipu_segment::printable;
 use quipu_wire::AnyFormat;
 
 use crate::wire::{Error, FramingName, Input, MessageKind, formats};
@@ -73,7 +74,7 @@ pub fn run(arguments: &Compare) -> Result<(), Error> {
         && let Ok(existing) = std::fs::File::open(svg)
         && input.is_same(&existing)
     {
-        return Err(Error::new(format!("{} is the file to read", svg.display())));
+        return Err(Error::new(format!("{} is the file to read", printable(svg))));
     }
     let mut arena = Arena::new();
     let scope = arena.as_scope();
@@ -82,7 +83,7 @@ pub fn run(arguments: &Compare) -> Result<(), Error> {
     let report = Report::new(&sample, &entries, &refusals);
     if let Some(path) = &arguments.svg {
         let failed =
-            |error: &dyn std::fmt::Display| Error::new(format!("{}: {error}", path.display()));
+            |error: &dyn std::fmt::Display| Error::new(format!("{}: {error}", printable(path)));
         let svg = plot::render(&report).map_err(|error| failed(&error))?;
         std::fs::write(path, svg).map_err(|error| failed(&error))?;
     }

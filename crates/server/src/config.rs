@@ -3,12 +3,14 @@
 //! One table, [`Flags`], says what can be set: clap reads it from flags and `QUIPU_*`, serde from
 //! the TOML file, where every name is that of the flag.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use quipu_segment::printable;
 use quipu_window::{Bucketed, BucketedOptions, Keyed, KeyedOptions};
 use serde::{Deserialize, Serialize};
 
@@ -243,6 +245,40 @@ impl Flags {
     }
 }
 
+/// An address to listen on, where a port alone is one of this machine.
+pub fn with_host(address: &str) -> String {
+    match address.parse::<u16>() {
+        Ok(port) if address.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("127.0.0.1:{port}")
+        }
+        _ => address.to_owned(),
+    }
+}
+
+/// The names of the environment that begin as those of settings do and are none, sorted. Kubernetes
+/// sets some of them for a service that is called so.
+pub fn strange<'n>(
+    environment: impl IntoIterator<Item = &'n OsStr>,
+    known: &[&OsStr],
+) -> Vec<&'n OsStr> {
+    let is_service = |name: &[u8]| {
+        name.starts_with(b"QUIPU_SERVICE_")
+            || name == b"QUIPU_PORT"
+            || name.starts_with(b"QUIPU_PORT_")
+    };
+    let is_strange = |name: &&OsStr| {
+        let bytes = name.as_encoded_bytes();
+        let is_ours = bytes.starts_with(b"QUIPU_") && !is_service(bytes);
+        is_ours && !known.contains(name) && !OTHERS.iter().any(|other| name == other)
+    };
+    let mut strange: Vec<_> = environment.into_iter().filter(is_strange).collect();
+    strange.sort();
+    strange
+}
+
+/// What Python's and Ruby's library read.
+const OTHERS: [&str; 1] = ["QUIPU_DIR"];
+
 impl Settings {
     /// Fills in what was left out, and checks that everything goes together.
     ///
@@ -288,7 +324,10 @@ impl Settings {
             other => value("key-accuracy")(other),
         })?;
 
-        let listen = set(flags.listen.clone());
+        let listen = set(flags.listen.as_mut().map(|listen| {
+            listen.iter_mut().for_each(|address| *address = with_host(address));
+            listen.clone()
+        }));
         if listen.is_empty() {
             let what = "there is no address; give at least one, such as 127.0.0.1:8081";
             return Err(Error::Value("listen", what.into()));
@@ -407,10 +446,10 @@ impl fmt::Display for Error {
             Self::Read(path, error) => write!(
                 f,
                 "cannot read the settings in {}: {error}; name a TOML file that this user may read",
-                path.display()
+                printable(path)
             ),
             Self::Parse(path, error) => {
-                write!(f, "cannot use the settings in {}: {error}", path.display())
+                write!(f, "cannot use the settings in {}: {error}", printable(path))
             }
             Self::Value(name, what) => write!(f, "cannot use --{name}: {what}"),
         }

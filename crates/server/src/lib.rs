@@ -17,4 +17,5 @@ pub mod scrape;
 pub mod serve;
 pub mod signals;
 pub mod state;
+pub mod top;
 pub mod wire;

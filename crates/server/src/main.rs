@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use quipu_segment::printable;
 use quipu_server::compare::Compare;
-use quipu_server::config::{Flags, Settings};
+use quipu_server::config::{self, Flags, Settings};
 use quipu_server::convert::Convert;
 use quipu_server::scrape::Scrape;
 use quipu_server::{compare, convert, logs, scrape, serve, wire};
@@ -52,6 +53,9 @@ struct Serve {
 /// Settings that cannot be used, as clap's own errors.
 const USAGE: u8 = 2;
 
+/// What a variable is that begins as those of settings do.
+const NO_SETTING: &str = "is not a setting and is ignored; quipu serve --help names them";
+
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(arguments) => serve(&arguments),
@@ -76,13 +80,23 @@ fn serve(arguments: &Serve) -> ExitCode {
         Ok(settings) => settings,
         Err(error) => return fail(&error, USAGE),
     };
+    let environment: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
+    let command = Serve::augment_args(clap::Command::new("serve"));
+    let known: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_env).collect();
+    let strange = config::strange(environment.iter().map(|name| &**name), &known);
     if arguments.check_config {
+        for name in strange {
+            let _ = writeln!(std::io::stderr(), "quipu: {} {NO_SETTING}", printable(name));
+        }
         return match std::io::stdout().write_all(settings.to_toml().as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),
         };
     }
     logs::start(settings.log_format, settings.log_level);
+    for name in strange {
+        tracing::warn!(name = %printable(name), "a variable of the environment {NO_SETTING}");
+    }
     match serve::run(&settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

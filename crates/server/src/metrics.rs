@@ -12,7 +12,7 @@ use quipu::{
 use quipu_segment::Segment;
 use quipu_window::Window;
 
-use crate::http::{Event, Refusal};
+use crate::http::{Closed, Event, Refusal};
 use crate::state::State;
 
 /// The daemon's own metrics.
@@ -42,6 +42,8 @@ struct Counted {
     http_connections_accepted: Counter,
     /// Connections that are open.
     http_connections_open: IntGauge,
+    /// Connections that were closed to make room for others.
+    http_connections_gave_way: Counter,
     /// Times that the system had no room for a new connection.
     http_accept_pauses: Counter,
     /// Time that a sync of the state to the disk took.
@@ -129,7 +131,12 @@ impl Metrics {
                 counted.http_connections_accepted.inc();
                 counted.http_connections_open.inc();
             }
-            Event::Closed(_) => counted.http_connections_open.dec(),
+            Event::Closed(why) => {
+                counted.http_connections_open.dec();
+                if why == Closed::GaveWay {
+                    counted.http_connections_gave_way.inc();
+                }
+            }
             Event::AcceptPaused => counted.http_accept_pauses.inc(),
             Event::Answered { status, started } => {
                 self.responses[Code::of(status.as_u16()) as usize].inc();
@@ -157,7 +164,7 @@ impl Metrics {
     /// Notes that the disk has everything.
     pub fn checkpoint_spared(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.counted.checkpoint_last_success_timestamp.set(&(), now.as_secs() as f64);
+        self.counted.checkpoint_last_success_timestamp.set(&(), now.as_secs_f64());
     }
 
     /// Everything, as the headers `Accept` and `Accept-Encoding` want it.

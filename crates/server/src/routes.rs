@@ -1,33 +1,39 @@
 //! What the daemon answers: the routes, each from memory.
 
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
+    ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
 };
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use quipu::exposition::Compression;
-use quipu_window::Window;
+use quipu_window::{Over, Peak, Window};
+use tracing::{debug, trace};
 
 use crate::config::Time;
-use crate::http::{Event, Handler, Request, Response, method_not_allowed, text};
+use crate::http::{Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text};
 use crate::metrics::Metrics;
 use crate::state::State;
+use crate::top::{Asked, MOST_KEYS, Page, Top};
 
 /// Answers requests from a state. One for each thread of the server, all on the same state.
 #[derive(Debug, Clone, Copy)]
 pub struct Routes {
     state: &'static State,
     metrics: &'static Metrics,
+    top: &'static Top,
 }
 
 impl Routes {
     /// Routes over a state.
-    pub fn new(state: &'static State, metrics: &'static Metrics) -> Self {
-        Self { state, metrics }
+    pub fn new(state: &'static State, metrics: &'static Metrics, top: &'static Top) -> Self {
+        Self { state, metrics, top }
     }
 
-    fn answer(&self, request: &Request) -> Result<Response, Refused> {
+    fn answer(&self, request: &Request) -> Result<Reply, Refused> {
         let path = request.path();
+        if path == "*" && request.method() == Method::OPTIONS {
+            return Ok(options().into());
+        }
         let (first, rest) = match path.strip_prefix('/').map(|path| path.split_once('/')) {
             Some(Some((first, rest))) => (first, Some(rest)),
             Some(None) => (&path[1..], None),
@@ -36,7 +42,7 @@ impl Routes {
         match (first, rest) {
             ("", None) => {
                 read_only(request)?;
-                Ok(number(self.state.requests.add_and_count(1)))
+                Ok(number(self.state.requests.add_and_count(1)).into())
             }
             ("rate", None) => {
                 read_only(request)?;
@@ -44,13 +50,13 @@ impl Routes {
             }
             ("rate", Some(key)) => {
                 read_only(request)?;
-                self.key_rate(request, key)
+                self.key_rate(request, key).map(Reply::Now)
             }
             ("hit", Some(key)) => {
                 if request.method() != Method::POST {
                     return Err(Refused::Method("POST"));
                 }
-                self.hit(request, key)
+                self.hit(request, key).map(Reply::Now)
             }
             ("top", None) => {
                 read_only(request)?;
@@ -58,11 +64,11 @@ impl Routes {
             }
             ("metrics", None) => {
                 read_only(request)?;
-                Ok(self.metrics(request))
+                Ok(self.metrics(request).into())
             }
             ("-", Some("healthy" | "ready")) => {
                 read_only(request)?;
-                Ok(text(StatusCode::OK, "ok\n"))
+                Ok(text(StatusCode::OK, "ok\n").into())
             }
             _ => Err(Refused::NotFound),
         }
@@ -90,24 +96,21 @@ impl Routes {
     }
 
     /// `GET /rate?window=1s`: the events of a window that ends now, without counting this one.
-    fn rate(&self, request: &Request) -> Result<Response, Refused> {
+    fn rate(&self, request: &Request) -> Result<Reply, Refused> {
         let query = Query::of(request, &["window", "format"])?;
         let requests = &self.state.requests;
         let over = match query.window()? {
             Some(window) => requests.over(window).map_err(bad)?,
             None => requests.own(),
         };
-        let count = requests.count_over(over);
         if !query.wants_json()? {
-            return Ok(number(count));
+            return Ok(number(requests.count_over(over)).into());
         }
-        let object = serde_json::json!({
-            "window": requests.length(over).as_secs_f64(),
-            "count": count,
-            "rate": requests.rate_over(over),
-            "max_rate": requests.max_rate_over(over),
-        });
-        Ok(json(&object))
+        let mut steps = Fullest { state: self.state, over, peak: requests.peak_over(over) };
+        Ok(match steps.step() {
+            Some(response) => Reply::Now(response),
+            None => Reply::Steps(Box::new(steps)),
+        })
     }
 
     /// `GET /rate/{key}`: the events of a key; none for a key that is not there.
@@ -138,30 +141,88 @@ impl Routes {
     }
 
     /// `GET /top?n=10`: the keys with the most events, a line each.
-    fn top(&self, request: &Request) -> Result<Response, Refused> {
+    fn top(&self, request: &Request) -> Result<Reply, Refused> {
         let query = Query::of(request, &["n"])?;
         let most = query.number("n")?.unwrap_or(10);
         let most = usize::try_from(most).ok().filter(|most| *most <= MOST_KEYS);
         let most = most.ok_or_else(|| bad(format!("n is too great; give at most {MOST_KEYS}")))?;
-        let mut lines = Vec::new();
-        for (key, count) in self.state.keys.top(most) {
-            lines.extend_from_slice(&digits(count));
-            lines.push(b' ');
-            // A key may hold line ends; a reader of lines must not be led astray.
-            lines.extend(key.escape_ascii());
-            lines.push(b'\n');
-        }
-        Ok(text(StatusCode::OK, lines))
+        let asked = match self.top.ask(&self.state.keys, most) {
+            Ok(page) => return Ok(ranking(&page, most).into()),
+            Err(asked) => asked,
+        };
+        Ok(Reply::Steps(Box::new(Ranked { state: self.state, top: self.top, asked, most })))
     }
 }
 
+/// The answer of `/rate?format=json`, which looks at every bucket of the window.
+struct Fullest {
+    state: &'static State,
+    over: Over,
+    peak: Peak,
+}
+
+impl Steps for Fullest {
+    fn step(&mut self) -> Option<Response> {
+        let requests = &self.state.requests;
+        let most = requests.peak_step(&mut self.peak, BUCKETS_A_STEP)?;
+        Some(json(&serde_json::json!({
+            "window": requests.length(self.over).as_secs_f64(),
+            "count": requests.count_over(self.over),
+            "rate": requests.rate_over(self.over),
+            "max_rate": most as f64 / requests.accuracy().as_secs_f64(),
+        })))
+    }
+}
+
+/// The answer of `/top`, which looks at every key.
+struct Ranked {
+    state: &'static State,
+    top: &'static Top,
+    asked: Asked,
+    most: usize,
+}
+
+impl Steps for Ranked {
+    fn step(&mut self) -> Option<Response> {
+        let page = self.top.step(&self.state.keys, &self.asked)?;
+        Some(ranking(&page, self.most))
+    }
+}
+
+fn ranking(page: &Page, most: usize) -> Response {
+    text(StatusCode::OK, page.first(most))
+}
+
 impl Handler for Routes {
-    fn handle(&self, request: &Request) -> Response {
-        self.answer(request).unwrap_or_else(|refused| refused.response(request.path()))
+    fn handle(&self, request: &Request) -> Reply {
+        self.answer(request).unwrap_or_else(|refused| {
+            debug!(method = %request.method(), target = %request.uri(), why = ?refused, "refused");
+            refused.response(request.path()).into()
+        })
+    }
+
+    fn is_vital(&self, _method: &Method, path: &str) -> bool {
+        matches!(path, "/-/healthy" | "/-/ready")
     }
 
     fn event(&self, event: Event) {
+        log(event);
         self.metrics.event(event);
+    }
+}
+
+/// What the transport did, for who looks into it.
+fn log(event: Event) {
+    match event {
+        Event::Accepted => debug!("a connection was opened"),
+        Event::Closed(why) => debug!(?why, "a connection was closed"),
+        Event::Answered { status, started } => {
+            trace!(status = status.as_u16(), took = ?started.elapsed(), "answered");
+        }
+        Event::Refused(refusal) => {
+            debug!(status = refusal.status().as_u16(), why = refusal.reason(), "refused");
+        }
+        Event::AcceptPaused => debug!("no connections for a moment: out of files or memory"),
     }
 }
 
@@ -223,9 +284,23 @@ fn read_only(request: &Request) -> Result<(), Refused> {
 
 fn decode(key: &str) -> Result<Vec<u8>, Refused> {
     if key.is_empty() {
-        return Err(bad("the key is empty; give one behind the slash"));
+        return Err(bad("the key is empty; give one after the slash"));
+    }
+    // Another client may read "%zz" as two characters: the same key for all, or none.
+    let is_escape =
+        |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 2;
+    if key.split('%').skip(1).any(|rest| !is_escape(rest.as_bytes().get(..2).unwrap_or_default())) {
+        let what = "a percent sign in the key has no two hexadecimal digits after it; write %25";
+        return Err(bad(what));
     }
     Ok(percent_decode_str(key).collect())
+}
+
+/// What the daemon as a whole can be asked.
+fn options() -> Response {
+    let mut response = Response::default();
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, OPTIONS"));
+    response
 }
 
 /// A count as the server of `derlaft/ratecounter` writes it.
@@ -234,7 +309,7 @@ fn number(count: u64) -> Response {
 }
 
 /// 20 digits, which hold every count.
-fn digits(mut count: u64) -> [u8; 20] {
+pub(crate) fn digits(mut count: u64) -> [u8; 20] {
     let mut digits = [b'0'; 20];
     for digit in digits.iter_mut().rev() {
         *digit += (count % 10) as u8; // Below 10.
@@ -280,8 +355,8 @@ impl Refused {
     }
 }
 
-/// The most keys of one answer: some 300 KB of it.
-const MOST_KEYS: usize = 1000;
+/// The buckets of one step, some 100 us.
+const BUCKETS_A_STEP: u64 = 1 << 15;
 
 #[cfg(test)]
 mod tests {

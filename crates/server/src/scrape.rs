@@ -6,13 +6,16 @@ mod sources;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use clap::{Args, ValueEnum};
 use quipu::Aggregation;
 use quipu::exposition::{Escaping, Format};
+use quipu_segment::printable;
 use quipu_store::Kind;
 use quipu_store::files::Hint;
 
+use crate::config::with_host;
 use crate::signals::Signals;
 use sources::Sources;
 
@@ -121,11 +124,15 @@ fn write(format: FormatName, sources: Sources) -> Result<(), Error> {
         FormatName::Openmetrics => Format::OpenMetrics,
         FormatName::Protobuf => Format::Protobuf,
     };
+    let used = sources.used();
     let scrape = sources.registry()?.scrape().format(format, Escaping::default());
     let mut out = io::stdout().lock();
     match scrape.write_to(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Error(format!("standard output: {error}")))
+        }
+        Ok(()) if !used.load(Ordering::Relaxed) => {
+            Err(Error("no metrics: none of the files could be read, see above".into()))
         }
         _ => Ok(()),
     }
@@ -139,19 +146,17 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
         warn(&error);
     }
     let registry = sources.registry()?;
-    let server = quipu::http::serve(address, &registry).map_err(|error| {
+    let server = quipu::http::serve(with_host(address), &registry).map_err(|error| {
         failed(&format_args!("{error}; give --listen HOST:PORT, such as 127.0.0.1:9184"))
     })?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed(&error))?;
     warn(&format_args!("listening on http://{}/metrics", server.address()));
-    runtime.block_on(signals.first());
+    signals.first();
     Ok(())
 }
 
 /// Writes a line to standard error; without one, there is nobody to tell.
 fn warn(what: &dyn fmt::Display) {
-    let _ = writeln!(io::stderr(), "quipu: {what}");
+    let _ = writeln!(io::stderr(), "quipu: {}", printable(&what.to_string()));
 }
 
 #[cfg(test)]

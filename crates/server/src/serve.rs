@@ -1,8 +1,12 @@
 //! The daemon from start to end.
 
 use std::fmt;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use crate::checkpoint::Checkpoints;
@@ -10,8 +14,9 @@ use crate::config::Settings;
 use crate::http::{self, Server};
 use crate::metrics::Metrics;
 use crate::routes::Routes;
-use crate::signals::Signals;
-use crate::state::{self, State};
+use crate::signals::{self, Signals};
+use crate::state::{self, Starting, State};
+use crate::top::Top;
 
 /// Why the daemon could not start, or not end in order.
 #[derive(Debug)]
@@ -20,8 +25,8 @@ pub enum Error {
     State(state::Error),
     /// The sockets.
     Http(http::Error),
-    /// The daemon's own metrics.
-    Metrics(quipu::Error),
+    /// The daemon's own metrics, and the bytes of addresses that it needs in all.
+    Metrics(quipu::Error, u64),
     /// What the system gives a process: threads, signals.
     System(&'static str, std::io::Error),
     /// The last sync: counts are in the file, but not surely on the disk.
@@ -35,16 +40,19 @@ pub enum Error {
 pub fn run(settings: &Settings) -> Result<(), Error> {
     let begun = Instant::now();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
-    let files = raise_open_files();
-    if files.is_some_and(|files| files < LEAST_FILES) {
-        let error = std::io::Error::other("it may open too few files (ulimit -n)");
-        return Err(Error::System("start", error));
+    let least =
+        LEAST_FILES + settings.http.threads * (LEAST_FILES_A_THREAD + settings.listen.len());
+    if let Some(files) = raise_open_files().filter(|files| *files < least as u64) {
+        let what = format!("it may open {files} files and needs {least} (ulimit -n)");
+        return Err(Error::System("start", std::io::Error::other(what)));
     }
     // Before the state: a daemon that cannot listen has no business with it.
     let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
     // Both live as long as the process: no answer has to count references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
-    let metrics = Metrics::new(state).map_err(Error::Metrics)?;
+    let starting = Starting::new(state);
+    let addresses = state::addresses(settings);
+    let metrics = Metrics::new(state).map_err(|error| Error::Metrics(error, addresses))?;
     let metrics: &Metrics = Box::leak(Box::new(metrics));
     let checkpoints = Checkpoints::start(state, settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
@@ -58,17 +66,41 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
             "fewer connections than asked for, by the limit on open files (ulimit -n)"
         );
     }
-    info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
+    let top: &Top = Box::leak(Box::default());
+    let has_started = AtomicBool::new(false);
+    let started = || {
+        // Relaxed: the threads of the server are joined before it is read.
+        has_started.store(true, Ordering::Relaxed);
+        info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
+    };
 
+    // A thread of its own, so that a signal has attention whatever the server is at.
+    let (stop, stopped) = oneshot::channel();
+    let (ended, watched) = mpsc::channel();
+    let deadline = settings.http.limits.drain_timeout.saturating_add(GRACE);
+    let watch = move || {
+        signals.first();
+        let _ = stop.send(());
+        signals::end_after(deadline, &watched);
+    };
+    let watch = thread::Builder::new().name("signals".into()).spawn(watch);
+    watch.map_err(|error| Error::System("start a thread", error))?;
     let stopping = async move {
-        signals.first().await;
+        let _ = stopped.await;
         info!("stopping: no new connections, running requests end; a second signal ends at once");
     };
-    let served = server.serve(|_| Routes::new(state, metrics), stopping);
+    let served = server.serve(|_| Routes::new(state, metrics, top), started, stopping);
+    // The last sync may take as long as the disk does.
+    drop(ended);
 
     let begun = Instant::now();
     drop(checkpoints);
-    let closed = state.segment.close();
+    let served = match served {
+        Err(error) if !has_started.load(Ordering::Relaxed) => return Err(Error::Http(error)),
+        served => served,
+    };
+    starting.done();
+    let closed = state.segment.check_file().and_then(|()| state.segment.close());
     match &served {
         Ok(stopped) if stopped.cut > 0 => {
             warn!(connections = stopped.cut, "cut connections that did not end in time");
@@ -91,22 +123,31 @@ fn raise_open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Open files without which nothing can be answered.
-const LEAST_FILES: u64 = 32;
+/// Open files without which nothing can be answered: what the daemon has open by itself, and some
+/// connections.
+const LEAST_FILES: usize = 32;
+const LEAST_FILES_A_THREAD: usize = 8;
+
+/// How long the server has to stop after the drain timeout, which it keeps by itself.
+const GRACE: Duration = Duration::from_secs(1);
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::State(error) => write!(f, "{error}"),
             Self::Http(error) => write!(f, "{error}"),
-            Self::Metrics(error) => write!(f, "{error}"),
+            Self::Metrics(error, addresses) => write!(
+                f,
+                "cannot make the daemon's own metrics: {error}; all of the daemon needs {} KiB",
+                addresses.div_ceil(1024)
+            ),
             Self::System(what, error) => {
                 write!(f, "the system does not let the daemon {what}: {error}; raise its limits")
             }
             Self::Sync(error) => write!(
                 f,
-                "the last sync failed: {error}; the counts are in the file, but a power loss now \
-                 may take the newest"
+                "the last sync failed: {error}; what was counted since the last checkpoint may not \
+                 be on the disk"
             ),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quipu_segment::{Options, Segment};
+use quipu_segment::{Flaw, Options, Segment, printable};
 use quipu_window::{Bucketed, Keyed};
 use tracing::{info, warn};
 
@@ -21,6 +21,11 @@ pub struct State {
     pub keys: Keyed,
 }
 
+/// A state whose daemon has not started yet. Where the start fails, a file that was made for it goes,
+/// so that a start with other settings can make another one.
+#[derive(Debug)]
+pub struct Starting(Option<&'static State>);
+
 /// A state that cannot be used.
 #[derive(Debug)]
 pub enum Error {
@@ -32,6 +37,32 @@ pub enum Error {
     Damaged(quipu_segment::Error),
     /// A damaged file that could not be set aside.
     SetAside(quipu_segment::Error),
+    /// A file that is too large for what the system gives.
+    Size(quipu_segment::Error),
+    /// A file that this process has no addresses for, and the bytes that the daemon needs in all.
+    Addresses(quipu_segment::Error, u64),
+}
+
+impl Starting {
+    /// Watches over the start of the daemon of this state.
+    pub fn new(state: &'static State) -> Self {
+        Self(Some(state))
+    }
+
+    /// The daemon has started.
+    pub fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let Some(state) = self.0 else { return };
+        if state.counted() != (0, 0) || !matches!(state.segment.remove_new(), Ok(true)) {
+            // The error that ends the start is the one to tell.
+            let _ = state.segment.close();
+        }
+    }
 }
 
 impl State {
@@ -45,13 +76,13 @@ impl State {
         let state = match Self::open_as_it_is(settings) {
             Err(Error::Damaged(error)) if settings.damaged_state == Damaged::SetAside => {
                 let aside = set_aside(path).map_err(Error::SetAside)?;
-                warn!(%error, aside = %aside.display(), "set a damaged state file aside");
+                warn!(%error, aside = %printable(&aside), "set a damaged state file aside");
                 Self::open_as_it_is(settings)?
             }
             other => other?,
         };
         info!(
-            path = %path.display(),
+            path = %printable(path),
             new = state.segment.is_new(),
             left_open = state.segment.was_left_open(),
             bytes = state.segment.size(),
@@ -68,17 +99,46 @@ impl State {
     }
 
     fn open_as_it_is(settings: &Settings) -> Result<Self, Error> {
-        let records = settings.window.bytes()? + settings.keys.bytes()?;
         // All of it at once: a disk that is too full shows now, not when a key comes.
-        let size = Segment::bytes_for(&[]).saturating_add(records);
+        let size = size(settings)?;
         let options = Options::new().size(size).limit(size.saturating_add(ROOM)).unmarked();
-        let segment = options.open_or_create(&settings.state)?;
-        let requests = settings.window.open(&segment, "requests")?;
-        let keys = settings.keys.open(&segment, "keys")?;
-        segment.begin()?;
-        Ok(Self { segment, requests, keys })
+        let segment =
+            options.open_or_create(&settings.state).map_err(|error| match error.flaw() {
+                Flaw::NoMemory { .. } => Error::Addresses(error, addresses(settings)),
+                _ => error.into(),
+            })?;
+        let windows = || -> Result<_, Error> {
+            let requests = settings.window.open(&segment, "requests")?;
+            let keys = settings.keys.open(&segment, "keys")?;
+            segment.begin()?;
+            Ok((requests, keys))
+        };
+        match windows() {
+            Ok((requests, keys)) => Ok(Self { segment, requests, keys }),
+            Err(error) => {
+                let _ = segment.remove_new();
+                Err(error)
+            }
+        }
     }
 }
+
+/// The size of a state file of these settings.
+fn size(settings: &Settings) -> Result<u64, Error> {
+    let records = settings.window.bytes()? + settings.keys.bytes()?;
+    Ok(Segment::bytes_for(&[]).saturating_add(records))
+}
+
+/// The bytes of addresses that suffice for all of a daemon (`ulimit -v`).
+pub fn addresses(settings: &Settings) -> u64 {
+    let threads = (settings.http.threads as u64).saturating_mul(ADDRESSES_OF_A_THREAD);
+    let state = size(settings).unwrap_or(0).saturating_add(ROOM);
+    state.saturating_add(ADDRESSES).saturating_add(threads)
+}
+
+/// What the program takes, its metrics, and two threads.
+const ADDRESSES: u64 = 96 << 20;
+const ADDRESSES_OF_A_THREAD: u64 = 8 << 20;
 
 /// Renames a damaged file to a name that says what it is.
 fn set_aside(path: &Path) -> Result<PathBuf, quipu_segment::Error> {
@@ -113,7 +173,10 @@ impl From<quipu_segment::Error> for Error {
         } else if error.is_mismatch() {
             Self::Mismatch(error)
         } else {
-            Self::Window(error.into())
+            match error.flaw() {
+                Flaw::NoSpace { .. } | Flaw::FileTooLarge { .. } => Self::Size(error),
+                _ => Self::Window(error.into()),
+            }
         }
     }
 }
@@ -130,6 +193,15 @@ impl fmt::Display for Error {
             Self::Damaged(error) => write!(
                 f,
                 "cannot use the state: {error}; --damaged-state set-aside does that by itself"
+            ),
+            Self::Size(error) => write!(
+                f,
+                "cannot use the state: {error}; a smaller one has fewer --keys, or a shorter --span"
+            ),
+            Self::Addresses(error, bytes) => write!(
+                f,
+                "cannot use the state: {error}; all of the daemon needs {} KiB",
+                bytes.div_ceil(1024)
             ),
             Self::SetAside(error) => {
                 write!(f, "cannot set the damaged state aside: {error}; or move it away by hand")

@@ -80,6 +80,12 @@ fn a_second_message_needs_a_length_between() {
 }
 
 #[test]
+fn an_object_of_other_members_is_no_message() {
+    let run = run(&["convert", "--from", "json", "--to", "tsv"], b"{\"a\":1}\n");
+    run.expect_error(&["expected a member of a union: Type, ID,", "0 messages were converted"]);
+}
+
+#[test]
 fn what_a_format_cannot_carry_is_an_error_or_skipped() {
     let gauge = |id, value| Gauge { id, value }.into();
     for value in [f64::NAN, f64::NEG_INFINITY, -0.0] {

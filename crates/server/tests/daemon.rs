@@ -29,3 +29,5 @@ mod shutdown;
 mod starts;
 #[path = "daemon/state_file.rs"]
 mod state_file;
+#[path = "../../quipu/tests/judges/textparse.rs"]
+mod textparse;

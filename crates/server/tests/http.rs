@@ -148,6 +148,83 @@ fn routes_are_the_handlers_decision() {
     assert_eq!((answer.status(), answer.fields["allow"].as_str()), (405, "GET, HEAD"));
 }
 
+// Turns.
+
+#[test]
+fn a_turn_is_bounded_in_time() {
+    let server = Running::start(Options::default());
+    let mut busy = server.connect();
+    busy.send(&"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100_000));
+    server.wait_until(|seen| seen.slow > 0);
+    // Whoever comes meanwhile is not kept waiting for more than some of these requests.
+    let mut waited = 0;
+    for _ in 0..8 {
+        let mut client = server.connect();
+        let before = server.seen().slow;
+        client.send("GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");
+        let at: usize = String::from_utf8(client.answer().body).unwrap().parse().unwrap();
+        waited += at - before;
+    }
+    assert!(waited < 1500, "8 requests waited for {waited} others");
+}
+
+#[test]
+fn an_answer_in_steps_lets_others_have_their_turn() {
+    let server = Running::start(Options::default());
+    // This many take longer than the test.
+    let mut busy = server.connect();
+    busy.send(&"GET /steps HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000));
+    for _ in 0..10 {
+        server.expect_service();
+    }
+    assert_eq!(busy.answer().body, b"done\n");
+    assert!(server.seen().answered[&200] < 1000);
+    // The answer that is being computed is given before the end, and none after it.
+    server.stop();
+    assert_eq!(server.stopped().cut, 0);
+}
+
+#[test]
+fn no_request_is_taken_while_the_answers_before_it_are_not() {
+    let server = Running::start(Options::default());
+    let mut client = server.connect();
+    client.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
+    server.wait_until(|seen| seen.answered.get(&200) == Some(&1));
+    client.send(&"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000));
+    for _ in 0..20 {
+        server.expect_service();
+    }
+    assert_eq!(server.seen().requests, 20);
+    assert_eq!(client.answer().body.len(), LARGE);
+    for count in 21..=1020 {
+        assert_eq!(client.answer().body, format!("{count:020}").as_bytes());
+    }
+}
+
+#[test]
+fn a_connection_without_its_buffers_goes_on() {
+    let limits = Limits { keep_buffers: Duration::ZERO, ..Limits::default() };
+    let limits = Limits { write_timeout: Duration::from_millis(40), ..limits };
+    let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
+    let (mut first, mut second) = (server.connect(), server.connect());
+    for count in 0..10 {
+        // Longer and shorter than a connection keeps its buffers.
+        thread::sleep(Duration::from_millis(5 * count));
+        first.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(first.answer().status(), 200);
+        second.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe");
+        thread::sleep(Duration::from_millis(2 * count));
+        second.send("llo");
+        assert_eq!(second.answer().body, b"hello");
+    }
+    first.stream.shutdown(Shutdown::Write).unwrap();
+    first.expect_end();
+    thread::sleep(Duration::from_millis(50));
+    server.stop();
+    second.expect_end();
+    assert_eq!(server.stopped().cut, 0);
+}
+
 // What a request may not be.
 
 #[test]
@@ -220,9 +297,31 @@ fn malformed_requests() {
         "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nnot a length\r\n",
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        "GET / HTTP/1.0\r\nHost: x\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x/y\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x:y\r\n\r\n",
+        "GET / HTTP/1.0\r\nHost: user@x\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked\r\n\r\n",
+        "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n",
+        "POST /echo HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
     ] {
         server.expect_refusal(request, Refusal::Malformed, 400);
     }
+}
+
+#[test]
+fn codings_that_are_not_understood() {
+    let server = Running::start(Options::default());
+    for codings in ["gzip, chunked", "gzip,chunked", "x;q=1 , chunked"] {
+        let head = format!("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {codings}\r\n");
+        server.expect_refusal(&format!("{head}\r\n2\r\nhi\r\n0\r\n\r\n"), Refusal::Coding, 501);
+    }
+    let mut client = server.connect();
+    client.send(
+        "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: , Chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+    );
+    assert_eq!(client.answer().body, b"hi");
 }
 
 #[test]
@@ -326,7 +425,8 @@ fn a_client_that_leaves_half_way() {
 
 #[test]
 fn more_connections_than_allowed() {
-    let server = Running::start_with(Limits { connections: 3, ..Limits::default() });
+    let give_way = Duration::from_secs(3600);
+    let server = Running::start_with(Limits { connections: 3, give_way, ..Limits::default() });
     let mut open: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     for client in &mut open {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -349,6 +449,91 @@ fn more_connections_than_allowed() {
     open.pop();
     server.wait_until(|seen| seen.closed(Closed::Finished) == 1);
     server.expect_service();
+}
+
+#[test]
+fn silent_connections_give_way() {
+    let limits = Limits { connections: 3, ..Limits::default() };
+    let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
+    let mut silent: Vec<Client> = (0..3).map(|_| server.connect()).collect();
+    server.wait_until(|seen| seen.accepted == 3);
+    // The one that has been silent for longest gives way; those that speak do not.
+    for n in 1..=3 {
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n");
+        silent.remove(0).expect_end();
+        server.wait_until(|seen| seen.closed(Closed::GaveWay) == n);
+        silent.push(client);
+    }
+    let mut extra = server.connect();
+    extra.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(extra.answer().status(), 503);
+    for client in &mut silent {
+        client.send("\r\n");
+        assert_eq!(client.answer().status(), 200);
+    }
+    assert_eq!(server.seen().closed(Closed::GaveWay), 3);
+}
+
+#[test]
+fn idle_connections_give_way() {
+    let give_way = Duration::from_millis(20);
+    let server = Running::start_with(Limits { connections: 1, give_way, ..Limits::default() });
+    let mut idle = server.connect();
+    idle.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(idle.answer().status(), 200);
+    let begin = Instant::now();
+    let status = |client: &mut Client| {
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        client.answer().status()
+    };
+    while status(&mut server.connect()) == 503 {
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        thread::sleep(Duration::from_millis(20));
+    }
+    server.wait_until(|seen| seen.closed(Closed::GaveWay) == 1);
+    idle.expect_end();
+}
+
+#[test]
+fn an_address_with_most_of_the_places_gives_way_to_others() {
+    let server = Running::start_with(Limits { connections: 3, ..Limits::default() });
+    let mut half: Vec<Client> =
+        (0..3).map(|_| Client::connect_from("127.0.0.9", server.address)).collect();
+    for client in &mut half {
+        client.send("GET / HTTP/1.1\r\n");
+    }
+    server.wait_until(|seen| seen.accepted == 3);
+    let mut same = Client::connect_from("127.0.0.9", server.address);
+    same.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(same.answer().status(), 503);
+    let mut other = Client::connect_from("127.0.0.8", server.address);
+    other.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(other.answer().status(), 200);
+    server.wait_until(|seen| seen.closed(Closed::GaveWay) == 1);
+    half.remove(0).expect_end();
+}
+
+#[test]
+fn vital_requests_are_answered_when_all_places_are_taken() {
+    let limits = Limits { connections: 1, ..Limits::default() };
+    let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
+    let mut first = server.connect();
+    first.send("GET / HTTP/1.1\r\nHost: x\r\n");
+    server.wait_until(|seen| seen.accepted == 1);
+    // More than may be there without a place: the oldest are turned away.
+    let mut silent: Vec<Client> = (0..40).map(|_| server.connect()).collect();
+    let mut vital = server.connect();
+    vital.send("GET /vital HTTP/1.1\r\nHost: x\r\n\r\n");
+    let answer = vital.answer();
+    assert_eq!((answer.status(), &answer.fields["connection"][..]), (200, "close"));
+    vital.expect_end();
+    let mut other = server.connect();
+    other.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!((other.answer().status(), other.expect_end()), (503, ()));
+    assert_eq!(silent.remove(0).answer().status(), 503);
+    first.send("\r\n");
+    assert_eq!(first.answer().status(), 200);
 }
 
 #[test]
@@ -382,7 +567,7 @@ fn running_out_of_descriptors() {
         let few = Rlimit { current: Some(32), maximum: Some(32) };
         setrlimit(Resource::Nofile, few).unwrap();
         let seen = Arc::default();
-        server.serve(|_| Recorder::new(&seen), std::future::pending()).unwrap();
+        server.serve(|_| Recorder::new(&seen), || (), std::future::pending()).unwrap();
         return;
     }
     let mut child = Command::new(std::env::current_exe().unwrap())

@@ -192,6 +192,38 @@ fn bad_files_are_named_and_the_rest_is_shown() {
 }
 
 #[test]
+fn files_of_which_none_can_be_read_are_told_as_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let put = |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).unwrap();
+    put("counter_1.db", &[]);
+    put("metric_x___4.bin", b"\xff\xff\xff\x7f rubbish");
+    let output = run(scrape().arg(directory.path()));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("counter_1.db: it is empty"), "{errors}");
+    assert!(errors.ends_with("quipu: no metrics: none of the files could be read, see above\n"));
+    // A file without entries is one that can be read, and so is a segment without series.
+    put("counter_2.db", &python_file(&[]));
+    succeed(scrape().arg(directory.path()));
+    let path = directory.path().join("app.quipu");
+    let registry = quipu::Registry::open(&path).unwrap();
+    assert_eq!(succeed(scrape().arg(&path)), registry.text());
+}
+
+#[test]
+fn names_of_files_do_not_break_lines() {
+    let directory = tempfile::tempdir().unwrap();
+    let inner = directory.path().join("a\nb");
+    fs::create_dir(&inner).unwrap();
+    assert_eq!(refusal(scrape().arg(&inner)).lines().count(), 1);
+    fs::write(inner.join("\u{1b}[31m\r.db"), "").unwrap();
+    fs::write(inner.join("counter_\n1.db"), "").unwrap();
+    let errors = String::from_utf8(run(scrape().arg(&inner)).stderr).unwrap();
+    assert_eq!(errors.lines().count(), 3, "{errors:?}");
+    assert!(errors.contains("a\\nb/\\u{1b}[31m\\r.db"), "{errors:?}");
+}
+
+#[test]
 fn paths_of_no_use_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing");

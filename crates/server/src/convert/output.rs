@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+use quipu_segment::printable;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::wire::{Error, Input};
@@ -27,7 +28,7 @@ impl Output {
             let file = file.map_err(|error| Error::new(format!("{name}: {error}")))?;
             return Ok(Output { file, name, places: None });
         };
-        let name = path.display().to_string();
+        let name = printable(path).to_string();
         let failed = |error: io::Error| Error::new(format!("{name}: {error}"));
         let permissions = match fs::metadata(path) {
             // A device or a pipe holds nothing that could be lost, and has to stay what it is.
@@ -49,7 +50,7 @@ impl Output {
         part.push(".part");
         let part = PathBuf::from(part);
         if File::open(&part).is_ok_and(|part| input.is_same(&part)) {
-            return Err(Error::new(format!("{} is the file to read", part.display())));
+            return Err(Error::new(format!("{} is the file to read", printable(&part))));
         }
         let mut options = OpenOptions::new();
         match force {
@@ -60,9 +61,9 @@ impl Output {
             ErrorKind::AlreadyExists => Error::new(format!(
                 "{} exists already: another conversion writes it, or one was broken off; --force \
                  replaces it",
-                part.display()
+                printable(&part)
             )),
-            _ => Error::new(format!("{}: {error}", part.display())),
+            _ => Error::new(format!("{}: {error}", printable(&part))),
         })?;
         if let Some(permissions) = permissions {
             file.set_permissions(permissions).map_err(failed)?;
@@ -104,7 +105,7 @@ impl Output {
                     Error::new(format!(
                         "{}: {error}; what was converted is in {}",
                         self.name,
-                        part.display()
+                        printable(&part)
                     ))
                 })
             }
@@ -120,9 +121,9 @@ impl Output {
             let removed = fs::remove_file(&part);
             return removed
                 .map(|()| String::new())
-                .map_err(|error| Error::new(format!("{}: {error}", part.display())));
+                .map_err(|error| Error::new(format!("{}: {error}", printable(&part))));
         }
-        Ok(format!(", into {}", part.display()))
+        Ok(format!(", into {}", printable(&part)))
     }
 
     /// Nobody wants the rest.

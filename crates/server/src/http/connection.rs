@@ -15,31 +15,41 @@ use super::wire::{Overdue, Phase, Plug, Wire};
 
 /// The future of one connection. It is polled once before it becomes a task, see `worker`.
 pub(super) struct Connection<H: Handler> {
-    /// Absent once only the last bytes are left to send.
+    /// Absent while the connection rests, and once only the last bytes are left to send. It has
+    /// the buffers, which are most of the memory of a connection.
     http: Option<http1::Connection<Plug, Service<H>>>,
+    builder: Rc<http1::Builder>,
     wire: Rc<Wire>,
     handler: Rc<H>,
     closed: Closed,
     linger: bool,
-    _place: Place,
+    /// Absent in a connection that is there for vital requests alone.
+    place: Option<Place>,
 }
 
 impl<H: Handler> Connection<H> {
     pub(super) fn new(
-        http: &http1::Builder,
+        builder: &Rc<http1::Builder>,
         handler: &Rc<H>,
         wire: Rc<Wire>,
-        place: Place,
+        place: Option<Place>,
     ) -> Connection<H> {
-        let service = Service { handler: handler.clone(), wire: wire.clone() };
-        Connection {
-            http: Some(http.serve_connection(Plug(wire.clone()), service)),
+        let mut connection = Connection {
+            http: None,
+            builder: builder.clone(),
             wire,
             handler: handler.clone(),
             closed: Closed::Shutdown,
             linger: false,
-            _place: place,
-        }
+            place,
+        };
+        connection.begin();
+        connection
+    }
+
+    fn begin(&mut self) {
+        let service = Service { handler: self.handler.clone(), wire: self.wire.clone() };
+        self.http = Some(self.builder.serve_connection(Plug(self.wire.clone()), service));
     }
 
     pub(super) fn wire(&self) -> &Rc<Wire> {
@@ -52,8 +62,16 @@ impl<H: Handler> Connection<H> {
             Poll::Ready(Err(_)) => return self.end(Closed::Broken),
             other => other.is_ready(),
         };
-        if sent && self.wire.registry().draining() && self.wire.phase() == Phase::Idle {
-            return self.end(Closed::Shutdown);
+        if self.wire.is_due() {
+            cx.waker().wake_by_ref();
+        }
+        if sent && self.wire.phase() == Phase::Idle {
+            if self.wire.registry().draining() {
+                return self.end(Closed::Shutdown);
+            }
+            if self.wire.is_tired() {
+                return self.rest(cx);
+            }
         }
         match self.wire.overdue() {
             None => Poll::Pending,
@@ -63,6 +81,32 @@ impl<H: Handler> Connection<H> {
                 self.wire.give_up();
                 self.end(Closed::Stalled)
             }
+        }
+    }
+
+    /// Gives the buffers back until the client sends something.
+    fn rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.http = None;
+        self.wire.shrink();
+        self.wire.resting.set(true);
+        self.wire.registry().released();
+        // Another poll waits for the socket.
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Ready when the connection has ended, or is there again.
+    fn poll_resting(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.wire.poll_readable(cx) {
+            Poll::Ready(Ok(())) => {
+                self.wire.resting.set(false);
+                self.begin();
+                Poll::Ready(())
+            }
+            Poll::Ready(Err(_)) => self.end(Closed::Broken),
+            Poll::Pending if self.wire.registry().draining() => self.end(Closed::Shutdown),
+            Poll::Pending if self.wire.overdue().is_some() => self.end(Closed::Idle),
+            Poll::Pending => Poll::Pending,
         }
     }
 
@@ -115,7 +159,14 @@ impl<H: Handler> Future for Connection<H> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
+        if this.wire.dismissed.get() {
+            return this.end(Closed::GaveWay);
+        }
         this.wire.watch(cx.waker());
+        this.wire.begin_turn();
+        if this.wire.resting.get() {
+            ready!(this.poll_resting(cx));
+        }
         if let Some(http) = &mut this.http {
             ready!(match http.poll_without_shutdown(cx) {
                 Poll::Pending => this.poll_between(cx),
@@ -139,7 +190,11 @@ impl<H: Handler> Future for Connection<H> {
 impl<H: Handler> Drop for Connection<H> {
     fn drop(&mut self) {
         self.wire.registry().remove(&self.wire);
-        self.handler.event(Event::Closed(self.closed));
+        if self.place.is_some() {
+            self.handler.event(Event::Closed(self.closed));
+        } else {
+            self.wire.registry().remove_placeless(&self.wire);
+        }
     }
 }
 

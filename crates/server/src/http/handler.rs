@@ -15,8 +15,16 @@ pub type Response = hyper::Response<Bytes>;
 
 /// Answers requests. Each server thread makes its own handler and calls it from that thread only.
 pub trait Handler: 'static {
-    /// Answers one request. A panic becomes a 500 and closes the connection.
-    fn handle(&self, request: &Request) -> Response;
+    /// Answers one request. A panic becomes a 500 and closes the connection. The thread serves
+    /// nobody else meanwhile: an answer that takes longer than some 100 us is given in
+    /// [`Steps`].
+    fn handle(&self, request: &Request) -> Reply;
+
+    /// Whether a request is answered although all places for connections are taken: that of a
+    /// health check.
+    fn is_vital(&self, _method: &Method, _path: &str) -> bool {
+        false
+    }
 
     /// Whether a request's body is kept for [`Handler::handle`]. Where it is not, it is read,
     /// bounded and dropped, so that no client makes the server hold it.
@@ -27,6 +35,27 @@ pub trait Handler: 'static {
     /// Hears what the transport did, for metrics. Called on the path of every request, so it has
     /// to be as cheap as an increment, and it must not panic.
     fn event(&self, _event: Event) {}
+}
+
+/// What a handler returns.
+pub enum Reply {
+    /// The answer.
+    Now(Response),
+    /// An answer that takes longer.
+    Steps(Box<dyn Steps>),
+}
+
+/// An answer that is computed in steps. Other connections get their turns in between.
+pub trait Steps {
+    /// Computes for some 100 us at most, and returns the answer after the last step. A panic is
+    /// one of [`Handler::handle`].
+    fn step(&mut self) -> Option<Response>;
+}
+
+impl From<Response> for Reply {
+    fn from(response: Response) -> Reply {
+        Reply::Now(response)
+    }
 }
 
 /// A request whose body has been read to its end.
@@ -115,6 +144,8 @@ pub enum Closed {
     Refused,
     /// The client left in the middle of a request or answer.
     Broken,
+    /// All places were taken, and it made room for another connection.
+    GaveWay,
     /// The server stopped.
     Shutdown,
 }

@@ -17,9 +17,16 @@ pub struct Limits {
     pub headers: usize,
     /// Bytes of a request body after chunked decoding; 413 beyond.
     pub body_bytes: usize,
-    /// Connections open at a time, over all threads; 503 beyond. The limit on open files of the
-    /// process bounds it further, see [`Server::connections`](super::Server::connections).
+    /// Connections open at a time, over all threads. Beyond, one that is silent gives way, see
+    /// [`Limits::give_way`]; where none is, requests are answered 503 unless they are
+    /// [vital](super::Handler::is_vital). The limit on open files of the process bounds it
+    /// further, see [`Server::connections`](super::Server::connections).
     pub connections: usize,
+    /// How long a connection has to have been without a request to give way to a new one where all
+    /// places are taken. One that never sent a byte gives way at once.
+    pub give_way: Duration,
+    /// How long an idle connection keeps its buffers.
+    pub keep_buffers: Duration,
     /// From the first byte of a request to its last; 408 beyond, however steadily bytes arrive.
     pub read_timeout: Duration,
     /// From an answer that the client did not take at once to its last byte; closed beyond.
@@ -37,6 +44,8 @@ impl Default for Limits {
             headers: DEFAULT_HEADERS,
             body_bytes: 1 << 20,
             connections: 10_000,
+            give_way: Duration::from_secs(1),
+            keep_buffers: Duration::from_secs(1),
             read_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(60),
@@ -58,14 +67,27 @@ impl Limits {
 pub(super) struct Places {
     limit: usize,
     taken: Arc<AtomicUsize>,
+    /// Sockets that linger at a time in a thread; beyond, the oldest is closed.
+    pub(super) lingering: usize,
+    /// Connections without a place at a time in a thread; beyond, the oldest is turned away.
+    pub(super) reserve: usize,
 }
 
 impl Places {
     pub(super) fn new(connections: usize, threads: usize) -> Places {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let files = usize::try_from(files).unwrap_or(usize::MAX);
-        let room = files.saturating_sub(RESERVED_FILES + threads * RESERVED_FILES_A_THREAD).max(1);
-        Places { limit: connections.min(room), taken: Arc::default() }
+        Places::among(files, connections, threads)
+    }
+
+    /// Divides the open files that the process may have. With few of them, everybody gets fewer.
+    fn among(files: usize, connections: usize, threads: usize) -> Places {
+        let lingering = (files / (8 * threads)).clamp(1, MAX_LINGERING);
+        let reserve = (files / (16 * threads)).clamp(1, MAX_RESERVE);
+        let rest = RESERVED_FILES.min(files / 4);
+        let kept = rest + threads * (RUNTIME_FILES + lingering + reserve);
+        let limit = connections.min(files.saturating_sub(kept).max(1));
+        Places { limit, taken: Arc::default(), lingering, reserve }
     }
 
     pub(super) fn limit(&self) -> usize {
@@ -77,6 +99,12 @@ impl Places {
         let place = Place { taken: self.taken.clone() };
         // The place is given back by its drop if it was one too many.
         (self.taken.fetch_add(1, Ordering::Relaxed) < self.limit).then_some(place)
+    }
+
+    /// The place of a connection that is about to end: until then there is one too many.
+    pub(super) fn take_over(&self) -> Place {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        Place { taken: self.taken.clone() }
     }
 }
 
@@ -92,14 +120,17 @@ impl Drop for Place {
     }
 }
 
-/// Sockets that linger at a time in a thread; beyond, the oldest is closed.
-pub(super) const MAX_LINGERING: usize = 128;
+/// The most sockets that linger in a thread.
+const MAX_LINGERING: usize = 128;
+
+/// The most connections without a place in a thread.
+const MAX_RESERVE: usize = 16;
 
 /// Open files left to the rest of the daemon: listeners, logs, its data.
 const RESERVED_FILES: usize = 64;
 
-/// Open files of a thread: its runtime, and sockets that linger.
-const RESERVED_FILES_A_THREAD: usize = MAX_LINGERING + 8;
+/// Open files of a thread's runtime.
+const RUNTIME_FILES: usize = 8;
 
 /// The number of header fields that hyper parses without allocating.
 pub(super) const DEFAULT_HEADERS: usize = 100;
@@ -124,7 +155,22 @@ mod tests {
         let _second = places.take().unwrap();
         assert!(places.take().is_none());
         assert!(places.take().is_none());
+        let third = places.take_over();
         drop(first);
+        assert!(places.take().is_none());
+        drop(third);
         assert!(places.take().is_some());
+    }
+
+    #[test]
+    fn few_open_files_are_divided() {
+        for (files, threads) in [(40, 1), (64, 1), (100, 2), (256, 4), (1024, 1), (20_000, 8)] {
+            let places = Places::among(files, usize::MAX, threads);
+            let sockets = places.limit() + threads * (places.lingering + places.reserve);
+            assert!(sockets < files, "{files} files, {threads} threads: {places:?}");
+            assert!(places.limit() >= files / 4, "{files} files, {threads} threads: {places:?}");
+        }
+        assert_eq!(Places::among(2, 10, 1).limit(), 1);
+        assert_eq!(Places::among(20_000, 10_000, 1).limit(), 10_000);
     }
 }

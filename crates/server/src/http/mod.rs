@@ -3,7 +3,8 @@
 //! [`Server::bind`] opens the listeners and [`Server::serve`] runs them until a shutdown future
 //! ends. Each thread owns one current-thread runtime, its own listeners and its own [`Handler`];
 //! nothing is shared between threads but the number of open connections. A handler is synchronous
-//! and sees whole requests: the daemon answers from memory.
+//! and sees whole requests: the daemon answers from memory, in [`Steps`] where that takes long.
+//! Connections take turns, see `wire`.
 //!
 //! What it costs: a request on a kept connection is one `recv` and one `send` (plus its share of
 //! an `epoll_wait`), and a connection that carries one request is `accept4`, `recv`, `send`,
@@ -13,8 +14,10 @@
 mod connection;
 mod error;
 mod handler;
+mod host;
 mod limits;
 mod listener;
+mod memory;
 mod refusal;
 mod registry;
 mod server;
@@ -23,7 +26,9 @@ mod wire;
 mod worker;
 
 pub use error::Error;
-pub use handler::{Closed, Event, Handler, Request, Response, method_not_allowed, text};
+pub use handler::{
+    Closed, Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text,
+};
 pub use limits::Limits;
 pub use listener::Options;
 pub use refusal::Refusal;

@@ -10,7 +10,8 @@ use super::limits::Limits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// 400: the request is not HTTP/1, or an HTTP/1.1 request does not name exactly one host.
+    /// 400: the request is not HTTP/1, an HTTP/1.1 request has no `Host`, or a request has several
+    /// or one that is invalid.
     Malformed,
     /// 408: the request was not complete within the read timeout.
     Timeout,
@@ -22,19 +23,22 @@ pub enum Refusal {
     HeadTooLarge,
     /// 500: the handler panicked.
     Panicked,
+    /// 501: a transfer coding other than `chunked`.
+    Coding,
     /// 503: as many connections as allowed are open.
     Busy,
 }
 
 impl Refusal {
     /// All refusals, in the order of their status codes.
-    pub const ALL: [Refusal; 7] = [
+    pub const ALL: [Refusal; 8] = [
         Refusal::Malformed,
         Refusal::Timeout,
         Refusal::BodyTooLarge,
         Refusal::TargetTooLong,
         Refusal::HeadTooLarge,
         Refusal::Panicked,
+        Refusal::Coding,
         Refusal::Busy,
     ];
 
@@ -47,6 +51,7 @@ impl Refusal {
             Refusal::TargetTooLong => StatusCode::URI_TOO_LONG,
             Refusal::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Refusal::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
+            Refusal::Coding => StatusCode::NOT_IMPLEMENTED,
             Refusal::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
@@ -60,6 +65,7 @@ impl Refusal {
             Refusal::TargetTooLong => "target_too_long",
             Refusal::HeadTooLarge => "head_too_large",
             Refusal::Panicked => "panicked",
+            Refusal::Coding => "coding",
             Refusal::Busy => "busy",
         }
     }
@@ -82,6 +88,7 @@ impl Refusal {
                 limits.header_bytes, limits.headers
             ),
             Refusal::Panicked => "internal error\n".to_owned(),
+            Refusal::Coding => "send the body as it is or chunked, in no other coding\n".to_owned(),
             Refusal::Busy => "too many connections, try again\n".to_owned(),
         }
     }

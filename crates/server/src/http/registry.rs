@@ -4,13 +4,16 @@
 //! An idle thread does not sweep.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::limits::{Limits, MAX_LINGERING};
+use super::limits::{Limits, Places};
+use super::memory;
 use super::wire::Wire;
 
 /// What the connections of a thread share.
@@ -24,6 +27,15 @@ pub(super) struct Registry {
     draining: Cell<bool>,
     open: RefCell<Vec<Rc<Wire>>>,
     lingering: RefCell<VecDeque<(u64, Rc<Wire>)>>,
+    accepted: Cell<u64>,
+    max_lingering: usize,
+    /// Connections without a place, oldest first.
+    reserve: RefCell<VecDeque<Rc<Wire>>>,
+    max_reserve: usize,
+    candidates: RefCell<Candidates>,
+    /// Connections whose memory was given back to the allocator, but not yet to the system.
+    released: Cell<usize>,
+    trimmed: Cell<u64>,
     occupied: Notify,
     emptied: Notify,
 }
@@ -33,16 +45,33 @@ pub(super) struct Deadlines {
     pub(super) read: u64,
     pub(super) write: u64,
     pub(super) idle: u64,
+    pub(super) give_way: u64,
+    pub(super) keep_buffers: u64,
+}
+
+/// The connections that give way next where all places are taken. They are looked for at most
+/// [`MAX_SEARCHES`] times a sweep, since that takes time.
+#[derive(Default)]
+struct Candidates {
+    /// The first to give way is the last of them.
+    found: Vec<Rc<Wire>>,
+    /// The address that they are of, because it has more than half of the connections: they give
+    /// way to those of others.
+    greedy: Option<IpAddr>,
+    sweep: u64,
+    searches: u32,
 }
 
 impl Registry {
-    pub(super) fn new(limits: Limits) -> Registry {
+    pub(super) fn new(limits: Limits, places: &Places) -> Registry {
         let millis = |timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         Registry {
             deadlines: Deadlines {
                 read: millis(limits.read_timeout),
                 write: millis(limits.write_timeout),
                 idle: millis(limits.idle_timeout),
+                give_way: millis(limits.give_way),
+                keep_buffers: millis(limits.keep_buffers),
             },
             limits,
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
@@ -51,6 +80,13 @@ impl Registry {
             draining: Cell::new(false),
             open: RefCell::default(),
             lingering: RefCell::default(),
+            accepted: Cell::new(0),
+            max_lingering: places.lingering,
+            reserve: RefCell::default(),
+            max_reserve: places.reserve,
+            candidates: RefCell::default(),
+            released: Cell::new(0),
+            trimmed: Cell::new(0),
             occupied: Notify::new(),
             emptied: Notify::new(),
         }
@@ -59,6 +95,11 @@ impl Registry {
     /// Milliseconds since the start, as of the last sweep.
     pub(super) fn now(&self) -> u64 {
         self.now.get()
+    }
+
+    /// A number greater than all before it.
+    pub(super) fn number(&self) -> u64 {
+        self.accepted.replace(self.accepted.get() + 1)
     }
 
     /// Whether the server is stopping: answers close their connections.
@@ -80,6 +121,7 @@ impl Registry {
         if slot == usize::MAX {
             return;
         }
+        self.released();
         let mut open = self.open.borrow_mut();
         open.swap_remove(slot);
         if let Some(moved) = open.get(slot) {
@@ -100,26 +142,130 @@ impl Registry {
         }
         self.begin_sweeping();
         let mut lingering = self.lingering.borrow_mut();
-        if lingering.len() == MAX_LINGERING {
+        if lingering.len() == self.max_lingering {
             lingering.pop_front();
         }
         lingering.push_back((self.now() + LINGER_MILLIS, wire));
+    }
+
+    /// Watches a connection that has no place, and turns away the oldest of them if there are too
+    /// many.
+    pub(super) fn insert_placeless(&self, wire: Rc<Wire>) -> Option<Rc<Wire>> {
+        self.insert(wire.clone());
+        let mut reserve = self.reserve.borrow_mut();
+        reserve.push_back(wire);
+        if reserve.len() > self.max_reserve { reserve.pop_front() } else { None }
+    }
+
+    /// Forgets a connection that has no place.
+    pub(super) fn remove_placeless(&self, wire: &Rc<Wire>) {
+        self.reserve.borrow_mut().retain(|other| !Rc::ptr_eq(other, wire));
+    }
+
+    /// Ends a connection that gives way to `newcomer`. False if none does.
+    ///
+    /// The silent ones give way first, those that never sent a byte before those that have been
+    /// idle for [`Limits::give_way`], the oldest first. Then those of an address that has more
+    /// than half of the connections, if it is not the newcomer's, unless they are being answered.
+    pub(super) fn make_room(&self, newcomer: &Wire) -> bool {
+        let mut candidates = self.candidates.borrow_mut();
+        if candidates.sweep != self.now() {
+            *candidates = Candidates { sweep: self.now(), ..Candidates::default() };
+        }
+        loop {
+            while let Some(wire) = candidates.found.pop() {
+                if candidates.greedy.is_some() && candidates.greedy == newcomer.client() {
+                    candidates.found.push(wire);
+                    return false;
+                }
+                if wire.gives_way(candidates.greedy.is_some()).is_some() {
+                    wire.give_way();
+                    return true;
+                }
+            }
+            if candidates.searches == MAX_SEARCHES {
+                return false;
+            }
+            candidates.searches += 1;
+            self.find_candidates(&mut candidates);
+            if candidates.found.is_empty() {
+                candidates.searches = MAX_SEARCHES;
+            }
+        }
+    }
+
+    fn find_candidates(&self, candidates: &mut Candidates) {
+        let open = self.open.borrow();
+        let among = |wires: &mut dyn Iterator<Item = &Rc<Wire>>, greedy| {
+            let mut found: Vec<_> = wires
+                .filter(|wire| !wire.placeless.get())
+                .filter_map(|wire| wire.gives_way(greedy).map(|rank| (rank, wire.clone())))
+                .collect();
+            found.sort_unstable_by_key(|(rank, _)| Reverse(*rank));
+            found.drain(..found.len().saturating_sub(MAX_CANDIDATES));
+            found.into_iter().map(|(_, wire)| wire).collect()
+        };
+        candidates.greedy = None;
+        candidates.found = among(&mut open.iter(), false);
+        if candidates.found.is_empty() {
+            let mut clients: HashMap<IpAddr, Vec<&Rc<Wire>>> = HashMap::new();
+            for wire in open.iter() {
+                if let Some(client) = wire.client() {
+                    clients.entry(client).or_default().push(wire);
+                }
+            }
+            let greedy = clients.into_iter().find(|(_, wires)| wires.len() > open.len() / 2);
+            if let Some((client, wires)) = greedy {
+                candidates.greedy = Some(client);
+                candidates.found = among(&mut wires.into_iter(), true);
+            }
+        }
+    }
+
+    /// Notes that the memory of a connection was given back to the allocator.
+    pub(super) fn released(&self) {
+        self.released.set(self.released.get() + 1);
+    }
+
+    /// Gives the memory of many connections back to the system.
+    fn trim(&self) {
+        self.released.set(0);
+        self.trimmed.set(self.now());
+        memory::trim();
     }
 
     /// Wakes the connections that are overdue, every `period`, for ever.
     pub(super) async fn sweep_forever(&self, period: Duration) {
         loop {
             if self.is_unoccupied() {
-                self.occupied.notified().await;
+                self.wait_until_occupied().await;
             }
             tokio::time::sleep(period).await;
             self.read_clock();
-            for wire in self.open.borrow().iter().filter(|wire| wire.overdue().is_some()) {
+            let due = |wire: &&Rc<Wire>| wire.overdue().is_some() || wire.is_tired();
+            for wire in self.open.borrow().iter().filter(due) {
                 wire.wake();
+            }
+            if self.released.get() >= MANY_RELEASED && self.now() - self.trimmed.get() > TRIM_MILLIS
+            {
+                self.trim();
             }
             let now = self.now();
             self.lingering.borrow_mut().retain(|(until, wire)| now < *until && !wire.discard());
         }
+    }
+
+    async fn wait_until_occupied(&self) {
+        let mut occupied = std::pin::pin!(self.occupied.notified());
+        if self.released.get() >= MANY_RELEASED {
+            // Soon, but not for every pause of a busy client.
+            let pause = tokio::time::sleep(Duration::from_millis(LINGER_MILLIS));
+            tokio::select! {
+                () = &mut occupied => return,
+                () = pause => self.trim(),
+            }
+        }
+        occupied.await;
     }
 
     /// Has every connection close after the answer that it is at, and idle ones at once.
@@ -170,3 +316,14 @@ const SCRATCH_BYTES: usize = 64 << 10;
 
 /// How long a socket lingers.
 const LINGER_MILLIS: u64 = 1000;
+
+/// The connections that give way without another search, and the searches in a sweep. One of 10,000
+/// connections takes a millisecond.
+const MAX_CANDIDATES: usize = 64;
+const MAX_SEARCHES: u32 = 8;
+
+/// So many connections have memory enough for a look at the heap.
+const MANY_RELEASED: usize = 128;
+
+/// How often the heap is looked at under load.
+const TRIM_MILLIS: u64 = 2000;

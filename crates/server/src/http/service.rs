@@ -12,10 +12,11 @@ use std::time::Instant;
 use http_body_util::Full;
 use hyper::Version;
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{CONNECTION, HOST, HeaderValue};
+use hyper::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 
-use super::handler::{Event, Handler, Request, Response, text};
+use super::handler::{Event, Handler, Reply, Request, Response, Steps, text};
+use super::host::is_host;
 use super::refusal::Refusal;
 use super::wire::{Phase, Wire};
 
@@ -34,40 +35,68 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
         let started = Instant::now();
         let (head, incoming) = request.into_parts();
         if !names_its_host(&head) {
-            self.wire.enter(Phase::Answer);
-            return Answer::Ready(Some(self.refuse(Refusal::Malformed)));
+            return self.refusal(Refusal::Malformed);
+        }
+        if self.wire.placeless.get() && !self.handler.is_vital(&head.method, head.uri.path()) {
+            return self.refusal(Refusal::Busy);
         }
         if incoming.is_end_stream() {
-            self.wire.enter(Phase::Answer);
-            let response = self.answer(head, Bytes::new(), started);
-            return Answer::Ready(Some(response));
+            let request = Request::new(head, Bytes::new(), started);
+            if !self.wire.takes_turn(started) {
+                self.wire.enter(Phase::Waiting);
+                return self.later(Stage::Queued(Some(request)));
+            }
+            return match self.handle(&request) {
+                Ok(response) => Answer::Ready(Some(response)),
+                Err(steps) => {
+                    self.wire.enter(Phase::Waiting);
+                    self.later(Stage::Steps(steps, started))
+                }
+            };
+        }
+        if let Err(refusal) = check_codings(&head) {
+            return self.refusal(refusal);
         }
         let limit = self.wire.registry().limits.body_bytes;
         if incoming.size_hint().lower() > limit as u64 {
-            self.wire.enter(Phase::Answer);
-            return Answer::Ready(Some(self.refuse(Refusal::BodyTooLarge)));
+            return self.refusal(Refusal::BodyTooLarge);
         }
-        self.wire.enter(Phase::Body);
         let keeps = self.handler.keeps_body(&head.method, head.uri.path());
-        Answer::Collecting(Box::new(Collecting {
-            service: Service { handler: self.handler.clone(), wire: self.wire.clone() },
+        let collecting = Collecting {
             head: Some(head),
             incoming,
             body: if keeps { Collected::Nothing } else { Collected::Dropped(0) },
             started,
-        }))
+        };
+        self.wire.enter(Phase::Body);
+        self.later(Stage::Collecting(collecting))
     }
 }
 
 impl<H: Handler> Service<H> {
-    fn answer(&self, head: Parts, body: Bytes, started: Instant) -> Response {
-        let request = Request::new(head, body, started);
-        let handled = catch_unwind(AssertUnwindSafe(|| self.handler.handle(&request)));
-        let Ok(mut response) = handled else {
-            return self.refuse(Refusal::Panicked);
+    /// The handler's answer, or its steps.
+    fn handle(&self, request: &Request) -> Result<Response, Box<dyn Steps>> {
+        self.wire.enter(Phase::Answer);
+        match catch_unwind(AssertUnwindSafe(|| self.handler.handle(request))) {
+            Ok(Reply::Now(response)) => Ok(self.finish(response, request.started())),
+            Ok(Reply::Steps(steps)) => Err(steps),
+            Err(_) => Ok(self.refuse(Refusal::Panicked)),
+        }
+    }
+
+    /// The answer of the last step, if it was that.
+    fn step(&self, steps: &mut Box<dyn Steps>, started: Instant) -> Option<Response> {
+        let response = match catch_unwind(AssertUnwindSafe(|| steps.step())) {
+            Ok(response) => self.finish(response?, started),
+            Err(_) => self.refuse(Refusal::Panicked),
         };
+        self.wire.enter(Phase::Answer);
+        Some(response)
+    }
+
+    fn finish(&self, mut response: Response, started: Instant) -> Response {
         self.handler.event(Event::Answered { status: response.status(), started });
-        if self.wire.registry().draining() {
+        if self.wire.registry().draining() || self.wire.placeless.get() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -78,14 +107,27 @@ impl<H: Handler> Service<H> {
         self.wire.set_refused();
         let mut response = text(refusal.status(), refusal.text(&self.wire.registry().limits));
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        if refusal == Refusal::Busy {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
         response
+    }
+
+    fn refusal(&self, refusal: Refusal) -> Answer<H> {
+        self.wire.enter(Phase::Answer);
+        Answer::Ready(Some(self.refuse(refusal)))
+    }
+
+    fn later(&self, stage: Stage) -> Answer<H> {
+        let service = Service { handler: self.handler.clone(), wire: self.wire.clone() };
+        Answer::Later(Box::new(Later { service, stage }))
     }
 }
 
-/// The future of one answer. Only a request with a body has to wait, and is boxed.
+/// The future of one answer. Only a request that has to wait is boxed.
 pub(super) enum Answer<H> {
     Ready(Option<Response>),
-    Collecting(Box<Collecting<H>>),
+    Later(Box<Later<H>>),
 }
 
 impl<H: Handler> Future for Answer<H> {
@@ -94,15 +136,71 @@ impl<H: Handler> Future for Answer<H> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let response = match self.get_mut() {
             Answer::Ready(response) => response.take().ok_or(Abandoned),
-            Answer::Collecting(collecting) => ready!(collecting.poll_answer(cx)),
+            Answer::Later(later) => ready!(later.poll_answer(cx)),
         };
         Poll::Ready(response.map(|response| response.map(Full::new)))
     }
 }
 
-/// A request whose body is arriving.
-pub(super) struct Collecting<H> {
+/// A request that waits: for its body, for a turn, or for its answer.
+pub(super) struct Later<H> {
     service: Service<H>,
+    stage: Stage,
+}
+
+enum Stage {
+    Collecting(Collecting),
+    /// Taken when its turn has come.
+    Queued(Option<Request>),
+    Steps(Box<dyn Steps>, Instant),
+}
+
+impl<H: Handler> Later<H> {
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, Abandoned>> {
+        let service = &self.service;
+        loop {
+            self.stage = match &mut self.stage {
+                Stage::Collecting(collecting) => {
+                    let limit = service.wire.registry().limits.body_bytes;
+                    match ready!(collecting.poll_request(cx, limit)) {
+                        Ok(request) => {
+                            service.wire.enter(Phase::Waiting);
+                            Stage::Queued(Some(request))
+                        }
+                        Err(Some(refusal)) => {
+                            service.wire.enter(Phase::Answer);
+                            return Poll::Ready(Ok(service.refuse(refusal)));
+                        }
+                        Err(None) => return Poll::Ready(Err(Abandoned)),
+                    }
+                }
+                _ if !service.wire.takes_turn(Instant::now()) => {
+                    service.wire.wait_for_turn();
+                    return Poll::Pending;
+                }
+                Stage::Queued(request) => {
+                    let Some(request) = request.take() else {
+                        return Poll::Ready(Err(Abandoned));
+                    };
+                    match service.handle(&request) {
+                        Ok(response) => return Poll::Ready(Ok(response)),
+                        Err(steps) => {
+                            service.wire.enter(Phase::Waiting);
+                            Stage::Steps(steps, request.started())
+                        }
+                    }
+                }
+                Stage::Steps(steps, started) => match service.step(steps, *started) {
+                    Some(response) => return Poll::Ready(Ok(response)),
+                    None => continue,
+                },
+            }
+        }
+    }
+}
+
+/// A request whose body is arriving.
+struct Collecting {
     /// Taken when the body is complete.
     head: Option<Parts>,
     incoming: Incoming,
@@ -110,35 +208,34 @@ pub(super) struct Collecting<H> {
     started: Instant,
 }
 
-impl<H: Handler> Collecting<H> {
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, Abandoned>> {
-        let refusal = loop {
+impl Collecting {
+    /// The whole request; without a refusal, the client has left.
+    fn poll_request(
+        &mut self,
+        cx: &mut Context<'_>,
+        limit: usize,
+    ) -> Poll<Result<Request, Option<Refusal>>> {
+        Poll::Ready(loop {
             match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
                 Some(Ok(frame)) => {
                     // Trailers are dropped: no handler has a use for them.
                     let Ok(data) = frame.into_data() else {
                         continue;
                     };
-                    let limit = self.service.wire.registry().limits.body_bytes;
                     if self.body.len() + data.len() > limit {
-                        break Refusal::BodyTooLarge;
+                        break Err(Some(Refusal::BodyTooLarge));
                     }
                     self.body.push(data);
                 }
-                Some(Err(error)) if is_malformed(&error) => break Refusal::Malformed,
-                Some(Err(_)) => return Poll::Ready(Err(Abandoned)),
+                Some(Err(error)) if is_malformed(&error) => break Err(Some(Refusal::Malformed)),
+                Some(Err(_)) => break Err(None),
                 None => {
-                    let Some(head) = self.head.take() else {
-                        return Poll::Ready(Err(Abandoned));
-                    };
                     let body = std::mem::take(&mut self.body).into_bytes();
-                    self.service.wire.enter(Phase::Answer);
-                    return Poll::Ready(Ok(self.service.answer(head, body, self.started)));
+                    let head = self.head.take().ok_or(None);
+                    break head.map(|head| Request::new(head, body, self.started));
                 }
             }
-        };
-        self.service.wire.enter(Phase::Answer);
-        Poll::Ready(Ok(self.service.refuse(refusal)))
+        })
     }
 }
 
@@ -194,13 +291,30 @@ impl std::fmt::Display for Abandoned {
 
 impl std::error::Error for Abandoned {}
 
-/// RFC 9112, 3.2: a server answers 400 to an HTTP/1.1 request without a host, or with several.
+/// RFC 9112, 3.2: an HTTP/1.1 request has a host, and any request at most one, which is valid.
 fn names_its_host(head: &Parts) -> bool {
-    if head.version != Version::HTTP_11 {
-        return true;
-    }
     let mut hosts = head.headers.get_all(HOST).iter();
-    hosts.next().is_some() && hosts.next().is_none()
+    match (hosts.next(), hosts.next()) {
+        (None, _) => head.version != Version::HTTP_11,
+        (Some(host), None) => is_host(host.as_bytes()),
+        (Some(_), Some(_)) => false,
+    }
+}
+
+/// RFC 9112, 6.1: a body in a transfer coding that the server does not understand is answered 501,
+/// and `chunked` is not applied twice. That it is the last of them, hyper has seen to.
+fn check_codings(head: &Parts) -> Result<(), Refusal> {
+    let fields = head.headers.get_all(TRANSFER_ENCODING).iter();
+    let codings = fields.flat_map(|field| field.as_bytes().split(|&byte| byte == b','));
+    let codings = codings.map(<[u8]>::trim_ascii).filter(|coding| !coding.is_empty());
+    let mut chunked = 0;
+    for coding in codings {
+        if !coding.eq_ignore_ascii_case(b"chunked") {
+            return Err(Refusal::Coding);
+        }
+        chunked += 1;
+    }
+    if chunked > 1 { Err(Refusal::Malformed) } else { Ok(()) }
 }
 
 /// Whether a body failed because of what it says rather than because it ended early.

@@ -12,19 +12,22 @@
 //!   them in flight, for 50 instructions a request. Hyper's own `pipeline_flush` holds an answer
 //!   back while the request behind it is incomplete, which can be for ever.
 //!
-//! It also knows in which phase of a request the connection is, which is what deadlines are about.
+//! It also knows in which phase of a request the connection is, which is what deadlines are about,
+//! and whether its turn is over: a turn is one poll of hyper, which is at most 16 requests, and
+//! ends after [`TURN`] or when the client does not take an answer.
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::TcpStream as StdTcpStream;
+use std::net::{IpAddr, SocketAddr, TcpStream as StdTcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
+use std::time::{Duration, Instant};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, getpeername, recv, send, shutdown};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -43,10 +46,24 @@ pub(super) struct Wire {
     untried: Cell<bool>,
     /// Whether the last answer is a refusal.
     refused: Cell<bool>,
+    /// When the first request of this turn was taken.
+    turn: Cell<Option<Instant>>,
+    /// Whether a request waits for another turn.
+    waiting: Cell<bool>,
+    /// Whether the client has sent anything yet.
+    spoken: Cell<bool>,
+    /// Whether hyper's part of the connection is not there, to save its memory.
+    pub(super) resting: Cell<bool>,
+    /// Whether the connection has no place, so that its requests are refused unless they are vital.
+    pub(super) placeless: Cell<bool>,
+    /// Whether the connection has to end, because it gave way to another one.
+    pub(super) dismissed: Cell<bool>,
     corked: RefCell<Corked>,
     waker: RefCell<Option<Waker>>,
     /// The place of this wire in the registry.
     pub(super) slot: Cell<usize>,
+    /// The wires that were made before this one.
+    number: u64,
 }
 
 /// How far the current request is.
@@ -58,6 +75,8 @@ pub(super) enum Phase {
     Head,
     /// The head is complete, the body is not.
     Body,
+    /// The request is complete, and waits for another turn of its connection.
+    Waiting,
     /// The handler has the request, or hyper has not yet passed on all of its answer.
     Answer,
 }
@@ -75,7 +94,7 @@ pub(super) enum Overdue {
 
 impl Wire {
     pub(super) fn new(socket: OwnedFd, registry: Rc<Registry>) -> Wire {
-        let since = registry.now();
+        let (since, number) = (registry.now(), registry.number());
         Wire {
             socket: RefCell::new(Socket::Fresh(socket.into())),
             registry,
@@ -84,9 +103,16 @@ impl Wire {
             blocked_since: Cell::new(None),
             untried: Cell::new(true),
             refused: Cell::new(false),
+            turn: Cell::new(None),
+            waiting: Cell::new(false),
+            spoken: Cell::new(false),
+            resting: Cell::new(false),
+            placeless: Cell::new(false),
+            dismissed: Cell::new(false),
             corked: RefCell::default(),
             waker: RefCell::new(None),
             slot: Cell::new(usize::MAX),
+            number,
         }
     }
 
@@ -125,6 +151,82 @@ impl Wire {
         self.refused.set(true);
     }
 
+    /// Begins a turn: requests may be taken again.
+    pub(super) fn begin_turn(&self) {
+        self.turn.set(None);
+    }
+
+    /// Whether a request that is complete at time `now` is still one of this turn. None is while
+    /// the client does not take the answers before it.
+    pub(super) fn takes_turn(&self, now: Instant) -> bool {
+        if self.blocked_since.get().is_some() {
+            return false;
+        }
+        match self.turn.get() {
+            None => {
+                self.turn.set(Some(now));
+                true
+            }
+            Some(begun) => now.saturating_duration_since(begun) < TURN,
+        }
+    }
+
+    /// Has the connection polled for another turn, as soon as all has been sent.
+    pub(super) fn wait_for_turn(&self) {
+        self.waiting.set(true);
+    }
+
+    /// Whether a request waits for another turn that can begin.
+    pub(super) fn is_due(&self) -> bool {
+        self.waiting.get() && self.blocked_since.get().is_none() && self.waiting.replace(false)
+    }
+
+    /// Whether hyper's part of the connection is of no use for now.
+    pub(super) fn is_tired(&self) -> bool {
+        self.phase.get() == Phase::Idle
+            && !self.resting.get()
+            && self.waited() > self.registry.deadlines.keep_buffers
+    }
+
+    /// How long the phase has lasted, in milliseconds.
+    pub(super) fn waited(&self) -> u64 {
+        self.registry.now().saturating_sub(self.since.get())
+    }
+
+    /// How easily this connection gives way to another one: the less, the sooner. None if it does
+    /// not. `greedy` says that its client has most of the places.
+    pub(super) fn gives_way(&self, greedy: bool) -> Option<(u8, u64, u64)> {
+        let (since, number) = (self.since.get(), self.number);
+        match (self.phase.get(), self.blocked_since.get()) {
+            _ if self.dismissed.get() => None,
+            (Phase::Idle, None) if !self.spoken.get() => Some((0, since, number)),
+            (Phase::Idle, None) if self.waited() >= self.registry.deadlines.give_way => {
+                Some((1, since, number))
+            }
+            (Phase::Idle | Phase::Head | Phase::Body, None) if greedy => Some((2, since, number)),
+            (_, Some(since)) if greedy => Some((2, since, number)),
+            _ => None,
+        }
+    }
+
+    /// The address of the client.
+    pub(super) fn client(&self) -> Option<IpAddr> {
+        let address = getpeername(self.socket.borrow().fd().ok()?).ok()??;
+        SocketAddr::try_from(address).ok().map(|address| address.ip().to_canonical())
+    }
+
+    /// Ends the connection at once, so that another one has its descriptor and place.
+    pub(super) fn give_way(&self) {
+        *self.socket.borrow_mut() = Socket::Lost;
+        self.dismiss();
+    }
+
+    /// Has the connection end without another answer.
+    pub(super) fn dismiss(&self) {
+        self.dismissed.set(true);
+        self.wake();
+    }
+
     /// The deadline that is overrun by now, if one is.
     pub(super) fn overdue(&self) -> Option<Overdue> {
         let deadlines = &self.registry.deadlines;
@@ -134,6 +236,8 @@ impl Wire {
             (None, Phase::Head | Phase::Body) => {
                 (self.since.get(), deadlines.read, Overdue::Request)
             }
+            // The delay is the server's own.
+            (None, Phase::Waiting) => return None,
             (None, Phase::Answer) => (self.since.get(), deadlines.write, Overdue::Answer),
         };
         (self.registry.now().saturating_sub(since) > limit).then_some(overdue)
@@ -182,6 +286,27 @@ impl Wire {
         self.corked.borrow_mut().clear();
     }
 
+    /// Gives the buffer back.
+    pub(super) fn shrink(&self) {
+        *self.corked.borrow_mut() = Corked::default();
+    }
+
+    /// Waits for bytes or the end of the stream, and reads nothing.
+    pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut socket = self.socket.borrow_mut();
+        if self.untried.get() {
+            match recv(socket.fd()?, &mut [0; 1], RecvFlags::PEEK) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(errno) => return Poll::Ready(Err(errno.into())),
+                Ok(_) => return Poll::Ready(Ok(())),
+            }
+            self.untried.set(false);
+        }
+        ready!(socket.join()?.poll_read_ready(cx))?;
+        self.untried.set(true);
+        Poll::Ready(Ok(()))
+    }
+
     /// Sends at most a buffer's worth at once, without waiting. For sockets that hyper never sees.
     pub(super) fn send_now(&self, bytes: &[u8]) {
         let _ = self.socket.borrow().send(bytes);
@@ -228,6 +353,7 @@ impl Wire {
         self.untried.set(n == want);
         into.put_slice(&scratch[..n]);
         if n > 0 && self.phase.get() == Phase::Idle {
+            self.spoken.set(true);
             self.enter(Phase::Head);
         }
         Poll::Ready(Ok(()))
@@ -307,10 +433,10 @@ impl Write for Plug {
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Hyper has passed on all of an answer. The connection sends it right after this poll.
         let wire = &self.0;
+        if wire.blocked_since.get().is_some() && wire.corked.borrow().bytes.is_empty() {
+            wire.blocked_since.set(None);
+        }
         if wire.phase() == Phase::Answer {
-            if wire.corked.borrow().bytes.is_empty() {
-                wire.blocked_since.set(None);
-            }
             wire.enter(Phase::Idle);
         }
         Poll::Ready(Ok(()))
@@ -373,6 +499,10 @@ impl Socket {
         }
     }
 }
+
+/// How long requests of one connection are taken while those of others wait. Longer than 16 of
+/// the common ones take, and short enough for others to wait for many such turns.
+const TURN: Duration = Duration::from_micros(500);
 
 /// Larger answers are sent without being copied.
 const MAX_CORKED: usize = 8 << 10;

@@ -31,7 +31,7 @@ use super::wire::Wire;
 pub(super) struct Worker<H> {
     handler: Rc<H>,
     registry: Rc<Registry>,
-    http: http1::Builder,
+    http: Rc<http1::Builder>,
     places: Places,
 }
 
@@ -50,14 +50,17 @@ impl<H: Handler> Worker<H> {
         if limits.headers != DEFAULT_HEADERS {
             http.max_headers(limits.headers);
         }
-        Worker { handler: Rc::new(handler), registry: Rc::new(Registry::new(limits)), http, places }
+        let registry = Rc::new(Registry::new(limits, &places));
+        Worker { handler: Rc::new(handler), registry, http: Rc::new(http), places }
     }
 
     /// Serves until `stop` turns true, then drains. Returns the number of connections that were
-    /// cut because they were not done within the drain timeout.
+    /// cut because they were not done within the drain timeout. Calls `ready` when all is there
+    /// that it needs to serve.
     pub(super) async fn run(
         self,
         listeners: Vec<OwnedFd>,
+        ready: impl FnOnce(),
         mut stop: watch::Receiver<bool>,
     ) -> Result<usize, Error> {
         let listeners = listeners
@@ -71,6 +74,7 @@ impl<H: Handler> Worker<H> {
             let registry = registry.clone();
             async move { registry.sweep_forever(period).await }
         });
+        ready();
         tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => {}
@@ -159,19 +163,33 @@ impl<H: Handler> Worker<H> {
 
     fn admit(&self, socket: OwnedFd) {
         let wire = Rc::new(Wire::new(socket, self.registry.clone()));
-        let Some(place) = self.places.take() else {
-            self.handler.event(Event::Refused(Refusal::Busy));
-            wire.send_now(&Refusal::Busy.answer(&self.registry.limits));
-            self.registry.linger(wire);
-            return;
-        };
-        self.handler.event(Event::Accepted);
+        let take_over = || self.registry.make_room(&wire).then(|| self.places.take_over());
+        let place = self.places.take().or_else(take_over);
+        let has_place = place.is_some();
+        if has_place {
+            self.handler.event(Event::Accepted);
+        }
+        wire.placeless.set(!has_place);
         let mut connection = Connection::new(&self.http, &self.handler, wire, place);
         let mut nobody = Context::from_waker(Waker::noop());
-        if Pin::new(&mut connection).poll(&mut nobody).is_pending() {
-            self.registry.insert(connection.wire().clone());
-            tokio::task::spawn_local(connection);
+        if Pin::new(&mut connection).poll(&mut nobody).is_ready() {
+            return;
         }
+        let wire = connection.wire().clone();
+        if has_place {
+            self.registry.insert(wire);
+        } else if let Some(oldest) = self.registry.insert_placeless(wire) {
+            self.turn_away(oldest);
+        }
+        tokio::task::spawn_local(connection);
+    }
+
+    /// Ends a connection that has no place and asked for nothing.
+    fn turn_away(&self, wire: Rc<Wire>) {
+        self.handler.event(Event::Refused(Refusal::Busy));
+        wire.send_now(&Refusal::Busy.answer(&self.registry.limits));
+        wire.dismiss();
+        self.registry.linger(wire);
     }
 }
 

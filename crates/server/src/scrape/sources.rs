@@ -4,21 +4,25 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quipu::Registry;
 use quipu::collector::Collector;
 use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
-use quipu_segment::Options;
+use quipu_segment::{Options, printable};
 use quipu_store::files::{Directories, Hint};
 
 use super::{Error, warn};
 
 /// What is behind the paths.
+#[derive(Default)]
 pub(super) struct Sources {
     segments: Vec<Registry>,
     directories: Option<Directories>,
     /// How the directories were named.
     paths: Vec<PathBuf>,
+    used: Arc<AtomicBool>,
 }
 
 impl Sources {
@@ -27,9 +31,9 @@ impl Sources {
         paths: &[PathBuf],
         hints: impl Iterator<Item = (String, Hint)>,
     ) -> Result<Self, Error> {
-        let mut sources = Self { segments: Vec::new(), directories: None, paths: Vec::new() };
+        let mut sources = Self::default();
         for path in paths {
-            let failed = |what: &str| Error(format!("{}: {what}", path.display()));
+            let failed = |what: &str| Error(format!("{}: {what}", printable(path)));
             let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => failed(
                     "there is no such directory or file; name where the application keeps its \
@@ -42,8 +46,8 @@ impl Sources {
                     warn(&format_args!(
                         "{0}: a segment of quipu is in the directory, and is not shown; name it, \
                          too: quipu scrape {0} {1}",
-                        segment.display(),
-                        path.display()
+                        printable(&segment),
+                        printable(path)
                     ));
                 }
                 sources.paths.push(path.clone());
@@ -78,10 +82,10 @@ impl Sources {
                     return Err(Error(format!(
                         "{0}: of a segment of quipu the file is named, not its directory: quipu \
                          scrape {0}",
-                        segment.display()
+                        printable(&segment)
                     )));
                 }
-                let paths: Vec<_> = self.paths.iter().map(|p| p.display().to_string()).collect();
+                let paths: Vec<_> = self.paths.iter().map(|p| printable(p).to_string()).collect();
                 Err(Error(format!(
                     "{}: there is no file of prometheus_client (counter_1.db) or of Ruby's \
                      DirectFileStore (metric_x___1.bin) in there; does the application run, and \
@@ -92,6 +96,11 @@ impl Sources {
             Ok(_) => Ok(()),
             Err(error) => Err(Error(error.to_string())),
         }
+    }
+
+    /// Whether a scrape could read any of them.
+    pub(super) fn used(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.used)
     }
 
     /// All of them as a registry.
@@ -125,12 +134,17 @@ impl Collector for Sources {
     fn collect(&self, sink: &mut dyn Sink) {
         let mut once = Once { sink, seen: HashSet::new(), is_repeated: false, repeated: 0 };
         for segment in &self.segments {
-            if let Err(error) = segment.visit(&mut once) {
-                warn(&error);
+            match segment.visit(&mut once) {
+                // Relaxed: the same thread reads it.
+                Ok(_) => self.used.store(true, Ordering::Relaxed),
+                Err(error) => warn(&error),
             }
         }
         if let Some(directories) = &self.directories {
             directories.collect(&mut once);
+            if directories.used() > 0 {
+                self.used.store(true, Ordering::Relaxed);
+            }
         }
         let Once { sink, repeated, .. } = once;
         if self.segments.len() + usize::from(self.directories.is_some()) > 1 {

@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
+use quipu_segment::printable;
+
 use super::Error;
 
 /// How much is read at a time.
@@ -23,7 +25,7 @@ impl Input {
         let is_standard = path == Path::new("-");
         let name = match is_standard {
             true => String::from("standard input"),
-            false => path.display().to_string(),
+            false => printable(path).to_string(),
         };
         let opened = match is_standard {
             true => io::stdin().as_fd().try_clone_to_owned().map(File::from),

@@ -216,6 +216,16 @@ impl Daemon {
         found.unwrap_or_else(|| panic!("no {message:?} in the log: {:#?}", self.log()))
     }
 
+    /// Whether it starts, as soon as that is known.
+    pub(crate) fn starts(&self) -> bool {
+        let known = poll(|| {
+            let ended = self.child.borrow_mut().try_wait().unwrap().is_some();
+            let started = self.event("started").is_some();
+            (ended || started).then_some(started)
+        });
+        known.expect("it neither starts nor ends")
+    }
+
     /// What the log says of the state that was opened.
     pub(crate) fn opened(&self) -> Value {
         self.wait_for("opened the state")

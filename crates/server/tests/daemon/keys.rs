@@ -73,10 +73,10 @@ fn a_key_is_any_bytes() {
     }
     assert_eq!(daemon.count("/rate/a/b%20c"), 3);
     assert_eq!(daemon.get("/rate/a%2Fb%20c?format=json").json()["key"], "a/b c");
-    // A plus is a plus in a path, and a percent sign without digits itself.
+    // A plus is a plus in a path.
     for (key, shown) in [
         ("%2B", "+"),
-        ("%zz", "%zz"),
+        ("%25zz", "%zz"),
         ("%C3%BC", "\u{fc}"),
         ("%FF", "\u{fffd}"),
         ("%0a", "\n"),
@@ -90,11 +90,26 @@ fn a_key_is_any_bytes() {
         assert_eq!((object["key"].as_str(), object["count"].as_u64()), (Some(shown), Some(2)));
     }
     assert_eq!(daemon.count("/rate/+"), 2);
+    for bad in ["%zz", "%", "a%4", "%2g", "%C3%"] {
+        daemon.post(&format!("/hit/{bad}")).expect_refusal(400, "write %25");
+    }
     // The longest key, and the key of one byte more.
     let longest = "k".repeat(128);
     assert_eq!(daemon.post(&format!("/hit/{longest}")).count(), 1);
     daemon.post(&format!("/hit/{longest}k")).expect_refusal(400, "has 1 to 128 bytes");
     assert_eq!(daemon.count(&format!("/rate/{longest}k")), 0);
+}
+
+#[test]
+fn no_hit_takes_a_count_back() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    assert_eq!(daemon.post("/hit/v?n=10").count(), 10);
+    for n in ["18446744073709551606", "9223372036854775808", "4294967297"] {
+        daemon.post(&format!("/hit/v?n={n}")).expect_refusal(400, "give at most 4294967296");
+    }
+    assert_eq!(daemon.post("/hit/v?n=4294967296").count(), 4_294_967_306);
+    assert_eq!(daemon.count("/rate/v"), 4_294_967_306);
 }
 
 #[test]
@@ -121,6 +136,31 @@ fn top_lists_the_keys_with_the_most_events() {
         daemon.post(&format!("/hit/{key}"));
     }
     assert_eq!(daemon.get("/top").text().lines().count(), 10);
+}
+
+#[test]
+fn top_of_a_large_table_is_computed_in_steps() {
+    let home = Home::new();
+    let daemon = home.start(&["--keys", "3000"]);
+    let mut client = daemon.connect();
+    let hit = |key| format!("POST /hit/k{key}?n={key} HTTP/1.1\r\nHost: quipu\r\n\r\n");
+    client.send((1..=3000).map(hit).collect::<String>()).unwrap();
+    for key in 1..=3000 {
+        assert_eq!(client.answer().unwrap().count(), key);
+    }
+    let top = |most: u64| -> String {
+        let line = |key| format!("{key:020} k{key}\n");
+        (3000 - most + 1..=3000).rev().map(line).collect()
+    };
+    // Those who ask at the same time get the same.
+    let mut clients: Vec<_> = (0..8).map(|_| daemon.connect()).collect();
+    for client in &mut clients {
+        client.send("GET /top?n=1000 HTTP/1.1\r\nHost: quipu\r\n\r\n".repeat(20)).unwrap();
+    }
+    assert_eq!(daemon.get("/top?n=2").text(), top(2));
+    for client in &mut clients {
+        (0..20).for_each(|_| assert!(client.answer().unwrap().text() == top(1000)));
+    }
 }
 
 #[test]

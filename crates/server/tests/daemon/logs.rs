@@ -64,6 +64,35 @@ fn requests_are_not_logged() {
 }
 
 #[test]
+fn requests_are_logged_for_who_asks_for_it() {
+    let home = Home::new();
+    for level in ["debug", "trace"] {
+        let daemon = home.start(&["--log-level", level, "--checkpoint", "20ms"]);
+        daemon.get("/rate?window=soon");
+        let mut client = daemon.connect();
+        client.send("NONSENSE\r\n\r\n").unwrap();
+        assert_eq!(client.answer().unwrap().status, 400);
+        daemon.wait_for("a connection was opened");
+        assert_eq!(daemon.wait_for("refused")["target"], "/rate?window=soon");
+        daemon.wait_for("a connection was closed");
+        daemon.get("/");
+        daemon.wait_for("synced the state");
+        assert_eq!(daemon.event("answered").is_some(), level == "trace");
+        daemon.stop();
+    }
+}
+
+#[test]
+fn names_do_not_break_lines_of_words() {
+    let home = Home::new();
+    let listen = ["--listen", "127.0.0.1:0"];
+    let ended = home.run(&[&listen[..], &["--state", "a\nb\u{1b}[1m/state.quipu"]].concat());
+    assert_eq!(ended.status.code(), Some(1));
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+    assert!(ended.stderr.contains("a\\nb\\u{1b}[1m/state.quipu"), "{}", ended.stderr);
+}
+
+#[test]
 fn levels_and_forms() {
     let home = Home::new();
     // At this level, a start and an end in order say nothing.

@@ -2,7 +2,10 @@
 
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use crate::common::{Daemon, Home, poll, program, wait_until};
+use crate::textparse::textparse;
 
 #[test]
 fn it_is_healthy_and_ready_as_soon_as_it_answers() {
@@ -34,6 +37,34 @@ fn promtool_finds_no_fault() {
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
+}
+
+#[test]
+fn the_parsers_of_prometheus_read_every_format() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    traffic(&daemon);
+    for accept in [
+        "text/plain;version=0.0.4",
+        "text/plain;version=1.0.0;escaping=allow-utf-8",
+        "application/openmetrics-text;version=1.0.0",
+        "application/openmetrics-text;version=2.0.0;escaping=allow-utf-8",
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+    ] {
+        let mut client = daemon.connect();
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: quipu\r\nAccept: {accept}\r\n\r\n");
+        client.send(request).unwrap();
+        let answer = client.answer().unwrap();
+        let samples = textparse(&answer.fields["content-type"], &answer.body);
+        let events = samples.iter().find(|sample| sample["name"] == "quipu_events_total").unwrap();
+        assert_eq!(
+            (&events["value"], &events["type"]),
+            (&"3".into(), &"counter".into()),
+            "{accept}"
+        );
+        let is_bucket = |name: &Value| *name == "quipu_http_request_duration_seconds_bucket";
+        assert!(samples.iter().any(|sample| is_bucket(&sample["name"])), "{accept}");
+    }
 }
 
 #[test]
@@ -130,6 +161,33 @@ fn totals_of_the_state_outlive_the_daemon_and_its_own_do_not() {
 }
 
 /// Requests, each on a connection of its own: 9 that a route answers, 5 that the transport refuses.
+#[test]
+fn connections_give_their_memory_back() {
+    const CONNECTIONS: usize = 300;
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let resident = || daemon.sample("process_resident_memory_bytes");
+    resident();
+    let before = resident();
+    let fields: String = (0..90).map(|n| format!("F{n}: {}\r\n", "x".repeat(150))).collect();
+    let request = format!("GET /rate HTTP/1.1\r\nHost: quipu\r\n{fields}\r\n");
+    let mut clients: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut client = daemon.connect();
+            client.send(&request).unwrap();
+            assert_eq!(client.answer().unwrap().count(), 0);
+            client
+        })
+        .collect();
+    // 30 KB each while they are used, and a quarter of it while they are idle.
+    wait_until("buffers go back", || resident() - before < 8192.0 * CONNECTIONS as f64);
+    for client in &mut clients {
+        assert_eq!(client.request("GET", "/rate").unwrap().count(), 0);
+    }
+    drop(clients);
+    wait_until("all goes back", || resident() - before < 2048.0 * CONNECTIONS as f64);
+}
+
 fn traffic(daemon: &Daemon) {
     for (method, target, status) in [
         ("GET", "/", 200),

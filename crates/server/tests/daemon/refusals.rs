@@ -27,7 +27,7 @@ fn bad_parameters_are_told_the_way_out() {
         ("/rate/k?window=2h", "ask for less"),
         ("/rate/k?window=90s", "take 60s or 120s"),
         ("/rate/k?format=", "give text or json"),
-        ("/rate/", "the key is empty; give one behind the slash"),
+        ("/rate/", "the key is empty; give one after the slash"),
         ("/top?n=all", "n cannot be read: invalid digit found in string; give a whole number"),
         ("/top?n=-1", "give a whole number"),
         ("/top?window=1m", "there is no parameter \"window\" here; there is n"),
@@ -38,7 +38,7 @@ fn bad_parameters_are_told_the_way_out() {
         assert!(answer.text().ends_with('\n') && !answer.fields.contains_key("connection"));
     }
     for (target, part) in [
-        ("/hit/", "the key is empty; give one behind the slash"),
+        ("/hit/", "the key is empty; give one after the slash"),
         ("/hit/k?n=", "give a whole number"),
         ("/hit/k?n=1.5", "give a whole number"),
         ("/hit/k?n=18446744073709551616", "give a whole number"),
@@ -58,7 +58,10 @@ fn what_is_not_there_is_told_what_is() {
         answer.expect_refusal(404, &format!("nothing at {target}; there is /, /rate,"));
     }
     daemon.post("/hit").expect_refusal(404, "/hit/KEY");
-    daemon.connect().request("OPTIONS", "*").unwrap().expect_refusal(404, "there is /");
+    daemon.get("*").expect_refusal(404, "there is /");
+    let options = daemon.connect().request("OPTIONS", "*").unwrap();
+    assert_eq!((options.status, options.body.len()), (200, 0));
+    assert_eq!(options.fields["allow"], "GET, HEAD, POST, OPTIONS");
     assert_eq!(daemon.count("/rate"), 0);
 }
 
@@ -150,6 +153,7 @@ fn what_is_no_http_is_400() {
         "GET /\r\n\r\n",
         "GET / HTTP/1.1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: quipu\r\nA field\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: quipu\r\nContent-Length: a lot\r\n\r\n",
         "POST /hit/k HTTP/1.1\r\nHost: quipu\r\nTransfer-Encoding: chunked\r\n\r\nmany\r\n",
@@ -158,6 +162,15 @@ fn what_is_no_http_is_400() {
         expect_closed(&daemon, request, 400, "malformed");
     }
     assert_eq!(daemon.count("/rate"), 0);
+}
+
+#[test]
+fn a_coding_that_is_not_understood_is_501() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let head = "POST /hit/k HTTP/1.1\r\nHost: quipu\r\nTransfer-Encoding: gzip, chunked\r\n";
+    expect_closed(&daemon, &format!("{head}\r\n0\r\n\r\n"), 501, "in no other coding");
+    assert_eq!(daemon.count("/rate/k"), 0);
 }
 
 #[test]
@@ -194,8 +207,15 @@ fn a_connection_too_many_is_503() {
     let home = Home::new();
     let daemon = home.start(&["--connections", "1"]);
     assert_eq!(daemon.wait_for("listening")["connections"], 1);
+    // A request has begun, so that this one does not give way.
     let mut first = daemon.connect();
-    assert_eq!(first.request("GET", "/").unwrap().count(), 1);
+    first.send("GET / HTTP/1.1\r\n").unwrap();
+    wait_until("the connection is open", || daemon.get("/metrics").status == 503);
+    for path in ["/-/healthy", "/-/ready"] {
+        let answer = daemon.get(path);
+        assert_eq!((answer.status, &answer.text()[..]), (200, "ok\n"));
+        assert_eq!(answer.fields["connection"], "close");
+    }
     let mut second = daemon.connect();
     second.send("GET / HTTP/1.1\r\nHost: quipu\r\n\r\n").unwrap();
     let answer = second.answer().unwrap();
@@ -204,9 +224,11 @@ fn a_connection_too_many_is_503() {
     assert_eq!(answer.fields["connection"], "close");
     second.expect_end();
     // The one that was there is served on, and makes room when it goes.
+    first.send("Host: quipu\r\n\r\n").unwrap();
+    assert_eq!(first.answer().unwrap().count(), 1);
     assert_eq!(first.request("GET", "/").unwrap().count(), 2);
     drop(first);
-    wait_until("there is room again", || daemon.get("/-/ready").status == 200);
+    wait_until("there is room again", || daemon.get("/rate").status == 200);
     let busy = "quipu_http_refused_total{code=\"503\",reason=\"busy\"}";
     wait_until("the count of refusals", || {
         let text = daemon.get("/metrics").text();

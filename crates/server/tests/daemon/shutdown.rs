@@ -1,8 +1,9 @@
 //! SIGTERM and SIGINT: the first lets running requests end, the second does not.
 
+use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use crate::common::{Client, Daemon, Home, Load, wait_until};
 
@@ -113,6 +114,48 @@ fn a_second_signal_ends_at_once() {
         assert_eq!(daemon.count("/rate"), before);
         daemon.stop();
     }
+}
+
+#[test]
+fn a_daemon_that_stands_still_is_ended() {
+    let home = Home::new();
+    let (log, full) = std::io::pipe().unwrap();
+    let mut command = home.command();
+    command.args(["serve", "--listen", &format!("{}:0", home.host()), "--drain-timeout", "10ms"]);
+    let mut daemon = command.stderr(full.try_clone().unwrap()).spawn().unwrap();
+    let mut lines = BufReader::new(log);
+    while !read_line(&mut lines).contains("started") {}
+    // Nobody reads the log any more, so that the server stops at the first line that it writes.
+    rustix::io::ioctl_fionbio(&full, true).unwrap();
+    while rustix::io::write(&full, &[b'x'; 4096]).is_ok() {}
+    while rustix::io::write(&full, b"x").is_ok() {}
+    rustix::io::ioctl_fionbio(&full, false).unwrap();
+    let id = Pid::from_child(&daemon);
+    rustix::process::kill_process(id, Signal::TERM).unwrap();
+    let mut ended = None;
+    wait_until("it ends", || {
+        ended = daemon.try_wait().unwrap();
+        ended.is_some()
+    });
+    assert_eq!(ended.unwrap().code(), Some(1));
+}
+
+fn read_line(from: &mut impl BufRead) -> String {
+    let mut line = String::new();
+    assert_ne!(from.read_line(&mut line).unwrap(), 0, "the daemon ended");
+    line
+}
+
+#[test]
+fn a_hangup_is_no_end() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    for _ in 0..2 {
+        daemon.signal(Signal::HUP);
+        daemon.wait_for("SIGHUP changes nothing");
+    }
+    assert_eq!(daemon.count("/"), 1);
+    daemon.stop();
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Starts that fail: what is told, with what exit code. Those on the state are in `state_file`.
 
 use std::fs;
+use std::process::Command;
 
 use crate::common::Home;
 
@@ -146,13 +147,143 @@ fn an_address_in_use_leaves_a_state_that_was_closed() {
 #[test]
 fn addresses_that_are_none_are_told_how_to_write_one() {
     let home = Home::new();
-    for address in ["", "8081", "127.0.0.1", "127.0.0.1:99999", "[::1:80", "http://127.0.0.1:80"] {
+    for address in ["", "081x", "127.0.0.1", "127.0.0.1:99999", "[::1:80", "http://127.0.0.1:80"] {
         let parts = [&format!("cannot use {address:?}"), "write host:port, such as 127.0.0.1:8081"];
         home.expect_refusal(&["--listen", address, "--keys", "16"], 1, &parts);
     }
     // An address of documentation is nobody's interface.
     let parts = ["192.0.2.1:80", "no interface of this machine", "0.0.0.0"];
     home.expect_refusal(&["--listen", "192.0.2.1:80", "--keys", "16"], 1, &parts);
+}
+
+#[test]
+fn a_port_alone_is_one_of_this_machine() {
+    let home = Home::new();
+    let ended = home.run(&["--check-config", "--listen", "8081,:80,[::1]:1"]);
+    let listen = "listen = [\"127.0.0.1:8081\", \":80\", \"[::1]:1\"]\n";
+    assert!(ended.stdout.starts_with(listen), "{}", ended.stdout);
+    let ended = home.run(&["--check-config", "--listen", "65536"]);
+    assert!(ended.stdout.starts_with("listen = [\"65536\"]"), "{}", ended.stdout);
+}
+
+#[test]
+fn variables_that_are_no_settings_are_named() {
+    let home = Home::new();
+    let mut command = home.command();
+    command.args(["serve", "--check-config"]).env("QUIPU_WINDW", "10s").env("QUIPU_\n", "");
+    for known in ["QUIPU_WINDOW", "QUIPU_DIR", "QUIPU_PORT_80_TCP", "QUIPU_SERVICE_HOST"] {
+        command.env(known, "10s");
+    }
+    let ended = home.finish(command);
+    let what = "is not a setting and is ignored; quipu serve --help names them";
+    let expected = format!("quipu: QUIPU_\\n {what}\nquipu: QUIPU_WINDW {what}\n");
+    assert_eq!((ended.status.code(), ended.stderr), (Some(0), expected));
+    let mut command = home.command();
+    command.args(["serve", "--listen", "192.0.2.1:80", "--log-format", "json"]);
+    let ended = home.finish({
+        command.env("QUIPU_WINDW", "10s");
+        command
+    });
+    assert!(ended.stderr.contains("\"name\":\"QUIPU_WINDW\""), "{}", ended.stderr);
+}
+
+#[test]
+fn a_refused_start_leaves_no_state_and_its_advice_works() {
+    let home = Home::new();
+    let limited = |kib: u64, flag: &str| {
+        let mut command = home.command();
+        let program = std::mem::replace(&mut command, Command::new("sh"));
+        command.args(["-c", &format!("ulimit -{flag} {kib} && exec \"$0\" \"$@\"")]);
+        command.arg(program.get_program()).current_dir(home.directory());
+        command.args(["serve", "--listen", &format!("{}:0", home.host())]);
+        command.args(["--log-format", "json"]);
+        command
+    };
+    // From too few addresses for the state to enough for all but the metrics or a thread.
+    let (mut refused, mut advice) = (Vec::new(), Vec::new());
+    for kib in (60_000..120_000).step_by(4000) {
+        let daemon = home.spawn(limited(kib, "v"));
+        if !daemon.starts() {
+            let ended = daemon.wait();
+            assert_eq!(ended.status.code(), Some(1), "{kib}: {}", ended.stderr);
+            assert_eq!(home.files(), [""; 0], "{kib}: {}", ended.stderr);
+            let needed = ended
+                .stderr
+                .rsplit_once(" needs ")
+                .and_then(|(_, rest)| rest.split_once(" KiB")?.0.parse::<u64>().ok());
+            advice.extend(needed);
+            refused.push(ended.stderr);
+            continue;
+        }
+        daemon.stop();
+        std::fs::remove_file(home.state()).unwrap();
+        break;
+    }
+    for part in ["cannot use the state", "cannot make the daemon's own metrics"] {
+        assert!(refused.iter().any(|refusal| refusal.contains(part)), "{part}: {refused:#?}");
+    }
+    advice.dedup();
+    let [advice] = advice[..] else { panic!("{refused:#?}") };
+    let daemon = home.spawn(limited(advice, "v"));
+    daemon.wait_for("started");
+    daemon.stop();
+    fs::remove_file(home.state()).unwrap();
+
+    // In blocks of 512 bytes or of a kilobyte, as the shell has it.
+    let daemon = home.spawn(limited(4000, "f"));
+    let ended = daemon.wait();
+    assert!(ended.stderr.contains("fewer --keys"), "{}", ended.stderr);
+    assert_eq!(home.files(), [""; 0]);
+    let mut command = limited(4000, "f");
+    command.args(["--keys", "16"]);
+    let daemon = home.spawn(command);
+    daemon.wait_for("started");
+    daemon.stop();
+}
+
+#[test]
+fn a_link_to_a_state_that_is_not_there_is_named_with_its_target() {
+    let home = Home::new();
+    for target in ["missing/state.quipu", "missing.quipu"] {
+        let link = home.path("link.quipu");
+        std::os::unix::fs::symlink(target, &link).unwrap();
+        let parts = ["link.quipu: it is a symbolic link to", target, "name that file, or remove"];
+        home.expect_refusal(&["--listen", "127.0.0.1:0", "--state", "link.quipu"], 1, &parts);
+        assert_eq!(home.files(), ["link.quipu"]);
+        fs::remove_file(link).unwrap();
+    }
+}
+
+#[test]
+fn too_few_open_files_are_told_before_it_starts() {
+    let home = Home::new();
+    let listen = format!("{}:0", home.host());
+    for (files, threads) in [(16, 1), (32, 1), (40, 1), (41, 1), (64, 1), (48, 4), (67, 4), (68, 4)]
+    {
+        let mut command = home.command();
+        let program = std::mem::replace(&mut command, Command::new("sh"));
+        command.args(["-c", &format!("ulimit -n {files} && exec \"$0\" \"$@\"")]);
+        command.arg(program.get_program()).current_dir(home.directory());
+        command.args(["serve", "--listen", &listen, "--threads", &threads.to_string()]);
+        command.args(["--log-format", "json"]);
+        let daemon = home.spawn(command);
+        if files < 32 + 9 * threads {
+            let ended = daemon.wait();
+            assert_eq!(ended.status.code(), Some(1), "{files}: {}", ended.stderr);
+            assert!(!ended.stderr.contains("started"), "{files}: {}", ended.stderr);
+            assert!(ended.stderr.contains("(ulimit -n)"), "{files}: {}", ended.stderr);
+            continue;
+        }
+        daemon.wait_for("started");
+        // It serves, whatever else is open.
+        let mut clients: Vec<_> = (0..files).map(|_| daemon.connect()).collect();
+        clients.iter_mut().for_each(|client| {
+            let status = client.request("GET", "/rate").map(|answer| answer.status);
+            assert!(matches!(status, Ok(200 | 503)), "{files}: {status:?}");
+        });
+        assert_eq!(daemon.get("/-/healthy").status, 200);
+        daemon.stop();
+    }
 }
 
 #[test]

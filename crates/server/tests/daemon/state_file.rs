@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use rustix::process::Signal;
+
 use crate::common::{Home, program};
 
 #[test]
@@ -18,6 +20,46 @@ fn files_that_are_not_a_whole_state_are_refused_and_left_as_they_are() {
         let offered = ended.stderr.contains("--damaged-state set-aside");
         assert_eq!(offered, flaw.is_damage, "{}: {}", flaw.name, ended.stderr);
     }
+}
+
+#[test]
+fn a_file_that_is_removed_or_replaced_is_noticed() {
+    type Harm = fn(&Home);
+    let harms: [Harm; 2] = [
+        |home| fs::remove_file(home.state()).unwrap(),
+        |home| {
+            let other = home.path("other");
+            fs::copy(home.state(), &other).unwrap();
+            fs::rename(other, home.state()).unwrap();
+        },
+    ];
+    for harm in harms {
+        let home = Home::new();
+        let daemon = home.start(&["--checkpoint", "10ms"]);
+        assert_eq!(daemon.count("/"), 1);
+        harm(&home);
+        let event = daemon.wait_for("a checkpoint failed; counting goes on in memory");
+        let error = event["error"].as_str().unwrap();
+        assert!(error.contains("removed or replaced while it was open"), "{error}");
+        assert!(daemon.sample("quipu_checkpoint_errors_total") >= 1.0);
+        // It goes on, and does not end as if all were well.
+        assert_eq!(daemon.count("/"), 2);
+        daemon.signal(Signal::TERM);
+        let ended = daemon.wait();
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+        assert!(ended.stderr.contains("the last sync failed"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_ends_the_daemon() {
+    let home = Home::new();
+    let daemon = home.start(&["--checkpoint", "10ms"]);
+    let file = fs::OpenOptions::new().write(true).open(home.state()).unwrap();
+    file.set_len(4096).unwrap();
+    let ended = daemon.wait();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("its state was cut while it was in use"), "{}", ended.stderr);
 }
 
 #[test]
@@ -191,8 +233,8 @@ fn flaws() -> [Flaw; 8] {
         Flaw {
             name: "of a later version",
             make: |bytes| bytes[8] = 9,
-            says: "it has layout version 9 and this program knows up to 1",
-            way_out: "it was left untouched: use a newer quipu, or move the file away",
+            says: "it has layout version 9 and this program reads version 2 alone",
+            way_out: "use the quipu that wrote it, or move the file away",
             is_damage: false,
         },
     ]

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use quipu_server::http::{
-    Closed, Error, Event, Handler, Limits, Options, Refusal, Request, Response, Server, Stopped,
-    method_not_allowed, text,
+    Closed, Error, Event, Handler, Limits, Options, Refusal, Reply, Request, Response, Server,
+    Steps, Stopped, method_not_allowed, text,
 };
 use tokio::sync::oneshot;
 
@@ -51,7 +51,7 @@ impl Running {
                     handlers.fetch_add(1, Ordering::Relaxed);
                     Recorder::new(&seen)
                 };
-                server.serve(make, async { drop(stopped.await) })
+                server.serve(make, || (), async { drop(stopped.await) })
             }
         });
         Running {
@@ -127,6 +127,7 @@ impl Drop for Running {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) requests: u64,
+    pub(crate) slow: usize,
     pub(crate) asleep: bool,
     pub(crate) accepted: usize,
     pub(crate) closed: HashMap<Closed, usize>,
@@ -157,31 +158,15 @@ impl Handler for Recorder {
         path == "/echo"
     }
 
-    fn handle(&self, request: &Request) -> Response {
-        assert!(request.started().elapsed() < Duration::from_secs(60));
-        match (request.method().as_str(), request.path()) {
-            ("GET" | "HEAD", "/") => {
-                let mut seen = self.0.lock().unwrap();
-                seen.requests += 1;
-                let mut response = Response::new(format!("{:020}", seen.requests).into());
-                let plain = HeaderValue::from_static("text/plain");
-                response.headers_mut().insert(CONTENT_TYPE, plain);
-                response
-            }
-            (_, "/") => method_not_allowed("GET, HEAD"),
-            ("POST", "/echo") => Response::new(request.body().clone()),
-            ("GET", "/large") => Response::new(vec![b'x'; LARGE].into()),
-            ("GET", "/panic") => panic!("a panic that the test asked for"),
-            ("GET", "/sleep") => {
-                self.0.lock().unwrap().asleep = true;
-                thread::sleep(Duration::from_millis(300));
-                text(StatusCode::OK, "slept\n")
-            }
-            _ => {
-                assert_eq!(request.query(), Some("a=b"));
-                text(StatusCode::NOT_FOUND, "no such path\n")
-            }
+    fn is_vital(&self, _method: &hyper::Method, path: &str) -> bool {
+        path == "/vital"
+    }
+
+    fn handle(&self, request: &Request) -> Reply {
+        if request.path() == "/steps" {
+            return Reply::Steps(Box::new(Climb(0)));
         }
+        self.answer(request).into()
     }
 
     fn event(&self, event: Event) {
@@ -195,6 +180,56 @@ impl Handler for Recorder {
             }
             Event::Refused(refusal) => *seen.refused.entry(refusal).or_default() += 1,
             _ => {}
+        }
+    }
+}
+
+/// An answer in steps.
+struct Climb(usize);
+
+impl Steps for Climb {
+    fn step(&mut self) -> Option<Response> {
+        self.0 += 1;
+        thread::sleep(Duration::from_micros(200));
+        (self.0 == STEPS).then(|| text(StatusCode::OK, "done\n"))
+    }
+}
+
+/// The steps of an answer.
+pub(crate) const STEPS: usize = 500;
+
+impl Recorder {
+    fn answer(&self, request: &Request) -> Response {
+        assert!(request.started().elapsed() < Duration::from_secs(60));
+        match (request.method().as_str(), request.path()) {
+            ("GET" | "HEAD", "/") => {
+                let mut seen = self.0.lock().unwrap();
+                seen.requests += 1;
+                let mut response = Response::new(format!("{:020}", seen.requests).into());
+                let plain = HeaderValue::from_static("text/plain");
+                response.headers_mut().insert(CONTENT_TYPE, plain);
+                response
+            }
+            (_, "/") => method_not_allowed("GET, HEAD"),
+            ("POST", "/echo") => Response::new(request.body().clone()),
+            ("GET", "/large") => Response::new(vec![b'x'; LARGE].into()),
+            ("GET", "/slow") => {
+                thread::sleep(Duration::from_millis(1));
+                let mut seen = self.0.lock().unwrap();
+                seen.slow += 1;
+                text(StatusCode::OK, seen.slow.to_string())
+            }
+            ("GET", "/vital") => text(StatusCode::OK, "ok\n"),
+            ("GET", "/panic") => panic!("a panic that the test asked for"),
+            ("GET", "/sleep") => {
+                self.0.lock().unwrap().asleep = true;
+                thread::sleep(Duration::from_millis(300));
+                text(StatusCode::OK, "slept\n")
+            }
+            _ => {
+                assert_eq!(request.query(), Some("a=b"));
+                text(StatusCode::NOT_FOUND, "no such path\n")
+            }
         }
     }
 }
@@ -222,7 +257,20 @@ impl Answer {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
+        Client::of(TcpStream::connect(address).unwrap())
+    }
+
+    /// From an address of the client's choice.
+    pub(crate) fn connect_from(host: &str, address: SocketAddr) -> Client {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let from = SocketAddr::new(host.parse().unwrap(), 0);
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &from).unwrap();
+        connect(&socket, &address).unwrap();
+        Client::of(socket.into())
+    }
+
+    fn of(stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Client { stream, unread: Vec::new() }
