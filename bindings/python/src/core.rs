@@ -1,19 +1,19 @@
 //! What all metrics are made of: the family, the labels, and the series that one is bound to.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::PyClass;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 use quipu::label::Values;
 use quipu::{Description, Family, Instrument};
 use quipu_segment::series::{self, Beside, Bound as Series, Schema};
 
-use crate::error::refused;
+use crate::error::{self, refused};
 use crate::labels::{Labels, with_texts};
-use crate::segment::Segment;
+use crate::segment::{Segment, Source};
 
 /// An instrument, and the series that it counts in.
 #[derive(Clone)]
@@ -65,6 +65,10 @@ impl Held for quipu::ProcessGauge {
 /// All series of one metric.
 type Many<I> = Family<I, Values<'static>>;
 
+/// What a Python object holds: nothing until its `__init__` has run, which subclasses call as they
+/// like. No Python runs while it is set, so that no other thread waits for it, nor a child of a fork.
+pub type Slot<I> = OnceLock<Core<I>>;
+
 /// A metric: a parent, whose series have labels; one of its children; or one without labels.
 pub struct Core<I: Held> {
     /// What it is bound to; a parent is not.
@@ -75,77 +79,80 @@ pub struct Core<I: Held> {
 
 /// Where a metric comes from.
 enum Origin<I: Held> {
-    /// It was registered.
-    Segment { segment: Py<Segment>, family: Many<I>, help: String, unit: String },
+    /// It was made by a program.
+    Segment {
+        segment: Py<Segment>,
+        family: Many<I>,
+        source: quipu::snapshot::Source,
+        help: Py<PyAny>,
+        unit: String,
+    },
     /// It is a child.
     Parent { parent: Py<PyAny>, values: Py<PyTuple> },
 }
 
-/// What a metric is made with: one that is registered, with a segment and a description.
-pub struct Made<'a, 'py> {
-    pub segment: &'a Bound<'py, Segment>,
-    pub name: String,
-    pub help: String,
-    pub unit: String,
-    pub labelnames: Vec<String>,
+/// What a metric is made of.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Made<'py> {
+    segment: Bound<'py, Segment>,
+    name: String,
+    help: Bound<'py, PyAny>,
+    unit: String,
+    labelnames: Vec<String>,
+    /// Whether it is the one metric of that name in the segment, which other processes have too.
+    is_named: bool,
 }
 
-impl Made<'_, '_> {
+impl Made<'_> {
     /// The description: any name that `prometheus_client` takes, counted on one line, since all
     /// threads of a process count one after the other.
-    fn description(&self) -> Description {
-        Description::new(self.name.clone(), self.help.clone())
+    fn description(&self) -> PyResult<Description> {
+        // As there, it may be any object: a text that is translated when it is shown.
+        let help = if self.help.is_none() {
+            String::new()
+        } else {
+            self.help.str()?.to_string_lossy().into()
+        };
+        let description = Description::new(self.name.clone(), help)
             .unit(self.unit.clone())
             .labels(self.labelnames.clone())
             .striped(false)
-            .verbatim()
+            .verbatim();
+        Ok(if self.is_named { description } else { description.apart() })
     }
 }
 
 impl<I: Held + 'static> Core<I> {
-    /// Makes a metric as a class' `__new__` is asked to: of a segment, a name and so on, or of a
-    /// parent and the label values of a child.
-    pub fn new<T: Metric<I>>(
-        origin: &Bound<'_, PyAny>,
-        name: &Bound<'_, PyAny>,
-        (help, unit, labelnames): (String, String, Vec<String>),
-        describe: impl FnOnce(Description) -> Description,
-    ) -> PyResult<Self> {
-        if let Ok(segment) = origin.cast::<Segment>() {
-            let name = name.extract()?;
-            return Self::register(Made { segment, name, help, unit, labelnames }, describe);
-        }
-        let parent = origin.cast::<T>()?;
-        let values = name.cast::<PyTuple>()?.clone().unbind();
-        Self::of_parent(origin, parent.get().core(), values)
-    }
-
-    /// Registers a metric.
-    pub fn register(
-        made: Made<'_, '_>,
+    /// Makes a metric.
+    pub fn made(
+        made: Made<'_>,
         describe: impl FnOnce(Description) -> Description,
     ) -> PyResult<Self> {
         let py = made.segment.py();
         let registry = made.segment.get().registry();
-        let family: Many<I> = registry.register(describe(made.description())).map_err(refused)?;
+        let description = describe(made.description()?);
+        let family: Many<I> = registry.register(description).map_err(refused)?;
+        let source = family.source().map_err(refused)?;
         let bound = made.labelnames.is_empty().then(|| family.with(&Values(&[])));
         let labels = Labels::new(py, &made.labelnames);
-        let segment = made.segment.clone().unbind();
-        let Made { help, unit, .. } = made;
-        Ok(Self { bound, labels, origin: Origin::Segment { segment, family, help, unit } })
+        let Made { segment, help, unit, .. } = made;
+        let (segment, help) = (segment.unbind(), help.unbind());
+        let origin = Origin::Segment { segment, family, source, help, unit };
+        Ok(Self { bound, labels, origin })
     }
 
     /// Makes the child of a parent.
-    pub fn of_parent(
-        parent: &Bound<'_, PyAny>,
-        core: &Self,
-        values: Py<PyTuple>,
-    ) -> PyResult<Self> {
+    fn of_parent(parent: &Bound<'_, PyAny>, core: &Self, values: Py<PyTuple>) -> PyResult<Self> {
         let py = parent.py();
         let Origin::Segment { family, .. } = &core.origin else {
             return Err(PyValueError::new_err("a child has no children"));
         };
+        let before = family.overflowed();
         let bound = with_texts(values.bind(py), |texts| family.with(&Values(texts)))?;
+        if family.overflowed() != before {
+            error::warn_overflow(py, family.name())?;
+        }
         let origin = Origin::Parent { parent: parent.clone().unbind(), values };
         Ok(Self { bound: Some(bound), labels: Labels::new(py, &[]), origin })
     }
@@ -154,7 +161,10 @@ impl<I: Held + 'static> Core<I> {
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.labels.traverse(visit)?;
         match &self.origin {
-            Origin::Segment { segment, .. } => visit.call(segment),
+            Origin::Segment { segment, help, .. } => {
+                visit.call(segment)?;
+                visit.call(help)
+            }
             Origin::Parent { parent, values } => {
                 visit.call(parent)?;
                 visit.call(values)
@@ -169,12 +179,11 @@ impl<I: Held + 'static> Core<I> {
         values: &Bound<'py, PyTuple>,
         named: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, T>> {
-        let core = metric.get().core();
+        let core = metric.get().core()?;
         if core.bound.is_some() {
             return Err(core.no_children(metric.as_any()));
         }
-        let is_gone =
-            |child: &Bound<'py, T>| child.get().core().bound.as_ref().is_none_or(Held::is_removed);
+        let is_gone = |child: &Bound<'py, T>| child.get().bound().is_none_or(Held::is_removed);
         core.labels.child(values, named, is_gone, |texts| make_child(metric, texts))
     }
 
@@ -195,37 +204,40 @@ impl<I: Held + 'static> Core<I> {
     fn with_root<T: Metric<I>, R>(
         &self,
         py: Python<'_>,
-        with: impl FnOnce(&Many<I>, &Py<Segment>, &str, &str) -> R,
+        with: impl FnOnce(&Self) -> R,
     ) -> PyResult<R> {
         match &self.origin {
-            Origin::Segment { segment, family, help, unit } => {
-                Ok(with(family, segment, help, unit))
-            }
-            Origin::Parent { parent, .. } => {
-                let parent = parent.bind(py).cast::<T>()?;
-                parent.get().core().with_root::<T, R>(py, with)
-            }
+            Origin::Segment { .. } => Ok(with(self)),
+            Origin::Parent { parent, .. } => Ok(with(parent.bind(py).cast::<T>()?.get().core()?)),
         }
     }
 
-    /// Its name.
-    pub fn name<T: Metric<I>>(&self, py: Python<'_>) -> PyResult<String> {
-        self.with_root::<T, _>(py, |family, _, _, _| family.name().to_owned())
+    /// Its name, help and unit, where its numbers are, and what a scrape reads.
+    pub fn about<'py, T: Metric<I>>(
+        &self,
+        py: Python<'py>,
+        what: About,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.with_root::<T, _>(py, |root| {
+            let Origin::Segment { segment, family, source, help, unit } = &root.origin else {
+                return Ok(py.None().into_bound(py));
+            };
+            Ok(match what {
+                About::Name => PyString::new(py, family.name()).into_any(),
+                About::Help => help.bind(py).clone(),
+                About::Unit => PyString::new(py, unit).into_any(),
+                About::Segment => segment.bind(py).clone().into_any(),
+                About::Source => Bound::new(py, Source(source.clone()))?.into_any(),
+            })
+        })?
     }
 
-    /// Its help.
-    pub fn help<T: Metric<I>>(&self, py: Python<'_>) -> PyResult<String> {
-        self.with_root::<T, _>(py, |_, _, help, _| help.to_owned())
-    }
-
-    /// Its unit.
-    pub fn unit<T: Metric<I>>(&self, py: Python<'_>) -> PyResult<String> {
-        self.with_root::<T, _>(py, |_, _, _, unit| unit.to_owned())
-    }
-
-    /// Where its numbers are.
-    pub fn segment<T: Metric<I>>(&self, py: Python<'_>) -> PyResult<Py<Segment>> {
-        self.with_root::<T, _>(py, |_, segment, _, _| segment.clone_ref(py))
+    /// The metric that the program made, of this or of its child.
+    pub fn root<'py>(&self, metric: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
+        match &self.origin {
+            Origin::Segment { .. } => metric.clone(),
+            Origin::Parent { parent, .. } => parent.bind(metric.py()).clone(),
+        }
     }
 
     /// The names of its labels.
@@ -233,7 +245,7 @@ impl<I: Held + 'static> Core<I> {
         match &self.origin {
             Origin::Segment { .. } => PyTuple::new(py, &self.labels.names),
             Origin::Parent { parent, .. } => {
-                parent.bind(py).cast::<T>()?.get().core().labelnames::<T>(py)
+                parent.bind(py).cast::<T>()?.get().core()?.labelnames::<T>(py)
             }
         }
     }
@@ -278,43 +290,107 @@ impl<I: Held + 'static> Core<I> {
     }
 }
 
+/// What is told of a metric.
+#[derive(Clone, Copy)]
+pub enum About {
+    Name,
+    Help,
+    Unit,
+    Segment,
+    Source,
+}
+
 /// A class of metrics.
-pub trait Metric<I: Held>: PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync {
+pub trait Metric<I: Held + 'static>:
+    PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
+{
+    /// Where it keeps what it is made of.
+    fn slot(&self) -> &Slot<I>;
+
+    /// Called once for a child, before it is given to anybody.
+    fn adopt(&self, _parent: &Self) {}
+
+    /// What it is bound to.
+    #[inline]
+    fn bound(&self) -> Option<&I> {
+        self.slot().get().and_then(|core| core.bound.as_ref())
+    }
+
     /// What it is made of.
-    fn core(&self) -> &Core<I>;
+    fn core(&self) -> PyResult<&Core<I>> {
+        self.slot().get().ok_or_else(|| {
+            PyRuntimeError::new_err(
+                "the metric is not made yet; call super().__init__() in the class' __init__",
+            )
+        })
+    }
+
+    /// Takes over what it is made of.
+    fn take(&self, core: Core<I>) -> PyResult<()> {
+        self.slot()
+            .set(core)
+            .map_err(|_| PyRuntimeError::new_err("the metric is made already; make another object"))
+    }
+
+    /// Why it is not bound: it has labels, or is not made.
+    #[cold]
+    fn unbound(&self, kind: &str) -> PyErr {
+        self.core().err().unwrap_or_else(|| error::no_labels(kind))
+    }
 }
 
 /// Makes a child by the class' own `__new__`, so that it is of the same Python class as its parent.
+/// A subclass' `__init__` is not called, since it may want other arguments: where there is one, the
+/// child has the attributes that it gave to the parent.
 #[cold]
-fn make_child<'py, I: Held, T: Metric<I>>(
+fn make_child<'py, I: Held + 'static, T: Metric<I>>(
     parent: &Bound<'py, T>,
     values: &Bound<'py, PyTuple>,
 ) -> PyResult<Bound<'py, T>> {
     let py = parent.py();
     let class: Bound<'py, PyType> = parent.as_any().get_type();
+    let core = Core::of_parent(parent.as_any(), parent.get().core()?, values.clone().unbind())?;
     let new = py.get_type::<T>().getattr(pyo3::intern!(py, "__new__"))?;
-    Ok(new.call1((class, parent, values))?.cast_into::<T>()?)
+    let child = new.call1((&class,))?.cast_into::<T>()?;
+    child.get().take(core)?;
+    child.get().adopt(parent.get());
+    if class.getattr(pyo3::intern!(py, "_is_subclass"))?.is_truthy()? {
+        let dict = pyo3::intern!(py, "__dict__");
+        child.as_any().getattr(dict)?.call_method1("update", (parent.as_any().getattr(dict)?,))?;
+    }
+    Ok(child)
 }
 
 /// The methods that all metrics have, and those of one class.
 macro_rules! metric {
-    ($class:ident, $instrument:ty, { $($own:tt)* }) => {
+    ($class:ident, $instrument:ty, { $($own:tt)* } $($adopt:item)?) => {
         impl $crate::core::Metric<$instrument> for $class {
             #[inline]
-            fn core(&self) -> &$crate::core::Core<$instrument> {
+            fn slot(&self) -> &$crate::core::Slot<$instrument> {
                 &self.core
             }
+
+            $($adopt)?
         }
 
         #[pymethods]
         impl $class {
             $($own)*
 
+            #[new]
+            #[pyo3(signature = (*_args, **_kwargs))]
+            fn new(
+                _args: &Bound<'_, pyo3::types::PyTuple>,
+                _kwargs: Option<&Bound<'_, pyo3::types::PyDict>>,
+            ) -> Self {
+                Self::default()
+            }
+
             fn __traverse__(
                 &self,
                 visit: pyo3::PyVisit<'_>,
             ) -> Result<(), pyo3::PyTraverseError> {
-                self.core.traverse(&visit)
+                self.core.get().map_or(Ok(()), |core| core.traverse(&visit))
             }
 
             /// The child of these label values.
@@ -333,7 +409,7 @@ macro_rules! metric {
                 slf: &Bound<'_, Self>,
                 labelvalues: &Bound<'_, pyo3::types::PyTuple>,
             ) -> PyResult<()> {
-                slf.get().core.remove(slf.as_any(), labelvalues).map(|_| ())
+                slf.get().core()?.remove(slf.as_any(), labelvalues).map(|_| ())
             }
 
             /// Removes the series that have all of these pairs of label names and values.
@@ -342,32 +418,44 @@ macro_rules! metric {
                 py: Python<'_>,
                 pairs: Vec<(String, String)>,
             ) -> PyResult<u64> {
-                self.core.remove_matching(py, &pairs)
+                self.core()?.remove_matching(py, &pairs)
+            }
+
+            /// The metric that the program made: itself, or the parent of a child.
+            #[getter]
+            fn _root<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+                Ok(slf.get().core()?.root(slf.as_any()))
             }
 
             /// Whether it has a value, or is the parent of what has.
             fn _is_observable(&self) -> bool {
-                self.core.bound.is_some()
+                self.bound().is_some()
             }
 
             #[getter]
-            fn _name(&self, py: Python<'_>) -> PyResult<String> {
-                self.core.name::<Self>(py)
+            fn _name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.core()?.about::<Self>(py, $crate::core::About::Name)
             }
 
             #[getter]
-            fn _documentation(&self, py: Python<'_>) -> PyResult<String> {
-                self.core.help::<Self>(py)
+            fn _documentation<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.core()?.about::<Self>(py, $crate::core::About::Help)
             }
 
             #[getter]
-            fn _unit(&self, py: Python<'_>) -> PyResult<String> {
-                self.core.unit::<Self>(py)
+            fn _unit<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.core()?.about::<Self>(py, $crate::core::About::Unit)
             }
 
             #[getter]
-            fn _segment(&self, py: Python<'_>) -> PyResult<Py<$crate::segment::Segment>> {
-                self.core.segment::<Self>(py)
+            fn _segment<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+                self.core()?.about::<Self>(py, $crate::core::About::Segment)
+            }
+
+            /// What a scrape reads.
+            #[getter]
+            fn _sources<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+                Ok(vec![self.core()?.about::<Self>(py, $crate::core::About::Source)?])
             }
 
             #[getter]
@@ -375,12 +463,15 @@ macro_rules! metric {
                 &self,
                 py: Python<'py>,
             ) -> PyResult<Bound<'py, pyo3::types::PyTuple>> {
-                self.core.labelnames::<Self>(py)
+                self.core()?.labelnames::<Self>(py)
             }
 
             #[getter]
-            fn _labelvalues<'py>(&self, py: Python<'py>) -> Bound<'py, pyo3::types::PyTuple> {
-                self.core.labelvalues(py)
+            fn _labelvalues<'py>(
+                &self,
+                py: Python<'py>,
+            ) -> PyResult<Bound<'py, pyo3::types::PyTuple>> {
+                Ok(self.core()?.labelvalues(py))
             }
         }
     };

@@ -2,39 +2,28 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use quipu::FloatCounter;
+use quipu::MixedCounter;
 
-use crate::core::{Core, Raw, metric};
-use crate::{error, exemplar};
+use crate::core::{Core, Made, Metric, Raw, Slot, metric};
+use crate::exemplar;
 
 /// A sum that only grows.
+#[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Counter {
-    core: Core<Raw<FloatCounter>>,
+    core: Slot<Raw<MixedCounter>>,
 }
 
-/// The cell of the total.
-const TOTAL: usize = 0;
-
-metric!(Counter, Raw<FloatCounter>, {
-    #[new]
-    #[pyo3(signature = (origin, name, help = String::new(), unit = String::new(), labelnames = vec![]))]
-    fn new(
-        origin: &Bound<'_, PyAny>,
-        name: &Bound<'_, PyAny>,
-        help: String,
-        unit: String,
-        labelnames: Vec<String>,
-    ) -> PyResult<Self> {
-        let describe = |description: quipu::Description| description.exemplars();
-        let core = Core::new::<Self>(origin, name, (help, unit, labelnames), describe)?;
-        Ok(Self { core })
+metric!(Counter, Raw<MixedCounter>, {
+    /// Makes it of what its Python class has checked.
+    fn _make(&self, made: Made<'_>) -> PyResult<()> {
+        self.take(Core::made(made, |description| description.exemplars())?)
     }
 
     /// Adds `amount`.
     #[pyo3(signature = (amount = 1.0, exemplar = None))]
     fn inc(&self, amount: f64, exemplar: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let Some(bound) = &self.core.bound else { return Err(error::no_labels("counter")) };
+        let Some(bound) = self.bound() else { return Err(self.unbound("counter")) };
         if amount < 0.0 {
             return Err(negative());
         }
@@ -46,16 +35,17 @@ metric!(Counter, Raw<FloatCounter>, {
         }
     }
 
-    /// Makes it zero, for all processes.
+    /// Makes it zero, for all processes: it begins now.
     fn reset(&self) -> PyResult<()> {
-        let Some(bound) = &self.core.bound else { return Err(error::no_labels("counter")) };
-        bound.series.place().clear(TOTAL);
+        let Some(bound) = self.bound() else { return Err(self.unbound("counter")) };
+        bound.instrument.clear();
+        bound.series.restart();
         Ok(())
     }
 
     /// The total of all processes.
     fn _get(&self) -> PyResult<f64> {
-        let Some(bound) = &self.core.bound else { return Err(error::no_labels("counter")) };
+        let Some(bound) = self.bound() else { return Err(self.unbound("counter")) };
         Ok(bound.instrument.get())
     }
 });
@@ -63,11 +53,4 @@ metric!(Counter, Raw<FloatCounter>, {
 #[cold]
 fn negative() -> PyErr {
     PyValueError::new_err("Counters can only be incremented by non-negative amounts.")
-}
-
-impl Counter {
-    /// What it is bound to.
-    pub fn bound(&self) -> Option<&Raw<FloatCounter>> {
-        self.core.bound.as_ref()
-    }
 }

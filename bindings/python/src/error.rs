@@ -1,7 +1,7 @@
 //! Errors of the library as exceptions.
 
-use pyo3::PyErr;
 use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
 
 pyo3::create_exception!(
     _quipu,
@@ -10,12 +10,33 @@ pyo3::create_exception!(
     "The segment has a metric of that name with other labels or settings."
 );
 
+pyo3::create_exception!(
+    _quipu,
+    NoRoomError,
+    PyValueError,
+    "The segment or the system does not give the memory for a metric."
+);
+
 /// What the library refuses is a `ValueError`, as it is in `prometheus_client`.
 pub fn refused(error: quipu::Error) -> PyErr {
     if error.is_mismatch() {
         return MismatchError::new_err(error.to_string());
     }
+    if error.is_of_segment() {
+        return NoRoomError::new_err(error.to_string());
+    }
     PyValueError::new_err(error.to_string())
+}
+
+/// Warns, once for each metric, that series are counted as one.
+#[cold]
+pub fn warn_overflow(py: Python<'_>, name: &str) -> PyResult<()> {
+    let what = format!(
+        "there is no room for more series of {name:?}; they are counted as one, with the label \
+         quipu_overflow=\"true\": use fewer label values, shorter ones, or a higher limit"
+    );
+    let warn = py.import("quipu.segments")?.getattr("warn")?;
+    warn.call1((what,)).map(drop)
 }
 
 /// A use of a metric that has labels, without them.

@@ -1,5 +1,7 @@
 //! Exemplars: pairs of texts that stand for what was counted last.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -7,13 +9,31 @@ use pyo3::types::PyDict;
 /// As many characters as names and values have at most, together.
 const MOST_CHARACTERS: usize = 128;
 
-/// Hands the pairs of a dictionary to `keep`; an empty one to nobody.
+/// Whether names are refused that older versions of Prometheus do not read.
+static IS_LEGACY: AtomicBool = AtomicBool::new(false);
+
+/// Sets whether such names are refused.
+#[pyfunction]
+pub fn set_legacy(is_legacy: bool) {
+    IS_LEGACY.store(is_legacy, Ordering::Relaxed);
+}
+
+/// Hands the pairs of a mapping to `keep`; an empty one to nobody.
 pub fn read(exemplar: &Bound<'_, PyAny>, keep: impl FnOnce(&[(&str, &str)])) -> PyResult<()> {
-    let dictionary = exemplar.cast::<PyDict>()?;
-    let pairs: Vec<(String, String)> = dictionary
-        .iter()
-        .map(|(name, value)| Ok((name.extract()?, value.extract()?)))
-        .collect::<PyResult<_>>()?;
+    if !exemplar.is_truthy()? {
+        return Ok(());
+    }
+    let pairs: Vec<(String, String)> = match exemplar.cast::<PyDict>() {
+        Ok(dictionary) => dictionary
+            .iter()
+            .map(|(name, value)| Ok((name.extract()?, value.extract()?)))
+            .collect::<PyResult<_>>()?,
+        Err(_) => exemplar
+            .call_method0("items")?
+            .try_iter()?
+            .map(|pair| pair?.extract())
+            .collect::<PyResult<_>>()?,
+    };
     let characters: usize = pairs.iter().map(|(n, v)| n.chars().count() + v.chars().count()).sum();
     if characters > MOST_CHARACTERS {
         return Err(PyValueError::new_err(format!(
@@ -24,10 +44,20 @@ pub fn read(exemplar: &Bound<'_, PyAny>, keep: impl FnOnce(&[(&str, &str)])) -> 
     if let Some((name, _)) = pairs.iter().find(|(name, _)| name.starts_with("__")) {
         return Err(PyValueError::new_err(format!("Reserved label metric name: {name}")));
     }
+    if IS_LEGACY.load(Ordering::Relaxed)
+        && let Some((name, _)) = pairs.iter().find(|(name, _)| !is_legacy_label(name))
+    {
+        return Err(PyValueError::new_err(format!("Invalid label metric name: {name}")));
+    }
     if !pairs.is_empty() {
         let pairs: Vec<(&str, &str)> =
             pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         keep(&pairs);
     }
     Ok(())
+}
+
+fn is_legacy_label(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }

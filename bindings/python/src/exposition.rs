@@ -1,37 +1,32 @@
-//! The exposition of a segment as bytes, and which one a scraper wants.
-
-use std::collections::HashSet;
+//! The exposition of families as bytes, and which one a scraper wants.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use quipu::exposition::{Encoder, Escaping, Format, negotiate as negotiate_format};
 use quipu::snapshot::{Family, Series, Sink};
 
-use crate::segment::Segment;
+use crate::segment::Shown;
 
-/// Everything in one of the formats, but for the families that are not to be shown. `end` says
-/// whether nothing comes after it.
+/// Families in one of the formats. `end` says whether nothing comes after it.
 pub fn expose<'py>(
     py: Python<'py>,
-    segment: &Segment,
+    shown: Shown,
     (format, escaping): (&str, &str),
-    hidden: HashSet<String>,
     end: bool,
 ) -> Bound<'py, PyBytes> {
     let format = FORMATS.iter().find(|(name, _)| *name == format).map(|(_, format)| *format);
     let escaping = Escaping::from_name(escaping).unwrap_or_default();
     let mut encoder = Encoder::new(format.unwrap_or_default(), escaping);
     encoder.bounds(put_bound);
-    let registry = segment.registry().clone();
     // Other threads go on meanwhile: nothing here is Python's.
     let encoder = py.detach(move || {
-        let mut shown = Shown { encoder, hidden, is_hidden: false };
-        // A segment that contradicts itself was refused when it was opened.
-        let _ = registry.visit(&mut shown);
+        let mut headed = Headed(encoder);
+        shown.visit(&mut headed);
+        let Headed(mut encoder) = headed;
         if end {
-            shown.encoder.finish();
+            encoder.finish();
         }
-        shown.encoder
+        encoder
     });
     PyBytes::new(py, encoder.buffer())
 }
@@ -54,25 +49,17 @@ const FORMATS: [(&str, Format); 5] = [
     ("protobuf", Format::Protobuf),
 ];
 
-/// An encoder that is not given some families.
-struct Shown {
-    encoder: Encoder,
-    hidden: HashSet<String>,
-    is_hidden: bool,
-}
+/// An encoder that writes the header of a family without series, too.
+struct Headed(Encoder);
 
-impl Sink for Shown {
+impl Sink for Headed {
     fn family(&mut self, family: &Family<'_>) {
-        self.is_hidden = self.hidden.contains(family.name);
-        if !self.is_hidden {
-            self.encoder.family(family);
-        }
+        self.0.family(family);
+        self.0.header(family);
     }
 
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
-        if !self.is_hidden {
-            self.encoder.series(family, series);
-        }
+        self.0.series(family, series);
     }
 }
 

@@ -1,47 +1,39 @@
 //! `Gauge`: one value that all processes share, or one for each.
 
-use pyo3::exceptions::PyValueError;
+use std::sync::OnceLock;
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use quipu::{Aggregation, ProcessGauge};
 
-use crate::core::{Core, metric};
-use crate::error;
+use crate::core::{Core, Made, Metric, Slot, metric};
 
 /// A value that goes up and down.
+#[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Gauge {
-    core: Core<ProcessGauge>,
-    mode: Aggregation,
+    core: Slot<ProcessGauge>,
+    /// Its mode, and whether it refuses to be added to.
+    mode: OnceLock<(Aggregation, bool)>,
 }
 
 metric!(Gauge, ProcessGauge, {
-    #[new]
-    #[pyo3(signature = (origin, name, help = String::new(), unit = String::new(), labelnames = vec![], mode = "mostrecent"))]
-    fn new(
-        origin: &Bound<'_, PyAny>,
-        name: &Bound<'_, PyAny>,
-        help: String,
-        unit: String,
-        labelnames: Vec<String>,
-        mode: &str,
-    ) -> PyResult<Self> {
-        let mode = match origin.cast::<Self>() {
-            Ok(parent) => parent.get().mode,
-            Err(_) => mode
-                .parse()
-                .map_err(|_| PyValueError::new_err(format!("Invalid multiprocess mode: {mode}")))?,
-        };
-        let describe = |description: quipu::Description| description.aggregation(mode);
-        let core = Core::new::<Self>(origin, name, (help, unit, labelnames), describe)?;
-        let made = Self { core, mode };
-        made.begin();
-        Ok(made)
+    /// Makes it of what its Python class has checked.
+    fn _make(&self, made: Made<'_>, mode: &str, is_set_only: bool) -> PyResult<()> {
+        let mode = mode
+            .parse()
+            .map_err(|_| PyValueError::new_err(format!("Invalid multiprocess mode: {mode}")))?;
+        self.take(Core::made(made, |description| description.aggregation(mode))?)?;
+        let _ = self.mode.set((mode, is_set_only));
+        self.begin();
+        Ok(())
     }
 
     /// Adds `amount`.
     #[pyo3(signature = (amount = 1.0))]
     fn inc(&self, amount: f64) -> PyResult<()> {
-        let Some(bound) = &self.core.bound else { return Err(error::no_labels("gauge")) };
+        let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
+        self.check_add("inc")?;
         bound.add(amount);
         Ok(())
     }
@@ -49,42 +41,54 @@ metric!(Gauge, ProcessGauge, {
     /// Takes `amount` away.
     #[pyo3(signature = (amount = 1.0))]
     fn dec(&self, amount: f64) -> PyResult<()> {
-        let Some(bound) = &self.core.bound else { return Err(error::no_labels("gauge")) };
+        let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
+        self.check_add("dec")?;
         bound.sub(amount);
         Ok(())
     }
 
     /// Makes it `value`.
     fn set(&self, value: f64) -> PyResult<()> {
-        let Some(bound) = &self.core.bound else { return Err(error::no_labels("gauge")) };
+        let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
         bound.set(value);
         Ok(())
     }
 
     /// Makes it the wall clock's time, in seconds since 1970.
     fn set_to_current_time(&self) -> PyResult<()> {
-        let Some(bound) = &self.core.bound else { return Err(error::no_labels("gauge")) };
+        let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
         bound.set_to_current_time();
         Ok(())
     }
 
     /// The value; this process' own, where each has one.
     fn _get(&self) -> PyResult<f64> {
-        let Some(bound) = &self.core.bound else { return Err(error::no_labels("gauge")) };
+        let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
         Ok(bound.get())
     }
+} fn adopt(&self, parent: &Self) {
+    if let Some(mode) = parent.mode.get() {
+        let _ = self.mode.set(*mode);
+    }
+    self.begin();
 });
 
 impl Gauge {
-    /// What it is bound to.
-    pub fn bound(&self) -> Option<&ProcessGauge> {
-        self.core.bound.as_ref()
+    #[inline]
+    fn check_add(&self, method: &str) -> PyResult<()> {
+        match self.mode.get() {
+            Some((_, true)) => Err(PyRuntimeError::new_err(format!(
+                "{method} must not be used with the mostrecent mode"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Shows a zero at once, where it is no value that others' would be compared with.
     fn begin(&self) {
         use Aggregation::{All, LiveAll, LiveSum, Sum};
-        if let (Some(bound), All | LiveAll | Sum | LiveSum) = (&self.core.bound, self.mode) {
+        let mode = self.mode.get().map(|(mode, _)| *mode);
+        if let (Some(bound), Some(All | LiveAll | Sum | LiveSum)) = (self.bound(), mode) {
             bound.add(0.0);
         }
     }

@@ -2,35 +2,26 @@
 
 use pyo3::prelude::*;
 
-use crate::core::{Core, Raw, metric};
-use crate::{error, exemplar};
+use crate::core::{Core, Made, Metric, Raw, Slot, metric};
+use crate::exemplar;
 
 /// Counts of observations by size.
+#[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Histogram {
-    core: Core<Raw<quipu::Histogram>>,
+    core: Slot<Raw<quipu::Histogram>>,
 }
 
 metric!(Histogram, Raw<quipu::Histogram>, {
-    #[new]
-    #[pyo3(signature = (origin, name, help = String::new(), unit = String::new(), labelnames = vec![], buckets = vec![]))]
-    fn new(
-        origin: &Bound<'_, PyAny>,
-        name: &Bound<'_, PyAny>,
-        help: String,
-        unit: String,
-        labelnames: Vec<String>,
-        buckets: Vec<f64>,
-    ) -> PyResult<Self> {
-        let describe = |description: quipu::Description| description.buckets(buckets).exemplars();
-        let core = Core::new::<Self>(origin, name, (help, unit, labelnames), describe)?;
-        Ok(Self { core })
+    /// Makes it of what its Python class has checked.
+    fn _make(&self, made: Made<'_>, buckets: Vec<f64>) -> PyResult<()> {
+        self.take(Core::made(made, |description| description.buckets(buckets).exemplars())?)
     }
 
     /// Counts `amount`.
     #[pyo3(signature = (amount, exemplar = None))]
     fn observe(&self, amount: f64, exemplar: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let Some(bound) = &self.core.bound else { return Err(error::no_labels("histogram")) };
+        let Some(bound) = self.bound() else { return Err(self.unbound("histogram")) };
         bound.instrument.observe(amount);
         match exemplar {
             None => Ok(()),
@@ -39,10 +30,3 @@ metric!(Histogram, Raw<quipu::Histogram>, {
         }
     }
 });
-
-impl Histogram {
-    /// What it is bound to.
-    pub fn bound(&self) -> Option<&Raw<quipu::Histogram>> {
-        self.core.bound.as_ref()
-    }
-}

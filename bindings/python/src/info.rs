@@ -1,17 +1,17 @@
 //! `Info`: texts as labels of a series that is always 1.
 //!
-//! The names of its texts are known when they are first given. From then on it is a family with
-//! these labels behind its own, of which each set of its own labels has one series.
-
-use std::sync::{Mutex, PoisonError};
+//! The names of its texts are known when they are first given. Each set of names is a family, with
+//! these labels behind the metric's own; each set of the metric's own labels has one series in one
+//! of the families.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use quipu::label::Values;
 use quipu::{Description, Family};
+use quipu_segment::Replaced;
 
 use crate::error::refused;
-use crate::segment::Segment;
+use crate::segment::{Segment, Source};
 
 type Infos = Family<quipu::Info, Values<'static>>;
 
@@ -21,48 +21,52 @@ pub struct Info {
     name: String,
     help: String,
     labelnames: Vec<String>,
-    /// The names of the texts, and their family. No Python runs while it is locked, so that no
-    /// thread holds it where a process is forked.
-    family: Mutex<Option<(Vec<String>, Infos)>>,
+    families: Replaced<Vec<Texts>>,
+}
+
+/// The family of one set of names of texts.
+#[derive(Clone)]
+struct Texts {
+    names: Vec<String>,
+    family: Infos,
+    source: quipu::snapshot::Source,
+    /// Whether it is the one of that name in its segment.
+    is_named: bool,
 }
 
 #[pymethods]
 impl Info {
     #[new]
     fn new(name: String, help: String, labelnames: Vec<String>) -> Self {
-        Self { name, help, labelnames, family: Mutex::default() }
+        Self { name, help, labelnames, families: Replaced::default() }
     }
 
-    /// Makes `texts` those of the series of these label values. Answers false where the segment has
-    /// the metric with other names of texts.
+    /// Makes `texts` those of the series of these label values: in `named`, where that has the metric
+    /// with these names of texts or not at all; else in `apart`.
     fn set(
         &self,
-        segment: &Segment,
+        named: Option<&Segment>,
+        apart: &Segment,
         values: Vec<String>,
         texts: Vec<(String, String)>,
-    ) -> PyResult<bool> {
+    ) -> PyResult<()> {
         if values.len() != self.labelnames.len() {
             return Err(PyValueError::new_err("Incorrect label count"));
         }
         let names: Vec<String> = texts.iter().map(|(name, _)| name.clone()).collect();
-        let mut family = self.family.lock().unwrap_or_else(PoisonError::into_inner);
-        if family.as_ref().is_none_or(|(known, _)| *known != names) {
-            if family.take().is_some() {
-                segment.registry().unregister(&self.name);
+        let all = self.families.read(Clone::clone);
+        let now = match all.iter().find(|known| known.names == names) {
+            Some(known) => known.clone(),
+            None => {
+                let made = self.make(named.filter(|_| all.is_empty()), apart, names)?;
+                self.families
+                    .replace(|all| (Some(all.iter().cloned().chain([made.clone()]).collect()), ()));
+                made
             }
-            let labels = self.labelnames.iter().chain(&names).cloned();
-            let description =
-                Description::new(self.name.clone(), self.help.clone()).labels(labels).verbatim();
-            match segment.registry().register::<Infos>(description) {
-                Ok(made) => *family = Some((names, made)),
-                Err(error) if error.is_mismatch() => return Ok(false),
-                Err(error) => return Err(refused(error)),
-            }
-        }
-        let Some((_, family)) = &*family else { return Ok(false) };
-        let all: Vec<&str> =
+        };
+        let row: Vec<&str> =
             values.iter().chain(texts.iter().map(|(_, text)| text)).map(String::as_str).collect();
-        family.with(&Values(&all));
+        now.family.with(&Values(&row));
         // Whatever these labels had before is gone.
         let is_ours = |series: &[(&str, &str)]| {
             self.labelnames
@@ -73,18 +77,65 @@ impl Info {
         let is_new = |series: &[(&str, &str)]| {
             texts.iter().all(|(n, v)| series.contains(&(n.as_str(), v.as_str())))
         };
-        family.retain(|series| !is_ours(series) || is_new(series)).map_err(refused)?;
-        Ok(true)
+        now.family.retain(|series| !is_ours(series) || is_new(series)).map_err(refused)?;
+        for other in all.iter().filter(|other| other.names != now.names) {
+            other.family.retain(|series| !is_ours(series)).map_err(refused)?;
+        }
+        Ok(())
     }
 
     /// Removes the series that have all of these pairs.
     fn remove(&self, pairs: Vec<(String, String)>) -> PyResult<()> {
-        let family = self.family.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((_, family)) = &*family else { return Ok(()) };
         let has = |series: &[(&str, &str)], (n, v): &(String, String)| {
             series.contains(&(n.as_str(), v.as_str()))
         };
-        family.retain(|series| !pairs.iter().all(|pair| has(series, pair))).map_err(refused)?;
+        for texts in self.families.read(Clone::clone) {
+            let keep = |series: &[(&str, &str)]| !pairs.iter().all(|pair| has(series, pair));
+            texts.family.retain(keep).map_err(refused)?;
+        }
         Ok(())
+    }
+
+    /// Whether all of it is the family of its name in the segment that was given for that.
+    #[getter]
+    fn is_named(&self) -> bool {
+        self.families.read(|all| match &all[..] {
+            [] => true,
+            [one] => one.is_named,
+            _ => false,
+        })
+    }
+
+    /// What a scrape reads.
+    #[getter]
+    fn sources(&self) -> Vec<Source> {
+        self.families.read(|all| all.iter().map(|texts| Source(texts.source.clone())).collect())
+    }
+}
+
+impl Info {
+    fn make(
+        &self,
+        named: Option<&Segment>,
+        apart: &Segment,
+        names: Vec<String>,
+    ) -> PyResult<Texts> {
+        let description = || {
+            let labels = self.labelnames.iter().chain(&names).cloned();
+            Description::new(self.name.clone(), self.help.clone()).labels(labels).verbatim()
+        };
+        let in_named = named.map(|segment| segment.registry().register::<Infos>(description()));
+        let (family, is_named) = match in_named {
+            Some(Ok(family)) => (family, true),
+            Some(Err(error)) if !(error.is_of_segment() || error.is_duplicate()) => {
+                return Err(refused(error));
+            }
+            _ => {
+                let made = apart.registry().register::<Infos>(description().apart());
+                (made.map_err(refused)?, false)
+            }
+        };
+        let source = family.source().map_err(refused)?;
+        Ok(Texts { names, family, source, is_named })
     }
 }

@@ -25,6 +25,7 @@ use pyo3::prelude::*;
 #[pymodule]
 fn _quipu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<segment::Segment>()?;
+    module.add_class::<segment::Source>()?;
     module.add_class::<counter::Counter>()?;
     module.add_class::<gauge::Gauge>()?;
     module.add_class::<histogram::Histogram>()?;
@@ -33,6 +34,10 @@ fn _quipu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<enumeration::Enum>()?;
     module.add_class::<value::Value>()?;
     module.add("MismatchError", module.py().get_type::<error::MismatchError>())?;
+    module.add("NoRoomError", module.py().get_type::<error::NoRoomError>())?;
+    module.add_function(wrap_pyfunction!(segment::expose, module)?)?;
+    module.add_function(wrap_pyfunction!(segment::collect, module)?)?;
+    module.add_function(wrap_pyfunction!(exemplar::set_legacy, module)?)?;
     module.add_function(wrap_pyfunction!(labels::forget_children, module)?)?;
     module.add_function(wrap_pyfunction!(exposition::negotiate, module)?)?;
     Ok(())

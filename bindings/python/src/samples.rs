@@ -13,8 +13,8 @@ pub struct Lists<'py> {
     families: Bound<'py, PyList>,
     /// The samples of the family that was given last.
     samples: Option<Bound<'py, PyList>>,
-    /// The one family that is wanted.
-    only: Option<String>,
+    /// The name of that family. One of the same name goes on with it.
+    name: String,
     /// Whether it is shown when a series began.
     created: bool,
     /// The first error that Python made.
@@ -22,8 +22,9 @@ pub struct Lists<'py> {
 }
 
 impl<'py> Lists<'py> {
-    pub fn new(py: Python<'py>, only: Option<String>, created: bool) -> Self {
-        Self { py, families: PyList::empty(py), samples: None, only, created, result: Ok(()) }
+    pub fn new(py: Python<'py>, created: bool) -> Self {
+        let (families, name) = (PyList::empty(py), String::new());
+        Self { py, families, samples: None, name, created, result: Ok(()) }
     }
 
     pub fn finish(self) -> PyResult<Bound<'py, PyList>> {
@@ -31,8 +32,7 @@ impl<'py> Lists<'py> {
     }
 
     fn begin(&mut self, family: &Family<'_>) -> PyResult<()> {
-        self.samples = None;
-        if self.only.as_deref().is_some_and(|only| only != family.name) {
+        if self.samples.is_some() && self.name == family.name {
             return Ok(());
         }
         let kind = match family.kind {
@@ -47,6 +47,7 @@ impl<'py> Lists<'py> {
         let samples = PyList::empty(self.py);
         self.families.append((family.name, family.help, kind, family.unit, &samples))?;
         self.samples = Some(samples);
+        family.name.clone_into(&mut self.name);
         Ok(())
     }
 

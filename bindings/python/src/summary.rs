@@ -2,41 +2,25 @@
 
 use pyo3::prelude::*;
 
-use crate::core::{Core, Raw, metric};
-use crate::error;
+use crate::core::{Core, Made, Metric, Raw, Slot, metric};
 
 /// How many observations there were, and their sum.
+#[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Summary {
-    core: Core<Raw<quipu::Summary>>,
+    core: Slot<Raw<quipu::Summary>>,
 }
 
 metric!(Summary, Raw<quipu::Summary>, {
-    #[new]
-    #[pyo3(signature = (origin, name, help = String::new(), unit = String::new(), labelnames = vec![]))]
-    fn new(
-        origin: &Bound<'_, PyAny>,
-        name: &Bound<'_, PyAny>,
-        help: String,
-        unit: String,
-        labelnames: Vec<String>,
-    ) -> PyResult<Self> {
-        let describe = |description: quipu::Description| description.quantiles([]);
-        let core = Core::new::<Self>(origin, name, (help, unit, labelnames), describe)?;
-        Ok(Self { core })
+    /// Makes it of what its Python class has checked.
+    fn _make(&self, made: Made<'_>) -> PyResult<()> {
+        self.take(Core::made(made, |description| description.quantiles([]))?)
     }
 
     /// Counts `amount`.
     fn observe(&self, amount: f64) -> PyResult<()> {
-        let Some(bound) = &self.core.bound else { return Err(error::no_labels("summary")) };
+        let Some(bound) = self.bound() else { return Err(self.unbound("summary")) };
         bound.instrument.observe(amount);
         Ok(())
     }
 });
-
-impl Summary {
-    /// What it is bound to.
-    pub fn bound(&self) -> Option<&Raw<quipu::Summary>> {
-        self.core.bound.as_ref()
-    }
-}

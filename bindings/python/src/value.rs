@@ -5,9 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use quipu::{FloatCounter, ProcessGauge};
+use quipu::{MixedCounter, ProcessGauge};
 
-use crate::core::{Held, Raw};
+use crate::core::{Held, Metric, Raw};
 use crate::counter::Counter;
 use crate::exemplar;
 use crate::gauge::Gauge;
@@ -23,7 +23,7 @@ pub struct Value {
 
 /// What part of which metric it is.
 enum Part {
-    Counter(Raw<FloatCounter>),
+    Counter(Raw<MixedCounter>),
     Gauge(ProcessGauge),
     /// A sum of floats, in the cell of that number.
     Sum(quipu_segment::series::Bound, usize),
@@ -121,7 +121,13 @@ impl Value {
             series.place().plain(cell).store(bits, Ordering::Relaxed);
         };
         match &*slf.get().locked() {
-            Some(Part::Counter(counter)) => set(&counter.series, 0, value.to_bits()),
+            Some(Part::Counter(counter)) => {
+                counter.instrument.clear();
+                counter.instrument.inc_by(value);
+                if value == 0.0 {
+                    counter.series.restart();
+                }
+            }
             Some(Part::Gauge(gauge)) => gauge.set(value),
             Some(Part::Sum(series, cell)) => set(series, *cell, value.to_bits()),
             Some(Part::Count(series, cell)) => set(series, *cell, value as u64),
@@ -132,22 +138,29 @@ impl Value {
     }
 
     /// The number of all processes.
-    fn get(&self) -> f64 {
-        match &*self.locked() {
+    fn get(slf: &Bound<'_, Self>) -> PyResult<f64> {
+        if slf.get().locked().is_none() {
+            Self::follow(slf)?;
+        }
+        Ok(match &*slf.get().locked() {
             Some(Part::Counter(counter)) => counter.instrument.get(),
             Some(Part::Gauge(gauge)) => gauge.get(),
             Some(Part::Sum(series, cell)) => series.place().sum_float(*cell),
             Some(Part::Count(series, cell)) => series.place().sum(*cell) as f64,
             Some(Part::Bucket(raw, cell, _)) => raw.series.place().sum(*cell) as f64,
             None => 0.0,
-        }
+        })
     }
 
+    /// Attaches it, where it is not yet, or its series was removed: for a subclass that can.
+    fn _rebind(&self) {}
+
     /// Keeps an exemplar: an object with `labels` and `value`.
-    fn set_exemplar(&self, exemplar: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn set_exemplar(slf: &Bound<'_, Self>, exemplar: &Bound<'_, PyAny>) -> PyResult<()> {
+        Self::follow(slf)?;
         let labels = exemplar.getattr("labels")?;
         let value: f64 = exemplar.getattr("value")?.extract()?;
-        exemplar::read(&labels, |pairs| match &*self.locked() {
+        exemplar::read(&labels, |pairs| match &*slf.get().locked() {
             Some(Part::Counter(counter)) => counter.instrument.exemplify(value, pairs),
             Some(Part::Bucket(raw, ..)) => raw.instrument.exemplify(value, pairs),
             _ => {}
@@ -170,10 +183,10 @@ impl Value {
         self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has its Python class attach it anew, where its series was removed.
+    /// Has its Python class attach it, where it is not, or its series was removed.
     fn follow(slf: &Bound<'_, Self>) -> PyResult<()> {
-        let is_removed = slf.get().locked().as_ref().is_some_and(Part::is_removed);
-        if is_removed {
+        let is_loose = slf.get().locked().as_ref().is_none_or(Part::is_removed);
+        if is_loose {
             slf.as_any().call_method0(pyo3::intern!(slf.py(), "_rebind"))?;
         }
         Ok(())

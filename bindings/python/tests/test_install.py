@@ -134,3 +134,136 @@ def test_threads(run):
         print("ok")
     """
     assert run(program).stdout == "ok\n"
+
+
+APART = """
+    import os, quipu
+    import prometheus_client as p
+    {install}
+    R1, R2 = p.CollectorRegistry(), p.CollectorRegistry()
+    one = p.Counter("same", "S.", ["a"], registry=R1)
+    two = p.Counter("same", "S.", ["a"], registry=R2)
+    shared = p.Counter("same", "S.", ["a"])
+    alone = p.Counter("same", "S.", ["a"], registry=None)
+    for n, counter in enumerate([one, two, shared, alone]):
+        counter.labels("x").inc(n + 1)
+    value = lambda registry: registry.get_sample_value("same_total", dict(a="x"))
+    assert [value(r) for r in (R1, R2, p.REGISTRY)] == [1, 2, 3]
+    fresh = p.CollectorRegistry()
+    p.Counter("same", "S.", ["a"], registry=fresh)
+    assert value(fresh) is None
+    # A metric outlives its registrations, and may have several.
+    R1.unregister(one)
+    one.labels("x").inc(10)
+    R1.register(one)
+    fresh.unregister(next(iter(fresh._collector_to_names)))
+    fresh.register(one)
+    assert value(R1) == value(fresh) == 11
+    # One that is made again begins at zero.
+    p.REGISTRY.unregister(shared)
+    again = p.Counter("same", "S.", ["a"])
+    assert value(p.REGISTRY) is None
+    again.labels("x").inc()
+    shared.labels("x").inc()
+    assert value(p.REGISTRY) == 1
+    assert b'same_total{{a="x"}} 1.0' in p.generate_latest()
+    p.REGISTRY.unregister(again)
+    assert b"same" not in p.generate_latest()
+    for labels in ([], ["b"], []):
+        made = p.Histogram("h", "H.", labels, buckets=[1, 2])
+        (made.labels("y") if labels else made).observe(1.5)
+        assert p.REGISTRY.get_sample_value("h_count", dict(b="y") if labels else {{}}) == 1
+        p.REGISTRY.unregister(made)
+    counter = p.Counter("reset", "R.")
+    counter.inc(4)
+    counter.reset()
+    assert p.REGISTRY.get_sample_value("reset_total") == 0 == counter._value.get()
+    total = p.Counter("requests_total_total", "T.", unit="total")
+    total.inc()
+    assert p.REGISTRY.get_sample_value(total._name + "_total") == 1
+    assert (total._name + "_total 1").encode() in p.generate_latest()
+
+    class Sub(p.Counter):
+        def __init__(self, name, *args, **kwargs):
+            super().__init__("my_" + name, *args, **kwargs)
+    sub = Sub("sub", "S.", ["a"], registry=R1)
+    sub.labels("x").inc()
+    assert R1.get_sample_value("my_sub_total", dict(a="x")) == 1
+    print("ok")
+"""
+
+
+def test_registries_are_apart_as_they_are_there(run):
+    for install in ("", "quipu.install()"):
+        assert run(APART.format(install=install)).stdout == "ok\n", install
+
+
+def test_what_is_in_the_default_registry_is_shown_by_both(run):
+    program = """
+        import quipu
+        quipu.install()
+        import prometheus_client as p
+        c = p.Counter("c", "C.")
+        c.inc(2)
+        assert quipu.REGISTRY.get_sample_value("c_total") == 2
+        p.REGISTRY.unregister(c)
+        assert quipu.REGISTRY.get_sample_value("c_total") is None
+        c.inc()
+        p.REGISTRY.register(c)
+        assert quipu.REGISTRY.get_sample_value("c_total") == 3
+        assert quipu.generate_latest().count(b"c_total 3") == 1
+        other = p.CollectorRegistry()
+        lone = p.Counter("lone", "L.", registry=other)
+        lone.inc()
+        assert quipu.REGISTRY.get_sample_value("lone_total") is None
+        p.REGISTRY.register(lone)
+        assert quipu.REGISTRY.get_sample_value("lone_total") == 1
+        print("ok")
+    """
+    assert run(program).stdout == "ok\n"
+
+
+def test_multi_process_mode_shares_the_numbers_of_all_registries_by_name(run, tmp_path):
+    program = """
+        import os{install}
+        import prometheus_client as p
+        from prometheus_client import multiprocess
+        R1, R2 = p.CollectorRegistry(), p.CollectorRegistry()
+        one = p.Counter("c", "C.", registry=R1)
+        one.inc(3)
+        two = p.Counter("c", "C.", registry=R2)
+        two.inc()
+        pid = os.fork()
+        if pid == 0:
+            one.inc(10)
+            os._exit(0)
+        os.waitpid(pid, 0)
+        registry = p.CollectorRegistry()
+        multiprocess.MultiProcessCollector(registry)
+        print(registry.get_sample_value("c_total"))
+    """
+    for name, install in (("theirs", ""), ("ours", ", quipu; quipu.install()")):
+        directory = tmp_path / name
+        directory.mkdir()
+        done = run(program.format(install=install), PROMETHEUS_MULTIPROC_DIR=str(directory))
+        assert done.stdout == "14.0\n", name
+
+
+def test_a_registry_of_a_preforked_application_is_shared_with_its_workers(run):
+    program = """
+        import os, quipu
+        quipu.install()
+        import prometheus_client as p
+        registry = p.CollectorRegistry()
+        c = p.Counter("c", "C.", ["a"], registry=registry)
+        for n in range(3):
+            if os.fork() == 0:
+                c.labels(str(n)).inc()
+                c.labels("all").inc()
+                os._exit(0)
+            os.wait()
+        assert registry.get_sample_value("c_total", {"a": "all"}) == 3
+        assert registry.get_sample_value("c_total", {"a": "2"}) == 1
+        print("ok")
+    """
+    assert run(program).stdout == "ok\n"

@@ -133,6 +133,16 @@ class DataStoreTest < Minitest::Test
     assert_equal({ { a: "1" } => 2.0, { a: "1", b: "2" } => 1.0, {} => 1.0 }, metric_store.all_values)
   end
 
+  # What another process counts in is learned by one that has not, whatever the number of metrics.
+  def test_many_metrics
+    metrics = Array.new(300) { |i| store.for_metric(:"m_#{i}_total", metric_type: :counter) }
+    in_child { metrics.each_with_index { |metric, i| metric.increment(labels: { a: "x" }, by: i) } }
+    values = metrics.map(&:all_values)
+    assert_equal Array.new(300) { |i| { { a: "x" } => i.to_f } }, values
+    in_child { metrics[7].increment(labels: { a: "x", b: "y" }) }
+    assert_equal({ { a: "x" } => 7.0, { a: "x", b: "y" } => 1.0 }, metrics[7].all_values)
+  end
+
   def test_bad_labels
     [nil, 5, { "a" => 1 }, { 5 => 1 }].each do |labels|
       assert_raises(Quipu::InvalidLabelSetError, labels.inspect) { metric_store.increment(labels: labels) }

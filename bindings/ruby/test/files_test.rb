@@ -41,6 +41,64 @@ class FilesTest < Minitest::Test
     assert_includes samples(second), "a_total 1"
   end
 
+  # They share what is counted, and nothing else.
+  def test_registries_on_one_file_have_names_of_their_own
+    first, second = Array.new(2) { Quipu::Registry.new(dir: @dir) }
+    one, other = [first, second].map { |registry| registry.counter(:a, docstring: "A.", labels: [:x]) }
+    one.increment(labels: { x: 1 })
+    assert_equal({ { x: "1" } => 1.0 }, other.values)
+    first.unregister(:a)
+    other.increment(labels: { x: 2 })
+    assert_equal ['a_total{x="2"} 1'], samples(second)
+    assert_empty samples(first)
+    first.counter(:a, docstring: "A.", labels: [:x]).increment(labels: { x: 2 })
+    assert_equal ['a_total{x="2"} 2'], samples(second)
+    assert_equal samples(second), samples(first)
+  end
+
+  def test_a_directory_that_was_removed_is_made_again
+    dir = File.join(@dir, "removed")
+    labels = { a: "1" }
+    make = ->(name) { Quipu::DataStore.new(dir: dir).for_metric(name, metric_type: :counter) }
+    old = make.call(:m)
+    old.increment(labels: labels, by: 5)
+    FileUtils.rm_rf(dir)
+    _, err = capture_io { 2.times { assert_equal({ labels => 5.0 }, old.all_values) } }
+    assert_match(/\Aquipu: .*removed.*\n\z/, err)
+    _, err = capture_io do
+      fresh = make.call(:m)
+      fresh.increment(labels: labels)
+      assert_equal({ labels => 1.0 }, fresh.all_values)
+    end
+    assert_empty err
+    assert_path_exists File.join(dir, "data_store.quipu")
+    out, = run_ruby(<<~'RUBY', dir)
+      store = Quipu::DataStore.new(dir: ARGV[0]).for_metric(:m, metric_type: :counter)
+      puts store.all_values.sum { |_, value| value }
+    RUBY
+    assert_equal "1.0\n", out
+    assert_equal({ labels => 5.0 }, old.all_values)
+  end
+
+  def test_a_file_that_was_replaced_is_opened_again
+    registry = Quipu::Registry.new(dir: @dir)
+    registry.counter(:c, docstring: "C.", labels: [:a]).increment(labels: { a: 1 }, by: 5)
+    File.unlink(registry.path)
+    assert_equal "1.0\n", run_ruby(COUNT, @dir).first
+    again = Quipu::Registry.new(dir: @dir)
+    assert_equal 1.0, again.counter(:c, docstring: "C.", labels: [:a]).get(labels: { a: 1 })
+    _, err = capture_io { assert_equal ['c_total{a="1"} 5'], samples(registry) }
+    assert_match(/replaced/, err)
+  end
+
+  def test_a_limit_that_is_reached_is_warned_of_by_a_scrape
+    registry = Quipu::Registry.new(dir: @dir, limit: 1 << 20)
+    counter = registry.counter(:c, docstring: "C.", labels: [:a])
+    30_000.times { |n| counter.increment(labels: { a: "a value of some length #{n}" }) }
+    _, err = capture_io { 2.times { registry.to_s } }
+    assert_match(/\Aquipu: .*without their labels.*\n\z/, err)
+  end
+
   def test_damaged_files_are_set_aside
     file = File.join(@dir, "metrics.quipu")
     run_ruby(COUNT, @dir)
@@ -86,6 +144,27 @@ class FilesTest < Minitest::Test
     out, err = run_ruby(COUNT, @mount)
     assert_equal "1.0\n", out
     assert_equal 1, err.lines.size, err
+  end
+
+  def test_limits_of_the_process_are_warned_of
+    ["FSIZE, 2000", "NOFILE, 40"].each do |limit|
+      out, err = run_ruby(<<~RUBY, @dir)
+        Process.setrlimit(Process::RLIMIT_#{limit})
+        places = [nil, ARGV[0]] + Array.new(30)
+        all = places.each_with_index.map do |dir, i|
+          registry = Quipu::Registry.new(dir: dir)
+          counter = registry.counter(:"c\#{i}", docstring: "C.", labels: [:a])
+          counter.increment(labels: { a: 1 })
+          stores = Quipu::DataStore.new(dir: dir)
+          metric = stores.for_metric(:m, metric_type: :counter)
+          metric.increment(labels: { a: 1 })
+          [counter.get(labels: { a: 1 }), metric.all_values.values, registry.to_s.include?('{a="1"} 1')]
+        end
+        p all.uniq
+      RUBY
+      assert_equal "[[1.0, [1.0], true]]\n", out, limit
+      assert_match(/quipu: .*memory/, err, limit)
+    end
   end
 
   def test_a_full_disk_drops_and_warns_once

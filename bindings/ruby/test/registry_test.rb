@@ -30,6 +30,73 @@ class RegistryTest < Minitest::Test
     assert_equal 0.0, counter.get
   end
 
+  def test_a_metric_outlives_its_registration
+    counter = @registry.counter(:c_total, docstring: "C.", labels: [:a])
+    counter.increment(labels: { a: 1 })
+    assert_same counter, @registry.unregister(:c_total)
+    counter.increment(labels: { a: 1 }, by: 2)
+    assert_equal({ { a: "1" } => 2.0 }, counter.values)
+    assert_empty @registry.to_s
+    assert_same counter, @registry.register(counter)
+    assert_same counter, @registry.get(:c_total)
+    counter.increment(labels: { a: 1 }, by: 3)
+    assert_equal ['c_total{a="1"} 5'], samples(@registry)
+    assert_raises(Quipu::AlreadyRegisteredError) { @registry.counter(:c, docstring: "C.") }
+    @registry.unregister(:c_total)
+    @registry.counter(:c_total, docstring: "C.", labels: [:a])
+    assert_raises(Quipu::AlreadyRegisteredError) { @registry.register(counter) }
+  end
+
+  def test_registries_are_apart
+    first = fresh.counter(:same, docstring: "S.")
+    other = fresh
+    first.increment(by: 3)
+    assert_equal 0.0, other.counter(:same, docstring: "S.").get
+    assert_equal ["same_total 0"], samples(other)
+  end
+
+  def test_a_metric_without_series_has_a_header
+    @registry.counter(:c, docstring: "C.", labels: [:a])
+    @registry.histogram(:h, docstring: "H.", labels: [:a])
+    assert_equal "# HELP c_total C.\n# TYPE c_total counter\n# HELP h H.\n# TYPE h histogram\n",
+                 @registry.to_s
+  end
+
+  def test_reset_begins_at_its_time
+    counter = @registry.counter(:c, docstring: "C.")
+    labelled = @registry.counter(:l, docstring: "L.", labels: [:a])
+    child = labelled.with_labels(a: 1)
+    before = starts { [counter, child].each(&:increment) }
+    after = starts do
+      @registry.reset
+      [counter, child].each(&:increment)
+    end
+    assert_equal ['c_total 1', 'l_total{a="1"} 1'], samples(@registry)
+    assert_equal [2, 2], [before.size, after.size]
+    assert_operator after.first, :>, before.first
+    # Those of labels know it to a tenth of a second.
+    assert_operator after.last, :>=, before.last
+  end
+
+  # The times at which the series began to count, once this is done.
+  def starts
+    yield
+    _, text = @registry.render("application/openmetrics-text;version=2.0.0")
+    text.scan(/ st@([\d.]+)$/).map { |time,| Rational(time) }
+  end
+
+  def test_exemplars_are_checked
+    counter = @registry.counter(:c, docstring: "C.", store_settings: { exemplars: true })
+    histogram = @registry.histogram(:h, docstring: "H.", store_settings: { exemplars: true })
+    ["abc", { "a-b" => 1 }, { 5 => 1 }, { a: "x" * 128 }].each do |exemplar|
+      assert_raises(Quipu::InvalidLabelSetError, Quipu::InvalidLabelError, exemplar) { counter.increment(exemplar: exemplar) }
+      assert_raises(Quipu::InvalidLabelSetError, Quipu::InvalidLabelError, exemplar) { histogram.observe(1, exemplar: exemplar) }
+    end
+    assert_equal 0.0, counter.get
+    counter.increment(exemplar: { a: "x" * 127 })
+    assert_includes @registry.render("openmetrics").last, "x" * 127
+  end
+
   def test_reset_begins_anew
     counter = @registry.counter(:c, docstring: "C.")
     labelled = @registry.counter(:l, docstring: "L.", labels: [:a])

@@ -10,6 +10,10 @@ starts them. See ``configure`` for where that memory is, and ``install`` for app
 ``prometheus_client`` itself.
 """
 
+from . import interpreters
+
+interpreters.check()
+
 from . import exposition, metrics, registry
 from .asgi import make_asgi_app
 from .core import Metric

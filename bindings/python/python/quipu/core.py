@@ -221,6 +221,9 @@ class GaugeHistogramMetricFamily(HistogramMetricFamily):
     def __init__(self, name, documentation, buckets=None, gsum_value=None, labels=None, unit=""):
         super().__init__(name, documentation, buckets, gsum_value, labels, unit)
 
+    def add_metric(self, labels, buckets, gsum_value, timestamp=None):
+        super().add_metric(labels, buckets, gsum_value, timestamp)
+
 
 class InfoMetricFamily(_Family):
     """An info, for a collector."""

@@ -17,7 +17,7 @@ from typing import Callable, Tuple
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from . import _quipu, segments
+from . import _quipu
 from .registry import REGISTRY, CollectorRegistry
 
 CONTENT_TYPE_PLAIN_0_0_4 = "text/plain; version=0.0.4; charset=utf-8"
@@ -53,12 +53,9 @@ def _expose(registry, form: str, escaping: str) -> bytes:
         collect = getattr(registry, "_collect", None)
         metrics = registry.collect() if collect is None else collect(_created)
         return _text(metrics, form, escaping)
-    segment = registry._own_segment
-    if segment is None:
-        return _text(registry._foreign_metrics(), form, escaping)
-    segments.ask_functions(segment)
+    shown = registry._scraped()
     foreign = list(registry._foreign_metrics())
-    out = segment.expose(form, escaping, registry._hidden, not foreign)
+    out = _quipu.expose(*shown, (form, escaping), not foreign)
     return out + _text(foreign, form, escaping) if foreign else out
 
 
@@ -74,8 +71,7 @@ def _choose(registry, accept_header) -> Tuple[Callable, str]:
     """The same for a registry that is known."""
     is_native = (
         isinstance(registry, CollectorRegistry)
-        and registry._own_segment is not None
-        and not (_created or registry._target_info or registry._foreign())
+        and not (_created or registry._target_info or registry._foreign)
     )
     if not is_native:
         return choose_encoder(accept_header)
@@ -165,6 +161,14 @@ def _line(sample, is_open_metrics: bool, escaping: str) -> str:
     return line + "\n"
 
 
+def _has_exemplars(metric, sample) -> bool:
+    if metric.type == "counter":
+        return sample.name.endswith("_total")
+    if metric.type == "histogram" and sample.name == metric.name:
+        return True
+    return metric.type in ("histogram", "gaugehistogram") and sample.name.endswith("_bucket")
+
+
 def _text(metrics, form: str, escaping: str) -> bytes:
     is_open_metrics = form.startswith("openmetrics")
     out = []
@@ -173,7 +177,12 @@ def _text(metrics, form: str, escaping: str) -> bytes:
             out += _header(metric.name, metric.documentation, metric.type, True, escaping)
             if getattr(metric, "unit", ""):
                 out.append(f"# UNIT {_name(metric.name, escaping)} {metric.unit}\n")
-            out += [_line(sample, True, escaping) for sample in metric.samples]
+            for sample in metric.samples:
+                if sample.exemplar and not _has_exemplars(metric, sample):
+                    raise ValueError(
+                        f"Metric {metric.name} has exemplars, but is not a histogram bucket or counter"
+                    )
+                out.append(_line(sample, True, escaping))
             continue
         typ = {
             "info": "gauge", "stateset": "gauge", "gaugehistogram": "histogram",
@@ -199,6 +208,7 @@ def _text(metrics, form: str, escaping: str) -> bytes:
 
 
 def _header(name, documentation, typ, is_open_metrics, escaping):
+    documentation = "" if documentation is None else str(documentation)
     if is_open_metrics:
         documentation = _escape(documentation)
     else:

@@ -1,21 +1,16 @@
 """``prometheus_client``'s own metrics on a segment, for an application that uses it already.
 
-Its metrics keep their numbers in objects of a value class. ``install`` gives it one whose numbers are
-in the segment of this package's default registry, and has its collectors read what all processes
-counted there. The application's code stays as it is.
+Each of its metrics gets one of this package behind it, whose numbers its value objects are: for those
+of its default registry one in this package's default registry, which the processes of an application
+share by name; for others one that stands apart. In its multi-process mode all count by name, as they
+do there. Its collectors read what all processes counted. The application's code stays as it is.
 """
 
-import os
-import threading
 import warnings
 
 from . import _quipu, metrics, segments
-from .registry import REGISTRY, CollectorRegistry, DuplicateTimeseries, configure
+from .registry import REGISTRY, DuplicateTimeseries, configure
 
-_backing = {}
-_backing_lock = threading.RLock()
-# The parts of a histogram that is being made: its buckets are known when the last one is.
-_making = threading.local()
 _TYPES = {
     "counter": metrics.Counter,
     "gauge": metrics.Gauge,
@@ -25,21 +20,11 @@ _TYPES = {
 _is_installed = False
 
 
-def _in_child() -> None:
-    # A thread that the child does not have may have held it.
-    global _backing_lock
-    _backing_lock = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
-
-
 def install(path=None, limit: int = segments.LIMIT) -> None:
     """Puts the metrics of ``prometheus_client`` onto a segment, those that are there already, too.
 
-    With a path, the segment is in a file in that directory: see ``configure``. Call it as early as
-    can be: before the server forks its workers, or in each of them with the same path. Afterwards
+    With a path, the segment of the default registry is in a file in that directory: see
+    ``configure``. Call it as early as can be: before the server forks its workers, or in each of them with the same path. Afterwards
     ``prometheus_client.generate_latest()``, its applications and its ``MultiProcessCollector`` show
     what all processes counted, and so does ``quipu.generate_latest()``.
     """
@@ -54,51 +39,99 @@ def install(path=None, limit: int = segments.LIMIT) -> None:
 
     _is_installed = True
     values.ValueClass = _value_class()
-    _patch_metrics(theirs)
+    _patch_metrics(theirs, prometheus_client.REGISTRY)
+    _patch_registry(prometheus_client.CollectorRegistry, prometheus_client.REGISTRY)
 
     def collect(self):
-        return [_converted(metric) for metric in REGISTRY._collect_own(_has_created(theirs))]
+        return [_converted(metric) for metric in REGISTRY._collect_all(_has_created(theirs))]
 
     multiprocess.MultiProcessCollector.collect = collect
     for collector in list(prometheus_client.REGISTRY._collector_to_names):
         if isinstance(collector, theirs.MetricWrapperBase) and collector._type in _TYPES:
-            _carry_over(collector)
-    REGISTRY.register(_Others(prometheus_client.REGISTRY, theirs))
+            _carry_over(collector, prometheus_client.REGISTRY)
+    REGISTRY.register(_Others(prometheus_client.REGISTRY))
 
 
 class _Others:
     """What the registry of ``prometheus_client`` has that is on no segment."""
 
-    def __init__(self, registry, theirs):
-        self._registry, self._theirs = registry, theirs
+    def __init__(self, registry):
+        self._registry = registry
 
     def describe(self):
         return []
 
     def collect(self):
         for collector in list(self._registry._collector_to_names):
-            if not (
-                isinstance(collector, self._theirs.MetricWrapperBase) and collector._type in _TYPES
-            ):
+            if _backing(collector) is None:
                 yield from collector.collect()
 
 
-# The value class.
+# The metric behind one of theirs.
 
 
-def _metric(typ, name, labelnames, documentation, **more):
-    """The metric of this package that has the numbers of one of theirs."""
-    key = (typ, name, tuple(labelnames))
-    with _backing_lock:
-        found = _backing.get(key)
-        if found is None:
-            make = _TYPES[typ]
-            try:
-                found = make(name, documentation, labelnames, **more)
-            except DuplicateTimeseries:
-                found = make(name, documentation, labelnames, registry=None, **more)
-            _backing[key] = found
-        return found
+def _backing(metric):
+    return getattr(metric, "__dict__", {}).get("_quipu_metric")
+
+
+def _back(metric, is_named: bool) -> None:
+    """Gives one of their metrics the one of this package that has its numbers."""
+    typ, more = metric._type, {}
+    if typ == "gauge":
+        more["multiprocess_mode"] = _mode(metric._multiprocess_mode)
+    elif typ == "histogram":
+        more["buckets"] = metric._upper_bounds
+    names = list(metric._labelnames)
+    # The name is whole: the end that is taken off a counter's is put there for that.
+    name = metric._name + ("_total" if typ == "counter" else "")
+    more["unit"] = metric._unit
+
+    def make(registry):
+        return _TYPES[typ](name, metric._documentation, names, registry=registry, **more)
+
+    if not is_named:
+        made = make(None)
+    else:
+        try:
+            made = make(REGISTRY)
+        except DuplicateTimeseries:
+            made = REGISTRY._names_to_collectors.get(metric._name)
+            is_like = type(made) is _TYPES[typ] and made._labelnames == tuple(names)
+            # There, all metrics of a name have one set of numbers in multi-process mode.
+            if not (is_like and segments.is_multiprocess()):
+                made = make(None)
+    metric._quipu_metric = made
+
+
+class _Children(dict):
+    """Children of one of their metrics, whose numbers are bound when they come."""
+
+    __slots__ = ("_parent",)
+
+    def __init__(self, parent, children=()):
+        super().__init__(children)
+        self._parent = parent
+
+    def __setitem__(self, labelvalues, child):
+        _bind(child, self._parent._quipu_metric)
+        super().__setitem__(labelvalues, child)
+
+
+def _bind(metric, backing) -> None:
+    """Binds the values of one of their metrics that has no labels, or of a child."""
+    metric._quipu_metric, labelvalues = backing, metric._labelvalues
+    for name, part in _PARTS[metric._type].items():
+        getattr(metric, name)._bind(backing, labelvalues, part)
+    for number, bucket in enumerate(getattr(metric, "_buckets", ())):
+        bucket._bind(backing, labelvalues, "bucket", number, metric._upper_bounds[number])
+
+
+_PARTS = {
+    "counter": {"_value": "value"},
+    "gauge": {"_value": "value"},
+    "summary": {"_count": "count", "_sum": "sum"},
+    "histogram": {"_sum": "sum"},
+}
 
 
 def _mode(mode):
@@ -116,51 +149,18 @@ def _value_class():
         __slots__ = ("_source",)
         _multiprocess = False
 
-        def __init__(
-            self,
-            typ,
-            metric_name,
-            name,
-            labelnames,
-            labelvalues,
-            help_text="",
-            multiprocess_mode="",
-            **kwargs,
-        ):
-            labelnames, labelvalues = list(labelnames), list(labelvalues)
-            if typ == "gauge":
-                metric = _metric(
-                    typ, metric_name, labelnames, help_text, multiprocess_mode=_mode(multiprocess_mode)
-                )
-                self._bind(metric, labelvalues, "value")
-            elif typ == "counter":
-                self._bind(_metric(typ, metric_name, labelnames, help_text), labelvalues, "value")
-            elif typ == "summary":
-                part = "count" if name.endswith("_count") else "sum"
-                self._bind(_metric(typ, metric_name, labelnames, help_text), labelvalues, part)
-            elif labelnames[len(labelvalues) - 1 :] == ["le"] and name.endswith("_bucket"):
-                self._bucket(metric_name, labelnames[:-1], labelvalues, help_text)
-            else:
-                _making.sum = self
-
-        def _bucket(self, name, labelnames, labelvalues, documentation):
-            *labelvalues, bound = labelvalues
-            buckets = _making.__dict__.setdefault("buckets", [])
-            buckets.append((self, float(bound)))
-            if float(bound) != float("inf"):
-                return
-            total, _making.sum, _making.buckets = _making.sum, None, []
-            bounds = [bound for _, bound in buckets]
-            metric = _metric("histogram", name, labelnames, documentation, buckets=bounds)
-            total._bind(metric, labelvalues, "sum")
-            for number, (value, bound) in enumerate(buckets):
-                value._bind(metric, labelvalues, "bucket", number, bound)
+        def __init__(self, *args, **kwargs):
+            self._source = None
 
         def _bind(self, metric, labelvalues, *part):
             self._source = (metric, labelvalues, part)
             self._rebind()
 
         def _rebind(self):
+            if self._source is None:
+                # It is no metric's: a number of its own.
+                alone = metrics.Gauge("alone", "", registry=None)
+                self._source = (alone, (), ("value",))
             metric, labelvalues, part = self._source
             self.attach(metric.labels(*labelvalues) if labelvalues else metric, *part)
 
@@ -172,14 +172,15 @@ def _value_class():
     return SegmentValue
 
 
-def _carry_over(metric) -> None:
+def _carry_over(metric, registry) -> None:
     """Moves the numbers of a metric that was made before."""
-    observable = metric._metrics.values() if metric._is_parent() else [metric]
-    for one in list(observable):
-        names = [name for name in ("_value", "_sum", "_count") if hasattr(one, name)]
-        before = {name: getattr(one, name).get() for name in names}
+    _back(metric, True)
+    is_parent = metric._is_parent()
+    for one in list(metric._metrics.values()) if is_parent else [metric]:
+        before = {name: getattr(one, name).get() for name in _PARTS[metric._type]}
         buckets = [bucket.get() for bucket in getattr(one, "_buckets", ())]
         one._metric_init()
+        _bind(one, metric._quipu_metric)
         for name, value in before.items():
             if value:
                 number = getattr(one, name)
@@ -187,6 +188,8 @@ def _carry_over(metric) -> None:
         for bucket, count in zip(getattr(one, "_buckets", ()), buckets):
             if count:
                 bucket.inc(count)
+    if is_parent:
+        metric._metrics = _Children(metric, metric._metrics)
 
 
 # What their metrics read, and what they remove.
@@ -217,28 +220,65 @@ def _converted(metric, like=None):
     return result
 
 
-def _found(metric):
-    """The metric of this package behind one of theirs. Other processes may have made its series
-    where this one has none."""
-    with _backing_lock:
-        found = _backing.get((metric._type, metric._name, tuple(metric._labelnames)))
-    if found is None and metric._is_parent():
-        more = {}
-        if metric._type == "gauge":
-            more["multiprocess_mode"] = _mode(metric._multiprocess_mode)
-        elif metric._type == "histogram":
-            more["buckets"] = metric._kwargs.get("buckets") or metric._upper_bounds
-        found = _metric(
-            metric._type, metric._name, metric._labelnames, metric._documentation, **more
-        )
-    return found
+def _patch_registry(registry_class, default) -> None:
+    """Has what comes and goes in their default registry come and go in this package's."""
+    original = {name: getattr(registry_class, name) for name in ("register", "unregister")}
+
+    def register(self, collector):
+        original["register"](self, collector)
+        backing = _backing(collector)
+        if self is default and backing is not None:
+            if backing not in REGISTRY._collector_to_names:
+                try:
+                    REGISTRY.register(backing)
+                except DuplicateTimeseries:
+                    pass
+
+    def unregister(self, collector):
+        original["unregister"](self, collector)
+        backing = _backing(collector)
+        # In multi-process mode, others may count in it.
+        if self is default and backing is not None and not segments.is_multiprocess():
+            if backing in REGISTRY._collector_to_names:
+                REGISTRY.unregister(backing)
+
+    for patched in (register, unregister):
+        patched.__doc__ = original[patched.__name__].__doc__
+        setattr(registry_class, patched.__name__, patched)
 
 
-def _patch_metrics(theirs) -> None:
+def _patch_metrics(theirs, default) -> None:
     base = theirs.MetricWrapperBase
-    original = {name: getattr(base, name) for name in ("collect", "remove", "clear")}
+    original = {name: getattr(base, name) for name in ("__init__", "collect", "remove", "clear")}
     if hasattr(base, "remove_by_labels"):
         original["remove_by_labels"] = base.remove_by_labels
+
+    def __init__(
+        self,
+        name,
+        documentation,
+        labelnames=(),
+        namespace="",
+        subsystem="",
+        unit="",
+        registry=default,
+        _labelvalues=None,
+        **more,
+    ):
+        args = (name, documentation, labelnames, namespace, subsystem, unit)
+        is_ours = self._type in _TYPES
+        # It is registered when it has its numbers. A child gets them from its parent.
+        later = registry if is_ours and not _labelvalues else None
+        now = None if is_ours else registry
+        original["__init__"](self, *args, registry=now, _labelvalues=_labelvalues, **more)
+        if is_ours and not _labelvalues:
+            _back(self, registry is default or segments.is_multiprocess())
+            if self._is_parent():
+                self._metrics = _Children(self)
+            else:
+                _bind(self, self._quipu_metric)
+        if later:
+            later.register(self)
 
     def ask_functions(metric):
         children = list(metric._metrics.values()) if metric._is_parent() else [metric]
@@ -249,7 +289,7 @@ def _patch_metrics(theirs) -> None:
                 child._value.set(list(samples())[0][2])
 
     def collect(self):
-        found = _found(self) if self._type in _TYPES else None
+        found = _backing(self)
         if found is None:
             return original["collect"](self)
         if self._type == "gauge":
@@ -268,14 +308,16 @@ def _patch_metrics(theirs) -> None:
                 # That it does not work with several processes is true no more.
                 warnings.simplefilter("ignore", UserWarning)
                 original[name](self, *args, **kwargs)
-            found = _found(self) if self._type in _TYPES else None
+            found = _backing(self)
             if found is not None and self._labelnames:
                 getattr(found, name)(*args, **kwargs)
+                if name == "clear":
+                    self._metrics = _Children(self)
 
         remove.__doc__ = original[name].__doc__
         return remove
 
-    base.collect = collect
+    base.__init__, base.collect = __init__, collect
     for name in original:
-        if name != "collect":
+        if name not in ("__init__", "collect"):
             setattr(base, name, removing(name))

@@ -11,23 +11,26 @@ from typing import Dict, Iterable, List, Optional, Sequence, Union
 from . import _quipu, segments
 from .context_managers import ExceptionCounter, InprogressTracker, Timer
 from .core import Metric
-from .registry import REGISTRY, CollectorRegistry, metric_of, names_of
+from .registry import REGISTRY, CollectorRegistry, ask_functions, metric_of, names_of
 
 _METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _is_legacy = os.environ.get("PROMETHEUS_LEGACY_NAME_VALIDATION", "").lower() in ("true", "1", "t")
+_quipu.set_legacy(_is_legacy)
 
 
 def enable_legacy_validation() -> None:
     """Refuses names that older versions of Prometheus do not read."""
     global _is_legacy
     _is_legacy = True
+    _quipu.set_legacy(True)
 
 
 def disable_legacy_validation() -> None:
     """Takes any name."""
     global _is_legacy
     _is_legacy = False
+    _quipu.set_legacy(False)
 
 
 def _full_name(typ: str, name: str, namespace: str, subsystem: str, unit: str) -> str:
@@ -57,32 +60,63 @@ def _check_labels(labelnames: Iterable[str], reserved: Sequence[str]) -> List[st
     return names
 
 
+def _number(metric, *part):
+    metric._raise_if_not_observable()
+    number = _quipu.Value()
+    number.attach(metric, *part)
+    return number
+
+
+class _Children(dict):
+    def __init__(self, metric, children):
+        super().__init__(children)
+        self._metric = metric
+
+    def clear(self) -> None:
+        """Removes all, of the metric too."""
+        super().clear()
+        self._metric.clear()
+
+
 class MetricWrapperBase:
     """What all metrics have."""
 
     __slots__ = ()
     _type = ""
     _reserved_labelnames: Sequence[str] = ()
+    # Whether the class is a program's own, whose `__init__` may give attributes to a metric.
+    _is_subclass = False
+    # What is asked for values at a scrape: a gauge has some.
+    _functions = None
 
-    @classmethod
-    def _register(
-        cls, native, name, documentation, labelnames, namespace, subsystem, unit, registry, **more
-    ):
-        full = _full_name(cls._type, name, namespace, subsystem, unit)
-        names = _check_labels(labelnames, cls._reserved_labelnames)
+    def __init_subclass__(cls, **kwargs) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._is_subclass = cls.__module__ != __name__
 
-        def make(segment):
-            return native.__new__(cls, segment, full, documentation, unit, names, **more)
+    def _init(
+        self, name, documentation, labelnames, namespace, subsystem, unit, registry, *more
+    ) -> None:
+        full = _full_name(self._type, name, namespace, subsystem, unit)
+        names = _check_labels(labelnames, self._reserved_labelnames)
 
-        if registry is None:
-            return make(segments.anonymous())
-        if not isinstance(registry, CollectorRegistry):
-            metric = make(segments.anonymous())
+        def make(segment, is_named=False):
+            made = {
+                "segment": segment,
+                "name": full,
+                "help": documentation,
+                "unit": unit,
+                "labelnames": names,
+                "is_named": is_named,
+            }
+            self._make(made, *more)
+
+        if isinstance(registry, CollectorRegistry):
+            registry._check_names(names_of(full, self._type))
+            registry._make(full, make)
         else:
-            registry._check_names(names_of(full, cls._type))
-            metric = registry._make(full, make)
-        registry.register(metric)
-        return metric
+            segments.apart.make(make)
+        if registry is not None:
+            registry.register(self)
 
     def describe(self) -> List[Metric]:
         """The metric without samples."""
@@ -95,8 +129,10 @@ class MetricWrapperBase:
         return self._collect(True)
 
     def _collect(self, created: bool) -> List[Metric]:
-        segments.ask_functions(self._segment)
-        found = [metric_of(family) for family in self._segment.collect(self._name, created)]
+        ask_functions([self._root])
+        found = [
+            metric_of(family) for family in _quipu.collect(None, set(), self._sources, created)
+        ]
         if not found:
             return self.describe()
         values = dict(zip(self._labelnames, self._labelvalues))
@@ -108,6 +144,9 @@ class MetricWrapperBase:
                 if values.items() <= sample.labels.items()
             ]
         return found
+
+    # What a registry shows without asking, unless a subclass has a method of its own.
+    _native_collect = collect
 
     def remove_by_labels(self, labels: Dict[str, str]) -> None:
         """Removes the series that have all of these labels, for all processes."""
@@ -126,6 +165,18 @@ class MetricWrapperBase:
         if self._labelnames and not self._labelvalues:
             self._remove_matching([])
 
+    @property
+    def _metrics(self):
+        """The children of all processes by their label values, for tests that look at them."""
+        if not self._labelnames or self._labelvalues:
+            raise AttributeError(f"{self} has no children")
+        found = {}
+        for sample in self._collect(False)[0].samples:
+            if all(name in sample.labels for name in self._labelnames):
+                values = tuple(sample.labels[name] for name in self._labelnames)
+                found[values] = None
+        return _Children(self, {values: self.labels(*values) for values in found})
+
     def _raise_if_not_observable(self) -> None:
         if not self._is_observable():
             raise ValueError(f"{self._type} metric is missing label values")
@@ -140,11 +191,10 @@ class MetricWrapperBase:
 class Counter(_quipu.Counter, MetricWrapperBase):
     """A sum that only grows, over all processes."""
 
-    __slots__ = ()
     _type = "counter"
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         documentation: str,
         labelnames: Iterable[str] = (),
@@ -152,10 +202,13 @@ class Counter(_quipu.Counter, MetricWrapperBase):
         subsystem: str = "",
         unit: str = "",
         registry: Optional[CollectorRegistry] = REGISTRY,
-    ):
-        return cls._register(
-            _quipu.Counter, name, documentation, labelnames, namespace, subsystem, unit, registry
-        )
+    ) -> None:
+        self._init(name, documentation, labelnames, namespace, subsystem, unit, registry)
+
+    @property
+    def _value(self):
+        """The number, for tests that look at it."""
+        return _number(self, "value")
 
     def count_exceptions(self, exception=Exception) -> ExceptionCounter:
         """A context manager and decorator that counts exceptions of that type."""
@@ -171,14 +224,13 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
     where the environment has ``PROMETHEUS_MULTIPROC_DIR``: the mode is ``all`` then, as there.
     """
 
-    __slots__ = ()
     _type = "gauge"
     _MULTIPROC_MODES = frozenset(
         live + mode for live in ("", "live") for mode in ("all", "min", "max", "sum", "mostrecent")
     )
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         documentation: str,
         labelnames: Iterable[str] = (),
@@ -188,25 +240,21 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
         registry: Optional[CollectorRegistry] = REGISTRY,
         _labelvalues=None,
         multiprocess_mode: Optional[str] = None,
-    ):
+    ) -> None:
         mode = multiprocess_mode
         if mode is None:
             mode = "all" if segments.is_multiprocess() else "mostrecent"
-        elif mode not in cls._MULTIPROC_MODES:
+        elif mode not in self._MULTIPROC_MODES:
             raise ValueError(f"Invalid multiprocess mode: {mode}")
-        elif mode.endswith("mostrecent") and cls is Gauge:
-            cls = _MostRecentGauge
-        return cls._register(
-            _quipu.Gauge,
-            name,
-            documentation,
-            labelnames,
-            namespace,
-            subsystem,
-            unit,
-            registry,
-            mode=mode,
-        )
+        # Where the program asked for it, to add makes no sense.
+        is_set_only = multiprocess_mode is not None and mode.endswith("mostrecent")
+        more = (mode, is_set_only)
+        self._init(name, documentation, labelnames, namespace, subsystem, unit, registry, *more)
+
+    @property
+    def _value(self):
+        """The number, for tests that look at it."""
+        return _number(self, "value")
 
     def track_inprogress(self) -> InprogressTracker:
         """A context manager and decorator that counts what is in progress."""
@@ -220,7 +268,10 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
     def set_function(self, f) -> None:
         """Calls ``f`` at each scrape that this process answers, and sets what it answers."""
         self._raise_if_not_observable()
-        segments.keep_function(self, f)
+        root = self._root
+        if root._functions is None:
+            root._functions = {}
+        root._functions[self._labelvalues] = (self, f)
         self._ask(f)
 
     def _ask(self, function) -> None:
@@ -230,32 +281,14 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
             segments.warn(f"the function of {self} raises {error!r}; its last value is shown")
 
 
-class _MostRecentGauge(Gauge):
-    """A gauge whose last value counts: to add to it makes no sense."""
-
-    __slots__ = ()
-
-    def inc(self, amount: float = 1) -> None:
-        """Refused."""
-        raise RuntimeError("inc must not be used with the mostrecent mode")
-
-    def dec(self, amount: float = 1) -> None:
-        """Refused."""
-        raise RuntimeError("dec must not be used with the mostrecent mode")
-
-
-_MostRecentGauge.__name__ = _MostRecentGauge.__qualname__ = "Gauge"
-
-
 class Summary(_quipu.Summary, MetricWrapperBase):
     """How many observations there were, and their sum."""
 
-    __slots__ = ()
     _type = "summary"
     _reserved_labelnames = ("quantile",)
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         documentation: str,
         labelnames: Iterable[str] = (),
@@ -263,10 +296,18 @@ class Summary(_quipu.Summary, MetricWrapperBase):
         subsystem: str = "",
         unit: str = "",
         registry: Optional[CollectorRegistry] = REGISTRY,
-    ):
-        return cls._register(
-            _quipu.Summary, name, documentation, labelnames, namespace, subsystem, unit, registry
-        )
+    ) -> None:
+        self._init(name, documentation, labelnames, namespace, subsystem, unit, registry)
+
+    @property
+    def _count(self):
+        """The number of observations, for tests that look at it."""
+        return _number(self, "count")
+
+    @property
+    def _sum(self):
+        """The sum, for tests that look at it."""
+        return _number(self, "sum")
 
     def time(self) -> Timer:
         """A context manager and decorator that observes the seconds that a block took."""
@@ -276,7 +317,6 @@ class Summary(_quipu.Summary, MetricWrapperBase):
 class Histogram(_quipu.Histogram, MetricWrapperBase):
     """Counts of observations by size."""
 
-    __slots__ = ()
     _type = "histogram"
     _reserved_labelnames = ("le",)
     DEFAULT_BUCKETS = (
@@ -284,8 +324,8 @@ class Histogram(_quipu.Histogram, MetricWrapperBase):
         float("inf"),
     )
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         documentation: str,
         labelnames: Iterable[str] = (),
@@ -295,7 +335,7 @@ class Histogram(_quipu.Histogram, MetricWrapperBase):
         registry: Optional[CollectorRegistry] = REGISTRY,
         _labelvalues=None,
         buckets: Sequence[Union[float, str]] = DEFAULT_BUCKETS,
-    ):
+    ) -> None:
         bounds = [float(bound) for bound in buckets]
         if bounds != sorted(bounds):
             raise ValueError("Buckets not in sorted order")
@@ -303,17 +343,23 @@ class Histogram(_quipu.Histogram, MetricWrapperBase):
             bounds.append(float("inf"))
         if len(bounds) < 2:
             raise ValueError("Must have at least two buckets")
-        return cls._register(
-            _quipu.Histogram,
-            name,
-            documentation,
-            labelnames,
-            namespace,
-            subsystem,
-            unit,
-            registry,
-            buckets=bounds,
-        )
+        self._init(name, documentation, labelnames, namespace, subsystem, unit, registry, bounds)
+        self._bounds = bounds
+
+    @property
+    def _sum(self):
+        """The sum, for tests that look at it."""
+        return _number(self, "sum")
+
+    @property
+    def _upper_bounds(self):
+        return self._root._bounds
+
+    @property
+    def _buckets(self):
+        """The number of each bucket, for tests that look at them."""
+        bounds = enumerate(self._upper_bounds)
+        return [_number(self, "bucket", number, bound) for number, bound in bounds]
 
     def time(self) -> Timer:
         """A context manager and decorator that observes the seconds that a block took."""
@@ -323,11 +369,10 @@ class Histogram(_quipu.Histogram, MetricWrapperBase):
 class Enum(_quipu.Enum, MetricWrapperBase):
     """Which of its states is on. The first is, until another one is set."""
 
-    __slots__ = ()
     _type = "stateset"
 
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         documentation: str,
         labelnames: Sequence[str] = (),
@@ -337,37 +382,28 @@ class Enum(_quipu.Enum, MetricWrapperBase):
         registry: Optional[CollectorRegistry] = REGISTRY,
         _labelvalues=None,
         states: Optional[Sequence[str]] = None,
-    ):
+    ) -> None:
         if name in labelnames:
             raise ValueError(f"Overlapping labels for Enum metric: {name}")
         if not states:
             raise ValueError(f"No states provided for Enum metric: {name}")
-        return cls._register(
-            _quipu.Enum,
-            name,
-            documentation,
-            labelnames,
-            namespace,
-            subsystem,
-            unit,
-            registry,
-            states=list(states),
-        )
+        states = list(states)
+        self._init(name, documentation, labelnames, namespace, subsystem, unit, registry, states)
+
+    @property
+    def _value(self):
+        """The number of the state, for tests that look at it."""
+        return self._index()
 
 
 class Info(MetricWrapperBase):
     """Texts, as labels of a series that is always 1. What is set last counts, of all processes.
 
-    It is shown from the first ``info()`` on. All children have the same names of texts: those that
-    were given last. Another set of names than the first is kept in memory of this process and its
-    children.
+    It is shown from the first ``info()`` on. Where another process has it with other names of texts,
+    this one's are in memory of this process and its children.
     """
 
     _type = "info"
-    __slots__ = (
-        "_name", "_documentation", "_unit", "_labelnames", "_labelvalues", "_segment", "_native",
-        "_root", "_registry", "_segments", "__weakref__",
-    )
 
     def __init__(
         self,
@@ -383,12 +419,13 @@ class Info(MetricWrapperBase):
         self._documentation, self._unit = documentation, unit
         self._labelnames = tuple(_check_labels(labelnames, ()))
         self._labelvalues = ()
-        self._root, self._registry, self._segments = self, registry, {}
-        self._native = _quipu.Info(self._name, documentation, list(self._labelnames))
-        if isinstance(registry, CollectorRegistry):
-            self._segment = registry._segment
-        else:
-            self._segment = segments.anonymous()
+        self._root, self._children, self._value = self, {}, {}
+        help = "" if documentation is None else str(documentation)
+        self._native = _quipu.Info(self._name, help, list(self._labelnames))
+        is_ours = isinstance(registry, CollectorRegistry)
+        if is_ours:
+            registry._check_names(names_of(self._name, self._type))
+        self._segment = registry._named_segment(self._name) if is_ours else None
         if registry is not None:
             registry.register(self)
 
@@ -406,11 +443,13 @@ class Info(MetricWrapperBase):
             labelvalues = tuple(labelkwargs[name] for name in self._labelnames)
         if len(labelvalues) != len(self._labelnames):
             raise ValueError("Incorrect label count")
-        child = object.__new__(type(self))
-        for name in ("_name", "_documentation", "_unit", "_labelnames", "_registry"):
-            setattr(child, name, getattr(self, name))
-        child._native, child._segment, child._root = self._native, self._segment, self
-        child._labelvalues = tuple(str(value) for value in labelvalues)
+        labelvalues = tuple(str(value) for value in labelvalues)
+        child = self._children.get(labelvalues)
+        if child is None:
+            child = object.__new__(type(self))
+            child.__dict__.update(self.__dict__)
+            child._labelvalues, child._value = labelvalues, {}
+            child = self._children.setdefault(labelvalues, child)
         return child
 
     def info(self, val: Dict[str, str]) -> None:
@@ -423,32 +462,29 @@ class Info(MetricWrapperBase):
         if any(text is None for text in val.values()):
             raise ValueError("Label value cannot be None")
         _check_labels(val, ())
-        root, values = self._root, list(self._labelvalues)
+        values = list(self._labelvalues)
         texts = sorted((name, str(text)) for name, text in val.items())
-        names = tuple(name for name, _ in texts)
-        segment = root._segments.get(names, root._segment)
-        if not root._native.set(segment, values, texts):
-            segment = segments.anonymous()
-            root._native.set(segment, values, texts)
-        root._segments[names] = segment
-        root._go_on_in(segment)
+        named, was_named = self._segment, self._native.is_named
 
-    def _go_on_in(self, segment) -> None:
-        """Shows what this segment has, and not what another one has."""
-        if segment is self._segment:
-            return
-        self._segment, registry = segment, self._registry
-        if not isinstance(registry, CollectorRegistry):
-            return
-        if segment is registry._own_segment:
-            registry._hidden.discard(self._name)
-            return
-        registry._hidden.add(self._name)
-        if registry._segment.path is not None:
+        def make(apart):
+            self._native.set(named, apart, values, texts)
+
+        segments.apart.make(make)
+        self._value = dict(val)
+        is_first = was_named and not self._native.is_named
+        if is_first and named is not None and named.path is not None:
             segments.warn(
-                f"the info {self._name!r} is there with other names of texts; now it is in "
-                "memory of this process and its children"
+                f"the info {self._name!r} is there with other names of texts; those of this process "
+                "are in memory of it and its children"
             )
+
+    def _is_in(self, segment) -> bool:
+        """Whether all of it is in this segment, by its name."""
+        return segment is not None and segment is self._segment and self._native.is_named
+
+    @property
+    def _sources(self):
+        return self._native.sources
 
     def remove(self, *labelvalues) -> None:
         """Removes the texts of these label values, for all processes."""
@@ -462,7 +498,10 @@ class Info(MetricWrapperBase):
 
     def _remove_matching(self, pairs) -> None:
         self._native.remove(pairs)
+        for values in list(self._children):
+            own = dict(zip(self._labelnames, values))
+            if all(own.get(name) == value for name, value in pairs):
+                self._children.pop(values, None)
 
     def _is_observable(self) -> bool:
         return not self._labelnames or bool(self._labelvalues)
-

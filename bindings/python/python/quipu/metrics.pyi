@@ -35,8 +35,8 @@ class MetricWrapperBase:
     def clear(self) -> None: ...
 
 class Counter(_quipu.Counter, MetricWrapperBase):
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         documentation: str,
         labelnames: Iterable[str] = (),
@@ -44,14 +44,14 @@ class Counter(_quipu.Counter, MetricWrapperBase):
         subsystem: str = "",
         unit: str = "",
         registry: Optional[CollectorRegistry] = ...,
-    ) -> Self: ...
+    ) -> None: ...
     def count_exceptions(
         self, exception: Union[Type[BaseException], Tuple[Type[BaseException], ...]] = ...
     ) -> _Context: ...
 
 class Gauge(_quipu.Gauge, MetricWrapperBase):
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         documentation: str,
         labelnames: Iterable[str] = (),
@@ -61,14 +61,14 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
         registry: Optional[CollectorRegistry] = ...,
         _labelvalues: Optional[Sequence[str]] = None,
         multiprocess_mode: Optional[_Mode] = None,
-    ) -> Self: ...
+    ) -> None: ...
     def track_inprogress(self) -> _Context: ...
     def time(self) -> _Timer: ...
     def set_function(self, f: Callable[[], float]) -> None: ...
 
 class Summary(_quipu.Summary, MetricWrapperBase):
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         documentation: str,
         labelnames: Iterable[str] = (),
@@ -76,13 +76,13 @@ class Summary(_quipu.Summary, MetricWrapperBase):
         subsystem: str = "",
         unit: str = "",
         registry: Optional[CollectorRegistry] = ...,
-    ) -> Self: ...
+    ) -> None: ...
     def time(self) -> _Timer: ...
 
 class Histogram(_quipu.Histogram, MetricWrapperBase):
     DEFAULT_BUCKETS: Tuple[float, ...]
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         documentation: str,
         labelnames: Iterable[str] = (),
@@ -92,12 +92,12 @@ class Histogram(_quipu.Histogram, MetricWrapperBase):
         registry: Optional[CollectorRegistry] = ...,
         _labelvalues: Optional[Sequence[str]] = None,
         buckets: Sequence[Union[float, str]] = ...,
-    ) -> Self: ...
+    ) -> None: ...
     def time(self) -> _Timer: ...
 
 class Enum(_quipu.Enum, MetricWrapperBase):
-    def __new__(
-        cls,
+    def __init__(
+        self,
         name: str,
         documentation: str,
         labelnames: Sequence[str] = (),
@@ -107,7 +107,7 @@ class Enum(_quipu.Enum, MetricWrapperBase):
         registry: Optional[CollectorRegistry] = ...,
         _labelvalues: Optional[Sequence[str]] = None,
         states: Optional[Sequence[str]] = None,
-    ) -> Self: ...
+    ) -> None: ...
 
 class Info(MetricWrapperBase):
     def __init__(

@@ -30,8 +30,11 @@ class DuplicateTimeseries(ValueError):
 class CollectorRegistry:
     """A set of metrics that are scraped together.
 
-    Metrics of this package that are registered here count in its segment, which the processes of an
-    application share. What else has a method ``collect()`` is asked at each scrape.
+    A metric of this package that is made for it counts in memory of its own, which this process and
+    the children share that it forks afterwards: registries are apart, whatever the names are. With
+    the ``path`` of a directory, its metrics count by their names in a file there, which all
+    processes share that are given the same path; so do those of the default registry, where
+    ``configure`` says. What else has a method ``collect()`` is asked at each scrape.
     """
 
     def __init__(
@@ -48,67 +51,61 @@ class CollectorRegistry:
         self._support_collectors_without_names = support_collectors_without_names
         self._collector_to_names: Dict[object, List[str]] = {}
         self._names_to_collectors: Dict[str, object] = {}
-        # Families in the segment that are not shown: they were unregistered, or have been made
-        # anew with other settings.
+        # Metrics of this package: those that are found by name in this registry's segment, and how
+        # many forks there had been when each was registered; those that are elsewhere; infos, which
+        # may be both. What else there is, is asked.
+        self._own: Dict[object, int] = {}
+        self._apart: Dict[object, None] = {}
+        self._infos: Dict[object, None] = {}
+        self._foreign: Dict[object, None] = {}
+        self._gauges: Dict[object, None] = {}
+        # Names in the segment that are not shown: they were unregistered, or have been made again
+        # elsewhere.
         self._hidden = set()
-        # Segments of metrics that cannot be in this one.
-        self._spares = []
+        # Names of those that this process alone had: who makes one again begins at zero.
+        self._gone = set()
         self._lock = threading.Lock()
         self._target_info: Optional[Dict[str, str]] = None
         self._own_segment = _segment
-        self._limit = limit or segments.SMALL_LIMIT
         if path is not None:
-            self._own_segment = segments.open_segment(path, self._limit)
+            self._own_segment = segments.open_segment(path, limit or segments.LIMIT)
         self.set_target_info(target_info)
         _registries.add(self)
 
     # Where the numbers are.
 
-    @property
-    def _segment(self):
-        if self._own_segment is None:
-            self._own_segment = segments.anonymous(self._limit)
-        return self._own_segment
-
     def _replace_segment(self, segment) -> None:
         with self._lock:
-            if any(self._is_own(collector) for collector in self._collector_to_names):
+            if self._own or self._infos:
                 raise RuntimeError(
                     "quipu.configure() comes after the first metric; call it before any is made, or "
                     "set QUIPU_DIR in the environment"
                 )
             self._own_segment = segment
+            self._hidden.clear()
+            self._gone.clear()
 
-    def _is_own(self, collector) -> bool:
-        segment = getattr(collector, "_segment", None)
-        return segment is not None and segment is self._own_segment
+    def _named_segment(self, name):
+        """The segment in which a metric of that name goes on with what is counted there under it, if
+        it does."""
+        return None if name in self._gone else self._own_segment
 
-    def _make(self, name, make):
+    def _make(self, name, make) -> None:
         """Makes a metric in the segment; where it cannot be there, in another one."""
+        segment = self._named_segment(name)
+        if segment is None:
+            return segments.apart.make(make)
         try:
-            return make(self._segment)
-        except ValueError as error:
-            metric = self._make_apart(make)
-            # After another metric of that name was unregistered, nothing is amiss.
+            return make(segment, True)
+        except (_quipu.MismatchError, _quipu.NoRoomError) as error:
             is_mismatch = isinstance(error, _quipu.MismatchError)
-            if self._segment.path is not None or not is_mismatch:
+            segments.apart.make(make)
+            # In memory, it is a metric of that name that was unregistered: nothing is amiss.
+            if segment.path is not None or not is_mismatch:
                 segments.warn(
                     f"{error}; now it counts in memory of this process and its children",
                     name if is_mismatch else "full",
                 )
-            return metric
-
-    def _make_apart(self, make):
-        for segment in self._spares:
-            try:
-                return make(segment)
-            except ValueError:
-                pass
-        segment = segments.anonymous()
-        # What no segment takes is refused by this one too.
-        metric = make(segment)
-        self._spares.append(segment)
-        return metric
 
     # Which metrics there are.
 
@@ -116,40 +113,66 @@ class CollectorRegistry:
         """Adds a metric, or anything that has a method ``collect()``."""
         with self._lock:
             names = self._get_names(collector)
-            duplicates = set(self._names_to_collectors).intersection(names)
+            duplicates = {name for name in names if name in self._names_to_collectors}
             if duplicates:
                 raise DuplicateTimeseries(duplicates)
             for name in names:
                 self._names_to_collectors[name] = collector
             self._collector_to_names[collector] = names
-            if self._is_own(collector):
-                self._hidden.discard(collector._name)
-            elif getattr(collector, "_segment", None) in self._spares:
-                # Only now: another thread may have been first with the name in this segment.
-                self._hidden.add(collector._name)
+            self._sort_in(collector)
+
+    def _sort_in(self, collector) -> None:
+        name = getattr(collector, "_name", None)
+        if not _is_native(collector):
+            self._foreign[collector] = None
+            if isinstance(getattr(collector, "_segment", None), _quipu.Segment):
+                self._hidden.add(name)
+            return
+        if collector._type == "gauge":
+            self._gauges[collector] = None
+        is_own = self._own_segment is not None and collector._segment is self._own_segment
+        if collector._type == "info":
+            self._infos[collector] = None
+        elif is_own:
+            self._own[collector] = _forks
+        else:
+            self._apart[collector] = None
+        if is_own:
+            self._hidden.discard(name)
+            self._gone.discard(name)
+        elif self._own_segment is not None:
+            # Only now: another thread may have been first with the name in this segment.
+            self._hidden.add(name)
 
     def unregister(self, collector) -> None:
-        """Removes a metric. If its numbers are in this registry's segment, they go, for all
-        processes; should the name be registered again, it begins at zero."""
+        """Removes a metric: this registry of this process shows it no more. What is counted in it
+        goes on, and is there when it is registered again."""
         with self._lock:
             for name in self._collector_to_names.pop(collector):
                 del self._names_to_collectors[name]
-            if self._is_own(collector):
-                self._hidden.add(collector._name)
-                collector._remove_matching([])
-                self._own_segment.unregister(collector._name)
-                segments.forget_functions(self._own_segment, collector._name)
-            elif getattr(collector, "_segment", None) in self._spares:
-                collector._remove_matching([])
-                collector._segment.unregister(collector._name)
+            registered = self._own.pop(collector, None)
+            for some in (self._apart, self._infos, self._foreign, self._gauges):
+                some.pop(collector, None)
+            segment = self._own_segment
+            if segment is None or getattr(collector, "_segment", None) is not segment:
+                return
+            self._hidden.add(collector._name)
+            segment.unregister(collector._name)
+            # A file is shared with processes that nobody knows of, and a fork may have left it to a
+            # child.
+            is_only_ours = registered is None or registered == _forks
+            if segment.path is None and is_only_ours:
+                self._gone.add(collector._name)
 
     def _check_names(self, names: Iterable[str]) -> None:
         with self._lock:
-            duplicates = set(self._names_to_collectors).intersection(names)
+            duplicates = {name for name in names if name in self._names_to_collectors}
         if duplicates:
             raise DuplicateTimeseries(duplicates)
 
     def _get_names(self, collector) -> List[str]:
+        if _is_native(collector):
+            return names_of(collector._name, collector._type)
         describe = getattr(collector, "describe", None)
         if describe is None and self._auto_describe:
             describe = collector.collect
@@ -159,44 +182,73 @@ class CollectorRegistry:
 
     # What a scrape shows.
 
-    def _foreign(self) -> List[object]:
-        """What is asked for its samples."""
+    def _scraped(self):
+        """What is read without asking: a segment, the names in it that are not shown, and sources."""
         with self._lock:
-            return [c for c in self._collector_to_names if not self._is_own(c)]
+            hidden = set(self._hidden)
+            gauges, apart, infos = list(self._gauges), list(self._apart), list(self._infos)
+        ask_functions(gauges)
+        return self._chosen(hidden, apart, infos)
+
+    def _chosen(self, hidden, apart, infos):
+        sources = [source for metric in apart for source in metric._sources]
+        for info in infos:
+            if not info._is_in(self._own_segment):
+                hidden.add(info._name)
+                sources += info._sources
+        return self._own_segment, hidden, sources
 
     def _foreign_metrics(self):
         if self._target_info:
             yield self._target_info_metric()
-        yield from self._asked(False)
+        with self._lock:
+            foreign = list(self._foreign)
+        for collector in foreign:
+            yield from collector.collect()
 
-    def _asked(self, created: bool):
-        for collector in self._foreign():
-            if isinstance(getattr(collector, "_segment", None), _quipu.Segment):
-                # A metric of this package, in another segment.
+    def _collect(self, created: bool):
+        for family in _quipu.collect(*self._scraped(), created):
+            yield metric_of(family)
+        yield from self._foreign_metrics()
+
+    def _collect_all(self, created: bool):
+        """The metrics of this package alone, those included that this process has unregistered."""
+        with self._lock:
+            apart, infos = list(self._apart), list(self._infos)
+            gauges = list(self._gauges)
+        ask_functions(gauges)
+        hidden = {metric._name for metric in apart}
+        for family in _quipu.collect(*self._chosen(hidden, apart, infos), created):
+            yield metric_of(family)
+
+    def _collect_names(self, names, created: bool):
+        """The metrics that have samples of some of these names: no other collector is asked."""
+        found: Dict[object, None] = {}
+        others = set()
+        with self._lock:
+            if "target_info" in names and self._target_info:
+                found[self] = None
+            for name in names:
+                collector = self._names_to_collectors.get(name)
+                if collector is not None:
+                    found[collector] = None
+                else:
+                    others.update(_stems(name))
+            if self._support_collectors_without_names:
+                found.update((c, None) for c, given in self._collector_to_names.items() if not given)
+            others -= self._hidden
+        for collector in found:
+            if collector is self:
+                yield self._target_info_metric()
+            elif _is_native(collector):
                 yield from collector._collect(created)
             else:
                 yield from collector.collect()
-
-    def _collect(self, created: bool):
-        if self._target_info:
-            yield self._target_info_metric()
+        # What other processes have made.
         if self._own_segment is not None:
-            segments.ask_functions(self._own_segment)
-            yield from self._families(self._own_segment, created, self._hidden)
-        yield from self._asked(created)
-
-    def _collect_own(self, created: bool):
-        """The metrics of this package alone."""
-        for segment in (self._own_segment, *self._spares):
-            if segment is not None:
-                hidden = self._hidden if segment is self._own_segment else ()
-                yield from self._families(segment, created, hidden)
-
-    @staticmethod
-    def _families(segment, created, hidden):
-        for family in segment.collect(None, created):
-            if family[0] not in hidden:
-                yield metric_of(family)
+            for name in others.difference(self._names_to_collectors):
+                for family in self._own_segment.find(name, created):
+                    yield metric_of(family)
 
     def collect(self) -> Iterable[Metric]:
         """The metrics with their samples, those that other processes made included."""
@@ -249,7 +301,7 @@ class RestrictedRegistry:
 
     def _collect(self, created: bool):
         wanted = created or any(name.endswith("_created") for name in self._names)
-        for metric in self._registry._collect(wanted):
+        for metric in self._registry._collect_names(self._names, wanted):
             restricted = metric._restricted_metric(self._names)
             if restricted:
                 yield restricted
@@ -262,6 +314,29 @@ class RestrictedRegistry:
 def names_of(name: str, typ: str) -> List[str]:
     """The names that a metric takes: its own, and those of its samples."""
     return [name, *(name + suffix for suffix in _SUFFIXES.get(typ, ()))]
+
+
+def _stems(name: str):
+    """The names of metrics that may have samples of this name."""
+    yield name
+    for suffix in {suffix for suffixes in _SUFFIXES.values() for suffix in suffixes}:
+        if name.endswith(suffix):
+            yield name[: -len(suffix)]
+
+
+def _is_native(collector) -> bool:
+    """Whether it is a metric of this package that does not collect in a way of its own."""
+    cls = type(collector)
+    native = getattr(cls, "_native_collect", None)
+    return native is not None and cls.collect is native and not collector._labelvalues
+
+
+def ask_functions(metrics) -> None:
+    """Asks for the values of the gauges among these that have functions."""
+    for metric in metrics:
+        if metric._functions:
+            for child, function in list(metric._functions.values()):
+                child._ask(function)
 
 
 def metric_of(family) -> Metric:
@@ -277,6 +352,8 @@ def metric_of(family) -> Metric:
 
 
 def _in_child() -> None:
+    # Where the fork is made outside of Python, this is all that is called.
+    _before_fork()
     # A thread that the child does not have may have held a lock.
     for registry in list(_registries):
         registry._lock = threading.Lock()
@@ -284,8 +361,16 @@ def _in_child() -> None:
     _quipu.forget_children()
 
 
+def _before_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+# How often this process was forked, and its ancestors while they had this.
+_forks = 0
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(before=_before_fork, after_in_child=_in_child)
 
 REGISTRY = CollectorRegistry(
     auto_describe=True, _segment=segments.open_segment(segments.configured_path())

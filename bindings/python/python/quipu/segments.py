@@ -1,4 +1,4 @@
-"""Where the numbers of the default registry are."""
+"""Where the numbers are."""
 
 import os
 import threading
@@ -8,9 +8,6 @@ from . import _quipu
 
 LIMIT = 256 << 20
 """The bytes up to which a segment may grow, where nothing else is said. It takes what it uses."""
-
-SMALL_LIMIT = 64 << 20
-"""The same, of the segments of other registries than the default one."""
 
 FILE_NAME = "metrics.quipu"
 """The file in the directory that is configured."""
@@ -29,12 +26,50 @@ def warn(message: str, about: str = "") -> None:
     warnings.warn(f"quipu: {message}", RuntimeWarning, stacklevel=3)
 
 
-def anonymous(limit: int = SMALL_LIMIT):
+def anonymous(limit: int = LIMIT):
     """A segment that this process and the children that it forks share."""
     segment, why = _quipu.Segment.anonymous(limit)
     if why:
-        warn(why)
+        warn(f"{why}; the numbers are in memory of each process' own", "private")
     return segment
+
+
+class _Apart:
+    """Where metrics are that stand apart: those of registries that no other process has, and of none.
+
+    They share one segment, so that each takes no descriptors and no mapping of its own. When it has
+    grown, the next metrics are made in another one: a segment goes with the last of its metrics.
+    """
+
+    def __init__(self) -> None:
+        self._segment = self._private = None
+
+    def segment(self):
+        """The segment for the next metric."""
+        if self._segment is None or self._segment.used > _ENOUGH:
+            self._segment = anonymous()
+        return self._segment
+
+    def make(self, make):
+        """Makes a metric; in memory of this process' own, where the system gives no other."""
+        try:
+            return make(self.segment())
+        except _quipu.NoRoomError:
+            pass
+        try:
+            # It may be full of series.
+            self._segment = None
+            return make(self.segment())
+        except _quipu.NoRoomError as error:
+            warn(f"{error}; the numbers are in memory of each process' own", "private")
+        if self._private is None or self._private.used > _ENOUGH:
+            self._private = _quipu.Segment.private(LIMIT)
+        return make(self._private)
+
+
+_ENOUGH = 8 << 20
+
+apart = _Apart()
 
 
 def open_segment(path=None, limit: int = LIMIT):
@@ -72,21 +107,3 @@ def is_multiprocess() -> bool:
     return bool(
         os.environ.get("PROMETHEUS_MULTIPROC_DIR") or os.environ.get("prometheus_multiproc_dir")
     )
-
-
-def keep_function(gauge, function) -> None:
-    """Has a scrape ask for the value of a gauge."""
-    gauge._segment._functions[gauge._name, gauge._labelvalues] = (gauge, function)
-
-
-def ask_functions(segment) -> None:
-    """Asks for the values of the gauges in a segment."""
-    for gauge, function in list(segment._functions.values()):
-        gauge._ask(function)
-
-
-def forget_functions(segment, name: str) -> None:
-    """Asks no more for the values of the gauge of that name."""
-    functions = segment._functions
-    for key in [key for key in functions if key[0] == name]:
-        del functions[key]

@@ -10,7 +10,7 @@ module Quipu
     def increment(by: 1, labels: nil, exemplar: nil)
       return native_increment(labels, by) unless exemplar
 
-      native_exemplify(labels, by, pairs(exemplar))
+      native_exemplify(labels, by, exemplar_pairs(exemplar))
     end
 
     # The total of a series.
@@ -40,7 +40,7 @@ module Quipu
       def increment_any(by: 1, labels: nil, exemplar: nil)
         return native_increment(labels, by) unless exemplar
 
-        native_exemplify(labels, by, pairs(exemplar))
+        native_exemplify(labels, by, exemplar_pairs(exemplar))
       end
     end
   end

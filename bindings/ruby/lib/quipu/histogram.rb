@@ -33,7 +33,7 @@ module Quipu
     def observe(value, labels: nil, exemplar: nil)
       return native_observe(labels, value) unless exemplar
 
-      native_exemplify(labels, value, pairs(exemplar))
+      native_exemplify(labels, value, exemplar_pairs(exemplar))
     end
 
     # Observes the seconds that the block takes, and answers what the block does.
@@ -89,7 +89,7 @@ module Quipu
       def observe_any(value, labels: nil, exemplar: nil)
         return native_observe(labels, value) unless exemplar
 
-        native_exemplify(labels, value, pairs(exemplar))
+        native_exemplify(labels, value, exemplar_pairs(exemplar))
       end
     end
   end

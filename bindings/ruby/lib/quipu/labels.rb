@@ -24,6 +24,19 @@ module Quipu
         end
       end
 
+      # Checks the labels of an exemplar.
+      def check_exemplar(exemplar)
+        unless exemplar.is_a?(Hash)
+          raise InvalidLabelSetError, "#{exemplar.inspect} is no exemplar; give a Hash with symbols " \
+                                      "as keys"
+        end
+        exemplar.each_key do |name|
+          next if (name.is_a?(Symbol) || name.is_a?(String)) && NAME.match?(name)
+
+          raise InvalidLabelError, "exemplar label #{name.inspect} must match #{NAME.source}"
+        end
+      end
+
       def check_metric(name)
         raise ArgumentError, "metric name must be a symbol, not #{name.inspect}" unless name.is_a?(Symbol)
         return if METRIC.match?(name)

@@ -6,6 +6,8 @@ module Quipu
   class Metric
     # What a metric shows for series beyond a limit, or that found no room.
     OVERFLOW = { quipu_overflow: "true" }.freeze
+    # What OpenMetrics allows the names and values of an exemplar's labels.
+    MOST_EXEMPLAR_CHARACTERS = 128
 
     attr_reader :name, :docstring, :labels, :preset_labels, :store_settings, :registry
 
@@ -21,10 +23,7 @@ module Quipu
       @preset_labels = preset(preset_labels)
       @registry = registry || Quipu.registry
       check_settings(store_settings)
-      @registry.add(self) do |segment|
-        native_open(segment, family_name, LabelText.of(docstring), @labels, preset_values,
-                    *native_settings)
-      end
+      @registry.add(self) { |segment| open(segment) }
     end
 
     # `:counter`, `:gauge` and so on.
@@ -80,6 +79,14 @@ module Quipu
       raise TypeError, "a metric cannot be copied; use with_labels"
     end
 
+    # Called by the registry that it was made for, when it was unregistered meanwhile: the name is
+    # taken again, and this shows and counts on.
+    def open_again(segment)
+      twin = self.class.allocate
+      instance_variables.each { |name| twin.instance_variable_set(name, instance_variable_get(name)) }
+      twin.send(:open, segment)
+    end
+
     def view_of(metric, preset_labels)
       @name = metric.name
       @docstring = metric.docstring
@@ -93,6 +100,11 @@ module Quipu
     protected :view_of
 
     private
+
+    def open(segment)
+      native_open(segment, family_name, LabelText.of(docstring), @labels, preset_values,
+                  *native_settings)
+    end
 
     def preset(labels)
       Labels.check(labels, reserved_labels)
@@ -161,8 +173,19 @@ module Quipu
     end
 
     # Names and values in turn.
-    def pairs(exemplar)
-      exemplar.flat_map { |name, value| [LabelText.of(name), LabelText.of(value)] }
+    def pairs(labels)
+      labels.flat_map { |name, value| [LabelText.of(name), LabelText.of(value)] }
+    end
+
+    # The same of an exemplar, which is no longer than OpenMetrics allows.
+    def exemplar_pairs(exemplar)
+      Labels.check_exemplar(exemplar)
+      texts = pairs(exemplar)
+      length = texts.sum(&:size)
+      return texts if length <= MOST_EXEMPLAR_CHARACTERS
+
+      raise InvalidLabelSetError, "the exemplar has #{length} characters in its labels; give it at " \
+                                  "most #{MOST_EXEMPLAR_CHARACTERS}"
     end
 
     def clock

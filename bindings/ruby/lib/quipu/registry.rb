@@ -12,7 +12,7 @@ module Quipu
     # A directory that cannot be written is warned of, and memory serves instead.
     def initialize(dir: nil, path: nil, limit: nil)
       path ||= File.join(dir, FILE) if dir
-      @segment = Segment.at(path&.to_s, limit: limit)
+      @segment = Segment.at(path&.to_s, limit: limit).view
       @metrics = {}
       @lock = Monitor.new
     end
@@ -41,14 +41,18 @@ module Quipu
       StateSet.new(name, **options, registry: self)
     end
 
-    # A metric is registered when it is made; this raises for any other of its name.
+    # A metric is registered when it is made, with one registry, and may be registered there again
+    # after it was unregistered. This raises for any other of its name.
     def register(metric)
-      unless @lock.synchronize { @metrics[metric.name] }.equal?(metric)
+      return metric if get(metric.name).equal?(metric)
+
+      unless metric.registry.equal?(self)
         raise AlreadyRegisteredError, "#{metric.name} has already been registered" if exist?(metric.name)
 
         raise ArgumentError, "#{metric.name} was made for another registry; make it with " \
                              "registry: or with the registry's methods"
       end
+      add(metric) { |segment| metric.open_again(segment) }
       metric
     end
 
@@ -76,11 +80,10 @@ module Quipu
       @lock.synchronize { @metrics.values }
     end
 
-    # Removes all series, for all processes: everything begins at zero.
+    # Begins everything at zero, for all processes. Series with labels are removed, but for those of
+    # children that are kept.
     def reset
-      metrics.each(&:clear)
-      metrics.each { |metric| metric.init_label_set({}) if metric.labels.empty? }
-      nil
+      @segment.reset
     end
 
     # The metrics of all processes as text for Prometheus.

@@ -11,8 +11,10 @@ use crate::metric::{self, Class, Metric};
 use crate::number;
 use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
 
+static TYPE: DataType = DataType::new::<Metric<MixedCounter>>(c"Quipu::Counter");
+
 impl Class for MixedCounter {
-    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Counter");
+    const TYPE: &'static DataType = &TYPE;
 
     /// Whether it has exemplars.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {

@@ -10,8 +10,10 @@ use crate::metric::{self, Class, Metric};
 use crate::number;
 use crate::ruby::{self, DataType, NIL, Raise, method};
 
+static TYPE: DataType = DataType::new::<Metric<ProcessGauge>>(c"Quipu::Gauge");
+
 impl Class for ProcessGauge {
-    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Gauge");
+    const TYPE: &'static DataType = &TYPE;
 
     /// The name of its aggregation.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {

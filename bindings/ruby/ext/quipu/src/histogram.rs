@@ -10,8 +10,10 @@ use crate::metric::{self, Class, Metric};
 use crate::number;
 use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
 
+static TYPE: DataType = DataType::new::<Metric<Histogram>>(c"Quipu::Histogram");
+
 impl Class for Histogram {
-    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Histogram");
+    const TYPE: &'static DataType = &TYPE;
 
     /// The bounds of its buckets, and whether it has exemplars.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {

@@ -7,8 +7,10 @@ use crate::labels::Key;
 use crate::metric::{self, Class, Metric};
 use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
 
+static TYPE: DataType = DataType::new::<Metric<Info>>(c"Quipu::Info");
+
 impl Class for Info {
-    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Info");
+    const TYPE: &'static DataType = &TYPE;
 
     fn describe(description: Description, _: &[VALUE]) -> Result<Description, Raise> {
         Ok(description)

@@ -140,6 +140,8 @@ pub(crate) fn module() -> VALUE {
 
 /// What an object of Ruby holds.
 pub(crate) trait Wrapped: Sized + 'static {
+    /// A `static` of the type's own: Ruby compares its address, and a constant that is no static may
+    /// have one in each codegen unit.
     const TYPE: &'static DataType;
 
     /// Marks the objects that it refers to.

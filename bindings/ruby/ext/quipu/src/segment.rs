@@ -1,11 +1,14 @@
 //! `Quipu::Segment`: where metrics lie, in a file or in memory that forks share.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::exposition::{Encoder, Escaping, Format, negotiate};
 use quipu::label::Values;
+use quipu::snapshot::{self, Series, Sink};
 use quipu::{Description, Instrument, Registry};
 use quipu_store::{SegmentOptions, SegmentStore, Store};
 use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
@@ -13,16 +16,36 @@ use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
 use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect};
 
 /// A segment, and those beside it of metrics that another program describes differently there.
+/// Several objects may share them, each with registries of its own: a name that is registered in
+/// one, or hidden there, is not in the others.
 pub(crate) struct Segment {
-    pub(crate) store: SegmentStore,
+    pub(crate) store: Rc<SegmentStore>,
     /// What has metrics that another program describes differently in `store`.
-    others: RefCell<Vec<SegmentStore>>,
+    others: Rc<RefCell<Vec<SegmentStore>>>,
+    /// A registry on `store`, and one on each of `others` as far as they were asked for.
+    registries: RefCell<Vec<Registry>>,
+    /// In this process' own memory: that of metrics for which there was no room in a segment that
+    /// is shared.
+    own: RefCell<Option<SegmentStore>>,
+    known: RefCell<Known>,
     options: SegmentOptions,
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
+static TYPE: DataType = DataType::new::<Segment>(c"Quipu::Segment");
+
+/// The names of the labels of all families of the stores of a [`Segment`], as they were when there
+/// was last a new record.
+#[derive(Default)]
+struct Known {
+    /// The newest record of each registry.
+    newest: Vec<u64>,
+    /// By what is before the `{` of the family's name.
+    labels: HashMap<String, Vec<Vec<String>>>,
+}
+
 impl Wrapped for Segment {
-    const TYPE: &'static DataType = &DataType::new::<Self>(c"Quipu::Segment");
+    const TYPE: &'static DataType = &TYPE;
 }
 
 /// How many descriptions of one name are kept beside the first.
@@ -47,17 +70,51 @@ impl Segment {
             None => options.anonymous(),
         };
         let store = store.map_err(Raise::store)?;
-        Ok(Self { store, others: RefCell::default(), options, warnings })
+        let (store, others) = (Rc::new(store), Rc::default());
+        let (known, registries, own) = Default::default();
+        Ok(Self { store, others, registries, own, known, options, warnings })
     }
 
-    pub(crate) fn registry(&self) -> &Registry {
-        self.store.registry()
+    /// The same segment, with registries of its own.
+    fn view(&self) -> Self {
+        Self {
+            store: Rc::clone(&self.store),
+            others: Rc::clone(&self.others),
+            registries: RefCell::default(),
+            own: RefCell::default(),
+            known: RefCell::default(),
+            options: self.options.clone(),
+            warnings: Arc::clone(&self.warnings),
+        }
+    }
+
+    /// Adds the names of the labels of each family that is called `name`, or that and its labels in
+    /// braces. Its cost depends on the number of families only after there was a new one.
+    pub(crate) fn known(&self, name: &str, found: &mut Vec<Vec<String>>) -> Result<(), Raise> {
+        let registries = self.store.registries();
+        let newest: Vec<u64> = registries.iter().map(|one| one.segment().newest()).collect();
+        let mut known = self.known.borrow_mut();
+        if known.newest != newest {
+            let mut labels: HashMap<String, Vec<Vec<String>>> = HashMap::new();
+            for registry in &registries {
+                for family in registry.segment().families().map_err(Raise::store)? {
+                    let schema = family.schema();
+                    let name = schema.name.split('{').next().unwrap_or_default();
+                    let names = schema.labels.iter().map(|label| label.name.clone()).collect();
+                    labels.entry(name.to_owned()).or_default().push(names);
+                }
+            }
+            *known = Known { newest, labels };
+        }
+        found.extend(known.labels.get(name).into_iter().flatten().cloned());
+        Ok(())
     }
 
     /// All registries.
-    fn registries(&self) -> Vec<Registry> {
-        let others = self.others.borrow();
-        std::iter::once(&self.store).chain(&*others).flat_map(SegmentStore::registries).collect()
+    fn registries(&self) -> Result<Vec<Registry>, Raise> {
+        let last = self.others.borrow().len();
+        let own = self.own.borrow().as_ref().map(|own| Ok(own.registry().clone()));
+        (0..=last).map(|number| self.registry_of(number)).chain(own).collect()
     }
 
     /// Registers a family, and answers in which registry. What the segment has of that name and
@@ -85,7 +142,7 @@ impl Segment {
                     return Err(Raise::New(c"AlreadyRegisteredError", what));
                 }
                 Err(error) if error.is_mismatch() => why = Some(error),
-                Err(error) => return Err(Raise::store(error)),
+                Err(error) => return self.in_own_memory(description, error),
             }
         }
         Err(Raise::store(format!(
@@ -94,20 +151,61 @@ impl Segment {
         )))
     }
 
+    /// Registers a family for which the system or the segment has no room; a description that is
+    /// wrong is refused again, for the reason that is given.
+    fn in_own_memory<I: Instrument>(
+        &self,
+        description: Description,
+        why: quipu::Error,
+    ) -> Result<(Family<I>, Registry), Raise> {
+        let mut own = self.own.borrow_mut();
+        let registry = match &mut *own {
+            Some(own) => own.registry().clone(),
+            none => {
+                let made = self.options.private().map_err(Raise::store)?;
+                none.insert(made).registry().clone()
+            }
+        };
+        let Ok(family) = registry.register(description) else { return Err(Raise::store(why)) };
+        self.warn(format!("{why}; it is kept in the memory of this process alone"));
+        Ok((family, registry))
+    }
+
     /// The registry of that number, made where it is not there yet.
     fn registry_of(&self, number: usize) -> Result<Registry, Raise> {
-        let Some(index) = number.checked_sub(1) else { return Ok(self.registry().clone()) };
+        let mut registries = self.registries.borrow_mut();
+        while registries.len() <= number {
+            let next = match registries.len().checked_sub(1) {
+                None => Registry::on(self.store.registry().segment().clone()),
+                Some(index) => self.other(index)?,
+            };
+            registries.push(next);
+        }
+        Ok(registries[number].clone())
+    }
+
+    /// A registry on the segment of that index beside the first, made where it is not there yet.
+    fn other(&self, index: usize) -> Result<Registry, Raise> {
         let mut others = self.others.borrow_mut();
         if others.len() <= index {
             let store = match self.store.path() {
                 Some(path) => {
-                    self.options.open(path.with_extension(format!("other{number}.quipu")))
+                    let name = format!("other{}.quipu", index + 1);
+                    self.options.open(path.with_extension(name))
                 }
                 None => self.options.anonymous(),
             };
             others.push(store.map_err(Raise::store)?);
         }
-        Ok(others[index].registry().clone())
+        Ok(Registry::on(others[index].registry().segment().clone()))
+    }
+
+    /// Looks at all families for what there is to warn of.
+    fn look(&self) {
+        self.store.registry();
+        self.others.borrow().iter().for_each(|store| {
+            store.registry();
+        });
     }
 
     fn warn(&self, warning: String) {
@@ -129,6 +227,8 @@ pub(crate) fn define() {
     method!(class, c"dropped", dropped, 0);
     method!(class, c"render", render, 1);
     method!(class, c"forget", forget, 1);
+    method!(class, c"native_view", view, 1);
+    method!(class, c"reset", reset, 0);
 }
 
 /// `Segment.new(path or nil, limit in bytes or nil)`
@@ -196,15 +296,15 @@ unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
             }
         };
         let kind = format.content_type(escaping);
-        let registries = this.registries();
+        this.look();
+        let registries = this.registries()?;
         let body = ruby::without_lock(move || {
-            let mut encoder = Encoder::default();
-            encoder.reset(format, escaping);
+            let mut page = Page(Encoder::new(format, escaping));
             for registry in registries {
-                registry.visit(&mut encoder)?;
+                registry.visit(&mut page)?;
             }
-            encoder.finish();
-            Ok::<_, quipu::Error>(std::mem::take(encoder.buffer_mut()))
+            page.0.finish();
+            Ok::<_, quipu::Error>(std::mem::take(page.0.buffer_mut()))
         })?;
         let body = body.map_err(Raise::store)?;
         let is_text = format != Format::Protobuf;
@@ -227,13 +327,49 @@ unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
     })
 }
 
-/// Frees the name of a family for this process, whether it was taken.
+/// An encoder that says what a family is about before it has a series, too.
+struct Page(Encoder);
+
+impl Sink for Page {
+    fn family(&mut self, family: &snapshot::Family<'_>) {
+        self.0.family(family);
+        self.0.header(family);
+    }
+
+    fn series(&mut self, family: &snapshot::Family<'_>, series: &Series<'_>) {
+        self.0.series(family, series);
+    }
+}
+
+/// `native_view(other)`: this becomes one on the same segment, with registries of its own.
+unsafe extern "C" fn view(this: VALUE, other: VALUE) -> VALUE {
+    // SAFETY: the argument lives; the frame has plain data only.
+    let other: &Segment = unsafe { ruby::value(other) };
+    guarded(|| {
+        ruby::fill(this, other.view())?;
+        Ok(this)
+    })
+}
+
+/// Begins everything anew.
+unsafe extern "C" fn reset(this: VALUE) -> VALUE {
+    // SAFETY: the receiver lives; the frame has plain data only.
+    let this: &Segment = unsafe { ruby::value(this) };
+    guarded(|| {
+        for registry in this.registries()? {
+            registry.reset().map_err(Raise::store)?;
+        }
+        Ok(NIL)
+    })
+}
+
+/// Frees the name of a family for this registry, whether it was taken.
 unsafe extern "C" fn forget(this: VALUE, name: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| {
         let name = ruby::text(name)?;
-        let freed = this.registries().iter().filter(|registry| registry.unregister(&name)).count();
+        let freed = this.registries()?.iter().filter(|registry| registry.unregister(&name)).count();
         let was_taken = freed > 0;
         Ok(if was_taken { ruby::TRUE } else { ruby::FALSE })
     })

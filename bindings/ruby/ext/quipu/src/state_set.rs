@@ -8,8 +8,10 @@ use crate::ruby::{self, DataType, NIL, Raise, guarded, method};
 
 type States = StateSet<&'static str>;
 
+static TYPE: DataType = DataType::new::<Metric<States>>(c"Quipu::StateSet");
+
 impl Class for States {
-    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::StateSet");
+    const TYPE: &'static DataType = &TYPE;
 
     /// The names of its states.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {

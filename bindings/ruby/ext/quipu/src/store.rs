@@ -29,8 +29,10 @@ struct Set {
     metric: Arc<dyn Metric>,
 }
 
+static TYPE: DataType = DataType::new::<MetricStore>(c"Quipu::DataStore::MetricStore");
+
 impl Wrapped for MetricStore {
-    const TYPE: &'static DataType = &DataType::new::<Self>(c"Quipu::DataStore::MetricStore");
+    const TYPE: &'static DataType = &TYPE;
 
     fn mark(&self) {
         ruby::mark(self.segment);
@@ -156,22 +158,12 @@ unsafe extern "C" fn known(this: VALUE) -> VALUE {
         // SAFETY: as in `add`.
         let segment: &Segment = unsafe { ruby::value(store.segment) };
         let name = &store.spec.name;
-        let short = name.strip_suffix("_total").unwrap_or(name);
         let mut found: Vec<Vec<String>> = Vec::new();
-        for registry in segment.store.registries() {
-            let families = registry.segment().families();
-            for family in families.map_err(Raise::store)? {
-                let schema = family.schema();
-                let is_ours = [name, short].iter().any(|name| {
-                    let rest = schema.name.strip_prefix(*name);
-                    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('{'))
-                });
-                if is_ours {
-                    let names = schema.labels.iter().map(|label| label.name.clone());
-                    found.push(names.filter(|name| !is_process(name)).collect());
-                }
-            }
+        segment.known(name, &mut found)?;
+        if let Some(short) = name.strip_suffix("_total") {
+            segment.known(short, &mut found)?;
         }
+        found.iter_mut().for_each(|names| names.retain(|name| !is_process(name)));
         let ours: Result<Vec<_>, _> = store.sets().iter().map(|set| set.labels.names()).collect();
         let ours = ours?;
         found.retain(|names| !ours.contains(names));

@@ -9,8 +9,10 @@ use crate::metric::{self, Class, Metric};
 use crate::number;
 use crate::ruby::{self, DataType, NIL, Raise, method};
 
+static TYPE: DataType = DataType::new::<Metric<Summary>>(c"Quipu::Summary");
+
 impl Class for Summary {
-    const TYPE: &'static DataType = &DataType::new::<Metric<Self>>(c"Quipu::Summary");
+    const TYPE: &'static DataType = &TYPE;
 
     /// Its quantiles.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
