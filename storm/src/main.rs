@@ -1,0 +1,122 @@
+//! Processes of Rust, Ruby and Python count in one segment, while at random one is killed, stopped,
+//! forked, limited, or has another clock; the file system is full or read-only; the file is copied,
+//! restored, and opened by all at once. A model outside of them knows what was acknowledged.
+//!
+//! `make storm ROUNDS=10000 SEED=1` runs it. It ends with one line: rounds, acknowledged, lost,
+//! doubled, hung, died; and fails unless the last four are 0.
+
+#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+
+mod disk;
+mod model;
+mod power;
+mod process;
+mod sequence;
+mod storm;
+mod worker;
+
+use std::error::Error;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::model::Command;
+use crate::power::Power;
+use crate::process::Language;
+
+#[derive(Parser)]
+#[command(
+    about = "Everything that can go wrong, at random, to processes that count in one segment"
+)]
+struct Flags {
+    #[command(subcommand)]
+    command: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Run the storm.
+    Run(Run),
+    /// Lose power at many moments.
+    Power(Power),
+    #[command(hide = true)]
+    PowerWorker { directory: PathBuf, tag: u64, seed: u64, count: u64 },
+    #[command(hide = true)]
+    PowerReader { file: PathBuf },
+    /// Count, as the driver says on the standard input.
+    #[command(hide = true)]
+    Worker { directory: PathBuf },
+    /// Print what the segment holds.
+    #[command(hide = true)]
+    Read {
+        directory: PathBuf,
+        /// Remove the series that commands created, afterwards.
+        #[arg(long)]
+        forget: bool,
+    },
+}
+
+/// How the storm runs.
+#[derive(Args, Clone)]
+pub(crate) struct Run {
+    /// How many rounds, each with one fault at least.
+    #[arg(long, default_value_t = 200)]
+    pub(crate) rounds: u64,
+    /// The seed of all choices; 0 draws one.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// The languages of the workers, which take turns.
+    #[arg(long, value_delimiter = ',', default_value = "rust,python,ruby,rust")]
+    pub(crate) languages: Vec<Language>,
+    /// The Python that has the wheel.
+    #[arg(long, default_value = "python3")]
+    pub(crate) python: PathBuf,
+    /// The Ruby.
+    #[arg(long, default_value = "ruby")]
+    pub(crate) ruby: PathBuf,
+    /// The folder of the gem, compiled.
+    #[arg(long, default_value = "bindings/ruby")]
+    pub(crate) gem: PathBuf,
+    /// The folder with the workers in Python and Ruby.
+    #[arg(long, default_value = "storm/workers")]
+    pub(crate) workers: PathBuf,
+}
+
+fn main() -> ExitCode {
+    let result = match Flags::parse().command {
+        What::Run(flags) => {
+            disk::enter_namespace().map_err(Into::into).and_then(|()| storm::run(&flags))
+        }
+        What::Power(flags) => power::run(&flags),
+        What::PowerWorker { directory, tag, seed, count } => {
+            power::work(&directory, Command { tag, seed, count }).map(|()| true)
+        }
+        What::PowerReader { file } => power::show(&file).map(|()| true),
+        What::Worker { directory } => worker::run(&directory).map(|()| true),
+        What::Read { directory, forget } => read(&directory, forget).map(|()| true),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("storm: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn read(directory: &Path, forget: bool) -> Result<(), Box<dyn Error>> {
+    let store = worker::open(directory)?;
+    let metrics = worker::Metrics::on(store.registry())?;
+    if store.path().is_none() {
+        return Err("the segment's file could not be opened".into());
+    }
+    let text = store.registry().text();
+    std::io::stdout().write_all(text.as_bytes())?;
+    if forget {
+        metrics.forget_created()?;
+    }
+    Ok(())
+}

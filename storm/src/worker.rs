@@ -1,0 +1,134 @@
+//! The worker in Rust. It reads commands from its standard input, and writes one byte for each
+//! operation that is done. The workers in `workers` speak the same protocol:
+//!
+//! | from the driver | does |
+//! |---|---|
+//! | `go TAG SEED COUNT` | the operations of that seed, each acknowledged by `.`; then `d` |
+//! | `fork TAG SEED COUNT` | the same in a child, acknowledged by `,`; then `c` |
+//!
+//! The first byte says where it counts: `S` in the segment's file, `M` in memory, since the file
+//! could not be had. Warnings go to the standard error.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::{BufRead, Write};
+use std::path::Path;
+
+use quipu::label::Values;
+use quipu::{Description, HistogramFamily, MixedCounter, MixedCounterFamily, Registry};
+use quipu_store::SegmentStore;
+
+use crate::model::Command;
+use crate::sequence::{self, BUCKETS, Operation, Sequence};
+
+/// The metrics that every worker has.
+pub(crate) struct Metrics {
+    jobs: MixedCounterFamily<Values<'static>>,
+    seconds: HistogramFamily<Values<'static>>,
+    bound: HashMap<u64, MixedCounter>,
+}
+
+/// Opens the store in `directory`, as every worker and the reader do.
+pub(crate) fn open(directory: &Path) -> Result<SegmentStore, Box<dyn Error>> {
+    let warn = |what: &str| eprintln!("warning: {what}");
+    Ok(SegmentStore::options().warn(warn).open(directory)?)
+}
+
+/// Counts as the driver says.
+pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
+    let store = open(directory)?;
+    let mut metrics = Metrics::on(store.registry())?;
+    acknowledge(if store.path().is_some() { b'S' } else { b'M' });
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let mut words = line.split(' ');
+        let verb = words.next().unwrap_or_default();
+        let mut number = || words.next().unwrap_or_default().parse::<u64>();
+        let command = Command { tag: number()?, seed: number()?, count: number()? };
+        if verb == "go" {
+            metrics.begin(command).for_each(|()| acknowledge(b'.'));
+            acknowledge(b'd');
+            continue;
+        }
+        // SAFETY: the process has one thread.
+        match unsafe { libc::fork() } {
+            0 => {
+                metrics.begin(command).for_each(|()| acknowledge(b','));
+                acknowledge(b'c');
+                // SAFETY: it ends this process, and runs nothing of its parent's.
+                unsafe { libc::_exit(0) };
+            }
+            // SAFETY: the system reaps the children from now on.
+            _ => unsafe {
+                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+            },
+        }
+    }
+    Ok(())
+}
+
+impl Metrics {
+    /// Registers them.
+    pub(crate) fn on(registry: &Registry) -> Result<Self, Box<dyn Error>> {
+        // Metrics of Python have exemplars.
+        let describe = |name: &str, help: &str, label: &str| {
+            Description::new(name, help).labels([label]).exemplars().verbatim()
+        };
+        let jobs = describe("storm_jobs", "Jobs.", "job");
+        let seconds = describe("storm_seconds", "Seconds.", "host");
+        let jobs = registry.register(jobs)?;
+        let seconds = registry.register(seconds.buckets(BUCKETS))?;
+        Ok(Self { jobs, seconds, bound: HashMap::new() })
+    }
+
+    /// The operations of a command: each `next` does one.
+    pub(crate) fn begin(&mut self, command: Command) -> impl Iterator<Item = ()> {
+        let mut sequence = Sequence::new(command.seed);
+        let mut created = Vec::new();
+        (0..command.count).map(move |index| {
+            let operation = sequence.draw();
+            self.act(command.tag, index, operation, &mut created);
+        })
+    }
+
+    fn act(&mut self, tag: u64, index: u64, operation: Operation, created: &mut Vec<String>) {
+        match operation {
+            Operation::Add { job, halves } => {
+                let job = sequence::job(job);
+                self.jobs.inc_by(&Values(&[&job]), halves as f64 / 2.0);
+            }
+            Operation::AddBound { job } => {
+                let bind = || self.jobs.with(&Values(&[&sequence::job(job)]));
+                self.bound.entry(job).or_insert_with(bind).inc();
+            }
+            Operation::Observe { host, value } => {
+                let host = sequence::host(host);
+                self.seconds.observe(&Values(&[&host]), value as f64);
+            }
+            Operation::Create { padding } => {
+                let label = sequence::created(tag, index, padding);
+                self.jobs.inc(&Values(&[&label]));
+                created.push(label);
+            }
+            Operation::Remove => {
+                if let Some(label) = created.pop()
+                    && let Err(error) = self.jobs.remove(&Values(&[&label]))
+                {
+                    eprintln!("warning: {error}");
+                }
+            }
+        }
+    }
+
+    /// Removes the series that operations created.
+    pub(crate) fn forget_created(&self) -> Result<u64, quipu::Error> {
+        self.jobs.retain(|labels| !labels.iter().any(|(_, value)| value.starts_with('c')))
+    }
+}
+
+fn acknowledge(byte: u8) {
+    // A driver that is gone ends the worker.
+    if std::io::stdout().write_all(&[byte]).and_then(|()| std::io::stdout().flush()).is_err() {
+        std::process::exit(0);
+    }
+}
