@@ -1,15 +1,16 @@
 # The one entry point. `make help` lists the targets.
 
 CARGO ?= cargo
-SECONDS_PER_FUZZ_TARGET ?= 10
+SECONDS_PER_FUZZ_TARGET ?= 4
 FUZZ_SEED ?= 1
-FUZZ_TARGETS := segment_file buckets_json times_binary arena_programs arena_addresses \
-	wire_stream wire_dialects store_files \
+FUZZ_TARGETS := segment_file segment_neighbour buckets_json times_binary \
+	arena_programs arena_addresses wire_stream wire_dialects store_files \
 	$(addprefix wire_decode/,$(notdir $(wildcard fuzz/corpus/wire_decode/*)))
 # What the tests and benchmarks need from Debian's packages: command:package.
 TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	prometheus-pushgateway:prometheus-pushgateway g++:g++ \
-	taskset:util-linux python3:python3 valgrind:valgrind ruby:ruby rake:rake puma:puma \
+	taskset:util-linux unshare:util-linux faketime:faketime fusermount3:fuse3 \
+	python3:python3 valgrind:valgrind ruby:ruby rake:rake puma:puma \
 	redis-server:redis-server redis-cli:redis-tools
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 
@@ -22,17 +23,43 @@ run: ## Build the daemon and start it on 127.0.0.1:8081, with its state in state
 	$(CARGO) build --release --locked --package quipu-server
 	exec target/release/quipu serve
 
+# Each is a target of its own: what fails is run again alone.
+STAGES := test-rust test-ruby test-python test-storm test-go test-targets loom fuzz test-counts miri
+
 .PHONY: test
-test: tools test-rust test-ruby test-python test-go test-targets loom fuzz test-counts miri ## Install what the tests need, and run them all
-	@echo "all tests passed"
+test: tools ## Install what the tests need, and run them all
+	@start=$$(date +%s); number=0; \
+	for stage in $(STAGES); do \
+		number=$$((number + 1)); \
+		echo "== stage $$number of $(words $(STAGES)), make $$stage, after $$(($$(date +%s) - start)) s"; \
+		$(MAKE) --no-print-directory $$stage || { \
+			echo "== failed: run it alone by 'make $$stage'"; exit 1; \
+		}; \
+	done; \
+	echo "== all tests passed, in $$(($$(date +%s) - start)) s"
+
+.PHONY: test-long
+test-long: tools ## What finds rare faults: long storms, long fuzzing, all of miri (an hour or more)
+	$(MAKE) storm power-loss test-arm
+	$(MAKE) fuzz SECONDS_PER_FUZZ_TARGET=60 FUZZ_SEED=0
+	$(MAKE) miri MIRI_STAGES="miri-segment miri-arena miri-arena-long"
+
+# Tests ask whether code is right, not how fast it is: without link-time optimisation, a release
+# build takes a third of the time.
+QUICK_RELEASE := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 
 # The property tests begin with the same seed at each run, as the fuzzing does; PROPTEST_RNG_SEED is
 # not set where cargo is run by hand, which takes another seed each time.
 PROPTEST_SEED ?= 1
 
+# Temporary files in memory, where there is room: the tests sync thousands of small files. Those that
+# are about disks make their own.
+FAST_TMP := $(shell [ "$$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null \
+	&& echo TMPDIR=/dev/shm)
+
 .PHONY: test-rust
 test-rust: ## Unit, property, state, HTTP and end-to-end tests
-	PROPTEST_RNG_SEED=$(PROPTEST_SEED) $(CARGO) test --locked --workspace --all-features
+	$(FAST_TMP) PROPTEST_RNG_SEED=$(PROPTEST_SEED) $(CARGO) test --locked --workspace --all-features
 
 PYTHON_VENV := target/python/venv
 
@@ -42,30 +69,94 @@ $(PYTHON_VENV)/complete: bindings/python/tests/requirements.txt | tools
 	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
-.PHONY: test-python
-test-python: tools $(PYTHON_VENV)/complete ## The Python package: its wheel, beside the real prometheus_client and gunicorn
-	cd bindings/python && $(CARGO) fmt --check && $(CARGO) clippy --locked --quiet --all-targets \
-		--target-dir $(CURDIR)/target/python/cargo -- -D warnings
+# The wheel as the tests want it, in their virtual environment.
+.PHONY: wheel
+wheel: tools $(PYTHON_VENV)/complete
 	rm -rf target/python/wheels
-	cd bindings/python && CARGO_TARGET_DIR=$(CURDIR)/target/python/cargo \
+	cd bindings/python && $(QUICK_RELEASE) CARGO_TARGET_DIR=$(CURDIR)/target/python/cargo \
 		$(CURDIR)/$(PYTHON_VENV)/bin/maturin build --release --locked --quiet \
 		--interpreter $(CURDIR)/$(PYTHON_VENV)/bin/python --out $(CURDIR)/target/python/wheels
 	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
 		target/python/wheels/*.whl
+
+.PHONY: test-python
+test-python: wheel ## The Python package: its wheel, beside the real prometheus_client and gunicorn
+	cd bindings/python && $(CARGO) fmt --check && $(CARGO) clippy --locked --quiet --all-targets \
+		--target-dir $(CURDIR)/target/python/cargo -- -D warnings
 	cd bindings/python && $(CURDIR)/$(PYTHON_VENV)/bin/python -m pytest -q -p no:cacheprovider
 
+# The wheel as users build it, which the tests do not: without link-time optimisation it is slower.
+BENCH_PYTHON := target/bench-python
+
+.PHONY: bench-wheel
+bench-wheel: tools
+	python3 -m venv --clear $(BENCH_PYTHON)
+	$(BENCH_PYTHON)/bin/pip install --quiet 'maturin>=1.9,<2' prometheus_client
+	$(BENCH_PYTHON)/bin/maturin build --release --quiet \
+		--manifest-path bindings/python/Cargo.toml --out $(BENCH_PYTHON)/wheels
+	$(BENCH_PYTHON)/bin/pip install --quiet $(BENCH_PYTHON)/wheels/*.whl
+
 .PHONY: bench-python
-bench-python: test-python ## An increment from Python beside prometheus_client
-	$(PYTHON_VENV)/bin/python bindings/python/bench/increment.py
+bench-python: bench-wheel ## An increment from Python beside prometheus_client
+	$(BENCH_PYTHON)/bin/python bindings/python/bench/increment.py
 
 .PHONY: test-ruby
 test-ruby: tools ## The gem: its tests under the real interpreter and puma, and its installation
 	cd bindings/ruby/ext/quipu && $(CARGO) clippy --locked --all-targets -- -D warnings
-	cd bindings/ruby && rake test test_gem
+	cd bindings/ruby && $(QUICK_RELEASE) rake test test_gem
+
+# How many rounds, and the seed of all choices; 0 draws one.
+ROUNDS ?= 10000
+SEED ?= 0
+STORM := target/storm/release/storm
+
+.PHONY: storm-tools
+storm-tools: wheel
+	cd bindings/ruby && $(QUICK_RELEASE) rake compile
+	$(QUICK_RELEASE) $(CARGO) build --release --locked --quiet --package quipu-storm \
+		--target-dir target/storm
+
+.PHONY: storm
+storm: storm-tools ## Everything that can go wrong, at random: ROUNDS=10000 SEED=0
+	$(STORM) run --rounds $(ROUNDS) --seed $(SEED) --python $(PYTHON_VENV)/bin/python
+
+.PHONY: power-loss
+power-loss: storm-tools ## Losses of power at random moments: ROUNDS=10000 SEED=0
+	$(STORM) power --rounds $(ROUNDS) --seed $(SEED)
+
+# A dose of both, with the same seed each time; what each process does when is another matter.
+.PHONY: test-storm
+test-storm: storm-tools ## A dose of make storm and of make power-loss
+	$(STORM) run --rounds 300 --seed 1 --python $(PYTHON_VENV)/bin/python
+	$(STORM) power --rounds 400 --seed 1
+
+GO_MODULES := bench/peers/go crates/quipu/tests/judges/textparse
+
+ARM := aarch64-unknown-linux-gnu
+ARM_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+
+# Emulation has neither restartable sequences nor weak memory order: this is for what is laid out, cast
+# and called differently there. loom and miri are for the order.
+.PHONY: test-arm
+test-arm: ## The libraries on 64-bit Arm, emulated
+	@if ! dpkg -s $(ARM_PACKAGES) >/dev/null 2>&1; then \
+		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		echo "installing $(ARM_PACKAGES)"; \
+		$$sudo apt-get $(APT_PATIENCE) update -qq && \
+		$$sudo env DEBIAN_FRONTEND=noninteractive apt-get $(APT_PATIENCE) install -y -qq \
+			--no-install-recommends $(ARM_PACKAGES) >/dev/null; \
+	fi
+	rustup target add $(ARM)
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" \
+	$(FAST_TMP) $(CARGO) test --locked --target $(ARM) --target-dir target/arm \
+		--package quipu-arena --package quipu-segment --package quipu-window --package quipu \
+		--lib --test series --test file --test claims --test model --test instruments \
+		--test behaviour
 
 .PHONY: test-go
-test-go: ## The peers that the benchmarks drive
-	cd bench/peers/go && go vet ./... && go test ./...
+test-go: ## The peers that the benchmarks drive, and what the tests judge by
+	@for module in $(GO_MODULES); do (cd $$module && go vet ./... && go test ./...) || exit 1; done
 
 # Where rustup cannot give a target, the build says so instead of failing for what is no fault of
 # the code.
@@ -109,7 +200,7 @@ test-counts: tools ## The instructions of the arena, none above those of its pee
 
 .PHONY: loom
 loom: ## Every interleaving of the lock-free parts
-	RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release --target-dir target/loom \
+	$(QUICK_RELEASE) RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release --target-dir target/loom \
 		--package quipu-segment --package quipu-window --package quipu-arena --test loom
 
 # Coverage alone needs no nightly compiler. `cargo fuzz run TARGET` adds the address sanitizer.
@@ -145,35 +236,43 @@ fuzz: ## A short run of each fuzz target; SECONDS_PER_FUZZ_TARGET=3600 FUZZ_SEED
 			fuzz/target/found/$$target || exit 1; \
 	done
 
-# Miri comes with the nightly toolchain only. Whoever has rustup gets it; where the toolchain
-# cannot be had, the tests say so instead of failing for what is no fault of the code.
-MIRI_ARENA := cargo +nightly miri test --locked --quiet --target-dir target/miri/arena \
+# In make test, a dose of it that takes a few minutes; all of it in make test-long.
+MIRI_STAGES ?= miri-segment miri-arena
+
+# Miri comes with nightly toolchains only, and what it supports changes from one to the next, so the
+# tests name theirs. rustup installs it; on a machine where it cannot, the tests say so and go on.
+NIGHTLY := nightly-2026-10-30
+MIRI := cargo +$(NIGHTLY) miri
+MIRI_ARENA := $(MIRI) test --locked --quiet --target-dir target/miri/arena \
 	--package quipu-arena --test behaviour --test programs
 
 .PHONY: miri
 miri: ## The unsafe parts and the windows, under the interpreter that knows undefined behaviour
-	@if cargo +nightly miri --version >/dev/null 2>&1 || rustup toolchain install nightly \
+	@if $(MIRI) --version >/dev/null 2>&1 || rustup toolchain install $(NIGHTLY) \
 		--profile minimal --component miri --component rust-src; then \
-		cargo +nightly miri setup && \
-		$(MAKE) --jobs=2 miri-segment miri-arena; \
+		$(MIRI) setup && \
+		$(MAKE) --jobs=2 $(MIRI_STAGES); \
 	else \
-		echo "NOT RUN: miri, since rustup gives no nightly toolchain here"; \
+		echo "NOT RUN: miri, since rustup cannot install $(NIGHTLY) here"; \
 	fi
 
 # Two halves of about the same length, at the same time: each is one thread.
 .PHONY: miri-segment
 miri-segment:
 	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance" \
-		cargo +nightly miri test --locked --target-dir target/miri \
+		$(MIRI) test --locked --target-dir target/miri \
 		--package quipu-segment --package quipu-window --lib --test model --test faults
 
 .PHONY: miri-arena
 miri-arena:
 	MIRIFLAGS="-Zmiri-strict-provenance" \
-		cargo +nightly miri test --locked --quiet --target-dir target/miri/arena \
+		$(MIRI) test --locked --quiet --target-dir target/miri/arena \
 		--package quipu-wire --no-default-features \
 		--features quipu,msgpack,colfer --lib -- pieces quipu:: msgpack colfer
 	MIRIFLAGS="-Zmiri-strict-provenance" $(MIRI_ARENA)
+
+.PHONY: miri-arena-long
+miri-arena-long:
 	MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-tree-borrows" $(MIRI_ARENA)
 	MIRIFLAGS="-Zmiri-strict-provenance" $(MIRI_ARENA) --target i686-unknown-linux-gnu
 
@@ -184,14 +283,19 @@ lint: ## Formatting, lints, documentation
 	cd bindings/ruby/ext/quipu && $(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --all-features --no-deps --quiet
-	cd bench/peers/go && test -z "$$(gofmt -l .)"
+	test -z "$$(gofmt -l $(GO_MODULES))"
+	@missing=$$(grep -o '`[A-Za-z0-9_/.-]*/[A-Za-z0-9_.-]*::[a-z_0-9]*`' docs/promises.md | tr -d '`' | \
+		while read -r test; do \
+			grep -qE "(fn|def) $${test##*::}\\b" "$${test%%::*}" || echo "$$test"; \
+		done); \
+	test -z "$$missing" || { echo "docs/promises.md names tests that are not there: $$missing"; exit 1; }
 
 .PHONY: fmt
 fmt: ## Format everything
 	$(CARGO) fmt --all
 	cd fuzz && $(CARGO) fmt
 	cd bindings/ruby/ext/quipu && $(CARGO) fmt
-	cd bench/peers/go && gofmt -w .
+	gofmt -w $(GO_MODULES)
 
 .PHONY: bench
 bench: bench-rates bench-counting bench-arena bench-wire bench-stores ## Run every benchmark beside its peers, and write docs/benchmarks
@@ -232,7 +336,7 @@ STORES_PACKAGES := redis-server ruby ruby-dev ruby-redis ruby-connection-pool \
 	ruby-prometheus-client-mmap
 
 .PHONY: bench-stores
-bench-stores: tools ## Stores from Rust, Ruby and Python beside what users have today
+bench-stores: tools bench-wheel ## Stores from Rust, Ruby and Python beside what users have today
 	@if ! dpkg -s $(STORES_PACKAGES) >/dev/null 2>&1; then \
 		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		echo "installing $(STORES_PACKAGES)"; \
@@ -242,11 +346,6 @@ bench-stores: tools ## Stores from Rust, Ruby and Python beside what users have 
 	fi
 	$(CARGO) build --release --locked --package quipu-bench --package quipu-server
 	cd bindings/ruby && rake compile
-	python3 -m venv --clear target/bench-python
-	target/bench-python/bin/pip install --quiet 'maturin>=1.9,<2' prometheus_client
-	target/bench-python/bin/maturin build --release --quiet \
-		--manifest-path bindings/python/Cargo.toml --out target/bench-python/wheels
-	target/bench-python/bin/pip install --quiet target/bench-python/wheels/*.whl
 	target/release/stores $(if $(CLIENT_RUBY),--client-ruby $(CLIENT_RUBY))
 	target/release/report stores
 

@@ -7,6 +7,7 @@
 
 mod children;
 mod increments;
+mod metrics;
 mod ours;
 mod peers;
 mod raw;
@@ -96,7 +97,7 @@ pub struct Workload {
 }
 
 /// All workloads, in the order in which they run.
-pub const WORKLOADS: [Workload; 11] = [
+pub const WORKLOADS: [Workload; 12] = [
     Workload {
         name: "raw_hash",
         in_rounds: true,
@@ -185,6 +186,13 @@ pub const WORKLOADS: [Workload; 11] = [
         ruby: &["quipu", "quipu-client-ruby", "mmap", "direct-file-store"],
         python: &["quipu", "quipu-install", "multi-process"],
         rust: scrape::scrape,
+    },
+    Workload {
+        name: "metrics",
+        in_rounds: true,
+        ruby: &["quipu", "quipu-client-ruby", "mmap", "direct-file-store"],
+        python: &["quipu", "quipu-install", "prometheus-client", "multi-process"],
+        rust: metrics::metrics,
     },
     Workload {
         name: "respawns",

@@ -8,6 +8,7 @@ import measure
 from contenders import LABELS
 
 SERIES = 1000
+METRICS = 2000
 
 
 def increments(make, options):
@@ -145,6 +146,23 @@ def scrape_of(make, folder, name, count, live):
             measure.wait(pid)
     else:
         sizes(f"scrape/{name}", subject, folder)
+
+
+def metrics(make, options):
+    """An application with many metrics: each is made and counts once; then all are scraped."""
+    most = measure.some(METRICS, 100)
+    contender = make(options.folder("tmpfs"))
+
+    def create(_):
+        for number in range(most):
+            contender.counter(f"metric{number}", LABELS).labels("200", "/x").inc()
+
+    subject = in_python(contender)
+    measure.record("metrics/creation", subject, [measure.timed(create, 1) * 1e3], unit="ms")
+    found = len(re.findall(r"^metric\d+_total{", contender.expose(), re.MULTILINE))
+    if found != most:
+        raise RuntimeError(f"a scrape of {contender.subject} has {found} of {most} metrics")
+    measure.scrape("metrics/scrape", subject, contender.expose, measure.some(3, 1))
 
 
 def in_python(contender):

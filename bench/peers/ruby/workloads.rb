@@ -4,6 +4,7 @@ module Workloads
   LABELS_TWO = %i[code path].freeze
   LABELS_FOUR = %i[code path method host].freeze
   SERIES = 1000
+  METRICS = 2000
 
   module_function
 
@@ -122,6 +123,24 @@ module Workloads
       end
       sizes("scrape/#{name}", in_ruby(contender), folder) unless live
     end
+  end
+
+  # An application with many metrics: each is made and counts once; then all are scraped.
+  def metrics(contender, options)
+    most = Measure.some(METRICS, 100)
+    contender.open(options.folder("tmpfs"))
+    made = []
+    count = Measure.loop_of("c = made[i]; #{contender.increment_two}", made: made)
+    start = Measure.now
+    most.times { |number| made << contender.counter("metric#{number}", LABELS_TWO) }
+    count.call(most)
+    time = (Measure.now - start) * 1e3
+    Measure.record("metrics/creation", in_ruby(contender), time, unit: "ms")
+    text = Measure.scrape("metrics/scrape", in_ruby(contender), runs: Measure.some(3, 1)) do
+      contender.expose
+    end
+    lines = text.each_line.grep(/\Ametric\d+(_total)?{/)
+    raise "a scrape has #{lines.size} of #{most} metrics" unless lines.size == most
   end
 
   # The subject, in cases that other languages have too.

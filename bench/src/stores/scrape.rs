@@ -97,7 +97,12 @@ fn count_all(counters: &Counters, paths: &[String]) {
 }
 
 /// The times of a scrape, after one that is not timed.
-fn times<R>(plan: Plan, case: &str, subject: &str, mut scrape: impl FnMut() -> R) -> Record {
+pub(super) fn times<R>(
+    plan: Plan,
+    case: &str,
+    subject: &str,
+    mut scrape: impl FnMut() -> R,
+) -> Record {
     black_box(scrape());
     let mut time = |_| {
         let start = Instant::now();
