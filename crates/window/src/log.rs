@@ -494,7 +494,11 @@ mod tests {
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let distance = prop_oneof![0..4u64, 0..100_000u64, Just(1 << 40)];
-        let push = (distance, prop_oneof![9 => Just(1u64), 1 => 2..5u64], 1..400u32)
+        let push = (
+            distance,
+            prop_oneof![9 => Just(1u64), 1 => 2..5u64],
+            1..if cfg!(miri) { 60 } else { 400u32 },
+        )
             .prop_map(|(after, events, repeat)| Step::Push { after, events, repeat });
         let step = prop_oneof![
             4 => push,
@@ -505,7 +509,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 400 }))]
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 400 }))]
         #[test]
         fn a_log_is_a_queue_of_times(steps in steps()) {
             let (mut log, mut naive, mut now) = (Log::new(), Naive::default(), 1u64);

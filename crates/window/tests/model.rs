@@ -79,11 +79,11 @@ fn steps(accuracy: u64, ticks: u64) -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Reset),
         1 => Just(Step::SaveAndLoad),
     ];
-    prop::collection::vec(step, 1..60)
+    prop::collection::vec(step, 1..if cfg!(miri) { 30 } else { 60 })
 }
 
 fn config() -> ProptestConfig {
-    ProptestConfig::with_cases(if cfg!(miri) { 3 } else { 600 })
+    ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 600 })
 }
 
 fn saved(window: &impl Window) -> Vec<u8> {

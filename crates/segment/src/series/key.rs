@@ -296,9 +296,9 @@ mod tests {
 
     #[test]
     fn texts_come_back_whatever_their_length() {
-        for count in
-            [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100, 230, 254, 255, 256, 70_000]
-        {
+        let lengths =
+            [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100, 230, 254, 255, 256, 70_000];
+        for count in lengths.into_iter().take(if cfg!(miri) { 20 } else { 21 }) {
             let long = "y".repeat(count);
             let texts = ["", &long, "z", &long];
             let (_, bytes, _) = packed(&texts);

@@ -1666,7 +1666,8 @@ mod tests {
     #[test]
     fn each_length_has_a_class_of_at_most_a_quarter_more() {
         let mut before = 0;
-        for words in 1..=MOST_WORDS {
+        let most_words = if cfg!(miri) { 600 } else { MOST_WORDS };
+        for words in 1..=most_words {
             let class = class_of(words);
             let most = class_words(class);
             assert!(class < CLASSES && (class == before || class == before + 1));
@@ -1674,7 +1675,7 @@ mod tests {
             assert_eq!(class_of(most), class);
             before = class;
         }
-        assert_eq!(before, CLASSES - 1);
+        assert!(cfg!(miri) || before == CLASSES - 1);
     }
 
     /// Two tables take turns. Who looks for a series while they do, and finds the same table before
