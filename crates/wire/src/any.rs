@@ -1,4 +1,4 @@
-//! Formats by name, for programs that learn which one only when they run.
+//! Formats by name, for programs that learn the format only at run time.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -25,12 +25,12 @@ use crate::stream::{Decoder, Encoder, Framing};
 pub struct AnyFormat(&'static dyn Erased);
 
 impl AnyFormat {
-    /// All that this build has.
+    /// All formats of this build.
     pub fn all() -> impl Iterator<Item = AnyFormat> {
         crate::formats::ALL.iter().copied()
     }
 
-    /// The format of a name.
+    /// The format with this name, if this build has it.
     pub fn named(name: &str) -> Option<AnyFormat> {
         AnyFormat::all().find(|format| format.name() == name)
     }
@@ -39,7 +39,7 @@ impl AnyFormat {
         AnyFormat(&This::<F>(PhantomData))
     }
 
-    /// Its name.
+    /// The format's name.
     pub fn name(&self) -> &'static str {
         self.0.name()
     }
@@ -58,7 +58,7 @@ impl AnyFormat {
         self.0.encode(message, out)
     }
 
-    /// Reads a message that takes the whole input.
+    /// Reads a message that takes up the whole input.
     ///
     /// # Errors
     ///
@@ -102,7 +102,7 @@ impl AnyEncoder {
         self.0.append(message, out)
     }
 
-    /// Appends what was gathered; see [`Encoder::flush`].
+    /// Appends the messages that were gathered; see [`Encoder::flush`].
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         self.0.flush(out);
     }
@@ -118,7 +118,7 @@ impl fmt::Debug for AnyEncoder {
 pub struct AnyDecoder(Box<dyn ErasedDecoder>);
 
 impl AnyDecoder {
-    /// Sets how many bytes a message can have; see [`Decoder::limit`].
+    /// Sets the largest size of a message in bytes; see [`Decoder::limit`].
     pub fn limit(mut self, bytes: usize) -> AnyDecoder {
         self.0.limit(bytes);
         self
@@ -129,12 +129,12 @@ impl AnyDecoder {
         self.0.push(bytes);
     }
 
-    /// Says that the input pauses; see [`Decoder::pause`].
+    /// Tells the decoder that the input pauses; see [`Decoder::pause`].
     pub fn pause(&mut self) {
         self.0.pause();
     }
 
-    /// Says that no more bytes come; see [`Decoder::end`].
+    /// Tells the decoder that no more bytes come; see [`Decoder::end`].
     pub fn end(&mut self) {
         self.0.end();
     }
@@ -144,7 +144,7 @@ impl AnyDecoder {
         self.0.position()
     }
 
-    /// Says that no more bytes come, and that all were messages that have been taken.
+    /// Ends the stream, and checks that all of it was messages that have been taken.
     ///
     /// # Errors
     ///

@@ -10,7 +10,7 @@ use crate::values;
 #[derive(Clone, Copy)]
 pub(crate) struct Base64<'a>(pub(crate) &'a [u8]);
 
-// SAFETY: It writes four letters for three bytes, the last of which may be missing.
+// SAFETY: It writes four letters for each three bytes, and for the one or two bytes left over.
 unsafe impl Piece for Base64<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -21,7 +21,7 @@ unsafe impl Piece for Base64<'_> {
     unsafe fn put(&self, mut at: *mut u8) -> *mut u8 {
         let letters = |bits: u64| LETTERS[bits as usize & 4095];
         let mut write = |pair: [u8; 2]| {
-            // SAFETY: `at` is valid for all letters, and each two are written once.
+            // SAFETY: `at` is valid for all letters, and each pair is written once.
             unsafe {
                 at.cast::<[u8; 2]>().write_unaligned(pair);
                 at = at.add(2);
@@ -61,7 +61,7 @@ unsafe impl Piece for Base64<'_> {
 
 pub(crate) const EXPECTED: &str = "an id in base64 with its padding";
 
-/// From base64, with all of the padding. Bits behind the last byte may be anything, as in Go.
+/// Decodes base64 with its padding. The bits after the last byte may be anything, as in Go.
 #[inline(always)]
 pub(crate) fn decode<'m>(text: &[u8], scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     let (groups, odd) = text.as_chunks::<4>();
@@ -90,8 +90,9 @@ pub(crate) fn decode<'m>(text: &[u8], scope: &Scope<'m>) -> Result<&'m [u8], Fau
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// What a letter of base64 adds to the three bytes of four letters, for each of its places; the
-/// least significant byte is the first, and the most significant one is 255 for other bytes.
+/// What a letter adds to the three bytes of a group of four letters, for each place in the group.
+/// The least significant byte is the first; the most significant is 255 for bytes that are not
+/// letters.
 static SHIFTED: [[u32; 256]; 4] = {
     let mut table = [[0xff00_0000; 256]; 4];
     let mut sextet = 0;
@@ -108,7 +109,7 @@ static SHIFTED: [[u32; 256]; 4] = {
     table
 };
 
-/// Two letters for 12 bits.
+/// The two letters for 12 bits.
 static LETTERS: [[u8; 2]; 4096] = {
     let mut table = [[0; 2]; 4096];
     let mut bits = 0;

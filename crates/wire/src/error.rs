@@ -1,19 +1,19 @@
-//! What is wrong with an input, or with a message that a format has no form for.
+//! The crate's error: an input that is not valid, or a message that a format cannot represent.
 
 use core::fmt;
 
-/// Why a message was not read, or not written.
+/// Why a message could not be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     format: &'static str,
-    /// Where in the input, or `None` of a message that cannot be written.
+    /// Offset in the input, or `None` for a message that could not be written.
     offset: Option<u64>,
     fault: Fault,
 }
 
-/// Which of the few reasons it is, and what was expected.
+/// The kind of an error, and what was expected.
 ///
-/// Readers leave the input where the fault is, so that it need not say where.
+/// It has no offset, since readers leave the input at the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
     kind: FaultKind,
@@ -37,31 +37,31 @@ impl Fault {
         Fault { kind: FaultKind::Incomplete, expected }
     }
 
-    /// Something else stands where something was expected.
+    /// The input has something other than what was expected.
     #[cold]
     pub(crate) const fn malformed(expected: &'static str) -> Fault {
         Fault { kind: FaultKind::Malformed, expected }
     }
 
-    /// The message ends, and the input does not.
+    /// The message ends before the input does.
     #[cold]
     pub(crate) const fn trailing() -> Fault {
         Fault { kind: FaultKind::Trailing, expected: "the end of the message" }
     }
 
-    /// A length beyond a limit.
+    /// A length exceeds a limit.
     #[cold]
     pub(crate) const fn too_large(expected: &'static str) -> Fault {
         Fault { kind: FaultKind::TooLarge, expected }
     }
 
-    /// A message for which the format has no form; the text says what it takes.
+    /// The format cannot represent a message; the text says what the format accepts.
     #[cold]
     pub(crate) const fn unwritable(expected: &'static str) -> Fault {
         Fault { kind: FaultKind::Unwritable, expected }
     }
 
-    /// There is no memory for what was read.
+    /// Memory for the message could not be allocated.
     #[cold]
     pub(crate) const fn memory() -> Fault {
         Fault { kind: FaultKind::Memory, expected: "memory for the message" }
@@ -88,28 +88,28 @@ impl Error {
         self.format
     }
 
-    /// Where in the input, in bytes from its start; of a stream, from the stream's start. `None`
-    /// when a message could not be written.
+    /// The offset of the fault in bytes, from the start of the input or of the stream. `None` when
+    /// a message could not be written.
     pub fn offset(&self) -> Option<u64> {
         self.offset
     }
 
-    /// What was expected there, or what the format can take.
+    /// What was expected there, or what the format accepts.
     pub fn expected(&self) -> &'static str {
         self.fault.expected
     }
 
-    /// Whether the input is the beginning of a message, as far as it goes.
+    /// Whether the input ended too early: as far as it goes, it is the beginning of a message.
     pub fn is_incomplete(&self) -> bool {
         self.fault.is_incomplete()
     }
 
-    /// Whether a length is beyond a limit.
+    /// Whether a length exceeds a limit.
     pub fn is_too_large(&self) -> bool {
         self.fault.kind == FaultKind::TooLarge
     }
 
-    /// Whether the format has no form for a message that was to be written.
+    /// Whether the format cannot represent a message that was to be written.
     pub fn is_unwritable(&self) -> bool {
         self.fault.kind == FaultKind::Unwritable
     }

@@ -1,4 +1,4 @@
-//! What a format can do.
+//! The trait of a format: how it writes and reads each message, and what frames its streams.
 
 use alloc::vec::Vec;
 
@@ -8,27 +8,27 @@ use crate::error::Fault;
 use crate::message::{BatchTimer, Counter, Gauge, Kind, Message, MetricUnion};
 use crate::reader::Reader;
 
-/// A format of messages: a type without values that names it, as [`Protobuf`](crate::Protobuf).
+/// A message format: a type without values that names it, such as [`Protobuf`](crate::Protobuf).
 ///
-/// Messages are written and read by [`Metric`](crate::Metric), streams of them by
-/// [`Encoder`](crate::Encoder) and [`Decoder`](crate::Decoder). The trait is for this crate to
-/// implement.
+/// [`Metric`](crate::Metric) writes and reads messages; [`Encoder`](crate::Encoder) and
+/// [`Decoder`](crate::Decoder) write and read streams of them. The trait is sealed.
 pub trait Format: sealed::Sealed + 'static {
-    /// The format's name, as the command line takes it.
+    /// The format's name, as on the command line.
     const NAME: &'static str;
 
-    /// Whether a reader sees where a message ends. Others need a length before each.
+    /// Whether a reader sees where a message ends. In a format where it does not, a stream needs a
+    /// length before each message.
     const DELIMITED: bool = true;
 
-    /// Whether a stream has a framing of the format's own: a reader sees where a message ends, at
-    /// least where something separates it from the next.
+    /// Whether the format has its own framing for streams: a reader sees where a message ends, if
+    /// only because something separates it from the next.
     const HAS_FRAMING: bool = Self::DELIMITED;
 
-    /// What a writer of a stream remembers from message to message.
+    /// What a writer of a stream remembers between messages.
     #[doc(hidden)]
     type Writing: Default + Send;
 
-    /// What a reader of a stream remembers.
+    /// What a reader of a stream remembers between messages.
     #[doc(hidden)]
     type Reading: Default + Send;
 
@@ -44,9 +44,9 @@ pub trait Format: sealed::Sealed + 'static {
     #[doc(hidden)]
     fn write_union(message: &MetricUnion<'_>, out: &mut Vec<u8>) -> Result<(), Fault>;
 
-    // A reader leaves the input behind the message, or at the fault; where the input is incomplete, it
-    // can be anywhere behind the message's start. One of a format that is not
-    // delimited takes all of it.
+    // A reader leaves the input at the end of the message, or at the fault. If the input is
+    // incomplete, that can be anywhere after the message's start. A reader of a format that is not
+    // delimited takes the whole input.
 
     #[doc(hidden)]
     fn read_counter<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Counter<'m>, Fault>;
@@ -74,19 +74,20 @@ pub trait Format: sealed::Sealed + 'static {
         message.write::<Self>(out)
     }
 
-    /// Appends what a stream still owes: called before it is handed on, and at its end.
+    /// Appends the messages that were gathered; called before the stream's bytes are handed on,
+    /// and at its end.
     #[doc(hidden)]
     #[inline(always)]
     fn flush(_: &mut Self::Writing, _: &mut Vec<u8>) {}
 
-    /// Skips what may stand between messages that follow each other, and means nothing.
+    /// Skips what may stand between two messages without a meaning, such as white space.
     #[doc(hidden)]
     #[inline(always)]
     fn skip_between(_: &mut Reader<'_>) {}
 
-    /// Reads the next message of a stream in the format's own framing; `None` when there is none
-    /// up to the end of the input, all of which was read. An incomplete message is a fault that
-    /// leaves the state as it was, so that it can be read again when more is there.
+    /// Reads the next message of a stream in the format's own framing. Returns `None` when the
+    /// rest of the input has no message; it is then read to its end. An incomplete message is a
+    /// fault that leaves the state unchanged, so that it can be read again when more has come.
     #[doc(hidden)]
     #[inline(always)]
     fn read_next<'m>(
@@ -106,8 +107,8 @@ pub(crate) mod sealed {
     pub trait Sealed: Sized {}
 }
 
-/// Formats that several libraries write, each in its way: all functions of a `Codec<D>` of one
-/// file, under the name of each dialect `D`.
+/// Implements the trait for each dialect `D` of a format that several libraries write differently,
+/// with the functions of the file's `Codec<D>`.
 macro_rules! dialects {
     (delimited: $delimited:literal, $($dialect:ident),*) => {$(
         impl $crate::format::sealed::Sealed for $dialect {}
@@ -124,7 +125,7 @@ macro_rules! dialects {
 }
 pub(crate) use dialects;
 
-/// The eight functions for single messages, from another type.
+/// The eight functions for single messages, forwarded to another type.
 macro_rules! forward {
     ($codec:ty) => {
         $crate::format::forward!(write $codec, write_counter, Counter);

@@ -1,8 +1,8 @@
-//! Hashes of texts that come from outside: nobody shall choose them so that they fall together.
+//! Seeded hashes of texts from outside, so that a sender cannot choose texts that collide.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
-/// What makes hashes differ from table to table.
+/// The secrets that make hashes differ between tables.
 pub(crate) struct Secrets(RapidSecrets);
 
 impl Default for Secrets {
@@ -24,14 +24,15 @@ impl Secrets {
     }
 }
 
-/// From the system, by way of the standard library's tables.
+/// A seed from the system, by way of the standard library's hash tables.
 #[cfg(feature = "std")]
 fn seed() -> u64 {
     use core::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// Where memory lies, which is little: without the standard library there is no other source.
+/// An address on the heap. It has little entropy, but without the standard library there is no
+/// other source.
 #[cfg(not(feature = "std"))]
 fn seed() -> u64 {
     let somewhere = alloc::boxed::Box::new(0u64);

@@ -1,8 +1,8 @@
-// Its examples are of quipu's own format.
+// The examples in the README use quipu's own format.
 #![cfg_attr(feature = "quipu", doc = include_str!("../README.md"))]
 #![cfg_attr(not(feature = "quipu"), doc = "Metrics on the wire.")]
 #![no_std]
-// Each format takes some of what they share.
+// A build with fewer formats leaves some of the shared code unused.
 #![cfg_attr(not(feature = "all"), allow(dead_code, unreachable_pub, unused_imports, unused_macros))]
 
 extern crate alloc;

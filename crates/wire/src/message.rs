@@ -1,4 +1,4 @@
-//! What goes over the wire: four messages, their union of all four, and what is the same for them.
+//! What goes over the wire: the four messages, an enum of them, and the trait that they share.
 
 use alloc::vec::Vec;
 
@@ -8,40 +8,40 @@ use crate::error::{Error, Fault};
 use crate::format::Format;
 use crate::reader::Reader;
 
-/// Something that only grows, or a change of it.
+/// A value that only grows, or an increment of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter<'m> {
-    /// Whose value it is. Any bytes.
+    /// The id of the series. Any bytes.
     pub id: &'m [u8],
-    /// How many.
+    /// The count.
     pub value: i64,
 }
 
-/// Times, or sizes, that were measured one by one and are sent together.
+/// Durations or sizes that were measured one by one and are sent together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchTimer<'m> {
-    /// Whose values they are. Any bytes.
+    /// The id of the series. Any bytes.
     pub id: &'m [u8],
-    /// What was measured, in the unit that sender and receiver agree on.
+    /// The measured values, in the unit that sender and receiver agree on.
     pub values: &'m [f64],
 }
 
-/// Something that goes up and down.
+/// A value that goes up and down.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gauge<'m> {
-    /// Whose value it is. Any bytes.
+    /// The id of the series. Any bytes.
     pub id: &'m [u8],
-    /// How much.
+    /// The value.
     pub value: f64,
 }
 
-/// Any of the three: the one that [`metric_type`](MetricUnion::metric_type) says, with the others'
-/// values beside it.
+/// Any of the three: [`metric_type`](MetricUnion::metric_type) says which. The values of the other
+/// two are sent as well.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricUnion<'m> {
-    /// Which of the values counts.
+    /// Which of the values is meant.
     pub metric_type: MetricType,
-    /// Whose value it is. Any bytes.
+    /// The id of the series. Any bytes.
     pub id: &'m [u8],
     /// A counter's value.
     pub counter: i64,
@@ -51,12 +51,12 @@ pub struct MetricUnion<'m> {
     pub gauge: f64,
 }
 
-/// Which value of a [`MetricUnion`] counts. Any number can arrive.
+/// Which value of a [`MetricUnion`] is meant. Any number can arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MetricType(pub i8);
 
 impl MetricType {
-    /// None is known.
+    /// Not known.
     pub const UNKNOWN: MetricType = MetricType(0);
     /// The counter's.
     pub const COUNTER: MetricType = MetricType(1);
@@ -66,7 +66,7 @@ impl MetricType {
     pub const GAUGE: MetricType = MetricType(3);
 }
 
-/// Which message something is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// A [`Counter`].
@@ -80,10 +80,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [Kind; 4] = [Kind::Counter, Kind::BatchTimer, Kind::Gauge, Kind::MetricUnion];
 
-    /// The message's name, as its type is called.
+    /// The name of the message's type.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "Counter",
@@ -94,7 +94,7 @@ impl Kind {
     }
 }
 
-/// One message, whichever it is.
+/// A message of any kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Message<'m> {
     /// A counter.
@@ -124,15 +124,15 @@ pub enum Message<'m> {
 /// # }
 /// ```
 pub trait Metric<'m>: sealed::Codec<'m> + Copy + Into<Message<'m>> {
-    /// Which message it is.
+    /// The kind of the message.
     const KIND: Kind;
 
     /// Appends the message to a buffer.
     ///
     /// # Errors
     ///
-    /// When the format has no form for it: a float that is no number in JSON, a length beyond what
-    /// the format can say. The buffer is as it was.
+    /// When the format cannot represent it: a float that is not finite in JSON, or a length that
+    /// exceeds what the format can express. The buffer is then unchanged.
     #[inline(always)]
     fn encode<F: Format>(&self, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
@@ -142,12 +142,12 @@ pub trait Metric<'m>: sealed::Codec<'m> + Copy + Into<Message<'m>> {
         })
     }
 
-    /// Reads a message that takes the whole input. The id borrows from the input where the format
-    /// has it in one piece; what does not, and the values, lie in the scope.
+    /// Reads a message that takes up the whole input. The id borrows from the input where the
+    /// format has it in one piece; otherwise it is in the scope, as the values are.
     ///
     /// # Errors
     ///
-    /// When the input is not this message in this format, and when something follows it.
+    /// When the input is not this message in this format, or when something follows it.
     #[inline(always)]
     fn decode<F: Format>(input: &'m [u8], scope: &Scope<'m>) -> Result<Self, Error> {
         let mut reader = Reader::new(input);
@@ -201,7 +201,7 @@ metric!(Gauge, write_gauge, read_gauge);
 metric!(MetricUnion, write_union, read_union);
 
 impl<'m> Message<'m> {
-    /// Which message it is.
+    /// The kind of the message.
     pub fn kind(&self) -> Kind {
         match self {
             Message::Counter(_) => Kind::Counter,
@@ -211,7 +211,7 @@ impl<'m> Message<'m> {
         }
     }
 
-    /// Whose values it has.
+    /// The id of the series.
     pub fn id(&self) -> &'m [u8] {
         match self {
             Message::Counter(message) => message.id,
@@ -221,8 +221,8 @@ impl<'m> Message<'m> {
         }
     }
 
-    /// The same in the form of another message, where it has one: any metric as a union, and a
-    /// union as the metric that its type says, when the other values are all zero.
+    /// The message as another kind, if it has that form: any metric as a union, and a union as the
+    /// metric that its type says if the other values are all zero.
     pub fn to_kind(self, kind: Kind) -> Option<Message<'m>> {
         if self.kind() == kind {
             return Some(self);
@@ -269,7 +269,7 @@ impl<'m> Message<'m> {
         }
     }
 
-    /// Reads a message of a kind that takes the whole input.
+    /// Reads a message of this kind that takes up the whole input.
     ///
     /// # Errors
     ///
@@ -321,7 +321,7 @@ impl<'m> MetricUnion<'m> {
         gauge: 0.0,
     };
 
-    /// The metric that the type says, when nothing else is in the union.
+    /// The metric that the type says, if the other values are all zero.
     #[inline]
     pub fn to_metric(self) -> Option<Message<'m>> {
         let MetricUnion { metric_type, id, counter, timer, gauge } = self;

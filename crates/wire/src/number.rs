@@ -1,4 +1,4 @@
-//! Numbers as decimal text, as JSON and Hprose have them.
+//! Numbers as decimal text, as in JSON and Hprose.
 //!
 //! Floats are written as Go's `strconv.FormatFloat(value, 'g', -1, 64)` does: the shortest digits
 //! that read back as the same value, plain where the decimal exponent is from -4 to 5, else as
@@ -13,7 +13,7 @@ use crate::reader::Reader;
 #[derive(Clone, Copy)]
 pub(crate) struct Decimal(pub(crate) i64);
 
-// SAFETY: A sign and 19 digits at most are skipped, all of which were written.
+// SAFETY: The end is after a sign and at most 19 digits, all of which were written.
 unsafe impl Piece for Decimal {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -35,7 +35,7 @@ unsafe impl FixedPiece for Decimal {
     const BOUND: usize = 20;
 }
 
-/// A double. What is no number is `NaN`, `+Inf` or `-Inf`.
+/// A double. One that is not finite is `NaN`, `+Inf` or `-Inf`.
 #[derive(Clone, Copy)]
 pub(crate) struct Double(pub(crate) f64);
 
@@ -49,7 +49,7 @@ unsafe impl Piece for Double {
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
         let value = self.0;
-        // Most values are small whole numbers. -0 is none, by its bits.
+        // Most values are small whole numbers. -0, by its bits, is not one of them.
         let whole = value as i32;
         if whole.unsigned_abs() < 1_000_000 && f64::from(whole).to_bits() == value.to_bits() {
             // SAFETY: `at` is valid for 24 bytes, and an integer takes 20.
@@ -65,7 +65,7 @@ unsafe impl FixedPiece for Double {
     const BOUND: usize = 24;
 }
 
-/// Three digits each, and in the last byte how many are left without the zeros before them.
+/// Three digits each, and in the last byte how many remain without leading zeros.
 static THREE_DIGITS: [[u8; 4]; 1000] = {
     let mut table = [[0; 4]; 1000];
     let mut number = 0;
@@ -84,7 +84,7 @@ static THREE_DIGITS: [[u8; 4]; 1000] = {
 /// `at` is valid for writes of 19 bytes, of 20 for numbers of 20 digits.
 #[inline(always)]
 unsafe fn put_digits(number: u64, at: *mut u8) -> *mut u8 {
-    // SAFETY: As the function's. Of up to 6 digits at most 7 bytes are written.
+    // SAFETY: The caller's obligation. For up to 6 digits, at most 7 bytes are written.
     unsafe {
         if number < 1000 {
             put_three_digits(number as usize, at)
@@ -98,7 +98,7 @@ unsafe fn put_digits(number: u64, at: *mut u8) -> *mut u8 {
     }
 }
 
-/// Without the zeros before them.
+/// Writes a number below 1000 without leading zeros.
 ///
 /// # Safety
 ///
@@ -108,7 +108,7 @@ unsafe fn put_three_digits(number: usize, at: *mut u8) -> *mut u8 {
     let entry = THREE_DIGITS[number];
     let len = entry[3] & 3;
     let digits = u32::from_le_bytes(entry) >> (24 - 8 * u32::from(len));
-    // SAFETY: As the function's, and the length is at most 3.
+    // SAFETY: The caller's obligation, and the length is at most 3.
     unsafe {
         at.cast::<[u8; 4]>().write_unaligned(digits.to_le_bytes());
         at.add(usize::from(len))
@@ -117,10 +117,10 @@ unsafe fn put_three_digits(number: usize, at: *mut u8) -> *mut u8 {
 
 /// # Safety
 ///
-/// `at` is valid for writes of as many bytes as the number has digits.
+/// `at` is valid for writes of one byte for each digit of the number.
 #[inline(never)]
 unsafe fn put_many_digits(number: u64, at: *mut u8) -> *mut u8 {
-    // SAFETY: As the function's.
+    // SAFETY: The caller's obligation.
     unsafe { Bytes(itoa::Buffer::new().format(number).as_bytes()).put(at) }
 }
 
@@ -129,18 +129,18 @@ unsafe fn put_many_digits(number: u64, at: *mut u8) -> *mut u8 {
 /// `at` is valid for writes of 24 bytes.
 #[inline(never)]
 unsafe fn put_other(value: f64, at: *mut u8) -> *mut u8 {
-    // Three decimals are common, too. A text of up to 15 digits that reads back is the only one.
+    // Three decimals are common, too. At most one text of up to 15 digits reads back as the value.
     let thousandths = (value.abs() * 1000.0 + 0.5) as u32;
     if thousandths < 1_000_000_000 && f64::from(thousandths) / 1000.0 == value.abs() && value != 0.0
     {
         // SAFETY: `at` is valid for 24 bytes, and the text has up to 11.
         return unsafe { put_thousandths(value < 0.0, thousandths, at) };
     }
-    // SAFETY: As the function's.
+    // SAFETY: The caller's obligation.
     unsafe { put_shortest(value, at) }
 }
 
-/// Thousandths that are not whole.
+/// Writes a number of thousandths that is not whole.
 ///
 /// # Safety
 ///
@@ -169,7 +169,7 @@ unsafe fn put_shortest(value: f64, at: *mut u8) -> *mut u8 {
         f64::INFINITY => b"+Inf",
         f64::NEG_INFINITY => b"-Inf",
         _ if value.is_nan() => b"NaN",
-        // Not the positive one, which is a whole number.
+        // Only -0 comes here: +0 was written as a whole number.
         0.0 => b"-0",
         _ => b"",
     };
@@ -180,17 +180,17 @@ unsafe fn put_shortest(value: f64, at: *mut u8) -> *mut u8 {
     let mut buffer = zmij::Buffer::new();
     let text = buffer.format_finite(value).as_bytes();
     if (1e-4..1e6).contains(&value.abs()) {
-        // Fractions, since whole numbers were written before, and plain in zmij's form, too.
+        // Whole numbers were written before, so this is a fraction, which zmij writes plain, too.
         // SAFETY: A sign, `0.000` and 17 digits are 23.
         return unsafe { Bytes(text).put(at) };
     }
-    // SAFETY: As the function's.
+    // SAFETY: The caller's obligation.
     unsafe { put_scientific(value < 0.0, text, at) }
 }
 
 /// # Safety
 ///
-/// `at` is valid for writes of 24 bytes, and the text has up to 17 digits that count.
+/// `at` is valid for writes of 24 bytes, and the text has up to 17 significant digits.
 #[inline(always)]
 unsafe fn put_scientific(negative: bool, text: &[u8], at: *mut u8) -> *mut u8 {
     let mut room = [0; MAX_DIGITS];
@@ -213,14 +213,14 @@ unsafe fn put_scientific(negative: bool, text: &[u8], at: *mut u8) -> *mut u8 {
 /// A plain text has up to 17 digits, and zeros on one side of them.
 const MAX_DIGITS: usize = 32;
 
-/// The digits of a float's text that count, without the zeros at either end, and the decimal
-/// exponent of the first. The text is of a float that is not 0, with a point or an exponent.
+/// The significant digits of a float's text, without zeros at either end, and the decimal exponent
+/// of the first. The text is of a float that is not 0, with a point or an exponent.
 fn significant_digits<'r>(text: &[u8], room: &'r mut [u8; MAX_DIGITS]) -> (&'r [u8], i32) {
     let (mut len, mut before_point) = (0, None);
     let mut exponent = 0;
     for (index, &byte) in text.iter().enumerate() {
         match byte {
-            // Zeros before the first digit that counts move the point.
+            // Zeros before the first significant digit move the point.
             b'0' if len == 0 => exponent -= i32::from(before_point.is_some()),
             b'0'..=b'9' if len < MAX_DIGITS => {
                 room[len] = byte;
@@ -241,14 +241,14 @@ fn significant_digits<'r>(text: &[u8], room: &'r mut [u8; MAX_DIGITS]) -> (&'r [
     (&room[..len.max(1)], exponent)
 }
 
-/// What stands behind the `e`.
+/// The exponent, after the `e`.
 fn scale(text: &[u8]) -> i32 {
     let digits = text.iter().filter(|byte| byte.is_ascii_digit());
     let scale = digits.fold(0, |scale, digit| 10 * scale + i32::from(digit - b'0'));
     if text.first() == Some(&b'-') { -scale } else { scale }
 }
 
-/// Reads `-? digits`, without zeros before them.
+/// Reads `-? digits`, without leading zeros.
 #[inline(always)]
 pub(crate) fn integer(input: &mut Reader<'_>) -> Result<i64, Fault> {
     const EXPECTED: &str = "a whole number of 64 bits";
@@ -267,8 +267,7 @@ pub(crate) fn integer(input: &mut Reader<'_>) -> Result<i64, Fault> {
     Ok(if start > 0 { number.wrapping_neg() } else { number } as i64)
 }
 
-/// Reads a number as JSON has it: `-? digits (. digits)? ([eE] [+-]? digits)?`, without zeros
-/// before it.
+/// Reads a number of JSON: `-? digits (. digits)? ([eE] [+-]? digits)?`, without leading zeros.
 #[inline(always)]
 pub(crate) fn double(input: &mut Reader<'_>) -> Result<f64, Fault> {
     let text = input.rest();
@@ -294,7 +293,7 @@ pub(crate) fn double(input: &mut Reader<'_>) -> Result<f64, Fault> {
         return any_double(input, end);
     }
     input.take(end, NUMBER)?;
-    // Both are exact, so that the quotient is rounded once.
+    // Both operands are exact, so the quotient is rounded once.
     let magnitude = match decimals {
         0 => mantissa as f64,
         _ => mantissa as f64 / POWERS_OF_TEN[decimals],
@@ -309,7 +308,7 @@ static POWERS_OF_TEN: [f64; 23] = [
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// Takes digits into a number, which wraps when it has more than 19, and says how many they are.
+/// Adds digits to a number, which wraps when there are more than 19, and returns how many.
 #[inline(always)]
 fn digits(text: &[u8], at: &mut usize, number: &mut u64) -> usize {
     let start = *at;
@@ -324,11 +323,11 @@ fn digits(text: &[u8], at: &mut usize, number: &mut u64) -> usize {
     *at - start
 }
 
-/// The rest of a number, of which the part before the exponent was seen.
+/// Reads a number with an exponent or many digits; `end` is the end of the part before an exponent.
 #[inline(never)]
 fn any_double(input: &mut Reader<'_>, mut end: usize) -> Result<f64, Fault> {
     let text = input.rest();
-    // What is too large may still get an exponent.
+    // A number that is too large may still get an exponent.
     let goes_on = end == text.len();
     if matches!(text.get(end), Some(b'e' | b'E')) {
         end += 1;
@@ -349,7 +348,7 @@ fn any_double(input: &mut Reader<'_>, mut end: usize) -> Result<f64, Fault> {
     })
 }
 
-/// Digits are missing.
+/// The fault of missing digits.
 #[cold]
 fn no_number(text: &[u8], end: usize) -> Fault {
     if end >= text.len() { Fault::incomplete(NUMBER) } else { Fault::malformed(NUMBER) }
@@ -469,7 +468,7 @@ mod tests {
             if value.is_finite() {
                 let text = text(Double(value));
                 assert_eq!(read(&text).unwrap().to_bits(), value.to_bits(), "{text}");
-                // As many digits as Rust has; which one is last can differ where two are as near.
+                // As long as Rust's; the last digit can differ where two texts are equally near.
                 let digits = |text: &str| {
                     let (mantissa, _) = text.split_once('e').unwrap_or((text, ""));
                     let digits = mantissa.replace(['-', '.'], "");

@@ -1,20 +1,21 @@
-//! What a message is written from: pieces that know how long they can be.
+//! The pieces that messages are written from. Each knows an upper bound of its length.
 //!
 //! [`append`] adds up the bounds of all pieces of a message, reserves that once, and lets each
-//! write without looking: `append(out, (Byte(0x0a), Varint(len), Bytes(id)))`.
+//! piece write unchecked: `append(out, (Byte(0x0a), Varint(len), Bytes(id)))`.
 
 use alloc::vec::Vec;
 
 use crate::copy::copy_short;
 
-/// Something that can be written to memory of a length known before.
+/// Something that can be written to memory, with a bound of its length known beforehand.
 ///
 /// # Safety
 ///
-/// `put` writes and skips at most `bound()` bytes, initializes all that it skips, and returns the
-/// address behind what it wrote. `bound()` is the same whenever it is asked.
+/// `put` writes at most `bound()` bytes from `at` on, returns the end of the piece, which is at
+/// most `bound()` bytes after `at`, and initializes all bytes up to that end. `bound()` always
+/// returns the same number.
 pub(crate) unsafe trait Piece {
-    /// How many bytes there can be. Saturates, so that a sum of two never wraps unnoticed.
+    /// An upper bound of the length in bytes. Saturates, so that a sum never wraps unnoticed.
     fn bound(&self) -> usize;
 
     /// Writes the piece.
@@ -40,8 +41,8 @@ pub(crate) fn append(out: &mut Vec<u8>, piece: impl Piece) {
     let bound = piece.bound();
     out.reserve(bound);
     let len = out.len();
-    // SAFETY: `bound` bytes behind the length were reserved. A piece initializes what it skips, and
-    // its end is at most `bound` bytes behind its start.
+    // SAFETY: `bound` bytes were reserved after the length. A piece initializes all bytes up to its
+    // end, which is at most `bound` bytes after its start.
     unsafe {
         let start = out.as_mut_ptr().add(len);
         let end = piece.put(start);
@@ -57,7 +58,7 @@ macro_rules! fixed {
         #[derive(Clone, Copy)]
         pub(crate) struct $name(pub(crate) $type);
 
-        // SAFETY: It writes as many bytes as the number has.
+        // SAFETY: It writes the bytes of the number.
         unsafe impl Piece for $name {
             #[inline(always)]
             fn bound(&self) -> usize {
@@ -120,7 +121,7 @@ fixed! {
     LeDouble(f64), |value| value.to_le_bytes()
 }
 
-/// Bytes that are known when the program is compiled.
+/// Bytes that are known at compile time.
 #[derive(Clone, Copy)]
 pub(crate) struct Literal<const N: usize>(pub(crate) &'static [u8; N]);
 
@@ -191,8 +192,8 @@ unsafe impl Piece for Bytes<'_> {
 
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
-        // SAFETY: `at` is valid for as many bytes as the slice has, and the slice lies elsewhere,
-        // since a buffer is not yet initialized there.
+        // SAFETY: `at` is valid for the length of the slice. The slice does not overlap it, since
+        // the buffer is not yet initialized there.
         unsafe {
             copy_short(self.0.as_ptr(), at, self.0.len());
             at.add(self.0.len())
@@ -204,7 +205,7 @@ unsafe impl Piece for Bytes<'_> {
 #[derive(Clone, Copy)]
 pub(crate) struct Zeros(pub(crate) usize);
 
-// SAFETY: It writes 8 bytes and skips at most 7.
+// SAFETY: It writes 8 bytes, and its end is at most 7 bytes after its start.
 unsafe impl Piece for Zeros {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -295,7 +296,7 @@ unsafe impl<P: Piece> Piece for Option<P> {
 
 macro_rules! tuple {
     ($($name:ident),*) => {
-        // SAFETY: Each piece keeps within its bound, and they stand one behind the other.
+        // SAFETY: Each piece keeps within its bound, and starts where the one before it ends.
         unsafe impl<$($name: Piece),*> Piece for ($($name,)*) {
             #[inline(always)]
             #[allow(non_snake_case)]

@@ -1,4 +1,4 @@
-//! What readers of protobuf share: the messages of metrics, and the requests of `remote`.
+//! Reading protobuf: what the metric messages and the requests of `remote` share.
 
 use crate::error::Fault;
 use crate::reader::Reader;
@@ -16,12 +16,12 @@ pub(crate) fn double(input: &mut Reader<'_>) -> Result<f64, Fault> {
     Ok(f64::from_le_bytes(input.array("a double")?))
 }
 
-/// Skips a field that the message does not have. One that it has, up to the last `known`, in
-/// another form is a fault.
+/// Skips a field that the message does not have. A field that it has, up to the number `known`, is
+/// a fault here, since it has another wire type.
 #[cold]
 #[inline(never)]
 pub(crate) fn skip(input: &mut Reader<'_>, tag: u64, known: u64) -> Result<(), Fault> {
-    const EXPECTED: &str = "a field of a form that protobuf has and the message too";
+    const EXPECTED: &str = "a field with a valid number and wire type";
     let field = tag >> 3;
     if field == 0 || field <= known || field >= 1 << 29 {
         return Err(Fault::malformed(EXPECTED));
@@ -36,7 +36,7 @@ pub(crate) fn skip(input: &mut Reader<'_>, tag: u64, known: u64) -> Result<(), F
     }
 }
 
-/// Skips a group, the old form of a message in a message, with groups in it.
+/// Skips a group, the old form of a nested message, with the groups in it.
 fn skip_group(input: &mut Reader<'_>, field: u64) -> Result<(), Fault> {
     const DEPTH: usize = 100;
     let mut open = [0; DEPTH];
@@ -45,7 +45,7 @@ fn skip_group(input: &mut Reader<'_>, field: u64) -> Result<(), Fault> {
     while depth > 0 {
         let tag = input.varint(TAG)?;
         match tag & 7 {
-            3 if depth == DEPTH => return Err(Fault::too_large("at most 100 groups in another")),
+            3 if depth == DEPTH => return Err(Fault::too_large("at most 100 nested groups")),
             3 => {
                 open[depth] = tag >> 3;
                 depth += 1;

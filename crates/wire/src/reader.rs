@@ -1,6 +1,6 @@
-//! Reads an input from its start, never beyond its end.
+//! Bounds-checked reading of an input, from its start to its end.
 //!
-//! What fails leaves the reader where it was: there is the fault.
+//! A read that fails leaves the reader where it was, which is the place of the fault.
 
 use crate::error::Fault;
 use crate::message::MetricType;
@@ -24,7 +24,7 @@ impl<'m> Reader<'m> {
         self.whole.len() - self.rest.len()
     }
 
-    /// Where reading began.
+    /// The whole input, from where reading began.
     #[inline(always)]
     pub(crate) fn whole(&self) -> &'m [u8] {
         self.whole
@@ -45,8 +45,8 @@ impl<'m> Reader<'m> {
         self.rest.len()
     }
 
-    /// Calls a function that is not inlined with a copy: so this reader's address is not taken, and
-    /// it can stay in registers.
+    /// Calls a function that is not inlined with a copy of this reader, whose own address is then
+    /// never taken, so that it can stay in registers.
     #[inline(always)]
     pub(crate) fn apart<T>(&mut self, read: impl FnOnce(&mut Reader<'m>) -> T) -> T {
         let mut copy = *self;
@@ -55,8 +55,8 @@ impl<'m> Reader<'m> {
         result
     }
 
-    /// A number that was read as the type of a metric. What is none sends the reader back to where
-    /// it was `before`.
+    /// Converts a number that was read to the type of a metric. If it does not fit, the reader goes
+    /// back to where it was `before`.
     #[inline(always)]
     pub(crate) fn metric_type(
         &mut self,
@@ -74,7 +74,7 @@ impl<'m> Reader<'m> {
         self.rest.first().copied()
     }
 
-    /// Goes on behind bytes that were looked at.
+    /// Skips bytes that were looked at.
     #[inline(always)]
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.rest = &self.rest[bytes..];
@@ -91,7 +91,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// Reads bytes that have to stand there.
+    /// Reads these bytes, which have to come next.
     #[inline(always)]
     pub(crate) fn literal(
         &mut self,
@@ -108,7 +108,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// The same, and whether they stood there; at the end of the input they do not.
+    /// Skips these bytes if all of them come next, and returns whether they did.
     #[inline(always)]
     pub(crate) fn skip_literal(&mut self, bytes: &[u8]) -> bool {
         match self.rest.strip_prefix(bytes) {
@@ -131,7 +131,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// As [`take`](Reader::take), of a length that came over the wire.
+    /// Like [`take`](Reader::take), for a length that came over the wire.
     #[inline(always)]
     pub(crate) fn take_long(
         &mut self,
@@ -144,8 +144,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// The number of items that follow, when each takes at least `size` bytes and so many can be
-    /// in the rest.
+    /// The number of items that follow, checked: the rest has at least `size` bytes for each.
     #[inline(always)]
     pub(crate) fn count(
         &self,
@@ -174,7 +173,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// 1 to 8 bytes as a little-endian number, in one load where 8 bytes are there.
+    /// Reads 1 to 8 bytes as a little-endian number, with one load if the input has 8 bytes.
     #[inline(always)]
     pub(crate) fn little_endian(
         &mut self,
@@ -232,7 +231,7 @@ impl<'m> Reader<'m> {
     }
 }
 
-/// From the unsigned numbers 0, 1, 2, 3, ... to 0, -1, 1, -2, ...
+/// Maps the unsigned numbers 0, 1, 2, 3, ... to 0, -1, 1, -2, ...
 #[inline(always)]
 pub(crate) fn unzigzag(number: u64) -> i64 {
     (number >> 1) as i64 ^ -((number & 1) as i64)

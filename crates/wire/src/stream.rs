@@ -1,4 +1,4 @@
-//! Streams of messages: [`Encoder`] and [`Decoder`], and what stands between two messages.
+//! Streams of messages: [`Encoder`], [`Decoder`], and the framing between two messages.
 
 use alloc::vec::Vec;
 
@@ -10,20 +10,20 @@ use crate::message::{Kind, Message};
 use crate::pieces::{Le32, Varint, append};
 use crate::reader::Reader;
 
-/// What stands between the messages of a stream. These are all.
+/// What separates the messages of a stream. The enum is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
-    /// What the format itself has for streams: lines of JSON, one gob stream, frames of quipu.
-    /// Formats that have nothing take [`Varint`](Framing::Varint).
+    /// The format's own framing: lines of JSON, one gob stream, frames of quipu. A format without
+    /// one uses [`Varint`](Framing::Varint).
     #[default]
     Own,
     /// The length as 4 bytes, least significant first; then a message that stands alone.
     U32Le,
-    /// The length as a base-128 number, as protobuf's delimited messages; then a message that
+    /// The length as a base-128 number, as in protobuf's delimited messages; then a message that
     /// stands alone.
     Varint,
-    /// Nothing. Messages that stand alone, one behind the other; of a format that does not tell
-    /// where a message ends, one message up to the end of the input.
+    /// Nothing. Messages that stand alone follow each other. If the format does not tell where a
+    /// message ends, a single message goes up to the end of the input.
     None,
 }
 
@@ -44,9 +44,9 @@ pub enum Framing {
 pub struct Encoder<F: Format> {
     framing: Framing,
     state: F::Writing,
-    /// A message whose length has to stand before it.
+    /// The message, which is written here first when its length has to precede it.
     message: Vec<u8>,
-    /// Whether there is a message already.
+    /// Whether the stream has a message.
     begun: bool,
 }
 
@@ -61,11 +61,11 @@ impl<F: Format> Encoder<F> {
         }
     }
 
-    /// Appends the next message. Formats that gather messages append them together, later.
+    /// Appends the next message. A format that gathers messages appends them together, later.
     ///
     /// # Errors
     ///
-    /// As [`Metric::encode`](crate::Metric::encode). The buffer and the stream are as they were.
+    /// As [`Metric::encode`](crate::Metric::encode). The buffer and the stream are then unchanged.
     pub fn append(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
         let start = out.len();
         let written = match self.framing {
@@ -89,7 +89,7 @@ impl<F: Format> Encoder<F> {
         }
     }
 
-    /// Appends what was gathered. A stream can go on behind it.
+    /// Appends the messages that were gathered. The stream can go on afterwards.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if self.framing == Framing::Own {
             F::flush(&mut self.state, out);
@@ -109,7 +109,7 @@ impl<F: Format> Encoder<F> {
     }
 }
 
-/// Reads a stream of messages that comes in any pieces.
+/// Reads a stream of messages that comes in pieces of any size.
 ///
 /// ```
 /// # #[cfg(feature = "msgpack")] {
@@ -137,27 +137,27 @@ pub struct Decoder<F: Format> {
     framing: Framing,
     limit: usize,
     state: F::Reading,
-    /// What came, and was not yet given back.
+    /// Bytes of the stream; those before `start` were read.
     buffer: Vec<u8>,
-    /// Where the rest begins in the buffer.
+    /// Where the unread bytes begin in the buffer.
     start: usize,
     /// Where the buffer begins in the stream.
     offset: u64,
-    /// How many bytes may be read again before more has come, or, below 0, how many have been read
-    /// too many; see [`RETRIES`].
+    /// How many bytes may be read again before more come; below 0, how many were read in excess.
+    /// See [`RETRIES`].
     credit: i64,
-    /// Whether all has come.
+    /// Whether the whole stream has come.
     ended: bool,
-    /// Whether a message was given of a stream that may be a single one, and an empty one at that.
+    /// Whether a message was returned; a stream without framing may be a single, empty one.
     given: bool,
-    /// What ended the stream before its end.
+    /// The error that ended the stream early.
     failed: Option<Error>,
 }
 
-/// A message that is incomplete is read again when more has come. A byte pays for reading so many
-/// again, and each message for so many at its beginning: so the time is linear however small the
-/// pieces are. Only a long message that comes in more than 16 pieces may have to wait, for a
-/// sixteenth of its length at most, or for [`Decoder::end`].
+/// An incomplete message is read again when more bytes have come. Each byte that comes pays for
+/// reading this number of bytes again, and each message begins with a credit of [`GRACE`] bytes:
+/// the time is linear however small the pieces are. Only a long message that comes in more than 16
+/// pieces may have to wait, for at most a sixteenth of its length, or for [`Decoder::end`].
 const RETRIES: i64 = 16;
 const GRACE: i64 = 256 << 10;
 
@@ -165,9 +165,8 @@ const GRACE: i64 = 256 << 10;
 const DEFAULT_LIMIT: usize = 64 << 20;
 
 impl<F: Format> Decoder<F> {
-    /// A reader at the start of a stream of messages of one kind. A quipu stream and tsv say
-    /// themselves which message is which; there, messages are given in the form of that kind where
-    /// they have one.
+    /// A reader at the start of a stream of messages of one kind. In a quipu stream and in tsv,
+    /// each message tells its own kind; it is returned as the given kind if it has that form.
     pub fn new(kind: Kind, framing: Framing) -> Decoder<F> {
         Decoder {
             kind,
@@ -184,8 +183,8 @@ impl<F: Format> Decoder<F> {
         }
     }
 
-    /// Sets how many bytes a message can have, 64 MiB otherwise: more is not held in memory. Of a
-    /// quipu stream, a frame is held as a whole.
+    /// Sets the largest size of a message in bytes, 64 MiB by default: a longer one is not held in
+    /// memory. A frame of a quipu stream is held as a whole.
     pub fn limit(mut self, bytes: usize) -> Decoder<F> {
         self.set_limit(bytes);
         self
@@ -209,14 +208,15 @@ impl<F: Format> Decoder<F> {
         self.credit = self.credit.saturating_add((bytes.len() as i64).saturating_mul(RETRIES));
     }
 
-    /// Says that the input pauses: what is there is read now, whatever it costs. Without it, a long
-    /// message that came in many small pieces can wait for the next bytes.
+    /// Tells the decoder that the input pauses, so that it reads what is there now, whatever the
+    /// cost. Without this call, a long message that came in many small pieces can wait for the next
+    /// bytes.
     pub fn pause(&mut self) {
         self.credit = self.credit.max(1);
     }
 
-    /// Says that no more bytes come. Messages may still be there: call [`next`](Decoder::next)
-    /// until it gives none.
+    /// Tells the decoder that no more bytes come. Messages may still be there: call
+    /// [`next`](Decoder::next) until it returns `None`.
     pub fn end(&mut self) {
         self.ended = true;
     }
@@ -226,13 +226,14 @@ impl<F: Format> Decoder<F> {
         self.offset + self.start as u64
     }
 
-    /// The next message, or `None` when more bytes are needed first. Ids and values are valid until
-    /// the decoder is used again.
+    /// Returns the next message, or `None` when more bytes are needed first. Ids and values are
+    /// valid until the decoder is used again.
     ///
     /// # Errors
     ///
-    /// When the stream is not in this format. Where lengths stand between messages, the next call
-    /// goes on behind the faulty one, unless the length itself is; otherwise the error comes again.
+    /// When the stream is not in this format. If each message has its length before it, the next
+    /// call continues after the faulty message, unless the length itself is faulty. Otherwise the
+    /// next call returns the same error.
     #[inline]
     pub fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error> {
         if let Some(error) = &self.failed {
@@ -245,12 +246,13 @@ impl<F: Format> Decoder<F> {
         }
     }
 
-    /// Says that no more bytes come, and that all were messages that have been taken.
+    /// Ends the stream, and checks that all of it was messages that have been taken.
     ///
     /// # Errors
     ///
-    /// When the stream ends within a message, and when a message is left. Who pushes long messages
-    /// in small pieces calls [`end`](Decoder::end) first, and [`next`](Decoder::next) after it.
+    /// When the stream ends within a message, or when a message is left. A caller that pushes long
+    /// messages in small pieces calls [`end`](Decoder::end) first, then [`next`](Decoder::next)
+    /// until it returns `None`.
     pub fn finish(mut self) -> Result<(), Error> {
         self.ended = true;
         if self.position() == 0 && self.buffer.is_empty() {
@@ -308,7 +310,7 @@ impl<F: Format> Decoder<F> {
         }
         let held = rest.len();
         if !F::DELIMITED && !self.ended {
-            // It takes all that will come.
+            // The message takes all bytes that will come.
             return match held > self.limit {
                 false => Ok(None),
                 true => {
@@ -371,7 +373,7 @@ impl<F: Format> Decoder<F> {
             .map_err(|error| error.moved_by(position + (end - message.len()) as u64))
     }
 
-    /// What follows from a fault: to wait for more, or an error.
+    /// What follows from a fault: an error, or `None` to wait for more bytes.
     #[cold]
     fn stop(
         fault: Fault,
@@ -388,7 +390,7 @@ impl<F: Format> Decoder<F> {
         } else if held > limit {
             Some(Error::reading(F::NAME, position, TOO_LARGE))
         } else {
-            // Readers leave the input behind all that they looked at.
+            // Readers leave the input after all bytes that they looked at.
             *credit = credit.saturating_sub(seen as i64 + 1);
             None
         }
@@ -396,12 +398,12 @@ impl<F: Format> Decoder<F> {
 }
 
 const NO_END: Fault = Fault::unwritable(
-    "a message does not say where it ends: lengths have to stand between several",
+    "a message of this format does not say where it ends: use a framing with lengths",
 );
-const NOT_TAKEN: Fault = Fault::malformed("no more messages: one was not taken");
+const NOT_TAKEN: Fault = Fault::malformed("the end of the stream: a message was not taken");
 const TOO_LARGE: Fault = Fault::too_large("a message within the limit of the decoder");
 
-/// The rest of the buffer, when it is time to read it.
+/// The unread bytes of the buffer, or `None` when reading has to wait for more.
 fn ready(buffer: &[u8], start: usize, credit: i64, ended: bool) -> Option<&[u8]> {
     (credit > 0 || ended).then(|| &buffer[start..])
 }

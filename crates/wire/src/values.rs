@@ -1,4 +1,4 @@
-//! What is read into the arena: values, and ids that do not stand in one piece.
+//! Reading into the arena: values, and ids that are not in one piece in the input.
 
 use core::mem::MaybeUninit;
 
@@ -29,12 +29,12 @@ fn doubles<'m>(
     for (place, word) in room.iter_mut().zip(words) {
         place.write(read(*word));
     }
-    // SAFETY: The room has as many places as there are words, and all were written.
+    // SAFETY: The room has one place for each word, and all were written.
     Ok(unsafe { assume_init(room) })
 }
 
-/// As many values as a length that was checked says, each from the function. The first fault ends
-/// it.
+/// Reads `len` values, which was checked against the input, each with the function. Stops at the
+/// first fault.
 #[inline(always)]
 pub(crate) fn fill<'m, T: Copy>(
     len: usize,

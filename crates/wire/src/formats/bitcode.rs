@@ -1,5 +1,5 @@
-//! bitcode: <https://docs.rs/bitcode>, by the crate itself, since its format is not documented and
-//! is another in each of its major versions: 0.6 here.
+//! bitcode: <https://docs.rs/bitcode>, version 0.6, written and read by the crate itself, since its
+//! format is not documented and differs between major versions.
 //!
 //! ```text
 //! struct Counter     { id: Vec<u8>, value: i64 }
@@ -8,8 +8,8 @@
 //! struct MetricUnion { metric_type: i8, id: Vec<u8>, counter: i64, timer: Vec<f64>, gauge: f64 }
 //! ```
 //!
-//! The crate reads and writes owned structures only, so a message is copied once more than
-//! elsewhere, and ids lie in the scope. It does not say what is wrong with an input, nor where.
+//! The crate reads and writes only owned structures, so a message is copied once more than in other
+//! formats, and ids are in the scope. It does not tell what is wrong with an input, or where.
 
 use alloc::vec::Vec;
 
@@ -20,7 +20,7 @@ use crate::format::{Format, forward, sealed};
 use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
 use crate::reader::Reader;
 
-/// As the crate bitcode writes it, version 0.6, without serde.
+/// bitcode as the crate writes it, version 0.6, without serde.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Bitcode};

@@ -10,12 +10,12 @@
 //! MetricUnion 10 "type" int32   05 "id" bytes   12 "counterval" int64
 //!             04 "batchtimerval" list   01 "gaugeval" double
 //!
-//! bytes       = length as int32, subtype 0, as many bytes
+//! bytes       = length as int32, subtype 0, the bytes
 //! list        = a document with the names "0", "1", ... "10", ...
 //! ```
 //!
-//! A reader takes elements in any order (the last one of a name counts), numbers of another kind
-//! when they are the same numbers, ids as text, and skips what it does not know.
+//! A reader accepts elements in any order (the last one of a name counts), numbers of another kind
+//! if the value is the same, and ids as text. It skips unknown elements.
 
 use alloc::vec::Vec;
 
@@ -31,7 +31,7 @@ use crate::values;
 #[cfg(test)]
 mod tests;
 
-/// As mgo writes structures: names in lower case, and each number in the kind of its Go type.
+/// BSON as mgo writes structures: names in lower case, and each number in the kind of its Go type.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Bson};
@@ -238,7 +238,7 @@ fn write(out: &mut Vec<u8>, len: u64, elements: impl Piece) -> Result<(), Fault>
     // The document's own length and end, and the element of the id.
     let len = len + 5 + 9;
     if len > LONGEST {
-        return Err(Fault::unwritable("a document has less than 2 GiB"));
+        return Err(Fault::unwritable("a document must have less than 2 GiB"));
     }
     let start = out.len();
     append(out, (Le32(len as u32), elements, Byte(0)));
@@ -251,7 +251,7 @@ fn identity(id: &[u8]) -> impl Piece + '_ {
     (Literal(b"\x05id\0"), Le32(id.len() as u32), Byte(0), Bytes(id))
 }
 
-/// How many bytes a list of so many doubles has.
+/// How many bytes a list of `count` doubles has.
 #[inline(always)]
 fn list_len(count: usize) -> u64 {
     let count = count as u64;
@@ -265,11 +265,11 @@ fn list_len(count: usize) -> u64 {
     len
 }
 
-/// A list of doubles and how many bytes it has.
+/// A list of doubles, and how many bytes it has.
 struct List<'a>(&'a [f64], u64);
 
-// SAFETY: It writes 5 bytes and, for each value, 1 and 8 (of which it skips as many as there are
-// digits, 8 at most) and 2 and 8.
+// SAFETY: It writes 5 bytes and, for each value, 1, 8 (of which it keeps one per digit, at most 8),
+// 2 and 8.
 unsafe impl Piece for List<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -293,8 +293,8 @@ unsafe impl Piece for List<'_> {
     }
 }
 
-/// A number in digits, the first in the least significant byte, and how many there are; nothing
-/// for zero. Lists have less than 10^9 values, so that all of their tens have at most 8 digits.
+/// The digits of a number, the first in the least significant byte, and how many there are; none
+/// for zero. A list has less than 10^9 values, so a tenth of an index has at most 8 digits.
 #[inline(always)]
 fn decimal(mut number: usize) -> (u64, usize) {
     let (mut digits, mut len) = (0, 0);
@@ -307,8 +307,8 @@ fn decimal(mut number: usize) -> (u64, usize) {
 }
 
 /// Lets a function that is not inlined read from a copy of the reader. The reader itself then never
-/// has an address, and stays in registers: otherwise each of its copies waits for its last store.
-/// So does the message, which the function takes and gives back.
+/// has an address, and stays in registers; otherwise each of its copies waits for its last store.
+/// The same holds for the message, which the function takes and returns.
 #[inline(always)]
 fn aside<'m, T>(input: &mut Reader<'m>, read: impl FnOnce(&mut Reader<'m>) -> T) -> T {
     let mut copy = *input;
@@ -317,7 +317,7 @@ fn aside<'m, T>(input: &mut Reader<'m>, read: impl FnOnce(&mut Reader<'m>) -> T)
     read
 }
 
-/// Reads a document, all of whose elements the function takes.
+/// Reads a document; the function reads each element.
 #[inline(always)]
 fn document<'m, T>(
     input: &mut Reader<'m>,
@@ -332,7 +332,7 @@ fn document<'m, T>(
     })
 }
 
-/// The elements of a document, which are all there, and behind them its end.
+/// The elements of a document, all of which are there, with its end after them.
 #[inline(always)]
 fn elements<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let before = *input;
@@ -352,7 +352,7 @@ fn elements<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     }
 }
 
-/// Moves to a fault within something that is all there: more bytes cannot mend it.
+/// Moves the input to a fault within something that is complete: more bytes cannot mend it.
 #[cold]
 fn within(input: &mut Reader<'_>, position: usize, fault: Fault) -> Fault {
     let moved = input.take(position, "what was read before");
@@ -401,7 +401,7 @@ fn boolean(input: &mut Reader<'_>) -> Result<bool, Fault> {
     }
 }
 
-/// A number of any kind that is an integer. Null and false are 0, as mgo reads them.
+/// Reads a number of any kind that is an integer. Null and false are 0, as mgo reads them.
 #[cold]
 fn integer(input: &mut Reader<'_>, kind: u8) -> Result<i64, Fault> {
     let before = *input;
@@ -424,7 +424,7 @@ fn integer(input: &mut Reader<'_>, kind: u8) -> Result<i64, Fault> {
     }
 }
 
-/// A number of any kind that is a double.
+/// Reads a number of any kind that is a double.
 #[cold]
 fn double(input: &mut Reader<'_>, kind: u8) -> Result<f64, Fault> {
     if kind == DOUBLE {
@@ -461,7 +461,7 @@ fn binary<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     input.take_long(len, BYTES)
 }
 
-/// Bytes of subtype 2: their length stands there twice.
+/// Bytes of subtype 2, which have their length twice.
 #[cold]
 fn old_binary<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let len = length(input)?;
@@ -515,8 +515,8 @@ fn text<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     }
 }
 
-/// A list whose names and kinds are those that all libraries write: as many values as its length
-/// tells. Others are read one by one.
+/// Reads a list with the names and kinds that all libraries write; its length tells the number of
+/// values. Other lists are read value by value.
 #[inline(always)]
 fn list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
     let before = *input;
@@ -561,8 +561,8 @@ fn usual<'m>(elements: &[u8], scope: &Scope<'m>) -> Result<Option<&'m [f64]>, Fa
     Ok(Some(unsafe { values::assume_init(room) }))
 }
 
-/// How many doubles with the usual names have so many bytes: at most a million, in whose names
-/// are at most 5 digits before the last.
+/// How many doubles with the usual names take `len` bytes. At most a million: their names have at
+/// most 5 digits before the last.
 #[inline(always)]
 fn usual_count(len: usize) -> Option<usize> {
     if len <= 110 {
@@ -606,8 +606,8 @@ fn doubles<'m>(input: &mut Reader<'m>, kind: u8, scope: &Scope<'m>) -> Result<&'
     }
 }
 
-/// Skips the value of an element that the message does not have. Documents within it are as long
-/// as they say, whatever is in them.
+/// Skips the value of an element that the message does not have. Documents within it are skipped by
+/// their length, whatever they contain.
 #[cold]
 #[inline(never)]
 fn skip(input: &mut Reader<'_>, kind: u8) -> Result<(), Fault> {

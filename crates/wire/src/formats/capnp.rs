@@ -1,5 +1,5 @@
 //! Cap'n Proto: <https://capnproto.org/encoding.html>, as a stream of messages that each begin with
-//! a table of their segments; as it is, or packed.
+//! a table of their segments, plain or packed.
 //!
 //! ```text
 //! struct Counter     { id @0 :Data; value @1 :Int64; }
@@ -16,17 +16,17 @@
 //! root pointer   0: 32 bits, words of data: 16 bits, pointers: 16 bits
 //! data           the value; of a union the type (16 bits, 48 of zero), the counter, the gauge
 //! pointers       to the id; to the values
-//! id             filled up with zeros to a word
+//! id             padded with zeros to a word
 //! values
 //!
 //! pointer to a list    1: 2 bits, words from here to the list: 30 bits, size of an item: 3 bits
 //!                      (2 is a byte, 5 is a word), items: 29 bits
 //! ```
 //!
-//! A reader takes whatever the format has for that: several segments with far pointers, sections
-//! that are shorter (the rest is zero) or longer than ours, in any place and order, and a list of
-//! structs for one of doubles. Each of the three objects is read once, so that no message costs
-//! more than its length.
+//! A reader accepts whatever the format allows for these: several segments with far pointers,
+//! sections that are shorter (the rest is zero) or longer than ours, in any place and order, and a
+//! list of structs for one of doubles. Each of the three objects is read once, so that no message
+//! costs more than its length.
 
 mod packing;
 mod segments;
@@ -43,7 +43,7 @@ use crate::pieces::{Bytes, Each, Le64, LeDoubles, Zeros, append};
 use crate::reader::Reader;
 use segments::{BYTE, Segments, WORD, words_of};
 
-/// As all libraries write it: words as they are in memory.
+/// Cap'n Proto as all libraries write it: words as they are in memory.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Capnp};
@@ -60,7 +60,7 @@ use segments::{BYTE, Segments, WORD, words_of};
 #[derive(Debug)]
 pub struct Capnp(());
 
-/// The packed form: the bytes of a word that are zero are left out.
+/// Cap'n Proto's packed form: the bytes of a word that are zero are left out.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, CapnpPacked};
@@ -77,13 +77,13 @@ pub struct CapnpPacked(());
 trait Dialect: Sized + 'static {
     const NAME: &'static str;
 
-    /// Appends words, an id that is filled up to a word, and values.
+    /// Appends words, an id that is padded to a word, and values.
     fn write<const N: usize>(out: &mut Vec<u8>, head: [u64; N], id: &[u8], values: &[f64]);
 
     /// Reads all words of a message.
     fn read<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Segments<'m>, Fault>;
 
-    /// Skips so many words of a message that was read before.
+    /// Skips this number of words of a message that was read before.
     fn skip(input: &mut Reader<'_>, words: usize);
 }
 
@@ -126,7 +126,7 @@ impl Dialect for CapnpPacked {
     }
 }
 
-/// What messages have.
+/// The parts of a message.
 struct Parts<'m> {
     data: [u64; 3],
     id: &'m [u8],
@@ -227,7 +227,7 @@ impl<D: Dialect> Codec<D> {
     fn read<'m>(kind: Kind, input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Parts<'m>, Fault> {
         let before = *input;
         let segments = D::read(input, scope)?;
-        // Each result ends here, and none is passed on as a whole: so they stay in registers.
+        // Each result ends here, and none is passed on as a whole, so that they stay in registers.
         let mut fail = |fault| {
             *input = Self::before_fault(before, &segments);
             fault
@@ -385,7 +385,7 @@ mod tests {
         let timer = [structure(3, 1, 1), a, !0, b, !0, c, 3, 0];
         let mut words = [&head[..], &fields, &timer, &[TEN, BYTES]].concat();
         reads(&[&words], UNION);
-        // They have as many words as there are.
+        // The list has to have exactly the words of its structs.
         words[5] = list(0, STRUCT, 5);
         fails(&[&words], 8 + 8 * 5, DOUBLES);
         words[5] = list(0, STRUCT, 10);

@@ -22,7 +22,7 @@ use crate::pieces::{BeDouble, Byte, Bytes, Each, FixedPiece, Piece, Varint, appe
 use crate::reader::Reader;
 use crate::values;
 
-/// As the code that colfer generates writes it.
+/// Colfer as its generated code writes it.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Colfer};
@@ -35,12 +35,12 @@ use crate::values;
 #[derive(Debug)]
 pub struct Colfer(());
 
-/// What ends a message.
+/// Ends a message.
 const END: u8 = 0x7f;
-/// In the header of a number: it is negative.
+/// In the header of a number: the number is negative.
 const NEGATIVE: u8 = 0x80;
-/// Beyond 16 MiB a message and 64 Ki values, the library refuses what it wrote. So many values take
-/// half a MiB.
+/// The library refuses to read messages beyond 16 MiB and lists beyond 64 Ki values, even its own.
+/// 64 Ki values take half a MiB.
 const MAX_ID: usize = 15 << 20;
 const MAX_LIST: usize = 64 << 10;
 
@@ -131,7 +131,7 @@ impl Format for Colfer {
 #[inline(always)]
 fn id(field: u8, id: &[u8]) -> Result<impl Piece + '_, Fault> {
     if id.len() > MAX_ID {
-        return Err(Fault::unwritable("an id can have 15 MiB"));
+        return Err(Fault::unwritable("an id can have at most 15 MiB"));
     }
     Ok((!id.is_empty()).then_some((Byte(field), Varint(id.len() as u64), Bytes(id))))
 }
@@ -150,7 +150,7 @@ fn double(field: u8, value: f64) -> impl Piece {
 #[inline(always)]
 fn doubles(field: u8, values: &[f64]) -> Result<impl Piece + '_, Fault> {
     if values.len() > MAX_LIST {
-        return Err(Fault::unwritable("a batch timer can have 65536 values"));
+        return Err(Fault::unwritable("a batch timer can have at most 65536 values"));
     }
     Ok((!values.is_empty()).then_some((
         Byte(field),
@@ -159,7 +159,7 @@ fn doubles(field: u8, values: &[f64]) -> Result<impl Piece + '_, Fault> {
     )))
 }
 
-/// A varint that has 8 bits in the ninth byte.
+/// A varint with 8 bits in the ninth byte.
 #[derive(Clone, Copy)]
 struct Magnitude(u64);
 
@@ -263,7 +263,7 @@ fn read_doubles<'m>(
     field: u8,
     scope: &Scope<'m>,
 ) -> Result<&'m [f64], Fault> {
-    const EXPECTED: &str = "as many doubles as their number says";
+    const EXPECTED: &str = "the announced number of doubles";
     if !header(input, field) {
         return Ok(&[]);
     }

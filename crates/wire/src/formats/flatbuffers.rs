@@ -8,12 +8,12 @@
 //!                     GaugeVal:double; }
 //! ```
 //!
-//! Numbers are little-endian. The builder works from the end to the start, so that in the order of
-//! the bytes a message is
+//! Numbers are little-endian. The builder works from the end to the start. In the order of its
+//! bytes, a message is
 //!
 //! ```text
 //! root      where the table is, from here: 32 bits
-//! zeros     as many as align the rest
+//! zeros     to align the rest
 //! vtable    its own size, the table's size, for each field where it is in the table, or 0 when
 //!           the field is left out: 16 bits each
 //! table     how far before it the vtable is: 32 bits; then fields, the schema's first one last
@@ -21,8 +21,8 @@
 //! id        its length: 32 bits; then its bytes. Up to 3 zeros
 //! ```
 //!
-//! and a field that is a vector says where it is, from that field: 32 bits. Numbers that are zero
-//! are left out. Readers take all of this in any place and order.
+//! and a field that is a vector is its offset from that field: 32 bits. Numbers that are zero are
+//! left out. Readers accept all of this in any place and order.
 
 use alloc::vec::Vec;
 
@@ -35,8 +35,8 @@ use crate::pieces::{Byte, Bytes, Le32, Le64, LeDouble, LeDoubles, Literal, Piece
 use crate::reader::Reader;
 use crate::values;
 
-/// As the library for Go wrote it up to version 1.7: the end of a vtable stays where its fields are
-/// left out, and only a number aligns the whole message to 8 bytes.
+/// FlatBuffers as the library for Go wrote it up to version 1.7: a vtable keeps its length when its
+/// last fields are left out, and the whole message is aligned to 8 bytes only if it has a number.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Flatbuffers};
@@ -168,14 +168,13 @@ fn write_one(id: &[u8], number: u64, is_zero: bool, out: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-/// Whether an id, with the zeros that fill it up to 4 bytes and without its length, is a multiple
-/// of 8 bytes.
+/// Whether an id, padded to 4 bytes and without its length, is a multiple of 8 bytes.
 #[inline(always)]
 fn fills_words(id: &[u8]) -> bool {
     id.len().div_ceil(4).is_multiple_of(2)
 }
 
-/// How many bytes there are from behind the number of values to the length of the id.
+/// How many bytes there are from the end of the number of values to the length of the id.
 #[inline(always)]
 fn between(id: &[u8], values: &[f64]) -> Result<u32, Fault> {
     const MOST: usize = i32::MAX as usize - 128;
@@ -202,15 +201,16 @@ fn bytes(id: &[u8]) -> impl Piece + '_ {
     (Le32(id.len() as u32), Bytes(id), Zeros(id.len().wrapping_neg() % 4))
 }
 
-/// What of a union depends on no value, but on which numbers it has.
+/// The part of a union that depends only on which numbers it has, not on their values.
 struct Form {
-    /// All before the first field, as long as `head_len`: the root, the vtable, the table's offset.
+    /// Everything before the first field, `head_len` bytes: the root, the vtable, the table's
+    /// offset.
     head: [u8; 32],
     head_len: usize,
     behind_gauge: usize,
     to_values: u32,
     behind_counter: usize,
-    /// Without what is between the values and the id.
+    /// Without the bytes between the values and the id.
     to_id: u32,
 }
 
@@ -226,8 +226,8 @@ static FORMS: [[[Form; 2]; 2]; 2] = [
     ],
 ];
 
-/// Builds as the builder does, from the end: places are counted from the values on, whose number
-/// is 4 bytes off a multiple of 8.
+/// Works from the end, as the builder does: places are counted from the values on, whose number is
+/// 4 bytes off a multiple of 8.
 const fn form(has_type: bool, has_counter: bool, has_gauge: bool) -> Form {
     let id = if has_type { 8 } else { 4 };
     let mut place = id;
@@ -246,7 +246,7 @@ const fn form(has_type: bool, has_counter: bool, has_gauge: bool) -> Form {
     }
     let gauge = place;
     let table = place + 4;
-    // The message is aligned as its largest number is.
+    // The message has the alignment of its largest number.
     let align = if has_counter || has_gauge { 8 } else { 4 };
     let zeros = (table + VTABLE + 4 + 4).wrapping_neg() % align;
 
@@ -283,7 +283,7 @@ const VTABLE: usize = 14;
 
 struct Head(&'static Form);
 
-// SAFETY: It writes 32 bytes and skips no more.
+// SAFETY: It writes 32 bytes, and its end is within them.
 unsafe impl Piece for Head {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -301,7 +301,7 @@ unsafe impl Piece for Head {
     }
 }
 
-/// Reads a message, which takes the whole input.
+/// Reads a message, which takes up the whole input.
 #[inline(always)]
 fn message<'m, T>(
     input: &mut Reader<'m>,
@@ -315,7 +315,7 @@ fn message<'m, T>(
     result
 }
 
-/// Where something is wrong, and what.
+/// A fault, and where it is.
 struct Misplaced {
     at: usize,
     fault: Fault,
@@ -341,8 +341,8 @@ struct Table<'m> {
     table: &'m [u8],
     /// Where the vtable begins.
     vtable: usize,
-    /// Where each field is in the table, or 0: 16 bits each. There can be fewer or more than we
-    /// know.
+    /// Where each field is in the table, or 0: 16 bits each. There can be fewer or more than the
+    /// message has.
     fields: &'m [u8],
 }
 
@@ -374,7 +374,7 @@ impl<'m> Table<'m> {
         Ok(Table { input, start, table, vtable, fields })
     }
 
-    /// A field of so many bytes, and where it is. `None` when it was left out.
+    /// A field of `N` bytes, and where it is. `None` when it was left out.
     #[inline(always)]
     fn field<const N: usize>(&self, index: usize) -> Result<Option<(usize, [u8; N])>, Misplaced> {
         let offset = match array(self.fields, 2 * index) {
@@ -394,13 +394,13 @@ impl<'m> Table<'m> {
         }
     }
 
-    /// A number of so many bytes.
+    /// A number of `N` bytes.
     #[inline(always)]
     fn number<const N: usize>(&self, index: usize) -> Result<[u8; N], Misplaced> {
         Ok(self.field(index)?.map_or([0; N], |(_, bytes)| bytes))
     }
 
-    /// A vector of items of so many bytes.
+    /// A vector of items of `size` bytes.
     #[inline(always)]
     fn vector(&self, index: usize, size: usize) -> Result<&'m [u8], Misplaced> {
         const OFFSET: &str = "the offset of a vector";
@@ -509,7 +509,7 @@ mod tests {
         UNION.encode::<Flatbuffers>(&mut out).unwrap();
         let mut arena = Arena::new();
         let scope = arena.as_scope();
-        // The zeros behind the id are of no use to a reader.
+        // A reader does not need the zeros after the id.
         for len in 0..out.len() - 3 {
             let error = MetricUnion::decode::<Flatbuffers>(&out[..len], &scope).unwrap_err();
             assert!(error.is_incomplete(), "{len}: {error}");
@@ -524,7 +524,7 @@ mod tests {
         let identified =
             b"\x10\0\0\0QUIP\0\0\x06\0\x08\0\x04\0\x06\0\0\0\x04\0\0\0\x02\0\0\0ab\0\0";
         reads_counter(identified, Counter { id: b"ab", value: 0 });
-        // A vtable without fields, and one with more than we know.
+        // A vtable without fields, and one with more than the message has.
         let none = little(&[8, 4 << 16 | 4, 4], &[4, 4, 4]);
         reads_counter(&none, Counter { id: b"", value: 0 });
         let more = little(

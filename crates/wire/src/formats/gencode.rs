@@ -21,7 +21,7 @@ use crate::pieces::{Byte, Bytes, Le64, LeDouble, LeDoubles, Piece, Varint, appen
 use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
-/// As the code that gencode generates writes it.
+/// Gencode as its generated code writes it.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Gencode};
@@ -129,7 +129,7 @@ fn read_double(input: &mut Reader<'_>) -> Result<f64, Fault> {
 
 #[inline(always)]
 fn read_doubles<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
-    const EXPECTED: &str = "as many doubles as their number says";
+    const EXPECTED: &str = "the announced number of doubles";
     let count = input.varint("the number of values")?;
     let count = input.count(count, 8, EXPECTED)?;
     values::little_endian(input.take(8 * count, EXPECTED)?, scope)

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! message     = length as uint, id of a type as int, value;
-//!               or, of a negative id, its definition: definitions stand before the first value
+//!               or, after a negated id, its definition: definitions precede the first value
 //! uint        = below 128 one byte, else the number of bytes negated, most significant byte first
-//! int         = uint: the bits inverted when negative, and behind them the sign
+//! int         = uint: the bits, inverted when negative, followed by the sign as the lowest bit
 //! double      = uint: the bytes of the double in reverse order
 //! structure   = for each field that is not zero its number less the one before (at first -1) as
 //!               uint, value; 0
@@ -17,11 +17,10 @@
 //! ```
 //!
 //! A message that stands alone has the definitions that it needs before it. A stream has each
-//! once, so that later messages are values only.
+//! definition once, so that later messages are values only.
 //!
-//! A reader goes by the definitions that it finds, whatever the ids are: fields are matched by
-//! name, numbers can have other types when they are the same numbers, and fields that it does not
-//! know are skipped.
+//! A reader goes by the definitions that it finds, whatever their ids: fields are matched by name,
+//! numbers can have other types if the value is the same, and unknown fields are skipped.
 
 use alloc::vec::Vec;
 
@@ -42,8 +41,8 @@ mod types;
 use pieces::{Delimited, Fields};
 use types::{Reading, Slot};
 
-/// As Go's own library writes structures: all-zero fields are left out, -0 too. The ids are those
-/// of a program that uses the four types in this order and no others.
+/// gob as Go's own library writes structures: fields that are zero are left out, -0 too. The ids
+/// are those of a program that uses the four types in this order and no others.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Gob};
@@ -219,7 +218,7 @@ fn has_doubles(kind: Kind) -> bool {
 #[inline(always)]
 fn write(out: &mut Vec<u8>, definitions: impl Piece, value: impl Piece) -> Result<(), Fault> {
     if value.bound() as u64 >= TOO_LARGE {
-        return Err(Fault::unwritable("a message has less than 8 GiB"));
+        return Err(Fault::unwritable("a message must have less than 8 GiB"));
     }
     append(out, (definitions, Delimited(value)));
     Ok(())
@@ -276,8 +275,8 @@ fn to_gauge(union: MetricUnion<'_>) -> Gauge<'_> {
     Gauge { id: union.id, value: union.gauge }
 }
 
-/// Reads a message with its definitions. The usual ones, whose ids and fields are those that are
-/// written here, are only compared.
+/// Reads a message with its definitions. The usual definitions, which have the ids and fields that
+/// this writer uses, are only compared.
 #[inline(always)]
 fn read_alone<'m>(
     kind: Kind,
@@ -292,8 +291,8 @@ fn read_alone<'m>(
     {
         return Ok(union);
     }
-    // What is not inlined reads from a copy: the reader then never has an address, and stays in
-    // registers.
+    // Functions that are not inlined read from a copy. The reader itself then never has an
+    // address, and stays in registers.
     let mut copy = before;
     let read = read_unusual(kind, &mut copy, scope);
     *input = copy;
@@ -331,7 +330,7 @@ fn read_usual<'m>(
 
 const FIELD: &str = "the next field of a structure, or its end";
 
-/// What stands between two lengths.
+/// Reads a length, and the message that it is of.
 #[inline(always)]
 fn message<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let before = *input;
@@ -384,7 +383,7 @@ fn uint(input: &mut Reader<'_>) -> Result<u64, Fault> {
     }
 }
 
-/// A number of 1 to 8 bytes behind how many there are, the first one least significant.
+/// A number of 1 to 8 bytes, the first one least significant, after the number of its bytes.
 #[inline(always)]
 fn long_uint(input: &mut Reader<'_>) -> Result<(u64, usize), Fault> {
     let before = *input;
@@ -431,7 +430,7 @@ fn bytes<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
 #[inline(always)]
 fn count(input: &mut Reader<'_>) -> Result<usize, Fault> {
     let count = uint(input)?;
-    input.count(count, 1, "as many items as their number says")
+    input.count(count, 1, "the announced number of items")
 }
 
 #[inline(always)]

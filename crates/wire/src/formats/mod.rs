@@ -1,8 +1,8 @@
-//! One file a format; its dialects, the ways in which several libraries write it, share the file.
+//! One file per format. The dialects of a format, in which several libraries write it, share a file.
 
 use crate::any::AnyFormat;
 
-// Formatters look for modules here, and not within a macro.
+// Not within the macro, since rustfmt finds modules only here.
 #[cfg(feature = "bitcode")]
 mod bitcode;
 #[cfg(feature = "bson")]

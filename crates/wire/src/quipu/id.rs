@@ -1,4 +1,4 @@
-//! Ids in fewer bits: those of 32 or 64 characters that ids are mostly made of.
+//! Packed ids: 5 or 6 bits per character, for ids made of the 32 or 64 most usual characters.
 //!
 //! ```text
 //! 5 bits  a to z, then = , . _ - /
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The first character is in the lowest bits of the first byte. 8 characters take 5 or 6 bytes; the
-//! last ones as many as they need, and what is not filled of the last byte is zero.
+//! last group takes only the bytes that it needs, and unused bits of the last byte are zero.
 
 use core::mem::MaybeUninit;
 
@@ -32,7 +32,7 @@ static CODES: [u8; 256] = {
     codes
 };
 
-/// How many bits a character of the id takes; `None` when the id has others.
+/// How many bits each character of the id takes; `None` when a character has no code.
 #[inline(always)]
 pub(super) fn width(id: &[u8]) -> Option<usize> {
     match id.iter().fold(0, |codes, byte| codes | CODES[usize::from(*byte)]) {
@@ -42,7 +42,7 @@ pub(super) fn width(id: &[u8]) -> Option<usize> {
     }
 }
 
-/// An id of which each character has a code of so many bits.
+/// An id whose characters all have a code of `width` bits.
 #[derive(Clone, Copy)]
 pub(super) struct Packed<'a> {
     pub(super) id: &'a [u8],
@@ -82,7 +82,7 @@ fn pack(group: &[u8; 8], width: usize) -> u64 {
     bits
 }
 
-/// Reads an id of so many characters.
+/// Reads an id of `len` characters of `width` bits.
 #[inline(always)]
 pub(super) fn read<'m>(
     input: &mut Reader<'m>,
@@ -91,8 +91,8 @@ pub(super) fn read<'m>(
     scope: &Scope<'m>,
 ) -> Result<&'m [u8], Fault> {
     const EXPECTED: &str = "an id as long as its length says";
-    // A character takes 5 bits at least: a length beyond two for each byte is too long, and the
-    // product with 6 does not overflow.
+    // A character takes at least 5 bits, so more than two for each byte of the input are too many.
+    // Up to that, the product with 6 does not overflow.
     let len = match usize::try_from(len) {
         Ok(len) if len / 2 <= input.len() => len,
         _ => return Err(Fault::incomplete(EXPECTED)),
@@ -107,7 +107,7 @@ pub(super) fn read<'m>(
     if !rest.is_empty() {
         let bits = packed.little_endian(packed.len(), EXPECTED)?;
         if bits >> (rest.len() * width) != 0 {
-            return Err(Fault::malformed("zeros behind the last character"));
+            return Err(Fault::malformed("zeros after the last character"));
         }
         unpack(bits, width, rest);
     }

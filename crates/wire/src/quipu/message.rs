@@ -1,4 +1,4 @@
-//! One message of quipu's own format.
+//! Single messages in quipu's own format.
 //!
 //! ```text
 //! head    1 byte: kind in the two high bits, length of the id in the six low ones
@@ -7,15 +7,21 @@
 //! body    counter      a whole number
 //!         batch timer  values
 //!         gauge        a double
-//!         union        type (1 byte), which of the three follow (1 byte), those that do
+//!         union        type (1 byte), which of the three follow (1 byte), these values
 //! ```
 //!
-//! Kinds: 0 counter, 1 batch timer, 2 gauge, 3 union. A union that holds what its type says and
-//! zeros else is written as that metric.
+//! Kinds: 0 counter, 1 batch timer, 2 gauge, 3 union. A union whose values are all zero except that
+//! of its type is written as that metric.
 //!
-//! Lengths: 0 to 59 as they are; 60 begins a frame of a stream, with the kind 3; 61 and 62 say that
-//! the id is packed in 5 or 6 bits a character, and that its length in characters follows; 63 that
-//! its length follows.
+//! Lengths in the head:
+//!
+//! ```text
+//! 0..59  the length of the id in bytes
+//! 60     with the kind 3: begins a frame of a stream
+//! 61     the id is packed in 5 bits per character, and its length in characters follows
+//! 62     the same in 6 bits per character
+//! 63     the length of the id in bytes follows
+//! ```
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -46,7 +52,7 @@ use crate::reader::Reader;
 #[derive(Debug)]
 pub struct Quipu(());
 
-/// The same with ids in 5 or 6 bits a character, where their characters allow it. Writing takes
+/// The same with ids in 5 or 6 bits per character, where their characters allow it. Writing takes
 /// longer.
 ///
 /// ```
@@ -77,7 +83,7 @@ const BATCH_TIMER: u8 = 1;
 const GAUGE: u8 = 2;
 const UNION: u8 = 3;
 
-/// From here on, a length in the head says something else.
+/// From here on, a length in the head has a special meaning.
 const LENGTHS_END: usize = 60;
 const PACKED_5: u8 = 61;
 const PACKED_6: u8 = 62;
@@ -177,7 +183,7 @@ impl<D: Dialect> Codec<D> {
     }
 }
 
-/// Kind, and length of an id as it is.
+/// The kind, and the length of an id that is not packed.
 #[derive(Clone, Copy)]
 struct Head {
     kind: u8,
@@ -204,7 +210,7 @@ unsafe impl Piece for Head {
     }
 }
 
-/// What follows the id of a union that is none of the metrics.
+/// What follows the id of a union that is not written as a metric.
 #[inline(always)]
 pub(super) fn union_body<'m>(message: &MetricUnion<'m>) -> impl Piece + use<'m> {
     let MetricUnion { metric_type, counter, timer, gauge, .. } = *message;
@@ -217,7 +223,7 @@ pub(super) fn union_body<'m>(message: &MetricUnion<'m>) -> impl Piece + use<'m> 
     (Byte(metric_type.0 as u8), Byte(present), counter, timer, gauge)
 }
 
-/// Reads a head of a kind, and the id.
+/// Reads a head of this kind, and the id.
 #[inline(always)]
 fn head<'m>(
     input: &mut Reader<'m>,

@@ -1,16 +1,17 @@
-//! Numbers in quipu's own format: whole ones and doubles in one code, the shortest that is exact.
+//! Numbers in quipu's own format: whole numbers and doubles share one code, and each number takes
+//! its shortest exact form.
 //!
 //! ```text
 //! 00..7f  0 to 127
 //! 80..bf  128 to 16511: the six low bits, then 8 more, plus 128
 //! c0..c7  a positive number in the 1 to 8 bytes that follow, least significant first
-//! c8..cf  a negative one, each bit of it turned
+//! c8..cf  a negative number, with all bits inverted
 //! d1..d8  a decimal with 1 to 8 places: the number that follows, divided by 10^places
 //! f0..f8  the 0 to 8 most significant bytes of a double, most significant first; zeros follow
 //! ```
 //!
-//! The others are for later versions. A whole number is a double, too, if its sign is not that of
-//! -0. Division by a power of 10 is rounded as IEEE 754 says: so decimals are exact.
+//! Other first bytes are for later versions. A double that is a whole number is written as one, but
+//! -0 is not. Decimals are exact, since division by a power of 10 is rounded as IEEE 754 says.
 
 use crate::error::Fault;
 use crate::pieces::{Byte, FixedPiece, Le64, Piece};
@@ -25,7 +26,7 @@ unsafe impl FixedPiece for Whole {
     const BOUND: usize = 9;
 }
 
-// SAFETY: The longest form has 9 bytes, and as many are written in any of the long ones.
+// SAFETY: The longest form has 9 bytes, and each of the long forms writes 9.
 unsafe impl Piece for Whole {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -48,12 +49,12 @@ unsafe impl Piece for Whole {
     }
 }
 
-/// Below it, numbers take one byte.
+/// Numbers below this take one byte.
 const SHORT: u64 = 0x80;
-/// Below it, two.
+/// Numbers below this take two.
 const MIDDLE: u64 = SHORT + 0x4000;
 
-/// A number in as many bytes as it needs, behind a lead of its length and its sign.
+/// Writes a number in the bytes that it needs, after a lead with its length and its sign.
 ///
 /// # Safety
 ///
@@ -62,7 +63,7 @@ const MIDDLE: u64 = SHORT + 0x4000;
 pub(super) unsafe fn put_long(number: i64, lead: u8, at: *mut u8) -> *mut u8 {
     let (lead, bits) = if number < 0 { (lead | 8, !number as u64) } else { (lead, number as u64) };
     let bytes = bytes_of(bits);
-    // SAFETY: `at` is valid for 9 bytes, and 8 at most are skipped behind the first.
+    // SAFETY: `at` is valid for 9 bytes, and the end is at most 8 after the first.
     unsafe {
         let at = Byte(lead | (bytes - 1) as u8).put(at);
         Le64(bits).put(at);
@@ -70,7 +71,7 @@ pub(super) unsafe fn put_long(number: i64, lead: u8, at: *mut u8) -> *mut u8 {
     }
 }
 
-/// How many bytes a number takes, 1 at least.
+/// How many bytes a number takes, at least 1.
 #[inline(always)]
 fn bytes_of(bits: u64) -> usize {
     8 - ((bits | 1).leading_zeros() / 8) as usize
@@ -95,7 +96,7 @@ unsafe impl FixedPiece for Double {
     const BOUND: usize = 10;
 }
 
-// SAFETY: A decimal is a whole number behind one byte, and 8 bytes behind one are less.
+// SAFETY: The longest form is a decimal: a whole number after one byte.
 unsafe impl Piece for Double {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -114,7 +115,7 @@ unsafe impl Piece for Double {
     }
 }
 
-/// A double that is no whole number.
+/// Writes a double that is not a whole number.
 ///
 /// # Safety
 ///
@@ -122,7 +123,7 @@ unsafe impl Piece for Double {
 #[inline(never)]
 unsafe fn put_fraction(value: f64, at: *mut u8) -> *mut u8 {
     let bytes = top_bytes(value);
-    // SAFETY: As the function's.
+    // SAFETY: The caller's obligation.
     unsafe {
         if bytes > 2
             && let Some((places, number)) = decimal(value)
@@ -134,7 +135,7 @@ unsafe fn put_fraction(value: f64, at: *mut u8) -> *mut u8 {
     }
 }
 
-/// How many of the most significant bytes have all that is not zero.
+/// How many of the most significant bytes hold all bits that are not zero.
 #[inline(always)]
 pub(super) fn top_bytes(value: f64) -> usize {
     8 - (value.to_bits().trailing_zeros() / 8) as usize
@@ -146,7 +147,7 @@ pub(super) fn top_bytes(value: f64) -> usize {
 #[inline(always)]
 pub(super) unsafe fn put_top_bytes(value: f64, at: *mut u8) -> *mut u8 {
     let bytes = top_bytes(value);
-    // SAFETY: `at` is valid for 9 bytes, and 8 at most are skipped behind the first.
+    // SAFETY: `at` is valid for 9 bytes, and the end is at most 8 after the first.
     unsafe {
         let at = Byte(0xf0 | bytes as u8).put(at);
         Le64(value.to_bits().swap_bytes()).put(at);
@@ -174,10 +175,10 @@ pub(super) const MAX_PLACES: usize = 8;
 /// Added to a double below 2^51, it leaves the nearest whole number in the lowest bits.
 const ROUND: f64 = (3u64 << 51) as f64;
 
-/// Whole numbers of which rounding makes sure.
+/// Below this, whole numbers that [`round`] finds are right.
 pub(super) const EXACT: u64 = 1 << 51;
 
-/// The whole number which divided by 10^places is the value, bit for bit.
+/// The whole number that, divided by 10^places, is the value bit for bit.
 #[inline(always)]
 pub(super) fn mantissa(value: f64, places: usize) -> Option<i64> {
     let (number, back) = round(value, places);
@@ -185,13 +186,13 @@ pub(super) fn mantissa(value: f64, places: usize) -> Option<i64> {
     exact.then_some(number)
 }
 
-/// The whole number next to the value times 10^places, and the value that it stands for. It is
-/// right below 2^51; beyond, and of what is no number, it is beyond, too.
+/// The whole number nearest to the value times 10^places, and the value that it stands for. It is
+/// right below 2^51. For larger values and for NaN it is wrong, but not below 2^51, either.
 #[inline(always)]
 pub(super) fn round(value: f64, places: usize) -> (i64, f64) {
     let power = POWERS[places];
     let rounded = value * power + ROUND;
-    // The difference of -0 is +0, which has other bits.
+    // For -0 the difference is +0, whose bits differ.
     let whole = rounded - ROUND;
     (whole_of(rounded), if places == 0 { whole } else { whole / power })
 }
@@ -211,11 +212,11 @@ pub(super) fn known_mantissa(value: f64, places: usize) -> i64 {
 /// The fewest places, 1 to 8, with which the value is a decimal, and its whole number.
 ///
 /// A value that is exact with some places is exact with more, as long as the whole number stays
-/// below 2^51: so one division tells of a value that is none.
+/// below 2^51. So one division is enough to tell that a value is not a decimal.
 #[inline(never)]
 pub(super) fn decimal(value: f64) -> Option<(usize, i64)> {
     let mut places = MAX_PLACES;
-    // Also for NaN: it fails below.
+    // NaN gets past this loop, and fails below.
     while value.abs() * POWERS[places] >= EXACT as f64 {
         places = places.checked_sub(1)?;
     }
@@ -262,7 +263,7 @@ fn read_long(input: &mut Reader<'_>, expected: &'static str) -> Result<i64, Faul
     number
 }
 
-/// What [`put_long`] wrote, behind its lead.
+/// Reads what [`put_long`] wrote after the lead.
 #[inline(always)]
 pub(super) fn read_bytes(
     input: &mut Reader<'_>,
@@ -308,7 +309,7 @@ fn read_long_double(input: &mut Reader<'_>, expected: &'static str) -> Result<f6
     value
 }
 
-/// What [`put_top_bytes`] wrote, behind its lead.
+/// Reads what [`put_top_bytes`] wrote after the lead.
 #[inline(always)]
 pub(super) fn read_top_bytes(
     input: &mut Reader<'_>,

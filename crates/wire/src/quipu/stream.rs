@@ -1,36 +1,36 @@
-//! A stream of quipu's own format: frames, in which an id is sent once and then a number for it.
+//! Streams in quipu's own format: frames, in which an id is sent once, and then a number for it.
 //!
 //! ```text
 //! frame    0  fc 71 77   begins a frame
 //!          3  version    1
-//!          4  flags      1: the dictionary begins anew; a reader can join here. Others are 0.
+//!          4  flags      1: the dictionary restarts; a reader can join here. Others are 0.
 //!          5  00 00 00
-//!          8  sequence   u32, one more than that of the frame before; 0 begins a stream
+//!          8  sequence   u32, one more than in the frame before; 0 begins a stream
 //!         12  length     u32, of the messages in bytes
 //!         16  count      u32, of messages
 //!         20  checksum   u32, CRC-32 (IEEE) of the bytes 4 to 19 and of the messages
 //!         24  messages
 //!
 //! message  number of the series, a whole number; the next unused one defines a series:
-//!            kind (1 byte), how many bytes the id has in common with that defined before (1 byte),
-//!            the length of the others (varint), the others
+//!            kind (1 byte), length of the prefix shared with the id defined before (1 byte),
+//!            length of the rest of the id (varint), the rest
 //!          body
 //! ```
 //!
 //! A series has one kind, and remembers its last value: 0 with 0 places when it is defined.
 //!
 //! ```text
-//! counter      00..bf, c0..cf  the difference to the last value, as a whole number
+//! counter      00..bf, c0..cf  the difference from the last value, as a whole number
 //!              e0..e7, e8..ef  the value itself, positive or negative, as c0..cf
-//! gauge        00..bf, c0..c7  with as many places as the last: the difference of the whole
+//! gauge        00..bf, c0..c7  with the places of the last value: the difference of the whole
 //!                              numbers, 0, -1, 1, -2, ... as 0, 1, 2, 3, ...
-//!              d0..d8          so many places, and the whole number that follows
+//!              d0..d8          0 to 8 places, and the whole number that follows
 //!              f0..f8          the top bytes of the double; the last value stays
 //! batch timer  values
 //! union        as in a message that stands alone
 //! ```
 //!
-//! A dictionary has at most 2^20 series and 64 MiB of ids; a writer begins anew before.
+//! A dictionary has at most 2^20 series and 64 MiB of ids; a writer restarts it before that.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -57,27 +57,28 @@ const VERSION: u8 = 1;
 const RESTART: u8 = 1;
 const HEADER: usize = 24;
 
-/// Series of a dictionary.
+/// The most series of a dictionary.
 const MAX_SERIES: usize = 1 << 20;
-/// Bytes of its ids.
+/// The most bytes of its ids.
 const MAX_IDS: usize = 64 << 20;
-/// Bytes of a frame's messages. An id, the values of a message and what was gathered before it are
-/// fewer.
+/// The most bytes of a frame's messages. An id, the values of a message and what was gathered
+/// before it are fewer together.
 const MAX_FRAME: usize = 1 << 27;
 const MAX_VALUES: usize = 1 << 22;
-/// Bytes that an id has in common with the one before.
+/// The most bytes that an id shares with the one before.
 const MAX_SHARED: usize = 255;
 
 const DEFAULT_FRAME: usize = 32 << 10;
 const DEFAULT_RESTART: usize = 8 << 20;
-/// A dictionary begins anew only when so many times its bytes were sent: it costs no more than a
-/// sixteenth, however many series there are.
+/// The dictionary restarts only after this many times the bytes of its definitions were sent, so
+/// that it costs at most a sixteenth, however many series there are.
 const DEFINITIONS: usize = 16;
 
 /// Writes a stream in quipu's own format.
 ///
-/// Whoever sends the same ids again and again asks for each one's [`Series`] once; otherwise the
-/// writer looks the id of each message up, as in [`Encoder<Quipu>`](crate::Encoder).
+/// A caller that sends the same ids again and again asks for the [`Series`] of each id once.
+/// Otherwise the writer looks up the id of each message, as in
+/// [`Encoder<Quipu>`](crate::Encoder).
 ///
 /// ```
 /// use quipu_wire::{Kind, StreamWriter};
@@ -94,13 +95,13 @@ const DEFINITIONS: usize = 16;
 /// ```
 pub struct StreamWriter {
     series: Vec<Sent>,
-    /// The ids, one behind the other.
+    /// The concatenated ids.
     ids: Vec<u8>,
     index: HashTable<u32>,
     secrets: Secrets,
-    /// How often all series were forgotten.
+    /// Counts how often all series were forgotten.
     generation: u32,
-    /// How often the dictionary began anew; a series of another epoch has to be defined.
+    /// Counts the restarts of the dictionary; a series of another epoch has to be defined again.
     epoch: u32,
     next_number: u32,
     last_defined: Option<u32>,
@@ -108,12 +109,12 @@ pub struct StreamWriter {
     payload: Vec<u8>,
     count: u32,
     sequence: u32,
-    /// Whether the next frame begins the dictionary.
+    /// Whether the next frame restarts the dictionary.
     restarts: bool,
-    /// Whether the dictionary begins anew with the next message.
+    /// Whether the dictionary restarts with the next message.
     restart_next: bool,
     since_restart: usize,
-    /// How many of those bytes are definitions.
+    /// How many bytes the definitions of the dictionary took.
     defined: usize,
     frame_size: usize,
     restart_after: usize,
@@ -171,28 +172,28 @@ impl core::fmt::Debug for StreamWriter {
 }
 
 impl StreamWriter {
-    /// Sets how many bytes of messages make a frame, 32 KiB otherwise, 16 MiB at most. [`flush`](Self::flush)
-    /// makes shorter ones.
+    /// Sets how many bytes of messages make a frame: 32 KiB by default, at most 16 MiB.
+    /// [`flush`](Self::flush) makes shorter frames.
     pub fn frame_size(mut self, bytes: usize) -> StreamWriter {
         self.frame_size = bytes.min(MAX_FRAME / 8);
         self
     }
 
-    /// Sets after how many bytes the dictionary begins anew, 8 MiB otherwise, so that readers can
-    /// join there. It costs each id once more, and so comes no sooner than after 16 times the bytes
+    /// Sets after how many bytes the dictionary restarts, 8 MiB by default, so that readers can
+    /// join there. A restart sends each id once more, so it waits for at least 16 times the bytes
     /// that the ids took.
     pub fn restart_after(mut self, bytes: usize) -> StreamWriter {
         self.restart_after = bytes;
         self
     }
 
-    /// Makes the next message begin the dictionary anew: a reader can join there.
+    /// Makes the next message restart the dictionary, so that a reader can join there.
     pub fn restart(&mut self) {
         self.restart_next = true;
     }
 
-    /// The series of a kind and an id, made if there is none. A dictionary that is full forgets
-    /// all, and their [`Series`] must be asked for again.
+    /// Returns the series of a kind and an id, and creates it if there is none. A full dictionary
+    /// forgets all series, and the caller must ask for each [`Series`] again.
     ///
     /// # Errors
     ///
@@ -230,8 +231,8 @@ impl StreamWriter {
     ///
     /// # Errors
     ///
-    /// When the series is of another kind or of another writer, or was forgotten, and when there are more than 2^22
-    /// values.
+    /// When the series is of another kind or of another writer, or was forgotten, and when there
+    /// are more than 2^22 values.
     #[inline]
     pub fn batch_timer(
         &mut self,
@@ -245,7 +246,7 @@ impl StreamWriter {
         Ok(())
     }
 
-    /// Appends any message, whose series is looked up.
+    /// Appends a message of any kind, and looks up its series.
     ///
     /// # Errors
     ///
@@ -255,7 +256,7 @@ impl StreamWriter {
         self.write(message, out).map_err(|fault| Error::writing(NAME, fault))
     }
 
-    /// Appends the messages that were gathered as a frame.
+    /// Appends a frame with the messages that were gathered.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if self.count == 0 {
             return;
@@ -317,7 +318,7 @@ impl StreamWriter {
         if series.generation == self.generation && sent.is_some_and(|sent| sent.kind == kind) {
             return Ok(());
         }
-        Err(Error::writing(NAME, Fault::unwritable("the series must be of this kind and stream")))
+        Err(Error::writing(NAME, Fault::unwritable("the series must be of this kind and stream: ask for it again")))
     }
 
     #[inline(always)]
@@ -338,7 +339,7 @@ impl StreamWriter {
     #[inline(never)]
     fn insert(&mut self, kind: Kind, id: &[u8], hash: u64) -> Result<Series, Fault> {
         if id.len() > MAX_IDS {
-            return Err(Fault::unwritable("an id can have 64 MiB"));
+            return Err(Fault::unwritable("an id can have at most 64 MiB"));
         }
         if self.series.len() == MAX_SERIES || self.ids.len() + id.len() > MAX_IDS {
             self.series.clear();
@@ -398,7 +399,8 @@ impl StreamWriter {
         });
     }
 
-    /// Appends a message: its body and, if it was not just defined, the number of its series before.
+    /// Appends a message: the number of its series, unless the series was just defined, and its
+    /// body.
     #[inline(always)]
     fn put(
         &mut self,
@@ -419,8 +421,8 @@ impl StreamWriter {
         }
     }
 
-    /// Gives the series the next number and tells readers of it; before that, begins the dictionary
-    /// anew, if it is time.
+    /// Gives the series the next number and appends its definition. Restarts the dictionary first,
+    /// if it is time.
     #[cold]
     #[inline(never)]
     fn define(&mut self, index: u32, out: &mut Vec<u8>) {
@@ -470,7 +472,7 @@ impl Sent {
         &ids[self.id_start as usize..][..self.id_len as usize]
     }
 
-    /// A gauge's value that has not the places of the last.
+    /// A gauge's value that does not have the places of the last one.
     #[inline(never)]
     fn change_places(&mut self, value: f64) -> GaugeBody {
         let found = match mantissa(value, 0) {
@@ -492,8 +494,8 @@ fn hash(kind: Kind, id: &[u8], secrets: &Secrets) -> u64 {
     secrets.hash(id) ^ u64::from(kind_code(kind)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Where a writer begins to count how often it forgot its series: another's handles are taken for
-/// forgotten ones.
+/// The first generation of a writer. Writers begin apart, so that the handles of another writer are
+/// taken for forgotten ones.
 fn first_generation() -> u32 {
     static WRITERS: AtomicU32 = AtomicU32::new(0);
     WRITERS.fetch_add(1 << 8, Ordering::Relaxed)
@@ -512,7 +514,7 @@ fn kind_code(kind: Kind) -> u8 {
 #[inline(always)]
 fn check_values(values: &[f64]) -> Result<(), Fault> {
     if values.len() > MAX_VALUES {
-        return Err(Fault::unwritable("a message can have 2^22 values"));
+        return Err(Fault::unwritable("a message can have at most 2^22 values"));
     }
     Ok(())
 }
@@ -524,14 +526,14 @@ fn checksum(header: &[u8], messages: &[u8]) -> u32 {
     checksum.finalize()
 }
 
-/// A counter's change, or its value.
+/// A counter's change, or its value if that is shorter.
 #[derive(Clone, Copy)]
 struct CounterBody {
     by: i64,
     to: i64,
 }
 
-/// What says that the value itself follows.
+/// Says that the value itself follows.
 const ABSOLUTE: u8 = 0xe0;
 
 // SAFETY: That is its bound.
@@ -560,7 +562,7 @@ unsafe impl Piece for CounterBody {
     }
 }
 
-/// How long a value takes behind its lead, with it.
+/// The length of a value with its lead.
 #[inline(always)]
 fn long_len(number: i64) -> usize {
     let bits = if number < 0 { !number } else { number };
@@ -575,10 +577,10 @@ enum GaugeBody {
     Double(f64),
 }
 
-/// What says that so many places and the whole number follow.
+/// With the number of places added, says that the whole number follows.
 const PLACES: u8 = 0xd0;
 
-// SAFETY: A whole number behind one byte is the longest form.
+// SAFETY: A whole number after one byte is the longest form.
 unsafe impl Piece for GaugeBody {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -611,11 +613,11 @@ unsafe impl Piece for GaugeBody {
 #[derive(Debug, Default)]
 pub struct StreamReader {
     series: Vec<Known>,
-    /// The ids, one behind the other.
+    /// The concatenated ids.
     ids: Vec<u8>,
-    /// The next frame's number, if it is known.
+    /// The next frame's sequence number, if it is known.
     sequence: Option<u32>,
-    /// What is left of the frame, in bytes and in messages.
+    /// What is left of the frame, in bytes and, below, in messages.
     bytes_left: usize,
     messages_left: u32,
 }
@@ -631,11 +633,12 @@ struct Known {
 }
 
 impl StreamReader {
-    /// Where in a stream that was joined in its middle a reader can begin: the start of the first
-    /// frame that begins the dictionary anew and is not damaged. `None` when there is none that is
-    /// whole.
+    /// Finds where a reader can begin in a stream that it joined in its middle: the start of the
+    /// first frame that restarts the dictionary, is complete, and is not damaged. Returns `None` if
+    /// there is no such frame.
     ///
-    /// Bytes that look like frames without being any are summed up to 16 times, and no more often.
+    /// Bytes that only look like frames cost time as well: it also returns `None` when it has
+    /// computed checksums over 16 times the length of the stream.
     pub fn find_start(stream: &[u8]) -> Option<usize> {
         let mut left = stream.len().saturating_mul(16);
         let mut from = 0;
@@ -655,8 +658,8 @@ impl StreamReader {
         None
     }
 
-    /// The next message. A frame is read when all of it is there, so that nothing of a damaged one
-    /// is given out.
+    /// Returns the next message. A frame is read only when all of it is there, so that no message
+    /// of a damaged frame is returned.
     #[inline(always)]
     pub(super) fn read<'m>(
         &'m mut self,
@@ -786,7 +789,7 @@ impl StreamReader {
         self.messages_left -= 1;
         self.bytes_left -= input.position();
         if self.messages_left == 0 && self.bytes_left > 0 {
-            return Err(Fault::malformed("the end of the frame behind its last message"));
+            return Err(Fault::malformed("the end of the frame after its last message"));
         }
         Ok(message)
     }
@@ -795,7 +798,7 @@ impl StreamReader {
     #[inline(never)]
     fn define(&mut self, input: &mut Reader<'_>) -> Result<(), Fault> {
         const KIND: &str = "the kind of a series";
-        const SHARED: &str = "how much of the last id an id has";
+        const SHARED: &str = "how many bytes an id shares with the one before";
         let before = *input;
         let kind = match input.byte(KIND)? {
             0 => Kind::Counter,
@@ -870,7 +873,7 @@ impl Known {
     }
 }
 
-/// A frame whose checksum is right.
+/// The header of a frame whose checksum is right.
 struct Frame {
     restarts: bool,
     sequence: u32,
@@ -879,7 +882,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// Reads a frame that is there as a whole. An input in which it is not stays as it was.
+    /// Reads a frame that is complete. An input that ends within it is left as it was.
     fn read(input: &mut Reader<'_>) -> Result<Frame, Fault> {
         const HEAD: &str = "the header of a frame";
         let before = *input;
@@ -906,7 +909,7 @@ impl Frame {
         let (sequence, len, count, sum) = (number()?, number()?, number()?, number()?);
         if count == 0 {
             *input = start;
-            return Err(Fault::malformed("a frame with a message"));
+            return Err(Fault::malformed("a frame with at least one message"));
         }
         if len as usize > MAX_FRAME {
             *input = start;
@@ -915,7 +918,7 @@ impl Frame {
         let messages = input.take_long(u64::from(len), "the messages of a frame")?;
         if checksum(&start.rest()[..16], messages) != sum {
             *input = start;
-            return Err(Fault::malformed("a frame whose checksum is right: it was damaged"));
+            return Err(Fault::malformed("a frame whose checksum is right: this one is damaged"));
         }
         let len = messages.len();
         Ok(Frame { restarts: flags & RESTART != 0, sequence, count, len })

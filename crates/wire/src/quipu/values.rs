@@ -1,4 +1,5 @@
-//! The values of a batch timer in quipu's own format: all in one form, the shortest that is exact.
+//! The values of a batch timer in quipu's own format: all values of a list share one form, the
+//! shortest that is exact.
 //!
 //! The first byte has the form in its three high bits and the number of values in its five low
 //! ones; 31 says that the number follows as a varint.
@@ -8,16 +9,16 @@
 //! 1  two bytes each                   whole numbers to 65535
 //! 2  four bytes each                  whole numbers to 2^32 - 1
 //! 3  a byte of places and width,      decimals of 1 to 4 places
-//!    then so many bits each
-//! 4  numbers                          anything, each in its own shortest form
-//! 5  8 bytes each                     anything
+//!    then width bits each
+//! 4  numbers                          any values, each in its own shortest form
+//! 5  8 bytes each                     any values
 //! 6  -                                for later versions
 //! 7  as 3                             decimals of 5 to 8 places
 //! ```
 //!
-//! Bytes are in the order least significant first, and so are bits. The byte of places and width
-//! has the places (above 1, or above 5) in its two high bits and the width in bits in the others.
-//! What is not filled of the last byte is zero.
+//! Bytes and bits are in the order least significant first. The byte of places and width has the
+//! places, less 1 in form 3 and less 5 in form 7, in its two high bits, and the width in bits in
+//! the others. Unused bits of the last byte are zero.
 
 use core::cell::Cell;
 
@@ -31,17 +32,17 @@ use crate::pieces::{Byte, Each, FixedPiece, Le16, Le32, Le64, LeDoubles, Piece, 
 use crate::reader::Reader;
 use crate::values;
 
-/// A list of values, and with how many places the last list was decimals; 0 if that is not known.
+/// A list of values, and how many places the last list's decimals had; 0 if that is not known.
 #[derive(Clone, Copy)]
 pub(super) struct Values<'a> {
     values: &'a [f64],
     places: Option<&'a Cell<u8>>,
 }
 
-/// In which form a list is the shortest.
+/// The form in which a list is the shortest.
 #[derive(Clone, Copy)]
 enum Form {
-    /// Whole numbers, which have so many bits.
+    /// Whole numbers, with the bits that any of them has.
     Whole(u64),
     Decimals {
         places: usize,
@@ -59,10 +60,11 @@ const NUMBERS: u8 = 4;
 const RAW: u8 = 5;
 const FINE_DECIMALS: u8 = 7;
 
-/// More values are not packed: a reader gives 8 bytes to each, of which a bit stands in the input.
+/// The most values that are packed: a reader allocates 8 bytes for each, which may be one bit of
+/// the input.
 const MAX_PACKED: usize = 1 << 22;
 
-/// The places of which [`DECIMALS`] has none.
+/// The most places that [`DECIMALS`] can have; [`FINE_DECIMALS`] has more.
 const COARSE: usize = 4;
 
 impl<'a> Values<'a> {
@@ -71,15 +73,15 @@ impl<'a> Values<'a> {
         Values { values, places: None }
     }
 
-    /// The same, beginning with the places that the last list had, and leaving those of this one.
+    /// The same; it tries the places of the last list first, and stores those of this one.
     #[inline(always)]
     pub(super) fn with_hint(values: &'a [f64], places: &'a mut u8) -> Values<'a> {
         Values { values, places: Some(Cell::from_mut(places)) }
     }
 }
 
-// SAFETY: The forms have at most 10 bytes for each value: numbers. The number of values takes 11
-// at most, places and width one, and 8 are written where bits end.
+// SAFETY: A form takes at most 10 bytes for each value: numbers do. The number of values takes at
+// most 11, places and width one, and 8 are written where bits end.
 unsafe impl Piece for Values<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -91,7 +93,7 @@ unsafe impl Piece for Values<'_> {
         let values = self.values;
         // SAFETY: `start` is valid for the bound.
         unsafe {
-            // As if all were whole numbers of a byte: if they are not, it is written anew.
+            // As if all values were whole numbers of one byte; otherwise they are written again.
             let mut at = put_count(BYTES, values, start);
             let (mut bits, mut rest) = (0, 0);
             for value in values {
@@ -128,7 +130,7 @@ unsafe fn put_others(
         0..0x1_0000_0000 if rest == 0 => Form::Whole(bits),
         _ => other_form(values, places),
     };
-    // SAFETY: As the function's.
+    // SAFETY: The caller's obligation.
     unsafe {
         match form {
             Form::Whole(..0x1_0000) => {
@@ -152,7 +154,7 @@ unsafe fn put_others(
 #[inline(always)]
 unsafe fn put_count(form: u8, values: &[f64], at: *mut u8) -> *mut u8 {
     let count = values.len();
-    // SAFETY: As the function's.
+    // SAFETY: The caller's obligation.
     unsafe {
         if count < 31 {
             Byte(form << 5 | count as u8).put(at)
@@ -166,7 +168,7 @@ unsafe fn put_count(form: u8, values: &[f64], at: *mut u8) -> *mut u8 {
 fn other_form(values: &[f64], hint: &mut u8) -> Form {
     if *hint > 0 {
         let (bits, rest) = all_mantissas(values, usize::from(*hint));
-        // Numbers that are all even may be multiples of ten: fewer places may do.
+        // If all numbers are even, they may be multiples of ten, and fewer places may be enough.
         if rest == 0 && bits < EXACT && bits & 1 == 1 && values.len() <= MAX_PACKED {
             return Form::Decimals { places: usize::from(*hint), width: width(bits) };
         }
@@ -180,7 +182,7 @@ fn other_form(values: &[f64], hint: &mut u8) -> Form {
         }
         _ => (Form::Raw, 8 * values.len()),
     };
-    // Numbers that are short side by side are hardly shorter one by one, and much slower.
+    // Packed values of up to 4 bytes are hardly shorter as numbers, which are much slower.
     if len > 4 * values.len() {
         let numbers: usize = values.iter().map(|value| double_len(*value)).sum();
         if numbers < len {
@@ -190,14 +192,14 @@ fn other_form(values: &[f64], hint: &mut u8) -> Form {
     if len < 8 * values.len() { form } else { Form::Raw }
 }
 
-/// How many bits a number takes, 1 at least.
+/// How many bits a number takes, at least 1.
 #[inline(always)]
 fn width(bits: u64) -> usize {
     (64 - (bits | 1).leading_zeros()) as usize
 }
 
 /// The fewest places with which all values are decimals, and all bits that their numbers have.
-/// Negative ones are none.
+/// `None` if a value is negative or not a decimal.
 fn decimals(values: &[f64]) -> Option<(usize, u64)> {
     let mut places = match mantissa(*values.first()?, 0) {
         Some(_) => 1,
@@ -208,7 +210,7 @@ fn decimals(values: &[f64]) -> Option<(usize, u64)> {
         if rest == 0 && bits < EXACT {
             return Some((places, bits));
         }
-        // What the first value needs that is not exact.
+        // The places that the first value needs that is not exact yet.
         let other = values.iter().find(|value| mantissa(**value, places).is_none())?;
         let (needed, _) = decimal(*other)?;
         if needed <= places {
@@ -218,9 +220,9 @@ fn decimals(values: &[f64]) -> Option<(usize, u64)> {
     }
 }
 
-/// The bits that the whole numbers of all values have, with so many places; and bits that are zero
-/// when all values are exact. Of a value that is negative or no number, there are bits beyond 2^51.
-/// There is no branch in the loop, so that values are looked at side by side.
+/// The bits that the whole numbers of all values have with these places, and bits that are zero if
+/// all values are exact. A value that is negative or NaN adds bits beyond 2^51. The loop has no
+/// branch, so that the compiler can vectorize it.
 #[inline(always)]
 fn all_mantissas(values: &[f64], places: usize) -> (u64, u64) {
     let mut bits = 0;
@@ -235,11 +237,11 @@ fn all_mantissas(values: &[f64], places: usize) -> (u64, u64) {
 
 /// # Safety
 ///
-/// `at` is valid for the bound of the values, which are decimals of so many places and bits.
+/// `at` is valid for the bound of the values, which are decimals of these places and this width.
 unsafe fn put_decimals(values: &[f64], places: usize, width: usize, at: *mut u8) -> *mut u8 {
     let (form, above) = if places <= COARSE { (DECIMALS, 1) } else { (FINE_DECIMALS, 1 + COARSE) };
-    // SAFETY: As the function's. 51 bits are the most, so that 64 hold them behind 7 others. Each
-    // value takes less than 7 bytes, and the 8 that are written last are in the bound.
+    // SAFETY: The caller's obligation. A value has at most 51 bits, so 64 bits hold it after 7 left
+    // over. Each value takes less than 7 bytes, and the 8 that are written last are in the bound.
     unsafe {
         let at = put_count(form, values, at);
         let mut at = Byte(((places - above) << 6 | width) as u8).put(at);
@@ -253,13 +255,13 @@ unsafe fn put_decimals(values: &[f64], places: usize, width: usize, at: *mut u8)
             bits >>= count & !7;
             count %= 8;
         }
-        // The last byte was written with the value that begins it, or is begun here.
+        // The last byte was written with the value that begins in it, or is begun here.
         Byte(bits as u8).put(at);
         at.add(count.div_ceil(8))
     }
 }
 
-const EXPECTED: &str = "as many values as their number says";
+const EXPECTED: &str = "the announced number of values";
 
 /// Reads a list of values.
 #[inline(always)]
@@ -307,7 +309,8 @@ fn read_others<'m>(
     }
 }
 
-/// Up to 8 at once, without a branch for their number: most lists are short.
+/// Reads values of a byte each: up to 8 at once, without a branch on their number, since most lists
+/// are short.
 #[inline(always)]
 fn bytes<'m>(input: &mut Reader<'m>, count: u64, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
     if count == 0 || count > 8 {
@@ -335,7 +338,7 @@ fn each<'m, const N: usize>(
     for (place, item) in room.iter_mut().zip(items) {
         place.write(value(*item));
     }
-    // SAFETY: There are as many places as items, and all were written.
+    // SAFETY: There is one place for each item, and all were written.
     Ok(unsafe { values::assume_init(room) })
 }
 
@@ -355,7 +358,7 @@ fn read_decimals<'m>(
     if count > MAX_PACKED as u64 {
         return Err(Fault::too_large("at most 2^22 packed values"));
     }
-    // At most 8 values are in a byte. Bits are counted in 64 bits, more than a `usize` may have.
+    // A byte holds at most 8 values. The number of bits is a `u64`, since it may exceed a `usize`.
     let count = match usize::try_from(count) {
         Ok(count) if count / 8 <= input.len() => count,
         _ => return Err(Fault::incomplete(EXPECTED)),
@@ -364,7 +367,7 @@ fn read_decimals<'m>(
     let bytes = input.take_long(bits.div_ceil(8), EXPECTED)?;
     let behind = bits % 8;
     if behind > 0 && bytes.last().is_some_and(|last| last >> behind != 0) {
-        return Err(Fault::malformed("zeros behind the last value"));
+        return Err(Fault::malformed("zeros after the last value"));
     }
     let mask = (1 << width) - 1;
     let mut bit = 0u64;

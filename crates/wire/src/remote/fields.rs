@@ -1,4 +1,4 @@
-//! Fields of protobuf as requests nest them.
+//! Protobuf fields, nested as in requests.
 
 use core::str;
 
@@ -11,12 +11,12 @@ pub(super) fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// How many bytes a field has whose tag is one byte, and whose body has this length.
+/// How many bytes a field with a tag of one byte and a body of this length has.
 pub(super) fn field_len(len: usize) -> usize {
     1 + varint_len(len as u64) + len
 }
 
-/// Calls the function with the tag of each field, whose body it reads.
+/// Calls the function with the tag of each field; the function reads the body.
 pub(super) fn each_field<'a>(
     input: &mut Reader<'a>,
     mut read: impl FnMut(u64, &mut Reader<'a>) -> Result<(), Fault>,
@@ -26,7 +26,7 @@ pub(super) fn each_field<'a>(
         let tag = input.varint(TAG)?;
         let field = *input;
         if let Err(fault) = read(tag, input) {
-            // A field that is wrong as such: the fault is its tag.
+            // The field itself is wrong, so the fault is at its tag.
             if input.position() == field.position() && !fault.is_incomplete() {
                 *input = before;
             }
@@ -36,8 +36,8 @@ pub(super) fn each_field<'a>(
     Ok(())
 }
 
-/// Reads a message in a field. A fault in it leaves the input there, and more bytes behind the
-/// field cannot mend it.
+/// Reads a message in a field. A fault in it leaves the input at the fault, and is never one of an
+/// incomplete input, since more bytes after the field cannot mend it.
 pub(super) fn nested<'a, T>(
     input: &mut Reader<'a>,
     read: impl FnOnce(&mut Reader<'a>) -> Result<T, Fault>,
@@ -62,21 +62,21 @@ fn complete(fault: Fault) -> Fault {
     Fault::malformed(Error::writing("", fault).expected())
 }
 
-/// A text in a field.
+/// Reads text in a field.
 pub(super) fn text<'a>(input: &mut Reader<'a>) -> Result<&'a str, Fault> {
     let before = *input;
     let bytes = bytes(input)?;
     str::from_utf8(bytes).map_err(|_| {
         *input = before;
-        Fault::malformed("a text in UTF-8")
+        Fault::malformed("text in UTF-8")
     })
 }
 
-/// Skips a field that is not among those known (bit by bit); one of them in another form is a
-/// fault.
+/// Skips a field that the message does not have. `known` has a bit for each field that it has; such
+/// a field is a fault here, since it has another wire type.
 pub(super) fn skip_unknown(input: &mut Reader<'_>, tag: u64, known: u32) -> Result<(), Fault> {
     if tag >> 3 < 32 && known >> (tag >> 3) & 1 == 1 {
-        return Err(Fault::malformed("a field of the form that the message has"));
+        return Err(Fault::malformed("a field with the wire type that it has in the message"));
     }
     skip(input, tag, 0)
 }

@@ -1,4 +1,4 @@
-//! Labels of a series, and what a message says as samples.
+//! The labels of a series, and how a message becomes samples.
 
 use alloc::vec::Vec;
 use core::str;
@@ -9,11 +9,11 @@ use crate::message::Message;
 /// A label's name and value.
 pub type Label<'a> = (&'a str, &'a str);
 
-/// The label that is the name of a metric.
+/// The label with the name of the metric.
 pub(super) const NAME: &str = "__name__";
 
-/// Labels in the order of their names, without those that have no value: that is the same as not
-/// to be there.
+/// The labels sorted by name, without empty ones: a label with an empty value is the same as no
+/// label.
 pub(super) fn canonical<'l, 'a>(
     labels: &'l [Label<'a>],
     room: &'l mut Vec<Label<'a>>,
@@ -23,16 +23,16 @@ pub(super) fn canonical<'l, 'a>(
         labels
     } else {
         room.extend(labels.iter().filter(|label| !label.1.is_empty()));
-        sort(room).map_err(|()| Fault::unwritable("each label is there once"))?;
+        sort(room).map_err(|()| Fault::unwritable("each label may appear only once"))?;
         room
     };
     if labels.first().is_none_or(|label| label.0.is_empty()) {
-        return Err(Fault::unwritable("a series has a label, and each label a name"));
+        return Err(Fault::unwritable("a series needs a label, and each label a name"));
     }
     Ok(labels)
 }
 
-/// Sorts by name; an error when one is there twice.
+/// Sorts by name; an error when a name appears twice.
 pub(super) fn sort(labels: &mut [Label<'_>]) -> Result<(), ()> {
     if labels.windows(2).all(|pair| pair[0].0 < pair[1].0) {
         return Ok(());
@@ -44,11 +44,11 @@ pub(super) fn sort(labels: &mut [Label<'_>]) -> Result<(), ()> {
     }
 }
 
-/// What an id says: `name=x,a=b`, or a name as it stands. In the order of the labels' names, the
-/// metric's among them.
+/// The labels of an id, `name=x,a=b` or just a name, sorted by label name. The name of the metric is
+/// one of them.
 pub(super) fn of_id(id: &[u8]) -> Result<Vec<Label<'_>>, Fault> {
     let id = str::from_utf8(id)
-        .map_err(|_| Fault::unwritable("an id is UTF-8: `name=x,label=value` or a name"))?;
+        .map_err(|_| Fault::unwritable("an id must be UTF-8: `name=x,label=value` or a name"))?;
     Ok(pairs(id).unwrap_or_else(|| [(NAME, id)].into()))
 }
 
@@ -71,7 +71,7 @@ fn pairs(id: &str) -> Option<Vec<Label<'_>>> {
     named.then_some(labels)
 }
 
-/// The metric that a message is.
+/// The message as a metric.
 pub(super) fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
     match message {
         Message::MetricUnion(union) => union.to_metric().ok_or(Fault::unwritable(
@@ -81,7 +81,7 @@ pub(super) fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
     }
 }
 
-/// The sum of a batch. That of none is 0, not the -0 with which sums begin.
+/// The sum of a batch. An empty batch has the sum 0, not the -0 with which sums begin.
 pub(super) fn sum(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |sum, value| sum + value)
 }

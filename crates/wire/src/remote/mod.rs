@@ -26,8 +26,8 @@
 //! # From messages to series
 //!
 //! An id of the form `name=x,a=b` is the name `x` and the label `a` with the value `b`, in any
-//! order. Any other id is the name as it stands: not sanitized, since names may be any UTF-8. An id
-//! that is not UTF-8 cannot be said.
+//! order. Any other id is itself the name. It is not sanitized, since names may be any UTF-8. An id
+//! that is not UTF-8 cannot be written.
 //!
 //! | message | remote write | OTLP |
 //! |---|---|---|
@@ -36,9 +36,9 @@
 //! | [`BatchTimer`](crate::BatchTimer) | samples `name_sum` and `name_count` | a histogram: delta |
 //! | [`MetricUnion`](crate::MetricUnion) | as the metric that its type says | the same |
 //!
-//! A batch timer's samples are of that batch alone, and so is its histogram, which has no buckets,
-//! but the count, the sum, the smallest and the largest value. A counter's value beyond 2^53 is
-//! rounded where it becomes a double.
+//! A batch timer's samples cover that batch alone. So does its histogram, which has the count, the
+//! sum, the smallest and the largest value, but no buckets. A counter's value beyond 2^53 is rounded
+//! where it becomes a double.
 
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod fields;

@@ -1,5 +1,5 @@
-//! Writes OpenTelemetry's metrics: <https://opentelemetry.io/docs/specs/otlp/>, of which the schema
-//! is `opentelemetry/proto/metrics/v1` of <https://github.com/open-telemetry/opentelemetry-proto>.
+//! Writes OpenTelemetry's metrics, OTLP: <https://opentelemetry.io/docs/specs/otlp/>. The schema is
+//! `opentelemetry/proto/metrics/v1` of <https://github.com/open-telemetry/opentelemetry-proto>.
 //!
 //! ```text
 //! message ExportMetricsServiceRequest { repeated ResourceMetrics resource_metrics = 1; }
@@ -31,7 +31,7 @@
 //!                              bytes bytes_value = 7; } }
 //! ```
 //!
-//! A data point is a metric of its own in the request, in one scope without a name.
+//! Each data point is a metric of its own in the request, in one scope without a name.
 
 use alloc::vec::Vec;
 
@@ -41,13 +41,13 @@ use crate::error::{Error, Fault};
 use crate::message::{BatchTimer, Counter, Gauge, Message};
 use crate::pieces::{Byte, Bytes, Le64, LeDouble, Piece, Varint, append};
 
-/// A request of OTLP: `ExportMetricsServiceRequest`. To be sent as `application/x-protobuf`.
+/// An OTLP request, `ExportMetricsServiceRequest`. Send it as `application/x-protobuf`.
 #[derive(Debug, Default)]
 pub struct Otlp {
     resource: Vec<u8>,
     start: u64,
     metrics: Vec<u8>,
-    /// A metric's attributes, as they are written.
+    /// The encoded attributes of a metric.
     attributes: Vec<u8>,
 }
 
@@ -59,8 +59,8 @@ impl Otlp {
         Otlp::default()
     }
 
-    /// Says whose metrics they are: `service.name` and other attributes, in this request and all
-    /// that follow.
+    /// Sets the resource that the metrics belong to: `service.name` and other attributes, in this
+    /// request and all that follow.
     pub fn set_resource(&mut self, attributes: &[Label<'_>]) {
         self.resource.clear();
         for attribute in attributes {
@@ -68,8 +68,8 @@ impl Otlp {
         }
     }
 
-    /// Says since when counters count, and when the batches of timers begin, in milliseconds since
-    /// 1970, for all that is added behind. 0, as at first, is not known.
+    /// Sets the time at which counters and the batches of timers begin, in milliseconds since 1970,
+    /// for everything that is added afterwards. 0, the default, means that it is not known.
     ///
     /// # Errors
     ///
@@ -79,14 +79,14 @@ impl Otlp {
         Ok(())
     }
 
-    /// Adds a value of a gauge. The label `__name__` is the metric's name, the others, in any
+    /// Adds a value of a gauge. The label `__name__` is the metric's name. The other labels, in any
     /// order, are attributes; those without a value are left out. The time is in milliseconds since
     /// 1970.
     ///
     /// # Errors
     ///
-    /// Without a name, when a label has no name or is there twice, and for a time before 1970 or
-    /// after 2554. The request is as it was.
+    /// Without a name, when a label has no name or appears twice, and for a time before 1970 or
+    /// after 2554. The request is then unchanged.
     pub fn push(
         &mut self,
         labels: &[Label<'_>],
@@ -96,12 +96,12 @@ impl Otlp {
         self.add_gauge(labels, value, timestamp_ms).map_err(|fault| Error::writing(FORMAT, fault))
     }
 
-    /// Adds what a message says; see [`remote`](super).
+    /// Adds a message; see [`remote`](super).
     ///
     /// # Errors
     ///
-    /// When the id is not UTF-8 or empty, for a union that is not one metric, and for a time before
-    /// 1970 or after 2554. The request is as it was.
+    /// When the id is empty or not UTF-8, for a union that is not a single metric, and for a time
+    /// before 1970 or after 2554. The request is then unchanged.
     pub fn append(&mut self, message: &Message<'_>, timestamp_ms: i64) -> Result<(), Error> {
         self.add_message(message, timestamp_ms).map_err(|fault| Error::writing(FORMAT, fault))
     }
@@ -167,8 +167,9 @@ impl Otlp {
         self.add(labels, 0x4a, 0x4a, len, point, b"\x10\x01")
     }
 
-    /// Adds a metric with one data point: the tag of its data, the tag of the point's attributes,
-    /// how many bytes the rest of the point has, that rest, and what stands behind the point.
+    /// Adds a metric with one data point. The arguments are the tag of its data, the tag of the
+    /// point's attributes, the length of the rest of the point, that rest, and what follows the
+    /// point.
     fn add(
         &mut self,
         labels: &[Label<'_>],
@@ -181,7 +182,7 @@ impl Otlp {
         let mut room = Vec::new();
         let labels = labels::canonical(labels, &mut room)?;
         let Some((_, name)) = labels.iter().find(|label| label.0 == NAME) else {
-            return Err(Fault::unwritable("a metric has a name, the label `__name__`"));
+            return Err(Fault::unwritable("a metric needs a name, the label `__name__`"));
         };
         self.attributes.clear();
         for label in labels.iter().filter(|label| label.0 != NAME) {
@@ -209,7 +210,7 @@ impl Otlp {
         (self.start != 0).then_some((Byte(0x11), Le64(self.start)))
     }
 
-    /// How many bytes the request has, about.
+    /// Approximately how many bytes the request has.
     pub fn len(&self) -> usize {
         self.resource.len() + self.metrics.len()
     }
@@ -254,5 +255,5 @@ fn nanos(timestamp_ms: i64) -> Result<u64, Fault> {
     u64::try_from(timestamp_ms)
         .ok()
         .and_then(|milliseconds| milliseconds.checked_mul(1_000_000))
-        .ok_or(Fault::unwritable("a time from 1970 to 2554"))
+        .ok_or(Fault::unwritable("a time must be from 1970 to 2554"))
 }

@@ -1,7 +1,7 @@
-//! Reads OpenTelemetry's metrics; `otlp.rs` shows the layout.
+//! Reads OpenTelemetry's metrics, OTLP; `otlp.rs` shows the layout.
 //!
-//! What describes the points may stand behind them. So each level is read twice: first what
-//! describes it, then what lies in it.
+//! The fields that describe points may come after them. So each level is read twice: first what
+//! describes it, then what it contains.
 
 use alloc::vec::Vec;
 
@@ -10,17 +10,17 @@ use crate::error::{Error, Fault};
 use crate::protobuf::{bytes, double};
 use crate::reader::Reader;
 
-/// A data point, with all that describes it.
+/// A data point, with everything that describes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Point<'r, 'a> {
-    /// Whose it is.
+    /// The attributes of the resource that it belongs to.
     pub resource: &'r [Attribute<'a>],
     /// The name of the library that measured it.
     pub scope: &'a str,
     /// The metric's name.
     pub name: &'a str,
-    /// What it means.
+    /// The metric's description.
     pub description: &'a str,
     /// The unit of its values.
     pub unit: &'a str,
@@ -41,11 +41,11 @@ pub type Attribute<'a> = (&'a str, Value<'a>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Value<'a> {
-    /// None.
+    /// No value.
     Empty,
     /// A text.
     Text(&'a str),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// An integer.
     Int(i64),
@@ -53,7 +53,7 @@ pub enum Value<'a> {
     Double(f64),
     /// Bytes.
     Bytes(&'a [u8]),
-    /// A list, or a map: the `AnyValue` as it stands, unread.
+    /// A list or a map: the encoded `AnyValue`.
     Nested(&'a [u8]),
 }
 
@@ -61,11 +61,11 @@ pub enum Value<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum PointValue<'r> {
-    /// Something that goes up and down. Without a number nothing was measured.
+    /// A value that goes up and down. `None` if nothing was measured.
     Gauge(Option<Number>),
-    /// A sum. Without a number nothing was measured.
+    /// A sum.
     Sum {
-        /// How much.
+        /// The sum. `None` if nothing was measured.
         value: Option<Number>,
         /// Whether it only grows.
         monotonic: bool,
@@ -97,17 +97,17 @@ pub enum Temporality {
     /// Not known.
     #[default]
     Unknown,
-    /// The last point.
+    /// The point before it.
     Delta,
     /// The start.
     Cumulative,
 }
 
-/// How many values were measured, and how they lie.
+/// How many values were measured, and their distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct HistogramPoint<'r> {
-    /// How many.
+    /// The number of values.
     pub count: u64,
     /// Their sum.
     pub sum: Option<f64>,
@@ -115,19 +115,19 @@ pub struct HistogramPoint<'r> {
     pub min: Option<f64>,
     /// The largest.
     pub max: Option<f64>,
-    /// How many in each bucket: none, or one more than there are bounds.
+    /// The number of values in each bucket. Empty, or one more than there are bounds.
     pub buckets: &'r [u64],
-    /// The upper bounds of the buckets, which belong to them; the last has none.
+    /// The inclusive upper bounds of the buckets; the last bucket has none.
     pub bounds: &'r [f64],
 }
 
-/// Reads a request of OTLP, `ExportMetricsServiceRequest`, and calls the function with each data
-/// point. Texts borrow from the request. Exemplars are skipped. Answers how many data points were
-/// skipped: those of exponential histograms, of summaries, and of kinds that are not known.
+/// Reads an OTLP request, `ExportMetricsServiceRequest`, and calls the function with each data point.
+/// Texts borrow from the request. Exemplars are skipped. Returns how many data points were skipped:
+/// those of exponential histograms, of summaries, and of unknown kinds.
 ///
 /// # Errors
 ///
-/// When it is not such a request. The points before the fault were given to the function.
+/// When it is not such a request. The function was called with the points before the fault.
 pub fn read_metrics_request<'a>(
     request: &'a [u8],
     mut each: impl FnMut(&Point<'_, 'a>),
@@ -148,7 +148,7 @@ struct Reading<'a, 'f, F> {
     skipped: u64,
 }
 
-/// Vectors that are used again for the next.
+/// Vectors that are reused from one to the next.
 #[derive(Default)]
 struct Room<'a> {
     resource: Vec<Attribute<'a>>,
@@ -252,7 +252,7 @@ impl<'a, F: FnMut(&Point<'_, 'a>)> Reading<'a, '_, F> {
                 described.temporality = Temporality::of(input.varint("a temporality")?);
                 Ok(())
             }
-            0x18 => input.varint("a truth value").map(|number| described.monotonic = number != 0),
+            0x18 => input.varint("a boolean").map(|number| described.monotonic = number != 0),
             tag => skip_unknown(input, tag, KNOWN),
         })?;
         *input = start;
@@ -417,7 +417,7 @@ fn value<'a>(input: &mut Reader<'a>) -> Result<Value<'a>, Fault> {
     each_field(input, |tag, input| {
         match tag {
             0x0a => value = Value::Text(text(input)?),
-            0x10 => value = Value::Bool(input.varint("a truth value")? != 0),
+            0x10 => value = Value::Bool(input.varint("a boolean")? != 0),
             0x18 => value = Value::Int(input.varint("an integer")? as i64),
             0x21 => value = Value::Double(double(input)?),
             0x2a | 0x32 => {
@@ -432,7 +432,7 @@ fn value<'a>(input: &mut Reader<'a>) -> Result<Value<'a>, Fault> {
     Ok(value)
 }
 
-/// Words of 8 bytes, one behind the other.
+/// A packed list of words of 8 bytes.
 fn packed<'a>(input: &mut Reader<'a>) -> Result<&'a [[u8; 8]], Fault> {
     let before = *input;
     let (words, odd) = bytes(input)?.as_chunks::<8>();

@@ -1,4 +1,4 @@
-//! Snappy's blocks: <https://github.com/google/snappy/blob/main/format_description.txt>.
+//! Snappy's block format: <https://github.com/google/snappy/blob/main/format_description.txt>.
 
 use alloc::vec::Vec;
 
@@ -12,9 +12,9 @@ const FORMAT: &str = "snappy";
 ///
 /// # Errors
 ///
-/// When there are 4 GiB or more. The buffer is as it was.
+/// When there are 4 GiB or more. The buffer is then unchanged.
 pub fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-    const LIMIT: Fault = Fault::unwritable("a block has less than 4 GiB");
+    const LIMIT: Fault = Fault::unwritable("a block must have less than 4 GiB");
     let bound = match raw::max_compress_len(bytes.len()) {
         0 => return Err(Error::writing(FORMAT, LIMIT)),
         bound => bound,
@@ -33,21 +33,21 @@ pub fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     }
 }
 
-/// Appends what a block of at most so many bytes was compressed from. The length that the block
-/// says is checked before anything is allocated.
+/// Appends the bytes that a block was compressed from, at most `limit`. The length that the block
+/// states is checked before anything is allocated.
 ///
 /// # Errors
 ///
-/// When the block says that it is longer, and when it is not one. The buffer is as it was.
+/// When the block states a length beyond the limit, or is not a block. The buffer is then unchanged.
 pub fn uncompress(block: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     let wrong = |fault| Err(Error::reading(FORMAT, 0, fault));
     let Ok(len) = raw::decompress_len(block) else {
-        return wrong(Fault::malformed("the length of a block of Snappy"));
+        return wrong(Fault::malformed("the length of a Snappy block"));
     };
     if len > limit {
         return wrong(Fault::too_large("a block that is not longer than the limit"));
     }
-    // Three bytes make 64 at most.
+    // Three bytes expand to at most 64.
     if len / 22 > block.len() {
         return wrong(Fault::malformed("a length that the block can have"));
     }
@@ -60,7 +60,7 @@ pub fn uncompress(block: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), E
         Ok(written) if written == len => Ok(()),
         _ => {
             out.truncate(start);
-            wrong(Fault::malformed("a block of Snappy that is as long as it says"))
+            wrong(Fault::malformed("a Snappy block of the length that it states"))
         }
     }
 }

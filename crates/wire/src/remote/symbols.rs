@@ -1,4 +1,4 @@
-//! The table of texts of a remote write 2.0.
+//! The symbol table of a remote write 2.0 request.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ use crate::pieces::{Byte, Bytes, Varint, append};
 /// Texts, each once, and their numbers. Number 0 is the empty text.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
-    /// All of them, one behind the other.
+    /// The concatenated texts.
     texts: Vec<u8>,
     /// Where each ends, from number 1 on.
     ends: Vec<usize>,
@@ -20,7 +20,7 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// The number of a text, which is put into the table if it is new.
+    /// Returns the number of a text, and adds the text to the table if it is new.
     pub(super) fn number(&mut self, text: &str) -> Result<u32, Fault> {
         let Symbols { texts, ends, numbers, secrets } = self;
         if text.is_empty() {
@@ -32,14 +32,14 @@ impl Symbols {
             return Ok(*number);
         }
         let number = u32::try_from(ends.len() + 1)
-            .map_err(|_| Fault::unwritable("a request has less than 2^32 texts"))?;
+            .map_err(|_| Fault::unwritable("a request must have less than 2^32 texts"))?;
         texts.extend_from_slice(text.as_bytes());
         ends.push(texts.len());
         numbers.insert_unique(hash, number, |number| secrets.hash(text_of(texts, ends, *number)));
         Ok(number)
     }
 
-    /// How many bytes they take in a request, about.
+    /// Approximately how many bytes they take in a request.
     pub(super) fn len(&self) -> usize {
         2 + self.texts.len() + 2 * self.ends.len()
     }
@@ -60,7 +60,7 @@ impl Symbols {
     }
 }
 
-/// The text of a number from 1 on.
+/// The text with this number, from 1 on.
 fn text_of<'t>(texts: &'t [u8], ends: &[usize], number: u32) -> &'t [u8] {
     let index = number as usize - 1;
     let start = if index == 0 { 0 } else { ends[index - 1] };

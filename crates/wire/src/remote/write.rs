@@ -1,4 +1,4 @@
-//! Writes Prometheus' remote write: <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
+//! Writes Prometheus remote write: <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //! message Metadata     { MetricType type = 1; uint32 help_ref = 3; uint32 unit_ref = 4; }
 //! ```
 //!
-//! A sample is a series of its own in the request: servers put them together.
+//! Each sample is a series of its own in the request; servers merge them.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -26,22 +26,21 @@ use crate::error::{Error, Fault};
 use crate::message::{BatchTimer, Counter, Gauge, Message};
 use crate::pieces::{Byte, Bytes, LeDouble, Piece, Varint, append};
 
-/// A request of remote write 1.0: `prometheus.WriteRequest`. To be sent as
-/// `application/x-protobuf`, compressed with Snappy, with the header
-/// `X-Prometheus-Remote-Write-Version: 0.1.0`.
+/// A remote write 1.0 request, `prometheus.WriteRequest`. Send it as `application/x-protobuf`,
+/// compressed with Snappy, with the header `X-Prometheus-Remote-Write-Version: 0.1.0`.
 #[derive(Debug, Default)]
 pub struct RemoteWrite1 {
     series: Vec<u8>,
 }
 
-/// A request of remote write 2.0: `io.prometheus.write.v2.Request`, in which each text stands
-/// once. To be sent as `application/x-protobuf;proto=io.prometheus.write.v2.Request`, compressed
-/// with Snappy, with the header `X-Prometheus-Remote-Write-Version: 2.0.0`.
+/// A remote write 2.0 request, `io.prometheus.write.v2.Request`, which contains each text once.
+/// Send it as `application/x-protobuf;proto=io.prometheus.write.v2.Request`, compressed with Snappy,
+/// with the header `X-Prometheus-Remote-Write-Version: 2.0.0`.
 #[derive(Debug, Default)]
 pub struct RemoteWrite2 {
     symbols: Symbols,
     series: Vec<u8>,
-    /// The numbers of the labels of one series, as they are written.
+    /// The encoded numbers of the labels of one series.
     numbers: Vec<u8>,
 }
 
@@ -53,12 +52,13 @@ impl RemoteWrite1 {
         RemoteWrite1::default()
     }
 
-    /// Adds a sample. The labels, of which `__name__` is the metric's name, may be in any order;
-    /// those without a value are left out. The time is in milliseconds since 1970.
+    /// Adds a sample. The labels may be in any order; `__name__` is the metric's name, and labels
+    /// without a value are left out. The time is in milliseconds since 1970.
     ///
     /// # Errors
     ///
-    /// Without a label, and when a label has no name or is there twice. The request is as it was.
+    /// Without a label, and when a label has no name or appears twice. The request is then
+    /// unchanged.
     pub fn push(
         &mut self,
         labels: &[Label<'_>],
@@ -114,7 +114,7 @@ impl RemoteWrite2 {
         RemoteWrite2::default()
     }
 
-    /// Adds a sample of a series of which the type is not known; see [`RemoteWrite1::push`].
+    /// Adds a sample of a series whose type is not known; see [`RemoteWrite1::push`].
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl RemoteWrite2 {
         self.push_typed(labels, SeriesType::Unknown, value, timestamp_ms)
     }
 
-    /// Adds a sample, and says the type of its series.
+    /// Adds a sample with the type of its series.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl RemoteWrite2 {
         Ok(())
     }
 
-    /// How many bytes the request has, about.
+    /// Approximately how many bytes the request has.
     pub fn len(&self) -> usize {
         self.symbols.len() + self.series.len()
     }
@@ -190,12 +190,12 @@ impl RemoteWrite2 {
 macro_rules! messages {
     ($($request:ident),*) => {$(
         impl $request {
-            /// Adds what a message says; see [`remote`](super).
+            /// Adds the samples of a message; see [`remote`](super).
             ///
             /// # Errors
             ///
-            /// When the id is not UTF-8 or empty, and for a union that is not one metric. The
-            /// request is as it was.
+            /// When the id is empty or not UTF-8, and for a union that is not a single metric. The
+            /// request is then unchanged.
             pub fn append(
                 &mut self,
                 message: &Message<'_>,

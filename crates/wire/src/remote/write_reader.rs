@@ -1,4 +1,4 @@
-//! Reads Prometheus' remote write; `write.rs` shows the layout.
+//! Reads Prometheus remote write; `write.rs` shows the layout.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -17,30 +17,30 @@ pub struct Series<'r, 'a> {
     pub labels: &'r [Label<'a>],
     /// Its samples, in the order of the request.
     pub samples: &'r [Sample],
-    /// How many samples that are histograms it has; they are skipped.
+    /// How many histogram samples it has; they are skipped.
     pub histograms: usize,
     /// How many exemplars it has; they are skipped.
     pub exemplars: usize,
-    /// What a remote write 2.0 says about it.
+    /// Its metadata, which only remote write 2.0 has.
     pub metadata: Metadata<'a>,
 }
 
 /// A value at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sample {
-    /// The value. The NaN of the bits 0x7ff0000000000002 says that the series has ended.
+    /// The value. The NaN with the bits 0x7ff0000000000002 marks the end of the series.
     pub value: f64,
     /// In milliseconds since 1970.
     pub timestamp_ms: i64,
 }
 
-/// What a series is.
+/// The metadata of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata<'a> {
     /// Its type.
     pub series_type: SeriesType,
-    /// What it means.
+    /// Its help text.
     pub help: &'a str,
     /// The unit of its values.
     pub unit: &'a str,
@@ -53,9 +53,9 @@ pub enum SeriesType {
     /// Not known.
     #[default]
     Unknown = 0,
-    /// Something that only grows.
+    /// A value that only grows.
     Counter = 1,
-    /// Something that goes up and down.
+    /// A value that goes up and down.
     Gauge = 2,
     /// A part of a histogram.
     Histogram = 3,
@@ -69,13 +69,12 @@ pub enum SeriesType {
     StateSet = 7,
 }
 
-/// Reads a request of remote write 1.0, `prometheus.WriteRequest`, uncompressed, and calls the
-/// function with each series. Texts borrow from the request. Histograms, exemplars and metadata
-/// are skipped.
+/// Reads an uncompressed remote write 1.0 request, `prometheus.WriteRequest`, and calls the function
+/// with each series. Texts borrow from the request. Histograms, exemplars and metadata are skipped.
 ///
 /// # Errors
 ///
-/// When it is not such a request. The series before the fault were given to the function.
+/// When it is not such a request. The function was called with the series before the fault.
 pub fn read_write_request<'a>(
     request: &'a [u8],
     mut each: impl FnMut(&Series<'_, 'a>),
@@ -101,13 +100,12 @@ pub fn read_write_request<'a>(
     .map_err(|fault| Error::reading("remote-write-1", input.position() as u64, fault))
 }
 
-/// Reads a request of remote write 2.0, `io.prometheus.write.v2.Request`, uncompressed, and calls
-/// the function with each series. Texts borrow from the request. Histograms and exemplars are
-/// skipped.
+/// Reads an uncompressed remote write 2.0 request, `io.prometheus.write.v2.Request`, and calls the
+/// function with each series. Texts borrow from the request. Histograms and exemplars are skipped.
 ///
 /// # Errors
 ///
-/// When it is not such a request. The series before the fault were given to the function.
+/// When it is not such a request. The function was called with the series before the fault.
 pub fn read_write_request_2<'a>(
     request: &'a [u8],
     mut each: impl FnMut(&Series<'_, 'a>),
@@ -118,7 +116,7 @@ pub fn read_write_request_2<'a>(
 }
 
 fn read_2<'a>(input: &mut Reader<'a>, each: &mut impl FnMut(&Series<'_, 'a>)) -> Result<(), Fault> {
-    // The table may stand behind the series.
+    // The table may come after the series.
     let start = *input;
     let mut symbols = Vec::new();
     each_field(input, |tag, input| match tag {
@@ -153,7 +151,7 @@ fn read_2<'a>(input: &mut Reader<'a>, each: &mut impl FnMut(&Series<'_, 'a>)) ->
                     tag => skip_unknown(input, tag, 0b111110),
                 })?;
                 if name.is_some() {
-                    return Err(Fault::malformed("a value behind the name of a label"));
+                    return Err(Fault::malformed("a value after the name of a label"));
                 }
                 room.finish(metadata, each)
             })
@@ -163,7 +161,7 @@ fn read_2<'a>(input: &mut Reader<'a>, each: &mut impl FnMut(&Series<'_, 'a>)) ->
     })
 }
 
-/// What was read of a series. Its vectors are used again for the next.
+/// What was read of a series. Its vectors are reused for the next one.
 #[derive(Default)]
 struct Room<'a> {
     labels: Vec<Label<'a>>,
@@ -180,7 +178,7 @@ impl<'a> Room<'a> {
         self.exemplars = 0;
     }
 
-    /// Adds the number of a name, or that of the value behind it.
+    /// Adds the number of a name, or that of the value after it.
     fn add_number(
         &mut self,
         name: &mut Option<&'a str>,

@@ -1,4 +1,4 @@
-//! Documents of other libraries, and of nobody.
+//! Documents that other libraries write, and some that no library writes.
 
 use alloc::string::String;
 use alloc::vec;
@@ -139,7 +139,7 @@ fn lengths_have_to_agree() {
         (b"\x03x\0\x09\0\0\0\0", 11),
         (b"\x03x\0\x05\0\0\0\x01", 11),
         (b"\x04x\0\x04\0\0\0\0", 7),
-        // The length of subtype 2, which is there twice.
+        // The length of subtype 2, which appears twice.
         (b"\x05id\0\x05\0\0\0\x02\x02\0\0\0a", 13),
         // A name without an end.
         (b"\x10abc", 5),

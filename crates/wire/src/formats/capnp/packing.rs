@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! tag        a bit for each byte of the word that is not zero, the first byte's is the lowest
-//! bytes      those
-//! behind the tag 0     how many more words of zeros there are
-//! behind the tag 255   how many words follow as they are: up to one with two zeros or more
+//! bytes      those bytes
+//! after the tag 0      how many more words of zeros there are
+//! after the tag 255    how many words follow as they are: up to one with two zeros or more
 //! ```
 //!
 //! A run of words can go on from the table into a segment, and ends with the message.
@@ -17,15 +17,15 @@ use crate::pieces::Piece;
 use crate::reader::Reader;
 use crate::values;
 
-/// A message that is packed as it is written: words, an id that is filled up to a word, values.
+/// A message that is packed as it is written: words, an id that is padded to a word, values.
 pub(super) struct Packed<'a, const N: usize> {
     pub(super) head: [u64; N],
     pub(super) id: &'a [u8],
     pub(super) values: &'a [f64],
 }
 
-// SAFETY: A word takes at most 10 bytes, with its tag and the length of a run. What is written of
-// it and not skipped is within these 10 bytes, too.
+// SAFETY: A word takes at most 10 bytes, with its tag and the length of a run. Bytes that are
+// written beyond its end are within these 10 bytes, too.
 unsafe impl<const N: usize> Piece for Packed<'_, N> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -56,7 +56,7 @@ unsafe impl<const N: usize> Piece for Packed<'_, N> {
     }
 }
 
-/// The last bytes of an id, filled up with zeros.
+/// The last bytes of an id, padded with zeros.
 #[inline(always)]
 fn last_word(id: &[u8], rest: &[u8]) -> u64 {
     match id.last_chunk::<8>() {
@@ -69,14 +69,14 @@ fn last_word(id: &[u8], rest: &[u8]) -> u64 {
 /// Writes word by word.
 struct Packer {
     at: *mut u8,
-    /// Where the length of the last run stands, if there is one.
+    /// The address of the length of the last run, if there is one.
     length: *mut u8,
     run: Run,
     /// The length of the last run, without its first word.
     len: u8,
 }
 
-/// What the next word may belong to.
+/// The run that the next word may belong to.
 #[derive(Clone, Copy, PartialEq)]
 enum Run {
     None,
@@ -95,7 +95,7 @@ impl Packer {
         let goes_on = match self.run {
             Run::None => false,
             Run::Zeros => tag == 0,
-            // One byte is zero at most.
+            // At most one byte is zero.
             Run::Raw => zeros & zeros.wrapping_sub(1) == 0,
         };
         // SAFETY: A word of a run takes 8 bytes or none. Another takes a tag, a byte for each bit
@@ -168,16 +168,16 @@ fn unpack_segments<'m>(
     Ok(Segments::new(table.as_flattened(), body))
 }
 
-/// Unpacks as many words as a table says. One place for all messages, so that the loop has all of
-/// the unpacker in it.
+/// Unpacks the number of words that a table states. All messages share this function, so that the
+/// whole unpacker is inlined into its loop.
 #[inline(never)]
 fn unpack_words<'m>(
     input: &mut Reader<'m>,
     words: u64,
     scope: &Scope<'m>,
 ) -> Result<&'m [[u8; 8]], Fault> {
-    // 2 bytes can stand for 256 words. Up to 8 bytes for each byte that is there can be had
-    // without looking.
+    // 2 bytes can stand for 256 words. Up to 8 bytes for each byte of the input need no check
+    // before.
     if words > MOST_WORDS.min(input.len() as u64) {
         input.apart(|input| check(input, words))?;
     }
@@ -192,7 +192,7 @@ fn unpack_words<'m>(
     unpacked
 }
 
-/// Checks that an input has so many words, not too few bytes for them, and ends a run with them.
+/// Checks that an input has this number of words, enough bytes for it, and no run beyond them.
 #[cold]
 #[inline(never)]
 fn check(input: &mut Reader<'_>, words: u64) -> Result<(), Fault> {
@@ -211,8 +211,8 @@ fn check(input: &mut Reader<'_>, words: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Goes to the word behind so many others, or to the run that it is in. Returns how many words of
-/// that run are before it.
+/// Skips this number of words, up to the run that the next word is in if it does not begin one.
+/// Returns how many words of that run precede it.
 pub(super) fn walk(input: &mut Reader<'_>, mut words: usize) -> Result<usize, Fault> {
     while words > 0 {
         let before = *input;
@@ -234,7 +234,7 @@ pub(super) fn walk(input: &mut Reader<'_>, mut words: usize) -> Result<usize, Fa
     Ok(0)
 }
 
-/// What a message can have beyond 8 times its packed length: as much as other readers look at.
+/// The words that a message can have beyond 8 times its packed length: other readers' limit.
 const MOST_WORDS: u64 = 1 << 20;
 
 const RUN: &str = "a run of words that ends with the message";
@@ -294,7 +294,7 @@ fn tag(word: u64) -> u8 {
     ((high_bits >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// Whether the bytes stand side by side, as those of a text, a small number or a round double.
+/// Whether these bytes are contiguous, as in a text, a small number or a round double.
 #[inline(always)]
 fn is_one_piece(tag: u8) -> bool {
     tag & tag.wrapping_add(tag & tag.wrapping_neg()) == 0
@@ -306,7 +306,7 @@ fn ones(tag: u8) -> usize {
     usize::from(ONES[usize::from(tag)])
 }
 
-/// The bytes that the tag names, one behind the other; zeros follow.
+/// The bytes that the tag selects, moved together; zeros follow.
 #[inline(always)]
 fn compress(word: u64, tag: u8) -> u64 {
     let (low, high) = (usize::from(tag & 0xf), usize::from(tag >> 4));
@@ -318,7 +318,7 @@ fn compress(word: u64, tag: u8) -> u64 {
     u64::from(low_bytes) | u64::from(high_bytes) << (8 * ONES[low])
 }
 
-/// The inverse: each byte where the tag has it.
+/// The inverse: moves each byte to its place in the tag.
 #[inline(always)]
 fn spread(bytes: u64, tag: u8) -> u64 {
     let (low, high) = (usize::from(tag & 0xf), usize::from(tag >> 4));
@@ -340,10 +340,10 @@ const ONES: [u8; 256] = {
     ones
 };
 
-/// For each half of a tag, which bytes of the result come from so many bytes above.
+/// For each half of a tag, and each distance: which bytes of the result come from that far above.
 const DOWN: [[u32; 4]; 16] = moves(false);
 
-/// And which from so many below.
+/// The same from below.
 const UP: [[u32; 4]; 16] = moves(true);
 
 const fn moves(up: bool) -> [[u32; 4]; 16] {

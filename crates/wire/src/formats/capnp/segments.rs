@@ -1,4 +1,4 @@
-//! What a message is read from: segments, pointers, and what they point to.
+//! What a Cap'n Proto message is read from: segments, pointers, and what they point to.
 //!
 //! ```text
 //! pointer to a struct  0: 2 bits, words from here to it: 30 bits, words of data: 16 bits,
@@ -23,16 +23,16 @@ use crate::values;
 pub(super) const BYTE: u64 = 2;
 /// A word.
 pub(super) const WORD: u64 = 5;
-/// Structs of one size, which stands before them. The number is that of their words.
+/// Structs of one size, which precedes them. The list's length is in words.
 pub(super) const STRUCT: u64 = 7;
 
-/// How many segments a message can have: as for the other readers.
+/// How many segments a message can have, as in other readers.
 pub(super) const MOST_SEGMENTS: usize = 512;
 
 const TABLE: &str = "a table of segments";
 pub(super) const SEGMENTS: &str = "segments as long as their table says";
 
-/// How many words so many bytes take.
+/// How many words these bytes take.
 #[inline(always)]
 pub(super) fn words_of(bytes: usize) -> usize {
     bytes.div_ceil(8)
@@ -47,7 +47,7 @@ pub(super) fn table_len(segments_but_one: u32) -> Result<usize, Fault> {
     Ok(8 * (segments.div_ceil(2) + 1))
 }
 
-/// How many words each segment has. Of at most 512, so that the sum does not overflow.
+/// How many words each segment has. There are at most 512, so that the sum does not overflow.
 pub(super) fn segment_lens(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (numbers, _) = table.as_chunks::<4>();
     let segments = numbers.first().map_or(0, |number| u32::from_le_bytes(*number) as usize + 1);
@@ -63,9 +63,9 @@ fn take_words<'m>(input: &mut Reader<'m>, words: u64) -> Result<&'m [[u8; 8]], F
 pub(super) struct Segments<'m> {
     /// The table of several segments. Empty when there is one, which is all of the body.
     table: &'m [u8],
-    /// All segments, one behind the other.
+    /// The concatenated segments.
     body: &'m [[u8; 8]],
-    /// The word, from the first of all segments, with which something is wrong.
+    /// The word with a fault, counted over all segments.
     wrong: Cell<usize>,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Segments<'m> {
 #[derive(Clone, Copy)]
 struct Segment<'m> {
     words: &'m [[u8; 8]],
-    /// Where it begins, as a word of all segments.
+    /// The word where it begins, counted over all segments.
     place: usize,
 }
 
@@ -119,7 +119,7 @@ impl<'m> Segments<'m> {
         Ok(Segments::new(table, body))
     }
 
-    /// Says with which word something is wrong.
+    /// A fault at a word, which is remembered.
     #[cold]
     #[inline(never)]
     fn fault(&self, word: usize, expected: &'static str) -> Fault {
@@ -127,7 +127,7 @@ impl<'m> Segments<'m> {
         Fault::malformed(expected)
     }
 
-    /// How many words of the message, with its table, stand before the fault.
+    /// How many words of the message, with its table, precede the fault.
     pub(super) fn words_before_fault(&self) -> usize {
         words_of(self.table.len()).max(1) + self.wrong.get()
     }
@@ -171,7 +171,7 @@ impl<'m> Segments<'m> {
         }
     }
 
-    /// What a pointer points to that is a word of a segment.
+    /// What a pointer, which is the word `at` of a segment, points to.
     #[inline(always)]
     fn follow(
         &self,
@@ -181,15 +181,15 @@ impl<'m> Segments<'m> {
     ) -> Result<Object<'_, 'm>, Fault> {
         let place = segment.place + at;
         if pointer & 2 != 0 {
-            // Apart from what is returned below, which stays in registers so.
+            // Apart from the result below, which then stays in registers.
             let object = self.follow_far(place, pointer)?;
             return Ok(object);
         }
         Ok(Object { segments: self, segment, start: target(at, pointer), pointer, place })
     }
 
-    /// The same for a pointer from segment to segment: to another pointer, or to a pair that says
-    /// where the object is, and what.
+    /// The same for a far pointer: to another pointer, or to a pair that tells where the object is
+    /// and what it is.
     #[cold]
     #[inline(never)]
     fn follow_far(&self, place: usize, pointer: u64) -> Result<Object<'_, 'm>, Fault> {
@@ -224,8 +224,8 @@ impl<'m> Segments<'m> {
     }
 }
 
-/// The word to which a pointer at a word points; one beyond all segments when it is before the
-/// first.
+/// The word to which a pointer at a word points; a word beyond all segments if it would be before
+/// the first.
 #[inline(always)]
 fn target(at: usize, pointer: u64) -> usize {
     at.wrapping_add(1).wrapping_add_signed((pointer as i32 >> 2) as isize)
@@ -243,13 +243,13 @@ pub(super) struct Root<'s, 'm> {
 }
 
 impl<'s, 'm> Root<'s, 'm> {
-    /// A word of the data. What the writer's schema does not have is zero.
+    /// A word of the data. One that the writer's schema does not have is zero.
     #[inline(always)]
     pub(super) fn word(self, at: usize) -> u64 {
         self.data.get(at).map_or(0, |word| u64::from_le_bytes(*word))
     }
 
-    /// What is wrong with a word of the data.
+    /// A fault at a word of the data.
     #[inline(always)]
     pub(super) fn fault(self, at: usize, expected: &'static str) -> Fault {
         self.segments.fault(self.segment.place + self.start + at, expected)
@@ -272,7 +272,7 @@ pub(super) struct Object<'s, 'm> {
     start: usize,
     /// Its kind and size.
     pointer: u64,
-    /// Where the pointer is, as a word of all segments.
+    /// The word that is the pointer, counted over all segments.
     place: usize,
 }
 
@@ -310,7 +310,7 @@ impl<'m> Object<'_, 'm> {
 }
 
 /// The first word of each struct of a list: what a list of doubles becomes when its schema is
-/// changed to one of structs. `None` when it is no such list.
+/// changed to one of structs. `None` when it is not such a list.
 #[cold]
 #[inline(never)]
 fn first_doubles<'m>(

@@ -1,4 +1,4 @@
-//! What messages of gob are written from.
+//! The pieces from which gob messages are written.
 
 use crate::pieces::{Byte, Bytes, FixedPiece, Le64, Piece};
 
@@ -6,7 +6,7 @@ use crate::pieces::{Byte, Bytes, FixedPiece, Le64, Piece};
 pub(super) struct Fields(pub(super) u8);
 
 impl Fields {
-    /// What stands before a field.
+    /// What precedes a field.
     #[inline(always)]
     fn step(&mut self, number: u8) -> Byte {
         let step = number - self.0;
@@ -40,7 +40,7 @@ impl Fields {
 #[derive(Clone, Copy)]
 struct Uint(u64);
 
-// SAFETY: It writes a byte, and skips it or not; then 8, of which it skips at most as many.
+// SAFETY: It writes at most 9 bytes, without a gap, and its end is within them.
 unsafe impl Piece for Uint {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -70,7 +70,7 @@ unsafe impl FixedPiece for Uint {
 #[derive(Clone, Copy)]
 struct Double(f64);
 
-// SAFETY: It writes a byte, and skips it or not; then 8, of which it skips at most as many.
+// SAFETY: It writes at most 9 bytes, without a gap, and its end is within them.
 unsafe impl Piece for Double {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -81,7 +81,7 @@ unsafe impl Piece for Double {
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
         let bits = self.0.to_bits();
-        // How many of the first bytes on the wire are left out, since they are zero: all but one.
+        // How many leading bytes on the wire are zero and left out; one byte always stays.
         let unused = (bits | 1 << 63).trailing_zeros() / 8;
         let bytes = bits >> (8 * unused);
         let long = usize::from(bits & !(0x7f << 56) != 0);
@@ -118,11 +118,11 @@ unsafe impl Piece for Doubles<'_> {
     }
 }
 
-/// A message behind its length.
+/// A message after its length.
 pub(super) struct Delimited<P>(pub(super) P);
 
-// SAFETY: The message is written a few bytes behind the start, and is moved to the end of its
-// length, which has 9 bytes at most.
+// SAFETY: The message is written a few bytes after the start, and is moved to the end of its
+// length, which has at most 9 bytes.
 unsafe impl<P: Piece> Piece for Delimited<P> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -131,7 +131,7 @@ unsafe impl<P: Piece> Piece for Delimited<P> {
 
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
-        // How many bytes the length may well have. Few messages come near to their bound.
+        // How many bytes the length probably has. Few messages come near their bound.
         let room = match self.0.bound() {
             0..192 => 1,
             bound => 1 + (usize::BITS - bound.leading_zeros()).div_ceil(8) as usize,
@@ -150,15 +150,15 @@ unsafe impl<P: Piece> Piece for Delimited<P> {
     }
 }
 
-/// Moves a message that begins at `start` to where its length ends, and writes the length.
+/// Moves a message that begins at `start` to the end of its length, and writes the length.
 ///
 /// # Safety
 ///
-/// `at` is valid for writes of 9 bytes and `len` ones, and the message lies within them.
+/// `at` is valid for writes of 9 + `len` bytes, and the message lies within them.
 #[inline(never)]
 unsafe fn close(at: *mut u8, start: *const u8, len: usize) -> *mut u8 {
     let mut prefix = [0; Uint::BOUND];
-    // SAFETY: The prefix has room for a uint, and there is room for what it has and the message.
+    // SAFETY: The prefix has room for a uint, and there is room for the uint and the message.
     unsafe {
         let size = Uint(len as u64).put(prefix.as_mut_ptr()).offset_from(prefix.as_ptr()) as usize;
         let message = at.add(size);

@@ -1,4 +1,4 @@
-//! Streams of Go, other types, and bytes that nobody writes.
+//! Streams of Go's library, other types, and bytes that no library writes.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -105,7 +105,7 @@ fn second_messages_of_the_vectors() {
         rows("GobSecond").map(|line| line.rsplit_once('\t').unwrap()).collect();
     for line in rows("Gob") {
         let (message, first) = line.rsplit_once('\t').unwrap();
-        // One long id is another in each row.
+        // One long id differs from row to row.
         let Some(second) = second.get(message) else { continue };
         let kind = Kind::ALL.into_iter().find(|kind| message.starts_with(kind.name())).unwrap();
         let (first, second) = (unhex(first), unhex(second));
@@ -260,12 +260,12 @@ fn hostile_definitions() {
         assert!(!error.is_incomplete(), "{error}");
         std::format!("{error}")
     };
-    // An id below 64, no definition, a field without a name, a value of no type.
+    // An id below 64, no definition, a field without a name, a value without a type.
     assert!(malformed(b"\x03\x7d\0\0").contains("from 64"));
     assert!(malformed(b"\x02\x7f\0").contains("a definition of a type"));
     assert!(malformed(b"\x09\x7f\x03\x01\0\x01\x01\0\0\0").contains("a field with a name"));
     assert!(malformed(b"\x03\xff\x80\0").contains("was defined"));
-    // A type of itself: as many levels as there are bytes.
+    // A type that contains itself: each byte is a level.
     let list = b"\x09\xff\x81\x02\x02\xff\x82\0\0";
     let mut bytes = vec![18, 0x7f, 3, 2, 2, 1, 1, b'X', 1, 0xff, 0x82, 0, 1, 2];
     bytes.extend(b"ID\x01\x0a\0\0\0");
@@ -273,7 +273,7 @@ fn hostile_definitions() {
     bytes.extend([&[list.len() as u8 - 1][..], &list[1..]].concat());
     bytes.extend([&b"\xfe\x01\x00\xff\x80\x01"[..], &[1; 252], &[0]].concat());
     assert!(malformed(&bytes).contains("100 types"));
-    // More types than there may be.
+    // More types than are allowed.
     let mut bytes = vec![];
     for id in 64..1_100_u64 {
         let number = (id << 1) - 1;

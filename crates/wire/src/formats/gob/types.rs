@@ -26,7 +26,7 @@ use crate::values;
 #[derive(Debug, Default)]
 pub struct Reading {
     types: Types,
-    /// How to read values of the type of the last one.
+    /// How to read values of the last value's type.
     plan: Option<Plan>,
 }
 
@@ -34,8 +34,8 @@ pub struct Reading {
 #[derive(Debug, Default)]
 struct Types {
     known: BTreeMap<i64, Definition>,
-    /// Those that a message brought that is not read yet. They are before those that are known:
-    /// Go never defines an id twice, but a stream can be several ones of Go.
+    /// Types that came with a message that is not read yet. They take precedence over the known
+    /// ones: Go never defines an id twice, but a stream can be several Go streams in sequence.
     fresh: BTreeMap<i64, Definition>,
 }
 
@@ -43,11 +43,11 @@ struct Types {
 enum Definition {
     /// A slice or an array, by the type of the items.
     List(i64),
-    /// By the types of keys and values.
+    /// A map, by the types of keys and values.
     Map(i64, i64),
-    /// By the names of the fields and their types.
+    /// A structure, by the names of the fields and their types.
     Structure(Vec<(Name, i64)>),
-    /// What a type writes itself.
+    /// A type that writes bytes itself.
     Bytes,
 }
 
@@ -71,7 +71,7 @@ struct Plan {
     id: i64,
     /// One for each field.
     slots: Vec<Slot>,
-    /// Whether all fields are ours, in the types that they have here.
+    /// Whether all fields are the message's, in the types that they have here.
     usual: bool,
 }
 
@@ -88,13 +88,13 @@ pub(super) enum Slot {
     Timer,
     /// A gauge's value, of a double.
     Gauge,
-    /// A number, or values, that have to be the same in the type of the field.
+    /// A number or values of another type, which have to be the same in the type of the field.
     Converted(Field, Number),
-    /// A field of a type, that the message does not have.
+    /// A field that the message does not have, by its type.
     Skipped(i64),
 }
 
-/// A field of ours that has numbers.
+/// A field of the message that has numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Field {
     Type,
@@ -124,7 +124,7 @@ const INTERFACE: i64 = 8;
 /// The first id that a definition can have.
 const FIRST: i64 = 64;
 
-// No program has so many. They limit what a stream can make a reader keep.
+// No program needs more. The limits bound what a stream can make a reader keep.
 const MOST_TYPES: usize = 1000;
 const MOST_FIELDS: usize = 1000;
 const MOST_LEVELS: usize = 100;
@@ -137,7 +137,7 @@ impl Reading {
         (plan.usual && plan.kind == kind).then_some(((plan.id as u64) << 1, &plan.slots))
     }
 
-    /// Reads up to the next value, and the value. What fails leaves this as it was.
+    /// Reads up to the next value, and the value. A fault leaves this as it was.
     #[inline(never)]
     pub(super) fn read<'m>(
         &mut self,
@@ -202,7 +202,7 @@ impl Reading {
 /// The messages of a stream.
 struct Stream<'r, 'm> {
     input: &'r mut Reader<'m>,
-    /// Whether one was not all there.
+    /// Whether a message was incomplete.
     starved: bool,
 }
 
@@ -214,8 +214,8 @@ impl<'m> Stream<'_, 'm> {
         Ok(())
     }
 
-    /// Moves the input to a fault. Within a message, all of which is there, more bytes cannot mend
-    /// it.
+    /// Moves the input to a fault. If the fault is within a message that is complete, more bytes
+    /// cannot mend it.
     #[cold]
     fn place(self, fault: Fault, message: &Reader<'m>) -> Fault {
         if self.starved {
@@ -327,8 +327,8 @@ impl Types {
         }
     }
 
-    /// Skips a value of a type, which has at most so many levels of types in it. Each value takes
-    /// a byte or more.
+    /// Skips a value of a type, which may nest at most `levels` other types. Each value takes at
+    /// least a byte.
     #[cold]
     fn skip<'m>(
         &mut self,
@@ -391,7 +391,7 @@ impl Types {
     }
 
     /// Skips the name of a type, which is empty when there is no value, the id, and the value
-    /// behind its length. Definitions of the type can stand before the id: each ends its message.
+    /// after its length. Definitions of the type can precede the id: each ends its message.
     fn skip_interface<'m>(
         &mut self,
         stream: &mut Stream<'_, 'm>,
@@ -410,14 +410,14 @@ impl Types {
             }
             self.define(id, message)?;
             if !message.is_empty() {
-                // Within an interface's value, what follows has its length before it.
+                // Within an interface's value, what follows is preceded by its length.
                 uint(message)?;
             }
         }
     }
 }
 
-/// Reads a structure, each of whose fields the function takes.
+/// Reads a structure; the function reads each field.
 fn structure<'m>(
     message: &mut Reader<'m>,
     mut field: impl FnMut(u64, &mut Reader<'m>) -> Result<(), Fault>,
@@ -433,8 +433,7 @@ fn structure<'m>(
     }
 }
 
-/// Reads the part that all definitions have, and ids or other numbers behind it: so many fields at
-/// most.
+/// Reads the part that all definitions have, and up to `most` ids or other numbers after it.
 fn ids(message: &mut Reader<'_>, most: u64) -> Result<[i64; 2], Fault> {
     let mut ids = [0; 2];
     structure(message, |number, message| {
@@ -448,7 +447,7 @@ fn ids(message: &mut Reader<'_>, most: u64) -> Result<[i64; 2], Fault> {
     Ok(ids)
 }
 
-/// The name of a type and its id, which says nothing new.
+/// Skips the name of a type and its id, which is known.
 fn common(message: &mut Reader<'_>) -> Result<(), Fault> {
     structure(message, |number, message| match number {
         0 => bytes(message).map(drop),
