@@ -1,8 +1,8 @@
-//! The Go libraries of today, live: they write what we write, they read what we write, and we read
-//! what they write.
+//! Tests against today's Go libraries, live: they write the same bytes as we do, they read what we
+//! write, and we read what they write.
 //!
-//! Needs Go: `bench/peers/go/wirelive` is built and asked. Messages are random, and the same in each
-//! run, unless `WIRE_SEED` says another number.
+//! Needs Go: the test builds and runs `bench/peers/go/wirelive`. Messages are random, but the same
+//! in each run unless `WIRE_SEED` is set to another number.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use common::{Owned, carried, hex, same, unhex};
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, Kind};
 
-/// The libraries that Go still has, under the names of their formats.
+/// The libraries that are still available for Go, under the names of their formats.
 const ROWS: &[&str] = &[
     "vmihailenco-msgpack",
     "tinylib-msgp",
@@ -54,8 +54,8 @@ fn go_libraries_agree() {
         .expect("wirelive was built");
     let mut requests = BufWriter::new(child.stdin.take().unwrap());
     let answers = BufReader::new(child.stdout.take().unwrap()).lines();
-    // Another thread asks, so that neither side waits for the other to read; and all is read before
-    // anything is checked, so that a failure leaves none waiting.
+    // Another thread writes the questions, so that neither side waits for the other to read.
+    // Everything is read before anything is checked, so that a failure leaves no side waiting.
     let answers: Vec<_> = std::thread::scope(|threads| {
         let questions = &questions;
         threads.spawn(move || {
@@ -118,8 +118,8 @@ impl Question<'_> {
         assert!(same(&read, &expected.message()), "{self}: read {read:?}");
     }
 
-    /// Builders of FlatBuffers leave out the end of a table of fields today, when the last field is
-    /// zero. That of 2017, whose bytes ours are, did not.
+    /// Today's builders of FlatBuffers leave out the end of a vtable when the last fields are zero.
+    /// The builder of 2017, whose bytes we write, did not.
     fn is_trimmed(&self) -> bool {
         let last_is_zero = match self.message.kind {
             Kind::Counter => self.message.counter == 0,
@@ -134,7 +134,7 @@ impl Question<'_> {
         let name = self.format.name();
         let finite = self.message.doubles().all(f64::is_finite);
         if name == "easyjson" && !finite {
-            // It writes words for such numbers that it does not read.
+            // For such numbers, it writes words that it does not read.
             assert!(answer.starts_with("error"), "{self}: {answer}");
             return;
         }
@@ -154,7 +154,7 @@ impl std::fmt::Display for Question<'_> {
     }
 }
 
-/// Builds the program that asks the libraries.
+/// Builds the program that calls the libraries.
 fn wirelive() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/peers/go");
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wirelive");

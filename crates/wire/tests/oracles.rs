@@ -1,5 +1,5 @@
-//! Libraries that know nothing of our messages read what we write, and we read what they write;
-//! where a format leaves no choice, the bytes are the same.
+//! Independent Rust libraries read what we write, and we read what they write. Where a format
+//! leaves no choice, the bytes are the same.
 
 #![allow(clippy::unwrap_used)]
 
@@ -32,9 +32,9 @@ struct Oracle<'o> {
     format: &'o str,
     write: &'o dyn Fn(&Owned) -> Vec<u8>,
     read: &'o dyn Fn(Kind, &[u8]) -> Owned,
-    /// Of which messages the library writes the same bytes as we do.
+    /// Whether the library writes the same bytes as we do for a message.
     same_bytes: fn(&Owned) -> bool,
-    /// Which messages it can write and read.
+    /// Whether the library can write and read a message.
     knows: fn(&Owned) -> bool,
 }
 
@@ -82,7 +82,7 @@ impl Oracle<'_> {
 }
 
 impl Oracle<'_> {
-    /// The library also reads what others wrote.
+    /// Checks that the library also reads what others wrote.
     fn check_vectors(&self) {
         let (name, text) = (self.format, common::random());
         let lines = common::lines(&text, common::row(name));
@@ -98,7 +98,7 @@ impl Oracle<'_> {
     }
 }
 
-/// A message of which nothing is known yet.
+/// An empty message of a kind.
 fn blank(kind: Kind) -> Owned {
     Owned { kind, metric_type: 0, id: vec![], counter: 0, timer: vec![], gauge: 0.0 }
 }

@@ -1,5 +1,5 @@
-//! What holds for every format: messages come back bit for bit, and bytes from outside end in a
-//! message or an error, in memory and time that their number bounds.
+//! Properties of every format: messages come back bit for bit, and bytes from outside end in a
+//! message or an error, within memory and time that their number bounds.
 
 #![allow(clippy::unwrap_used)]
 
@@ -50,7 +50,7 @@ proptest! {
     ) {
         for format in AnyFormat::all().filter(AnyFormat::is_delimited) {
             let Some(bytes) = written(format, &message) else { continue };
-            // Nobody takes a control character for white space or for the end of something.
+            // No format takes a control character for white space or for the end of something.
             for more in [&[&[1], &more[..]].concat(), &bytes] {
                 let long = [&bytes, &more[..]].concat();
                 let error = read_any(format, message.kind, &long).unwrap_err();
@@ -98,7 +98,7 @@ proptest! {
     }
 }
 
-/// Lengths, counts and offsets stand in any of these.
+/// Lengths, counts and offsets can be in any of these bytes.
 #[test]
 fn extreme_numbers_at_every_place() {
     let mut small = Owned::of(&seed_message(Kind::MetricUnion));
@@ -122,7 +122,7 @@ fn extreme_numbers_at_every_place() {
     }
 }
 
-/// Any piece of a message, again and again: lists in lists, fields that come a thousand times.
+/// Any piece of a message, repeated: lists in lists, fields that come a thousand times.
 #[test]
 fn pieces_repeated() {
     let mut message = Owned::of(&seed_message(Kind::MetricUnion));
@@ -145,14 +145,14 @@ fn pieces_repeated() {
                 }
             }
         }
-        // Where the reader goes on and on, a longer one shows whether its time is linear.
+        // Where the reader goes on, a longer input shows whether its time is linear.
         for (from, to) in swallowed.iter().step_by(swallowed.len() / 16 + 1) {
             is_linear(format, message.kind, &repeat(*from, *to, 1 << 17));
         }
     }
 }
 
-/// Things in things that a reader has to skip or to refuse.
+/// Nested values that a reader has to skip or to refuse.
 #[test]
 fn nests() {
     const DEPTH: usize = 1 << 15;
@@ -226,7 +226,7 @@ fn nested_documents(depth: usize) -> Vec<u8> {
     bytes
 }
 
-/// Lists and ids that are long take no longer than their length.
+/// Long lists and ids take time in proportion to their length.
 #[test]
 fn long_messages() {
     for format in AnyFormat::all() {
@@ -240,7 +240,7 @@ fn long_messages() {
     }
 }
 
-/// The message's bytes, when the format has a form for it.
+/// The message's bytes, if the format can represent it.
 fn written(format: AnyFormat, message: &Owned) -> Option<Vec<u8>> {
     carried(format.name(), message).map(|_| encoded(format, &message.message()))
 }
@@ -301,7 +301,7 @@ fn extremes(width: usize) -> [Vec<u8>; 6] {
     [vec![0; width], vec![0xff; width], high_last, low_last, high, low]
 }
 
-/// How many bytes the reader went through.
+/// How many bytes the reader has passed.
 fn seen(format: AnyFormat, kind: Kind, bytes: &[u8]) -> usize {
     let mut arena = Arena::new();
     match format.decode(kind, bytes, &arena.as_scope()) {
@@ -316,8 +316,8 @@ fn growth(format: AnyFormat) -> usize {
     if format.name() == "capnp-packed" { 64 << 10 } else { 64 }
 }
 
-/// Whatever the bytes are, reading them takes memory in proportion to their number, and what is
-/// read can be written.
+/// Reading any bytes takes memory in proportion to their number, and a message that was read can be
+/// written.
 fn is_bounded(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     let peak = peak_of(format, kind, bytes);
     let most = growth(format) * bytes.len() + 4096;
@@ -325,13 +325,13 @@ fn is_bounded(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     drop(read_any(format, kind, bytes));
 }
 
-/// As many bytes as there are here would take seconds, and not milliseconds, if each were looked at
-/// once for each item before it.
+/// This number of bytes would take seconds, not milliseconds, if each byte were looked at once for
+/// each item before it.
 fn is_linear(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     let limit = Duration::from_millis(20) + Duration::from_micros(1) * bytes.len() as u32;
     let limit = limit * (growth(format) / 64) as u32;
     let mut fastest = Duration::MAX;
-    // More than once, as a busy machine does other things meanwhile.
+    // More than once, since a busy machine does other things meanwhile.
     for _ in 0..10 {
         let start = Instant::now();
         let peak = peak_of(format, kind, bytes);
@@ -345,7 +345,7 @@ fn is_linear(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     panic!("{} {kind:?}: {fastest:?} for {} bytes: {start}", format.name(), bytes.len());
 }
 
-/// The most memory that reading took at once, all of which is given back.
+/// The most memory that reading took at once; all of it has to be freed.
 fn peak_of(format: AnyFormat, kind: Kind, bytes: &[u8]) -> usize {
     let before = LIVE.get();
     PEAK.set(before);
@@ -354,7 +354,7 @@ fn peak_of(format: AnyFormat, kind: Kind, bytes: &[u8]) -> usize {
     drop(arena);
     let kept = LIVE.get() - before;
     let peak = (PEAK.get() - before) as usize;
-    // Below zero is what an earlier call left to a later one to give back.
+    // It is below zero if an earlier call left memory for this one to free.
     assert!(kept <= 0, "{} keeps {kept} bytes: {kind:?} {}", format.name(), hex(bytes));
     peak
 }
@@ -371,7 +371,7 @@ static COUNTED: Counted = Counted;
 
 impl Counted {
     fn change(by: isize) {
-        // A thread that ends gives back memory when its cells are gone.
+        // A thread that ends frees memory after its thread-locals are gone.
         let _ = LIVE.try_with(|live| {
             live.set(live.get() + by);
             let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
@@ -379,17 +379,17 @@ impl Counted {
     }
 }
 
-// SAFETY: All is done by the system's allocator; counting neither allocates nor panics.
+// SAFETY: The system's allocator does all the work; counting neither allocates nor panics.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Counted::change(layout.size() as isize);
-        // SAFETY: As the caller's.
+        // SAFETY: The caller's obligation.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         Counted::change(-(layout.size() as isize));
-        // SAFETY: As the caller's.
+        // SAFETY: The caller's obligation.
         unsafe { System.dealloc(at, layout) }
     }
 }

@@ -1,5 +1,5 @@
-//! quipu's own format: sizes, the vectors that other languages read, and streams that lose
-//! something or are joined in their middle.
+//! quipu's own format: sizes, the test vectors for other languages, and streams that lose frames or
+//! are joined in their middle.
 
 #![cfg(feature = "quipu")]
 #![allow(clippy::unwrap_used)]
@@ -34,7 +34,7 @@ fn the_seeds_messages_take_few_bytes() {
         out.clear();
         seed_message(kind).encode::<QuipuCompact>(&mut out).unwrap();
         assert_eq!(out.len(), compact, "{kind:?}");
-        // Readers take both.
+        // Readers of either format accept both.
         assert_eq!(
             Message::decode::<Quipu>(kind, &out, &arena.as_scope()).unwrap(),
             seed_message(kind)
@@ -42,7 +42,7 @@ fn the_seeds_messages_take_few_bytes() {
     }
 }
 
-/// Writes the vectors instead of comparing them: `QUIPU_WRITE_VECTORS=1 cargo test`.
+/// Compares bytes with a vector, or writes the vector: `QUIPU_WRITE_VECTORS=1 cargo test`.
 fn golden(name: &str, bytes: &[u8]) {
     let path = vectors().join(name);
     if std::env::var_os("QUIPU_WRITE_VECTORS").is_some() {
@@ -118,7 +118,7 @@ fn a_stream_is_that_of_the_vectors() {
             writer.restart();
         }
         writer.append(message, &mut out).unwrap();
-        // A stream does not tell a metric from a union that holds it alone.
+        // A stream does not distinguish a metric from a union that holds only that metric.
         text += &line(&Message::MetricUnion(message.to_union()));
         text.push('\n');
     }
@@ -136,7 +136,7 @@ fn a_stream_is_that_of_the_vectors() {
     decoder.finish().unwrap();
 }
 
-/// A message as tsv has it.
+/// A message as a line of tsv.
 fn line(message: &Message<'_>) -> String {
     let list = |values: &[f64]| {
         let bits: Vec<String> =
@@ -160,7 +160,7 @@ fn line(message: &Message<'_>) -> String {
     .join("\t")
 }
 
-/// A stream of frames of few messages, with a new beginning in its middle; and where each begins.
+/// A stream of frames of few messages, with a restart in its middle, and where each frame begins.
 fn stream() -> (Vec<u8>, Vec<usize>) {
     let mut writer = StreamWriter::default();
     let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! Requests of many samples: what prost's types decode from ours is what was put in, and ours reads
-//! what prost encodes. A real Prometheus takes a remote write.
+//! Requests of many samples: prost's types decode from our requests what was put in, and our
+//! readers read what prost encodes. A real Prometheus accepts a remote write.
 
 #![cfg(all(feature = "remote-write", feature = "otlp", feature = "snappy"))]
 #![allow(clippy::unwrap_used)]
@@ -31,7 +31,7 @@ fn owned(labels: &[(&str, &str)]) -> Labels {
 /// Labels, value and time.
 type Input = (Vec<remote::Label<'static>>, f64, i64);
 
-/// What goes in by labels, in the order in which it comes out.
+/// The input by labels, in the order in which it comes out.
 fn samples() -> Vec<Input> {
     let long: &'static str = Box::leak("x".repeat(70_000).into_boxed_str());
     vec![
@@ -58,7 +58,7 @@ fn messages() -> [Message<'static>; 5] {
     ]
 }
 
-/// What remote writes make of the messages.
+/// The rows that a remote write makes of the messages.
 fn message_rows() -> Vec<Row> {
     let row = |labels: &[(&str, &str)], value: f64| (owned(labels), value.to_bits(), TIME);
     let hits = [("__name__", "hits"), ("region", "eu")];
@@ -100,7 +100,7 @@ fn ours_1() -> Vec<u8> {
 
 fn ours_2() -> Vec<u8> {
     let mut request = RemoteWrite2::new();
-    // What was finished leaves nothing behind.
+    // A finished request leaves nothing in the next.
     request.push(&[("old", "text")], 1.0, 1).unwrap();
     request.finish(&mut Vec::new());
     for (labels, value, time) in samples() {
@@ -158,7 +158,7 @@ fn prost_reads_remote_write_2() {
 #[test]
 fn prost_writes_the_same() {
     let (mut one, mut two) = (RemoteWrite1::new(), RemoteWrite2::new());
-    // It loses the sign of -0.
+    // prost loses the sign of -0.
     for (labels, value, time) in samples().into_iter().filter(|sample| sample.1 != 0.0) {
         one.push(&labels, value, time).unwrap();
         two.push_typed(&labels, SeriesType::Gauge, value, time).unwrap();
@@ -250,7 +250,7 @@ fn theirs_2() -> v2::Request {
 fn what_prost_writes_as_remote_write_2_is_read() {
     let request = theirs_2();
     let bytes = request.encode_to_vec();
-    // The table may stand behind the series as well.
+    // The table may also come after the series.
     let series = v2::Request { symbols: vec![], ..request.clone() }.encode_to_vec();
     let symbols = v2::Request { timeseries: vec![], ..request }.encode_to_vec();
     for bytes in [bytes, [series, symbols].concat()] {
@@ -287,7 +287,7 @@ fn labels_that_a_series_cannot_have_are_refused() {
         let series = v1::TimeSeries { labels, ..Default::default() };
         let request = v1::WriteRequest { timeseries: vec![series], ..Default::default() };
         let refused = remote::read_write_request(&request.encode_to_vec(), |_| ()).is_err();
-        // A label without a value is taken, as it means nothing.
+        // A label without a value is accepted, since it means nothing.
         assert_eq!(refused, request.timeseries[0].labels != [label("a", "")]);
     }
     for message in [
@@ -330,7 +330,7 @@ fn faults_are_found_where_they_are() {
     assert!(remote::read_write_request(b"\x0a\x05\x0a", |_| ()).unwrap_err().is_incomplete());
 }
 
-/// Reads any bytes with all readers.
+/// Reads any bytes with all readers, and returns which of them accept.
 fn read_all(bytes: &[u8]) -> [bool; 3] {
     [
         remote::read_write_request(bytes, |_| ()).is_ok(),
@@ -582,7 +582,7 @@ fn what_prost_writes_as_otlp_is_read() {
     assert_eq!((skipped, seen), (Ok(2), 4));
 }
 
-/// A Prometheus that takes remote writes; it ends with this.
+/// A Prometheus that accepts remote writes; it is stopped when this is dropped.
 struct Prometheus {
     child: Child,
     address: SocketAddr,
@@ -594,7 +594,7 @@ impl Prometheus {
         let directory = tempfile::tempdir().unwrap();
         let config = directory.path().join("prometheus.yml");
         std::fs::write(&config, "global: {}\n").unwrap();
-        // Freed at once: nobody else takes it within a moment, as a rule.
+        // Freed at once; as a rule, no other process takes the port within a moment.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let child = Command::new("prometheus")
@@ -654,7 +654,7 @@ fn a_real_prometheus_takes_a_remote_write() {
     request.push(&[("room", "\u{82b1}"), ("__name__", "temperature")], 21.5, now).unwrap();
     request.push(&[("__name__", "temperature"), ("room", "b")], f64::INFINITY, now).unwrap();
     for message in messages() {
-        // A series takes one sample at a time: the last of the messages is of the first's.
+        // A series takes one sample per time, and the last message has the series of the first.
         request.append(&message, now - 1).unwrap();
         if matches!(message, Message::BatchTimer(timer) if timer.values.is_empty()) {
             break;

@@ -1,4 +1,4 @@
-//! Streams of every format in every framing, in whatever pieces they come.
+//! Streams of every format in every framing, in pieces of any size.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,10 +16,10 @@ use quipu_wire::{AnyDecoder, AnyFormat, Error, Framing, Kind};
 
 const FRAMINGS: [Framing; 4] = [Framing::Own, Framing::U32Le, Framing::Varint, Framing::None];
 
-/// The lengths that stand before messages.
+/// The framings that put a length before each message.
 const LENGTHS: [Framing; 2] = [Framing::U32Le, Framing::Varint];
 
-/// Formats with framings. One that is not delimited has no streams without lengths.
+/// The formats with their framings. One that is not delimited has no streams without lengths.
 fn streams() -> impl Iterator<Item = (AnyFormat, Framing)> {
     let framings = |format: AnyFormat| FRAMINGS.map(|framing| (format, framing));
     AnyFormat::all()
@@ -27,20 +27,20 @@ fn streams() -> impl Iterator<Item = (AnyFormat, Framing)> {
         .filter(|(format, framing)| *framing != Framing::None || format.is_delimited())
 }
 
-/// A stream, and what has to be read from it.
+/// A stream, and the messages that have to be read from it.
 struct Stream {
     format: AnyFormat,
     framing: Framing,
     kind: Kind,
     bytes: Vec<u8>,
     messages: Vec<Owned>,
-    /// How long the stream was before each message, and is in the end, when nothing is held back.
+    /// The length of the stream before each message and at its end, if nothing is held back.
     ends: Vec<usize>,
 }
 
 impl Stream {
-    /// Of those messages that the format can carry, as one kind. What is gathered is handed on
-    /// after every so many.
+    /// Makes a stream of the messages that the format can carry, as one kind. The encoder is
+    /// flushed after every `flush_after` messages.
     fn of(
         (format, framing): (AnyFormat, Framing),
         kind: Kind,
@@ -77,7 +77,7 @@ impl Stream {
         self.format.decoder(self.kind, self.framing)
     }
 
-    /// Reads the stream in pieces that end there.
+    /// Reads the stream in pieces that end at the cuts.
     fn check(&self, cuts: impl IntoIterator<Item = usize>) {
         let mut reader = Reading::of(self);
         let mut start = 0;
@@ -99,7 +99,7 @@ impl std::fmt::Display for Stream {
     }
 }
 
-/// Whether a message becomes several in a stream: each line is one, and has one value only.
+/// Whether a message becomes several in a stream, where each line is a message with one value.
 fn is_split(format: AnyFormat, framing: Framing, message: &Owned) -> bool {
     let name = format.name();
     let has_lines = name == "statsd" && framing == Framing::Own;
@@ -120,7 +120,7 @@ impl<'s> Reading<'s> {
         Reading { stream, decoder: stream.decoder(), arena: Arena::new(), count: 0 }
     }
 
-    /// Reads all that is there.
+    /// Reads all messages that are there.
     fn drain(&mut self) -> Result<(), Error> {
         loop {
             let mut guard = self.arena.guard();
@@ -191,7 +191,7 @@ fn byte_by_byte() {
     }
 }
 
-/// Nothing is read twice, and nothing is lost, where a stream ends too early.
+/// In a stream that ends too early, nothing is read twice, and nothing is lost.
 #[test]
 fn an_end_within_a_message_is_an_error_that_says_where() {
     let messages = hard::some(small_messages(), 6, 5);
@@ -202,7 +202,7 @@ fn an_end_within_a_message_is_an_error_that_says_where() {
             reader.decoder.push(&stream.bytes[..cut]);
             reader.decoder.end();
             let end = reader.drain();
-            // Of the last line, the line feed can be missing.
+            // The line feed of the last line can be missing.
             let line_feed = stream.bytes[cut] == b'\n' && stream.ends.contains(&(cut + 1));
             let cut = if line_feed && end.is_ok() { cut + 1 } else { cut };
             let whole = stream.ends.iter().filter(|end| **end <= cut).count() - 1;
@@ -284,7 +284,7 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// Streams that were damaged are read to the same end, whatever pieces they come in.
+    /// A damaged stream gives the same messages and errors, whatever pieces it comes in.
     #[test]
     fn damaged_streams_are_the_same_in_any_pieces(
         messages in vec(small_messages(), 1..6),
@@ -303,8 +303,8 @@ proptest! {
             let mut cuts: Vec<_> = cuts.iter().map(|at| at.index(stream.bytes.len())).collect();
             cuts.sort_unstable();
             let (whole, pieces) = (found(&stream, &[]), found(&stream, &cuts));
-            // A line of columns is read before its line feed has come. If something else comes, the
-            // line was there, or was never one.
+            // A line of columns is read before its line feed has come. If something else comes
+            // then, the line was read in one case and refused in the other.
             let early = stream.format.name() == "tsv";
             assert!(
                 early || whole == pieces,
@@ -339,10 +339,10 @@ fn gather(decoder: &mut AnyDecoder, found: &mut Vec<String>) {
             Ok(Some(message)) => found.push(format!("{:?}", Owned::of(&message))),
             Ok(None) => return,
             Err(error) => {
-                // A number of JSON that is cut is another number, and a fault elsewhere.
+                // A JSON number that is cut is another number, with a fault elsewhere.
                 let json = error.format().ends_with("json");
                 let text = if json { "a fault".into() } else { error.to_string() };
-                // Where no length says how to go on, the error comes again.
+                // Without a length to go on by, the same error comes again.
                 if found.last() != Some(&text) {
                     found.push(text);
                 }

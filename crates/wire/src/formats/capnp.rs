@@ -9,7 +9,7 @@
 //!                      batchTimerVal @3 :List(Float64); gaugeVal @4 :Float64; }
 //! ```
 //!
-//! Words of 8 bytes, least significant first. What is written is one segment:
+//! Words of 8 bytes, least significant first. A written message is one segment:
 //!
 //! ```text
 //! table          number of segments - 1: 32 bits, words of the segment: 32 bits
@@ -385,7 +385,7 @@ mod tests {
         let timer = [structure(3, 1, 1), a, !0, b, !0, c, 3, 0];
         let mut words = [&head[..], &fields, &timer, &[TEN, BYTES]].concat();
         reads(&[&words], UNION);
-        // The list has to have exactly the words of its structs.
+        // Fewer words than the structs need, and more than the segment has.
         words[5] = list(0, STRUCT, 5);
         fails(&[&words], 8 + 8 * 5, DOUBLES);
         words[5] = list(0, STRUCT, 10);

@@ -20,9 +20,9 @@
 //! ```
 //!
 //! A message that stands alone begins with its class. A stream is what one writer writes: a class
-//! is defined before its first object, and counted from 0. A reader takes fields in any order, and
-//! skips those that the message does not have; an id can also be bytes or text. The one thing that
-//! it does not follow is a reference to an earlier value, which no message of ours has.
+//! is defined before its first object, and counted from 0. A reader accepts fields in any order,
+//! and skips those that the message does not have; an id can also be bytes or text. A reader does
+//! not follow references to earlier values, which no message here has.
 
 use alloc::vec::Vec;
 
@@ -41,7 +41,7 @@ use read::{
     BATCH_TIMER, COUNTER, Classes, GAUGE, METRIC_UNION, end, float, id, integer, list, metric_type,
 };
 
-/// As hprose-golang writes it.
+/// Hprose as hprose-golang writes it.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Hprose};
@@ -106,14 +106,14 @@ impl Format for Hprose {
     }
 }
 
-/// Which classes a stream has defined, and as which number.
+/// The classes that a stream has defined, and their numbers.
 #[derive(Debug, Default)]
 pub struct Written {
     numbers: [Option<u8>; Kind::ALL.len()],
     len: u8,
 }
 
-/// What stands before an object's values.
+/// What precedes an object's values.
 #[derive(Clone, Copy)]
 struct Head {
     number: u8,
@@ -121,7 +121,7 @@ struct Head {
     define: bool,
 }
 
-/// Of a message that stands alone.
+/// The head of a message that stands alone.
 const ALONE: Head = Head { number: 0, define: true };
 
 impl Written {
@@ -198,7 +198,7 @@ fn floats(values: &[f64]) -> impl Piece + '_ {
     (list_head(values.len()), Each(values, Float), Byte(b'}'))
 }
 
-/// An empty list has no length.
+/// The length of a list; an empty one has none.
 #[inline(always)]
 fn list_head(len: usize) -> impl Piece {
     (Byte(b'a'), (len > 0).then_some(Decimal(len as i64)), Byte(b'{'))
@@ -270,7 +270,7 @@ unsafe impl FixedPiece for Float {
 #[derive(Clone, Copy)]
 struct IdByte(u8);
 
-// SAFETY: It writes 8 bytes, and skips at most 5.
+// SAFETY: It writes 8 bytes, and its end is at most 5 bytes after its start.
 unsafe impl Piece for IdByte {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -293,7 +293,7 @@ unsafe impl FixedPiece for IdByte {
     const BOUND: usize = 8;
 }
 
-/// The integers from 0 to 255, and in the last byte of each how long it is.
+/// The integers from 0 to 255, each with its length in its last byte.
 static INTEGERS: [[u8; 8]; 256] = {
     let mut table = [[0; 8]; 256];
     let mut number = 0;
@@ -383,7 +383,8 @@ impl Codec {
     }
 }
 
-/// Whether the class that the library writes stands here, and its first object: both are taken.
+/// Skips the class as the library writes it and the start of its first object, and returns whether
+/// both were there.
 #[inline(always)]
 fn begins<const N: usize>(input: &mut Reader<'_>, class: &[u8; N]) -> bool {
     let before = *input;

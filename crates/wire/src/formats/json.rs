@@ -8,10 +8,10 @@
 //! {"Type":2,"ID":"","CounterVal":0,"BatchTimerVal":[1],"GaugeVal":0}      a union
 //! ```
 //!
-//! A stream has one message a line. A reader takes the form above in one go, and leaves all other
+//! A stream has one message per line. A reader takes the form above in one go, and leaves all other
 //! spellings to `serde_json`: members in any order, more than once (the last one counts), missing
 //! or null (zero), or unknown (skipped); names in upper or lower case; escapes; white space before
-//! the message, in it and after it. An object that has unknown members only is another thing, and
+//! the message, in it and after it. An object with unknown members only is not a message, and is
 //! refused.
 
 use alloc::vec::Vec;
@@ -31,8 +31,8 @@ mod any_form;
 
 use any_form::{BATCH_TIMER, COUNTER, GAUGE, METRIC_UNION, Members, any_form};
 
-/// As Go's encoding/json writes it, of types that have the functions which easyjson generates.
-/// Floats that are no numbers are refused.
+/// JSON as Go's encoding/json writes it, for types with the functions that easyjson generates.
+/// NaN and the infinities are refused.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Json};
@@ -45,8 +45,8 @@ use any_form::{BATCH_TIMER, COUNTER, GAUGE, METRIC_UNION, Members, any_form};
 #[derive(Debug)]
 pub struct Json(());
 
-/// As easyjson's functions write it by themselves: floats that are no numbers are the words `NaN`,
-/// `+Inf` and `-Inf`, which no other reader of JSON takes.
+/// JSON as easyjson's functions write it by themselves: NaN and the infinities are the words `NaN`,
+/// `+Inf` and `-Inf`, which no other JSON reader accepts.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Easyjson};
@@ -61,7 +61,7 @@ pub struct Easyjson(());
 
 /// How a dialect differs.
 trait Dialect {
-    /// Whether floats that are no numbers are written, as words.
+    /// Whether NaN and the infinities are written, as words.
     const WORDS: bool;
 }
 
@@ -308,8 +308,8 @@ const END: &str = "a comma, or the end of the object";
 const LIST: &str = "a list of numbers";
 const TYPE: &str = "a type of a metric that fits in 8 bits";
 
-/// A message, first in the form that the libraries write. That fails early where it fails; the
-/// end of the input within it is the end of any other form.
+/// Reads a message: first in the form that the libraries write, then in any form. The first attempt
+/// fails early if it fails. An input that ends within that form would end within any other, too.
 #[inline(always)]
 fn read<'m, T>(
     input: &mut Reader<'m>,
@@ -350,12 +350,12 @@ fn word(input: &mut Reader<'_>) -> Result<f64, Fault> {
     }
 }
 
-/// An id up to the quote behind it.
+/// Reads an id up to the quote after it.
 #[inline(always)]
 fn id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     const EXPECTED: &str = "the quote at the end of an id";
     let Some(len) = quote(input.rest()) else {
-        // All was looked at.
+        // The whole rest was looked at.
         input.advance(input.len());
         return Err(Fault::incomplete(EXPECTED));
     };
@@ -364,7 +364,7 @@ fn id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fault> 
     base64::decode(text, scope)
 }
 
-/// Where the first quote is: 8 bytes are compared at once, and the lowest that is equal is exact.
+/// Where the first quote is. 8 bytes are compared at once; the lowest of the matches is exact.
 #[inline(always)]
 fn quote(text: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
@@ -384,7 +384,7 @@ fn quote(text: &[u8]) -> Option<usize> {
 #[derive(Clone, Copy)]
 struct List<'a>(&'a [f64]);
 
-// SAFETY: It writes a bracket, each float with a byte behind it, and at most one more.
+// SAFETY: It writes a bracket, each float with a byte after it, and at most one more byte.
 unsafe impl Piece for List<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
@@ -393,8 +393,8 @@ unsafe impl Piece for List<'_> {
 
     #[inline(always)]
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
-        // SAFETY: `at` is valid for the floats, a comma behind each, and the brackets. The last
-        // comma is written over.
+        // SAFETY: `at` is valid for the floats, a comma after each, and the brackets. The last
+        // comma is overwritten.
         unsafe {
             let at = (Byte(b'['), Each(self.0, |value| (Double(value), Byte(b',')))).put(at);
             Byte(b']').put(at.sub(usize::from(!self.0.is_empty())))
@@ -427,7 +427,7 @@ mod tests {
 
     fn gauge(number: &str) -> Result<f64, Error> {
         let mut arena = Arena::new();
-        // Not in the form that is read in one go.
+        // A form that is not read in one go.
         let text = format!("{{\"Value\" : {number}}}");
         Gauge::decode::<Json>(text.as_bytes(), &arena.as_scope()).map(|gauge| gauge.value)
     }

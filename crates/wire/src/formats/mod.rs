@@ -1,4 +1,4 @@
-//! One file per format. The dialects of a format, in which several libraries write it, share a file.
+//! One file per format. A format that several libraries write differently has a dialect for each.
 
 use crate::any::AnyFormat;
 

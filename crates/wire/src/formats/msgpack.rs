@@ -3,15 +3,15 @@
 //! Three libraries write three dialects:
 //!
 //! ```text
-//! vmihailenco   the fields one behind the other, without a map: bin id, int, array of float 64
+//! vmihailenco   the fields in sequence, without a map: bin id, int, array of float 64
 //! tinylib msgp  a map from the fields' names in the order of declaration: ID, Value, Values,
 //!               Type, CounterVal, BatchTimerVal, GaugeVal; ids as bin
 //! ugorji        the same with the names sorted, and ids as raw (the str of today)
 //! ```
 //!
-//! Numbers take the shortest form. Positive ones take the unsigned forms, but those of msgp the
-//! signed ones. A reader takes any form of a number that has its value, ids as bin and as str, maps
-//! in any order, and skips what it does not know.
+//! Numbers take the shortest form. Positive numbers take the unsigned forms, except with msgp,
+//! which uses the signed ones. A reader accepts any form of a number that has its value, ids as bin
+//! and as str, and maps in any order. It skips unknown fields.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -27,7 +27,7 @@ use crate::pieces::{
 use crate::reader::Reader;
 use crate::values;
 
-/// As vmihailenco/msgpack writes fields by hand, without names.
+/// MessagePack as vmihailenco/msgpack writes fields by hand, without names.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, VmihailencoMsgpack};
@@ -40,7 +40,7 @@ use crate::values;
 #[derive(Debug)]
 pub struct VmihailencoMsgpack(());
 
-/// As the code that tinylib/msgp generates writes it.
+/// MessagePack as the code that tinylib/msgp generates writes it.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, TinylibMsgp};
@@ -53,7 +53,7 @@ pub struct VmihailencoMsgpack(());
 #[derive(Debug)]
 pub struct TinylibMsgp(());
 
-/// As ugorji's codec writes it.
+/// MessagePack as ugorji's codec writes it.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, UgorjiMsgpack};
@@ -75,7 +75,7 @@ trait Dialect: Sized + 'static {
     const NAMED: bool = true;
     /// Whether the names are sorted.
     const SORTED: bool = false;
-    /// Whether ids are raw, without a form of one byte's length.
+    /// Whether ids are raw, which has no form with a length of one byte.
     const RAW: bool = false;
     /// Whether positive numbers take the signed forms.
     const SIGNED: bool = false;
@@ -265,11 +265,11 @@ fn doubles(values: &[f64]) -> Result<impl Piece + '_, Fault> {
     Ok((Length::array(length(values.len())?), Each(values, double)))
 }
 
-/// The length of something, in one of up to four forms: in the first byte, or behind it.
+/// A length, in one of up to four forms: in the first byte, or after it.
 #[derive(Clone, Copy)]
 struct Length {
     len: u32,
-    /// The first byte of a length below `short_end`, which is added to it.
+    /// The first byte of a length below `short_end`; the length is added to it.
     short: u8,
     short_end: u32,
     /// The first byte of a length of 8 bits, where the kind has one.
@@ -370,7 +370,7 @@ fn map(input: &mut Reader<'_>) -> Result<usize, Fault> {
             return Err(Fault::malformed(EXPECTED));
         }
     };
-    input.count(count, 2, "as many fields as their number says")
+    input.count(count, 2, "the announced number of fields")
 }
 
 /// An id, or the name of a field: bin, str, or nil.
@@ -450,10 +450,10 @@ fn read_double(input: &mut Reader<'_>) -> Result<f64, Fault> {
     input.apart(other_double)
 }
 
-/// A double as a float of 32 bits, or as a whole number that a double has.
+/// Reads a double as a float of 32 bits, or as a whole number that a double can represent.
 #[inline(never)]
 fn other_double(input: &mut Reader<'_>) -> Result<f64, Fault> {
-    const EXPECTED: &str = "a number that a double can be";
+    const EXPECTED: &str = "a number that a double can represent";
     let before = *input;
     if input.peek() == Some(0xca) {
         input.advance(1);
@@ -486,11 +486,11 @@ fn read_doubles<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f6
             return Err(Fault::malformed(EXPECTED));
         }
     };
-    let count = input.count(count, 1, "as many doubles as their number says")?;
+    let count = input.count(count, 1, "the announced number of doubles")?;
     values::fill(count, scope, || read_double(input))
 }
 
-/// Skips a value. What it consists of is counted, so that no depth needs a stack.
+/// Skips a value. It counts the values that are left, so that nesting needs no stack.
 #[cold]
 #[inline(never)]
 fn skip(input: &mut Reader<'_>) -> Result<(), Fault> {
@@ -499,7 +499,7 @@ fn skip(input: &mut Reader<'_>) -> Result<(), Fault> {
     while left > 0 {
         left -= 1;
         let before = *input;
-        // So many bytes follow, and so many values.
+        // How many bytes follow, and how many values.
         let (bytes, values) = match input.byte(EXPECTED)? {
             0..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => (0, 0),
             byte @ 0x80..=0x8f => (0, 2 * u64::from(byte & 15)),
@@ -529,7 +529,7 @@ fn skip(input: &mut Reader<'_>) -> Result<(), Fault> {
             }
         };
         input.take_long(bytes, "bytes as long as their length says")?;
-        left = input.count(left as u64 + values, 1, "as many values as their number says")?;
+        left = input.count(left as u64 + values, 1, "the announced number of values")?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 //! struct MetricUnion { type: i8, id: bytes, counter: i64, timer: [f64], gauge: f64 }
 //! ```
 //!
-//! The fields stand one behind the other, without names or tags. Bytes and lists begin with their
+//! The fields follow each other, without names or tags. Bytes and lists begin with their
 //! length as a base-128 number; an i64 is such a number after zigzag, an i8 one byte, an f64 its
 //! 8 bytes, least significant first.
 
@@ -22,7 +22,7 @@ use crate::pieces::{Byte, Bytes, LeDouble, LeDoubles, Piece, Varint, append};
 use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
-/// As the crate postcard writes it, version 1 of the format. A stream has nothing between two
+/// postcard as the crate writes it, version 1 of the format. A stream has nothing between two
 /// messages.
 ///
 /// ```
@@ -150,7 +150,7 @@ fn read_double(input: &mut Reader<'_>) -> Result<f64, Fault> {
 
 #[inline(always)]
 fn read_doubles<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
-    const EXPECTED: &str = "as many doubles as their number says";
+    const EXPECTED: &str = "the announced number of doubles";
     let count = input.varint("the number of values")?;
     let count = input.count(count, 8, EXPECTED)?;
     values::little_endian(input.take(8 * count, EXPECTED)?, scope)

@@ -1,4 +1,4 @@
-//! Protocol Buffers 3: <https://protobuf.dev/programming-guides/encoding/>, and what DeDiS made of
+//! Protocol Buffers 3: <https://protobuf.dev/programming-guides/encoding/>, and DeDiS' variant of
 //! them.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Four libraries write four dialects, which differ in the zeros that they write and in the form
-//! of signed numbers. A reader takes fields in any order and more than once (the last one counts,
-//! lists go on), packed lists and others, and skips what it does not know.
+//! of signed numbers. A reader accepts fields in any order and more than once (the last one counts;
+//! lists are concatenated), and lists that are packed or not. It skips unknown fields.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -26,7 +26,7 @@ use crate::protobuf::{TAG, bytes, double, skip};
 use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
-/// As Google's own libraries write it: zeros are left out, but a gauge of -0 is written.
+/// Protobuf as Google's own libraries write it: zeros are left out, but a gauge of -0 is written.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Protobuf};
@@ -39,7 +39,7 @@ use crate::values;
 #[derive(Debug)]
 pub struct Protobuf(());
 
-/// As the code that gogo/protobuf generates writes it: a gauge of -0 is left out, too.
+/// Protobuf as the code that gogo/protobuf generates writes it: a gauge of -0 is left out, too.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, GogoProtobuf};
@@ -52,7 +52,8 @@ pub struct Protobuf(());
 #[derive(Debug)]
 pub struct GogoProtobuf(());
 
-/// As gogo's runtime writes structures without the proto3 mark: numbers that are zero are written.
+/// Protobuf as gogo's runtime writes structures without the proto3 mark: numbers that are zero are
+/// written.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, ProtobufViaGogo};
@@ -65,8 +66,8 @@ pub struct GogoProtobuf(());
 #[derive(Debug)]
 pub struct ProtobufViaGogo(());
 
-/// As DeDiS' library writes it: everything is written, and signed numbers are zigzag. Readers of
-/// protobuf take its numbers for twice as large.
+/// Protobuf as DeDiS' library writes it: everything is written, and signed numbers are zigzag.
+/// Other protobuf readers take its positive numbers for twice as large.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, DedisProtobuf};
@@ -253,13 +254,13 @@ fn integer<D: Dialect>(input: &mut Reader<'_>) -> Result<i64, Fault> {
     Ok(if D::ZIGZAG { unzigzag(number) } else { number as i64 })
 }
 
-/// A list, which comes in one piece from every library that writes packed lists, and in as many as
-/// it has values from others.
+/// A list. It comes in one piece from a library that writes packed lists, and in one piece per
+/// value from others.
 struct Doubles<'s, 'm> {
     scope: &'s Scope<'m>,
     /// The first piece.
     first: &'m [f64],
-    /// All, once there is another.
+    /// All values, once there is a second piece.
     all: Option<ArenaVec<'m, f64, &'s Scope<'m>>>,
 }
 

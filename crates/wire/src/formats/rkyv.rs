@@ -1,4 +1,5 @@
-//! rkyv: <https://rkyv.org/>, by the crate itself; little-endian, with offsets of 32 bits.
+//! rkyv: <https://rkyv.org/>, written and read by the crate itself; little-endian, with offsets of
+//! 32 bits.
 //!
 //! ```text
 //! struct Counter     { id: Vec<u8>, value: i64 }
@@ -7,12 +8,12 @@
 //! struct MetricUnion { metric_type: i8, id: Vec<u8>, counter: i64, timer: Vec<f64>, gauge: f64 }
 //! ```
 //!
-//! The structure stands at the end, with offsets back to what its vectors hold. All is checked
-//! before it is read. That needs an input which begins at a multiple of 8; another one is copied
-//! first.
+//! The structure is at the end, with offsets back to the contents of its vectors. Everything is
+//! checked before it is read. That needs an input that begins at an address divisible by 8; any
+//! other input is copied first.
 //!
 //! Features of rkyv that change its format (`big_endian`, `unaligned`, `pointer_width_16` and
-//! `pointer_width_64`), when another crate of the program asks for them, change it here, too.
+//! `pointer_width_64`) change it here, too, if another crate of the program enables them.
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -29,7 +30,7 @@ use crate::format::{Format, forward, sealed};
 use crate::message::{BatchTimer, Counter, Gauge, MetricType, MetricUnion};
 use crate::reader::Reader;
 
-/// As the crate rkyv writes it, version 0.8.
+/// rkyv as the crate writes it, version 0.8.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Rkyv};
@@ -55,7 +56,7 @@ impl Format for Rkyv {
 
 struct Codec;
 
-/// The alignment of all that a message holds.
+/// The alignment of everything that a message holds.
 const ALIGNMENT: usize = 8;
 
 /// Each message with the structure that stands for it.
@@ -73,7 +74,7 @@ macro_rules! messages {
             $(fn $write(message: &$message<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
                 let $message { $($field),* } = *message;
                 let message = $owned { $($field: $to($field)?),* };
-                // Its places are counted from the start of the writer.
+                // Offsets are counted from the start of the writer, so it gets a new one.
                 let bytes = rkyv::api::high::to_bytes_in::<_, Failure>(&message, Vec::new())
                     .map_err(|_| TOO_LONG)?;
                 out.extend_from_slice(&bytes);
@@ -125,9 +126,9 @@ messages! {
     }
 }
 
-const TOO_LONG: Fault = Fault::unwritable("an id, and a list of values, has less than 1 GB");
+const TOO_LONG: Fault = Fault::unwritable("an id or a list of values must have less than 1 GB");
 
-/// A list whose end an offset of 32 bits reaches.
+/// A list whose end an offset of 32 bits can reach.
 fn list<T: Clone>(items: &[T]) -> Result<Cow<'_, [T]>, Fault> {
     if size_of_val(items) < 1_000_000_000 { Ok(Cow::Borrowed(items)) } else { Err(TOO_LONG) }
 }
@@ -140,20 +141,20 @@ fn number(metric_type: MetricType) -> Result<i8, Fault> {
     Ok(metric_type.0)
 }
 
-/// What is made of what was checked.
+/// Converts a message that was checked.
 struct From<'r, 'm> {
     bytes: &'m [u8],
-    /// The same, or a copy.
+    /// The same bytes, or an aligned copy.
     aligned: &'r [u8],
     scope: &'r Scope<'m>,
 }
 
 impl<'m> From<'_, 'm> {
-    /// The same place in the input.
+    /// The id at the same place in the input.
     fn id(&self, id: &ArchivedVec<u8>) -> Result<&'m [u8], Fault> {
         let start = id.as_ptr().addr().wrapping_sub(self.aligned.as_ptr().addr());
         let id = self.bytes.get(start..).and_then(|rest| rest.get(..id.len()));
-        // An id of no bytes may lie anywhere.
+        // An empty id may lie anywhere.
         Ok(id.unwrap_or_default())
     }
 

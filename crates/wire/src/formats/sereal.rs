@@ -16,11 +16,10 @@
 //! list        = 2b, count as varint, items
 //! ```
 //!
-//! The id is a list, too, of one integer for each byte.
+//! The id is a list, too, with one integer for each byte.
 //!
-//! A reader takes the versions 1 to 5, keys in any order (the last one counts), ids as bytes, all
-//! forms of references and copies, and skips what it does not know. It takes no compressed
-//! documents.
+//! A reader accepts the versions 1 to 5, keys in any order (the last one counts), ids as bytes, and
+//! all forms of references and copies. It skips unknown keys, and refuses compressed documents.
 
 use alloc::vec::Vec;
 
@@ -38,8 +37,8 @@ mod tests;
 
 use items::{DOUBLE, VARINT, ZIGZAG, object};
 
-/// As the Go library writes structures: raw documents of version 3, and ids as lists of integers.
-/// It writes the fields in random order; here they have the order of their declaration.
+/// Sereal as the Go library writes structures: raw documents of version 3, with ids as lists of
+/// integers. That library writes the fields in random order; here they are in order of declaration.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Sereal};
@@ -265,7 +264,8 @@ unsafe impl Piece for Integer {
     }
 }
 
-/// Bytes, each as an integer: 1 byte below 16, 3 from 128 on, and 2 between, as all of a text has.
+/// Bytes, each as an integer: 1 byte below 16, 3 from 128 on, and 2 between, as all bytes of a text
+/// take.
 struct Integers<'a>(&'a [u8]);
 
 // SAFETY: It writes at most 3 bytes for each byte. Steps of several bytes write 2 for each.
@@ -287,8 +287,8 @@ unsafe impl Piece for Integers<'_> {
     }
 }
 
-/// Writes 8 bytes at a time; the last ones overlap those before. `None` when there are less, or
-/// some that do not take 2 bytes.
+/// Writes 8 bytes at a time; the last 8 overlap those before. `None` when there are fewer, or some
+/// that do not take 2 bytes.
 ///
 /// # Safety
 ///
@@ -305,7 +305,7 @@ unsafe fn put_text(bytes: &[u8], at: *mut u8) -> Option<*mut u8> {
         // SAFETY: The block has 8 bytes from the index on, for each of which there is room for 2.
         unsafe { at.add(2 * index).cast::<[[u8; 2]; 8]>().write_unaligned(tagged(block)) };
         if index == last {
-            // SAFETY: As many bytes were written.
+            // SAFETY: 2 bytes were written for each byte.
             return Some(unsafe { at.add(2 * bytes.len()) });
         }
         index = (index + 8).min(last);
@@ -319,10 +319,10 @@ fn is_text(block: &[u8; 8]) -> bool {
     block.iter().fold(true, |all, byte| all & (*byte as i8 >= 16))
 }
 
-/// Each byte behind the tag of an integer.
+/// Each byte after the tag of an integer.
 #[inline(always)]
 fn tagged(block: &[u8; 8]) -> [[u8; 2]; 8] {
-    // The compiler makes one vector of this, but not of a map nor of 16 bytes.
+    // The compiler vectorizes this, but neither a `map` nor blocks of 16 bytes.
     let mut pairs = [[VARINT, 0]; 8];
     for (pair, byte) in pairs.iter_mut().zip(block) {
         pair[1] = *byte;

@@ -16,15 +16,18 @@
 //! `hits|#region:eu`, and DogStatsD writes such an id so.
 //!
 //! In StatsD a gauge with a sign is a change. So a negative gauge is first set to zero, as the
-//! documentation says: `id:0|g`, then `id:-5|g`. A reader takes a change that follows its gauge;
-//! another is a fault. The sign of -0 is lost. DogStatsD knows no changes: a sign is just a sign.
+//! documentation says: `id:0|g`, then `id:-5|g`. A reader accepts a change that follows its gauge;
+//! any other is a fault. The sign of -0 is lost. DogStatsD has no changes: a sign is just a sign.
 //!
-//! What else a reader takes: histograms (`h`) and distributions (`d`) as batch timers, several
-//! values in a line (of counters they are added, of gauges the last counts), and a sample rate: a
-//! counter is divided by it, as servers do, and rounded; timers lose it, since a batch has no place
-//! for those that were not sent. Of DogStatsD also fields that a line may have behind its tags (a
-//! container, a time), which are skipped. Sets, events and service checks are faults: there is no
-//! message for them.
+//! A reader also accepts:
+//!
+//! - Histograms (`h`) and distributions (`d`), as batch timers.
+//! - Several values in a line: those of a counter are added, of a gauge the last one counts.
+//! - A sample rate: a counter is divided by it, as in servers, and rounded. A timer loses it, since
+//!   a batch has no place for the values that were not sent.
+//! - In DogStatsD, fields after the tags of a line (a container, a time), which are skipped.
+//!
+//! Sets, events and service checks are faults: there is no message for them.
 
 use alloc::vec::Vec;
 use core::marker::PhantomData;
@@ -40,7 +43,7 @@ use crate::reader::Reader;
 
 mod line;
 
-/// As clients of StatsD write it: a line for each value. In a stream each line is a message.
+/// StatsD as its clients write it: a line for each value. In a stream each line is a message.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Statsd};
@@ -53,8 +56,8 @@ mod line;
 #[derive(Debug)]
 pub struct Statsd(());
 
-/// As clients of Datadog's agent write it, since version 1.1 of its protocol: all values of a timer
-/// in a line, and tags.
+/// DogStatsD as clients of Datadog's agent write it, since version 1.1 of its protocol: all values
+/// of a timer in a line, and tags.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, DogStatsd};
@@ -90,7 +93,7 @@ macro_rules! format {
 
         impl Format for $dialect {
             const NAME: &'static str = <$dialect as Dialect>::NAME;
-            // Where the input ends, the line does.
+            // A line ends where the input does.
             const DELIMITED: bool = false;
             const HAS_FRAMING: bool = true;
             type Writing = ();
@@ -122,7 +125,7 @@ macro_rules! format {
 
 format!(Statsd, DogStatsd);
 
-/// The gauge that a stream had last: a change may follow.
+/// The last gauge of a stream, which a change may follow.
 #[derive(Debug, Default)]
 pub struct LastGauge {
     id: Vec<u8>,
@@ -144,7 +147,7 @@ impl<D: Dialect> Codec<D> {
     fn write_batch_timer(message: &BatchTimer<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         let (name, tags) = name_and_tags::<D>(message.id)?;
         let [first, rest @ ..] = message.values else {
-            return Err(Fault::unwritable("a batch timer needs a value"));
+            return Err(Fault::unwritable("a batch timer needs at least one value"));
         };
         let mut buffer = zmij::Buffer::new();
         append(out, (Bytes(name), Byte(b':'), Bytes(text(*first, &mut buffer)?)));
@@ -213,7 +216,7 @@ impl<D: Dialect> Codec<D> {
         Self::read_datagram(input, scope).map(Message::to_union)
     }
 
-    /// Lines of one id up to the end of the input; what else stands there is left.
+    /// Reads lines of one id up to the end of the input; anything else is left.
     fn read_datagram<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Message<'m>, Fault> {
         skip_empty_lines(input);
         let first = Line::read::<D>(input)?;
@@ -244,7 +247,7 @@ impl<D: Dialect> Codec<D> {
         Ok(message)
     }
 
-    /// The next line, when it goes on with the same.
+    /// Reads the next line, if it continues the first: the same id, tags and type.
     fn next_of<'m>(first: &Line<'m>, input: &mut Reader<'m>) -> Result<Option<Line<'m>>, Fault> {
         let before = *input;
         skip_empty_lines(input);
@@ -259,7 +262,7 @@ impl<D: Dialect> Codec<D> {
         Ok(same.then_some(next))
     }
 
-    /// One line, which ends with a line feed.
+    /// Reads one line, which ends with a line feed.
     fn read_next<'m>(
         last: &mut LastGauge,
         kind: Kind,
@@ -271,7 +274,7 @@ impl<D: Dialect> Codec<D> {
             return Ok(None);
         }
         if !input.rest().contains(&b'\n') {
-            // All was looked at.
+            // The whole rest was looked at.
             input.take(input.len(), LINE_FEED)?;
             return Err(Fault::incomplete(LINE_FEED));
         }
@@ -303,9 +306,9 @@ impl<D: Dialect> Codec<D> {
     }
 }
 
-const LINE_FEED: &str = "a line feed behind the line";
+const LINE_FEED: &str = "a line feed after the line";
 
-/// The name and what stands behind a line for the tags.
+/// The name, and the bytes that follow the line as its tags.
 fn name_and_tags<D: Dialect>(id: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
     let reserved = |byte: &u8| matches!(byte, b':' | b'|' | b'\n');
     let (name, tags) = id.split_at(id.iter().position(reserved).unwrap_or(id.len()));
@@ -321,17 +324,17 @@ fn name_and_tags<D: Dialect>(id: &[u8]) -> Result<(&[u8], &[u8]), Fault> {
         && tags_fit
         && core::str::from_utf8(id).is_ok();
     fits.then_some((name, tags)).ok_or(Fault::unwritable(if D::DOG {
-        "an id is UTF-8 without colon, bar or line feed, not empty, not `_e{`; tags may follow it, \
+        "an id must be UTF-8 without colon, bar or line feed, not empty, not `_e{`; tags may follow, \
          as in `id|#key:value,tag`"
     } else {
-        "an id is UTF-8 without colon, bar or line feed, not empty, not `_e{`"
+        "an id must be UTF-8 without colon, bar or line feed, not empty, not `_e{`"
     }))
 }
 
 /// The shortest text of a number.
 fn text(value: f64, buffer: &mut zmij::Buffer) -> Result<&[u8], Fault> {
     if !value.is_finite() {
-        return Err(Fault::unwritable("a value is a number, neither NaN nor infinite"));
+        return Err(Fault::unwritable("a value must be a number, neither NaN nor infinite"));
     }
     let text = buffer.format_finite(value).as_bytes();
     Ok(text.strip_suffix(b".0").unwrap_or(text))
@@ -552,7 +555,7 @@ mod tests {
         }
     }
 
-    /// What a stream has, in pieces of any length, and what ended it.
+    /// The messages of a stream, in pieces of any length, and how it ended.
     fn stream<F: Format>(kind: Kind, text: &str) -> (Vec<String>, Result<(), Error>) {
         let results = [1, 2, 5, text.len()].map(|len| {
             let mut decoder = Decoder::<F>::new(kind, Framing::Own);

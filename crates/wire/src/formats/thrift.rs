@@ -1,4 +1,4 @@
-//! Apache Thrift, the binary and the compact protocol:
+//! Apache Thrift's binary and compact protocols:
 //! <https://github.com/apache/thrift/tree/master/doc/specs>.
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!                      4: list<double> batchTimerVal, 5: double gaugeVal }
 //! ```
 //!
-//! Both write every field. A reader takes fields in any order, counts the last one of several, and
-//! skips what it does not know, 64 levels deep.
+//! Both write every field. A reader accepts fields in any order (the last one of several counts),
+//! and skips unknown fields of up to 64 levels.
 //!
 //! ```text
 //! binary    field: type (1), id (2); then 4-byte lengths; numbers and doubles big-endian; 00 ends
@@ -32,7 +32,7 @@ use crate::pieces::{
 use crate::reader::{Reader, unzigzag, zigzag};
 use crate::values;
 
-/// As the binary protocol writes it.
+/// Thrift's binary protocol.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Thrift};
@@ -45,7 +45,7 @@ use crate::values;
 #[derive(Debug)]
 pub struct Thrift(());
 
-/// As the compact protocol writes it.
+/// Thrift's compact protocol.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, ThriftCompact};
@@ -60,10 +60,10 @@ pub struct ThriftCompact(());
 
 dialects!(delimited: true, Thrift, ThriftCompact);
 
-/// What a field can be.
+/// The type of a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
-    /// A truth value, which the compact protocol has in the header of the field.
+    /// A boolean, which the compact protocol has in the header of the field.
     Bool(Option<bool>),
     I8,
     I16,
@@ -82,7 +82,7 @@ enum Type {
 trait Dialect: Sized + 'static {
     const NAME: &'static str;
 
-    // Fields, given the difference of their ids to the one before and their own.
+    // Fields, given the difference of their id from the one before, and their own id.
     fn id(step: u8, field: u8, id: &[u8]) -> Result<impl Piece + '_, Fault>;
     fn byte(step: u8, field: u8, value: i8) -> impl Piece;
     fn integer(step: u8, field: u8, value: i64) -> impl Piece;
@@ -91,7 +91,7 @@ trait Dialect: Sized + 'static {
 
     /// The next field's type and id, given the last one's id; `None` at the end.
     fn field(input: &mut Reader<'_>, last: i16) -> Result<Option<(Type, i16)>, Fault>;
-    /// A number of so many bytes; the compact protocol has them all as varints.
+    /// A number of this number of bytes; the compact protocol has all of them as varints.
     fn number(input: &mut Reader<'_>, bytes: usize) -> Result<i64, Fault>;
     fn read_double(input: &mut Reader<'_>) -> Result<f64, Fault>;
     fn length(input: &mut Reader<'_>) -> Result<u64, Fault>;
@@ -510,7 +510,7 @@ impl<D: Dialect> Codec<D> {
         kind: Type,
         scope: &Scope<'m>,
     ) -> Result<&'m [f64], Fault> {
-        const EXPECTED: &str = "as many doubles as their number says";
+        const EXPECTED: &str = "the announced number of doubles";
         if !matches!(kind, Type::List | Type::Set) {
             return Err(Fault::malformed("a list of doubles"));
         }
@@ -528,11 +528,11 @@ impl<D: Dialect> Codec<D> {
 /// What is being skipped.
 #[derive(Clone, Copy)]
 enum Skipped {
-    /// Fields of a struct, behind the one with this id.
+    /// Fields of a struct, after the one with this id.
     Struct(i16),
-    /// So many more items of one type.
+    /// Items of one type, and how many are left.
     Items(Type, u64),
-    /// So many more pairs, and whether a key is next.
+    /// Pairs, how many are left, and whether a key is next.
     Pairs(Type, Type, u64, bool),
 }
 
@@ -547,10 +547,10 @@ fn skip<D: Dialect>(input: &mut Reader<'_>, kind: Type) -> Result<(), Fault> {
     loop {
         if let Some(kind) = next.take() {
             let inner = match kind {
-                // In a list, a truth value is a byte in both protocols.
+                // In a list, a boolean is a byte in both protocols.
                 Type::Bool(known) => {
                     if known.is_none() {
-                        input.byte("a truth value")?;
+                        input.byte("a boolean")?;
                     }
                     None
                 }
@@ -568,12 +568,12 @@ fn skip<D: Dialect>(input: &mut Reader<'_>, kind: Type) -> Result<(), Fault> {
                 Type::Struct => Some(Skipped::Struct(0)),
                 Type::List | Type::Set => {
                     let (element, count) = D::list(input)?;
-                    let count = input.count(count, 1, "as many items as their number says")?;
+                    let count = input.count(count, 1, "the announced number of items")?;
                     Some(Skipped::Items(element, count as u64))
                 }
                 Type::Map => {
                     let (key, value, count) = D::map(input)?;
-                    let count = input.count(count, 2, "as many pairs as their number says")?;
+                    let count = input.count(count, 2, "the announced number of pairs")?;
                     Some(Skipped::Pairs(key, value, count as u64, true))
                 }
             };

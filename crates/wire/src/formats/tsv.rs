@@ -1,7 +1,7 @@
 //! Tab-separated values: messages as text that people, spreadsheets and `awk` read, exact for every
 //! bit.
 //!
-//! A message is a line of six columns, with a tab between two of them:
+//! A message is a line of six columns, separated by tabs:
 //!
 //! ```text
 //! column   Counter   BatchTimer      Gauge             MetricUnion
@@ -13,15 +13,15 @@
 //! gauge    -         -               4059000000000000  0000000000000000
 //! ```
 //!
-//! The id is in hex, two digits a byte. Floats are their IEEE-754 bits in 16 hex digits, those of a
-//! list with commas between them. An empty id or list is an empty column; `-` stands for what the
-//! message does not have. Integers are decimal. A line ends with a line feed, with a carriage
-//! return before it or not; the last one need not. Since the last column has a known length, a line
-//! is read as soon as that is there. Empty lines are skipped.
+//! The id is in hex, two digits per byte. Floats are their IEEE-754 bits in 16 hex digits,
+//! separated by commas in a list. An empty id or list is an empty column; `-` stands for a field
+//! that the message does not have. Integers are decimal. A line ends with a line feed, with or
+//! without a carriage return before it; the last line may do without. Since the last column has a
+//! known length, a line is read as soon as that column is there. Empty lines are skipped.
 //!
-//! A line says itself which message it is. It is written as above, and read in any case, also as
-//! `batch-timer` and `union`. To who asks for another message, it is given in that form if it has
-//! one.
+//! A line tells the kind of its message. The kind is written as above, and read in upper or lower
+//! case, also as `batch-timer` and `union`. A caller that asks for another kind gets the message in
+//! that form if it has one.
 
 use alloc::vec::Vec;
 
@@ -69,7 +69,7 @@ impl Format for Tsv {
         scope: &Scope<'m>,
     ) -> Result<Option<Message<'m>>, Fault> {
         if line.0 && !input.is_empty() && !matches!(input.peek(), Some(b'\n' | b'\r')) {
-            return Err(Fault::malformed("the end of the line behind six columns"));
+            return Err(Fault::malformed("the end of the line after six columns"));
         }
         let before = input.len();
         skip_empty_lines(input)?;
@@ -83,11 +83,11 @@ impl Format for Tsv {
     }
 }
 
-/// Whether the last message was given out before the end of its line had come.
+/// Whether the last message was returned before the end of its line had come.
 #[derive(Debug, Default)]
 pub struct OpenLine(bool);
 
-/// What is written, and what is read, of each kind.
+/// Writes and reads each kind.
 struct Codec;
 
 impl Codec {
@@ -257,7 +257,7 @@ impl Decimal {
     }
 }
 
-/// A line's message in the form of a kind, where it has one, and where the line begins.
+/// A line's message, as the given kind if it has that form, and where the line begins.
 #[inline(always)]
 fn read_as<'m>(
     kind: Kind,
@@ -293,7 +293,7 @@ fn skip_line_ends(input: &mut Reader<'_>) -> Result<(), Fault> {
     loop {
         match input.peek() {
             Some(b'\n') => input.literal(b"\n", "a line feed")?,
-            Some(b'\r') => input.literal(b"\r\n", "a line feed behind a carriage return")?,
+            Some(b'\r') => input.literal(b"\r\n", "a line feed after a carriage return")?,
             _ => return Ok(()),
         }
     }
@@ -324,7 +324,7 @@ fn read_line<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Message<'m
         && !input.skip_literal(b"\r\n")
         && (byte != b'\r' || input.len() > 1)
     {
-        return Err(Fault::malformed("the end of the line behind six columns"));
+        return Err(Fault::malformed("the end of the line after six columns"));
     }
     Ok(match kind {
         Kind::Counter => Message::Counter(Counter { id, value: counter }),
@@ -355,7 +355,7 @@ fn read_kind(input: &mut Reader<'_>) -> Result<Kind, Fault> {
     read_unusual_kind(input)
 }
 
-/// A name in another case, or none.
+/// Reads the name of a kind in another case or spelling; anything else is a fault.
 #[cold]
 fn read_unusual_kind(input: &mut Reader<'_>) -> Result<Kind, Fault> {
     const EXPECTED: &str = "a line that begins with Counter, BatchTimer, Gauge or MetricUnion \
@@ -398,7 +398,7 @@ fn read_integer(input: &mut Reader<'_>) -> Result<i64, Fault> {
     decimal(input, "an integer of 64 bits in decimal, and a tab")
 }
 
-/// A number and the tab behind it.
+/// Reads a number and the tab after it.
 #[inline(always)]
 fn decimal(input: &mut Reader<'_>, expected: &'static str) -> Result<i64, Fault> {
     let column = input.rest();
@@ -416,10 +416,10 @@ fn decimal(input: &mut Reader<'_>, expected: &'static str) -> Result<i64, Fault>
             let value = magnitude as i64;
             return Ok(if negative { value.wrapping_neg() } else { value });
         }
-        // Numbers that are too large stay so.
+        // A number that is too large stays so.
         magnitude = magnitude.saturating_mul(10).saturating_add(u64::from(digit));
     }
-    // All was looked at.
+    // The whole rest was looked at.
     input.advance(column.len());
     Err(Fault::incomplete(expected))
 }
@@ -430,7 +430,7 @@ fn read_id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fa
     let column = input.rest();
     let len = column.iter().position(|byte| NIBBLES[usize::from(*byte)] > 15);
     let Some(len) = len else {
-        // All was looked at.
+        // The whole rest was looked at.
         input.advance(column.len());
         return Err(Fault::incomplete(EXPECTED));
     };
@@ -455,12 +455,12 @@ fn read_list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64],
     if input.skip_literal(b"\t") {
         return Ok(&[]);
     }
-    // Each is followed by a comma, but the last one.
+    // Each float but the last is followed by a comma.
     let (items, _) = input.rest().as_chunks::<17>();
     let more = items.iter().take_while(|item| item[16] == b',').count();
     let result = values::fill(more + 1, scope, || {
         let value = read_bits(input)?;
-        // The last one's tab is taken with it.
+        // The tab after the last float is taken with it.
         match input.byte(EXPECTED)? {
             b',' | b'\t' => Ok(value),
             _ => Err(Fault::malformed(EXPECTED)),
@@ -468,7 +468,7 @@ fn read_list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64],
     });
     result.map_err(|fault| {
         if fault.is_incomplete() {
-            // The fault stays where it is: as much was looked at.
+            // The fault stays here, after what was looked at.
             return Fault::incomplete(EXPECTED);
         }
         *input = column;
@@ -504,7 +504,7 @@ fn number(digits: &[u8; 16]) -> Option<u64> {
     (all < 16).then_some(number)
 }
 
-/// What a digit stands for; of other bytes, more than 15.
+/// The value of a hex digit; for other bytes, more than 15.
 const NIBBLES: [u8; 256] = {
     let mut nibbles = [0xf0; 256];
     let mut value = 0;
@@ -661,7 +661,7 @@ mod tests {
             written(Gauge { id: b"ab", value: 1.0 }),
         ];
         for line in lines {
-            // The line feed is not missed.
+            // The line feed may be missing.
             for len in 0..line.len() - 1 {
                 let line = core::str::from_utf8(&line[..len]).unwrap();
                 assert!(error(Kind::MetricUnion, line).is_incomplete(), "{line}");

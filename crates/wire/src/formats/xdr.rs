@@ -7,7 +7,7 @@
 //! struct MetricUnion { int type; opaque id<>; hyper counter; double timer<>; double gauge; };
 //! ```
 //!
-//! Numbers are big-endian, lengths have 4 bytes, and an id is filled up with zeros to a multiple of
+//! Numbers are big-endian, lengths have 4 bytes, and an id is padded with zeros to a multiple of
 //! 4 bytes. go-xdr writes an `int8` as a 4-byte int.
 
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ use crate::pieces::{Be32, Be64, BeDouble, Bytes, Each, Piece, Zeros, append};
 use crate::reader::Reader;
 use crate::values;
 
-/// As go-xdr writes it.
+/// XDR as go-xdr writes it.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Xdr};
@@ -108,7 +108,7 @@ impl Format for Xdr {
     }
 }
 
-/// How many zeros follow so many bytes.
+/// How many zeros pad this number of bytes.
 #[inline(always)]
 fn padding(len: usize) -> usize {
     len.wrapping_neg() % 4
@@ -136,8 +136,8 @@ fn doubles(values: &[f64]) -> Result<impl Piece + '_, Fault> {
 fn read_id<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let len = u32::from_be_bytes(input.array("the length of an id")?);
     let id = input.take_long(u64::from(len), "an id as long as its length says")?;
-    // Readers of XDR do not look at what fills up, and some writers leave other bytes there.
-    input.take(padding(id.len()), "the bytes that fill up an id")?;
+    // Readers of XDR ignore the padding, and some writers leave bytes there that are not zero.
+    input.take(padding(id.len()), "the padding of an id")?;
     Ok(id)
 }
 
@@ -153,7 +153,7 @@ fn read_double(input: &mut Reader<'_>) -> Result<f64, Fault> {
 
 #[inline(always)]
 fn read_doubles<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
-    const EXPECTED: &str = "as many doubles as their number says";
+    const EXPECTED: &str = "the announced number of doubles";
     let count = u32::from_be_bytes(input.array("the number of values")?);
     let count = input.count(u64::from(count), 8, EXPECTED)?;
     values::big_endian(input.take(8 * count, EXPECTED)?, scope)
@@ -177,7 +177,7 @@ mod tests {
         let large = b"\0\0\x01\0";
         let error = MetricUnion::decode::<Xdr>(large, &scope).unwrap_err();
         assert_eq!((error.offset(), error.is_incomplete()), (Some(0), false));
-        // Whatever fills up.
+        // Any bytes can be padding.
         let filled = b"\0\0\0\x01aXYZ\0\0\0\0\0\0\0\x07";
         assert_eq!(Counter::decode::<Xdr>(filled, &scope).unwrap().value, 7);
     }

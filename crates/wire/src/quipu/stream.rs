@@ -318,7 +318,7 @@ impl StreamWriter {
         if series.generation == self.generation && sent.is_some_and(|sent| sent.kind == kind) {
             return Ok(());
         }
-        Err(Error::writing(NAME, Fault::unwritable("the series must be of this kind and stream: ask for it again")))
+        Err(Error::writing(NAME, Fault::unwritable("the series must be of this kind and stream")))
     }
 
     #[inline(always)]
@@ -617,7 +617,7 @@ pub struct StreamReader {
     ids: Vec<u8>,
     /// The next frame's sequence number, if it is known.
     sequence: Option<u32>,
-    /// What is left of the frame, in bytes and, below, in messages.
+    /// How many bytes and messages of the frame are left.
     bytes_left: usize,
     messages_left: u32,
 }

@@ -44,8 +44,8 @@ pub(super) fn sort(labels: &mut [Label<'_>]) -> Result<(), ()> {
     }
 }
 
-/// The labels of an id, `name=x,a=b` or just a name, sorted by label name. The name of the metric is
-/// one of them.
+/// The labels of an id, `name=x,a=b` or just a name, sorted by name. The metric's name is one of
+/// them.
 pub(super) fn of_id(id: &[u8]) -> Result<Vec<Label<'_>>, Fault> {
     let id = str::from_utf8(id)
         .map_err(|_| Fault::unwritable("an id must be UTF-8: `name=x,label=value` or a name"))?;

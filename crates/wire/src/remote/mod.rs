@@ -37,8 +37,8 @@
 //! | [`MetricUnion`](crate::MetricUnion) | as the metric that its type says | the same |
 //!
 //! A batch timer's samples cover that batch alone. So does its histogram, which has the count, the
-//! sum, the smallest and the largest value, but no buckets. A counter's value beyond 2^53 is rounded
-//! where it becomes a double.
+//! sum, the smallest and the largest value, but no buckets. A counter's value beyond 2^53 is
+//! rounded where it becomes a double.
 
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod fields;

@@ -121,9 +121,9 @@ pub struct HistogramPoint<'r> {
     pub bounds: &'r [f64],
 }
 
-/// Reads an OTLP request, `ExportMetricsServiceRequest`, and calls the function with each data point.
-/// Texts borrow from the request. Exemplars are skipped. Returns how many data points were skipped:
-/// those of exponential histograms, of summaries, and of unknown kinds.
+/// Reads an OTLP request, `ExportMetricsServiceRequest`, and calls the function with each data
+/// point. Texts borrow from the request. Exemplars are skipped. Returns how many data points were
+/// skipped: those of exponential histograms, of summaries, and of unknown kinds.
 ///
 /// # Errors
 ///

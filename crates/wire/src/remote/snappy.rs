@@ -38,7 +38,8 @@ pub fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
 ///
 /// # Errors
 ///
-/// When the block states a length beyond the limit, or is not a block. The buffer is then unchanged.
+/// When the block states a length beyond the limit, or is not a block. The buffer is then
+/// unchanged.
 pub fn uncompress(block: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     let wrong = |fault| Err(Error::reading(FORMAT, 0, fault));
     let Ok(len) = raw::decompress_len(block) else {

@@ -34,8 +34,8 @@ pub struct RemoteWrite1 {
 }
 
 /// A remote write 2.0 request, `io.prometheus.write.v2.Request`, which contains each text once.
-/// Send it as `application/x-protobuf;proto=io.prometheus.write.v2.Request`, compressed with Snappy,
-/// with the header `X-Prometheus-Remote-Write-Version: 2.0.0`.
+/// Send it as `application/x-protobuf;proto=io.prometheus.write.v2.Request`, compressed with
+/// Snappy, with the header `X-Prometheus-Remote-Write-Version: 2.0.0`.
 #[derive(Debug, Default)]
 pub struct RemoteWrite2 {
     symbols: Symbols,

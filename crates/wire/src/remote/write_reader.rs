@@ -69,8 +69,9 @@ pub enum SeriesType {
     StateSet = 7,
 }
 
-/// Reads an uncompressed remote write 1.0 request, `prometheus.WriteRequest`, and calls the function
-/// with each series. Texts borrow from the request. Histograms, exemplars and metadata are skipped.
+/// Reads an uncompressed remote write 1.0 request, `prometheus.WriteRequest`, and calls the
+/// function with each series. Texts borrow from the request. Histograms, exemplars and metadata
+/// are skipped.
 ///
 /// # Errors
 ///

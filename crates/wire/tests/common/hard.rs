@@ -1,4 +1,4 @@
-//! Messages whose values are hard to write or to read: strategies of proptest.
+//! Messages whose values are hard to write or to read, as proptest strategies.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use quipu_wire::Kind;
 
 use super::Owned;
 
-/// Where formats change the form of a length, and some lengths beside.
+/// Lengths at which formats change the form of a length, and some others.
 const LENGTHS: &[usize] =
     &[15, 16, 31, 32, 33, 60, 61, 127, 128, 129, 255, 256, 257, 4095, 4096, 65_535, 65_536];
 
@@ -28,7 +28,7 @@ pub fn ids() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Any of few bytes.
+/// Any ids of few bytes.
 pub fn short_ids() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![vec(any::<u8>(), 0..12), "[a-z=,.]{0,12}".prop_map(String::into_bytes)]
 }
@@ -84,7 +84,7 @@ pub fn doubles() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Lists of up to so many.
+/// Lists of up to `longest` doubles.
 pub fn lists(longest: usize) -> impl Strategy<Value = Vec<f64>> {
     prop_oneof![
         8 => vec(doubles(), 0..8),
@@ -113,13 +113,13 @@ fn any_message(
     (select(&Kind::ALL[..]), types, ids, counters, lists, zero(doubles())).prop_map(
         |(kind, metric_type, id, counter, timer, gauge)| {
             let message = Owned { kind, metric_type, id, counter, timer, gauge };
-            // Without what the kind lacks.
+            // Without the fields that the kind lacks.
             Owned::of(&message.message())
         },
     )
 }
 
-/// As many as asked for, the same ones for the same seed.
+/// `count` values, the same for the same seed.
 pub fn some<S: Strategy>(strategy: S, count: usize, seed: u64) -> Vec<S::Value> {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -128,7 +128,7 @@ pub fn some<S: Strategy>(strategy: S, count: usize, seed: u64) -> Vec<S::Value> 
     (0..count).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
-/// The same message as another kind, which may need other fields of it.
+/// The same message as another kind, which may use other fields of it.
 pub fn as_kind(message: &Owned, kind: Kind) -> Owned {
     Owned { kind, ..message.clone() }
 }

@@ -42,7 +42,7 @@ pub fn row(format: &str) -> &'static str {
     ROWS.iter().find(|(_, name)| *name == format).unwrap().0
 }
 
-/// A message as it comes back through the format of a row, which has a form for it.
+/// A message as it comes back through the format of a row, which can represent it.
 pub fn as_read(row: &str, message: Message<'_>) -> Message<'static> {
     let (_, format) = ROWS.iter().find(|(name, _)| *name == row).unwrap();
     let read = carried(format, &Owned::of(&message)).unwrap();
@@ -153,13 +153,13 @@ impl Owned {
 /// What a format cannot carry.
 #[derive(Clone, Copy, Default)]
 struct Losses {
-    /// A gauge of -0 is left out as other zeros are, or has a meaning of its own.
+    /// A gauge of -0 is left out like other zeros, or has a meaning of its own.
     sign_of_zero: bool,
-    /// One NaN is as another.
+    /// All NaNs are the same.
     nan_payload: bool,
-    /// What is no finite number cannot be written.
+    /// NaN and the infinities cannot be written.
     infinite: bool,
-    /// Lines that begin with the id carry few ids, and one value at least.
+    /// Lines that begin with the id accept few ids, and have at least one value.
     lines: bool,
     /// Tags can be a part of the id, as in `id|#key:value`.
     tags: bool,
@@ -223,7 +223,7 @@ pub fn carried(format: &str, message: &Owned) -> Option<Owned> {
     Some(carried)
 }
 
-/// Writes a message that the format has a form for.
+/// Writes a message that the format can represent.
 pub fn encoded(format: AnyFormat, message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     format
@@ -238,8 +238,8 @@ pub fn optional_end(format: AnyFormat) -> usize {
     usize::from(format.name() == "tsv")
 }
 
-/// Reads bytes that may be anything. An error has to say where in the input it is; a message has
-/// to come back from what is written for it.
+/// Reads bytes that may be anything. An error has to give its offset in the input; a message has to
+/// come back from the bytes that are written for it.
 pub fn read_any(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Owned, quipu_wire::Error> {
     let name = format.name();
     let mut arena = Arena::new();
@@ -254,7 +254,7 @@ pub fn read_any(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Owned, qu
     };
     assert_eq!(message.kind, kind, "{name}");
     let Some(expected) = carried(name, &message) else {
-        // Readers of lines take ids as they are, and tags that only one dialect writes.
+        // Readers of lines accept ids that are not UTF-8, and tags that only one dialect writes.
         let is_plain = std::str::from_utf8(&message.id).is_ok_and(|id| !id.contains("|#"));
         assert!(losses(name).lines && !is_plain, "{name} {}: {message:?}", hex(bytes));
         format.encode(&message.message(), &mut vec![]).unwrap_err();
@@ -274,7 +274,7 @@ pub fn read_any(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Owned, qu
     Ok(message)
 }
 
-/// A line of the vectors: a message, and what the row's library writes for it, if it does.
+/// A line of the vectors: a message, and the bytes that the row's library writes for it, if any.
 pub struct Line {
     pub kind: Kind,
     pub owned: Owned,

@@ -1,4 +1,4 @@
-//! The requests as prost has them, written down from the schemas.
+//! The requests as types for prost, written by hand from the schemas.
 
 #![allow(dead_code, unreachable_pub)]
 
@@ -88,7 +88,7 @@ pub mod v2 {
     }
 }
 
-/// `opentelemetry.proto.collector.metrics.v1`, and what it is made of.
+/// `opentelemetry.proto.collector.metrics.v1`, and the messages in it.
 pub mod otlp {
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Request {

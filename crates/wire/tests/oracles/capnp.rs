@@ -30,7 +30,7 @@ fn capnp() {
 
 const LIMITS: ReaderOptions = ReaderOptions { traversal_limit_in_words: None, nesting_limit: 64 };
 
-/// A struct without generated code: what the schema says is said where a field is touched.
+/// A struct without generated code: each access to a field repeats what the schema says of it.
 struct Struct<'a>(StructReader<'a>);
 
 impl<'a> FromPointerReader<'a> for Struct<'a> {
@@ -42,7 +42,7 @@ impl<'a> FromPointerReader<'a> for Struct<'a> {
     }
 }
 
-/// One of 3 words and 2 pointers, of 1 and 1, or of none and 2.
+/// A struct of 3 words and 2 pointers, of 1 and 1, or of none and 2.
 struct Making<'a, const WORDS: u16, const POINTERS: u16>(StructBuilder<'a>);
 
 impl<'a, const WORDS: u16, const POINTERS: u16> FromPointerBuilder<'a>

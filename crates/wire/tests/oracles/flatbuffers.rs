@@ -9,7 +9,7 @@ use crate::{Oracle, always, blank, never};
 
 #[test]
 fn flatbuffers() {
-    // Its builder aligns the start of the buffer, the one of Go the end.
+    // This builder aligns the start of the buffer, Go's the end.
     let format = "flatbuffers";
     Oracle { format, write: &write, read: &read, same_bytes: never, knows: always }.check();
 }
@@ -67,7 +67,7 @@ fn read(kind: Kind, bytes: &[u8]) -> Owned {
     }
 }
 
-/// Lets the library's verifier look at the bytes, behind as many zeros as align their end to 8.
+/// Checks the bytes with the library's verifier, after zeros that align their end to 8.
 fn verify(kind: Kind, bytes: &[u8]) {
     let start = bytes.len().next_multiple_of(8) - bytes.len();
     let aligned = [&vec![0; start], bytes].concat();

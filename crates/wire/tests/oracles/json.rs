@@ -54,7 +54,7 @@ fn read(kind: Kind, bytes: &[u8]) -> Owned {
     message
 }
 
-/// A number of a text without spaces, which is JSON: serde_json may round it to a neighbour.
+/// A number in a JSON text without spaces, parsed here since serde_json may round to a neighbour.
 fn double(text: &str, name: &str, index: usize) -> f64 {
     let (_, rest) = text.split_once(&format!("\"{name}\":")).unwrap();
     let numbers = rest.trim_start_matches('[').split([',', ']', '}']);

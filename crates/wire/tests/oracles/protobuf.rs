@@ -6,7 +6,7 @@ use crate::{Oracle, always, blank, never};
 
 #[test]
 fn prost() {
-    // It leaves a gauge of -0 out, as gogo's generated code does.
+    // prost leaves a gauge of -0 out, as gogo's generated code does.
     let no_sign: fn(&Owned) -> bool = |m| m.gauge.to_bits() != (-0.0_f64).to_bits();
     for (format, same_bytes, knows) in [
         ("gogo-protobuf", always as fn(&Owned) -> bool, always as fn(&Owned) -> bool),

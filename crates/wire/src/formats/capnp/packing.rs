@@ -211,8 +211,8 @@ fn check(input: &mut Reader<'_>, words: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Skips this number of words, up to the run that the next word is in if it does not begin one.
-/// Returns how many words of that run precede it.
+/// Skips this number of words. If they end within a run, goes to the start of that run instead, and
+/// returns how many of the words are in it.
 pub(super) fn walk(input: &mut Reader<'_>, mut words: usize) -> Result<usize, Fault> {
     while words > 0 {
         let before = *input;

@@ -130,7 +130,7 @@ const MOST_FIELDS: usize = 1000;
 const MOST_LEVELS: usize = 100;
 
 impl Reading {
-    /// The type of the last value, as it stands in a message, and its fields, when all are usual.
+    /// The type of the last value, as encoded in a message, and its fields, if all are usual.
     #[inline(always)]
     pub(super) fn usual(&self, kind: Kind) -> Option<(u64, &[Slot])> {
         let plan = self.plan.as_ref()?;
@@ -447,7 +447,7 @@ fn ids(message: &mut Reader<'_>, most: u64) -> Result<[i64; 2], Fault> {
     Ok(ids)
 }
 
-/// Skips the name of a type and its id, which is known.
+/// Skips the name of a type and its id, which tell nothing new.
 fn common(message: &mut Reader<'_>) -> Result<(), Fault> {
     structure(message, |number, message| match number {
         0 => bytes(message).map(drop),

@@ -1,4 +1,4 @@
-//! Reads objects of any class, and their values in all the forms that they can have.
+//! Reads objects of any class, with their values in any form that Hprose has for them.
 
 use quipu_arena::Scope;
 
@@ -31,18 +31,18 @@ pub(super) const METRIC_UNION: Fields = &[
     ("gaugeVal", Field::Gauge),
 ];
 
-/// The classes that were defined so far. A writer of our messages has no more than four.
+/// The classes that were defined so far. A writer of the four messages defines at most four.
 #[derive(Debug, Default)]
 pub struct Classes {
     first: [Class; 16],
-    /// How many there are, also beyond those that are kept.
+    /// How many there are, including those that are not kept.
     pub(super) len: usize,
 }
 
-/// Where the message's fields are among the class's.
+/// The places of the message's fields among those of the class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
-    /// The place of each of the message's fields, in their order, counted from 1; 0 without it.
+    /// The place of each of the message's fields, in their order, counted from 1; 0 if absent.
     places: [usize; 5],
     len: usize,
 }
@@ -65,7 +65,7 @@ impl Classes {
         let class = usize::try_from(number).ok().filter(|number| *number < self.len);
         let class = class.and_then(|number| self.first.get(number)).copied().ok_or_else(|| {
             *input = before;
-            Fault::malformed("an object of one of the first 16 classes, which stand before it")
+            Fault::malformed("an object of one of the first 16 classes, which come before it")
         })?;
         let mut message = MetricUnion::ZERO;
         for place in 1..=class.len {
@@ -88,7 +88,7 @@ impl Classes {
         text(input)?;
         let len = count(input, b'{')?;
         // Each has a tag and two quotes.
-        let len = input.count(len, 3, "as many names as a class has fields")?;
+        let len = input.count(len, 3, "the announced number of fields")?;
         let mut class = Class { places: [0; 5], len };
         for place in 1..=class.len {
             input.literal(b"s", "the name of a field")?;
@@ -107,7 +107,7 @@ impl Classes {
         Ok(())
     }
 
-    /// Skips a value. What is within values needs no stack: whatever is open ends with a brace.
+    /// Skips a value. Nested values need no stack, since everything that is open ends with a brace.
     #[cold]
     #[inline(never)]
     fn skip(&mut self, fields: Fields, input: &mut Reader<'_>) -> Result<(), Fault> {
@@ -152,7 +152,7 @@ impl Classes {
 
 const VALUE: &str = "the tag of a value";
 
-/// Digits up to a byte; none are 0.
+/// Reads digits up to the byte `end`. No digits are 0.
 #[inline(always)]
 fn count(input: &mut Reader<'_>, end: u8) -> Result<u64, Fault> {
     const EXPECTED: &str = "a number of items, or a length";
@@ -175,7 +175,7 @@ fn count(input: &mut Reader<'_>, end: u8) -> Result<u64, Fault> {
     }
 }
 
-/// The rest of a number, of a time or of a reference.
+/// Skips the rest of a number, of a time or of a reference.
 fn until(input: &mut Reader<'_>, end: impl Fn(u8) -> bool) -> Result<(), Fault> {
     const EXPECTED: &str = "the end of a number";
     loop {
@@ -191,7 +191,7 @@ fn until(input: &mut Reader<'_>, end: impl Fn(u8) -> bool) -> Result<(), Fault> 
     }
 }
 
-/// Bytes behind their tag.
+/// Reads bytes after their tag.
 fn bytes<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let len = count(input, b'"')?;
     let bytes = input.take_long(len, "bytes as long as their length says")?;
@@ -199,7 +199,7 @@ fn bytes<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     Ok(bytes)
 }
 
-/// Text behind its tag, as UTF-8. Its length is in units of UTF-16.
+/// Reads text after its tag, as UTF-8. Its length is in UTF-16 code units.
 fn text<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let mut units = count(input, b'"')?;
     let before = *input;
@@ -217,7 +217,7 @@ fn text<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     Ok(&before.rest()[..len])
 }
 
-/// One character as UTF-8.
+/// Reads one character of UTF-8.
 #[inline(always)]
 fn character<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     const EXPECTED: &str = "a character in UTF-8";
@@ -231,7 +231,7 @@ fn character<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     input.take(len, EXPECTED)
 }
 
-/// Reads a value of which the first byte is its tag. What is malformed leaves the input before it.
+/// Reads a value that begins with a tag. One that is malformed leaves the input before it.
 #[inline(always)]
 fn tagged<'m, T>(
     input: &mut Reader<'m>,
@@ -242,7 +242,7 @@ fn tagged<'m, T>(
     let tag = input.byte(expected)?;
     let value = read(tag, input).unwrap_or(Err(Fault::malformed(expected)));
     value.inspect_err(|fault| {
-        // What is incomplete stays where it is: as much was looked at.
+        // For a value that is incomplete, the input stays after what was looked at.
         if !fault.is_incomplete() {
             *input = before;
         }
@@ -289,7 +289,7 @@ const SIGN: &str = "the sign of an infinity";
 
 #[inline(always)]
 fn semicolon<T>(input: &mut Reader<'_>, number: T) -> Result<T, Fault> {
-    input.literal(b";", "the semicolon behind a number").map(|()| number)
+    input.literal(b";", "the semicolon after a number").map(|()| number)
 }
 
 #[inline(always)]
@@ -301,7 +301,7 @@ pub(super) fn list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m 
     }
 }
 
-/// A list of bytes, as the library writes an id, or what else bytes can be.
+/// Reads an id: a list of integers, as the library writes it, or bytes, or text.
 #[inline(always)]
 pub(super) fn id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     match input.peek() {
@@ -323,7 +323,7 @@ fn other_id<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     })
 }
 
-/// A list, whose tag was seen.
+/// Reads a list, whose tag was seen.
 #[inline(always)]
 fn items<'m, T: Copy>(
     input: &mut Reader<'m>,
@@ -332,14 +332,14 @@ fn items<'m, T: Copy>(
 ) -> Result<&'m [T], Fault> {
     input.literal(b"a", "a list")?;
     let len = count(input, b'{')?;
-    let len = input.count(len, 1, "as many items as a list has")?;
+    let len = input.count(len, 1, "the announced number of items")?;
     let items = values::fill(len, scope, || item(input))?;
     input.literal(b"}", "the end of a list")?;
     Ok(items)
 }
 
-/// An integer from 0 to 255. Those of two and three digits are read without a jump that depends
-/// on which it is: in an id they alternate, and a jump that was not foreseen costs more than both.
+/// Reads an integer from 0 to 255. Two and three digits are read without a branch between them:
+/// they alternate in an id, and a mispredicted branch costs more than both cases.
 #[inline(always)]
 fn byte(input: &mut Reader<'_>) -> Result<u8, Fault> {
     if let Some(bytes) = input.rest().first_chunk::<8>() {
@@ -352,7 +352,7 @@ fn byte(input: &mut Reader<'_>) -> Result<u8, Fault> {
         let digits = (word as u32 >> shift & 0xff_ffff) ^ if three { 0x30_3030 } else { 0x30_3069 };
         let value = (digits & 0xff) * 100 + (digits >> 8 & 0xff) * 10 + (digits >> 16);
         let decimal = (digits | (digits + 0x76_7676)) & 0x80_8080 == 0;
-        // As everywhere, there are no zeros before a number.
+        // As everywhere, a number has no leading zeros.
         let range = value <= 255 && value >= if three { 100 } else { 10 };
         if integer & (three | two) & decimal & range {
             input.take(4 + usize::from(three), BYTE)?;
@@ -466,7 +466,7 @@ mod tests {
             ("b\"\"", b""),
             ("s2\"ax\"", b"ax"),
             ("s\"\"", b""),
-            // Units of UTF-16: 1, 1, 1 and 2.
+            // UTF-16 code units: 1, 1, 1 and 2.
             ("s5\"a\u{e9}\u{20ac}\u{1f600}\"", "a\u{e9}\u{20ac}\u{1f600}".as_bytes()),
             ("ua", b"a"),
             ("u\u{20ac}", "\u{20ac}".as_bytes()),
@@ -567,7 +567,7 @@ mod tests {
         ] {
             assert!(counter(text).is_err(), "{text}");
         }
-        // Depth takes no stack.
+        // Depth needs no stack.
         let deep = "a1{".repeat(100_000);
         let text = format!(r#"c1"X"3{{s1"A"s2"iD"s5"value"}}o0{{{deep}"#);
         assert!(counter(&text).unwrap_err().is_incomplete());

@@ -17,7 +17,7 @@ use crate::reader::Reader;
 /// The members that a message has.
 pub(super) type Members = &'static [(&'static str, Member)];
 
-/// What a message has, where an object has something else.
+/// What is expected of an object that has other members only.
 fn names(members: Members) -> &'static str {
     match members {
         [_, (_, Member::Timer)] => "a member of a batch timer: ID or Values",
@@ -46,7 +46,7 @@ pub(super) const METRIC_UNION: Members = &[
     ("GaugeVal", Member::Gauge),
 ];
 
-/// A message in any form that JSON allows.
+/// Reads a message in any form that JSON allows.
 #[cold]
 #[inline(never)]
 pub(super) fn any_form<'m>(
@@ -65,7 +65,7 @@ pub(super) fn any_form<'m>(
         Err(error) => {
             let text = input.rest();
             let place = place(&error, text);
-            // The end within a number that is skipped counts as a wrong byte there.
+            // serde_json takes an end within a number that is skipped for a wrong byte.
             let in_number = error.is_syntax() && place + 1 >= text.len() && ends_in_number(text);
             let ended = error.is_eof() || in_number;
             input.take(if ended { text.len() } else { place }, OBJECT)?;
@@ -80,27 +80,27 @@ pub(super) fn any_form<'m>(
     }
 }
 
-/// Whether digits are missing.
+/// Whether the text ends with a number whose digits are missing.
 fn ends_in_number(text: &[u8]) -> bool {
     matches!(text, [.., b'-'] | [.., b'0'..=b'9', b'.' | b'e' | b'E'] | [.., b'e' | b'E', b'+'])
 }
 
-/// Where in the text an error is, which counts lines and their bytes from 1.
+/// The offset of an error in the text. The error counts lines, and bytes of a line, from 1.
 fn place(error: &serde_json::Error, text: &[u8]) -> usize {
     let mut lines = text.split_inclusive(|byte| *byte == b'\n');
     let before: usize = lines.by_ref().take(error.line().saturating_sub(1)).map(<[u8]>::len).sum();
     text.len().min(before + error.column().saturating_sub(1))
 }
 
-const OBJECT: &str = "an object of JSON";
+const OBJECT: &str = "a JSON object";
 
-/// What the visitors have in common.
+/// What the visitors share.
 struct Reading<'r, 'm> {
     scope: &'r Scope<'m>,
     members: Members,
-    /// What is wrong if something is.
+    /// What was expected, if there is a fault.
     expected: Cell<&'static str>,
-    /// Whether it is the memory that is missing.
+    /// Whether memory could not be allocated.
     memory: Cell<bool>,
 }
 
@@ -111,7 +111,7 @@ impl<'m> Reading<'_, 'm> {
     }
 }
 
-/// Visitors are their own seeds, and say all in [`Reading::expected`].
+/// Visitors are their own seeds, and tell what they expect in [`Reading::expected`].
 macro_rules! visitor {
     ($name:ident -> $value:ty, $expected:expr, { $($functions:tt)* }) => {
         visitor!($name -> $value, $expected, deserialize_any, { $($functions)* });
@@ -190,8 +190,8 @@ visitor!(Name -> Option<Member>, MEMBER, {
     }
 });
 
-// Numbers are asked for as what they shall be: any of them would come as a map, if another crate of
-// the program turned on serde_json's `arbitrary_precision`.
+// Not `deserialize_any`: it would return numbers as maps if another crate of the program turned on
+// serde_json's `arbitrary_precision`.
 visitor!(Integer -> i64, "a whole number of 64 bits", deserialize_option, {
     fn visit_none<E: Error>(self) -> Result<i64, E> {
         Ok(0)

@@ -1,4 +1,4 @@
-//! Reads the items of a document: what stands around a value, and what stands for it.
+//! Reads the items of a Sereal document: values, the tags around them, and copies of other items.
 
 use core::mem::MaybeUninit;
 
@@ -11,21 +11,21 @@ use crate::values;
 
 /// The items of a document.
 ///
-/// What is not inlined reads from a copy of them (see [`aside`](Items::aside)), since the reader
-/// stays in registers only if it never has an address.
+/// Functions that are not inlined read from a copy of this (see [`aside`](Items::aside)), since the
+/// reader stays in registers only if it never has an address.
 #[derive(Clone, Copy)]
 pub(super) struct Items<'m> {
     pub(super) input: Reader<'m>,
-    /// Where offset 0 is: as a position in the input, and never a negative one.
+    /// The position of offset 0 in the input, which is never negative.
     zero: usize,
     /// Where the first item is.
     first: usize,
-    /// How many bytes were read again, or `None` when these items are such a copy.
+    /// How many bytes were read again for copies, or `None` while a copy is read.
     copied: Option<usize>,
 }
 
-/// Reads an object; the function reads each key with its value. The usual beginning of one is up
-/// to its `count` keys.
+/// Reads an object; the function reads each key with its value. `usual` is the usual beginning of
+/// one, up to its `count` keys.
 #[inline(always)]
 pub(super) fn object<'m>(
     input: &mut Reader<'m>,
@@ -66,7 +66,7 @@ impl<'m> Items<'m> {
         read
     }
 
-    /// Reads the header, and the beginning of an object with any.
+    /// Reads any header, and the beginning of an object with any number of keys, which it returns.
     #[cold]
     #[inline(never)]
     fn begin(&mut self, start: usize) -> Result<usize, Fault> {
@@ -81,10 +81,10 @@ impl<'m> Items<'m> {
             _ => return Err(self.unexpected("an object with keys")),
         };
         // A key and a value take 2 bytes at least.
-        self.input.count(count, 2, "as many keys and values as their number says")
+        self.input.count(count, 2, "the announced number of keys and values")
     }
 
-    /// The tag of the next item, without what stands around it.
+    /// The tag of the next item, after the tags around it.
     #[inline(always)]
     fn tag(&mut self) -> Result<u8, Fault> {
         let tag = self.input.byte(ITEM)? & 0x7f;
@@ -129,7 +129,7 @@ impl<'m> Items<'m> {
         }
     }
 
-    /// An offset of an item before, as its position.
+    /// Reads the offset of an earlier item, as a position in the input.
     #[cold]
     fn offset(&mut self) -> Result<usize, Fault> {
         let before = self.input.position();
@@ -145,9 +145,9 @@ impl<'m> Items<'m> {
         }
     }
 
-    /// Reads an item that stands elsewhere, with the function. What is there ends before this one
-    /// and has no copies in it. All copies together have at most 16 times as many bytes as the
-    /// input before them, so that the time is linear.
+    /// Reads a copied item, with the function. The item ends before this tag and has no copies in
+    /// it. All copies together have at most [`FEW_COPIES`] bytes, or the number of bytes before the
+    /// last of them, so that the time is linear.
     #[cold]
     #[inline(never)]
     fn copy<T>(
@@ -156,7 +156,7 @@ impl<'m> Items<'m> {
     ) -> Result<T, Fault> {
         let tag = self.input.position() - 1;
         let Some(copied) = self.copied else {
-            return Err(self.unexpected("an item that is no copy within a copy"));
+            return Err(self.unexpected("an item that is not itself a copy within a copy"));
         };
         let target = self.offset()?;
         let before = &self.input.whole()[..tag];
@@ -178,7 +178,7 @@ impl<'m> Items<'m> {
         Ok(item)
     }
 
-    /// A key, from any kind of text.
+    /// Reads a key, from any kind of text.
     #[cold]
     pub(super) fn key(&mut self) -> Result<&'m [u8], Fault> {
         self.text()
@@ -293,7 +293,7 @@ impl<'m> Items<'m> {
         }
     }
 
-    /// The number of items in a list, or `None` of another item, whose tag is given back.
+    /// The number of items in a list, or the tag of another item.
     #[inline(always)]
     fn list(&mut self) -> Result<Result<usize, u8>, Fault> {
         let tag = self.tag()?;
@@ -302,7 +302,7 @@ impl<'m> Items<'m> {
             0x40..=0x4f => u64::from(tag & 0xf),
             _ => return Ok(Err(tag)),
         };
-        self.input.count(count, 1, "as many items as their number says").map(Ok)
+        self.input.count(count, 1, "the announced number of items").map(Ok)
     }
 
     #[inline(always)]
@@ -378,7 +378,7 @@ impl<'m> Items<'m> {
     #[cold]
     #[inline(never)]
     pub(super) fn skip(&mut self) -> Result<(), Fault> {
-        // How many items follow. Each has a byte, so that the input ends before this is too large.
+        // How many items follow. Each has a byte, so the input ends before this overflows.
         let mut open = 1_u64;
         while open > 0 {
             let tag = self.input.byte(ITEM)? & 0x7f;
@@ -402,14 +402,14 @@ impl<'m> Items<'m> {
                 LIST => self.varint("the number of items in a list")?,
                 HASH => {
                     let count = self.varint("the number of keys")?;
-                    self.input.count(count, 2, "as many keys and values as their number says")?;
+                    self.input.count(count, 2, "the announced number of keys and values")?;
                     2 * count
                 }
                 0x40..=0x4f => u64::from(tag & 0xf),
                 0x50..=0x5f => 2 * u64::from(tag & 0xf),
                 _ => return Err(self.unexpected("a tag that Sereal has")),
             };
-            self.input.count(items, 1, "as many items as their number says")?;
+            self.input.count(items, 1, "the announced number of items")?;
             open = (open - 1).saturating_add(items);
         }
         Ok(())
@@ -455,8 +455,8 @@ fn at(whole: &[u8], position: usize) -> Reader<'_> {
     input
 }
 
-/// Takes the bytes from pairs of a tag and a byte, 8 at a time; the last ones overlap those before.
-/// Whether that is what they are: else there is no telling what was written.
+/// Takes the bytes from pairs of a tag and a byte, 8 at a time; the last 8 overlap those before.
+/// Returns whether all are such pairs; if not, it is not known what was written.
 #[inline(always)]
 fn untag(pairs: &[[u8; 2]], room: &mut [MaybeUninit<u8>]) -> bool {
     let Some(last) = pairs.len().checked_sub(8) else {
@@ -531,5 +531,6 @@ fn header(input: &mut Reader<'_>) -> Result<u8, Fault> {
     Ok(version)
 }
 
-/// Bytes that copies may stand for in any document; beyond, for no more than stand before them.
+/// How many bytes copies may stand for in any document. Beyond that, they may stand for no more
+/// bytes than precede them.
 const FEW_COPIES: usize = 4096;

@@ -1,4 +1,4 @@
-//! Documents of other libraries and versions, and of nobody.
+//! Documents of other libraries and versions, and some that no library writes.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -222,7 +222,7 @@ fn skips_what_it_does_not_know() {
         let body = [&b"*\x02'\x01x"[..], &[tag], b"'\x05Value\x01"].concat();
         assert_eq!(counter(&body).unwrap_err().offset(), Some(11));
     }
-    // Deep ones.
+    // Deep nesting.
     let body = [b"*\x02'\x01x", &[b'('; 100_000][..], b"\x01'\x05Value\x01"].concat();
     assert_eq!(counter(&body), Ok((vec![], 1)));
 }

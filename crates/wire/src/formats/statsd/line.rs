@@ -13,12 +13,12 @@ pub(super) enum Type {
     Timer,
 }
 
-/// What stands in a line.
+/// The parts of a line.
 pub(super) struct Line<'m> {
     pub(super) name: &'m [u8],
     /// Numbers with colons between them.
     values: &'m [u8],
-    /// Where they stand.
+    /// The input at the values.
     at: Reader<'m>,
     pub(super) metric: Type,
     rate: f64,
@@ -41,12 +41,12 @@ impl<'m> Line<'m> {
         let name = until(input, b":|\n");
         match input.peek() {
             Some(b':') if !name.is_empty() => drop(input.byte("a colon")?),
-            Some(_) => return Err(Fault::malformed("an id, and a colon behind it")),
-            None => return Err(Fault::incomplete("an id, and a colon behind it")),
+            Some(_) => return Err(Fault::malformed("an id, and a colon after it")),
+            None => return Err(Fault::incomplete("an id, and a colon after it")),
         }
         let at = *input;
         let values = until(input, b"|\n");
-        input.literal(b"|", "a bar behind the value")?;
+        input.literal(b"|", "a bar after the value")?;
         let metric = metric_type(input)?;
         let mut line = Line { name, values, at, metric, rate: 1.0, tags: &[] };
         while input.skip_literal(b"|") {
@@ -55,7 +55,7 @@ impl<'m> Line<'m> {
         Ok(line)
     }
 
-    /// Reads a field behind the type.
+    /// Reads a field after the type.
     fn read_field<D: Dialect>(&mut self, input: &mut Reader<'m>) -> Result<(), Fault> {
         let before = *input;
         match until(input, b"|\n") {
@@ -82,7 +82,7 @@ impl<'m> Line<'m> {
         Ok(id.into_slice())
     }
 
-    /// A counter's value: all that was counted.
+    /// A counter's value: the sum of all values, divided by the rate.
     pub(super) fn sum(&self, input: &mut Reader<'m>) -> Result<i64, Fault> {
         let mut exact = Some(0i64);
         let mut sum = 0.0;
@@ -101,13 +101,13 @@ impl<'m> Line<'m> {
         }
     }
 
-    /// A gauge's value, after the one that is known.
+    /// A gauge's value; a change is added to the known value.
     pub(super) fn gauge<D: Dialect>(
         &self,
         mut known: Option<f64>,
         input: &mut Reader<'m>,
     ) -> Result<f64, Fault> {
-        const ABSOLUTE: &str = "a gauge without a sign, which makes it a change of one not known";
+        const ABSOLUTE: &str = "a gauge without a sign: the gauge that it changes is not known";
         for value in self.values.split(|byte| *byte == b':') {
             let Some(float) = number(value) else {
                 return Err(not_at(input, self.at, VALUE));
@@ -145,7 +145,7 @@ fn metric_type(input: &mut Reader<'_>) -> Result<Type, Fault> {
         b"c" => Ok(Type::Counter),
         b"g" => Ok(Type::Gauge),
         b"ms" | b"h" | b"d" => Ok(Type::Timer),
-        b"s" => Err(not_at(input, before, "`c`, `g`, `ms`, `h` or `d`: no message is for sets")),
+        b"s" => Err(not_at(input, before, "`c`, `g`, `ms`, `h` or `d`; sets have no message")),
         other => {
             let cut = matches!(other, [] | [b'm']);
             let cut = cut && input.is_empty();
@@ -156,7 +156,7 @@ fn metric_type(input: &mut Reader<'_>) -> Result<Type, Fault> {
     }
 }
 
-/// All before the first of these bytes, or before the end of the input.
+/// Takes everything before the first of these bytes, or before the end of the input.
 fn until<'m>(input: &mut Reader<'m>, stops: &[u8]) -> &'m [u8] {
     let rest = input.rest();
     let len = rest.iter().position(|byte| stops.contains(byte)).unwrap_or(rest.len());
@@ -176,7 +176,7 @@ fn integer(text: &[u8]) -> Option<i64> {
     core::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The nearest integer; or only the same.
+/// The nearest integer or, if `exactly`, only an equal one.
 fn rounded(value: f64, exactly: bool) -> Option<i64> {
     const LIMIT: f64 = (1u64 << 63) as f64;
     if !(-LIMIT..LIMIT).contains(&value) {
