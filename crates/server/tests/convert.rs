@@ -74,8 +74,7 @@ fn a_second_message_needs_a_length_between() {
         let to = ["--to", format.name(), "--to-framing", "none"];
         let arguments = [&["convert", "--from", "tsv"][..], &to].concat();
         let text = tsv(&messages(Kind::Counter)[..2]);
-        run(&arguments, text.as_bytes())
-            .expect_error(&["use a framing with lengths", "message 2"]);
+        run(&arguments, text.as_bytes()).expect_error(&["use a framing with lengths", "message 2"]);
     }
 }
 

@@ -426,7 +426,7 @@ mod tests {
         for id in [far(1, 0), far(0, 4), far(0, 1), double_far(0, 3), double_far(0, 1), far(9, 0)] {
             fails(&[&[root, id, 0, 0]], 16, FAR);
         }
-        // In the second segment, of which the table takes a word more.
+        // In the second segment, for which the table takes another word.
         fails(&[&[far(1, 0)], &[structure(0, 0, 1), 3]], 16 + 16, OTHER);
         fails(&[&[structure(0, 1, 0), 128]], 16, "a type of a metric that fits in 8 bits");
     }

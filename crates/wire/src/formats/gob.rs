@@ -309,7 +309,7 @@ fn read_unusual<'m>(
     Reading::default().read(kind, input, scope)
 }
 
-/// Reads a value of a type without unusual fields. Otherwise the input is as it was.
+/// Reads a value of a type without unusual fields. Otherwise the input is left unchanged.
 #[inline(always)]
 fn read_usual<'m>(
     id: u64,
@@ -330,7 +330,7 @@ fn read_usual<'m>(
 
 const FIELD: &str = "the next field of a structure, or its end";
 
-/// Reads a length, and the message that it is of.
+/// Reads a length and the bytes of the message that follows.
 #[inline(always)]
 fn message<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     let before = *input;

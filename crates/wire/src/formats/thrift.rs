@@ -525,7 +525,7 @@ impl<D: Dialect> Codec<D> {
     }
 }
 
-/// What is being skipped.
+/// A value that is being skipped.
 #[derive(Clone, Copy)]
 enum Skipped {
     /// Fields of a struct, after the one with this id.

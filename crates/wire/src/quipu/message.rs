@@ -10,8 +10,8 @@
 //!         union        type (1 byte), which of the three follow (1 byte), these values
 //! ```
 //!
-//! Kinds: 0 counter, 1 batch timer, 2 gauge, 3 union. A union whose values are all zero except that
-//! of its type is written as that metric.
+//! Kinds: 0 counter, 1 batch timer, 2 gauge, 3 union. A union is written as the metric of its type
+//! if the values of the other types are zero.
 //!
 //! Lengths in the head:
 //!

@@ -61,8 +61,8 @@ const HEADER: usize = 24;
 const MAX_SERIES: usize = 1 << 20;
 /// The most bytes of its ids.
 const MAX_IDS: usize = 64 << 20;
-/// The most bytes of a frame's messages. An id, the values of a message and what was gathered
-/// before it are fewer together.
+/// The most bytes of a frame's messages. An id, the values of a message, and the messages gathered
+/// before it take fewer together.
 const MAX_FRAME: usize = 1 << 27;
 const MAX_VALUES: usize = 1 << 22;
 /// The most bytes that an id shares with the one before.

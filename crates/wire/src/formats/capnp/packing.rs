@@ -4,7 +4,7 @@
 //! tag        a bit for each byte of the word that is not zero, the first byte's is the lowest
 //! bytes      those bytes
 //! after the tag 0      how many more words of zeros there are
-//! after the tag 255    how many words follow as they are: up to one with two zeros or more
+//! after the tag 255    how many words follow unpacked: up to one with two zeros or more
 //! ```
 //!
 //! A run of words can go on from the table into a segment, and ends with the message.
@@ -244,7 +244,7 @@ struct Unpacker<'m> {
     input: Reader<'m>,
     /// How many more words the run has.
     left: u8,
-    /// Whether the run is of words as they are, not of zeros.
+    /// Whether the run is of unpacked words, not of zeros.
     raw: bool,
 }
 
@@ -487,7 +487,7 @@ pub(super) mod tests {
             let error = Counter::decode::<CapnpPacked>(bytes, &arena.as_scope()).unwrap_err();
             (error.is_incomplete(), error.offset().unwrap(), error.expected())
         };
-        // 2^32 - 1 words, of which few are there; then one more than is read of zeros alone.
+        // 2^32 - 1 words, few of which are there; then one more word than is read of zeros alone.
         assert_eq!(fault(b"\xf0\xff\xff\xff\xff\0\xff"), (true, 7, SEGMENTS));
         assert_eq!(fault(b"\x40\x7f\0\xff\0\xff"), (true, 6, SEGMENTS));
         let mut zeros = b"\x50\x01\x80".to_vec();

@@ -137,7 +137,7 @@ impl Reading {
         (plan.usual && plan.kind == kind).then_some(((plan.id as u64) << 1, &plan.slots))
     }
 
-    /// Reads up to the next value, and the value. A fault leaves this as it was.
+    /// Reads up to the next value, and the value. A fault leaves this unchanged.
     #[inline(never)]
     pub(super) fn read<'m>(
         &mut self,
