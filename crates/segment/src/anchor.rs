@@ -1,9 +1,9 @@
-//! The time of a segment: nanoseconds that go on through restarts, suspends and clock changes.
+//! The time of a segment: nanoseconds that advance across restarts, suspends and clock changes.
 //!
-//! A segment's time begins as the wall clock's Unix time and from then on follows the time since
-//! boot, which nobody can set and which counts a suspended machine. After a reboot it goes on
-//! from what it was at the last sync by as much as the wall clock has advanced since, and never
-//! backwards.
+//! A segment's time begins as the wall clock's Unix time. From then on it follows the time since
+//! boot, which cannot be set and which includes the time that the machine was suspended. After a
+//! reboot, it continues from its value at the last sync plus the time that the wall clock has
+//! advanced since. It never goes backwards.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::sync::{AtomicU64, Ordering};
 pub struct Anchor(u64);
 
 impl Anchor {
-    /// The anchor of a time that is the wall clock's now.
+    /// The anchor of a segment whose time is now the wall clock's.
     pub fn at_wall(readings: &Readings) -> Self {
         Self::at(nanoseconds(readings.wall), readings)
     }
 
-    /// The anchor of a time that is `time` nanoseconds now.
+    /// The anchor of a segment whose time is now `time` nanoseconds.
     pub fn at(time: u64, readings: &Readings) -> Self {
         Self(time.wrapping_sub(nanoseconds(readings.since_boot)))
     }
@@ -30,13 +30,13 @@ impl Anchor {
         self.0.wrapping_add(nanoseconds(since_boot))
     }
 
-    /// The nanoseconds that are added to the time since boot, modulo 2^64.
+    /// The nanoseconds to add to the time since boot, modulo 2^64.
     pub(crate) fn offset(self) -> u64 {
         self.0
     }
 }
 
-/// The cells of a header in which a segment keeps its time.
+/// The cells of the header in which a segment keeps its time.
 pub(crate) struct AnchorCells<'a> {
     pub(crate) boot: [&'a AtomicU64; 2],
     pub(crate) anchor: &'a AtomicU64,
@@ -53,8 +53,8 @@ impl AnchorCells<'_> {
         anchor
     }
 
-    /// Gives the anchor of a segment that was made before, and whether the machine was booted since
-    /// it was stored. A new one is not yet stored.
+    /// Returns the anchor of an existing segment, and whether the machine was rebooted since the
+    /// anchor was stored. After a reboot the anchor is a new one, which is not yet stored.
     pub(crate) fn resume(&self, readings: &Readings) -> (Anchor, bool) {
         let boot = [0, 1].map(|i| self.boot[i].load(Ordering::Relaxed));
         if readings.boot != [0; 16] && boot == halves(readings.boot) {
@@ -77,17 +77,18 @@ impl AnchorCells<'_> {
         self.current() == anchor && stored == halves(boot)
     }
 
-    /// Notes what time it is, for the first start after the next boot.
+    /// Records the time now, for the first start after the next boot.
     pub(crate) fn see(&self, anchor: Anchor, readings: &Readings) {
-        // Should only the first store survive, time stands still for the time since the last one.
+        // If only the first store survives, time stands still for as long as has passed since the
+        // last one.
         self.seen_wall.store(nanoseconds(readings.wall), Ordering::Relaxed);
         self.seen_time.store(anchor.time(readings.since_boot), Ordering::Relaxed);
     }
 
-    /// Stores an anchor for as long as the machine is up.
+    /// Stores an anchor that holds until the next boot.
     pub(crate) fn store(&self, anchor: Anchor, boot: [u8; 16]) {
-        // A death between two stores leaves a boot id that fits no boot: the next start takes the
-        // way of a reboot.
+        // A death between two stores leaves a boot id that matches no boot: the next start treats
+        // it as a reboot.
         self.boot[0].store(0, Ordering::Relaxed);
         self.boot[1].store(0, Ordering::Release);
         self.anchor.store(anchor.0, Ordering::Release);
@@ -117,7 +118,7 @@ mod tests {
         anchor.time(readings.since_boot) / 1_000_000_000
     }
 
-    /// Runs a segment's header through the given starts and returns its time at each.
+    /// Applies the given starts to the header of a segment, and returns its time at each.
     fn times(starts: &[Readings]) -> Vec<u64> {
         let cells: [AtomicU64; 5] = Default::default();
         let cells = AnchorCells {

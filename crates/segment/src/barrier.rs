@@ -1,25 +1,26 @@
-//! A memory barrier of which one side costs nothing: for a thread that stores a word and then loads
-//! another one, often, and a thread that does it the other way round, seldom.
+//! An asymmetric memory barrier: one side is nearly free. The fast side is for a thread that often
+//! stores one word and then loads another, the slow side for a thread that seldom does it the other
+//! way round.
 //!
 //! Each of the two stores, passes its barrier, and loads. Then at least one of them sees what the
-//! other one stored. The seldom side calls `membarrier(2)`, which makes each thread that runs in a
-//! registered process pass a full barrier; the often side only keeps the compiler from moving the
+//! other one stored. The slow side calls `membarrier(2)`, which makes each running thread of a
+//! registered process pass a full barrier; the fast side only keeps the compiler from moving the
 //! load before the store. A process that the system does not let register pays for a fence.
 
 use std::sync::atomic::compiler_fence;
 
 use crate::sync::{Ordering, fence};
 
-/// Makes this process take part in the barriers of others. Where it returns false, its threads need
-/// fences. It holds for children of forks too.
+/// Registers this process for the barriers of others, and its future children too. Where it returns
+/// false, the threads of this process need fences.
 pub(crate) fn register() -> bool {
     membarrier(REGISTER_GLOBAL_EXPEDITED)
 }
 
-/// The barrier of the often side; `relies` says whether its process is registered.
+/// The barrier of the fast side. `relies` says whether its process is registered.
 #[inline]
 pub(crate) fn light(relies: bool) {
-    // SeqCst, both: the store before comes before the load after, as `heavy` needs it.
+    // SeqCst, both: the store before comes before the load after, as `heavy` requires.
     if relies {
         compiler_fence(Ordering::SeqCst);
     } else {
@@ -27,10 +28,10 @@ pub(crate) fn light(relies: bool) {
     }
 }
 
-/// The barrier of the seldom side. Where it returns false, it works for those only that do not rely
-/// on it.
+/// The barrier of the slow side. Where it returns false, it works only for threads that do not rely
+/// on it, since they use fences.
 pub(crate) fn heavy() -> bool {
-    // SeqCst: as above, for those that use fences.
+    // SeqCst: as above, for the threads that use fences.
     fence(Ordering::SeqCst);
     membarrier(GLOBAL_EXPEDITED)
 }

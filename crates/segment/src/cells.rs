@@ -1,7 +1,7 @@
 //! Cells: a range of 64-bit atomics that lies in a segment and keeps it alive.
 //!
-//! [`Line`] and [`Cycle`] are the same with a number of cells that is known: hot paths reach into
-//! them without a bounds check.
+//! [`Line`] and [`Cycle`] have a fixed number of cells, so that hot paths index them without a
+//! bounds check.
 
 use std::ops::Deref;
 
@@ -10,7 +10,7 @@ use crate::sync::{Arc, AtomicU64};
 /// The cells of a cache line.
 const LINE: usize = 8;
 
-/// Some cells of a segment. A clone is another handle to the same cells.
+/// A range of cells of a segment. A clone is another handle to the same cells.
 ///
 /// It dereferences to a slice. Loads and stores go through the atomics, so that other threads, and
 /// other processes that map the same file, may use the cells at the same time.
@@ -20,7 +20,7 @@ pub struct Cells {
     first: std::ptr::NonNull<AtomicU64>,
     #[cfg(not(loom))]
     count: usize,
-    /// Keeps the memory mapped for as long as the cells are in reach.
+    /// Keeps the memory mapped for as long as the cells can be reached.
     #[cfg(not(loom))]
     _region: Arc<crate::region::Region>,
 
@@ -101,10 +101,10 @@ impl Deref for Cells {
 pub struct Line(Cells);
 
 impl Line {
-    /// Takes over cells.
+    /// Makes a line of eight cells.
     ///
     /// # Panics
-    /// If there are not eight.
+    /// If there are not exactly eight.
     pub fn new(cells: Cells) -> Self {
         assert_eq!(cells.len(), LINE);
         Self(cells)
@@ -117,14 +117,14 @@ impl Deref for Line {
     #[inline]
     fn deref(&self) -> &Self::Target {
         #[cfg(not(loom))]
-        // SAFETY: `new` saw that there are so many cells, and `Cells` keeps them alive.
+        // SAFETY: `new` checked the number of cells, and `Cells` keeps them alive.
         return unsafe { self.0.first.cast().as_ref() };
         #[cfg(loom)]
-        self.0[..].try_into().expect("`new` saw that there are so many cells")
+        self.0[..].try_into().expect("`new` checked the number of cells")
     }
 }
 
-/// Cells that are numbered on and on: behind the last comes the first.
+/// Cells in a ring: after the last comes the first.
 #[derive(Clone, Debug)]
 pub struct Cycle {
     cells: Cells,
@@ -132,29 +132,29 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// Takes over cells.
+    /// Makes a ring of cells.
     ///
     /// # Panics
-    /// If their number is no power of two.
+    /// If their number is not a power of two.
     pub fn new(cells: Cells) -> Self {
         assert!(cells.len().is_power_of_two());
         let mask = cells.len() as u64 - 1;
         Self { cells, mask }
     }
 
-    /// The cell of a number, modulo the number of cells.
+    /// The cell with that number, modulo the number of cells.
     #[inline]
     pub fn at(&self, number: u64) -> &AtomicU64 {
         let index = (number & self.mask) as usize;
         #[cfg(not(loom))]
-        // SAFETY: the mask is one less than the number of cells, a power of two that never
-        // changes, so that the index is below it.
+        // SAFETY: the mask is one less than the number of cells, a power of two that never changes,
+        // so the index is less than that number.
         return unsafe { self.cells.first.add(index).as_ref() };
         #[cfg(loom)]
         &self.cells[index]
     }
 
-    /// All cells once.
+    /// Each cell once.
     pub fn iter(&self) -> impl Iterator<Item = &AtomicU64> {
         self.cells.iter()
     }

@@ -1,41 +1,43 @@
-//! Claims: words of a segment that keep records from being used again.
+//! Claims: words of a segment that keep removed records from being reused (hazard pointers; Michael
+//! 2004, "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects").
 //!
-//! A *claim* is a word that names a record by its word offset, or is 0. As long as it names a record
-//! and the process that owns it lives, the record is not used again, however long that process is
-//! stopped. Each thread that updates series has claims of its own (hazard pointers; Michael 2004,
-//! "Hazard Pointers: Safe Memory Reclamation for Lock-Free Objects"), and so has each handle.
+//! A *claim* is a word that names a record by its word offset, or is 0. As long as it names a
+//! record and the process that owns the claim lives, the record is not reused, however long that
+//! process is stopped. Each thread that updates series has claims of its own, and so has each
+//! handle.
 //!
-//! A thread stores the claim, passes a [barrier](barrier::light), and then looks at the record's meta
-//! word: if that says that the series is there, it may use the record until it clears the claim. A
-//! thread that wants removed records again has changed their meta words before; it passes the other
-//! [barrier](barrier::heavy), and then reads all claims. Either it sees the claim, or the first one
-//! saw that the series is gone.
+//! A thread stores the claim, passes a [barrier](barrier::light), and then reads the record's meta
+//! word: if that says that the series is there, the thread may use the record until it clears the
+//! claim. A thread that wants to reuse removed records has changed their meta words before; it
+//! passes the other [barrier](barrier::heavy), and then reads all claims. Either it sees the claim,
+//! or the first thread saw that the series was removed.
 //!
-//! Claims lie in *blocks*. A block belongs to one process, by its token; the block of a process that
-//! ended goes to the next one that needs a block. `docs/formats.md` draws one.
+//! Claims lie in *blocks*. A block belongs to one process, by its token; the block of a process
+//! that ended goes to the next process that needs a block. `docs/formats.md` draws one.
 
 use std::collections::BTreeMap;
 
 use crate::barrier;
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Where the words of a segment are.
+/// Access to the words of a segment.
 pub(crate) trait Memory {
     /// The word at a word offset.
     fn word(&self, at: u32) -> &AtomicU64;
 
-    /// The words from a word offset on; none where they are not all there.
+    /// The `count` words from a word offset on; empty if they are not all there.
     fn words(&self, at: u32, count: u32) -> &[AtomicU64];
 }
 
 /// The words of a cache line.
 pub(crate) const LINE: u32 = 8;
-/// The lines of a block: of the first of a process, and the most.
+/// The lines of a block: of the first one of a process, and at most.
 pub(crate) const LEAST_LINES: u32 = if cfg!(loom) { 2 } else { 16 };
 pub(crate) const MOST_LINES: u32 = 1024;
-/// A claim of a handle, and not of a thread.
+/// Set in the claim of a handle, not in that of a thread.
 pub(crate) const HANDLE: u64 = 1 << 32;
-/// A word that is no claim: it lies on a stack of free ones, and has the offset of the next.
+/// Marks a word that is not a claim: it is on a stack of free words, and has the offset of the
+/// next.
 const FREE: u64 = 1 << 63;
 
 /// The words of a block's first line.
@@ -44,26 +46,26 @@ mod at {
     pub(super) const NEXT: u32 = 0;
     /// The token of the process that has the block; 0 for none.
     pub(super) const OWNER: u32 = 1;
-    /// 1: the owner's threads rely on the barriers of others.
+    /// 1 if the owner's threads rely on the barriers of others.
     pub(super) const RELIES: u32 = 2;
 }
 
-/// Claims a record, if it turns out to be there by a look that follows.
+/// Claims a record. The caller must then check that the record is there.
 #[inline]
 pub(crate) fn claim(word: &AtomicU64, value: u64, relies: bool) {
     word.store(value, Ordering::Relaxed);
     barrier::light(relies);
 }
 
-/// Gives a claim up.
+/// Clears a claim.
 #[inline]
 pub(crate) fn release(word: &AtomicU64) {
-    // Release: who finds the claim gone finds all that was done with the record.
+    // Release: a thread that sees the claim cleared sees all that was done with the record.
     word.store(0, Ordering::Release);
 }
 
-/// A stack of free words, each of which has the offset of the next: the offset of the first, and in
-/// the upper half how often one was taken.
+/// A stack of free words, each of which has the offset of the next. Its word has the offset of the
+/// first, and in the upper half the number of pops, against ABA.
 #[derive(Debug, Default)]
 pub(crate) struct Stack(AtomicU64);
 
@@ -72,16 +74,16 @@ impl Stack {
         // Acquire, here and below: the first word's link is seen as it was stored.
         let mut head = self.0.load(Ordering::Acquire);
         loop {
-            // Both halves are taken whole, here and below.
+            // Truncation is meant, here and below: each half is an offset or a count of 32 bits.
             let first = head as u32;
             if first == 0 {
                 return None;
             }
-            // Should another thread have taken the first one meanwhile, this may be anything, and
+            // If another thread has taken the first word meanwhile, the link may be anything, and
             // the exchange fails.
             let link = memory.word(first).load(Ordering::Relaxed);
-            // Where it is no link although the word is free, another process wrote nonsense into it:
-            // what lies below is lost.
+            // If a free word has no link, another process wrote nonsense into it: the words below
+            // it are lost.
             let next = if link & FREE == 0 { 0 } else { link as u32 };
             let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
             match self.0.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire) {
@@ -97,8 +99,8 @@ impl Stack {
     pub(crate) fn push(&self, memory: &impl Memory, at: u32) {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
-            // Release, both: who finds the claim gone finds all that was done with the record, and
-            // who pops the word finds its link.
+            // Release, both: a thread that sees the claim cleared sees all that was done with the
+            // record, and a thread that pops the word sees its link.
             memory.word(at).store(FREE | head & u64::from(u32::MAX), Ordering::Release);
             let after = head >> 32 << 32 | u64::from(at);
             match self.0.compare_exchange_weak(head, after, Ordering::Release, Ordering::Relaxed) {
@@ -114,11 +116,11 @@ pub(crate) struct Blocks<'m, M> {
     pub(crate) memory: &'m M,
     /// The offset of the newest block.
     pub(crate) root: &'m AtomicU64,
-    /// The word offset behind the last word that may be used, of 32 bits.
+    /// The word offset after the last word that may be used, of 32 bits.
     pub(crate) end: u64,
 }
 
-/// A block: its word offset, and its lines.
+/// A block: its word offset and its number of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) at: u32,
@@ -131,12 +133,12 @@ impl Block {
         self.at + LINE..self.at + self.lines * LINE
     }
 
-    /// The offsets of its lines but the first.
+    /// The offsets of its lines except the first.
     pub(crate) fn claim_lines(self) -> impl Iterator<Item = u32> {
         self.words().step_by(LINE as usize)
     }
 
-    /// All its words.
+    /// All its words, the first line included.
     pub(crate) fn range(self) -> std::ops::Range<u64> {
         u64::from(self.at)..u64::from(self.at) + u64::from(self.lines) * u64::from(LINE)
     }
@@ -145,9 +147,9 @@ impl Block {
 /// The records that claims name.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
-    /// In order.
+    /// Sorted.
     records: Vec<u32>,
-    /// How many words were read.
+    /// The number of words read.
     pub(crate) read: u64,
 }
 
@@ -160,9 +162,9 @@ impl Named {
 impl<M: Memory> Blocks<'_, M> {
     /// The blocks, newest first; an error where the list contradicts itself.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Block, u64>> {
-        // Acquire, here and below: who sees a block sees its head.
+        // Acquire, here and below: a thread that sees a block sees its head.
         let mut next = self.root.load(Ordering::Acquire);
-        // The words that no block has had yet: a list in a circle ends.
+        // The words that no block has had yet, so that a circular list ends.
         let mut left = self.end;
         std::iter::from_fn(move || {
             if next == 0 {
@@ -187,7 +189,7 @@ impl<M: Memory> Blocks<'_, M> {
         })
     }
 
-    /// Takes the block of a process that ended, for that of `token`, and empties it.
+    /// Takes the block of a process that ended for the process of `token`, and empties it.
     pub(crate) fn take_over(
         &self,
         token: u64,
@@ -200,7 +202,7 @@ impl<M: Memory> Blocks<'_, M> {
             if owner == token || owner != 0 && is_alive(owner) {
                 continue;
             }
-            // No process has the token of an earlier one: nobody takes it over twice.
+            // No process has the token of an earlier one, so that no block is taken over twice.
             if word.compare_exchange(owner, token, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 self.begin(block, relies);
                 return Some(block);
@@ -217,40 +219,41 @@ impl<M: Memory> Blocks<'_, M> {
         let mut next = self.root.load(Ordering::Relaxed);
         loop {
             link.store(u64::from(block.lines) << 32 | next, Ordering::Relaxed);
-            // Release: who sees the block sees its head, and through its link the blocks before it.
+            // Release: a thread that sees the block sees its head, and through its link the blocks
+            // before it.
             let (success, failure) = (Ordering::Release, Ordering::Relaxed);
             match self.root.compare_exchange_weak(next, block.at.into(), success, failure) {
                 Ok(_) => break,
                 Err(found) => next = found,
             }
         }
-        // SeqCst: a thread that reads the claims sees the block, or was preceded by no claim in it
-        // whose look found a series.
+        // SeqCst: a thread that reads the claims either sees the block, or comes before any claim
+        // in it whose check found a series.
         fence(Ordering::SeqCst);
     }
 
     fn begin(&self, block: Block, relies: bool) {
         self.memory.word(block.at + at::RELIES).store(relies.into(), Ordering::Relaxed);
         for word in block.words().map(|at| self.memory.word(at)) {
-            // A look first: most are zero already.
+            // Loads first: most are zero already.
             if word.load(Ordering::Relaxed) != 0 {
                 word.store(0, Ordering::Relaxed);
             }
         }
-        // SeqCst: as in `add`, for the owner and whether it relies on barriers.
+        // SeqCst: as in `add`, for the owner and for whether it relies on barriers.
         fence(Ordering::SeqCst);
     }
 
-    /// Makes all blocks free, where no other process has the segment.
+    /// Frees all blocks. No other process may have the segment open.
     pub(crate) fn free_all(&self) {
         for block in self.iter().map_while(Result::ok) {
             self.memory.word(block.at + at::OWNER).store(0, Ordering::Relaxed);
         }
     }
 
-    /// The records that claims of living processes name: of handles alone, or of threads as well.
-    /// All that were removed before and are not among them may be used again. `None` where that
-    /// cannot be told.
+    /// The records that claims of living processes name: those of handles alone, or of threads as
+    /// well. All records that were removed before and are not among them may be reused. `None` if
+    /// that cannot be told.
     pub(crate) fn named(
         &self,
         handles_only: bool,
@@ -261,7 +264,7 @@ impl<M: Memory> Blocks<'_, M> {
         let mut known = BTreeMap::<u64, bool>::new();
         for block in self.iter() {
             let block = block.ok()?;
-            // Acquire: sees what the process before left of the block.
+            // Acquire: sees what the previous owner left in the block.
             let owner = self.memory.word(block.at + at::OWNER).load(Ordering::Acquire);
             if owner == 0 {
                 continue;
@@ -276,10 +279,11 @@ impl<M: Memory> Blocks<'_, M> {
                 return None;
             }
             for at in block.words() {
-                // Acquire: who finds a claim gone finds all that was done with the record.
+                // Acquire: a thread that sees a claim cleared sees all that was done with the
+                // record.
                 let value = self.memory.word(at).load(Ordering::Acquire);
                 let is_claim = value & FREE == 0 && (!handles_only || value & HANDLE != 0);
-                // The lower half is taken whole.
+                // Truncation is meant: the lower half is the offset.
                 let record = value as u32;
                 if is_claim && record != 0 {
                     named.records.push(record);
@@ -309,7 +313,7 @@ mod tests {
         }
     }
 
-    /// As of a large block that another process made its own next one.
+    /// As a large block that another process linked to itself.
     #[test]
     #[cfg_attr(miri, ignore = "it reads some 20,000 words one by one, which takes miri minutes")]
     fn a_list_of_blocks_in_a_circle_ends_before_it_has_more_words_than_there_are() {

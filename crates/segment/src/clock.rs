@@ -1,31 +1,32 @@
-//! Clocks: nanoseconds that never go back, from 4 ns a reading to exact, and one set by hand.
+//! Clocks: nanoseconds that never go back. They cost from 4 ns a reading, and one is set by hand.
 //!
-//! Time is an argument here, never a hidden call: every counter takes its clock, and each can be
-//! told the time instead. Choose [`Coarse`] unless there is a reason: it steps by the kernel's
-//! tick (1 to 10 ms), costs a few nanoseconds, and needs no thread. [`Precise`] steps by
-//! nanoseconds and costs five times as much. [`Noted`] is for a loop that already knows the time:
-//! it costs a load. [`Manual`] is for tests.
+//! Time is an argument here, never a hidden call: every counter takes its clock, and can be told
+//! the time instead. Use [`Coarse`] unless there is a reason not to: it steps by the kernel's tick
+//! (1 to 10 ms), costs a few nanoseconds, and needs no thread. [`Precise`] steps by nanoseconds and
+//! costs five times as much. [`Noted`] is for a loop that already knows the time: it costs a load.
+//! [`Manual`] is for tests.
 //!
-//! All count from 1970 by the wall clock *as it was when the clock was made*; a wall clock that is
-//! set later does not move them. A suspended machine moves them on by the time that it slept.
+//! All count from 1970 by the wall clock *as it was when the clock was made*; setting the wall
+//! clock later does not move them. After a suspend, they advance by the time that the machine
+//! slept.
 
 use std::time::Duration;
 
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// A source of time in nanoseconds that never goes back by more than its readers tolerate.
+/// A source of time in nanoseconds. It never goes back by more than its readers tolerate.
 pub trait Clock {
     /// The time now.
     fn now(&self) -> u64;
 
-    /// The time now, after a look at what [`Clock::now`] is too cheap to see, such as a machine
-    /// that was suspended. Counters call it when a bucket begins.
+    /// The time now, including what [`Clock::now`] is too cheap to notice, such as a suspend of the
+    /// machine. Counters call it when a bucket begins.
     fn settle(&self) -> u64 {
         self.now()
     }
 
-    /// The wall clock's Unix time in nanoseconds, which may go any way: what is saved and loaded
-    /// is dated by it.
+    /// The wall clock's Unix time in nanoseconds, which may jump in either direction. Saved data is
+    /// dated by it.
     fn unix(&self) -> u64 {
         self.now()
     }
@@ -49,16 +50,16 @@ impl<C: Clock + ?Sized> Clock for &C {
 #[cfg(not(loom))]
 pub use system::{Coarse, Noted, Precise};
 
-/// A clock that stands until it is set: for tests, and for time that comes with the events.
+/// A clock that stands still until it is set: for tests, and for time that comes with the events.
 #[derive(Debug, Clone)]
 pub struct Manual {
     now: Arc<AtomicU64>,
-    /// What the wall clock is ahead, modulo 2^64.
+    /// How far the wall clock is ahead, modulo 2^64.
     ahead: Arc<AtomicU64>,
 }
 
 impl Manual {
-    /// A clock that stands at `now` nanoseconds. Its clones share its hands.
+    /// A clock that stands at `now` nanoseconds. Its clones share its time.
     pub fn new(now: u64) -> Self {
         Self { now: Arc::new(AtomicU64::new(now)), ahead: Arc::new(AtomicU64::new(0)) }
     }
@@ -68,13 +69,13 @@ impl Manual {
         self.now.store(now, Ordering::Relaxed);
     }
 
-    /// Moves the time on, up to the last nanosecond that 64 bits hold.
+    /// Advances the time, at most to the last nanosecond that 64 bits hold.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         self.set(self.now().saturating_add(by));
     }
 
-    /// Sets the wall clock, which otherwise shows the same time. It runs on with the clock.
+    /// Sets the wall clock, which is otherwise equal to this clock. It advances with this clock.
     pub fn set_unix(&self, unix: u64) {
         self.ahead.store(unix.wrapping_sub(self.now()), Ordering::Relaxed);
     }
@@ -99,9 +100,9 @@ mod system {
     use crate::readings::read;
     use crate::readings::{Readings, since_boot, unix};
 
-    /// The kernel's tick: cheap, monotonic on every core, 1 to 10 ms coarse.
+    /// The kernel's tick: cheap, monotonic on every core, with steps of 1 to 10 ms.
     ///
-    /// A suspend is seen at the next [`Clock::settle`], so that a counter is late by at most one
+    /// A suspend is noticed at the next [`Clock::settle`], so that a counter is late by at most one
     /// of its buckets after the machine wakes.
     #[derive(Debug, Clone)]
     pub struct Coarse {
@@ -118,7 +119,7 @@ mod system {
     }
 
     impl Coarse {
-        /// A clock that begins at the wall clock's time.
+        /// A clock that starts at the wall clock's time.
         pub fn new() -> Self {
             Self::anchored(Anchor::at_wall(&Readings::now()))
         }
@@ -145,7 +146,8 @@ mod system {
         fn settle(&self) -> u64 {
             let found = self.shift.anchor.offset().wrapping_add(suspended());
             let known = self.shift.shift.load(Ordering::Relaxed);
-            // Two clocks cannot be read at one moment: a smaller difference is their distance.
+            // Two clocks cannot be read at the same instant: a smaller difference is the time
+            // between the reads.
             if found.wrapping_sub(known).cast_signed() > SUSPEND {
                 self.shift.shift.store(found, Ordering::Relaxed);
             }
@@ -164,7 +166,7 @@ mod system {
     }
 
     impl Precise {
-        /// A clock that begins at the wall clock's time.
+        /// A clock that starts at the wall clock's time.
         pub fn new() -> Self {
             Self::anchored(Anchor::at_wall(&Readings::now()))
         }
@@ -192,10 +194,10 @@ mod system {
         }
     }
 
-    /// The time that was last noted: a load instead of a clock.
+    /// The time that was last noted: reading it costs a load instead of a clock.
     ///
-    /// Whoever runs a loop calls [`Noted::note`] once a turn; a counter on this clock is as late
-    /// as the last turn is old. Clones share what is noted.
+    /// The thread that runs a loop calls [`Noted::note`] once per iteration; a counter on this
+    /// clock is late by at most the age of the last iteration. Clones share the noted time.
     #[derive(Debug, Clone, Default)]
     pub struct Noted {
         source: Coarse,
@@ -210,7 +212,7 @@ mod system {
             noted
         }
 
-        /// Notes what time it is, and returns it.
+        /// Notes the time now, and returns it.
         pub fn note(&self) -> u64 {
             let now = self.source.settle();
             // Two threads that note at once must not move the time back.
@@ -230,10 +232,10 @@ mod system {
         }
     }
 
-    /// The shortest suspend that is seen.
+    /// The shortest suspend that is noticed.
     const SUSPEND: i64 = 1_000_000;
 
-    /// The widest distance of two readings that still counts as one moment.
+    /// The greatest distance of two readings that still counts as the same instant.
     #[cfg(all(target_os = "linux", not(miri)))]
     const MOMENT: u64 = 100_000;
 
@@ -252,8 +254,8 @@ mod system {
     #[cfg(all(target_os = "linux", not(miri)))]
     fn suspended() -> u64 {
         let monotonic = || read(rustix::time::ClockId::Monotonic);
-        // A thread that is interrupted between two readings would take the interruption for a
-        // suspend: so the one between two close readings counts, or the closest of a few.
+        // An interruption of the thread between two readings would look like a suspend. So only two
+        // close readings count, or else the closest of a few.
         let (mut closest, mut found) = (u64::MAX, 0);
         for _ in 0..8 {
             let (before, all, after) = (monotonic(), since_boot(), monotonic());

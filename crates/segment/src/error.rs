@@ -1,4 +1,4 @@
-//! What can go wrong with a segment, each with the input that it names and the way out.
+//! The errors of a segment: each names the input that failed and says what to do.
 
 use std::fmt;
 use std::io;
@@ -15,11 +15,11 @@ pub struct Error {
     flaw: Flaw,
 }
 
-/// Why it failed.
+/// The cause of an [`Error`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Flaw {
-    /// The file does not begin with the magic of a segment: it is somebody else's.
+    /// The file does not begin with the magic of a segment: it belongs to another program.
     NotASegment,
     /// The file is shorter than a header, or than the size that its header states.
     TooShort {
@@ -28,7 +28,7 @@ pub enum Flaw {
         /// The bytes that it should have.
         expected: u64,
     },
-    /// The file was cut while it was in use.
+    /// The file was cut (truncated) while it was in use.
     Cut {
         /// The bytes that the file has.
         length: u64,
@@ -49,30 +49,30 @@ pub enum Flaw {
     },
     /// A field, an offset or a record contradicts the layout.
     Damaged(String),
-    /// A record is there, but not as its reader laid it out.
+    /// A record is there, but its layout is not the one that its reader expects.
     Mismatch(String),
-    /// The path names another file by now, or none.
+    /// The path now names another file, or none.
     Moved,
     /// Another process has the file open.
     Locked,
-    /// Another process has locked the file, and did not share it in time.
+    /// Another process has locked the file exclusively, and did not share it in time.
     Busy {
-        /// How long it was waited for.
+        /// How long this process waited for it.
         waited: Duration,
     },
-    /// A thread has held a lock in the segment for too long, in a process that lives and may be
-    /// stopped.
+    /// A thread of a living process, which may be stopped, has held a lock in the segment for too
+    /// long.
     Held(String),
     /// The path is a directory.
     IsDirectory,
     /// The file system has no room for the bytes asked for.
     NoSpace {
-        /// The size that the file should have got.
+        /// The size that the file should have had.
         wanted: u64,
     },
-    /// This process, or the file system, does not let files be of that size.
+    /// This process, or the file system, does not allow files of that size.
     FileTooLarge {
-        /// The size that the file should have got.
+        /// The size that the file should have had.
         wanted: u64,
         /// The limit of this process in bytes, where that is the cause (`RLIMIT_FSIZE`).
         limit: Option<u64>,
@@ -81,7 +81,7 @@ pub enum Flaw {
     NotWritable(io::Error),
     /// The directory that should hold the file is not there.
     NoDirectory,
-    /// The system has not as many addresses to give.
+    /// The system does not let this process have that much address space.
     NoMemory {
         /// The bytes that should have been mapped.
         wanted: u64,
@@ -93,7 +93,7 @@ pub enum Flaw {
         /// The limit in bytes.
         limit: u64,
     },
-    /// A name or a size that was asked for is out of its bounds.
+    /// A name or a size that was requested is out of bounds.
     Request(String),
     /// Any other error of the operating system.
     Io(io::Error),
@@ -104,42 +104,42 @@ impl Error {
         Self { path: path.map(Path::to_owned), flaw }
     }
 
-    /// Makes the error for a record in `segment` that its reader cannot use.
+    /// Returns the error for a record in `segment` that its reader cannot use.
     pub fn mismatch(segment: &crate::Segment, what: impl Into<String>) -> Self {
         Self::new(segment.path(), Flaw::Mismatch(what.into()))
     }
 
-    /// Makes the error for a record in `segment` that contradicts itself.
+    /// Returns the error for a record in `segment` that contradicts itself.
     pub fn damaged(segment: &crate::Segment, what: impl Into<String>) -> Self {
         Self::new(segment.path(), Flaw::Damaged(what.into()))
     }
 
-    /// Makes the error for what was asked of `segment` and cannot be.
+    /// Returns the error for a request to `segment` that cannot be met.
     pub(crate) fn request(segment: &crate::Segment, what: String) -> Self {
         Self::new(segment.path(), Flaw::Request(what))
     }
 
-    /// Makes the error for bytes that do not fit into `segment`.
+    /// Returns the error for bytes that do not fit into `segment`.
     pub(crate) fn full(segment: &crate::Segment, wanted: u64) -> Self {
         Self::new(segment.path(), Flaw::Full { wanted, limit: segment.limit() })
     }
 
-    /// Makes the error for a lock in `segment` that was not to be had.
+    /// Returns the error for a lock in `segment` that could not be taken.
     pub(crate) fn held(segment: &crate::Segment, lock: &str, busy: Busy) -> Self {
         let what = match busy {
             Busy::Held(waited) => format!(
-                "a thread has held the lock of {lock} for at least {waited:?}, and its process \
-                 lives; should that be stopped, let it go on or end it, and try again"
+                "a thread of a living process has held the lock of {lock} for at least {waited:?}; \
+                 if that process is stopped, resume it or end it, and try again"
             ),
             Busy::Interrupted => format!(
                 "this thread was interrupted by a signal handler while it held the lock of {lock}; \
-                 do this outside of the handler"
+                 do this outside the handler"
             ),
         };
         Self::new(segment.path(), Flaw::Held(what))
     }
 
-    /// Why it failed.
+    /// The cause.
     pub fn flaw(&self) -> &Flaw {
         &self.flaw
     }
@@ -149,18 +149,18 @@ impl Error {
         self.path.as_deref()
     }
 
-    /// Whether the file is a segment that was cut or damaged, so that setting it aside and
-    /// starting afresh is an answer. A foreign file, a later version, a lock are not damage.
+    /// Whether the file is a segment that was cut or damaged, so that setting it aside and starting
+    /// afresh may help. A foreign file, a later version or a lock is not damage.
     pub fn is_damage(&self) -> bool {
         matches!(self.flaw, Flaw::TooShort { .. } | Flaw::TooLong { .. } | Flaw::Damaged(_))
     }
 
-    /// Whether a record is there, but as other settings laid it out.
+    /// Whether a record is there, but was laid out with other settings.
     pub fn is_mismatch(&self) -> bool {
         matches!(self.flaw, Flaw::Mismatch(_))
     }
 
-    /// Whether a lock inside of the segment was held for too long: it may work later.
+    /// Whether a lock inside the segment was held for too long. The operation may succeed later.
     pub fn is_held(&self) -> bool {
         matches!(self.flaw, Flaw::Held(_))
     }
@@ -190,8 +190,8 @@ impl fmt::Display for Error {
             ),
             Flaw::Cut { length, expected } => write!(
                 f,
-                "it was cut to {length} bytes while it was in use, and had {expected} at least; \
-                 restart all processes that have it open before one touches what is gone (SIGBUS)"
+                "it was cut to {length} bytes while it was in use, from {expected} or more; \
+                 restart all processes that have it open before they touch the missing part (SIGBUS)"
             ),
             Flaw::TooLong { length, expected } => write!(
                 f,
@@ -200,7 +200,7 @@ impl fmt::Display for Error {
             ),
             Flaw::Version { found } => write!(
                 f,
-                "it has layout version {found} and this program reads version {} alone; it was left \
+                "it has layout version {found} and this program reads only version {}; it was left \
                  untouched: use the quipu that wrote it, or move the file away to start afresh",
                 crate::LAYOUT_VERSION
             ),
@@ -216,16 +216,16 @@ impl fmt::Display for Error {
             ),
             Flaw::Moved => write!(
                 f,
-                "it was removed or replaced while it was open: what is counted goes to a file that has \
-                 no name any more; stop this process, and start it again with a file of its own"
+                "it was removed or replaced while it was open: counts go to a file that no longer \
+                 has a name; stop this process, and start it again with a file of its own"
             ),
             Flaw::Locked => {
                 write!(f, "another process has it open; stop that process, or name another file")
             }
             Flaw::Busy { waited } => write!(
                 f,
-                "another process has locked it and did not share it within {waited:?}; \
-                 find that process (fuser FILE), and end it if it is stopped or does not belong there"
+                "another process has locked it and did not share it within {waited:?}; find that \
+                 process (fuser FILE), and end it if it is stopped or does not belong there"
             ),
             Flaw::IsDirectory => {
                 write!(f, "it is a directory; name a file, for example one inside it")
@@ -237,12 +237,12 @@ impl fmt::Display for Error {
             ),
             Flaw::FileTooLarge { wanted, limit: Some(limit) } => write!(
                 f,
-                "this process may not make a file of {wanted} bytes, its limit is {limit}; \
+                "this process may not make a file of {wanted} bytes: its limit is {limit}; \
                  raise that limit (ulimit -f), or ask for a smaller segment"
             ),
             Flaw::FileTooLarge { wanted, limit: None } => write!(
                 f,
-                "its file system takes no files of {wanted} bytes; name a file on another one"
+                "its file system does not support files of {wanted} bytes; name a file on another"
             ),
             Flaw::NotWritable(error) => write!(
                 f,
@@ -260,7 +260,7 @@ impl fmt::Display for Error {
             Flaw::Full { wanted, limit } => write!(
                 f,
                 "{wanted} more bytes do not fit into its limit of {limit} bytes; \
-                 make it with a greater limit"
+                 create it with a higher limit"
             ),
             Flaw::Request(what) | Flaw::Held(what) => write!(f, "{what}"),
             Flaw::Io(error) => write!(f, "{error}"),

@@ -1,8 +1,8 @@
-//! What a fork means for this crate: the child has its parent's memory and open files, and is
-//! another process.
+//! Notices forks: the child has its parent's memory and open files, but is another process.
 //!
-//! It is told by [`generation`], which costs a load. A lock that marks its process as alive must not
-//! live on in a child: `hold.rs` holds such locks, where it must by descriptors that [`keep`] closes.
+//! [`generation`] tells a child from its parent, at the cost of a load. A lock that marks its
+//! process as alive must not survive in a child: `hold.rs` holds such locks. Where it has to hold
+//! them by descriptors, [`keep`] has these closed in children.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use self::platform::{Kept, calm, forks, keep};
@@ -15,42 +15,43 @@ mod platform {
     use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
     use std::time::Duration;
 
-    /// How often this process' ancestors were forked since they watched.
+    /// The number of forks between the process that first called `watch` and this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// How often a fork of this process began or ended, and how many are under way.
+    /// The number of forks of this process that began or ended, and the number that are under way.
     static FORKS: AtomicU32 = AtomicU32::new(0);
     static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 
-    /// A number that a child of a fork does not share with its parent, from the first [`watch`] or
-    /// segment on. It costs a load.
+    /// A number that a child of a fork does not share with its parent, once [`watch`] was called or
+    /// a segment was made. It costs a load.
     #[inline]
     pub fn generation() -> u32 {
         GENERATION.load(Ordering::Relaxed)
     }
 
-    /// A number that is another one when this process forks, and again when it has forked: what was
-    /// made between two looks that find the same is in no child, unless the fork was under way.
+    /// A number that changes when this process starts to fork, and again when the fork is done.
+    /// What was made between two calls that return the same number is in no child, unless a fork
+    /// was under way.
     #[inline]
     pub(crate) fn forks() -> u32 {
         FORKS.load(Ordering::SeqCst)
     }
 
-    /// Begins to notice forks, as whoever makes a segment does. They are noticed where the C library
-    /// makes them, not where a program calls the kernel by itself.
+    /// Begins to notice forks. Making a segment does so too. Forks are noticed if the C library
+    /// makes them, not if a program calls the kernel directly.
     pub fn watch() {
         static WATCHED: AtomicBool = AtomicBool::new(false);
         if !WATCHED.load(Ordering::Acquire) {
-            // SAFETY: the handlers do nothing that is forbidden around a fork: they load and store
-            // atomics. Where they cannot be registered, children are not told apart. Two
-            // threads may both register them: being called twice does no harm, and a lock could be
-            // held by a thread that a child does not have.
+            // SAFETY: the handlers only load and store atomics, which is allowed around a fork. If
+            // they cannot be registered, children are not told apart. Two threads may both register
+            // them, since a second call does no harm; a lock could be held by a thread that a child
+            // does not have.
             unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
             WATCHED.store(true, Ordering::Release);
         }
     }
 
-    /// Waits until no fork is under way, but not for long: it may be this thread's own, which asks
-    /// in a handler. Returns what [`forks`] is then.
+    /// Waits until no fork is under way, but only for a while: it may be this thread's own fork, if
+    /// it is called in a fork handler. Returns what [`forks`] was then.
     pub(crate) fn calm() -> u32 {
         let mut rounds = 0;
         loop {
@@ -84,11 +85,11 @@ mod platform {
         }
     }
 
-    /// A descriptor that is closed in children of this process, for as long as this lives.
+    /// A descriptor that is closed in children of this process for as long as this value lives.
     #[derive(Debug)]
     pub(crate) struct Kept(usize);
 
-    /// A descriptor plus one, or 0, and the file that it is of.
+    /// A descriptor plus one, or 0, and the file that it refers to.
     struct Place {
         descriptor: AtomicU64,
         device: AtomicU64,
@@ -98,11 +99,11 @@ mod platform {
     static KEPT: [Place; 1024] = [const {
         Place { descriptor: AtomicU64::new(0), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
     }; 1024];
-    /// What a place holds while it is filled.
+    /// The descriptor of a place that is being filled.
     const TAKEN: u64 = u64::MAX;
 
-    /// Has a descriptor closed in each child that is forked from here on, if it still is of the file
-    /// with that device and number.
+    /// Has a descriptor closed in each child that is forked from here on, if it still refers to the
+    /// file with that device and inode.
     pub(crate) fn keep(descriptor: RawFd, (device, inode): (u64, u64)) -> io::Result<Kept> {
         watch();
         let take = |place: &Place| {
@@ -111,8 +112,8 @@ mod platform {
         };
         let number = KEPT.iter().position(take).ok_or_else(|| {
             io::Error::other(
-                "too many segment files on overlayfs are open in this process; put them on a volume \
-                 or in /dev/shm",
+                "too many segment files on overlayfs are open in this process; put them on a \
+                 volume or in /dev/shm",
             )
         })?;
         let place = &KEPT[number];
@@ -130,7 +131,7 @@ mod platform {
     }
 
     impl Place {
-        /// Closes the descriptor, in a child. It calls nothing that is forbidden after a fork.
+        /// Closes the descriptor in a child. Calls only what is allowed after a fork.
         fn close(&self) {
             let packed = self.descriptor.swap(0, Ordering::Acquire);
             if packed == 0 || packed == TAKEN {
@@ -156,7 +157,7 @@ mod platform {
 
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod platform {
-    //! Each process has its number.
+    //! Here, the generation is the process id.
 
     /// A number that a child of a fork does not share with its parent.
     pub fn generation() -> u32 {
@@ -182,6 +183,6 @@ mod platform {
         Ok(Kept)
     }
 
-    /// Nothing: a process' number needs no watching.
+    /// Does nothing: a process id needs no watching.
     pub fn watch() {}
 }

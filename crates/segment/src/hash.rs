@@ -1,20 +1,20 @@
-//! The hash of tables in memory: fast, seeded for each table, and ready without a lock.
+//! The hash function of tables in memory: fast, seeded for each table, and usable without a lock.
 //!
-//! The hashers that crates of tables bring draw a seed for all of the process when the first table is
-//! made, behind a lock. A child that is forked by then waits for it for ever.
+//! The hashers of the usual crates draw a seed for the whole process when the first table is made,
+//! under a lock. A child that is forked at that moment waits for the lock forever.
 
 use std::hash::{BuildHasher, RandomState};
 
 use foldhash::fast::{FixedState, FoldHasher};
 
-/// Makes the hashers of a table. Each `default` has a seed of its own from the system, so that nobody
-/// chooses keys that collide.
+/// Builds the hashers of a table. Each `default` draws its own seed from the system, so that no
+/// outsider can choose keys that collide.
 #[derive(Debug, Clone)]
 pub struct Seeded(FixedState);
 
 impl Default for Seeded {
     fn default() -> Self {
-        // The standard library keeps its keys in the thread, and has them from the system.
+        // The standard library keeps its keys per thread, and gets them from the system.
         Self(FixedState::with_seed(RandomState::new().hash_one(0)))
     }
 }

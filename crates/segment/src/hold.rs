@@ -1,14 +1,14 @@
 //! File locks that a memory mapping holds instead of a descriptor.
 //!
-//! A lock of an open file description (`F_OFD_SETLK` in `fcntl_locking(2)`) ends when nothing refers
-//! to the description any more, and a mapping refers to it as a descriptor does. So a page that is
-//! mapped, and never touched, holds the lock, and the descriptor is closed at once. A program that
-//! closes all of its descriptors, or uses their numbers for other files, does not release the lock,
-//! and nothing has to be closed by its number in a child of a fork: the kernel leaves a page out of
-//! the child if it was told so (`MADV_DONTFORK`).
+//! A lock of an open file description (`F_OFD_SETLK` in `fcntl_locking(2)`) ends when nothing
+//! refers to the description any more, and a mapping refers to it as a descriptor does. So a page
+//! that is mapped, and never touched, holds the lock, and the descriptor is closed at once. A
+//! program that closes all of its descriptors, or reuses their numbers for other files, does not
+//! release the lock. Nor does a child of a fork have to close anything by its number: the kernel
+//! leaves a page marked `MADV_DONTFORK` out of the child.
 //!
-//! On overlayfs, a mapping refers to the file below and not to the description: the lock would end at
-//! once. There a descriptor holds it, and [`fork::keep`] has it closed in children.
+//! On overlayfs, a mapping refers to the underlying file and not to the description: the lock would
+//! end at once. There a descriptor holds it, and [`fork::keep`] has it closed in children.
 
 use std::ffi::c_void;
 use std::fs::File;
@@ -24,11 +24,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::fork;
 use crate::presence::{identity, is_locked, lock_byte};
 
-/// What holds the locks that were taken by the description of a file.
+/// What holds the locks that were taken through the description of a file.
 #[derive(Debug)]
 pub(crate) struct Hold {
     by: By,
-    /// The process that has it, where children of a fork do not: its generation and its id.
+    /// The process that has it, if children of a fork do not: its generation and its id.
     owner: Option<(u32, u32)>,
 }
 
@@ -36,24 +36,25 @@ pub(crate) struct Hold {
 enum By {
     /// A mapped page.
     Page(NonNull<c_void>),
-    /// A descriptor, as long as it is that file's, and what [`fork::keep`] returned for it.
+    /// A descriptor, valid as long as it refers to that file, and what [`fork::keep`] returned for
+    /// it.
     Descriptor(ManuallyDrop<File>, (u64, u64), Option<fork::Kept>),
 }
 
 impl Hold {
-    /// Whether a mapping holds locks on the file system of a file, which `reopen` opens again.
+    /// Whether a mapping holds locks on the file system of `file`, which `reopen` opens again.
     pub(crate) fn is_by_mapping(
         file: &File,
         reopen: impl Fn() -> Option<(File, libc::c_int)>,
     ) -> bool {
         let Some((other, kind)) = reopen() else { return true };
         let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Another process that looks at the same moment has another byte.
+        // Another process that probes at the same moment locks another byte.
         let byte = LEAST_PROBED + u64::from(now.subsec_nanos() ^ std::process::id());
         let locked = lock_byte(&other, byte, libc::F_OFD_SETLK, kind).unwrap_or(false);
         let page = Self::page(&other);
         drop(other);
-        // Where that cannot be told, a descriptor is the safe way.
+        // If that cannot be told, a descriptor is the safe choice.
         locked && page.is_ok() && is_locked(file, byte).unwrap_or(false)
     }
 
@@ -98,8 +99,8 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        // A child does not have the page or the descriptor of its parent, and may have something else
-        // there.
+        // A child does not have the page or the descriptor of its parent, and may have something
+        // else there.
         if self.owner.is_some_and(|owner| owner != process()) {
             return;
         }
@@ -121,24 +122,25 @@ impl Drop for Hold {
     }
 }
 
-/// The bytes that are locked to see whether a mapping holds locks: after those of tokens and of
-/// presence.
+/// The bytes that are locked to probe whether a mapping holds locks; they come after those of
+/// tokens and of presence.
 const LEAST_PROBED: u64 = 1 << 41;
 
-/// Both, since a fork that the C library does not make leaves the generation as it is.
+/// Both, since a fork that bypasses the C library leaves the generation unchanged.
 fn process() -> (u32, u32) {
     (fork::generation(), std::process::id())
 }
 
-/// A place for a hold. No lock: a child of a fork would wait for a thread that it does not have.
+/// A place for a hold. Not a mutex: a child of a fork would wait for a thread that it does not
+/// have.
 #[derive(Debug, Default)]
 pub(crate) struct Holder(AtomicPtr<Hold>);
 
 impl Holder {
-    /// Puts a hold there, and drops the one that was there before.
+    /// Puts a hold there, and drops the previous one.
     pub(crate) fn set(&self, hold: Option<Hold>) {
         let new = hold.map_or(ptr::null_mut(), |hold| Box::into_raw(Box::new(hold)));
-        // AcqRel: the thread that drops a hold sees what the one that put it there wrote.
+        // AcqRel: the thread that drops a hold sees what the thread that set it wrote.
         let old = self.0.swap(new, Ordering::AcqRel);
         if !old.is_null() {
             // SAFETY: it came from `Box::into_raw`, and the swap gave it to this thread alone.

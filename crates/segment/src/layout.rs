@@ -1,7 +1,7 @@
-//! The layout of a segment, version 2, and the check of everything that opening will trust.
+//! The layout of a segment, version 2, and the validation of everything that opening will trust.
 //!
-//! The check reads bytes and nothing else, so that a fuzz target can drive it. It is drawn in
-//! `docs/formats.md`; both change together.
+//! The validation only reads bytes, so that a fuzz target can drive it. `docs/formats.md` draws the
+//! layout; both change together.
 
 use crate::error::Flaw;
 
@@ -9,7 +9,7 @@ use crate::error::Flaw;
 pub const MAGIC: [u8; 8] = *b"QUIPUSEG";
 /// The layout version that this library writes, and the only one that it reads.
 pub const LAYOUT_VERSION: u32 = 2;
-/// The bytes of the header; the first record begins behind them.
+/// The bytes of the header; the first record begins after them.
 pub const HEADER_BYTES: u64 = 256;
 /// The bytes of a cache line, to which every record is aligned.
 pub const LINE_BYTES: u64 = 64;
@@ -22,7 +22,7 @@ pub const NAME_BYTES: usize = 31;
 
 /// The greatest limit that a header may state: 1 TiB.
 pub(crate) const MAX_LIMIT: u64 = 1 << 40;
-/// The bytes of a record's own header; its cells begin behind them, on a cache line.
+/// The bytes of a record's own header; its cells begin after them, on a cache line.
 pub(crate) const RECORD_BYTES: u64 = 64;
 
 /// Byte offsets of the fields of the header.
@@ -64,7 +64,7 @@ pub(crate) mod record_at {
 pub(crate) const TEXT_BYTES: usize = record_at::CHECKSUM - record_at::NAME_LENGTH;
 const _: () = assert!(TEXT_BYTES == NAME_BYTES + 1);
 
-/// The checksum of what a record's header says for good: all but NEXT.
+/// The checksum of the immutable part of a record's header: all but NEXT.
 pub(crate) fn record_checksum(length: u64, kind: Kind, text: &[u8; TEXT_BYTES]) -> u64 {
     let mut bytes = [0; 16 + TEXT_BYTES];
     bytes[..8].copy_from_slice(&length.to_le_bytes());
@@ -73,7 +73,7 @@ pub(crate) fn record_checksum(length: u64, kind: Kind, text: &[u8; TEXT_BYTES]) 
     checksum(&bytes)
 }
 
-/// What a record holds: a tag of four ASCII letters and the version of that kind's cells.
+/// The kind of a record: a tag of four ASCII letters, and the version of that kind's cells.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind {
     tag: [u8; 4],
@@ -101,7 +101,7 @@ impl Kind {
     }
 
     fn from_bits(bits: u64) -> Self {
-        // Both halves are taken whole: the casts cut off exactly the other one.
+        // Truncation is meant: each cast keeps one half.
         Self { tag: (bits as u32).to_le_bytes(), version: (bits >> 32) as u32 }
     }
 }
@@ -112,12 +112,12 @@ impl std::fmt::Debug for Kind {
     }
 }
 
-/// Reads aligned 64-bit words of a segment, wherever it lies.
+/// Reads aligned 64-bit words of a segment, wherever the segment lies.
 pub(crate) trait Words {
     /// The word at byte `offset`, a multiple of 8 inside the segment.
     fn word(&self, offset: u64) -> u64;
 
-    /// Whether so many bytes are there.
+    /// Whether the first `end` bytes are there.
     fn has(&self, end: u64) -> bool;
 }
 
@@ -133,28 +133,28 @@ impl Words for [u8] {
     }
 }
 
-/// What the header of a checked file says.
+/// What the header of a validated file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The bytes that the file should have. After a loss of power it may have fewer.
     pub(crate) size: u64,
     /// The bytes up to which the file may grow.
     pub(crate) limit: u64,
-    /// Whether the last process that had it closed it.
+    /// Whether the last process that had the file open closed it.
     pub(crate) clean: bool,
-    /// The boot of the machine that its anchor is of.
+    /// The boot of the machine that the anchor belongs to.
     pub(crate) boot: [u8; 16],
 }
 
 impl Header {
-    /// Whether power may have been lost since the file was last in use, on a machine whose boot is
-    /// that one.
+    /// Whether power may have been lost since the file was last in use. `boot` is the current boot
+    /// of the machine.
     pub(crate) fn is_torn(&self, boot: [u8; 16]) -> bool {
         !self.clean && (boot == [0; 16] || boot != self.boot)
     }
 }
 
-/// Where a record lies, and what it says of itself.
+/// Where a record lies, and what its header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) offset: u64,
@@ -170,16 +170,16 @@ impl Found {
         self.offset + RECORD_BYTES
     }
 
-    /// How many cells it has.
+    /// The number of its cells.
     pub(crate) fn cell_count(&self) -> usize {
         ((self.length - RECORD_BYTES) / CELL_BYTES) as usize
     }
 }
 
-/// Checks the fixed part of the header: the first [`HEADER_BYTES`] of a file of `length` bytes.
+/// Validates the fixed part of the header: the first [`HEADER_BYTES`] of a file of `length` bytes.
 pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
     let magic = &head[..head.len().min(MAGIC.len())];
-    // A file cut inside its magic is still ours to name as cut, an empty one too.
+    // A file that was cut inside its magic, or is empty, still counts as a segment that was cut.
     if !MAGIC.starts_with(magic) {
         return Err(Flaw::NotASegment);
     }
@@ -208,9 +208,9 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
         return Err(Flaw::Damaged(format!("its limit of {limit} bytes is over {MAX_LIMIT}")));
     }
     if size < HEADER_BYTES || size > limit || !size.is_multiple_of(LINE_BYTES) {
-        return Err(Flaw::Damaged(format!("its size of {size} bytes is out of its bounds")));
+        return Err(Flaw::Damaged(format!("its size of {size} bytes is out of bounds")));
     }
-    // A loss of power takes what no sync has seen to the disk, the length as well.
+    // A loss of power takes what no sync has written to the disk, including the length.
     let least = if clean == 0 { size.min(head.word(at::SYNCED as u64)) } else { size };
     if length < least {
         return Err(Flaw::TooShort { length, expected: size });
@@ -230,18 +230,19 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
     Ok(Header { size, limit, clean: clean == 1, boot })
 }
 
-/// Walks the list of records from the root, newest first, and checks each.
+/// Walks the list of records from the root, newest first, and validates each.
 ///
-/// A list that runs in a circle ends soon after it comes to a record again (Brent 1980, "An improved
-/// Monte Carlo factorization algorithm", section 2). One that another process changes meanwhile ends
-/// after as many records as fit before the cursor.
+/// A circular list ends soon after a record comes up again (Brent 1980, "An improved Monte Carlo
+/// factorization algorithm", section 2). A list that another process changes meanwhile ends after
+/// at most the number of records that fit before the cursor.
 pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<Found, Flaw>> {
     // The root first: others may publish meanwhile, and its record ends before a later cursor.
     let mut next = words.word(at::ROOT as u64);
     let cursor = words.word(at::CURSOR as u64);
     let is_inside = cursor >= HEADER_BYTES && words.has(cursor);
     let mut left = cursor.saturating_sub(HEADER_BYTES) / RECORD_BYTES;
-    // A record that was met before, and how many to meet until the next one is taken in its place.
+    // A record met earlier, the steps since then, and the number of steps until the next one
+    // replaces it.
     let (mut met, mut steps, mut power) = (0, 0_u64, 1_u64);
     std::iter::from_fn(move || {
         if next == 0 {
@@ -253,7 +254,7 @@ pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<
             return Some(Err(Flaw::Damaged(what)));
         }
         if left == 0 || offset == met {
-            return Some(Err(Flaw::Damaged("its list of records runs in a circle".into())));
+            return Some(Err(Flaw::Damaged("its list of records is circular".into())));
         }
         left -= 1;
         steps += 1;
@@ -268,12 +269,12 @@ pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<
     })
 }
 
-/// The record at an offset that a walk has shown, checked again.
+/// The record at an offset that a walk has returned, validated again.
 pub(crate) fn check_at(words: &(impl Words + ?Sized), offset: u64) -> Result<Found, Flaw> {
     check_record(words, offset, words.word(at::CURSOR as u64))
 }
 
-/// Checks every record: that it lies inside, names itself, and overlaps no other.
+/// Validates every record: that it lies inside, names itself, and overlaps no other.
 pub(crate) fn check_records(words: &(impl Words + ?Sized)) -> Result<Vec<Found>, Flaw> {
     let mut records = walk(words).collect::<Result<Vec<_>, _>>()?;
     records.sort_by_key(|record| record.offset);
@@ -316,7 +317,7 @@ fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Resu
         let at = offset + (record_at::NAME_LENGTH + 8 * i) as u64;
         chunk.copy_from_slice(&words.word(at).to_le_bytes());
     }
-    // A flipped bit in a kind or a name would make the record another one, which nobody looks for.
+    // A flipped bit in a kind or a name would make the record another one, which nothing looks for.
     if words.word(offset + record_at::CHECKSUM as u64) != record_checksum(length, kind, &text) {
         let what = format!("the checksum of its record at {offset} does not match");
         return Err(Flaw::Damaged(what));
@@ -329,7 +330,8 @@ fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Resu
     Ok(Found { offset, length, kind, name: name.to_owned(), next })
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): guards the few bytes of headers that are written once.
+/// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): protects the few bytes of headers that are written
+/// once.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

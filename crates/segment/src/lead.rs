@@ -1,7 +1,9 @@
-//! One process at a time leads those that share a segment, until it dies or gives the lead back.
+//! Leader election: one of the processes that share a segment leads, until it dies or gives the
+//! lead back.
 //!
-//! Nobody waits for it: who does not get the lead asks again later. As with the locks, the leader
-//! is known by its token, whose byte lock the system releases when it dies.
+//! Acquiring the lead never waits: a process that does not get it asks again later. As with the
+//! locks, the leader is known by its token, whose byte lock the system releases when the process
+//! dies.
 
 use crate::cells::Cells;
 use crate::error::Error;
@@ -11,7 +13,7 @@ use crate::sync::Ordering;
 
 /// Held by the process that leads, until it is dropped.
 #[derive(Debug)]
-#[must_use = "a lead that is dropped goes to the next who asks"]
+#[must_use = "a lead that is dropped goes to the next process that asks"]
 pub struct Lead {
     cells: Cells,
     at: usize,
@@ -20,9 +22,9 @@ pub struct Lead {
 }
 
 impl Segment {
-    /// Takes the lead that cell `at` of these cells stands for, which are the segment's: it is zero
-    /// at first, and nobody else writes to it. `None` where another process leads and lives, or
-    /// this one does already.
+    /// Takes the lead that cell `at` of `cells` stands for. The cells are the segment's; the cell
+    /// must be zero at first, and written by nothing else. Returns `None` where another process
+    /// leads and lives, or this one leads already.
     ///
     /// # Errors
     /// The system's, where this process cannot be marked as alive.
@@ -44,7 +46,7 @@ impl Segment {
 }
 
 impl Lead {
-    /// Whether this process still leads: a child of a fork has the handle, and not the lead.
+    /// Whether this process still leads: a child of a fork has the handle, but not the lead.
     pub fn is_held(&self) -> bool {
         self.generation == fork::generation()
             && self.cells[self.at].load(Ordering::Relaxed) == self.token

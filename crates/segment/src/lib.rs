@@ -1,5 +1,5 @@
-//! A segment: a flat region of memory, with no pointers in it, in which everything that counts
-//! lives.
+//! A segment: a flat region of memory, without pointers, that holds counters and everything else
+//! that is shared by the processes that count.
 //!
 //! A segment lies in private memory or in a file that is mapped and shared; the code that counts
 //! does not know which. It holds *records*, each with a kind and a name, and each record holds
@@ -22,7 +22,7 @@
 //!
 //! The layout is drawn byte for byte in `docs/formats.md` of the project.
 
-// A child of a fork would wait for ever: see clippy.toml.
+// A child of a fork would wait forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 #[cfg_attr(loom, allow(dead_code, reason = "a model uses a part of it"))]

@@ -1,12 +1,13 @@
-//! The list of records: how one becomes visible.
+//! The list of records: how a record becomes visible.
 //!
-//! Records are pushed in front, by one compare-and-swap of the root, and never taken out. Whoever
-//! dies before it leaves a record that nobody finds; nobody waits for anybody.
+//! Records are pushed at the front, by one compare-and-swap of the root, and never removed. A
+//! thread that dies before the swap leaves a record that cannot be found. No thread waits for
+//! another.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Puts the record at `offset`, whose link is `next`, before the one that `root` names. `settle`
-/// is called when the record and its link are written, before anybody can find it.
+/// Puts the record at `offset`, whose link is `next`, before the one that `root` names. `settle` is
+/// called when the record and its link are written, before the record can be found.
 pub(crate) fn push<E>(
     root: &AtomicU64,
     next: &AtomicU64,
@@ -17,8 +18,9 @@ pub(crate) fn push<E>(
     loop {
         next.store(head, Ordering::Relaxed);
         settle()?;
-        // Release: who reads the root (Acquire) sees the whole record, its link too; and through
-        // the link the records before it, since every push of the root continues the release.
+        // Release: a thread that reads the root (Acquire) sees the whole record and its link; and
+        // through the link the records before it, since every push of the root continues the
+        // release.
         match root.compare_exchange_weak(head, offset, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return Ok(()),
             Err(found) => head = found,
@@ -26,7 +28,7 @@ pub(crate) fn push<E>(
     }
 }
 
-/// What loom checks: a root and records of two cells, a value and a link.
+/// The model for loom: a root and records of two cells, a value and a link.
 #[cfg(loom)]
 pub mod model {
     use std::convert::Infallible;
@@ -38,7 +40,7 @@ pub mod model {
     pub struct List(Cells);
 
     impl List {
-        /// A list with room for so many records.
+        /// A list with room for `records` records.
         pub fn new(records: usize) -> Self {
             Self(Cells::private(2 * records + 2))
         }

@@ -1,12 +1,13 @@
-//! A lock in a word of a segment: a thread of any process holds it while it makes a family, inserts
-//! or removes a series, or makes the file longer. The death of its owner releases it.
+//! A lock in a word of a segment, shared by the threads of all its processes. A thread holds it
+//! while it makes a family, inserts or removes a series, or grows the file. The death of its
+//! process releases it.
 //!
-//! It is one word in the segment: 0, or the token of the process that holds it, and above it a number
-//! that is another one each time the process takes a lock. A thread that waits asks whether the owner
-//! lives. If not, it takes the lock over, and is told so: what the dead process was at must be mended.
-//! An owner that lives may be stopped, by a signal or a freezer, for as long as somebody likes: so
-//! nobody waits longer for an owner than it says beforehand, nor ten times as long for several owners
-//! one after the other.
+//! The word is 0, or holds the token of the owning process and above it a number, which changes
+//! each time the process takes a lock. A thread that waits checks whether the owner lives. If not,
+//! the thread takes the lock over and learns that it did: the dead process may have left work half
+//! done, which must be mended. An owner that lives may be stopped, by a signal or a freezer, for
+//! any length of time. So each caller states for how long it waits for one owner, and it waits at
+//! most ten times as long for several owners in turn.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -15,21 +16,22 @@ use std::time::{Duration, Instant};
 use crate::fork;
 use crate::sync::{AtomicU64, Ordering};
 
-/// How long an update waits for the owner of a lock before it is counted in the overflow series.
+/// How long an update waits for the owner of a lock, before it counts in the overflow series
+/// instead.
 pub(crate) const UPDATE: Duration = Duration::from_millis(100);
 /// How long the removal of series waits.
 pub(crate) const REMOVAL: Duration = Duration::from_secs(1);
-/// How long the registration of a metric waits: for many processes that begin at the same time, and
-/// whose disk is slow.
+/// How long the registration of a metric waits. Many processes may start at the same time, with a
+/// slow disk.
 pub(crate) const REGISTRATION: Duration = Duration::from_secs(10);
-/// A scrape takes a lock that is free, or is in a moment, and goes on without it otherwise.
+/// A scrape takes a lock that is free, or becomes free within moments; else it goes on without it.
 pub(crate) const SCRAPE: Duration = Duration::ZERO;
 
-/// Holds the lock until it is dropped, by the thread that took it.
+/// Holds the lock until dropped, by the thread that took it.
 #[must_use]
 pub(crate) struct Guard<'a> {
     word: &'a AtomicU64,
-    /// Set when the holder's work may be half done.
+    /// Set when the work of a holder may be half done.
     broken: &'a AtomicU64,
     /// Dropped after the lock is released.
     _taking: Taking,
@@ -45,31 +47,31 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Why a lock was not to be had.
+/// Why a lock could not be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Busy {
-    /// Another thread has held it for all of this time, in a process that lives.
+    /// Another thread, of a living process, has held it for all of this time.
     Held(Duration),
-    /// This thread has it, or is about to take it, and was interrupted by a signal handler.
+    /// A signal handler interrupted this thread while it had the lock or was about to take it.
     Interrupted,
 }
 
-/// What a process remembers of a lock whose owner did not release it in time, so that only the first
-/// of many updates waits for it.
+/// What a process remembers of a lock whose owner did not release it in time, so that only the
+/// first of many updates waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Stuck {
-    /// What that owner had put into the lock's word; 0 for none.
+    /// The mark in the lock's word of that owner; 0 for none.
     owner: AtomicU64,
-    /// When it was given up, in milliseconds since boot.
+    /// When this process gave up, in milliseconds since boot.
     since: AtomicU64,
 }
 
 impl Stuck {
-    /// For how long nobody waits again for an owner that has not released the lock since.
+    /// For how many milliseconds no update waits again for an owner that still has the lock.
     const PAUSE: u64 = 1000;
 
     fn note(&self, owner: u64) {
-        // Relaxed, here and below: what is read of two moments costs one wait more or less.
+        // Relaxed, here and below: a mix of two notes costs one wait more or less.
         self.since.store(now(), Ordering::Relaxed);
         self.owner.store(owner, Ordering::Relaxed);
     }
@@ -80,7 +82,7 @@ impl Stuck {
             && now().wrapping_sub(self.since.load(Ordering::Relaxed)) < Self::PAUSE
     }
 
-    /// The lock was had: its owner did release it.
+    /// The lock was taken: its owner did release it.
     fn forget(&self) {
         if self.owner.load(Ordering::Relaxed) != 0 {
             self.owner.store(0, Ordering::Relaxed);
@@ -92,13 +94,13 @@ fn now() -> u64 {
     crate::readings::since_boot() / 1_000_000
 }
 
-/// The bits of a token in a lock's word.
+/// The bits of a token in the word of a lock.
 const TOKEN_BITS: u32 = 38;
 
-/// What the process of that token puts into a lock's word this time.
+/// The value that the process of that token puts into the word of a lock this time.
 fn mark(token: u64) -> u64 {
     static TURNS: AtomicU64 = AtomicU64::new(0);
-    // The upper bits of the number are cut off.
+    // The shift cuts off the upper bits of the number.
     TURNS.fetch_add(1, Ordering::Relaxed) << TOKEN_BITS | token
 }
 
@@ -106,9 +108,9 @@ fn token_of(mark: u64) -> u64 {
     mark & (u64::MAX >> (u64::BITS - TOKEN_BITS))
 }
 
-/// Takes the lock for the process of that token. Also returns whether an earlier owner left its work
-/// half done, which stays so until `broken` is cleared. `is_alive` says whether the process of a
-/// token lives; `stuck` belongs to the lock, and `wait` is how long to wait for one owner.
+/// Takes the lock for the process of that token. Also returns whether an earlier owner left its
+/// work half done, which remains set until `broken` is cleared. `is_alive` says whether the process
+/// of a token lives; `stuck` belongs to the lock; `wait` is how long to wait for one owner.
 pub(crate) fn acquire<'a>(
     word: &'a AtomicU64,
     broken: &'a AtomicU64,
@@ -140,7 +142,8 @@ fn contend(
 ) -> Result<bool, Busy> {
     let yields = if wait.is_zero() { FEW_YIELDS } else { YIELDS };
     let (mut rounds, mut last) = (0_u32, None::<Instant>);
-    // In all, and for the owner that was seen last; and when that was asked for.
+    // Waited in total; `waited` when the owner seen last was first seen, and when it was last
+    // checked.
     let (mut waited, mut since) = (Duration::ZERO, Duration::ZERO);
     let (mut seen, mut asked) = (0, None::<Duration>);
     loop {
@@ -168,11 +171,11 @@ fn contend(
         if owner != 0 && asked.is_none_or(|asked| waited - asked > PATIENCE) {
             asked = Some(waited);
             if !is_alive(token_of(owner)) {
-                // No owner has the token of an earlier one: nobody takes it over twice.
+                // No owner has the token of an earlier one, so that no lock is taken over twice.
                 if word.compare_exchange(owner, mark, Ordering::Acquire, Ordering::Relaxed).is_ok()
                 {
-                    // Stays until it is mended. Should this one die before, the next one finds a
-                    // dead owner again.
+                    // Remains set until the work is mended. If this process dies before the store,
+                    // the next one finds a dead owner again.
                     broken.store(1, Ordering::Relaxed);
                     return Ok(true);
                 }
@@ -186,42 +189,44 @@ fn contend(
             return Err(Busy::Held(waited));
         }
         std::thread::sleep(NAP);
-        // What this process could not run for, since it was stopped itself, is no time in which the
-        // owner could have gone on.
+        // Time in which this process was stopped itself does not count: the owner may have been
+        // stopped as well.
         let now = Instant::now();
         waited += last.map_or(NAP, |last| now - last).min(LONGEST_NAP);
         last = Some(now);
     }
 }
 
-/// Notes that this thread takes a lock, for a signal handler that interrupts it and wants the same.
+/// Notes that this thread takes a lock, for a signal handler that interrupts it and wants the same
+/// lock.
 struct Taking {
-    /// Where that is noted; the number of places, where all are in use.
+    /// The index of the note; the number of places if all are in use.
     place: usize,
-    /// The thread that has it releases it.
+    /// Not `Send`: the thread that takes the lock releases it.
     _thread: PhantomData<*const ()>,
 }
 
 thread_local! {
-    /// The locks that this thread has or is about to take, by their addresses. Without a destructor,
-    /// so that it needs no registration when a signal handler is the first to come here.
+    /// The addresses of the locks that this thread has or is about to take. Without a destructor,
+    /// so that the first access needs no registration even in a signal handler.
     static TAKEN: [Cell<usize>; 8] = const { [const { Cell::new(0) }; 8] };
 }
 
 impl Taking {
-    /// `None` where this thread is taking the lock, or has it.
+    /// `None` if this thread has the lock already, or is taking it.
     fn begin(word: &AtomicU64) -> Option<Self> {
         let address = std::ptr::from_ref(word).addr();
         TAKEN.with(|taken| {
             if taken.iter().any(|place| place.get() == address) {
                 return None;
             }
-            // More locks at a time than there are places are not taken: the last ones are not noted.
+            // If a thread takes more locks than there are places, which no code does, the last are
+            // not noted.
             let place = taken.iter().position(|place| place.get() == 0).unwrap_or(taken.len());
             if let Some(place) = taken.get(place) {
                 place.set(address);
             }
-            // The handler that comes from here on finds the note.
+            // A signal handler that runs from here on finds the note.
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
             Some(Self { place, _thread: PhantomData })
         })
@@ -243,14 +248,14 @@ const SPINS: u32 = 64;
 const YIELDS: u32 = 256;
 const FEW_YIELDS: u32 = SPINS + 8;
 const NAP: Duration = Duration::from_micros(50);
-/// How much of a nap counts as waited at most: where more threads want to run than can, an owner
-/// needs longer too.
+/// How much of a nap counts as waited at most: on an overloaded machine, the owner takes longer as
+/// well.
 const LONGEST_NAP: Duration = Duration::from_millis(2);
-/// How often a waiting thread asks whether the owner lives, which takes a system call.
+/// How often a waiting thread checks whether the owner lives, which takes a system call.
 const PATIENCE: Duration = Duration::from_millis(2);
 
-/// A lock of one process' threads. A child that is forked while another thread of its parent holds
-/// it finds it free, as no lock of the standard library would be.
+/// A lock for the threads of one process. If a process forks while another of its threads holds the
+/// lock, the child finds it free, unlike a lock of the standard library.
 #[derive(Debug, Default)]
 pub(crate) struct Latch {
     word: AtomicU64,
@@ -259,20 +264,20 @@ pub(crate) struct Latch {
 }
 
 impl Latch {
-    /// Waits for it. `None` in a signal handler that interrupted its owner, or a thread that is
-    /// about to be that.
+    /// Waits for the lock. Returns `None` in a signal handler that interrupted a thread which has
+    /// the lock or is about to take it.
     pub(crate) fn lock(&self) -> Option<Guard<'_>> {
         self.lock_or_take_over().map(|(guard, _)| guard)
     }
 
-    /// As [`Latch::lock`]; also tells whether a thread that a child of a fork does not have held it,
-    /// or one panicked that did, so that what it guards may be half changed. It stays so until
-    /// [`Latch::mended`].
+    /// As [`Latch::lock`]; also returns whether what the lock guards may be half changed: its
+    /// holder was a thread that this child of a fork does not have, or panicked. That remains set
+    /// until [`Latch::mended`].
     pub(crate) fn lock_or_take_over(&self) -> Option<(Guard<'_>, bool)> {
         let own = u64::from(fork::generation()) + 1;
         let is_alive = |token| token == own;
         loop {
-            // A process is stopped with all of its threads: another one of them goes on.
+            // A process is stopped with all of its threads, so that a living holder will go on.
             match acquire(&self.word, &self.broken, own, is_alive, &self.stuck, REGISTRATION) {
                 Ok(taken) => return Some(taken),
                 Err(Busy::Interrupted) => return None,
@@ -281,7 +286,7 @@ impl Latch {
         }
     }
 
-    /// Notes that what it guards is whole again. It must be held.
+    /// Notes that what the lock guards is whole again. The caller must hold the lock.
     pub(crate) fn mended(&self) {
         self.broken.store(0, Ordering::Relaxed);
     }
@@ -327,7 +332,7 @@ mod tests {
         let (words, stuck) = (<[AtomicU64; 2]>::default(), Stuck::default());
         words[0].store(2, Ordering::Relaxed);
         assert_eq!(take(&words, &stuck, SCRAPE).err(), Some(Busy::Held(Duration::ZERO)));
-        // Nor does it keep an update from waiting.
+        // Nor does a scrape keep an update from waiting.
         let wait = Duration::from_millis(1);
         assert!(matches!(take(&words, &stuck, wait), Err(Busy::Held(waited)) if waited >= wait));
     }

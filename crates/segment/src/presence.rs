@@ -1,12 +1,12 @@
-//! Which processes have a file open: the lock of the whole file, and the bytes that processes lock
-//! behind the greatest size that a file may have.
+//! Tells which processes have a file open, by a lock of the whole file and by locks of single bytes
+//! after the greatest size that a file may have.
 //!
-//! The process that opens a file first has it locked for itself (`flock`) while it inspects and
-//! mends it. Then it marks itself as present, by a lock of the byte [`PRESENCE`], and shares its
-//! lock. So a process is present only when all of the file was seen, by it or by a process that was
-//! present when it came. A process that waits takes part when another is present; if none is, the
-//! first one was killed or refused the file, and the process that gets the lock for itself begins as
-//! the first.
+//! The process that opens a file first holds the exclusive lock (`flock`) while it validates and
+//! mends the file. Then it marks itself as present, by a lock of the byte [`PRESENCE`], and shares
+//! its lock. So a process is present only if the whole file was validated, by it or by a process
+//! that was present when it came. A process that waits joins once another is present. If none is,
+//! the first opener was killed or refused the file, and the process that gets the exclusive lock
+//! starts over as the first.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -22,13 +22,13 @@ use crate::segment::Access;
 #[derive(Debug)]
 pub(crate) struct Locked {
     pub(crate) file: File,
-    /// Whether no other process has it: what is in it must be seen before another one has it. If
-    /// not, all was seen, and the other processes that have it see to it that it stays so.
+    /// Whether no other process has the file: then this one must validate it before it shares it.
+    /// Otherwise the file was validated, and the processes that have it open keep it valid.
     pub(crate) is_first: bool,
 }
 
 impl Locked {
-    /// Opens the file at `path` and locks it. `Ok(None)` where there is none.
+    /// Opens the file at `path` and locks it. `Ok(None)` if there is no file.
     pub(crate) fn open(
         path: &Path,
         access: Access,
@@ -64,22 +64,21 @@ impl Locked {
     }
 }
 
-/// Locks the file, if that can be done at once. Returns whether this process is the first.
+/// Locks the file if that is possible at once. Returns whether this process is the first.
 fn lock(file: &File, access: Access) -> io::Result<Option<bool>> {
     match file.try_lock() {
         Ok(()) if !is_present(file)? => return Ok(Some(true)),
-        // Another process is just about to share its lock, or to release it.
+        // Another process is about to share its lock, or to release it.
         Ok(()) | Err(TryLockError::WouldBlock) => {}
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    // A shared lock that is taken before a process is present would keep out the one that is to be
-    // the first.
+    // A shared lock that is taken while no process is present would keep out the first opener.
     if access == Access::Exclusive || !was_seen(file)? {
         file.unlock()?;
         return Ok(None);
     }
     match file.try_lock_shared() {
-        // From here on no process can become the first: what was seen stays seen.
+        // From here on, no process can become the first: the file remains validated.
         Ok(()) if was_seen(file)? => Ok(Some(false)),
         Ok(()) => file.unlock().map(|()| None),
         Err(TryLockError::WouldBlock) => Ok(None),
@@ -87,16 +86,16 @@ fn lock(file: &File, access: Access) -> io::Result<Option<bool>> {
     }
 }
 
-/// Whether a process that has seen all of the file has it open.
+/// Whether a process that has validated the whole file has it open.
 fn was_seen(file: &File) -> io::Result<bool> {
     Ok(!HAS_PRESENCE || is_present(file)?)
 }
 
-/// Shares the lock of a file that this process has locked.
+/// Downgrades the lock of this process to a shared one.
 pub(crate) fn share(path: &Path, file: &File, patience: Patience) -> Result<(), Error> {
     loop {
         // The kernel may release the one lock before it takes the other. A process that gets the
-        // lock in between finds this one present, and does not keep it.
+        // exclusive lock in between finds this one present, and gives the lock back.
         match file.try_lock_shared() {
             Ok(()) => return Ok(()),
             Err(TryLockError::WouldBlock) => patience.pause(path)?,
@@ -106,7 +105,7 @@ pub(crate) fn share(path: &Path, file: &File, patience: Patience) -> Result<(), 
 }
 
 pub(crate) fn cannot_lock(path: &Path, error: &io::Error) -> Error {
-    let what = format!("its file system does not lock it ({error}); name a file on a local disk");
+    let what = format!("its file system cannot lock it ({error}); name a file on a local disk");
     Error::new(Some(path), Flaw::Request(what))
 }
 
@@ -118,12 +117,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// From now on.
+    /// Starts now.
     pub(crate) fn new(most: Duration) -> Self {
         Self { begun: Instant::now(), most }
     }
 
-    /// Waits for a moment; an error once it was too long.
+    /// Sleeps for a moment. Returns an error once the time is up.
     fn pause(self, path: &Path) -> Result<(), Error> {
         if self.begun.elapsed() >= self.most {
             return Err(Error::new(Some(path), Flaw::Busy { waited: self.most }));
@@ -144,7 +143,7 @@ pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The device and the number of a file.
+/// The device and the inode number of a file.
 pub(crate) fn identity(file: &File) -> io::Result<(u64, u64)> {
     file.metadata().map(|data| (data.dev(), data.ino()))
 }
@@ -162,17 +161,18 @@ mod platform {
     /// Whether this system has locks of open file descriptions.
     pub(crate) const HAS_PRESENCE: bool = true;
 
-    /// The byte that all have locked who have the file open, behind those of all tokens.
+    /// The byte that every process which has the file open has locked; it comes after the bytes of
+    /// all tokens.
     const PRESENCE: u64 = 1 << 40;
 
-    /// Marks the file as open and seen, for as long as anything refers to this open file
+    /// Marks the file as open and validated, for as long as anything refers to this open file
     /// description.
     pub(crate) fn be_present(file: &File) -> io::Result<()> {
         let mut lock = byte_lock(PRESENCE, libc::F_RDLCK as _);
         control(file, libc::F_OFD_SETLK, &mut lock)
     }
 
-    /// Whether another open file description marks it so.
+    /// Whether another open file description has marked the file so.
     pub(crate) fn is_present(file: &File) -> io::Result<bool> {
         is_locked(file, PRESENCE)
     }
@@ -184,7 +184,7 @@ mod platform {
         Ok(i32::from(lock.l_type) != libc::F_UNLCK)
     }
 
-    /// Locks the byte of a token; `Ok(false)` where another has it.
+    /// Locks the byte of a token; `Ok(false)` if another description has it locked.
     pub(crate) fn lock_byte(
         file: &File,
         byte: u64,
@@ -208,7 +208,7 @@ mod platform {
         }
     }
 
-    /// A lock of one byte behind the greatest size that a segment may have.
+    /// A lock of one byte after the greatest size that a segment may have.
     fn byte_lock(byte: u64, kind: libc::c_short) -> libc::flock {
         libc::flock {
             l_type: kind,
@@ -222,8 +222,8 @@ mod platform {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 mod platform {
-    //! This system has no locks of open file descriptions: a process that waited for another takes
-    //! the file as it finds it.
+    //! This system has no locks of open file descriptions: a process that waited for another one
+    //! uses the file as it finds it.
 
     use std::fs::File;
     use std::io;

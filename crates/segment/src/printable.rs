@@ -1,12 +1,13 @@
-//! Names from outside in messages.
+//! Escapes names from outside for use in messages.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write};
 
-/// A name from outside, such as a path, for a message.
+/// A name from outside, such as a path, ready to be shown in a message.
 ///
-/// Characters that would break the line, command a terminal or turn the direction of the text are
-/// escaped as in a Rust literal, and bytes that are no UTF-8 as `\xff`. All others stay as they are.
+/// Characters that would break the line, control a terminal or change the direction of the text are
+/// escaped as in a Rust literal, and bytes that are not UTF-8 as `\xff`. All others stay as they
+/// are.
 ///
 /// ```
 /// use quipu_segment::printable;
@@ -38,7 +39,7 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Not control characters, ends of lines and paragraphs, and marks of direction.
+/// Excludes control characters, line and paragraph separators, and direction marks.
 fn is_printable(c: char) -> bool {
     let is_mark = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}');
     !(c.is_control() || is_mark || matches!(c, '\u{2066}'..='\u{2069}'))

@@ -1,13 +1,13 @@
-//! The clocks of the machine, as the system gives them.
+//! The clocks of the machine, as the system reports them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What the clocks of the machine say at one moment.
+/// What the clocks of the machine show at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Readings {
-    /// Names the boot of the machine that `since_boot` counts from; zeros where it is unknown.
+    /// The id of the boot that `since_boot` counts from; zeros where it is unknown.
     pub boot: [u8; 16],
-    /// The time since boot, suspended time included.
+    /// The time since boot, including suspended time.
     pub since_boot: Duration,
     /// The wall clock, as time since 1970.
     pub wall: Duration,
@@ -21,12 +21,12 @@ impl Readings {
     }
 }
 
-/// The wall clock's Unix time in nanoseconds, 0 for one before 1970.
+/// The wall clock's Unix time in nanoseconds; 0 if it is before 1970.
 pub(crate) fn unix() -> u64 {
     nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
-/// Nanoseconds, as far as 64 bits reach: 584 years.
+/// Nanoseconds, at most the 584 years that 64 bits hold.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -43,7 +43,7 @@ fn boot_id() -> [u8; 16] {
     [0; 16]
 }
 
-/// The nanoseconds since boot, suspended time included.
+/// The nanoseconds since boot, including suspended time.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[inline]
 pub(crate) fn since_boot() -> u64 {
@@ -58,15 +58,15 @@ pub(crate) fn since_boot() -> u64 {
     use std::time::Instant;
 
     static START: AtomicPtr<Instant> = AtomicPtr::new(ptr::null_mut());
-    // Acquire and Release: who finds the pointer finds the time.
+    // Acquire and Release: a thread that finds the pointer finds the time.
     let mut start = START.load(Ordering::Acquire);
     if start.is_null() {
-        // No lock: a child of a fork may find it locked for ever. It is never freed.
+        // Without a lock, which a child of a fork may find locked forever. The time is never freed.
         let own = Box::into_raw(Box::new(Instant::now()));
         let put = START.compare_exchange(ptr::null_mut(), own, Ordering::AcqRel, Ordering::Acquire);
         start = put.map_or_else(
             |first| {
-                // SAFETY: it is from the line above, and no other thread has it.
+                // SAFETY: it is from `Box::into_raw` above, and no other thread has it.
                 drop(unsafe { Box::from_raw(own) });
                 first
             },
@@ -77,7 +77,7 @@ pub(crate) fn since_boot() -> u64 {
     nanoseconds(unsafe { *start }.elapsed())
 }
 
-/// A clock of the kernel's, in nanoseconds.
+/// Reads a clock of the kernel, in nanoseconds.
 #[cfg(all(target_os = "linux", not(miri)))]
 #[inline]
 pub(crate) fn read(clock: rustix::time::ClockId) -> u64 {

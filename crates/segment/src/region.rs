@@ -1,13 +1,13 @@
-//! A range of addresses that a segment fills: private memory, or a file mapped and shared.
+//! The address range of a segment: private memory, or a file mapped and shared.
 //!
-//! The whole limit is reserved when the region is made, so that it grows in place: it never moves
+//! The whole limit is reserved when the region is made, so that it grows in place. It never moves
 //! and never shrinks, and a cell keeps its address for as long as the region lives. What is
 //! reserved and not yet touched costs addresses, not memory.
 //!
-//! Other processes write into a file that is shared, and a word in it may be nonsense. So no offset
-//! is trusted: each access is compared with the number of bytes that this process knows to be in
-//! the file, which it keeps in memory of its own. A byte after the end of the file would raise
-//! SIGBUS, although it is mapped.
+//! Other processes write into a shared file, and any word in it may be nonsense. So no offset is
+//! trusted: each access is compared with the number of bytes that the file is known to have. This
+//! process keeps that number in its own memory. Touching a byte after the end of the file would
+//! raise SIGBUS, although it is mapped.
 
 #[cfg(unix)]
 use std::path::Path;
@@ -30,11 +30,11 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) struct Region {
     base: NonNull<AtomicU64>,
     /// The bytes from the base that may be touched: those that the file is known to have, a
-    /// multiple of a cell. It only grows.
+    /// multiple of the size of a cell. It only grows.
     known: AtomicU64,
     limit: u64,
     backing: Backing,
-    /// Stands for all cells that are not there.
+    /// Stands in for all cells that are not there.
     nowhere: AtomicU64,
     /// The claims of this process in the segment.
     pub(crate) slots: Slots,
@@ -57,19 +57,20 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Reserves `limit` bytes of private, zeroed memory. `None` where the system refuses.
+    /// Reserves `limit` bytes of private, zeroed memory. `None` if the system refuses.
     #[cfg(all(unix, not(miri)))]
     pub(crate) fn private(limit: u64) -> Option<Self> {
         use rustix::mm::{MapFlags, ProtFlags};
 
         let length = usize::try_from(limit).ok()?;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // No claim on memory for what is only reserved, where the system tells one from the other.
+        // Memory that is only reserved is not accounted for, where the system makes that
+        // distinction.
         #[cfg(target_os = "linux")]
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         #[cfg(not(target_os = "linux"))]
         let flags = MapFlags::PRIVATE;
-        // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) };
         let base = NonNull::new(base.ok()?.cast())?;
@@ -77,11 +78,11 @@ impl Region {
         Some(Self::new(base, limit, limit, Backing::Pages))
     }
 
-    /// Reserves `limit` bytes of private, zeroed memory. `None` where the system refuses.
+    /// Reserves `limit` bytes of private, zeroed memory. `None` if the system refuses.
     #[cfg(any(not(unix), miri))]
     pub(crate) fn private(limit: u64) -> Option<Self> {
-        // An alignment over 16 would make the system allocator write the zeros itself and touch
-        // every page: so the line is aligned by hand, inside a range one line longer.
+        // With an alignment over 16, the system allocator would write the zeros itself and touch
+        // every page. So the base is aligned by hand, inside a range one line longer.
         let bytes = usize::try_from(limit.checked_add(LINE_BYTES)?).ok()?;
         let layout = std::alloc::Layout::from_size_align(bytes, CELL_BYTES as usize).ok()?;
         // SAFETY: the layout's size is at least LINE_BYTES, so it is not zero.
@@ -98,8 +99,8 @@ impl Region {
         Self { base, known, limit, backing, nowhere, slots: Slots::new() }
     }
 
-    /// Gives the memory behind a range of zeros back to the system, where it is private: the range
-    /// stays zeros. A file keeps its blocks, so that a write never meets a full disk.
+    /// Returns the pages of a range of zeros to the system if the memory is private: the range
+    /// still reads as zeros. A file keeps its blocks, so that a write never meets a full disk.
     pub(crate) fn discard(&self, range: std::ops::Range<u64>) {
         #[cfg(all(unix, not(miri)))]
         if matches!(self.backing, Backing::Pages) && range.end <= self.limit {
@@ -107,8 +108,8 @@ impl Region {
             let start = range.start.next_multiple_of(page);
             let end = range.end / page * page;
             if start < end {
-                // SAFETY: the pages lie inside the mapping and hold zeros, which is what they hold
-                // afterwards; a failure leaves them as they are.
+                // SAFETY: the pages lie inside the mapping and hold zeros, before and after; a
+                // failure leaves them as they are.
                 let _ = unsafe {
                     let address = self.base.as_ptr().cast::<u8>().add(start as usize).cast();
                     let advice = rustix::mm::Advice::LinuxDontNeed;
@@ -120,17 +121,17 @@ impl Region {
         let _ = range;
     }
 
-    /// What marks the locks of this process: 0 for none.
+    /// The token of this process, which marks its locks; it is not 0.
     pub(crate) fn token(&self) -> Result<u64, Error> {
         match &self.backing {
             #[cfg(unix)]
             Backing::File(file) => file.token(),
-            // A child that is forked has a copy: a lock of its parent is nobody's there.
+            // A forked child has a copy: no process there has a lock that its parent held.
             _ => Ok(u64::from(fork::generation()) + 1),
         }
     }
 
-    /// Whether the process that a token marks may still be there.
+    /// Whether the process of that token may still be alive.
     pub(crate) fn is_alive(&self, token: u64) -> bool {
         match &self.backing {
             #[cfg(unix)]
@@ -147,7 +148,7 @@ impl Region {
         }
     }
 
-    /// Takes over a file that has `size` bytes and is mapped up to `limit`.
+    /// Makes a region of a file that has `size` bytes and is mapped up to `limit`.
     #[cfg(unix)]
     pub(crate) fn mapped(file: MappedFile, size: u64, limit: u64) -> Self {
         Self::new(file.base().cast(), size, limit, Backing::File(file))
@@ -167,8 +168,8 @@ impl Region {
         None
     }
 
-    /// The cell at byte `offset`; where there is none, one that means nothing: what is stored in it
-    /// may be read again, by any thread and for any other offset.
+    /// The cell at byte `offset`. If there is none, a cell that means nothing: what is stored in it
+    /// may be read again, by any thread and for any other such offset.
     #[inline]
     pub(crate) fn cell(&self, offset: u64) -> &AtomicU64 {
         match self.cells(offset, 1) {
@@ -178,7 +179,7 @@ impl Region {
         }
     }
 
-    /// The `count` cells from byte `offset`; none where they are not all there.
+    /// The `count` cells from byte `offset`; empty if they are not all there.
     #[inline]
     pub(crate) fn slice(&self, offset: u64, count: usize) -> &[AtomicU64] {
         match self.cells(offset, count) {
@@ -205,13 +206,13 @@ impl Region {
         end <= self.known.load(Ordering::Relaxed) || self.learn(end)
     }
 
-    /// The bytes that may be touched, as far as this process knows.
+    /// The number of bytes that may be touched, as far as this process knows.
     pub(crate) fn known(&self) -> u64 {
         self.known.load(Ordering::Relaxed)
     }
 
-    /// Asks the system how long the file is by now, where its header says that another process made
-    /// it longer; whether it has `end` bytes.
+    /// Asks the system for the current length of the file, if its header says that another process
+    /// has grown it. Returns whether the file has `end` bytes.
     #[cold]
     fn learn(&self, end: u64) -> bool {
         #[cfg(unix)]
@@ -222,7 +223,7 @@ impl Region {
             if stated < end {
                 return false;
             }
-            // Without a descriptor of the file there is no better source than its header.
+            // Without a descriptor of the file, its header is the best source.
             let length = file.present_length().unwrap_or(stated);
             self.note_length(length);
             return end <= self.known();
@@ -236,12 +237,12 @@ impl Region {
         self.known.fetch_max(length, Ordering::Relaxed);
     }
 
-    /// Where its first cell is.
+    /// The address of the first cell.
     pub(crate) fn address(&self) -> usize {
         self.base.addr().get()
     }
 
-    /// Makes the bytes of `range` usable. Private memory is usable up to its limit at once.
+    /// Makes the bytes of `range` usable. Private memory is usable up to its limit from the start.
     pub(crate) fn grow(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         match &self.backing {
             #[cfg(unix)]
@@ -255,7 +256,7 @@ impl Region {
         }
     }
 
-    /// Writes the bytes of `range` to the disk and waits for it. Nothing to do for private memory.
+    /// Writes the bytes of `range` to the disk, and waits for it. Does nothing for private memory.
     pub(crate) fn sync(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         match &self.backing {
             #[cfg(unix)]
@@ -270,7 +271,8 @@ impl Region {
 
 impl Words for Region {
     fn word(&self, offset: u64) -> u64 {
-        // Acquire: whoever reads an offset here sees what was written before it was published.
+        // Acquire: a thread that reads an offset here sees what was written before it was
+        // published.
         self.cell(offset).load(Ordering::Acquire)
     }
 
@@ -289,8 +291,7 @@ impl Drop for Region {
             },
             #[cfg(all(unix, not(miri)))]
             // SAFETY: the mapping is `limit` bytes long; no cell outlives the region, since each
-            // handle owns a share of it. An error would leave the range mapped, which harms
-            // nothing.
+            // handle owns a share of it. An error would leave the range mapped, which is harmless.
             Backing::Pages => unsafe {
                 let _ = rustix::mm::munmap(self.base.as_ptr().cast(), self.limit as usize);
             },

@@ -1,16 +1,16 @@
-//! A value that several threads have, and that a fork leaves whole.
+//! A value that threads share and that a fork leaves whole.
 //!
-//! A child has none of its parent's other threads, but whatever they were at: a lock of the standard
-//! library stays locked in the child for ever, and what it guards stays half changed. So the value is
-//! never changed, but replaced by a new one, in one store; and the lock under which that is done is
-//! free in a child.
+//! A forked child has no other thread of its parent, but the memory as they left it: a lock of the
+//! standard library that one of them held stays locked in the child forever, and what it guards
+//! stays half changed. So the value is never changed, but replaced by a new one, in one store; and
+//! the lock under which that happens is free in a child.
 
 use std::fmt;
 
 use crate::lock::Latch;
 use crate::sync::Ordering;
 
-/// A value that is read, and replaced whole, under a lock that a child of a fork finds free.
+/// A shared value that is replaced as a whole, under a lock that a child of a fork finds free.
 pub struct Replaced<T> {
     latch: Latch,
     /// From `Box::into_raw`.
@@ -19,42 +19,42 @@ pub struct Replaced<T> {
 
 // SAFETY: it owns a `T`, which moves with it.
 unsafe impl<T: Send> Send for Replaced<T> {}
-// SAFETY: threads get the `T` by reference, one at a time, and may each replace and drop it. In a
-// child of a fork, a reader may be another than the thread that had the lock: that one is not there.
+// SAFETY: threads get the `T` by reference, one at a time, and any of them may replace and drop it.
+// A child of a fork may take the lock over from a thread of its parent, which does not exist there.
 unsafe impl<T: Send> Sync for Replaced<T> {}
 
 impl<T> Replaced<T> {
-    /// Takes over the first value.
+    /// Makes one with the given first value.
     pub fn new(value: T) -> Self {
         let value = std::sync::atomic::AtomicPtr::new(Box::into_raw(Box::new(value)));
         Self { latch: Latch::default(), value }
     }
 
-    /// Lets `look` see the value. It must not use this same `Replaced`.
+    /// Calls `look` with the value. `look` must not use this same `Replaced`.
     ///
-    /// A signal handler may call it. One that interrupts its own thread here needs no lock, since it
-    /// ends before that thread goes on.
+    /// A signal handler may call it. If it interrupts a thread of its own here, it needs no lock,
+    /// since it ends before that thread goes on.
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         let _locked = self.latch.lock();
-        // SAFETY: the pointer is from `Box::into_raw`, and whoever drops what it points to has the
-        // lock and replaces it before.
+        // SAFETY: the pointer is from `Box::into_raw`, and a thread that drops what it points to
+        // has the lock and replaces the pointer before.
         look(unsafe { &*self.value.load(Ordering::Acquire) })
     }
 
-    /// Replaces the value by the one that `next` makes of it, if it makes one, and answers what it
-    /// answers. It must not use this same `Replaced`.
+    /// Replaces the value by the one that `next` makes from it, if it makes one, and returns what
+    /// `next` returns. `next` must not use this same `Replaced`.
     ///
     /// In a signal handler that interrupts its own thread here, the old value is not freed, since
-    /// that thread may be reading it; and the new one may be replaced by what that thread made of
-    /// the old one.
+    /// that thread may be reading it; and that thread may then replace the new value by what it
+    /// made from the old one.
     pub fn replace<R>(&self, next: impl FnOnce(&T) -> (Option<T>, R)) -> R {
         let locked = self.latch.lock();
         // SAFETY: as above.
         let (value, answer) = next(unsafe { &*self.value.load(Ordering::Acquire) });
         let Some(value) = value else { return answer };
         let old = self.value.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        // SAFETY: it was taken out, so nobody else finds it; readers had it under the lock only. A
-        // child that is forked before it is dropped has it no more.
+        // SAFETY: it was taken out, so that no other thread finds it; readers had it only under the
+        // lock. A child that is forked before the drop no longer has it.
         let old = unsafe { Box::from_raw(old) };
         if locked.is_none() {
             std::mem::forget(old);
@@ -74,7 +74,7 @@ impl<T: Default> Default for Replaced<T> {
 
 impl<T> Drop for Replaced<T> {
     fn drop(&mut self) {
-        // SAFETY: it is from `Box::into_raw`, and nobody else has this any more.
+        // SAFETY: it is from `Box::into_raw`, and nothing else refers to `self` any more.
         drop(unsafe { Box::from_raw(*self.value.get_mut()) });
     }
 }

@@ -1,28 +1,28 @@
 //! Restartable sequences (`rseq(2)`, Linux 4.18; Desnoyers, Turner, Hunter): additions to memory of
-//! the CPU's own without a lock prefix. The kernel restarts the few instructions should the thread
-//! lose its CPU between them, in all processes that share the memory.
+//! the current CPU, without a lock prefix. The kernel restarts the few instructions if the thread
+//! loses its CPU between them. That works across all processes that share the memory.
 
 pub(crate) use self::platform::Sequence;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(any(miri, loom))))]
 mod platform {
-    //! By way of the area that glibc (2.35 and newer) registers for each thread, at
-    //! `__rseq_offset` from the thread pointer.
+    //! Uses the area that glibc (2.35 and newer) registers for each thread, at `__rseq_offset` from
+    //! the thread pointer.
 
     use std::arch::asm;
     use std::sync::atomic::{AtomicIsize, Ordering};
 
     use crate::sync::AtomicU64;
 
-    /// Where a thread's `struct rseq` lies, from its thread pointer.
+    /// The offset of a thread's `struct rseq` from its thread pointer.
     #[derive(Debug, Clone, Copy)]
     pub(crate) struct Sequence(isize);
 
-    /// Around `$body`, which commits with its last instruction: an addition to the CPU's own part
-    /// of memory. `{at}` is the offset of that part, if it is below `{bytes}`.
+    /// Wraps `$body`, which commits with its last instruction: an addition to the CPU's own part of
+    /// memory. `{at}` is the offset of that part, if it is less than `{bytes}`.
     ///
-    /// The sequence from 71 to 72 reads the CPU and commits; the kernel jumps to 74, behind the
-    /// signature that it was registered with, should it take the CPU away in between.
+    /// The sequence from 71 to 72 reads the CPU and commits. If the thread loses the CPU in
+    /// between, the kernel jumps to 74, right after the signature that was registered.
     macro_rules! sequence {
         ($($body:literal),+ ; $($operand:tt)+) => {
             asm!(
@@ -56,14 +56,15 @@ mod platform {
     impl Sequence {
         /// Finds out whether the C library registers its threads.
         pub(crate) fn find() -> Option<Self> {
-            // No lock: a child that is forked while another thread is here would wait for it. All
-            // threads find the same.
+            // Without a lock: a child that is forked while another thread is here would wait for
+            // it. All threads find the same.
             static FOUND: AtomicIsize = AtomicIsize::new(UNKNOWN);
             const UNKNOWN: isize = isize::MIN;
             const NONE: isize = isize::MAX;
             #[cold]
             fn look() -> isize {
-                // By name, at run time: older libraries lack it, and must still be able to load us.
+                // By name, at run time: older libraries lack it, and must still be able to load
+                // this code.
                 // SAFETY: both names are those of data objects, read only where they exist; dlsym
                 // has no other preconditions.
                 let offset = unsafe {
@@ -83,16 +84,16 @@ mod platform {
             (found != NONE).then_some(Self(found))
         }
 
-        /// How many CPUs the machine may ever have.
+        /// The number of CPUs that the machine may ever have.
         pub(crate) fn cpus(self) -> Option<usize> {
             // SAFETY: sysconf has no preconditions.
             let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
             usize::try_from(count).ok().filter(|&count| count > 0)
         }
 
-        /// Adds `n` to the first cell of this thread's CPU, of those that lie `1 << SHIFT` bytes
-        /// apart among the first `bytes` of `cells`. False where that CPU has none there or the
-        /// thread is not registered; nothing was added then.
+        /// Adds `n` to the cell of this thread's CPU: the cells of the CPUs lie `1 << SHIFT` bytes
+        /// apart in the first `bytes` of `cells`. Returns false, and adds nothing, if that CPU has
+        /// no cell there or the thread is not registered.
         #[inline]
         pub(crate) fn add<const SHIFT: u32>(
             self,
@@ -108,7 +109,8 @@ mod platform {
         /// As [`Sequence::add`], from the address of CPU 0's cell.
         ///
         /// # Safety
-        /// For each multiple of `1 << SHIFT` below `bytes` there is a cell so far behind `first`.
+        /// For each multiple of `1 << SHIFT` less than `bytes`, there is a cell that many bytes
+        /// after `first`.
         #[inline]
         pub(crate) unsafe fn add_at<const SHIFT: u32>(
             self,
@@ -117,14 +119,14 @@ mod platform {
             n: u64,
         ) -> bool {
             let at: u64;
-            // SAFETY: at the offset glibc keeps this thread's `struct rseq` (cpu_id at 4, rseq_cs
+            // SAFETY: glibc keeps this thread's `struct rseq` at the offset (cpu_id at 4, rseq_cs
             // at 8), for as long as the thread lives. `at` is compared before it is used, so that
             // no write leaves the cells that the caller vouches for; a thread that is not
             // registered has a negative cpu_id, which as an unsigned one is past every cell. The
             // atomics may be written through a shared reference; other threads read them with
-            // atomic loads, and x86-64 makes the store a releasing one. The kernel reads the
-            // descriptor until the next sequence: a library that holds this code must not be
-            // unloaded while threads that ran it live, which no std program can be anyhow.
+            // atomic loads, and on x86-64 the store is a release. The kernel reads the descriptor
+            // until the next sequence: a library that holds this code must not be unloaded while
+            // threads that ran it live, which no std program can do anyway.
             unsafe {
                 sequence!(
                     "add qword ptr [{first} + {at}], {n}";

@@ -1,9 +1,9 @@
-//! Bytes on a disk: taken before they are needed, so that no store into a mapping finds the disk
-//! full, and never by a call that could end the process.
+//! Allocates disk space before it is needed, so that no store into a mapping finds the disk full,
+//! and never by a call that could end the process.
 //!
-//! A write past the limit on the size of files (`RLIMIT_FSIZE`, `ulimit -f`) raises SIGXFSZ in the
-//! thread that makes it, which ends a process that does not expect it. Every call here looks at the
-//! limit first, and keeps the signal from being delivered, should the limit be lowered meanwhile.
+//! A write past the file size limit (`RLIMIT_FSIZE`, `ulimit -f`) raises SIGXFSZ in the writing
+//! thread, which ends a process that does not expect it. Every call here checks the limit first,
+//! and blocks the signal in case the limit is lowered meanwhile.
 
 use std::fs::File;
 use std::io;
@@ -12,8 +12,8 @@ use std::os::unix::fs::FileExt;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Gives every byte of `range` a block of its own on the disk, where the system can promise it, and
-/// makes the file as long as its end. Bytes that the file has keep their values.
+/// Reserves a disk block for every byte of `range`, if the system can promise that, and extends the
+/// file to the end of the range. Existing bytes keep their values.
 pub(crate) fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
     if range.is_empty() {
         return Ok(());
@@ -22,8 +22,8 @@ pub(crate) fn allocate(file: &File, range: Range<u64>) -> io::Result<()> {
     if range.end > present && size_limit().is_some_and(|limit| range.end > limit) {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    // Some file systems hand out all they have before they say that it is not enough: meanwhile
-    // nobody else could write. Of a file that is there, some blocks may be there too.
+    // Some file systems hand out all the space they have before they report that it is not enough:
+    // meanwhile no other program could write. An existing file may have some of the blocks already.
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     if present == 0
         && let Ok(system) = rustix::fs::fstatvfs(file)
@@ -42,7 +42,7 @@ fn take(file: &File, range: Range<u64>, present: u64) -> io::Result<()> {
 
         match fallocate(file, range.clone()) {
             Ok(()) => return Ok(()),
-            // The file system has no such call: write the zeros, which claims the blocks as well.
+            // The file system has no such call: writing zeros reserves the blocks as well.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             Err(error) => return Err(error.into()),
         }
@@ -53,8 +53,9 @@ fn take(file: &File, range: Range<u64>, present: u64) -> io::Result<()> {
     write_zeros(file, present.max(range.start)..range.end)
 }
 
-/// Some file systems take back all that they gave when a signal comes, and say so: a profiler sends
-/// one often enough to let no large range through. Then it goes on in pieces.
+/// Some file systems give back everything they have allocated when a signal arrives, and fail with
+/// EINTR: a profiler sends signals often enough that no large range gets through. So it continues
+/// in pieces.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn fallocate(file: &File, range: Range<u64>) -> rustix::io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate};
@@ -86,7 +87,7 @@ fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// The ranges of a file that have no blocks, where the file system tells.
+/// The ranges of a file that have no blocks, if the file system can tell.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn holes(file: &File, range: Range<u64>) -> impl Iterator<Item = io::Result<Range<u64>>> {
     use rustix::fs::{SeekFrom, seek};
@@ -99,7 +100,7 @@ fn holes(file: &File, range: Range<u64>) -> impl Iterator<Item = io::Result<Rang
         }
         let start = match seek(file, SeekFrom::Hole(at)) {
             Ok(start) if start < range.end => start,
-            // A file system that does not know of holes has none.
+            // A file system that does not know holes has none.
             Ok(_) | Err(Errno::INVAL | Errno::NXIO) => return None,
             Err(error) => return Some(Err(error.into())),
         };
@@ -117,9 +118,9 @@ fn holes(_: &File, _: Range<u64>) -> impl Iterator<Item = io::Result<Range<u64>>
     std::iter::empty()
 }
 
-/// Copies the blocks of the first `size` bytes that the file shares with copies of it, as `cp` makes
-/// them on some file systems, so that a write needs no more of them. Where the file system does not
-/// share blocks, or does not tell, this does nothing.
+/// Copies the blocks of the first `size` bytes that the file shares with copies of it, such as
+/// those that `cp` makes on some file systems. After that, a write needs no new blocks. Does
+/// nothing if the file system does not share blocks, or cannot tell.
 pub(crate) fn unshare(file: &File, size: u64) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     {
@@ -127,7 +128,7 @@ pub(crate) fn unshare(file: &File, size: u64) -> io::Result<()> {
         use rustix::io::Errno;
 
         let unshare = || fallocate(file, FallocateFlags::UNSHARE_RANGE, 0, size);
-        // Any other error says that the file system has no such call.
+        // Any other error means that the file system has no such call.
         if let Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) = without_size_signal(unshare)
         {
             return Err(error.into());
@@ -138,8 +139,8 @@ pub(crate) fn unshare(file: &File, size: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Has an empty file written in place by a file system that otherwise takes new blocks for every
-/// write (btrfs), which a full disk does not have. No other file system knows the flag.
+/// Has an empty file written in place on a file system that otherwise takes new blocks for every
+/// write (btrfs), which fails on a full disk. No other file system knows the flag.
 pub(crate) fn write_in_place(file: &File) {
     #[cfg(target_os = "linux")]
     if let Ok(flags) = rustix::fs::ioctl_getflags(file) {
@@ -149,14 +150,14 @@ pub(crate) fn write_in_place(file: &File) {
     let _ = file;
 }
 
-/// The most bytes that this process may give a file; `None` without a limit.
+/// The greatest size that this process may give a file; `None` if there is no limit.
 pub(crate) fn size_limit() -> Option<u64> {
     getrlimit(Resource::Fsize).current
 }
 
-/// Does what may write past the limit on the size of files, which is an error (EFBIG) then: the
-/// signal that goes with it (SIGXFSZ) does not reach the application. Every call that extends a
-/// file, or writes to one, belongs in here. It costs three system calls.
+/// Runs `work`, which may write past the file size limit. That is then an error (EFBIG); the signal
+/// that comes with it (SIGXFSZ) does not reach the application. Every call that extends a file or
+/// writes to one must be made inside. It costs three system calls.
 #[doc(hidden)]
 pub fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
     #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
@@ -169,11 +170,11 @@ mod signal {
     use std::mem::MaybeUninit;
     use std::ptr;
 
-    /// The signal is not delivered to this thread while this lives. The kernel sends it to the
-    /// thread that writes, and to no other.
+    /// Blocks the signal in this thread while this lives. The kernel sends it to the thread that
+    /// writes, and to no other.
     pub(super) struct Held {
         before: libc::sigset_t,
-        /// Whether one was pending before, which stays so.
+        /// Whether one was pending before, which then remains pending.
         was_pending: bool,
     }
 
@@ -185,7 +186,7 @@ mod signal {
                 libc::pthread_sigmask(libc::SIG_BLOCK, &raw const only, before.as_mut_ptr());
                 before.assume_init()
             };
-            // One that was not blocked has been delivered, and is not pending.
+            // A signal that was not blocked has been delivered, and is not pending.
             // SAFETY: the sets are valid for the calls, the second of which writes the set.
             let was_pending = unsafe {
                 let mut pending = MaybeUninit::<libc::sigset_t>::uninit();
@@ -200,8 +201,8 @@ mod signal {
     impl Drop for Held {
         fn drop(&mut self) {
             let (at_once, only) = (libc::timespec { tv_sec: 0, tv_nsec: 0 }, only());
-            // SAFETY: all that is pointed to is valid for the calls. Taking the signal fails where
-            // there is none, as a rule; restoring what was read before does not fail.
+            // SAFETY: all pointers are valid for the calls. Taking the signal fails if there is
+            // none, which is the usual case; restoring the mask that was read before does not fail.
             unsafe {
                 if !self.was_pending {
                     libc::sigtimedwait(&raw const only, ptr::null_mut(), &raw const at_once);
@@ -211,10 +212,10 @@ mod signal {
         }
     }
 
-    /// The set of that signal alone.
+    /// The set of only that signal.
     fn only() -> libc::sigset_t {
         let mut set = MaybeUninit::uninit();
-        // SAFETY: the first call makes the set, the second changes it; both are given a valid one.
+        // SAFETY: the first call makes the set, the second changes it; both get a valid one.
         unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             libc::sigaddset(set.as_mut_ptr(), libc::SIGXFSZ);

@@ -1,25 +1,25 @@
-//! Stripes: one counter on several cache lines, so that threads that add at once do not meet.
+//! Stripes: one counter on several cache lines, so that concurrent additions do not contend.
 //!
 //! Each CPU has a line of its own, to which a thread adds in a restartable sequence (`rseq(2)`,
-//! Linux 4.18; Desnoyers, Turner, Hunter): the kernel restarts the two instructions should the
-//! thread lose its CPU between them, so that the add needs no lock prefix and never waits, across
-//! all processes that share the cells. Behind them lie lines for threads without that means, which
-//! add atomically. A reader adds up all lines: the sum is at least what was added before it began
-//! and at most what was added before it ended.
+//! Linux 4.18; Desnoyers, Turner, Hunter): the kernel restarts the two instructions if the thread
+//! loses its CPU between them. So the addition needs no lock prefix and never waits, across all
+//! processes that share the cells. The lines after those are for threads without restartable
+//! sequences, which add atomically. A reader adds up all lines: the sum is at least what was added
+//! before the read began, and at most what was added before it ended.
 
 use crate::cells::Cells;
 use crate::sequence::Sequence;
 use crate::sync::Ordering;
 
-/// A counter on `cpus` lines of their own and `shared` lines for everyone else.
+/// A counter on `cpus` lines, one for each CPU, and `shared` lines for the other threads.
 #[derive(Debug, Clone)]
 pub struct Stripes {
     lines: Cells,
     cpus: usize,
     shared: usize,
-    /// The bytes of the lines of CPUs, which come first.
+    /// The bytes of the CPUs' lines, which come first.
     cpu_bytes: usize,
-    /// How this machine adds to a CPU's line, where it can and there are any.
+    /// How this machine adds to a CPU's line, if it can and there are such lines.
     sequence: Option<Sequence>,
 }
 
@@ -30,12 +30,12 @@ const SHIFT: u32 = 6;
 const _: () = assert!(LINE * 8 == 1 << SHIFT);
 
 impl Stripes {
-    /// The cells that a counter of so many lines takes.
+    /// The number of cells of a counter with `cpus` CPU lines and `shared` shared lines.
     pub const fn cells(cpus: usize, shared: usize) -> usize {
         (cpus + shared) * LINE
     }
 
-    /// Takes over cells, which begin on a cache line.
+    /// Makes a counter of cells that begin on a cache line.
     ///
     /// # Panics
     /// If there are not exactly [`Stripes::cells`] of them, or no shared line.
@@ -45,9 +45,10 @@ impl Stripes {
         Self { lines, cpus, shared, cpu_bytes: cpus * LINE * 8, sequence }
     }
 
-    /// How many lines of CPUs and how many shared ones serve this machine best.
+    /// The numbers of CPU lines and of shared lines that serve this machine best.
     ///
-    /// Every line costs each reader a load: no machine gets more than 64.
+    /// Every line costs each reader a load, so that no machine gets more than 64 CPU lines or 64
+    /// shared ones.
     pub fn advised() -> (usize, usize) {
         match Sequence::find().and_then(|sequence| sequence.cpus()) {
             Some(cpus) => (cpus.min(MOST), 1),
@@ -69,8 +70,8 @@ impl Stripes {
         self.add_shared(n);
     }
 
-    /// Adds `n` and returns the sum with it. Of two calls at once, both may see both additions,
-    /// unless all additions go to one line: then each sees a sum of its own.
+    /// Adds `n`, and returns the sum including it. Two concurrent calls may both see both
+    /// additions, unless all additions go to one line: then each call returns a different sum.
     #[inline]
     pub fn add_and_sum(&self, n: u64) -> u64 {
         if self.lines.len() == LINE {
@@ -84,15 +85,15 @@ impl Stripes {
     /// The sum of all lines, modulo 2^64.
     #[inline]
     pub fn sum(&self) -> u64 {
-        // Acquire: a reader that sees an addition sees what its adder had seen before it; and no
-        // load that follows in the program comes before these.
+        // Acquire: a reader that sees an addition sees what its thread saw before it; and no load
+        // that follows in program order comes before these.
         self.lines
             .iter()
             .step_by(LINE)
             .fold(0, |sum: u64, cell| sum.wrapping_add(cell.load(Ordering::Acquire)))
     }
 
-    /// Makes the sum `n`. Not for a counter to which others add meanwhile.
+    /// Sets the sum to `n`. No other thread may add at the same time.
     pub fn set(&self, n: u64) {
         for (i, cell) in self.lines.iter().step_by(LINE).enumerate() {
             cell.store(if i == 0 { n } else { 0 }, Ordering::Release);
@@ -102,15 +103,15 @@ impl Stripes {
     #[inline]
     fn add_shared(&self, n: u64) {
         let line = self.cpus + if self.shared == 1 { 0 } else { thread_number() % self.shared };
-        // Release: whoever sees the addition sees what this thread had seen before.
+        // Release: a reader that sees the addition sees what this thread saw before.
         self.lines[line * LINE].fetch_add(n, Ordering::Release);
     }
 }
 
-/// The most lines that [`Stripes::advised`] names.
+/// The most lines of either sort that [`Stripes::advised`] returns.
 const MOST: usize = 64;
 
-/// A small number of this thread's own, in the order of their first additions.
+/// A small number for this thread; threads are numbered in the order of their first additions.
 pub(crate) fn thread_number() -> usize {
     #[cfg(loom)]
     return 0;
@@ -120,7 +121,7 @@ pub(crate) fn thread_number() -> usize {
         use std::sync::atomic::{AtomicUsize, Ordering};
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
-        // A thread that is ending has no locals any more: any line is right for it.
+        // A thread that is ending has no locals any more: it may use any line.
         NUMBER
             .try_with(|number| {
                 if number.get() == usize::MAX {

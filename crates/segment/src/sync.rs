@@ -1,8 +1,8 @@
-//! The one door through which atomics come, so that loom can take over in a model.
+//! The only module that atomics are imported from, so that loom can replace them in a model.
 //!
-//! Lock-free code of every crate here imports its atomics from this module. `--cfg loom` swaps
+//! The lock-free code of every crate here imports its atomics from this module. `--cfg loom` swaps
 //! them for loom's, which cannot lie in a mapped file: a model gets its cells from
-//! `Cells::private`, which is there only then.
+//! `Cells::private`, which exists only then.
 
 #[cfg(loom)]
 pub use loom::sync::Arc;

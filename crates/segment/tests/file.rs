@@ -193,7 +193,7 @@ fn another_version_is_refused() {
         assert!(
             matches!(error.flaw(), Flaw::Version { found: version } if u64::from(*version) == found)
         );
-        let says = format!("layout version {found} and this program reads version 2 alone");
+        let says = format!("layout version {found} and this program reads only version 2");
         assert!(error.to_string().contains(&says), "{error}");
     }
 }

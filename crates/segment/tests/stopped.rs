@@ -72,7 +72,7 @@ fn nobody_waits_for_long_for_who_was_stopped_with_a_familys_lock() {
     assert_eq!(family.look(|key| key.text("known"), |place| place.sum(0)), Some(2));
     assert_eq!(family.look(|key| key.text("none"), |place| place.sum(0)), None);
     let error = family.try_remove(|key| key.text("known")).unwrap_err();
-    assert!(error.is_held() && error.to_string().contains("let it go on or end it"), "{error}");
+    assert!(error.is_held() && error.to_string().contains("resume it or end it"), "{error}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     // It goes on, and all is as it was.
     set_lock(&segment, 0);
