@@ -191,7 +191,7 @@ impl fmt::Display for Error {
             Flaw::Cut { length, expected } => write!(
                 f,
                 "it was cut to {length} bytes while it was in use, from {expected} or more; \
-                 restart all processes that have it open before they touch the missing part (SIGBUS)"
+                 restart all processes that have it open before they touch what is gone (SIGBUS)"
             ),
             Flaw::TooLong { length, expected } => write!(
                 f,

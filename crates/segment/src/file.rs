@@ -1,7 +1,9 @@
-//! A segment's file: made whole or not at all, mapped, grown, synced. One without a name,
-//! in memory, is for a process and the children that it forks.
+//! The file of a segment: created whole or not at all, mapped, grown and synced. A file without a
+//! name, in memory, is shared by a process and the children that it forks.
 //!
 //! A new file gets its name by `linkat`, when its header is complete and on the disk: a process
+//! that dies before that leaves no file, and a process that comes second never overwrites the first
+//! one's.
 //! that dies before leaves no file, and one that comes second never overwrites the first.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
@@ -32,43 +34,43 @@ use crate::space::{self, allocate, without_size_signal};
 
 /// A file that is locked for this process and mapped up to the limit of its segment.
 ///
-/// The mapping is longer than the file: bytes behind its end must not be touched, and become
-/// usable where they are when the file grows.
+/// The mapping is longer than the file. The bytes after the end of the file must not be touched;
+/// they become usable at the same address when the file grows.
 #[derive(Debug)]
 pub(crate) struct MappedFile {
     /// `None` for a file without a name.
     path: Option<PathBuf>,
-    /// Closed only while it is this file's: a program that closes all descriptors may have another
-    /// file under this one's number by now.
+    /// Closed only while it still refers to this file: a program that closes all descriptors may
+    /// have another file under this number by now.
     file: ManuallyDrop<File>,
-    /// The device and the number of the file.
+    /// The device and the inode number of the file.
     identity: (u64, u64),
-    /// Whether the program has closed that descriptor: its number is not used again.
+    /// Whether the program has closed that descriptor. Its number is not used again then.
     is_closed: AtomicBool,
     base: NonNull<u8>,
-    /// Whether a sync failed and none has worked since.
+    /// Whether a sync failed and none has succeeded since.
     failed: AtomicBool,
-    /// What marks this process in the locks inside of the file, and, above it, the generation that
-    /// made it: a child of a fork is another process. 0 for none.
+    /// The token of this process, which marks it in the locks inside the file, and above it the
+    /// generation that made it: a child of a fork is another process. 0 for none.
     token: AtomicU64,
-    /// Held by who makes the token.
+    /// Held by the thread that makes the token.
     making: Latch,
-    /// What holds the token's lock, in this process alone.
+    /// Holds the token's lock, in this process alone.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     own: Holder,
-    /// What marks the file as open, in this process and in the children that it forked since.
+    /// Marks the file as open, for this process and the children that it forked since.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     presence: Holder,
     /// Whether a mapping holds locks here; 0 until that is known.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     held_by_mapping: AtomicU32,
-    /// What [`fork::forks`] was when it was mapped.
+    /// The value of [`fork::forks`] when the file was mapped.
     forks: u32,
 }
 
 impl MappedFile {
-    /// Makes the file at `path` with `size` bytes that begin with `head`. `Ok(None)` where a file
-    /// of that name is there already.
+    /// Creates the file at `path`, with `size` bytes that begin with `head`. `Ok(None)` if a file
+    /// of that name exists already.
     pub(crate) fn create(
         path: &Path,
         head: &[u8],
@@ -100,23 +102,23 @@ impl MappedFile {
             Err(error) => return Err(fail(error)),
         }
         drop(draft.temporary);
-        // The same open file description: it keeps the lock until the name is gone again.
+        // The same open file description: it keeps the lock until the name is removed again.
         let held = draft.file.try_clone();
-        // The name must outlive a power loss as the content does.
+        // Like the content, the name must outlive a power loss.
         let synced = File::open(directory).and_then(|d| d.sync_all()).map_err(fail);
         let mapped = synced.and_then(|()| Self::map(Some(path), draft.file, limit));
         if let (Err(_), Ok(held)) = (&mapped, held)
             && is_at(&held, path).unwrap_or(false)
         {
-            // Nobody has had it open. A smaller one may be asked for next, which this one would be
-            // in the way of.
+            // No process has had it open. The caller may next try a smaller file, and this one
+            // would be in the way.
             let _ = std::fs::remove_file(path);
         }
         mapped.map(Some)
     }
 
-    /// Makes a file without a name in memory, with `size` bytes that begin with `head`. The children
-    /// that this process forks share it.
+    /// Creates a file without a name in memory, with `size` bytes that begin with `head`. It is
+    /// shared with the children that this process forks.
     pub(crate) fn anonymous(head: &[u8], size: u64, limit: u64) -> Result<Self, Error> {
         let file = memory_file()?;
         let fail = |error: io::Error| Error::new(None, flaw_of(error, size));
@@ -124,15 +126,15 @@ impl MappedFile {
         without_size_signal(|| file.write_all_at(head, 0)).map_err(fail)?;
         let mapped = Self::map(None, file, limit)?;
         if mapped.reopen().is_none() {
-            // Without a lock of its own, none of the processes could tell which of the others live.
-            let what = "a segment without a file needs /proc, through which each process opens it \
-                        for itself; mount it, or open a segment in a file";
+            // Without a lock of its own, no process could tell which of the others live.
+            let what = "a segment without a file needs /proc, by which each process opens it \
+                        again; mount /proc, or open a segment in a file";
             return Err(Error::new(None, Flaw::Request(what.into())));
         }
         Ok(mapped)
     }
 
-    /// Checks the header of a file that is locked, and maps it.
+    /// Validates the header of a locked file, and maps it.
     pub(crate) fn open(path: &Path, locked: Locked) -> Result<(Self, Header), Error> {
         let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
         let Locked { file, is_first } = locked;
@@ -140,19 +142,20 @@ impl MappedFile {
         let (header, length) = loop {
             let mut head = [0; HEADER_BYTES as usize];
             let filled = read_up_to(&file, &mut head, 0).map_err(fail)?;
-            // The length is read under the lock: a process that held it before may have grown the
-            // file; and after the header: a process that shares it may grow it now.
+            // The length is read under the lock: a process that held the lock before may have grown
+            // the file. And it is read after the header: a process that shares the file may be
+            // growing it now.
             let length = file.metadata().map_err(fail)?.len();
             tries -= 1;
             match check_header(&head[..filled], length) {
                 Ok(header) => break (header, length),
-                // A reading is not one moment: others change the header meanwhile.
+                // A read is not atomic: others change the header meanwhile.
                 Err(_) if tries > 0 => std::thread::sleep(Duration::from_millis(1)),
                 Err(flaw) => return Err(Error::new(Some(path), flaw)),
             }
         };
-        // A growth that was cut off leaves a longer file, and so does one that goes on. What lies in
-        // there does not matter: it is zeroed before it is used.
+        // A growth that was interrupted leaves a longer file, and so does one that is under way.
+        // The extra bytes do not matter: they are zeroed before they are used.
         if length > header.size && header.clean && is_first {
             let flaw = Flaw::TooLong { length, expected: header.size };
             return Err(Error::new(Some(path), flaw));
@@ -169,7 +172,7 @@ impl MappedFile {
         fork::watch();
         let forks = fork::forks();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing of ours.
+        // SAFETY: a new mapping at an address that the kernel chooses touches nothing of ours.
         let base = unsafe {
             rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &file, 0)
         }
@@ -194,11 +197,12 @@ impl MappedFile {
         })
     }
 
-    /// Marks the file as open, once all of it was seen and is in order. Lets others open it too, if
-    /// it is to be shared.
+    /// Marks the file as open, once all of it was validated. Lets others open it too, if it is to
+    /// be shared.
     pub(crate) fn enter(&self, access: Access, patience: Patience) -> Result<(), Error> {
         let Some(path) = &self.path else { return Ok(()) };
-        // Before the lock is shared: a process that gets it then finds this one.
+        // Before the lock is shared, so that a process that gets the lock then finds this one
+        // present.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         self.be_present().map_err(|error| cannot_lock(path, &error))?;
         match access {
@@ -209,8 +213,8 @@ impl MappedFile {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn be_present(&self) -> io::Result<()> {
-        // By a description that this process can give up while its children keep it. Where the file
-        // cannot be opened again, it never learns that it is the last one.
+        // By a description that this process can give up while its children keep it. If the file
+        // cannot be opened again, this process never learns that it is the last one.
         let Some((file, _)) = self.reopen() else { return be_present(&self.file) };
         be_present(&file)?;
         self.presence.set(Some(Hold::with_children(file, self.is_held_by_mapping())?));
@@ -231,14 +235,14 @@ impl MappedFile {
         self.held_by_mapping.load(Ordering::Relaxed) == YES
     }
 
-    /// The bytes that the file has.
+    /// The length of the file in bytes.
     pub(crate) fn length(&self) -> Result<u64, Error> {
         let metadata = self.own_file().and_then(|file| file.metadata());
         metadata.map(|metadata| metadata.len()).map_err(|error| self.fail(error, 0))
     }
 
-    /// The bytes that the file has, by its descriptor or, where the program closed that, by its
-    /// name. `None` where neither leads to the file.
+    /// The length of the file in bytes, by its descriptor or, if the program closed that, by its
+    /// name. `None` if neither leads to the file.
     pub(crate) fn present_length(&self) -> Option<u64> {
         let is_it = |data: &std::fs::Metadata| (data.dev(), data.ino()) == self.identity;
         let by_name = || self.path.as_ref()?.metadata().ok();
@@ -246,8 +250,8 @@ impl MappedFile {
         Some(data.len())
     }
 
-    /// Whether no other process has the file, children of forks included, as far as is known. Where
-    /// that is so, all others are kept out until it is [left](Self::leave).
+    /// Whether no other process has the file open, children of forks included, as far as is known.
+    /// If so, all others are kept out until this process [leaves](Self::leave).
     pub(crate) fn is_last(&self, access: Access) -> bool {
         if self.path.is_none() {
             return true;
@@ -255,18 +259,18 @@ impl MappedFile {
         if access == Access::Exclusive && self.forks == fork::forks() {
             return true;
         }
-        // Its lock cannot be had any more when its descriptor is closed.
+        // If its descriptor is closed, its lock cannot be taken any more.
         self.has_descriptor() && self.is_alone_present() && self.file.try_lock().is_ok()
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn is_alone_present(&self) -> bool {
-        // A lock of the process would go when a descriptor of the file is closed here.
+        // A lock of the process would be released when a descriptor of the file is closed here.
         if self.own_token().is_some() && !self.own.is_set() {
             return false;
         }
-        // The children that were forked have the presence of this process. It takes another one,
-        // and gives up the one that they have.
+        // The children that were forked share the presence of this process. It takes another one,
+        // and gives up the one that they share.
         let Some((file, _)) = self.reopen() else { return false };
         let Ok(same) = file.try_clone() else { return false };
         let by_mapping = self.is_held_by_mapping();
@@ -292,8 +296,8 @@ impl MappedFile {
         }
     }
 
-    /// A number that no other process has, or had, that has the file open: its lock is released by
-    /// the end of the process, however it ends.
+    /// A number that is unique among all processes that have, or had, the file open. Its lock is
+    /// released when the process ends, however it ends.
     #[inline]
     pub(crate) fn token(&self) -> Result<u64, Error> {
         match self.own_token() {
@@ -323,13 +327,13 @@ impl MappedFile {
         Ok(token)
     }
 
-    /// Whether the process of a token lives.
+    /// Whether the process of that token lives.
     pub(crate) fn is_alive(&self, token: u64) -> bool {
         if token > MOST_TOKENS {
-            // It is in a damaged file, and nobody's.
+            // No process has it: it comes from a damaged file.
             return false;
         }
-        // A process that cannot be asked for is taken for alive: waiting is better than two owners.
+        // A process that cannot be checked counts as alive: waiting is better than two owners.
         self.own_token() == Some(token)
             || self.own_file().and_then(|file| is_locked(&file, token)).unwrap_or(true)
     }
@@ -337,7 +341,7 @@ impl MappedFile {
     /// A number that is given out once.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn next_token(&self) -> u64 {
-        // SAFETY: the header lies inside of the file, and its cells are used as atomics only.
+        // SAFETY: the header lies inside the file, and its cells are used only as atomics.
         let tokens = unsafe { &*self.base.as_ptr().add(at::TOKENS).cast::<AtomicU64>() };
         tokens.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & MOST_TOKENS
     }
@@ -346,7 +350,7 @@ impl MappedFile {
         self.path.as_deref()
     }
 
-    /// Whether the descriptor is still this file's.
+    /// Whether the descriptor still refers to this file.
     fn has_descriptor(&self) -> bool {
         let is_own = !self.is_closed.load(Ordering::Relaxed)
             && identity(&self.file).is_ok_and(|identity| identity == self.identity);
@@ -357,7 +361,8 @@ impl MappedFile {
         is_own
     }
 
-    /// The file; opened again, if its descriptor was closed and may be another file's by now.
+    /// The file; opened again if its descriptor was closed, whose number another file may have by
+    /// now.
     fn own_file(&self) -> io::Result<Own<'_>> {
         if self.has_descriptor() {
             return Ok(Own::Kept(&self.file));
@@ -366,8 +371,8 @@ impl MappedFile {
         self.reopen().map(|(file, _)| Own::Again(file)).ok_or_else(|| io::Error::other(what))
     }
 
-    /// Opens the same file again, for reading at least: a worker may have given up the rights of the
-    /// process that opened it first.
+    /// Opens the same file again, at least for reading: a worker may have given up the rights of
+    /// the process that opened it first.
     fn reopen(&self) -> Option<(File, Mode)> {
         let by_number = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
         let by_number = self.has_descriptor().then_some(&by_number);
@@ -381,20 +386,20 @@ impl MappedFile {
         })
     }
 
-    /// Locks the byte of a new token: by an open file description of this process' own, so that no
-    /// child of a fork holds it too.
+    /// Locks the byte of a new token, by an open file description of this process alone, so that no
+    /// child of a fork holds the lock too.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn lock_token(&self) -> io::Result<u64> {
         for attempt in 1_u32.. {
             let forks = fork::calm();
             let Some((file, mode)) = self.reopen() else { break };
-            // A lock for writing needs a file that is open for writing, and excludes all others; one
-            // for reading is seen by all that ask, and is this token's as long as no process draws
-            // it twice.
+            // A write lock needs a file that is open for writing, and excludes all others. A read
+            // lock is seen by every process that checks, and belongs to this token as long as no
+            // process draws it twice.
             let token = self.draw_token(&file, libc::F_OFD_SETLK, mode.lock())?;
             let hold = Hold::without_children(file, self.is_held_by_mapping())?;
             // A child that was forked since may have the file open, and would go on holding the
-            // lock: nobody has seen that token yet.
+            // lock. No process has seen that token yet, so that another one is drawn.
             if fork::forks() == forks || attempt == MOST_DRAWN {
                 self.own.set(Some(hold));
                 return Ok(token);
@@ -403,8 +408,9 @@ impl MappedFile {
         if !self.has_descriptor() {
             return Err(io::Error::other("it cannot be opened again in this process"));
         }
-        // A lock of the process, and not of the descriptor, which all children share. It ends with
-        // the process too, and already when the process closes this file under another descriptor.
+        // A lock of the process instead of the descriptor, which all children share. It too ends
+        // with the process, but also as soon as the process closes this file under another
+        // descriptor.
         self.own.set(None);
         self.draw_token(&self.file, libc::F_SETLK, libc::F_WRLCK)
     }
@@ -420,13 +426,13 @@ impl MappedFile {
         Err(io::ErrorKind::AddrInUse.into())
     }
 
-    /// The process' id: this system has no locks of open file descriptions.
+    /// The process id: this system has no locks of open file descriptions.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn lock_token(&self) -> io::Result<u64> {
         Ok(u64::from(std::process::id()))
     }
 
-    /// Whether the path still names this file, and the file still has `size` bytes.
+    /// Checks that the path still names this file, and that the file still has `size` bytes.
     pub(crate) fn check(&self, size: u64) -> Result<(), Error> {
         let Some(path) = self.path() else { return Ok(()) };
         let named = match path.metadata() {
@@ -452,12 +458,12 @@ impl MappedFile {
         self.base
     }
 
-    /// Makes the file whole before its cells are used: it has the bytes that its header states, and
-    /// each of them has a block of its own. Returns how many it has. `is_first` says that no other
+    /// Makes the file whole before its cells are used: afterwards it has the bytes that its header
+    /// states, and each of them has a disk block. Returns its length. `is_first` says that no other
     /// process has it open, `torn` that power may have been lost, which may have left it shorter.
     ///
     /// A copy may have holes, or share its blocks with the original: a write into either needs a
-    /// block that a full disk does not have, and the system ends the process then (SIGBUS).
+    /// new block. On a full disk there is none, and then the system ends the process (SIGBUS).
     pub(crate) fn settle(&self, size: u64, is_first: bool, torn: bool) -> Result<u64, Error> {
         let length = self.length()?;
         if length < size && !(is_first && torn) {
@@ -473,15 +479,16 @@ impl MappedFile {
         Ok(length.max(size))
     }
 
-    /// Takes blocks in place of those that a copy shares which was made while the file was in use.
+    /// Replaces blocks that the file shares with a copy made while it was in use.
     pub(crate) fn unshare(&self, size: u64) -> Result<(), Error> {
         let Ok(file) = self.own_file() else { return Ok(()) };
         space::unshare(&file, size).map_err(|error| self.fail(error, size))
     }
 
-    /// Gives the bytes of `range` their blocks, up to the end of which the file is made longer: a
+    /// Reserves disk blocks for the bytes of `range`, and extends the file to its end, so that a
     /// write into the mapping never meets a full disk. It does not wait for the disk: opening mends
-    /// what a loss of power leaves too short. One process at a time, and one thread of it, does so.
+    /// a file that a loss of power leaves too short. Only one thread of one process may call it at
+    /// a time.
     pub(crate) fn grow(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         let size = range.end;
         self.has(range.start)?;
@@ -490,7 +497,7 @@ impl MappedFile {
             .map_err(|error| self.fail(error, size))
     }
 
-    /// Writes the bytes of `range` to the disk and waits for it.
+    /// Writes the bytes of `range` to the disk, and waits for it.
     pub(crate) fn sync(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         self.has(range.end)?;
         let page = rustix::param::page_size() as u64;
@@ -508,9 +515,10 @@ impl MappedFile {
         result.map_err(|error| self.fail(error.into(), range.end))
     }
 
-    /// An error where the file has fewer bytes: another process has cut it while it is in use.
+    /// Returns an error if the file has fewer bytes: another process has cut it while it was in
+    /// use.
     fn has(&self, size: u64) -> Result<(), Error> {
-        // Where its descriptor was closed and it cannot be opened again, the mapping still works.
+        // If its descriptor was closed and it cannot be opened again, the mapping still works.
         let Ok(length) = self.length() else { return Ok(()) };
         if length < size {
             return Err(Error::new(self.path(), Flaw::Cut { length, expected: size }));
@@ -518,26 +526,26 @@ impl MappedFile {
         Ok(())
     }
 
-    /// Makes pages dirty that are in use. The system takes a page for clean once it has failed to
-    /// write it (fsync(2), "ERRORS"): it would never try again by itself.
+    /// Makes the pages in use dirty. The system marks a page clean once it has failed to write it
+    /// (fsync(2), "ERRORS"), and would never retry by itself.
     fn touch(&self, range: std::ops::Range<u64>, page: u64) {
         for at in range.step_by(page as usize) {
-            // SAFETY: the offset lies inside the file, at the beginning of a page, whose first
-            // bytes are a cell like all others.
+            // SAFETY: the offset lies inside the file, at the start of a page, whose first bytes
+            // are a cell like all others.
             let cell = unsafe { &*self.base.as_ptr().add(at as usize).cast::<AtomicU64>() };
             let value = cell.load(Ordering::Relaxed);
-            // A swap for the same value is a write; who fails was overtaken by another write.
+            // A swap for the same value is a write. If it fails, another write came first.
             let _ = cell.compare_exchange(value, value, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Takes the mapping down.
+    /// Removes the mapping.
     ///
     /// # Safety
     /// `limit` is the length that was mapped, and nothing refers to the mapping any more.
     pub(crate) unsafe fn unmap(&self, limit: u64) {
-        // SAFETY: the caller's obligation. An error would leave the range mapped, which harms
-        // nothing.
+        // SAFETY: the caller's obligation. An error would leave the range mapped, which is
+        // harmless.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), limit as usize) };
     }
 }
@@ -551,7 +559,7 @@ impl Drop for MappedFile {
     }
 }
 
-/// The file of a segment, to do something with it.
+/// The open file of a segment, for a single use.
 enum Own<'f> {
     Kept(&'f File),
     Again(File),
@@ -568,12 +576,12 @@ impl Deref for Own<'_> {
     }
 }
 
-/// Who may do what with a new file.
+/// The permissions of a new file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rights {
     /// The permission bits, which no umask changes.
     pub(crate) mode: u32,
-    /// The group; `None` for the one that the system gives it.
+    /// The group; `None` for the one that the system assigns.
     pub(crate) group: Option<u32>,
 }
 
@@ -588,15 +596,16 @@ impl Rights {
     fn refused(self, path: &Path, error: &io::Error) -> Error {
         let group = self.group.map_or_else(String::new, |group| format!(" and the group {group}"));
         let what = format!(
-            "it cannot be given the mode {:o}{group} ({error}); ask for others, or name a file on \
-             another file system",
+            "it cannot be given the mode {:o}{group} ({error}); ask for another mode or group, or \
+             name a file on another file system",
             self.mode
         );
         Error::new(Some(path), Flaw::Request(what))
     }
 }
 
-/// Renames a file that this process has locked for itself to the first of these names that is free.
+/// Renames a file that this process has locked exclusively to the first of these names that is
+/// free.
 pub(crate) fn set_aside(
     path: &Path,
     file: &File,
@@ -607,7 +616,7 @@ pub(crate) fn set_aside(
         return Err(Error::new(Some(path), Flaw::Locked));
     }
     for name in names {
-        // A link, and not a renaming, so that no file of that name is replaced.
+        // A link instead of a rename, so that no file of that name is replaced.
         match std::fs::hard_link(path, &name) {
             Ok(()) => {
                 std::fs::remove_file(path).map_err(fail)?;
@@ -626,12 +635,12 @@ struct Draft {
     temporary: Option<Temporary>,
 }
 
-/// A name that is taken away again when its owner goes.
+/// A name that is removed when its owner is dropped.
 struct Temporary(PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // What cannot be removed is a small file with a speaking name.
+        // What cannot be removed is a small file with a telling name.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -647,7 +656,7 @@ impl Draft {
                 Ok(file) => {
                     return Ok(Self { file, temporary: None });
                 }
-                // This file system has no files without names: give it one.
+                // This file system has no files without names.
                 Err(error) if is_unsupported(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -656,7 +665,7 @@ impl Draft {
         Ok(Self { file, temporary: Some(Temporary(temporary)) })
     }
 
-    /// Gives the file its name; an error where the name is taken.
+    /// Gives the file its name; an error if the name is taken.
     fn name(&self, path: &Path) -> io::Result<()> {
         let source = match &self.temporary {
             Some(temporary) => temporary.0.clone(),
@@ -666,8 +675,8 @@ impl Draft {
     }
 }
 
-/// Makes a file of a name beside that of `path` that nothing has: who was killed may have left one,
-/// and this process may have the id of that one, as in a container that was started again.
+/// Creates a file next to `path` under a name that is not taken. A process that was killed may have
+/// left one; and this process may have the same id, as in a container that was restarted.
 fn named_anew(directory: &Path, path: &Path, options: &OpenOptions) -> io::Result<(File, PathBuf)> {
     let mut number = 0_u32;
     loop {
@@ -683,7 +692,7 @@ fn named_anew(directory: &Path, path: &Path, options: &OpenOptions) -> io::Resul
     }
 }
 
-/// How many files that others have left are passed over.
+/// The most names that are skipped because other processes left them.
 const MOST_LEFT: u32 = 1000;
 
 #[cfg(target_os = "linux")]
@@ -703,24 +712,24 @@ fn parent(path: &Path) -> &Path {
     }
 }
 
-/// How often who shares a file looks at its header until it is of one moment.
+/// How often an opener that shares a file reads its header, until the snapshot is consistent.
 const MOST_LOOKS: u32 = 100;
 
 /// Tokens are 1 to this.
 const MOST_TOKENS: u64 = (1 << TOKEN_BITS) - 1;
 const TOKEN_BITS: u32 = 38;
 
-/// The generation of this process, as far as it fits above a token.
+/// The bits of the generation of this process that fit above a token.
 #[inline]
 fn own_generation() -> u64 {
     u64::from(fork::generation()) & (u64::MAX >> TOKEN_BITS)
 }
 
-/// How many tokens a process draws at most, until it has one.
+/// The most tokens that a process draws to get one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const MOST_DRAWN: u32 = 64;
 
-/// How a file is open.
+/// The access mode of an open file.
 enum Mode {
     ReadWrite,
     Read,
@@ -728,7 +737,7 @@ enum Mode {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 impl Mode {
-    /// The kind of lock that it allows.
+    /// The kind of lock that the mode allows.
     fn lock(&self) -> libc::c_int {
         match self {
             Self::ReadWrite => libc::F_WRLCK,
@@ -737,13 +746,13 @@ impl Mode {
     }
 }
 
-/// A file without a name, in memory.
+/// Creates a file without a name, in memory.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn memory_file() -> Result<File, Error> {
     use rustix::fs::MemfdFlags;
 
     let file = rustix::fs::memfd_create("quipu", MemfdFlags::CLOEXEC).map_err(|error| {
-        let what = format!("the system makes no files in memory ({error}); open one with a name");
+        let what = format!("the system cannot make files in memory ({error}); name a file instead");
         Error::new(None, Flaw::Request(what))
     })?;
     Ok(file.into())
@@ -751,7 +760,7 @@ fn memory_file() -> Result<File, Error> {
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn memory_file() -> Result<File, Error> {
-    let what = "this system has no files in memory that processes share; open one with a name";
+    let what = "this system has no files in memory that processes can share; name a file instead";
     Err(Error::new(None, Flaw::Request(what.into())))
 }
 

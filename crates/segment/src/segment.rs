@@ -1,4 +1,5 @@
-//! The segment: records that are reserved, filled, and published by one store.
+//! The segment: opens and creates it, and makes records, which are reserved, filled, and published
+//! by one store.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -29,18 +30,18 @@ use crate::series;
 use crate::series::Names;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// A handle to a segment. Clones share it; the last one that goes, cells included, releases the
-/// memory, and the lock of the file.
+/// A handle to a segment. Clones share it. Dropping the last one, cells included, releases the
+/// memory and the lock of the file.
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub(crate) region: Arc<Region>,
     anchor: Anchor,
-    /// The boot of the machine, as the anchor's cells have it.
+    /// The boot of the machine that the anchor's cells should state.
     boot: [u8; 16],
     found: FoundAs,
-    /// Whether power may have been lost since it was last in use.
+    /// Whether power may have been lost since the segment was last in use.
     torn: bool,
-    /// The end of the bytes that may hold anything when they are taken into use.
+    /// The end of the bytes that may hold anything, and not zeros, when they are taken into use.
     dirty: u64,
     shared: Shared,
     pub(crate) names: Arc<Names>,
@@ -49,37 +50,38 @@ pub struct Segment {
 /// Whether other processes may have the file open too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// None may.
+    /// No other process may.
     Exclusive,
-    /// All may that say so as well.
+    /// All processes may that open it as shared.
     Shared,
 }
 
-/// Who has the file, and what is left to do before it is used.
+/// How the file is shared, and what is left to do before it is used.
 #[derive(Debug, Clone)]
 struct Shared {
     access: Access,
-    /// Whether this handle was the only one when the file was opened, and must put its families in
-    /// order before they are used.
+    /// Whether this handle was the only one when the file was opened, so that it must mend the
+    /// families before they are used.
     unmended: Arc<Unmended>,
 }
 
-/// A mark, and who clears it. No lock of the standard library: a child that is forked while another
-/// thread of its parent looks at it would wait for that thread, which it does not have.
+/// The mark that families are to be mended, and state that the clones of a handle share. Not a
+/// mutex of the standard library: if a process forks while another of its threads holds one, the
+/// child waits for a thread that it does not have.
 #[derive(Debug, Default)]
 struct Unmended {
     mark: AtomicBool,
     clearing: Latch,
     /// Held by the thread of this process that makes a record.
     making: Latch,
-    /// Of the locks in the segment of who makes a record, and who makes it longer.
+    /// For the two locks in the segment: that of making a record, and that of growth.
     stuck: [Stuck; 2],
-    /// The size from which it could not be made longer ahead of need.
+    /// The size at which growth ahead of need failed.
     stunted: AtomicU64,
 }
 
 impl Unmended {
-    /// Whether growing ahead of need has not failed at that size.
+    /// Whether growth ahead of need has not failed at that size.
     fn may_grow(&self, size: u64) -> bool {
         self.stunted.load(Ordering::Relaxed) != size
     }
@@ -105,7 +107,7 @@ impl Shared {
     }
 }
 
-/// How a segment was when it was opened.
+/// The state of a segment when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FoundAs {
     New,
@@ -113,7 +115,7 @@ enum FoundAs {
     Unclean,
 }
 
-/// How a file of a segment is made or opened.
+/// The options for creating or opening the file of a segment.
 #[derive(Debug, Clone)]
 pub struct Options {
     limit: u64,
@@ -141,36 +143,38 @@ impl Default for Options {
     }
 }
 
-/// A file that was renamed, so that another could be made in its place.
+/// A file that was renamed, so that another one could be created in its place.
 #[derive(Debug)]
 pub struct SetAside {
     /// Why it could not be used.
     pub error: Error,
-    /// What it is called now.
+    /// Its name now.
     pub name: PathBuf,
 }
 
 impl Options {
-    /// The defaults: a limit of 256 MiB, no size in advance, mode 0600.
+    /// The defaults: a limit of 256 MiB, no size in advance, mode 0600, not shared.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The bytes up to which a new file may grow, at most 1 TiB. Whoever opens it reserves as many
-    /// addresses; an existing file keeps the limit that it was made with.
+    /// The size in bytes up to which a new file may grow, at most 1 TiB. Each process that opens
+    /// the file reserves that much address space. An existing file keeps the limit that it was made
+    /// with.
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// The bytes that a new file gets at once, so that a full disk shows when it is made.
+    /// The size in bytes that a new file has from the start, so that a full disk shows when it is
+    /// created.
     pub fn size(mut self, bytes: u64) -> Self {
         self.size = bytes;
         self
     }
 
-    /// Leaves an existing file as it is, to the byte, until [`Segment::begin`] is called or a family
-    /// is opened: for who may yet find that it cannot use what is in there.
+    /// Leaves an existing file as it is, to the byte, until [`Segment::begin`] is called or a
+    /// family is opened. For a caller that may yet find that it cannot use what is in the file.
     pub fn unmarked(mut self) -> Self {
         self.unmarked = true;
         self
@@ -183,57 +187,57 @@ impl Options {
         self
     }
 
-    /// The permission bits of a new file, whatever the umask is; 0600 without this. An existing file
-    /// keeps its own.
+    /// The permission bits of a new file, regardless of the umask; 0600 by default. An existing
+    /// file keeps its own.
     ///
-    /// A process that may read the file may hold locks of it as well, and keep others from opening
-    /// it or from making series; one that may write it may change every count.
+    /// A process that may read the file may hold locks on it as well, and keep others from opening
+    /// it or from making series. A process that may write it may change every count.
     pub fn mode(mut self, bits: u32) -> Self {
         self.mode = bits;
         self
     }
 
-    /// The group of a new file, by its number: one that this process is in, unless it is privileged.
-    /// An existing file keeps its own.
+    /// The group id of a new file: a group of this process, unless the process is privileged. An
+    /// existing file keeps its own.
     pub fn group(mut self, group: u32) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// How long opening waits for a process that has the file locked while it inspects it; 10
-    /// seconds without this. Then opening fails.
+    /// How long opening waits for a process that has the file locked while it validates it; 10
+    /// seconds by default. Then opening fails.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// The clocks' readings, where time is injected.
+    /// The readings of the clocks, for a caller that injects time.
     pub fn readings(mut self, readings: Readings) -> Self {
         self.readings = Some(readings);
         self
     }
 
-    /// Opens the file at `path`, or makes it where there is none, and locks it for this process.
+    /// Opens the file at `path`, or creates it if there is none, and locks it for this process.
     ///
     /// # Errors
-    /// A file that is no segment, is damaged, or is of a later layout is refused and left as it
-    /// is; so are a file that another process holds, a directory, a full disk, and a place that
-    /// cannot be written. [`Error`] says which and what to do.
+    /// A file that is not a segment, is damaged, or has a later layout is refused and left as it
+    /// is. So are a file that another process holds, a directory, a full disk, and a place that
+    /// cannot be written. [`Error`] says which, and what to do.
     #[cfg(unix)]
     pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
         let none = |_: &Error| None::<std::iter::Empty<PathBuf>>;
         self.open_or_replace(path, none).map(|(segment, _)| segment)
     }
 
-    /// As [`Options::open_or_create`]; but where the file is refused, no other process has it open,
-    /// and `names` returns names for that error, the file is renamed to the first of them that is
-    /// free, and another one is made. Returns also what was renamed.
+    /// As [`Options::open_or_create`]; but a file that is refused may be replaced. If no other
+    /// process has it open and `names` returns names for the error, the file is renamed to the
+    /// first of them that is free, and another file is created. Also returns what was renamed.
     ///
-    /// The file is locked all the while: of many processes that open it at the same time, one renames
-    /// it, and all of them open the new one.
+    /// The file stays locked throughout: of many processes that open it at the same time, one
+    /// renames it, and all of them open the new one.
     ///
     /// # Errors
-    /// As [`Options::open_or_create`], and those of renaming.
+    /// Those of [`Options::open_or_create`], and those of renaming.
     #[cfg(unix)]
     pub fn open_or_replace<N: Iterator<Item = PathBuf>>(
         &self,
@@ -243,7 +247,7 @@ impl Options {
         let path = path.as_ref();
         let patience = Patience::new(self.patience);
         let mut aside = None;
-        // Others may make, rename or remove the file between two looks.
+        // Others may create, rename or remove the file between two attempts.
         for _ in 0..ATTEMPTS {
             match self.open_existing(path, patience, &names)? {
                 Opened::Segment(segment) => return Ok((*segment, aside)),
@@ -261,7 +265,7 @@ impl Options {
                 printable(&path.parent().unwrap_or(Path::new("")).join(target))
             ),
             Err(_) => {
-                "other processes make and remove it all the time; stop them, or name another \
+                "other processes create and remove it all the time; stop them, or name another \
                        file"
                     .into()
             }
@@ -269,10 +273,10 @@ impl Options {
         Err(Error::new(Some(path), Flaw::Request(what)))
     }
 
-    /// Opens the file at `path`, and makes none.
+    /// Opens the file at `path`, and never creates one.
     ///
     /// # Errors
-    /// As [`Options::open_or_create`], and where there is no file.
+    /// Those of [`Options::open_or_create`]; also if there is no file.
     #[cfg(unix)]
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
         let path = path.as_ref();
@@ -280,7 +284,7 @@ impl Options {
         match self.open_existing(path, Patience::new(self.patience), &none)? {
             Opened::Segment(segment) => Ok(*segment),
             Opened::Missing | Opened::SetAside(_) => {
-                let what = "there is no such file; name one that is there";
+                let what = "there is no such file; name one that exists";
                 Err(Error::new(Some(path), Flaw::Request(what.into())))
             }
         }
@@ -294,17 +298,20 @@ impl Options {
         names: &impl Fn(&Error) -> Option<N>,
     ) -> Result<Opened, Error> {
         if cfg!(target_endian = "big") {
-            let what = "segment files are little-endian, as this machine is not";
+            let what = "segment files are little-endian, and this machine is big-endian; use \
+                        memory without a file";
             return Err(Error::new(Some(path), Flaw::Request(what.into())));
         }
         let Some(locked) = Locked::open(path, self.access, patience)? else {
             return Ok(Opened::Missing);
         };
-        // The same open file description: it keeps the lock when the segment is refused and goes.
+        // The same open file description: it keeps the lock when the segment is refused and
+        // dropped.
         let held = if locked.is_first { locked.file.try_clone().ok() } else { None };
         let length = held.as_ref().and_then(|held| held.metadata().ok()).map(|data| data.len());
         let inspected = self.inspect_locked(path, locked).inspect_err(|_| {
-            // A loss of power may have left it shorter than it has to be, and then it was made longer.
+            // A loss of power may have left the file shorter than it should be; then it was
+            // extended.
             if let (Some(held), Some(length)) = (&held, length)
                 && held.metadata().is_ok_and(|data| data.len() > length)
             {
@@ -329,7 +336,7 @@ impl Options {
         let (file, header) = MappedFile::open(path, locked)?;
         let readings = self.now();
         let region = Region::mapped(file, header.size, header.limit);
-        // Bytes that the header does not know of may be left from a growth that was cut off.
+        // An interrupted growth may have left bytes that the header does not count.
         let dirty = match region.file() {
             Some(file) => file.settle(header.size, is_first, header.is_torn(readings.boot))?,
             None => header.size,
@@ -397,10 +404,11 @@ impl Options {
 }
 
 impl Segment {
-    /// A segment of `limit` bytes in private memory, which is taken page by page as it is used.
+    /// Returns a segment of `limit` bytes in private memory. The system provides it page by page,
+    /// as it is used.
     ///
     /// # Errors
-    /// A limit that holds no header, and memory that the system refuses.
+    /// A limit too small for a header or over 1 TiB, and memory that the system refuses.
     pub fn private(limit: u64) -> Result<Self, Error> {
         let limit = limit.checked_next_multiple_of(LINE_BYTES).filter(|&limit| limit <= MAX_LIMIT);
         let Some(limit) = limit.filter(|&limit| limit >= HEADER_BYTES) else {
@@ -418,14 +426,16 @@ impl Segment {
         Ok(Self::made(region, &readings, Access::Exclusive))
     }
 
-    /// A segment of at most `limit` bytes in memory that the children share which this process forks
-    /// afterwards, and their children: all count in the same cells, and it ends with the last of
-    /// them. It needs no directory that can be written.
+    /// Returns a segment of at most `limit` bytes in memory, shared with the children that this
+    /// process forks afterwards, and with their children. All count in the same cells. The memory
+    /// is released with the last of them. It needs no writable directory.
     ///
-    /// Memory is taken as the segment grows, and then all of it, so that no write finds none.
+    /// Memory is allocated as the segment grows, and at once for each growth, so that no write
+    /// fails for lack of it.
     ///
     /// # Errors
-    /// A limit that holds no header, and a system that has no such memory: only Linux has.
+    /// A limit too small for a header or over 1 TiB, and a system without such memory: only Linux
+    /// has it.
     #[cfg(unix)]
     pub fn anonymous(limit: u64) -> Result<Self, Error> {
         let limit = limit.checked_next_multiple_of(LINE_BYTES);
@@ -449,18 +459,18 @@ impl Segment {
         Self { region, anchor, boot, found, torn: false, dirty: 0, shared, names }
     }
 
-    /// Marks the file as open, and lets others open it, if it is to be shared.
+    /// Marks the file as open, and lets others open it if it is to be shared.
     #[cfg(unix)]
     fn enter(&self, patience: Patience) -> Result<(), Error> {
         self.region.file().map_or(Ok(()), |file| file.enter(self.shared.access, patience))
     }
 
-    /// Renames the file at `path`, which nobody may have open, to the first of the names that is
-    /// free, and returns that name: for a file that is damaged, so that another can be made in its
+    /// Renames the file at `path`, which no process may have open, to the first of the names that
+    /// is free, and returns that name. For a damaged file, so that another can be created in its
     /// place.
     ///
     /// # Errors
-    /// A file that another process has open, and the file system's.
+    /// A file that another process has open, and the errors of the file system.
     #[cfg(unix)]
     pub fn set_aside(
         path: impl AsRef<Path>,
@@ -472,7 +482,7 @@ impl Segment {
         file::set_aside(path, &locked.file, names)
     }
 
-    /// Opens or makes a file with the default [`Options`].
+    /// Opens or creates a file with the default [`Options`].
     ///
     /// # Errors
     /// Those of [`Options::open_or_create`].
@@ -481,22 +491,22 @@ impl Segment {
         Options::new().open_or_create(path)
     }
 
-    /// The bytes that private memory needs for records of so many cells each.
+    /// The number of bytes of private memory for records with these numbers of cells.
     pub fn bytes_for(records: &[usize]) -> u64 {
         records.iter().fold(HEADER_BYTES, |sum, &cells| sum.saturating_add(record_bytes(cells)))
     }
 
-    /// The bytes that a record of so many cells takes.
+    /// The number of bytes of a record of `cells` cells.
     pub fn record_bytes(cells: usize) -> u64 {
         record_bytes(cells)
     }
 
-    /// The file, where it lies in one.
+    /// The path of the file, if the segment lies in one.
     pub fn path(&self) -> Option<&Path> {
         self.region.path()
     }
 
-    /// Whether it lies in memory of this process alone: a child of a fork has a copy.
+    /// Whether the segment lies in memory of this process alone. A child of a fork has a copy.
     pub fn is_private(&self) -> bool {
         #[cfg(unix)]
         return self.region.file().is_none();
@@ -504,7 +514,7 @@ impl Segment {
         true
     }
 
-    /// The bytes in use by records, header included.
+    /// The bytes in use, header included.
     pub fn used(&self) -> u64 {
         let cursor = self.region.cell(at::CURSOR as u64).load(Ordering::Acquire);
         if self.region.has(0, cursor) { cursor } else { self.region.known() }
@@ -516,34 +526,34 @@ impl Segment {
         if self.region.has(0, size) { size } else { self.region.known() }
     }
 
-    /// The bytes up to which it may grow.
+    /// The bytes up to which the segment may grow.
     pub fn limit(&self) -> u64 {
         self.region.limit()
     }
 
-    /// Its time, which goes on through restarts and reboots.
+    /// The anchor of its time, which goes on across restarts and reboots.
     pub fn anchor(&self) -> Anchor {
         self.anchor
     }
 
-    /// Notes that counting begins: whoever opens the file before it is closed again learns that it
-    /// [was left open](Segment::was_left_open). Opening does this by itself, unless it was told
-    /// [not to](Options::unmarked).
+    /// Records that counting begins: a process that opens the file before it is closed again learns
+    /// that it [was left open](Segment::was_left_open). Opening does this by itself, unless it was
+    /// told [not to](Options::unmarked).
     ///
     /// # Errors
-    /// The disk's.
+    /// The errors of the disk.
     pub fn begin(&self) -> Result<(), Error> {
         if self.is_unmended() {
             let interrupted = || Error::held(self, "the segment", Busy::Interrupted);
             let _clearing = self.shared.unmended.clearing.lock().ok_or_else(interrupted)?;
             if self.is_unmended() {
                 self.mend()?;
-                // Release: who finds it mended finds what that changed.
+                // Release: a thread that finds the families mended sees what that changed.
                 self.shared.unmended.mark.store(false, Ordering::Release);
             }
         }
         let anchor = anchor_cells(&self.region);
-        // Others that share the file read it meanwhile: it never shows half an anchor to them.
+        // Others that share the file may read the anchor now: they must never see half of it.
         if !anchor.has(self.anchor, self.boot) {
             anchor.store(self.anchor, self.boot);
         }
@@ -552,7 +562,7 @@ impl Segment {
         self.sync_range(0..HEADER_BYTES)
     }
 
-    /// As [`Segment::begin`], unless that is done.
+    /// As [`Segment::begin`], unless that was done already.
     pub(crate) fn begin_once(&self) -> Result<(), Error> {
         if self.is_unmended() { self.begin() } else { Ok(()) }
     }
@@ -562,11 +572,11 @@ impl Segment {
         self.shared.unmended.mark.load(Ordering::Acquire)
     }
 
-    /// Puts the families in order.
+    /// Mends the families.
     fn mend(&self) -> Result<(), Error> {
         if self.torn {
-            // Tokens may be in there that were drawn after the count of them that is left: no process
-            // shall have one again, and be taken for the one that died.
+            // The file may hold tokens that were drawn after the token count that survived. No
+            // process may get one of these again, or it would be taken for the process that died.
             let tokens = self.region.cell(at::TOKENS as u64);
             tokens.fetch_add(MOST_LOST_TOKENS, Ordering::Relaxed);
         }
@@ -575,39 +585,41 @@ impl Segment {
             self.region.cell(at as u64).store(0, Ordering::Relaxed);
         }
         if self.torn {
-            // What was cut off must stay so: the bytes behind the cursor go to others now.
+            // What was cut off must stay so: the bytes after the cursor are given out again from
+            // now on.
             self.sync_range(0..self.size())?;
         }
         Ok(())
     }
 
-    /// Whether this handle made it.
+    /// Whether this handle created the segment.
     pub fn is_new(&self) -> bool {
         self.found == FoundAs::New
     }
 
-    /// Whether the last process that had it ended without closing it. Nothing is lost by that,
-    /// unless the machine lost power as well.
+    /// Whether the last process that had the segment open ended without closing it. Nothing is lost
+    /// by that, unless the machine lost power as well.
     pub fn was_left_open(&self) -> bool {
         self.found == FoundAs::Unclean
     }
 
-    /// Whether the machine may have lost power while it was in use: it was left open, and the
-    /// machine was booted since. Pages of it may then be of different times.
+    /// Whether the machine may have lost power while the segment was in use: it was left open, and
+    /// the machine was rebooted since. Its pages may then be of different times.
     pub fn may_have_lost_power(&self) -> bool {
         self.torn
     }
 
-    /// Lets one thread at a time, of one process, look for a record and make it where there is none.
-    /// It is not for whoever makes a family meanwhile.
+    /// Lets one thread of one process at a time look for a record, and make it if there is none.
+    /// The thread must not make a family while it holds this.
     ///
     /// # Errors
-    /// The system's, where it does not let the process take a lock that its death releases; and
-    /// [`Flaw::Held`] where another process, which may be stopped, holds it for 10 s.
+    /// The system's, if it refuses a lock that the death of the process releases; and
+    /// [`Flaw::Held`] if another process, which may be stopped, holds the lock for 10 s.
     pub fn making(&self) -> Result<Making<'_>, Error> {
-        // The threads of this process first, and then, where a file is not left as it is, those of
-        // others: an exclusive one, and memory without a name, may have come to children of forks.
-        let busy = |busy| Error::held(self, "the registration of metrics", busy);
+        // The threads of this process first. Then those of other processes, unless the file is
+        // still unmarked and exclusive: an exclusive file in use, and memory without a name, may be
+        // shared with children of forks.
+        let busy = |busy| Error::held(self, "metric registration", busy);
         let own = self.shared.unmended.making.lock();
         let own = own.ok_or_else(|| busy(Busy::Interrupted))?;
         if self.is_private() || (self.shared.access == Access::Exclusive && self.is_unmended()) {
@@ -619,26 +631,26 @@ impl Segment {
             (|token| self.region.is_alive(token), &self.shared.unmended.stuck[0]);
         let (others, _) = lock::acquire(word, broken, token, is_alive, stuck, lock::REGISTRATION)
             .map_err(busy)?;
-        // Whoever died here has left a record that nobody finds, or a whole one.
+        // A process that died here has left either a record that cannot be found, or a whole one.
         broken.store(0, Ordering::Relaxed);
         Ok(Making { _others: Some(others), _own: own })
     }
 
-    /// A number that tells this process from all others that have, or had, the segment: a child of a
-    /// fork has another one.
+    /// A number that is unique among all processes that have, or had, the segment open: a child of
+    /// a fork has another one than its parent.
     ///
     /// # Errors
-    /// The system's, where it does not let the process take a lock that its death releases.
+    /// The system's, if it refuses a lock that the death of the process releases.
     pub fn process(&self) -> Result<u64, Error> {
         self.region.token()
     }
 
-    /// Whether the process of such a number lives. Private memory knows of its own process alone.
+    /// Whether the process with that number lives. Private memory knows only its own process.
     pub fn is_alive(&self, process: u64) -> bool {
         self.region.is_alive(process)
     }
 
-    /// The words of the lock that is held by whoever makes a family.
+    /// The words of the lock that a thread holds while it makes a record or a family.
     pub(crate) fn making_words(&self) -> (&AtomicU64, &AtomicU64) {
         let region = &self.region;
         (region.cell(at::MAKING as u64), region.cell(at::MAKING_BROKEN as u64))
@@ -649,13 +661,13 @@ impl Segment {
         self.region.cell(at::ROOT as u64).load(Ordering::Acquire)
     }
 
-    /// A number that no other segment has, with which keys are hashed.
+    /// A number unique to this segment, with which keys are hashed.
     pub(crate) fn seed(&self) -> u64 {
         self.region.cell(at::INSTANCE as u64).load(Ordering::Relaxed)
     }
 
-    /// Reserves a record of `cells` zeroed cells. It is seen by nobody until it is published;
-    /// should the process die before, its bytes are lost and nothing else.
+    /// Reserves a record of `cells` zeroed cells. It is invisible until it is published. If the
+    /// process dies before that, nothing but the record's bytes is lost.
     ///
     /// # Errors
     /// A name longer than [`NAME_BYTES`], a record that does not fit under the limit, a full disk.
@@ -702,10 +714,10 @@ impl Segment {
         })
     }
 
-    /// The newest record of that kind's tag and that name.
+    /// The newest record with that name and the tag of that kind.
     ///
     /// # Errors
-    /// A record of that tag and name in another version of the kind, and a damaged list.
+    /// A record with that tag and name but another version of the kind, and a damaged list.
     pub fn find(&self, kind: Kind, name: &str) -> Result<Option<Record>, Error> {
         for record in self.records() {
             let record = record?;
@@ -724,8 +736,9 @@ impl Segment {
         Ok(None)
     }
 
-    /// Looks whether its path still names its file, and the file is as long as it was: a program that
-    /// is to outlive its process notices so that the file was removed, replaced or cut.
+    /// Checks that the path still names the file, and that the file is as long as it was. A program
+    /// whose counts should outlive its process calls this to notice that the file was removed,
+    /// replaced or cut.
     ///
     /// # Errors
     /// [`Flaw::Moved`], [`Flaw::Cut`], and the system's.
@@ -737,12 +750,12 @@ impl Segment {
         Ok(())
     }
 
-    /// Removes the file again that was made when this segment was opened: for a start that fails
-    /// afterwards, before anything was counted. Returns false, and removes nothing, where the file was
-    /// there before or may be shared.
+    /// Removes the file if opening this segment created it: for a start that fails afterwards,
+    /// before anything was counted. Returns false, and removes nothing, if the file existed before
+    /// or may be shared.
     ///
     /// # Errors
-    /// As [`Segment::check_file`], and the file system's.
+    /// Those of [`Segment::check_file`], and those of the file system.
     #[cfg(unix)]
     pub fn remove_new(&self) -> Result<bool, Error> {
         let Some(path) = self.path() else { return Ok(false) };
@@ -754,11 +767,11 @@ impl Segment {
         removed.map(|()| true).map_err(|error| Error::new(Some(path), Flaw::Io(error)))
     }
 
-    /// Writes everything to the disk and waits for it: what was counted before is there after a
-    /// power loss. Threads go on counting meanwhile.
+    /// Writes everything to the disk, and waits for it: what was counted before survives a power
+    /// loss. Threads may go on counting meanwhile.
     ///
     /// # Errors
-    /// The disk's.
+    /// The errors of the disk.
     pub fn sync(&self) -> Result<(), Error> {
         self.sync_at(&Readings::now())
     }
@@ -766,7 +779,7 @@ impl Segment {
     /// As [`Segment::sync`], at the time of the given readings.
     ///
     /// # Errors
-    /// The disk's.
+    /// The errors of the disk.
     pub fn sync_at(&self, readings: &Readings) -> Result<(), Error> {
         anchor_cells(&self.region).see(self.anchor, readings);
         self.sync_range(0..self.size())?;
@@ -777,8 +790,8 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes a range to the disk and waits for it; and notes how long the file is there, which comes
-    /// with any range of it.
+    /// Writes a range to the disk, and waits for it. Records that the file has its current length
+    /// on the disk, since syncing any range also writes the length.
     fn sync_range(&self, range: Range<u64>) -> Result<(), Error> {
         let size = self.size();
         self.region.sync(range)?;
@@ -789,12 +802,12 @@ impl Segment {
         Ok(())
     }
 
-    /// Syncs, and notes that everything is in order, unless another process has the segment, be it a
-    /// child of a fork: the last one that closes it notes that. Cells may still be read; a write to
-    /// them after this undoes the mark's meaning.
+    /// Syncs, and marks the segment as closed in good order, unless another process has it open,
+    /// which may be a child of a fork: the last process that closes it sets the mark. Cells may
+    /// still be read; a write to them after this makes the mark untrue.
     ///
     /// # Errors
-    /// The disk's.
+    /// The errors of the disk.
     pub fn close(&self) -> Result<(), Error> {
         self.sync()?;
         #[cfg(unix)]
@@ -818,11 +831,11 @@ impl Segment {
         self.sync_range(0..HEADER_BYTES)
     }
 
-    /// Takes so many zeroed words that no record describes. Their offset is in words. `wait` is how
-    /// long to wait for another thread that makes the file longer.
+    /// Takes `words` zeroed words that no record describes, and returns their offset in words.
+    /// `wait` is how long to wait for another thread that grows the segment.
     ///
     /// # Errors
-    /// Those of [`Segment::reserve`], and a place that a word offset of 32 bits does not reach.
+    /// Those of [`Segment::reserve`], and an offset that does not fit into 32 bits.
     pub(crate) fn take(&self, words: u64, wait: Duration) -> Result<u32, Error> {
         let full = |length| {
             let flaw = Flaw::Full { wanted: length, limit: self.limit().min(u32::MAX.into()) };
@@ -836,8 +849,8 @@ impl Segment {
             return Err(full(length));
         }
         let offset = self.allocate(length, wait)?;
-        // Other threads may have taken some meanwhile, in vain if this ends past what word offsets
-        // reach.
+        // Other threads may have taken words meanwhile. If this range ends past the reach of word
+        // offsets, it was taken in vain.
         if (offset + length) / CELL_BYTES > u64::from(u32::MAX) {
             return Err(full(length));
         }
@@ -845,8 +858,8 @@ impl Segment {
         u32::try_from(offset / CELL_BYTES).map_err(|_| full(length))
     }
 
-    /// Zeroes bytes that were just taken, where they may hold anything: a power loss may have taken
-    /// the cursor back before bytes that were in use.
+    /// Zeroes bytes that were just taken if they may hold anything: a power loss may have set the
+    /// cursor back before bytes that were in use.
     fn clear(&self, offset: u64, length: u64) {
         let end = (offset + length).min(self.dirty);
         for at in (offset..end).step_by(CELL_BYTES as usize) {
@@ -854,14 +867,14 @@ impl Segment {
         }
     }
 
-    /// Takes `length` bytes, a multiple of a line, from behind the cursor. Another thread may be
-    /// making the file longer: `wait` is how long to wait for it.
+    /// Takes `length` bytes, a multiple of a line, from the cursor on. `wait` is how long to wait
+    /// for another thread that grows the segment.
     fn allocate(&self, length: u64, wait: Duration) -> Result<u64, Error> {
         let cursor = self.region.cell(at::CURSOR as u64);
         let mut offset = cursor.load(Ordering::Relaxed);
         loop {
             if offset < HEADER_BYTES || !offset.is_multiple_of(LINE_BYTES) {
-                let what = format!("its allocation cursor {offset} points at no cache line");
+                let what = format!("its allocation cursor {offset} is not at a cache line");
                 return Err(Error::new(self.path(), Flaw::Damaged(what)));
             }
             let end =
@@ -879,7 +892,7 @@ impl Segment {
 
     fn grow_to(&self, end: u64, wait: Duration) -> Result<(), Error> {
         let size = self.region.cell(at::SIZE as u64);
-        // A file may be shorter than a neighbour's nonsense says: then it grows.
+        // The size may be nonsense that another process wrote, and the file shorter: then it grows.
         let is_there = || end <= size.load(Ordering::Acquire) && self.region.has(0, end);
         if is_there() {
             return Ok(());
@@ -887,19 +900,19 @@ impl Segment {
         let word = |at: usize| self.region.cell(at as u64);
         let (growing, broken) = (word(at::GROWING), word(at::GROWING_BROKEN));
         let token = self.region.token()?;
-        // Whoever died here has made the file longer than it says, which harms nothing.
+        // A process that died here has made the file longer than the size says, which is harmless.
         let (is_alive, stuck) =
             (|token| self.region.is_alive(token), &self.shared.unmended.stuck[1]);
         let _growing = lock::acquire(growing, broken, token, is_alive, stuck, wait)
-            .map_err(|busy| Error::held(self, "the growth of the segment", busy))?;
+            .map_err(|busy| Error::held(self, "segment growth", busy))?;
         if is_there() {
             return Ok(());
         }
         self.grow_locked(end)
     }
 
-    /// Makes the file longer before that is needed, unless another thread is at it, where less than
-    /// half a step is left: for a thread that holds no lock for which others wait.
+    /// Grows the file before that is needed, if less than half a step is left and no other thread
+    /// is growing it. The caller must hold no lock that other threads wait for.
     pub(crate) fn grow_ahead(&self) {
         let size = self.size();
         let left = size.saturating_sub(self.used());
@@ -918,20 +931,20 @@ impl Segment {
         }
     }
 
-    /// Raises the size to `end` at least, by the thread that has the lock for it.
+    /// Raises the size to at least `end`. The caller must hold the lock of growth.
     fn grow_locked(&self, end: u64) -> Result<(), Error> {
         let size = self.region.cell(at::SIZE as u64);
-        // As much as is there, whatever the word says.
+        // The bytes that are there, whatever the word says.
         let from = self.size();
         let wanted = end.max(from.saturating_add(growth(from))).min(self.limit());
         let wanted = wanted / LINE_BYTES * LINE_BYTES;
-        // Where there is no room for so much, there may be for what is needed.
+        // If there is no room for the whole step, there may be for what is needed.
         let to = match self.region.grow(from..wanted) {
             Ok(()) => wanted,
             Err(_) if end < wanted => self.region.grow(from..end).map(|()| end)?,
             Err(error) => return Err(error),
         };
-        // Release: the bytes are there before the size says so.
+        // Release: the bytes exist before the size says so.
         size.fetch_max(to, Ordering::Release);
         Ok(())
     }
@@ -946,7 +959,7 @@ impl Segment {
     }
 }
 
-/// Held by the one thread that [makes a record](Segment::making).
+/// Held by the only thread that may [make a record](Segment::making).
 #[must_use]
 pub struct Making<'s> {
     _others: Option<Guard<'s>>,
@@ -955,7 +968,7 @@ pub struct Making<'s> {
 
 /// A record that is not yet published.
 #[derive(Debug)]
-#[must_use = "a draft that is not published is lost space"]
+#[must_use = "dropping a draft without publishing it loses its space"]
 pub struct Draft {
     segment: Segment,
     record: Record,
@@ -967,12 +980,13 @@ impl Draft {
         &self.record.cells
     }
 
-    /// Makes the record visible to everyone who walks the segment, now and after a restart. What
-    /// is in its cells by now is on the disk before, so that no power loss shows it without them.
-    /// That it is visible is on the disk with the next sync, or when the system writes it.
+    /// Makes the record visible to everything that walks the segment, now and after a restart. The
+    /// current contents of its cells are written to the disk first, so that no power loss shows the
+    /// record without them. The link that makes it visible reaches the disk with the next sync, or
+    /// when the system writes it.
     ///
     /// # Errors
-    /// The disk's, where the segment lies in a file.
+    /// The errors of the disk, if the segment lies in a file.
     pub fn publish(self) -> Result<Record, Error> {
         let region = &self.segment.region;
         let Found { offset, length, .. } = self.record.found;
@@ -991,7 +1005,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// What it holds.
+    /// The kind of the record.
     pub fn kind(&self) -> Kind {
         self.found.kind
     }
@@ -1006,13 +1020,13 @@ impl Record {
         self.found.cells()
     }
 
-    /// Its cells. Their number is what was asked for, rounded up to a cache line.
+    /// Its cells: the number that was requested, rounded up to whole cache lines.
     pub fn cells(&self) -> &Cells {
         &self.cells
     }
 }
 
-/// What opening a file led to.
+/// The outcome of opening a file.
 #[cfg(unix)]
 enum Opened {
     Segment(Box<Segment>),
@@ -1023,10 +1037,10 @@ enum Opened {
 const DEFAULT_LIMIT: u64 = 256 << 20;
 const DEFAULT_MODE: u32 = 0o600;
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
-/// How often opening begins again when other processes make and rename files meanwhile.
+/// The number of attempts to open, while other processes create and rename files.
 #[cfg(unix)]
 const ATTEMPTS: usize = 8;
-/// More processes than begin between two moments at which the system writes a page.
+/// More than the number of processes that start between two writes of a page by the system.
 const MOST_LOST_TOKENS: u64 = 1 << 20;
 /// The least and the most bytes by which a file grows at once.
 const LEAST_GROWTH: u64 = 64 << 10;
@@ -1076,8 +1090,8 @@ fn header(size: u64, limit: u64, readings: &Readings) -> [u8; HEADER_BYTES as us
 /// 16 bytes that no other segment has.
 fn instance() -> [u8; 16] {
     use std::hash::{BuildHasher, RandomState};
-    // The standard library seeds its hasher from the system's random numbers, once a thread: children
-    // of one thread have the same, and differ by their ids.
+    // The standard library seeds its hasher from the system's random numbers, once per thread.
+    // Children that one thread forked have the same seed, and differ by their ids.
     let own = (std::process::id(), std::time::SystemTime::now());
     let draw = |salt: u8| RandomState::new().hash_one((salt, own)).to_le_bytes();
     let mut bytes = [0; 16];

@@ -1,10 +1,10 @@
 //! The claims of this process in a segment: which thread has which, and which are free.
 //!
-//! A thread that updates series has a line of its own in a block of its process. Its first word is
-//! the thread's claim; the others are for updates inside of an update, as in a signal handler. The
-//! way to it is a few words in thread-local memory. The line goes back when the thread ends. A child
-//! of a fork has its parent's memory and none of its claims: all that is remembered here is
-//! remembered with the generation of the process.
+//! A thread that updates series has a line of its own in a block of its process. The first word of
+//! the line is the thread's claim; the others are for nested updates, as in a signal handler. A few
+//! words of thread-local memory lead to the line. The thread gives the line back when it ends. A
+//! child of a fork has its parent's memory but none of its claims, so that everything here is kept
+//! together with the generation of the process.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -21,25 +21,25 @@ use crate::region::Region;
 use crate::segment::Segment;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
-/// What this process knows of its claims in a segment.
+/// What this process knows about its claims in a segment.
 #[derive(Debug)]
 pub(crate) struct Slots {
-    /// No other segment that this process opened, or will open, has it.
+    /// Unique among all segments that this process opens.
     id: u64,
     own: AtomicPtr<Own>,
 }
 
-/// What one process has. A child of a fork begins with nothing, and keeps its parent's memory, which
-/// a thread may have been changing.
+/// The claims of one process. A child of a fork begins with none, and keeps its parent's memory,
+/// which another thread may have been changing.
 #[derive(Debug)]
 struct Own {
     generation: u32,
-    /// Whether this process' threads rely on the barriers of others.
+    /// Whether the threads of this process rely on the barriers of others.
     relies: bool,
-    /// Lines that no thread has, and words that no handle has.
+    /// Lines that belong to no thread, and words that belong to no handle.
     lines: Stack,
     handles: Stack,
-    /// How many lines there are in all.
+    /// The number of lines in all.
     count: AtomicU64,
     before: *mut Own,
 }
@@ -49,26 +49,26 @@ pub(crate) struct Claim<'r> {
     word: &'r AtomicU64,
     generation: u32,
     relies: bool,
-    /// Where the word is, if it is to be free afterwards.
+    /// Where the word is, if it is to be freed afterwards.
     back: Option<(&'r Region, u32)>,
-    /// It belongs to this thread.
+    /// Not `Send`: it belongs to this thread.
     thread: PhantomData<*const ()>,
 }
 
-/// The claim of a handle, which has to be given back: where its word is.
+/// The claim of a handle, which has to be given back: the offset of its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HandleClaim(pub(crate) u32);
 
-/// Where this thread's line in a segment is.
+/// A cache of where this thread's line in a segment is.
 struct Slot {
-    /// The segment's; 0 for none.
+    /// The id of the segment; 0 for none.
     id: Cell<u64>,
     generation: Cell<u32>,
     relies: Cell<bool>,
     line: Cell<*const AtomicU64>,
 }
 
-/// A line of this thread's in a segment, which goes back when this is dropped.
+/// A line of this thread in a segment, given back when this is dropped.
 struct OwnedLine {
     region: Weak<Region>,
     id: u64,
@@ -76,7 +76,7 @@ struct OwnedLine {
     line: u32,
 }
 
-/// More segments than a program has in turn, mostly.
+/// Most programs use fewer segments than this at a time.
 const SLOTS: usize = 4;
 
 thread_local! {
@@ -85,8 +85,8 @@ thread_local! {
 }
 
 impl Claim<'_> {
-    /// Claims a record, in place of the one before. A look at the record's meta word has to follow:
-    /// it is claimed if that says that a series is there.
+    /// Claims a record, in place of the previous one. The caller must then check the record's meta
+    /// word: the record is claimed if that says that a series is there.
     #[inline]
     pub(crate) fn set(&self, record: u32) {
         claims::claim(self.word, record.into(), self.relies);
@@ -107,7 +107,7 @@ impl Drop for Claim<'_> {
 }
 
 impl Region {
-    /// The claim of this thread, if it is at hand.
+    /// The claim of this thread, if it is cached and free.
     #[inline]
     pub(crate) fn claim_at_hand(&self) -> Option<Claim<'_>> {
         let generation = fork::generation();
@@ -123,13 +123,14 @@ impl Region {
         is_free.then(|| Claim { word, generation, relies, back: None, thread: PhantomData })
     }
 
-    /// Stores that a handle's claim names a record. A look has to follow, as for a thread's.
+    /// Stores a handle's claim on a record. The caller must then check the record, as for a
+    /// thread's claim.
     pub(crate) fn set_handle(&self, claim: HandleClaim, record: u32) {
-        // With a fence, always: handles are made seldom.
+        // Always with a fence: handles are seldom made.
         claims::claim(self.word_at(claim.0), HANDLE | u64::from(record), false);
     }
 
-    /// Gives back the claim of a handle, which this very process took.
+    /// Gives back the claim of a handle that this same process took.
     pub(crate) fn give_back(&self, claim: HandleClaim) {
         self.slots.own().handles.push(self, claim.0);
     }
@@ -159,7 +160,7 @@ impl claims::Memory for Region {
 }
 
 impl Segment {
-    /// A claim for this thread. `None` where the segment has no room for it.
+    /// A claim for this thread. `None` if the segment has no room for it.
     #[inline]
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
         self.region.claim_at_hand().or_else(|| self.find_claim())
@@ -176,18 +177,18 @@ impl Segment {
             thread: PhantomData,
         };
         if let Some(line) = self.own_line(own, generation) {
-            // The first is in use inside of an update.
+            // The first word is in use during an update.
             let is_free = |at: &u32| self.region.word_at(*at).load(Ordering::Relaxed) == 0;
             if let Some(at) = (line..line + LINE).find(is_free) {
                 return Some(claim(at, None));
             }
         }
-        // The thread is ending, or was interrupted right here, or the updates are nested deep.
+        // The thread is ending, or was interrupted right here, or its updates are nested deeply.
         let at = self.take_handle(own)?;
         Some(claim(at, Some((&*self.region, at))))
     }
 
-    /// A claim for a handle. `None` where the segment has no room for it.
+    /// A claim for a handle. `None` if the segment has no room for it.
     pub(crate) fn claim_for_handle(&self) -> Option<HandleClaim> {
         self.take_handle(self.region.slots.own()).map(HandleClaim)
     }
@@ -199,7 +200,7 @@ impl Segment {
         Blocks { memory: &*self.region, root, end }
     }
 
-    /// The line of this thread, which is taken if there is none.
+    /// The line of this thread; takes one if it has none.
     fn own_line(&self, own: &Own, generation: u32) -> Option<u32> {
         let slots = &self.region.slots;
         let line = OWNED.try_with(|owned| {
@@ -221,7 +222,7 @@ impl Segment {
             slot.generation.set(generation);
             slot.relies.set(own.relies);
             slot.line.set(self.region.word_at(line));
-            // A signal handler finds nothing in there, or all of it.
+            // A signal handler finds either nothing in the slot, or all of it.
             compiler_fence(Ordering::Release);
             slot.id.set(slots.id);
         });
@@ -238,7 +239,7 @@ impl Segment {
 
     fn take_line(&self, own: &Own) -> Option<u32> {
         let region = &*self.region;
-        // A line, but where another process wrote nonsense into a link.
+        // False only where another process wrote nonsense into a link.
         let is_line = |line: &u32| {
             let (at, bytes) = (u64::from(*line) * CELL_BYTES, u64::from(LINE) * CELL_BYTES);
             line.is_multiple_of(LINE) && at >= HEADER_BYTES && region.has(at, bytes)
@@ -251,7 +252,7 @@ impl Segment {
         })
     }
 
-    /// A block for this process.
+    /// Takes a block for this process.
     fn take_block(&self, own: &Own) -> Option<Block> {
         let (region, blocks) = (&*self.region, self.claim_blocks());
         let token = region.token().ok()?;
@@ -273,7 +274,7 @@ impl Segment {
 impl Slots {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        // Now, and not at the first update: where there are threads already, it takes a while.
+        // Now, and not at the first update: it takes a while once there are other threads.
         barrier::register();
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         Self { id, own: AtomicPtr::new(ptr::null_mut()) }
@@ -285,9 +286,9 @@ impl Slots {
     }
 
     fn own(&self) -> &Own {
-        // Acquire: sees what it points to.
+        // Acquire: sees what the pointer refers to.
         let own = self.own.load(Ordering::Acquire);
-        // SAFETY: what is stored here is not freed before this is dropped.
+        // SAFETY: what is stored here is not freed before `self` is dropped.
         match unsafe { own.as_ref() } {
             Some(own) if own.generation == fork::generation() => own,
             _ => self.begin(own),
@@ -304,12 +305,13 @@ impl Slots {
             count: AtomicU64::new(0),
             before,
         }));
-        // Release: who finds it sees all of it. Acquire: another thread may have been faster.
+        // Release: a thread that finds it sees all of it. Acquire: another thread may have been
+        // faster.
         let own = match self.own.compare_exchange(before, own, Ordering::AcqRel, Ordering::Acquire)
         {
             Ok(_) => own,
             Err(found) => {
-                // SAFETY: nobody else knows of it.
+                // SAFETY: no other thread knows of it.
                 drop(unsafe { Box::from_raw(own) });
                 found
             }
@@ -323,7 +325,8 @@ impl Drop for Slots {
     fn drop(&mut self) {
         let mut own = *self.own.get_mut();
         while !own.is_null() {
-            // SAFETY: each was made of a box and stored once, and nobody uses this any more.
+            // SAFETY: each came from a box and was stored once, and nothing refers to `self` any
+            // more.
             own = unsafe { Box::from_raw(own) }.before;
         }
     }
@@ -349,7 +352,7 @@ impl Drop for OwnedLine {
                 slot.empty();
             }
         });
-        // A child of a fork has its parent's thread-local memory, and not its lines.
+        // A child of a fork has its parent's thread-local memory, but not its lines.
         if self.generation == fork::generation()
             && let Some(region) = self.region.upgrade()
         {
