@@ -1,8 +1,9 @@
-//! The series of a family whose labels are all of fixed cardinality: a slot for each combination
-//! of values, and one more for what is none of them.
+//! The series of a family whose labels are all of fixed cardinality: a slot for each combination of
+//! values, and one more, the overflow, for anything else.
 //!
-//! The cells lie in lanes where the family is additive and not too large, else in one lane. Several
-//! small families share one *slab* of lanes, so that a counter takes 8 bytes a CPU, not a line.
+//! The cells lie in lanes if the family is additive and not too large, else in one lane. Several
+//! small families share one *slab* of lanes, so that a counter takes 8 bytes per CPU instead of a
+//! line.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -18,14 +19,15 @@ use crate::segment::{Record, Segment};
 use crate::stripes::Stripes;
 use crate::sync::{AtomicU64, Ordering};
 
-/// A slab: a cell with the words in use, one with the numbers of lanes, and the lanes behind.
+/// A slab: a cell with the number of words in use, one with the numbers of lanes, and then the
+/// lanes.
 const SLAB: Kind = Kind::new(*b"LANE", 1);
 const SLAB_NAME: &str = "lanes";
 const SLAB_HEAD: usize = 8;
-/// The most words, over all lanes, of a family that has lanes: 1 MiB.
+/// The most words, over all lanes, of a family with lanes: 1 MiB.
 const MOST_LANE_WORDS: u64 = 1 << 17;
 
-/// Where the slots lie: an offset in words, and lanes, packed into one word.
+/// Where the slots lie: an offset in words and the numbers of lanes, packed into one word.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) first: u32,
@@ -35,7 +37,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     pub(crate) fn unpack(word: u64) -> Self {
-        // All parts are taken whole: the casts cut off exactly the others.
+        // Truncation is meant: each cast keeps one part.
         Self { first: word as u32, cpus: (word >> 32) as u16, lanes: (word >> 48) as u16 }
     }
 
@@ -44,7 +46,7 @@ impl Layout {
     }
 }
 
-/// A slab that is there.
+/// An existing slab.
 pub(crate) struct Slab {
     /// The word offset of its first lane.
     first: u64,
@@ -53,7 +55,7 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
-    /// The slab in a record, if it is one that says how many lanes it has.
+    /// The slab in a record, if the record is a slab and says how many lanes it has.
     pub(crate) fn of(record: &Record) -> Option<Self> {
         let cells = record.cells();
         if record.kind() != SLAB || cells.len() < SLAB_HEAD {
@@ -67,12 +69,12 @@ impl Slab {
         (lanes > 0 && words <= cells.len()).then_some(Self { first, numbers, cells })
     }
 
-    /// The words of its first lane, which stand for those of all.
+    /// The words of its first lane, which represent those of all lanes.
     pub(crate) fn lane(&self) -> Range<u64> {
         self.first..self.first + LANE_WORDS as u64
     }
 
-    /// Sees to it that the words of a family are in use, if they lie in here.
+    /// Marks the words of a family as in use, if they lie in this slab.
     pub(crate) fn keep(&self, dense: &Dense) {
         if self.has(dense) {
             let end = dense.at[0] + dense.used() - self.first;
@@ -87,14 +89,14 @@ impl Slab {
     }
 }
 
-/// The slots of one family, and what is kept beside them.
+/// The slots of one family, and their marks, bases and times.
 #[derive(Debug)]
 pub(crate) struct Dense {
     first: NonNull<AtomicU64>,
-    /// Bits of the slots that are shown though they are zero, then what a slot's lanes held when
-    /// it was last begun anew, then when that was.
+    /// A bit for each slot that is shown although it is zero; then what the lanes of each slot held
+    /// when it was last reset; then the time of that reset.
     marks: NonNull<AtomicU64>,
-    /// The word offsets of both.
+    /// The word offsets of `first` and `marks`.
     at: [u64; 2],
     slots: u32,
     cells: u32,
@@ -104,13 +106,13 @@ pub(crate) struct Dense {
     additive: bool,
 }
 
-// SAFETY: it gives nothing but shared atomics of a region that its family keeps alive.
+// SAFETY: it gives out only shared atomics of a region that its family keeps alive.
 unsafe impl Send for Dense {}
 // SAFETY: as above.
 unsafe impl Sync for Dense {}
 
 impl Dense {
-    /// The words of the marks, bases and times.
+    /// The number of words of the marks, bases and times.
     pub(crate) fn mark_words(slots: u32, cells: u16) -> u64 {
         let slots = u64::from(slots);
         slots.div_ceil(64) + slots * u64::from(cells) + slots
@@ -125,7 +127,7 @@ impl Dense {
         let per_slab = LANE_WORDS as u32 / u32::from(schema.cells);
         let slabs = u64::from(slots.div_ceil(per_slab));
         let (cpus, shared) = Stripes::advised();
-        // `advised` names at most 64 of each.
+        // `advised` returns at most 64 of each.
         let (cpus, lanes) = (cpus as u16, (cpus + shared) as u16);
         let words = slabs * u64::from(lanes) * LANE_WORDS as u64;
         let small = slabs == 1;
@@ -147,12 +149,12 @@ impl Dense {
                 continue;
             }
             let cells = record.cells();
-            // Who makes a family does so alone.
+            // Relaxed: only one thread at a time makes a family.
             let at = cells[0].load(Ordering::Relaxed);
             let end = at.saturating_add(used.into());
             if end <= LANE_WORDS as u64 {
                 cells[0].store(end, Ordering::Relaxed);
-                // The record lies inside of what word offsets reach: `take` below saw to it.
+                // The record is within the reach of word offsets: `take` below made sure of it.
                 let first = record.offset() / CELL_BYTES + SLAB_HEAD as u64 + at;
                 let first = u32::try_from(first).unwrap_or(u32::MAX);
                 return Ok(Layout { first, cpus, lanes });
@@ -168,7 +170,7 @@ impl Dense {
         Ok(Layout { first, cpus, lanes })
     }
 
-    /// Takes over the slots of a family. `None` where they do not lie inside of the segment.
+    /// Opens the slots of a family. `None` if they do not lie inside the segment.
     pub(crate) fn open(
         region: &Region,
         schema: &Schema,
@@ -198,7 +200,7 @@ impl Dense {
         })
     }
 
-    /// The words that it lies in. Inside of a slab, those in the first lane stand for all.
+    /// The words that it occupies. Inside a slab, those in the first lane represent all lanes.
     pub(crate) fn claims(&self, slabs: &[Slab]) -> [Range<u64>; 2] {
         let [first, marks] = self.at;
         let words = if slabs.iter().any(|slab| slab.has(self)) {
@@ -206,7 +208,7 @@ impl Dense {
         } else {
             words(self.slots, self.cells, self.lanes.into())
         };
-        // `mark_words`, of a number of cells that came as 16 bits.
+        // The number of cells came as 16 bits.
         let kept = Self::mark_words(self.slots, self.cells as u16);
         [first..first + words, marks..marks + kept]
     }
@@ -216,12 +218,12 @@ impl Dense {
         u64::from(self.slots) * u64::from(self.cells)
     }
 
-    /// How many slots there are. The last one is the overflow's.
+    /// The number of slots. The last one is the overflow.
     pub(crate) fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// The cells of a slot; of the last one for what is none.
+    /// The cells of a slot; those of the last one if there is no such slot.
     #[inline]
     pub(crate) fn place(&self, slot: u32) -> Place<'_> {
         let slot = slot.min(self.slots - 1);
@@ -233,10 +235,10 @@ impl Dense {
         }
         let base = self.additive.then(|| {
             let at = self.slots.div_ceil(64) + slot * self.cells;
-            // SAFETY: `open` saw that the marks and as many bases lie inside of the region.
+            // SAFETY: `open` checked that the marks and that many bases lie inside the region.
             unsafe { self.marks.add(at as usize) }
         });
-        // SAFETY: `open` saw that all slots in all lanes lie inside of the region, which the
+        // SAFETY: `open` checked that all slots in all lanes lie inside the region, which the
         // family keeps alive for longer than this borrow.
         unsafe { Place::new(self.first.add(at), self.cells, (self.cpus, self.lanes), base) }
     }
@@ -251,27 +253,27 @@ impl Dense {
     #[inline]
     pub(crate) fn mark(&self, slot: u32) {
         let slot = slot.min(self.slots - 1);
-        // A load first: marking is for the first time only, and all threads share the word.
+        // A load first: a slot is marked only once, and all threads share the word.
         if !self.is_marked(slot) {
             self.mark_of(slot).fetch_or(1 << (slot % 64), Ordering::Relaxed);
         }
     }
 
-    /// Begins a slot anew: unmarked, and zero.
+    /// Resets a slot: unmarked, and zero.
     pub(crate) fn begin_anew(&self, slot: u32, floats: u64, now: u64) {
         let slot = slot.min(self.slots - 1);
-        // The value first: what it was is never shown as what began now.
+        // The value first: an old value is never shown with the new start.
         self.place(slot).begin_anew(floats);
         self.start_of(slot).store(now, Ordering::Release);
         self.mark_of(slot).fetch_and(!(1 << (slot % 64)), Ordering::Release);
     }
 
-    /// Notes that a slot counts from zero since `now`.
+    /// Records that a slot counts from zero since `now`.
     pub(crate) fn restart(&self, slot: u32, now: u64) {
         self.start_of(slot.min(self.slots - 1)).store(now, Ordering::Release);
     }
 
-    /// When a slot was begun anew; 0 if it never was.
+    /// When a slot was last reset; 0 if it never was.
     pub(crate) fn start(&self, slot: u32) -> u64 {
         self.start_of(slot).load(Ordering::Relaxed)
     }
@@ -279,19 +281,19 @@ impl Dense {
     #[inline]
     fn mark_of(&self, slot: u32) -> &AtomicU64 {
         debug_assert!(slot < self.slots);
-        // SAFETY: `open` saw that the marks of all slots lie inside of the region.
+        // SAFETY: `open` checked that the marks of all slots lie inside the region.
         unsafe { self.marks.add((slot / 64) as usize).as_ref() }
     }
 
     fn start_of(&self, slot: u32) -> &AtomicU64 {
         debug_assert!(slot < self.slots);
         let at = self.slots.div_ceil(64) + self.slots * self.cells + slot;
-        // SAFETY: as above, for the times behind the marks and bases.
+        // SAFETY: as above, for the times after the marks and bases.
         unsafe { self.marks.add(at as usize).as_ref() }
     }
 }
 
-/// The words of so many slots in all lanes. In the last lane, a small family uses no more than its
+/// The words of `slots` slots in all lanes. In the last lane, a small family uses no more than its
 /// slots.
 fn words(slots: u32, cells: u32, lanes: u64) -> u64 {
     let slabs = u64::from(slots.div_ceil(LANE_WORDS as u32 / cells));

@@ -1,9 +1,10 @@
-//! Memory that a series takes beside its cells when it needs more of it: the buckets of a native
+//! Memory that a series takes beside its cells when it needs more: the buckets of a native
 //! histogram, exemplars.
 //!
-//! An *extra* has shared words, and cells that lie as those of the series do: in lanes or not. It
-//! is never moved. Whoever takes extras tells by [`Beside`] which cells have their offsets, so that
-//! the next series that has the record has them too. `docs/formats.md` draws its head.
+//! An *extra* has shared words, and cells that are laid out as those of the series are: in lanes or
+//! not. It is never moved. The code that takes extras says by [`Beside`] which cells hold their
+//! offsets, so that the next series in the same record has them too. `docs/formats.md` draws their
+//! head.
 
 use super::family::Family;
 use super::place::{LANE_WORDS, Place};
@@ -23,41 +24,41 @@ pub struct Extra<'a> {
     place: Option<Place<'a>>,
 }
 
-/// What the series of a family have beside their cells, which only those can tell who know what the
+/// Tells which extras the series of a family have. Implemented by the code that knows what the
 /// cells mean.
 pub trait Beside: Send + Sync {
-    /// Whether a cell has the offset of an extra.
+    /// Whether a cell holds the offset of an extra.
     fn is_offset(&self, cell: usize) -> bool;
 
-    /// Empties the extras of a removed series. Another one is about to have its record: nobody else
-    /// uses them.
+    /// Empties the extras of a removed series, whose record another series is about to have.
+    /// Nothing else uses them.
     fn renew(&self, family: &Family, place: &Place<'_>);
 }
 
 impl<'a> Extra<'a> {
-    /// The extra that was there before this one, by its offset; 0 without any.
+    /// The offset of the extra that was there before this one; 0 if there is none.
     pub fn link(&self) -> u32 {
         // It was stored as a word offset.
         self.head[0].load(Ordering::Acquire) as u32
     }
 
-    /// Sets the link: before anybody else can find this one, or where what was linked is not to be
-    /// found any more.
+    /// Sets the link. Only before another thread can find this extra, or if the linked one is no
+    /// longer to be found.
     pub fn set_link(&self, at: u32) {
         self.head[0].store(at.into(), Ordering::Release);
     }
 
-    /// A word of its owner's.
+    /// A word for the owner's use.
     pub fn tag(&self) -> &'a AtomicU64 {
         &self.head[1]
     }
 
-    /// Another one.
+    /// Another word for the owner's use.
     pub fn note(&self) -> &'a AtomicU64 {
         &self.head[4]
     }
 
-    /// The offset of an extra that is kept for when its owner needs one more; 0 without any.
+    /// The offset of an extra kept in reserve for the owner; 0 if there is none.
     pub fn spare(&self) -> &'a AtomicU64 {
         &self.head[5]
     }
@@ -68,7 +69,7 @@ impl<'a> Extra<'a> {
         self.words
     }
 
-    /// The cells; `None` where it was made without any.
+    /// The cells; `None` if it was made without any.
     #[inline]
     pub fn place(&self) -> Option<Place<'a>> {
         self.place
@@ -76,17 +77,18 @@ impl<'a> Extra<'a> {
 }
 
 impl Family {
-    /// Takes memory of so many shared words, and so many cells (at most 512), which lie as those of
-    /// `like` do. It answers the offset by which the memory is found again; nobody else knows it.
+    /// Takes memory for `words` shared words and `cells` cells (at most 512), laid out as those of
+    /// `like` are. Returns the offset by which the memory is found again, which only the caller
+    /// knows.
     ///
     /// # Errors
-    /// A full segment, and the disk's.
+    /// A full segment, and the errors of the disk.
     pub fn take_extra(&self, like: &Place<'_>, words: u16, cells: u16) -> Result<u32, Error> {
         debug_assert!(usize::from(cells) <= LANE_WORDS);
         let (cpus, lanes) = like.lanes();
         let segment = self.segment();
         if self.owner(like) >= segment.region.limit() {
-            // The cells of a handle whose series was removed before a fork: nobody shows them.
+            // The cells of a handle whose series was removed before a fork: they are never shown.
             return Err(Error::full(segment, 0));
         }
         let behind = match (lanes, cells) {
@@ -107,9 +109,9 @@ impl Family {
         Ok(at)
     }
 
-    /// The memory at an offset that [`Family::take_extra`] answered for these cells, and that went
-    /// through memory which may be damaged. `None` where there is none, or it is another series':
-    /// after a loss of power, what lay at an offset may be.
+    /// The memory at an offset that [`Family::take_extra`] returned for these cells, and that was
+    /// stored in memory which may be damaged. `None` if there is no such memory, or it belongs to
+    /// another series: it may, after a loss of power.
     #[inline]
     pub fn extra(&self, of: &Place<'_>, at: u32) -> Option<Extra<'_>> {
         let region = &self.segment().region;
@@ -133,17 +135,17 @@ impl Family {
             return None;
         }
         let first = region.cells(first * CELL_BYTES, behind as usize)?;
-        // `words` is 16 bits, and they lie before the cells.
+        // `words` has 16 bits, and the words lie before the cells.
         let shared = region.slice((u64::from(at) + HEAD) * CELL_BYTES, words as usize);
         let place = (cells > 0).then(|| {
-            // SAFETY: all cells in all lanes lie inside of the segment, which the family keeps
-            // alive for longer than the borrow.
+            // SAFETY: all cells in all lanes lie inside the segment, which the family keeps alive
+            // for longer than the borrow.
             unsafe { Place::new(first, cells.into(), (cpus, lanes), None) }
         });
         Some(Extra { head, words: shared, place })
     }
 
-    /// What tells the series of these cells from all others: where its first one is.
+    /// A number unique to the series of these cells: the offset of its first cell.
     #[inline]
     fn owner(&self, place: &Place<'_>) -> u64 {
         place.address().wrapping_sub(self.segment().region.address()) as u64

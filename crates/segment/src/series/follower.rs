@@ -1,8 +1,8 @@
-//! Series of processes: a handle that binds anew after a fork, and the lock of whoever puts together
-//! what ended processes left.
+//! Series of processes: a handle that finds its series again after a fork, and the lock for folding
+//! the series that ended processes left.
 //!
-//! These bind nothing, since a series may be removed and made again at any time: they remember where
-//! it was, and look whether it still is there.
+//! A follower does not bind its series, which may be removed and made again at any time: it
+//! remembers where the series was, and checks that it is still there.
 
 use super::family::{Claimed, Family, Series};
 use super::key::{KeyWriter, Values};
@@ -14,26 +14,26 @@ use crate::fork;
 use crate::lock::{self, Guard};
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where a series was found last. It belongs to one family, and to the same labels each time.
+/// Where a series was last found. Always used with the same family and the same labels.
 ///
-/// Unlike a [`Bound`](super::Bound), it keeps no record of a removed series: when the series is
-/// gone, it is made anew.
+/// Unlike a [`Bound`](super::Bound), it does not keep the record of a removed series: if the series
+/// is gone, it is made again.
 #[derive(Debug, Default)]
 pub struct Follower {
-    /// The generation of the process that found it, plus one; 0 for none.
+    /// The generation of the process that found it, plus one; 0 if none did.
     process: AtomicU64,
     /// The record, and its generation in the upper half.
     spot: AtomicU64,
 }
 
-/// Held by the one thread of the one process that puts together what ended ones left.
+/// Held by the only thread of all processes that may fold the series that ended processes left.
 #[must_use]
 pub struct Folding<'f>(#[expect(dead_code, reason = "it is held until it is dropped")] Guard<'f>);
 
 impl Family {
-    /// Changes the cells of the series that has the labels which `labels` writes, as
+    /// Changes the cells of the series with the labels that `labels` writes, as
     /// [`Family::update_shown`] does, and finds it where `follower` left it. In a child of a fork,
-    /// `labels` is asked again.
+    /// `labels` is called again.
     #[inline]
     pub fn follow(
         &self,
@@ -68,13 +68,13 @@ impl Family {
         }
     }
 
-    /// The cells of the series that has these labels, where there is one: where all labels are of
-    /// fixed cardinality, there always is.
+    /// The cells of the series that has these labels, if there is one. If all labels are of fixed
+    /// cardinality, there always is.
     ///
     /// # Errors
-    /// Those of the lock, which is taken where the family's index is changing;
-    /// [`Flaw::Held`](crate::Flaw::Held) where another thread has it, and that leaves open whether the
-    /// series is there; and a full segment.
+    /// Those of the lock, which is taken while the family's index is changing;
+    /// [`Flaw::Held`](crate::Flaw::Held) if another thread has it, so that it is unknown whether
+    /// the series is there; and a full segment.
     pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<Option<Claimed<'_>>, Error> {
         let mut writer = KeyWriter::new(&self.inner.sets);
         labels(&mut writer);
@@ -94,16 +94,16 @@ impl Family {
         })
     }
 
-    /// Keeps label values to be written again.
+    /// Keeps label values, to be written again.
     pub fn values(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Values {
         let mut writer = KeyWriter::new(&self.inner.sets);
         labels(&mut writer);
         writer.keep()
     }
 
-    /// Takes the lock under which series of processes that ended are put together, unless another
-    /// thread has it, which may be stopped. The death of its owner releases it: what was half done is
-    /// for the next one to find.
+    /// Takes the lock for folding the series of ended processes. Returns `None` if another thread
+    /// has it, which may be stopped. The death of its owner releases it: the next owner must expect
+    /// half-done work.
     pub fn try_folding(&self) -> Option<Folding<'_>> {
         let (word, broken) = self.inner.folding_words();
         let segment = self.segment();
@@ -119,12 +119,13 @@ impl Family {
 impl Follower {
     #[inline]
     fn found(&self, keyed: &Keyed, hold: impl Fn(u32)) -> Option<Found> {
-        // Acquire: who sees the process sees what it left, and not what its parent did.
+        // Acquire: a thread that sees the process sees the spot that it stored, and not its
+        // parent's.
         if self.process.load(Ordering::Acquire) != u64::from(fork::generation()) + 1 {
             return None;
         }
         let spot = self.spot.load(Ordering::Relaxed);
-        // Both halves are taken whole.
+        // Truncation is meant: each half has 32 bits.
         keyed.find_at(spot as u32, (spot >> 32) as u32, hold)
     }
 

@@ -1,22 +1,23 @@
 //! The index of a family: from the hash of a key to its series.
 //!
 //! An open-addressed table of 64-bit entries: the upper half of the hash, and the word offset of
-//! the series' record. A lookup takes no lock and compares whole keys, so that a hash that two keys
-//! share does no harm. Who changes the table holds the family's lock.
+//! the series' record. A lookup takes no lock and compares whole keys, so that a hash collision is
+//! harmless. Changing the table requires the family's lock.
 //!
 //! A table that is full is not rehashed at once: a new one takes its place, the old one becomes its
 //! predecessor, and every insertion moves a few entries over, in the order of their slots. A lookup
-//! asks the new table, then its predecessor. It may miss an entry that moves at that moment, or
-//! read a table that is used again: whoever misses looks again under the lock, and whoever finds
-//! compares the key. So a table needs no claim; a record does, see `claims.rs`.
+//! searches the new table, then its predecessor. It may miss an entry that moves at that moment, or
+//! read a table that is reused: a thread that does not find the key searches again under the lock,
+//! and a thread that finds an entry compares the key. So a table needs no claim; a record does, see
+//! `claims.rs`.
 //!
-//! The slot of an entry is the top of its hash, so that entries move to the new table in order, and
-//! touch its pages one after the other.
+//! The slot of an entry is the top bits of its hash, so that entries move to the new table in
+//! order, and touch its pages one after the other.
 
 use crate::claims::Memory;
 use crate::sync::{AtomicU64, Ordering};
 
-/// A table: its word offset, and the logarithm of how many slots it has.
+/// A table: its word offset, and the binary logarithm of its number of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) at: u32,
@@ -24,10 +25,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Makes a table of a word that `pack` made; `None` of 0, and of what no table is.
+    /// Makes a table from a word that `pack` made; `None` for 0, and for a word that is not a
+    /// table.
     #[inline]
     pub(crate) fn unpack(word: u64) -> Option<Self> {
-        // Both halves are taken whole: the casts cut off exactly the other one.
+        // Truncation is meant: each cast keeps one half.
         let table = Self { at: word as u32, bits: (word >> 32) as u32 };
         (1..=MOST_BITS).contains(&table.bits).then_some(table)
     }
@@ -36,7 +38,7 @@ impl Table {
         u64::from(self.bits) << 32 | u64::from(self.at)
     }
 
-    /// How many slots it has.
+    /// The number of slots.
     pub(crate) fn slots(self) -> u32 {
         1 << self.bits
     }
@@ -54,26 +56,26 @@ impl Table {
     }
 }
 
-/// The words that describe an index, and the memory that its tables lie in.
+/// The words that describe an index, and the memory that contains its tables.
 pub(crate) struct Index<'m, M> {
     pub(crate) memory: &'m M,
     /// The table, packed.
     pub(crate) table: &'m AtomicU64,
-    /// Its predecessor, whose entries are moving; 0 without one.
+    /// Its predecessor, whose entries are being moved; 0 if there is none.
     pub(crate) previous: &'m AtomicU64,
-    /// How many slots of the predecessor have moved.
+    /// The number of slots of the predecessor that were moved.
     pub(crate) migrated: &'m AtomicU64,
-    /// How many slots of the table are not empty.
+    /// The number of slots of the table that are not empty.
     pub(crate) entries: &'m AtomicU64,
 }
 
-/// The least table.
+/// The size of the smallest table.
 pub(crate) const LEAST_BITS: u32 = 4;
-/// The greatest table.
+/// The size of the largest table.
 pub(crate) const MOST_BITS: u32 = 30;
 
 const EMPTY: u64 = 0;
-/// A slot whose entry was removed: searches go on behind it.
+/// A slot whose entry was removed: searches continue past it.
 const DEAD: u64 = 1;
 
 impl<M: Memory> Index<'_, M> {
@@ -84,7 +86,7 @@ impl<M: Memory> Index<'_, M> {
         fingerprint: u32,
         mut matches: impl FnMut(u32) -> Option<T>,
     ) -> Option<T> {
-        // Acquire: whoever sees a table sees what was written into it, and its predecessor.
+        // Acquire: a thread that sees a table sees what was written into it, and its predecessor.
         let table = Table::unpack(self.table.load(Ordering::Acquire))?;
         let found = self.probe(table, 0, fingerprint, &mut matches);
         if found.is_some() {
@@ -93,8 +95,8 @@ impl<M: Memory> Index<'_, M> {
         self.find_unmoved(fingerprint, &mut matches)
     }
 
-    /// Finds it among the entries that have not moved. On its own, so that the search above becomes
-    /// part of its callers.
+    /// Searches the entries that have not moved. A separate function, so that the search above is
+    /// inlined into its callers.
     #[cold]
     #[inline(never)]
     fn find_unmoved<T>(
@@ -102,12 +104,12 @@ impl<M: Memory> Index<'_, M> {
         fingerprint: u32,
         matches: &mut impl FnMut(u32) -> Option<T>,
     ) -> Option<T> {
-        // Acquire: where there is none any more, all its entries are in the table.
+        // Acquire: if there is no predecessor any more, all its entries are in the table.
         let previous = Table::unpack(self.previous.load(Ordering::Acquire))?;
         self.probe(previous, self.moved(), fingerprint, matches).map(|(_, found)| found)
     }
 
-    /// As [`Index::find`], with the lock held: misses nothing.
+    /// As [`Index::find`], but misses nothing. Requires the lock.
     pub(crate) fn find_locked<T>(
         &self,
         fingerprint: u32,
@@ -121,8 +123,8 @@ impl<M: Memory> Index<'_, M> {
         self.probe(previous, self.moved(), fingerprint, &mut matches).map(|(_, found)| found)
     }
 
-    /// Puts in the entry of a record that is not in there, with the lock held. There is room, as
-    /// [`Index::is_crowded`] said.
+    /// Inserts the entry of a record that is not in the index. Requires the lock, and that
+    /// [`Index::is_crowded`] returned false.
     pub(crate) fn insert(&self, fingerprint: u32, record: u32) {
         let Some(table) = Table::unpack(self.table.load(Ordering::Relaxed)) else {
             return;
@@ -130,7 +132,7 @@ impl<M: Memory> Index<'_, M> {
         self.put(table, u64::from(fingerprint) << 32 | u64::from(record));
     }
 
-    /// Takes out the entry of a record, with the lock held.
+    /// Removes the entry of a record. Requires the lock.
     pub(crate) fn remove(&self, fingerprint: u32, record: u32) {
         let mut is_it = |at: u32| (at == record).then_some(());
         for (table, moved) in [(self.table, 0), (self.previous, self.moved())] {
@@ -142,7 +144,7 @@ impl<M: Memory> Index<'_, M> {
         }
     }
 
-    /// Whether the table has no room for one more entry.
+    /// Whether the table has no room for another entry.
     pub(crate) fn is_crowded(&self) -> bool {
         Table::unpack(self.table.load(Ordering::Relaxed)).is_none_or(|table| {
             let most = u64::from(table.slots()) / 4 * 3;
@@ -150,27 +152,29 @@ impl<M: Memory> Index<'_, M> {
         })
     }
 
-    /// Makes an empty table the current one, and the current one its predecessor, of which there
-    /// is none. The lock is held.
+    /// Makes an empty table the current one, and the current one its predecessor. There must be no
+    /// predecessor. Requires the lock.
     pub(crate) fn replace(&self, table: Table) {
         let old = self.table.load(Ordering::Relaxed);
         self.migrated.store(0, Ordering::Relaxed);
         self.entries.store(0, Ordering::Relaxed);
-        // Release: whoever sees the predecessor or the table sees what is in it. The predecessor
-        // comes first: whoever sees the new table sees that there is one.
+        // Release: a thread that sees the predecessor or the table sees what is in it. The
+        // predecessor comes first: a thread that sees the new table sees that there is a
+        // predecessor.
         self.previous.store(old, Ordering::Release);
         self.table.store(table.pack(), Ordering::Release);
     }
 
-    /// Moves the entries of at most so many slots, with the lock held, and empties them. Answers
-    /// the range of slots of the predecessor that were emptied, and whether it is all empty now.
+    /// Moves the entries of the next `slots` slots of the predecessor, and empties those slots.
+    /// Returns the range of slots that were emptied, and whether the predecessor is now empty.
+    /// Requires the lock.
     pub(crate) fn migrate(&self, slots: u32) -> Option<(Table, std::ops::Range<u32>, bool)> {
         let previous = Table::unpack(self.previous.load(Ordering::Relaxed))?;
         let table = Table::unpack(self.table.load(Ordering::Relaxed))?;
         // At most the number of slots, which is a u32.
         let start = (self.migrated.load(Ordering::Relaxed) as u32).min(previous.slots());
         let end = start.saturating_add(slots).min(previous.slots());
-        // None, where the table is not there.
+        // Empty if the table does not lie inside the segment.
         let moving = self.slots(previous).get(start as usize..end as usize).unwrap_or_default();
         for slot in moving {
             let entry = slot.load(Ordering::Relaxed);
@@ -180,20 +184,21 @@ impl<M: Memory> Index<'_, M> {
         }
         self.migrated.store(u64::from(end), Ordering::Relaxed);
         for slot in moving {
-            // Release: who finds it empty and then looks into the table finds the entry there.
+            // Release: a thread that finds the slot empty and then searches the table finds the
+            // entry there.
             slot.store(EMPTY, Ordering::Release);
         }
         let is_done = end == previous.slots();
         if is_done {
-            // Release: who finds no predecessor finds all entries in the table.
+            // Release: a thread that finds no predecessor finds all entries in the table.
             self.previous.store(0, Ordering::Release);
         }
         Some((previous, start..end, is_done))
     }
 
-    /// How many slots of the predecessor are moved and empty. What belongs before their end and is
-    /// not moved yet lies behind them without a gap; so does what belongs at the end of the table
-    /// and found no room before its first slots.
+    /// The number of slots of the predecessor that are moved and empty. Entries whose home is one
+    /// of these, and which are not moved yet, lie right after them without a gap. So do entries
+    /// whose home is at the end of the table, and which found no room before its first slots.
     fn moved(&self) -> u32 {
         self.migrated.load(Ordering::Relaxed) as u32
     }
@@ -204,7 +209,7 @@ impl<M: Memory> Index<'_, M> {
         for _ in 0..slots.len() {
             let word = &slots[at];
             if word.load(Ordering::Relaxed) == EMPTY {
-                // Release: who finds the entry finds the record complete.
+                // Release: a thread that finds the entry finds the record complete.
                 word.store(entry, Ordering::Release);
                 self.entries.fetch_add(1, Ordering::Relaxed);
                 return;
@@ -213,8 +218,8 @@ impl<M: Memory> Index<'_, M> {
         }
     }
 
-    /// Searches from the home of a fingerprint to the first empty slot, and passes over those at the
-    /// table's start that are `moved`.
+    /// Searches from the home of a fingerprint to the first empty slot, and skips the slots at the
+    /// start of the table that are `moved`.
     #[inline(always)]
     fn probe<T>(
         &self,
@@ -224,12 +229,12 @@ impl<M: Memory> Index<'_, M> {
         matches: &mut impl FnMut(u32) -> Option<T>,
     ) -> Option<(&AtomicU64, T)> {
         let slots = self.slots(table);
-        // None, where the table is not there.
+        // Zero slots if the table does not lie inside the segment.
         let mask = slots.len().checked_sub(1)?;
         let mut slot = table.home(fingerprint).max(moved) as usize & mask;
-        // Bounded: a table that is used anew meanwhile may have no empty slot at all.
+        // Bounded: a table that is reused meanwhile may have no empty slot at all.
         for _ in 0..=mask {
-            // Acquire: who finds an entry finds its record complete.
+            // Acquire: a thread that finds an entry finds its record complete.
             let entry = slots[slot].load(Ordering::Acquire);
             if entry == EMPTY {
                 return None;
@@ -245,7 +250,7 @@ impl<M: Memory> Index<'_, M> {
         None
     }
 
-    /// The slots of a table; none where it does not lie inside of the segment.
+    /// The slots of a table; empty if it does not lie inside the segment.
     #[inline]
     fn slots(&self, table: Table) -> &[AtomicU64] {
         self.memory.words(table.at, table.slots())
@@ -268,8 +273,9 @@ mod tests {
         }
     }
 
-    /// Entries that belong at a table's end and go round lie behind its first slots. As many of
-    /// those are moved as they may be, and then what is behind them is looked for.
+    /// Entries whose home is at the end of a table and that wrap around lie after its first slots.
+    /// This moves every possible number of those, and then searches for the entries that come after
+    /// them.
     #[test]
     fn what_goes_round_is_found_behind_what_has_moved() {
         const BITS: u32 = 6;
@@ -279,7 +285,7 @@ mod tests {
             let [table, previous, migrated, entries] = &head;
             let index = Index { memory: &memory, table, previous, migrated, entries };
             index.replace(Table { at: 64, bits: BITS });
-            // All of them belong into the last slot but one.
+            // The home of all of them is the last slot but one.
             let fingerprint = |record: u32| 62 << (u32::BITS - BITS) | record;
             let found = |record: u32| {
                 index.find_locked(fingerprint(record), |at| (at == record).then_some(at))
@@ -298,7 +304,7 @@ mod tests {
     }
 }
 
-/// What loom checks: an index of two tables and some records, whose keys are small numbers.
+/// The model for loom: an index of two tables and some records, whose keys are small numbers.
 #[cfg(loom)]
 pub mod model {
     use loom::sync::Mutex;
@@ -342,13 +348,13 @@ pub mod model {
             Index { memory: self, table, previous, migrated, entries }
         }
 
-        /// All keys have the same home, so that they lie one behind the other.
+        /// All keys have the same home, so that their entries are adjacent.
         fn fingerprint(_key: u64) -> u32 {
             0b0110 << 28
         }
 
         fn matches(&self, at: u32, key: u64) -> Option<u32> {
-            // As a family does: Acquire, so that who sees it live sees its key.
+            // As a family does: Acquire, so that a thread that sees the record live sees its key.
             let is_live = self.word(at).load(Ordering::Acquire) == LIVE;
             (is_live && self.word(at + 1).load(Ordering::Relaxed) == key)
                 .then_some((at - RECORDS) / 2)
@@ -359,7 +365,7 @@ pub mod model {
             self.index().find(Self::fingerprint(key), |at| self.matches(at, key))
         }
 
-        /// The record of a key, with the lock where it is not found without.
+        /// The record of a key; searches with the lock if it is not found without.
         pub fn find_surely(&self, key: u64) -> Option<u32> {
             self.find(key).or_else(|| {
                 let _lock = self.lock.lock();
@@ -367,7 +373,7 @@ pub mod model {
             })
         }
 
-        /// Makes record `n` that of a key.
+        /// Makes record `n` the record of a key.
         pub fn insert(&self, n: u32, key: u64) {
             let _lock = self.lock.lock();
             let at = RECORDS + 2 * n;
@@ -384,7 +390,7 @@ pub mod model {
             self.word(at).store(GONE, Ordering::Release);
         }
 
-        /// Takes the one of the two tables that is not in use.
+        /// Replaces the current table by the other of the two.
         pub fn replace(&self) {
             let _lock = self.lock.lock();
             let current = Table::unpack(self.cells[0].load(Ordering::Relaxed));
@@ -394,7 +400,7 @@ pub mod model {
             }
         }
 
-        /// Moves the entries of so many slots.
+        /// Moves the entries of the next `slots` slots.
         pub fn migrate(&self, slots: u32) {
             let _lock = self.lock.lock();
             self.index().migrate(slots);

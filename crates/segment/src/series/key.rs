@@ -1,9 +1,9 @@
 //! A key: the label values of one series, packed once to be hashed and compared.
 //!
 //! All fixed values fold into one number, the *group*, in mixed radix. The texts of the dynamic
-//! ones lie one behind the other, each behind its length: one byte below 255, else the byte 255 and
-//! four little-endian bytes; zeros fill the last word. So two different sets of labels never have
-//! the same key. A key lies on the stack; only long ones take memory.
+//! ones are concatenated, each preceded by its length: one byte if it is less than 255, else the
+//! byte 255 and four little-endian bytes. Zeros fill the last word. So two different label sets
+//! never have the same key. A key lies on the stack; only long ones allocate memory.
 
 use std::mem::MaybeUninit;
 
@@ -11,28 +11,28 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
 use super::strings::StringSet;
 
-/// Takes the label values of a series in the order of the family's labels.
+/// Collects the label values of a series, in the order of the family's labels.
 pub struct KeyWriter<'a> {
     /// The sets of values of the labels; `None` where a label is dynamic.
     sets: &'a [Option<StringSet>],
-    /// How many labels were written.
+    /// The number of labels that were written.
     position: usize,
     /// How many of them are texts of dynamic labels.
     texts: usize,
     group: u32,
-    /// Whether some text was not among its label's fixed values.
+    /// Whether a text was not among its label's fixed values.
     unknown: bool,
-    /// The bytes of the last word, and how many bits they are: less than 64.
+    /// The bytes of the last word, and the number of their bits: less than 64.
     last: u64,
     bits: u32,
-    /// How many words are whole.
+    /// The number of complete words.
     count: usize,
     stack: [MaybeUninit<u64>; STACK],
-    /// All words, once they do not fit above.
+    /// All words, once they do not fit into `stack`.
     spill: Vec<u64>,
 }
 
-/// Label values that were written once, to be written again: [`KeyWriter::kept`].
+/// Label values that were written once, to be written again with [`KeyWriter::kept`].
 #[derive(Debug, Clone)]
 pub struct Values {
     position: usize,
@@ -45,8 +45,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// What of a series' texts stands behind these values; `None` where the series does not begin
-    /// with them.
+    /// The rest of a series' texts after these values; `None` if the series does not begin with
+    /// them.
     pub fn rest_of<'t>(&self, group: u32, texts: &'t [u8]) -> Option<&'t [u8]> {
         if self.unknown || group != self.group {
             return None;
@@ -68,7 +68,7 @@ pub(crate) struct Key<'k> {
     pub(crate) hash: u64,
 }
 
-/// The words of a key that fit on the stack.
+/// The number of words of a key that fit on the stack.
 const STACK: usize = 32;
 
 impl<'a> KeyWriter<'a> {
@@ -90,16 +90,16 @@ impl<'a> KeyWriter<'a> {
         }
     }
 
-    /// Writes a value of fixed cardinality: the `index`th of `of` values.
+    /// Writes a value of fixed cardinality: value number `index` of `of` values.
     #[inline]
     pub fn index(&mut self, index: u32, of: u32) {
         self.position += 1;
         self.group = self.group.wrapping_mul(of).wrapping_add(index);
     }
 
-    /// Writes a text: one of the label's fixed values where it has them, else any.
+    /// Writes a text: one of the label's fixed values if it has them, else any text.
     ///
-    /// A text that is none of the fixed values goes to the family's overflow series.
+    /// A text that is not one of the fixed values goes to the family's overflow series.
     #[inline]
     pub fn text(&mut self, text: &str) {
         let set = self.sets.get(self.position).and_then(Option::as_ref);
@@ -118,8 +118,8 @@ impl<'a> KeyWriter<'a> {
         }
     }
 
-    /// Writes all labels of a series at once, as a [`View`](super::View) has them: the group, and the
-    /// texts behind their lengths.
+    /// Writes all labels of a series at once, as a [`View`](super::View) has them: the group, and
+    /// the texts preceded by their lengths.
     pub fn series(&mut self, group: u32, texts: &[u8]) {
         self.position = self.sets.len();
         self.group = group;
@@ -130,7 +130,7 @@ impl<'a> KeyWriter<'a> {
         }
     }
 
-    /// Writes what was kept, as the first of what is written.
+    /// Writes kept values. Must be called before anything else is written.
     pub fn kept(&mut self, values: &Values) {
         debug_assert_eq!(self.position, 0);
         (self.position, self.texts, self.group) = (values.position, values.texts, values.group);
@@ -151,13 +151,13 @@ impl<'a> KeyWriter<'a> {
         Values { position, texts, group, unknown, last, bits, words: words.into() }
     }
 
-    /// The group, where all labels are fixed; `None` where a text was unknown.
+    /// The group, if all labels are fixed; `None` if a text was unknown.
     #[inline]
     pub(crate) fn group(&self) -> Option<u32> {
         (!self.unknown).then_some(self.group)
     }
 
-    /// Packs the key. `None` where a text was unknown, or there are not so many dynamic ones.
+    /// Packs the key. `None` if a text was unknown, or the number of dynamic texts is not `texts`.
     #[inline]
     pub(crate) fn finish(&mut self, secrets: &RapidSecrets, texts: usize) -> Option<Key<'_>> {
         if self.unknown || self.texts != texts {
@@ -176,8 +176,8 @@ impl<'a> KeyWriter<'a> {
         Some(Key { group: self.group, words, hash: hash(words, self.group, secrets) })
     }
 
-    /// Appends a length and a text. Words are put together in registers and stored whole: a word
-    /// that is read after parts of it were stored waits for all of them (measured: 20 ns a key).
+    /// Appends a length and a text. Words are assembled in registers and stored whole: reading a
+    /// word after storing parts of it waits for all of the parts (measured: 20 ns per key).
     #[inline]
     fn push(&mut self, text: &[u8]) {
         self.texts += 1;
@@ -186,7 +186,7 @@ impl<'a> KeyWriter<'a> {
             length if length < usize::from(u8::MAX) => self.put(length as u64, 8),
             length => {
                 self.put(u8::MAX.into(), 8);
-                // A key that does not fit into a record is refused there, by its length.
+                // A key that does not fit into a record is refused there, because of its length.
                 self.put(u64::from(u32::try_from(length).unwrap_or(u32::MAX)), 32);
             }
         }
@@ -202,7 +202,8 @@ impl<'a> KeyWriter<'a> {
         }
     }
 
-    /// Appends the lowest bits of `value`, whose others are zero; fewer than 64.
+    /// Appends the lowest `bits` bits of `value`, fewer than 64. The other bits of `value` must be
+    /// zero.
     #[inline]
     fn put(&mut self, value: u64, bits: u32) {
         self.last |= value << self.bits;
@@ -236,7 +237,7 @@ impl<'a> KeyWriter<'a> {
     }
 }
 
-/// The last `rest` bytes of a text, 1 to 7, as a number: by loads that stay inside of the text.
+/// The last `rest` bytes of a text, 1 to 7, as a number, by loads that stay inside the text.
 #[inline]
 fn tail(text: &[u8], rest: u32) -> u64 {
     if let Some(last) = text.last_chunk::<8>() {
@@ -249,7 +250,7 @@ fn tail(text: &[u8], rest: u32) -> u64 {
     text.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// The hash of a key: of the words and, spread by a multiplication, of the group.
+/// The hash of a key: that of the words, and the group, spread by a multiplication.
 #[inline]
 pub(crate) fn hash(words: &[u64], group: u32, secrets: &RapidSecrets) -> u64 {
     // SAFETY: words may be read as bytes, of which there are eight each.
@@ -258,7 +259,7 @@ pub(crate) fn hash(words: &[u64], group: u32, secrets: &RapidSecrets) -> u64 {
         ^ u64::from(group).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Calls `look` with the bytes of a key's words; only long ones take memory.
+/// Calls `look` with the bytes of a key's words; only long keys allocate memory.
 pub(crate) fn with_bytes<T>(words: &[u64], look: impl FnOnce(&[u8]) -> T) -> T {
     let mut stack = [[0; 8]; STACK];
     match stack.get_mut(..words.len()) {
@@ -270,7 +271,7 @@ pub(crate) fn with_bytes<T>(words: &[u64], look: impl FnOnce(&[u8]) -> T) -> T {
     }
 }
 
-/// Reads the texts of a key one after the other: (the text, what is behind it).
+/// Splits the first text off the texts of a key: (the text, the rest).
 pub(crate) fn next_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = bytes.split_first()?;
     let (length, rest) = if first < u8::MAX {

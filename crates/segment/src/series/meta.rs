@@ -1,35 +1,35 @@
 //! The meta word of a record: its length, its state, its generation, which changes when the series
-//! that has the record is removed, and a checksum of the series' key.
+//! in the record is removed, and a checksum of the series' key.
 //!
 //! A thread that inserts or removes a series holds the family's lock. A thread that finds one does
-//! not: it claims the record (see `claims.rs`) and then looks at this word. From there on, the record
-//! stays what it is, or that of a removed series, until the claim is cleared.
+//! not: it claims the record (see `claims.rs`) and then reads this word. From then on, until the
+//! claim is cleared, the record belongs to the same series or to a removed one.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// A record's states.
+/// The states of a record.
 pub(crate) mod state {
-    /// No series has it.
+    /// It has no series.
     pub(crate) const FREE: u64 = 0;
     /// Taken, and not yet in the index.
     pub(crate) const DRAFT: u64 = 1;
     pub(crate) const LIVE: u64 = 2;
-    /// Idle for too long: found, and not shown.
+    /// Idle for too long: it is found, but not shown.
     pub(crate) const HIDDEN: u64 = 3;
 }
 
-/// The words of the record.
+/// The mask of the record's length in words.
 pub(crate) const WORDS: u64 = 0xffff;
 const STATE_SHIFT: u32 = 16;
 const STATE: u64 = 7 << STATE_SHIFT;
-/// No text in it needs an escape in text formats.
+/// No text of its key needs an escape in text formats.
 pub(crate) const PLAIN: u64 = 1 << 19;
 const SLACK_SHIFT: u32 = 20;
-/// The words of the record after its key.
+/// The most unused words after the key that the word can state.
 pub(crate) const MOST_SLACK: u64 = 0xfff;
 const GENERATION: u64 = 1 << 32;
-/// The low bits of the hash of the series' key. After a loss of power, sectors of a record may be of
-/// different times: this tells a key that is not the series'.
+/// The low bits of the hash of the series' key. After a loss of power, the sectors of a record may
+/// be of different times: this reveals a key that is not the series'.
 const CHECKSUM: u64 = 0xffff << CHECKSUM_SHIFT;
 const CHECKSUM_SHIFT: u32 = 48;
 
@@ -42,69 +42,70 @@ pub(crate) fn with_state(meta: u64, state: u64) -> u64 {
     meta & !STATE | state << STATE_SHIFT
 }
 
-/// The words of the record that its series uses.
+/// The number of words of the record that its series uses.
 #[inline]
 pub(crate) fn used_words(meta: u64) -> u64 {
     (meta & WORDS).saturating_sub(meta >> SLACK_SHIFT & MOST_SLACK)
 }
 
-/// A draft in a record of which so many words are used, which are enough.
+/// The meta word of a draft that uses `used` words of the record.
 pub(crate) fn draft(meta: u64, used: u64) -> u64 {
     let slack = (meta & WORDS).saturating_sub(used).min(MOST_SLACK);
     let kept = meta & (WORDS | !(GENERATION - 1));
     with_state(kept | slack << SLACK_SHIFT, state::DRAFT)
 }
 
-/// With the checksum of a key of that hash.
+/// The meta word with the checksum of a key of that hash.
 pub(crate) fn with_checksum(meta: u64, hash: u64) -> u64 {
     meta & !CHECKSUM | hash << CHECKSUM_SHIFT
 }
 
-/// Whether the checksum is that of a key of that hash.
+/// Whether the checksum is that of a key with that hash.
 pub(crate) fn has_checksum(meta: u64, hash: u64) -> bool {
     with_checksum(meta, hash) == meta
 }
 
-/// Whether a series has the record, shown or not.
+/// Whether the record has a series, shown or not.
 #[inline]
 pub(crate) fn is_series(meta: u64) -> bool {
     matches!(state_of(meta), state::LIVE | state::HIDDEN)
 }
 
-/// Whether both are of one series, or both of none.
+/// Whether both words belong to the same series, or both to none.
 #[inline]
 pub(crate) fn is_same_series(one: u64, other: u64) -> bool {
     one / GENERATION == other / GENERATION
 }
 
-/// What tells the series of a record from those that have it before and after: its generation, modulo
+/// Distinguishes the series of a record from those before and after it: its generation, modulo
 /// 2^16, and the checksum of its key.
 #[inline]
 pub(crate) fn generation_of(meta: u64) -> u32 {
-    // The upper half is taken whole.
+    // Truncation is meant: the upper half.
     (meta >> 32) as u32
 }
 
-/// Changes the state, with the lock held. The overflow's is changed without it. Returns the word
-/// before.
+/// Changes the state, and returns the previous word. Requires the family's lock, except for the
+/// overflow series.
 pub(crate) fn set_state(word: &AtomicU64, state: u64) -> u64 {
     let next = |meta| Some(with_state(meta, state));
-    // Release: who sees a series live sees all of it. Acquire: who finds it changed sees by whom.
+    // Release: a thread that sees a series live sees all of it. Acquire: sees what the thread that
+    // changed the word wrote.
     let changed = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     // It never declines.
     changed.unwrap_or_else(|meta| meta)
 }
 
-/// Makes the record no series', with the lock held: the next one in it is of another generation.
+/// Frees the record; the next series in it has another generation. Requires the family's lock.
 pub(crate) fn set_free(word: &AtomicU64) {
     let meta = word.load(Ordering::Relaxed);
     // A carry goes into the checksum, which the next series sets.
     let meta = with_state(meta, state::FREE).wrapping_add(GENERATION);
-    // Release: whoever sees what is written from here on sees the generation, too.
+    // Release: a thread that sees anything written from here on sees the generation, too.
     word.store(meta, Ordering::Release);
 }
 
-/// What loom checks: a record with a key and one cell, which is used again, and claims of it.
+/// The model for loom: a record with a key and one cell, which is reused, and claims on it.
 #[cfg(loom)]
 pub mod model {
     use loom::sync::Mutex;
@@ -145,7 +146,7 @@ pub mod model {
     }
 
     impl Record {
-        /// A live record of the key 1, whose cell is zero.
+        /// A live record with the key 1, whose cell is zero.
         pub fn new() -> Self {
             let words = Words(Cells::private(BLOCK.range().end as usize));
             words.word(RECORD).store(with_state(3, state::LIVE), Ordering::Relaxed);
@@ -182,7 +183,7 @@ pub mod model {
             self.0.2.push(self.words(), word);
         }
 
-        /// Claims the record, and tells whether it is the series of that key.
+        /// Claims the record, and returns whether it is the series with that key.
         pub fn find(&self, word: u32, key: u64) -> bool {
             claim(self.word(word), RECORD.into(), false);
             // Acquire: as a family does.
@@ -190,7 +191,7 @@ pub mod model {
             is_series(meta) && self.word(KEY).load(Ordering::Relaxed) == key
         }
 
-        /// Adds to what was found.
+        /// Adds to the cell.
         pub fn add(&self, n: u64) {
             self.word(CELL).fetch_add(n, Ordering::AcqRel);
         }
@@ -206,7 +207,8 @@ pub mod model {
             set_free(self.word(RECORD));
         }
 
-        /// Makes the series of another key of the record, if no claim of a living process names it.
+        /// Reuses the record for a series with another key, if no claim of a living process names
+        /// it.
         pub fn use_again(&self, key: u64, is_alive: impl Fn(u64) -> bool) -> bool {
             let _lock = self.0.1.lock();
             let named = self.blocks().named(false, is_alive);
@@ -219,7 +221,7 @@ pub mod model {
             true
         }
 
-        /// Takes the block of the first process over.
+        /// Takes over the block of the first process.
         pub fn take_over(&self, token: u64) -> Option<u32> {
             let block = self.blocks().take_over(token, false, |_| false)?;
             block.claim_lines().next()

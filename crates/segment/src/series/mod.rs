@@ -1,7 +1,7 @@
-//! Families and series: the second storey of a segment.
+//! Families and series, built on the records of a segment.
 //!
-//! A *family* is all series of one metric name. It is a record that describes itself, its labels
-//! included, so that any process that opens the segment can show it. A *series* is the cells of one
+//! A *family* is all series of one metric name. It is a self-describing record, which includes the
+//! labels, so that any process that opens the segment can show it. A *series* is the cells of one
 //! set of label values.
 //!
 //! ```
@@ -22,9 +22,9 @@
 //! # Ok::<(), quipu_segment::Error>(())
 //! ```
 //!
-//! Where all labels are of fixed cardinality, a series is found by arithmetic, and its cells lie in
-//! lanes, one for each CPU. Where a label is dynamic, a series is a record of its own, which holds
-//! its labels' texts and its cells, and which an index finds without a lock.
+//! If all labels are of fixed cardinality, a series is found by arithmetic, and its cells lie in
+//! lanes, one for each CPU. If a label is dynamic, a series is a record of its own, which holds the
+//! texts of its labels and its cells. An index finds it without a lock.
 
 #[cfg(not(loom))]
 mod dense;
@@ -73,7 +73,7 @@ pub(crate) use names::Names;
 
 #[cfg(loom)]
 pub mod model {
-    //! What loom checks.
+    //! The parts that loom checks.
     pub use super::index::model::Small;
     pub use super::meta::model::Record;
 }

@@ -1,7 +1,8 @@
-//! Finding a family by its name, without a walk over all records.
+//! Finds a family by its name, without a walk over all records.
 //!
-//! Each process keeps a table of its own for each handle to a segment, and brings it up to date by
-//! the records that were published since: records are only ever put in front of the list.
+//! Each handle to a segment has, in each process, a table of its own. It is brought up to date with
+//! the records published since the last lookup: records are only ever pushed at the front of the
+//! list.
 
 use std::cell::UnsafeCell;
 use std::collections::HashMap;
@@ -23,26 +24,26 @@ pub(crate) struct Names {
 
 #[derive(Default)]
 struct Known {
-    /// The newest record that was seen; 0 before the first.
+    /// The offset of the newest record that was seen; 0 before the first.
     newest: u64,
     /// The offset of the newest record of each name.
     families: HashMap<Box<str>, u64>,
     /// The offsets of the newest slabs' records, oldest first.
     slabs: Vec<u64>,
-    /// How many records were looked at.
+    /// The number of records that were read.
     #[cfg(test)]
     steps: usize,
 }
 
-// SAFETY: what is known is reached by the thread that holds the latch alone.
+// SAFETY: what is known is accessed only by the thread that holds the latch.
 unsafe impl Sync for Names {}
 
-/// A new family looks for room in as many slabs, from the newest one.
+/// The number of slabs in which a new family looks for room, from the newest one.
 const SLABS_LOOKED_AT: usize = 4;
 
 impl Names {
-    /// The newest record of a family of that name. Where the record is of another version, or cannot
-    /// be read, `short`, the part of the name that fits into a record, finds it.
+    /// The newest record of a family of that name. If the record has another version, or cannot be
+    /// read, it is found by `short`, the part of the name that fits into a record.
     pub(crate) fn family(
         &self,
         segment: &Segment,
@@ -64,15 +65,15 @@ impl Names {
         newest.into_iter().map(|at| record(segment, at)).collect()
     }
 
-    /// Calls `look` with all that is known by now.
+    /// Calls `look` with all that is known, brought up to date.
     fn with<R>(&self, segment: &Segment, look: impl FnOnce(&Known) -> R) -> Result<R, Error> {
         let interrupted = || Error::held(segment, "the names of families", Busy::Interrupted);
         let (_locked, was_left) = self.latch.lock_or_take_over().ok_or_else(interrupted)?;
         // SAFETY: the latch is held until the end.
         let known = unsafe { &mut *self.known.get() };
         if was_left {
-            // A thread of the parent, which this child of a fork does not have, was changing it: it
-            // may be half changed, and is not even dropped.
+            // A thread of the parent, which does not exist in this child of a fork, was changing
+            // it: it may be half changed, and is not even dropped.
             std::mem::forget(std::mem::take(known));
             self.latch.mended();
         }
@@ -82,7 +83,7 @@ impl Names {
 }
 
 impl Known {
-    /// Takes in the records that were published since.
+    /// Adds the records that were published since.
     fn go_on(&mut self, segment: &Segment) -> Result<(), Error> {
         let root = segment.root();
         if root == self.newest {
@@ -101,7 +102,7 @@ impl Known {
             self.steps += new.len();
         }
         let Some(newest) = new.first().map(|found| found.offset) else { return Ok(()) };
-        // The oldest first: a newer one of the same name takes its place.
+        // Oldest first, so that a newer record of the same name replaces an older one.
         for found in new.into_iter().rev() {
             let offset = found.offset;
             let record = segment.record(found).map_err(|flaw| Error::new(segment.path(), flaw))?;
@@ -111,14 +112,15 @@ impl Known {
                 self.slabs.push(offset);
             }
         }
-        // No more than are looked at: a root that another process makes nonsense shows old ones again.
+        // No more than are ever looked at: if another process writes nonsense into the root, old
+        // ones appear again.
         self.slabs.drain(..self.slabs.len().saturating_sub(SLABS_LOOKED_AT));
         self.newest = newest;
         Ok(())
     }
 }
 
-/// The record at an offset, checked again: other processes can write to it.
+/// The record at an offset, validated again: other processes can write to it.
 fn record(segment: &Segment, offset: u64) -> Result<Record, Error> {
     let fail = |flaw: Flaw| Error::new(segment.path(), flaw);
     let found = check_at(&*segment.region, offset).map_err(fail)?;

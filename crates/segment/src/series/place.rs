@@ -1,9 +1,10 @@
-//! Where the cells of one series are: once, or once for each CPU.
+//! Where the cells of one series lie: once, or once for each CPU.
 //!
-//! A series that many threads hit at once has its cells in *lanes*: one for each CPU, to which
-//! threads add by restartable sequences, and shared ones behind them for everyone else. A series
-//! that lies in a record has one lane, to which all add atomically. A reader adds the lanes up: the
-//! sum is at least what was added before it began, and at most what was added before it ended.
+//! A series that many threads update at once has its cells in *lanes*: one for each CPU, to which
+//! threads add by restartable sequences, and after those shared ones for all other threads. A
+//! series in a record of its own has one lane, to which all threads add atomically. A reader adds
+//! up the lanes: the sum is at least what was added before the read began, and at most what was
+//! added before it ended.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -25,23 +26,23 @@ pub struct Place<'a> {
     cpus: u16,
     lanes: u16,
     sequence: Option<Sequence>,
-    /// What the lanes had when the series was last begun anew; all zeros where there is none.
+    /// What the lanes held when the series was last reset; without it, zeros.
     base: Option<NonNull<AtomicU64>>,
     life: PhantomData<&'a AtomicU64>,
 }
 
-// SAFETY: it gives nothing but shared atomics, which live for 'a.
+// SAFETY: it gives out only shared atomics, which live for 'a.
 unsafe impl Send for Place<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Place<'_> {}
 
 impl<'a> Place<'a> {
-    /// Takes over `cells` cells in each of `lanes` lanes, of which `cpus` belong to CPUs and at
-    /// least one to none.
+    /// Makes a place of `cells` cells in each of `lanes` lanes, of which `cpus` belong to CPUs and
+    /// at least one is shared.
     ///
     /// # Safety
-    /// For 'a there are `cells` atomics from `first` on in each of so many lanes, `LANE_WORDS`
-    /// apart, and from `base` on where it is given.
+    /// For 'a, there are `cells` atomics from `first` on in each of the `lanes` lanes, which are
+    /// `LANE_WORDS` apart; and `cells` atomics from `base` on, if it is given.
     pub(crate) unsafe fn new(
         first: NonNull<AtomicU64>,
         cells: u32,
@@ -53,23 +54,23 @@ impl<'a> Place<'a> {
         Self { first, cells, cpus, lanes, sequence, base, life: PhantomData }
     }
 
-    /// How many cells the series has.
+    /// The number of cells of the series.
     #[inline]
     pub fn len(&self) -> usize {
         self.cells as usize
     }
 
-    /// Whether it has none.
+    /// Whether it has no cells.
     pub fn is_empty(&self) -> bool {
         self.cells == 0
     }
 
-    /// Where its first cell is.
+    /// The address of its first cell.
     pub(crate) fn address(&self) -> usize {
         self.first.addr().get()
     }
 
-    /// How many CPUs have a lane, and how many lanes there are.
+    /// The number of CPUs that have a lane, and the number of lanes.
     pub(crate) fn lanes(&self) -> (u16, u16) {
         (self.cpus, self.lanes)
     }
@@ -79,7 +80,7 @@ impl<'a> Place<'a> {
         self.lanes > 1
     }
 
-    /// Makes a cell zero in all lanes. What is added meanwhile may go with it, or stay.
+    /// Sets a cell to zero in all lanes. What is added at the same time may be lost, or stay.
     ///
     /// # Panics
     /// If there is no such cell.
@@ -97,7 +98,7 @@ impl<'a> Place<'a> {
     #[inline]
     pub fn add(&self, cell: usize, n: u64) {
         assert!(cell < self.len());
-        // SAFETY: the cell is there in each of the CPUs' lanes, as `new` was promised.
+        // SAFETY: the cell exists in each of the CPUs' lanes, as `new` was promised.
         unsafe {
             let first = self.first.as_ptr().add(cell);
             if let Some(sequence) = self.sequence
@@ -106,7 +107,7 @@ impl<'a> Place<'a> {
                 return;
             }
         }
-        // Release: whoever sees the addition sees what this thread did before.
+        // Release: a reader that sees the addition sees what this thread did before.
         self.shared(cell).fetch_add(n, Ordering::Release);
     }
 
@@ -155,11 +156,11 @@ impl<'a> Place<'a> {
     #[inline]
     pub fn sum_float(&self, cell: usize) -> f64 {
         let base = self.base(cell).map_or(0.0, |base| f64::from_bits(base.load(Ordering::Acquire)));
-        // A base that was never set takes nothing away, the sign of a zero included.
+        // A base that was never set subtracts nothing, not even the sign of a zero.
         if base == 0.0 { self.raw_sum_float(cell) } else { self.raw_sum_float(cell) - base }
     }
 
-    /// The one cell to which all lanes agree: for values that are set, not added up.
+    /// The one cell that stands for all lanes: for values that are set, not added up.
     ///
     /// # Panics
     /// If there is no such cell.
@@ -169,8 +170,8 @@ impl<'a> Place<'a> {
         self.lane(cell, usize::from(self.cpus))
     }
 
-    /// Makes all sums zero from here on; `floats` has the bit of each cell that holds floats.
-    /// Without a base, nobody else may use the cells.
+    /// Resets all sums to zero. `floats` has the bit of each cell that holds floats. Without a
+    /// base, no other thread may use the cells.
     pub(crate) fn begin_anew(&self, floats: u64) {
         for cell in 0..self.len() {
             let is_float = cell < 64 && floats >> cell & 1 == 1;
@@ -178,7 +179,7 @@ impl<'a> Place<'a> {
                 Some(base) if is_float => {
                     let mut sum = self.raw_sum_float(cell);
                     if !sum.is_finite() {
-                        // No base takes that away: what is added at this moment may go too.
+                        // No base can subtract that: what is added at this moment may be lost too.
                         self.clear(cell);
                         sum = 0.0;
                     }
@@ -200,8 +201,8 @@ impl<'a> Place<'a> {
 
     fn raw_sum(&self, cell: usize) -> u64 {
         assert!(cell < self.len());
-        // Acquire: a reader that sees an addition sees what its adder had seen before it; and no
-        // load that follows in the program comes before these.
+        // Acquire: a reader that sees an addition sees what its thread saw before it; and no load
+        // that follows in program order comes before these.
         (0..usize::from(self.lanes)).fold(0, |sum: u64, lane| {
             sum.wrapping_add(self.lane(cell, lane).load(Ordering::Acquire))
         })
@@ -217,7 +218,7 @@ impl<'a> Place<'a> {
     #[inline]
     fn base(&self, cell: usize) -> Option<&'a AtomicU64> {
         assert!(cell < self.len());
-        // SAFETY: the base has as many cells, as `new` was promised.
+        // SAFETY: the base has that many cells, as `new` was promised.
         self.base.map(|base| unsafe { base.add(cell).as_ref() })
     }
 
@@ -231,8 +232,8 @@ impl<'a> Place<'a> {
     #[inline]
     fn lane(&self, cell: usize, lane: usize) -> &'a AtomicU64 {
         debug_assert!(cell < self.len() && lane < usize::from(self.lanes));
-        // SAFETY: the callers compared the cell, and lanes are counted up to their number; `new`
-        // was promised that the cell is there, for 'a.
+        // SAFETY: the callers checked the cell, and lanes are counted up to their number; `new` was
+        // promised that the cell exists, for 'a.
         unsafe { self.first.add(lane * LANE_WORDS + cell).as_ref() }
     }
 }

@@ -1,4 +1,4 @@
-//! What a family says of itself: name, help, labels, and how its series lie in memory.
+//! The description of a family: name, help, labels, and how its series lie in memory.
 //!
 //! It is written once, when the family is made, and read by every process that opens the segment;
 //! `docs/formats.md` draws its bytes.
@@ -9,30 +9,30 @@ use std::time::Duration;
 /// The description of a family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Schema {
-    /// The name of its metric.
+    /// The name of the metric.
     pub name: String,
-    /// What it is about.
+    /// The help text of the metric.
     pub help: String,
-    /// The unit of its values; empty without one.
+    /// The unit of the values; empty if there is none.
     pub unit: String,
-    /// What its cells mean: a number that the layer above gives.
+    /// What the cells mean: a number that the layer above defines.
     pub kind: u8,
-    /// How many cells a series has: 1 to 512.
+    /// The number of cells of a series: 1 to 512.
     pub cells: u16,
-    /// The cells, among the first 64, that hold floats: bit `i` for cell `i`.
+    /// A bit mask of the cells, among the first 64, that hold floats: bit `i` for cell `i`.
     pub floats: u64,
     /// Whether the cells are sums, so that each CPU may have its own.
     pub additive: bool,
     /// The labels, in order.
     pub labels: Vec<Label>,
-    /// The most series that it may have; what comes after is counted in one overflow series.
+    /// The most series that the family may have; updates of any others go to one overflow series.
     pub limit: Option<u64>,
-    /// The time after which a series that did not change is not shown any more.
+    /// The time after which a series that did not change is no longer shown.
     pub idle: Option<Duration>,
-    /// Whatever else the layer above has to know of it.
+    /// Other data that the layer above needs.
     pub settings: Vec<u8>,
-    /// Whether it stands apart from other families, be they of the same name: each such family is
-    /// made anew, and found by the handles to it alone.
+    /// Whether the family stands apart from other families, even from those of the same name: each
+    /// such family is made again, and found only through the handles to it.
     pub apart: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct Schema {
 pub struct Label {
     /// Its name.
     pub name: String,
-    /// Its values, where it is of fixed cardinality.
+    /// Its values, if it is of fixed cardinality.
     pub values: Option<Vec<String>>,
 }
 
@@ -56,13 +56,13 @@ const HEAD: usize = 40;
 const DYNAMIC: u32 = u32::MAX;
 
 impl Schema {
-    /// How many combinations of fixed values there are.
+    /// Returns the number of combinations of fixed values.
     ///
     /// # Errors
-    /// A description that no family can have, in words.
+    /// What no family can have, in words.
     pub(crate) fn check(&self) -> Result<u32, String> {
         if self.cells == 0 || self.cells > MOST_CELLS {
-            return Err(format!("a series of {} cells; 1 to {MOST_CELLS} are right", self.cells));
+            return Err(format!("{} cells are out of range: use 1 to {MOST_CELLS}", self.cells));
         }
         if self.labels.len() > MOST_LABELS {
             return Err(format!("{} labels; at most {MOST_LABELS} fit", self.labels.len()));
@@ -91,7 +91,7 @@ impl Schema {
         Ok(groups)
     }
 
-    /// What of this contradicts another description of the same name, in words.
+    /// What contradicts another description of the same name, in words.
     pub(crate) fn contradiction(&self, other: &Self) -> Option<String> {
         if (self.kind, self.cells, self.floats) != (other.kind, other.cells, other.floats) {
             return Some("it is of another kind".into());
@@ -121,7 +121,7 @@ impl Schema {
         out.push(self.kind);
         out.push(u8::from(self.additive) | u8::from(self.apart) << 1);
         out.extend_from_slice(&self.cells.to_le_bytes());
-        // `check` saw that there are at most 255.
+        // `check` made sure that there are at most 255.
         out.extend_from_slice(&(self.labels.len() as u32).to_le_bytes());
         out.extend_from_slice(&self.limit.unwrap_or(u64::MAX).to_le_bytes());
         let idle = self
@@ -132,7 +132,7 @@ impl Schema {
         out.extend_from_slice(&[0; 8]);
         debug_assert_eq!(out.len(), HEAD);
         let put = |out: &mut Vec<u8>, bytes: &[u8]| {
-            // A record is smaller than 4 GiB, which reserving it sees to.
+            // A record is smaller than 4 GiB; reserving it enforces that.
             out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
             out.extend_from_slice(bytes);
         };
@@ -153,13 +153,13 @@ impl Schema {
         out
     }
 
-    /// The name in bytes that may be anything, and whether the family stands apart.
+    /// The name in untrusted bytes, and whether the family stands apart.
     pub(crate) fn name_in(bytes: &[u8]) -> Option<(String, bool)> {
         let name = Reader(bytes.get(HEAD..)?).text().ok()?;
         Some((name, bytes[1] & 2 == 2))
     }
 
-    /// Reads bytes that may be anything.
+    /// Reads untrusted bytes.
     ///
     /// # Errors
     /// What contradicts the layout, in words.
@@ -197,7 +197,8 @@ impl Schema {
             let name = reader.text()?;
             let values = match reader.number().ok_or_else(short)? {
                 DYNAMIC => None,
-                // Each value takes at least 4 bytes: no more than there can be are asked for.
+                // Each value takes at least 4 bytes, so that no more are allocated than there can
+                // be.
                 values if values as usize > reader.0.len() / 4 => return Err(short()),
                 values => Some((0..values).map(|_| reader.text()).collect::<Result<_, _>>()?),
             };
@@ -227,7 +228,7 @@ impl<'a> Reader<'a> {
     fn text(&mut self) -> Result<String, String> {
         let length = self.number().ok_or("it is cut short")?;
         let bytes = self.take(length as usize).ok_or("it is cut short")?;
-        let text = std::str::from_utf8(bytes).map_err(|_| "a text in it is no UTF-8")?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "a text in it is not UTF-8")?;
         Ok(text.to_owned())
     }
 }

@@ -1,15 +1,15 @@
-//! A fixed set of texts, each of which has an index: the values of a label that are known when its
-//! family is made.
+//! A fixed set of texts, each of which has an index: the label values that are known when a family
+//! is made.
 //!
-//! The texts are hashed by their length, their first and their last bytes, with a multiplier that
-//! is sought once so that few collide; a lookup is one load of a slot and one comparison, mostly.
+//! The hash uses a text's length and its first and last bytes, with a multiplier that is chosen
+//! once so that few texts collide. A lookup is mostly one load of a slot and one comparison.
 
 /// Texts with their indices.
 #[derive(Debug, Clone)]
 pub struct StringSet {
-    /// All texts, one behind the other.
+    /// All texts, concatenated.
     all: Box<str>,
-    /// Where each begins, and where the last ends.
+    /// The start of each text, and the end of the last one.
     starts: Box<[u32]>,
     multiplier: u64,
     shift: u32,
@@ -17,7 +17,7 @@ pub struct StringSet {
     slots: Box<[Slot]>,
 }
 
-/// A place in the table: a text, or none where the number is 0.
+/// A slot of the table: a text, or none if the number is 0.
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     start: u32,
@@ -30,7 +30,7 @@ impl StringSet {
     /// Makes a set.
     ///
     /// # Errors
-    /// The first text that is there twice.
+    /// The first text that occurs twice.
     pub fn new<'t>(texts: &[&'t str]) -> Result<Self, &'t str> {
         let mut seen = std::collections::HashSet::new();
         if let Some(twice) = texts.iter().find(|text| !seen.insert(**text)) {
@@ -45,7 +45,8 @@ impl StringSet {
             }
             counts.iter().map(|&count| count.saturating_sub(1)).sum::<u32>()
         };
-        // A handful of tries finds a multiplier without any collision for sets of some dozens.
+        // A handful of tries finds a multiplier without any collision for sets of a few dozen
+        // texts.
         let multiplier = (0..TRIES)
             .map(|i| GOLDEN.wrapping_mul(2 * i + 1))
             .min_by_key(|&multiplier| crowding(multiplier))
@@ -54,7 +55,7 @@ impl StringSet {
         let mut all = String::new();
         let mut starts = vec![0];
         for (number, text) in (1..).zip(texts) {
-            // A family's description is smaller than 4 GiB, and its texts are in there.
+            // A family's description is smaller than 4 GiB, and contains the texts.
             let (start, length) = (all.len() as u32, text.len() as u32);
             all.push_str(text);
             starts.push(all.len() as u32);
@@ -71,7 +72,7 @@ impl StringSet {
     #[inline]
     pub fn find(&self, text: &str) -> Option<u32> {
         let mut at = (digest(text.as_bytes()).wrapping_mul(self.multiplier) >> self.shift) as usize;
-        // The table has at least four slots a text, so that there is an empty one.
+        // The table has at least four slots per text, so that there is an empty one.
         loop {
             let slot = self.slots.get(at)?;
             let index = slot.number.checked_sub(1)?;
@@ -86,26 +87,26 @@ impl StringSet {
         }
     }
 
-    /// The text of an index.
+    /// The text with that index.
     pub fn text(&self, index: u32) -> Option<&str> {
         let (start, end) = (self.starts.get(index as usize)?, self.starts.get(index as usize + 1)?);
         self.all.get(*start as usize..*end as usize)
     }
 
-    /// How many there are.
+    /// The number of texts.
     #[inline]
     pub fn len(&self) -> u32 {
         // `new` numbered them with u32s.
         self.starts.len() as u32 - 1
     }
 
-    /// Whether there is none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Of length, first and last bytes, each a load or two.
+/// A digest of the length and the first and last bytes, each a load or two.
 #[inline]
 fn digest(text: &[u8]) -> u64 {
     let length = text.len() as u64;
@@ -122,8 +123,8 @@ fn digest(text: &[u8]) -> u64 {
     byte(0) | byte(1) << 8 | byte(2) << 16 | length << 24
 }
 
-/// Compares two texts of the same length by overlapping loads: a call of the library's comparison
-/// costs more than the comparison, for texts as short as labels are.
+/// Compares two texts of the same length by overlapping loads: for texts as short as labels, a call
+/// of the library's comparison costs more than the comparison.
 #[inline]
 fn same(one: &[u8], other: &[u8]) -> bool {
     if let (Some(a), Some(b)) = (one.last_chunk::<16>(), other.last_chunk::<16>()) {
@@ -139,7 +140,7 @@ fn same(one: &[u8], other: &[u8]) -> bool {
     one == other
 }
 
-/// 2^64 divided by the golden ratio, as Fibonacci hashing takes it (Knuth, vol. 3, 6.4).
+/// 2^64 divided by the golden ratio, for Fibonacci hashing (Knuth, vol. 3, 6.4).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 const TRIES: u64 = 64;
 
