@@ -1,4 +1,4 @@
-//! A family: its description, and the ways to its series.
+//! A family: its description, and all operations on its series.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -54,52 +54,54 @@ pub(super) struct Inner {
     created: u64,
     pub(super) layout: Series,
     clock: Option<Manual>,
-    /// Set by the thread that made the handle, before any other has it: nobody waits for it.
+    /// Set by the thread that makes the handle, before any other thread has it: no thread waits for
+    /// it.
     #[allow(
         clippy::disallowed_types,
-        reason = "a child of a fork has no handle that it was set in"
+        reason = "no child of a fork has a handle in which it is being set"
     )]
     beside: std::sync::OnceLock<Arc<dyn Beside>>,
-    /// Of the lock of [`Family::try_folding`].
+    /// For the lock of [`Family::try_folding`].
     pub(super) folding: Stuck,
-    /// The offset of its record: what tells it from others.
+    /// The offset of its record, which is unique to it.
     id: u64,
 }
 
-/// How its series lie.
+/// How its series are stored.
 pub(super) enum Series {
     Dense(Dense),
     Keyed(Keyed),
 }
 
-/// A series for as long as the handle lives, found once: what is added through it costs the
-/// addition alone.
+/// A handle to one series, which is looked up only once: an update through it costs only the
+/// addition.
 ///
-/// Removing the series does not harm the handle: what it counts then is not shown, unless all of
-/// the family's labels are of fixed cardinality; then the series begins anew with it.
+/// Removing the series does not harm the handle. What it counts afterwards is not shown, unless all
+/// of the family's labels are of fixed cardinality: then the series restarts with it.
 pub struct Bound {
     place: Place<'static>,
-    /// The record of the series, and its generation, where it has one.
+    /// The record of the series and its generation, if it has a record.
     record: Option<(u32, u32)>,
-    /// Its slot, where it has one.
+    /// The slot of the series, if it has one.
     slot: u32,
-    /// The claim of the record, 0 for none, and in the upper half the generation of the process
-    /// that made it.
+    /// The claim on the record, 0 for none, and in the upper half the generation of the process
+    /// that made the claim.
     held: AtomicU64,
-    /// The cells that take the series' place in a child of a fork, where it was removed before the
-    /// child claimed it; null without any.
+    /// The cells that replace those of the series in a child of a fork, if the series was removed
+    /// before the child claimed it; null if there are none.
     other: AtomicPtr<OtherCells>,
     family: Family,
 }
 
-/// Cells that stand in for those of a series: the overflow's, or some that nobody shows.
+/// Cells that replace those of a series: those of the overflow series, or some that are never
+/// shown.
 struct OtherCells {
     place: Place<'static>,
     _own: Box<[AtomicU64]>,
 }
 
-/// The cells of a series that was found. They stay that series', or those of a removed one, until
-/// this is dropped.
+/// The cells of a series that was found. Until this is dropped, they belong to that series, or to
+/// no series once it is removed.
 pub struct Claimed<'f> {
     place: Place<'f>,
     _claim: Option<Claim<'f>>,
@@ -122,37 +124,38 @@ impl<'f> std::ops::Deref for Claimed<'f> {
 /// A series, as a scrape sees it.
 #[derive(Debug)]
 pub struct View<'a> {
-    /// The number of its combination of fixed label values; the last label varies fastest.
+    /// The index of its combination of fixed label values; the last label varies fastest.
     pub group: u32,
-    /// Its dynamic label values, each behind its length: one byte below 255, else the byte 255 and
-    /// four little-endian bytes.
+    /// Its dynamic label values, each preceded by its length: one byte if it is less than 255, else
+    /// the byte 255 and four little-endian bytes.
     pub texts: &'a [u8],
-    /// Whether no dynamic value has a quote, a backslash or a line feed.
+    /// Whether no dynamic value contains a quote, a backslash or a line feed.
     pub plain: bool,
-    /// Whether it stands for all that is beyond the family's limit or values.
+    /// Whether it is the overflow series, which stands for everything beyond the family's limit or
+    /// values.
     pub overflow: bool,
-    /// When it began to count from zero: nanoseconds of Unix time.
+    /// When it started to count from zero, in nanoseconds of Unix time.
     pub start: u64,
     /// Its cells.
     pub place: Place<'a>,
 }
 
-/// Where a walk over a family's series is. The default is the beginning.
+/// The position of a walk over a family's series. The default is the beginning.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cursor {
     slot: u32,
     record: At,
-    /// Whether it is behind the last series.
+    /// Whether it is after the last series.
     done: bool,
 }
 
 impl Segment {
-    /// Opens the family of that name, or makes it; makes it in any case where it is to stand
-    /// [apart](Schema::apart).
+    /// Opens the family of that name, or makes it. A family that is to stand [apart](Schema::apart)
+    /// is always made.
     ///
     /// # Errors
-    /// A description that no family can have, one that contradicts the family that is there, a
-    /// full segment, and the disk's.
+    /// A description that no family can have or that contradicts the existing family, a full
+    /// segment, and the errors of the disk.
     pub fn family(&self, schema: &Schema) -> Result<Family, Error> {
         Family::open_or_make(self, schema, None)
     }
@@ -160,7 +163,7 @@ impl Segment {
     /// As [`Segment::family`], with a clock that is set by hand, for tests.
     ///
     /// # Errors
-    /// As there.
+    /// Those of [`Segment::family`].
     pub fn family_at(&self, schema: &Schema, clock: Manual) -> Result<Family, Error> {
         Family::open_or_make(self, schema, Some(clock))
     }
@@ -174,8 +177,8 @@ impl Segment {
         all_families(self)
     }
 
-    /// The families that were made after the record of that number, in order, and the number of the
-    /// newest record by now: 0 stands for the time before the first.
+    /// The families that were made after the record with that number, in order, and the number of
+    /// the newest record now. 0 stands for the time before the first record.
     ///
     /// # Errors
     /// A family whose record contradicts itself.
@@ -184,8 +187,9 @@ impl Segment {
         families_since(self, newest)
     }
 
-    /// The number of the newest record. As long as it is the same, there are no new families. It does
-    /// not always grow: a record may be reserved before another one, and published after it.
+    /// The number of the newest record. As long as it is the same, there are no new families. It
+    /// does not always increase: a record may be reserved before another one, and published after
+    /// it.
     pub fn newest(&self) -> u64 {
         self.root()
     }
@@ -215,8 +219,8 @@ impl Family {
         }
     }
 
-    /// The family of that name, where it is there. It takes no lock that other processes hold, and
-    /// its cost does not depend on how many families there are.
+    /// The family of that name, if it exists. Takes no lock that other processes hold, and its cost
+    /// does not depend on the number of families.
     fn named(
         segment: &Segment,
         schema: &Schema,
@@ -226,13 +230,13 @@ impl Family {
         let Some(record) = segment.names.family(segment, name, short)? else { return Ok(None) };
         let family = Self::open(segment, &record, clock.clone())?;
         if family.inner.schema.name != *name {
-            // Its record's name is another one's that does not fit whole.
+            // Its record has the name of another family, whose name does not fit whole.
             return Ok(None);
         }
         match family.inner.schema.contradiction(schema) {
             None => Ok(Some(family)),
             Some(what) => {
-                let what = format!("the family {name:?} is there, and {what}");
+                let what = format!("the family {name:?} exists already, and {what}");
                 Err(Error::mismatch(segment, what))
             }
         }
@@ -292,7 +296,7 @@ impl Family {
         let schema = Schema::decode(&bytes).map_err(|what| fail(&what))?;
         let groups = schema.check().map_err(|what| fail(&what))?;
         if is_dense(&schema, groups) != (layout != 0) {
-            return Err(fail("its series do not lie as its labels say"));
+            return Err(fail("the layout of its series contradicts its labels"));
         }
         let created = head[at::CREATED].load(Ordering::Relaxed);
         let layout = if layout == 0 {
@@ -305,7 +309,7 @@ impl Family {
         };
         let sets = schema.labels.iter().map(|label| {
             let texts: Vec<&str> = label.values.as_ref()?.iter().map(String::as_str).collect();
-            // `decode` saw that no text is there twice.
+            // `decode` checked that no text occurs twice.
             StringSet::new(&texts).ok()
         });
         let sets = sets.collect();
@@ -327,23 +331,23 @@ impl Family {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// What the family says of itself.
+    /// The description of the family.
     pub fn schema(&self) -> &Schema {
         &self.inner.schema
     }
 
-    /// How many combinations of fixed label values there are.
+    /// The number of combinations of fixed label values.
     pub fn groups(&self) -> u32 {
         self.inner.groups
     }
 
-    /// Whether its series are found by arithmetic: then they are always there, and to remove one is to
-    /// begin it anew.
+    /// Whether its series are found by arithmetic. Then they always exist, and removing one resets
+    /// it.
     pub fn is_dense(&self) -> bool {
         matches!(self.inner.layout, Series::Dense(_))
     }
 
-    /// When it was made: nanoseconds of Unix time.
+    /// When it was made, in nanoseconds of Unix time.
     pub fn created(&self) -> u64 {
         self.inner.created
     }
@@ -353,18 +357,18 @@ impl Family {
         self.inner.id
     }
 
-    /// The segment that it lies in.
+    /// The segment that contains it.
     pub fn segment(&self) -> &Segment {
         &self.inner.segment
     }
 
-    /// How many updates went to the overflow's series, since they had labels that are beyond the
-    /// limit, or none of the label's fixed values, or did not fit into the segment.
+    /// The number of updates that went to the overflow series, because their labels were beyond the
+    /// limit or not among the fixed values, or did not fit into the segment.
     pub fn overflowed(&self) -> u64 {
         self.inner.head[at::OVERFLOWED].load(Ordering::Relaxed)
     }
 
-    /// How many series it has, those that are idle for too long included.
+    /// The number of its series, including those that are idle for too long.
     pub fn len(&self) -> u64 {
         match &self.inner.layout {
             Series::Dense(dense) => {
@@ -382,17 +386,17 @@ impl Family {
         self.len() == 0
     }
 
-    /// Adds `n` to a cell of the series that has the labels which `labels` writes.
+    /// Adds `n` to a cell of the series with the labels that `labels` writes.
     #[inline]
     pub fn add(&self, labels: impl Fn(&mut KeyWriter<'_>), cell: usize, n: u64) {
         self.update(labels, |place| place.add(cell, n));
     }
 
-    /// Changes the cells of the series that has the labels which `labels` writes; the series is
-    /// made where there is none. It takes no lock unless the series is to be made.
+    /// Changes the cells of the series with the labels that `labels` writes; the series is made if
+    /// there is none. Takes no lock, except to make a series.
     ///
-    /// What `act` changes is that series alone, however long it takes. Should the series be removed
-    /// meanwhile, the change may go with it.
+    /// `act` changes only that series, however long it takes. If the series is removed meanwhile,
+    /// the change may be lost with it.
     #[inline]
     pub fn update(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(Place<'_>)) {
         let inner = &*self.inner;
@@ -401,7 +405,7 @@ impl Family {
         match &inner.layout {
             Series::Dense(dense) => act(dense.place(inner.slot(&writer, dense))),
             Series::Keyed(keyed) => {
-                // The writer goes nowhere, so that it stays in registers.
+                // The writer is moved nowhere, so that it stays in registers.
                 let key = writer.finish(keyed.secrets(), keyed.texts);
                 if let Some(key) = &key
                     && let Some(claim) = keyed.claim_at_hand()
@@ -415,7 +419,7 @@ impl Family {
         }
     }
 
-    /// As [`Family::update`], for values that may be zero and are shown all the same.
+    /// As [`Family::update`], for values that are to be shown even if they are zero.
     #[inline]
     pub fn update_shown(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(Place<'_>)) {
         let inner = &*self.inner;
@@ -430,8 +434,8 @@ impl Family {
         }
     }
 
-    /// Binds a handle to the series that has the labels which `labels` writes. The series is made
-    /// where there is none, and is shown from now on.
+    /// Binds a handle to the series with the labels that `labels` writes. The series is made if
+    /// there is none, and is shown from now on.
     pub fn bind(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Bound {
         let inner = &self.inner;
         let mut writer = KeyWriter::new(&inner.sets);
@@ -449,7 +453,7 @@ impl Family {
                     self.find_or_make(keyed, key, &|at| keyed.hold(claim, at))
                 });
                 let found = found.unwrap_or_else(|| {
-                    // The overflow's series is never removed.
+                    // The overflow series is never removed.
                     claim.take().into_iter().for_each(|claim| keyed.give_back(claim));
                     inner.overflow_of(keyed)
                 });
@@ -461,9 +465,10 @@ impl Family {
         Bound::new(self, place, (record, slot), held)
     }
 
-    /// Reads the cells of the series that has the labels which `labels` writes; `None` where there
-    /// is none, which is not made. It takes a lock only where the family's index is changing, and
-    /// waits for nobody; `None`, too, where it cannot be told whether the series is there.
+    /// Reads the cells of the series with the labels that `labels` writes. Returns `None`, and
+    /// makes no series, if there is none. Takes a lock only while the family's index is changing,
+    /// and never waits for it: also returns `None` if it cannot be told whether the series is
+    /// there.
     pub fn look<R>(
         &self,
         labels: impl Fn(&mut KeyWriter<'_>),
@@ -488,21 +493,21 @@ impl Family {
         }
     }
 
-    /// Removes the series that has the labels which `labels` writes. False where there is none.
-    /// What is added to it later makes a new one, which begins at zero.
+    /// Removes the series with the labels that `labels` writes. Returns false if there is none. A
+    /// later update makes a new series, which starts at zero.
     ///
     /// # Errors
-    /// Those of the lock, where the segment lies in a file: [`Flaw::Held`](crate::Flaw::Held) where
-    /// another process, which may be stopped, has it for a second.
+    /// Those of the lock, if the segment lies in a file: [`Flaw::Held`](crate::Flaw::Held) if
+    /// another process, which may be stopped, holds it for a second.
     pub fn remove(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<bool, Error> {
         self.remove_within(labels, lock::REMOVAL)
     }
 
     /// As [`Family::remove`], unless another thread has the family's lock: then it returns
-    /// [`Flaw::Held`](crate::Flaw::Held) at once. A scrape waits for nobody.
+    /// [`Flaw::Held`](crate::Flaw::Held) at once. For scrapes, which never wait.
     ///
     /// # Errors
-    /// As [`Family::remove`].
+    /// Those of [`Family::remove`].
     pub fn try_remove(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<bool, Error> {
         self.remove_within(labels, lock::SCRAPE)
     }
@@ -532,11 +537,11 @@ impl Family {
         }
     }
 
-    /// Removes all series that `keep` does not want, and answers how many those were. Series may
-    /// come and go meanwhile; those that come may stay without being asked about.
+    /// Removes all series for which `keep` returns false, and returns their number. Series may come
+    /// and go meanwhile; a series that comes may stay without a call of `keep`.
     ///
     /// # Errors
-    /// As [`Family::remove`].
+    /// Those of [`Family::remove`].
     pub fn retain(&self, mut keep: impl FnMut(&View<'_>) -> bool) -> Result<u64, Error> {
         let inner = &*self.inner;
         match &inner.layout {
@@ -558,18 +563,18 @@ impl Family {
     /// Removes all series.
     ///
     /// # Errors
-    /// As [`Family::remove`].
+    /// Those of [`Family::remove`].
     pub fn clear(&self) -> Result<u64, Error> {
         self.retain(|_| false)
     }
 
-    /// Begins all series anew. Those that handles are bound to stay, at zero; others of dynamic
-    /// labels are removed. What others add meanwhile may go with it, or stay. Cells that `keep` names
-    /// stay as they are: those with the offset of an [`Extra`](super::Extra), which the caller
-    /// empties.
+    /// Resets all series. Those that handles are bound to stay, at zero; others with dynamic labels
+    /// are removed. What other threads add at the same time may be lost, or stay. Cells for which
+    /// `keep` returns true stay as they are: those that hold the offset of an
+    /// [`Extra`](super::Extra), which the caller empties.
     ///
     /// # Errors
-    /// As [`Family::remove`].
+    /// Those of [`Family::remove`].
     pub fn reset(&self, keep: impl Fn(usize) -> bool) -> Result<(), Error> {
         let inner = &*self.inner;
         inner.head[at::OVERFLOWED].store(0, Ordering::Relaxed);
@@ -588,15 +593,15 @@ impl Family {
         }
     }
 
-    /// Hides the series that are idle for longer than the family's description says; those whose
-    /// cells are no sums are removed. A hidden series that changes is shown again, and goes on
-    /// from its last total.
+    /// Hides the series that were idle for longer than the family's description allows; those with
+    /// cells that are not sums are removed. A hidden series that changes is shown again, and
+    /// continues from its last total.
     ///
-    /// It waits for nobody: series that it does not come by since another thread has the family's
-    /// lock are looked at by the next sweep.
+    /// It never waits: series that it skips, because another thread has the family's lock, are left
+    /// to the next sweep.
     ///
     /// # Errors
-    /// As [`Family::remove`].
+    /// Those of [`Family::remove`].
     pub fn sweep(&self) -> Result<(), Error> {
         match &self.inner.layout {
             Series::Dense(_) => Ok(()),
@@ -604,12 +609,13 @@ impl Family {
         }
     }
 
-    /// Shows the series one after the other, from where the cursor is, until `visit` breaks or
-    /// there are no more; then it answers `Continue`. `buffer` is memory for their texts.
+    /// Calls `visit` with one series after the other, from the cursor's position on, until `visit`
+    /// breaks or there are no more series; then it returns `Continue`. `buffer` is memory for their
+    /// texts.
     ///
-    /// It takes no lock, and holds nothing in between: series may come and go meanwhile. One that is
-    /// there from the beginning to the end is shown once; one that is removed and made anew in
-    /// between may be shown as both.
+    /// It takes no lock, and holds nothing between two calls: series may come and go meanwhile. A
+    /// series that is there from the beginning to the end is shown once; one that is removed and
+    /// made again in between may be shown as both.
     pub fn walk(
         &self,
         cursor: &mut Cursor,
@@ -645,14 +651,14 @@ impl Family {
 }
 
 impl Family {
-    /// Says what series have beside their cells, once: so that what a removed one had is emptied for
-    /// the next that has its record, and not taken anew.
+    /// Sets, once, which extras the series have. Then the extras of a removed series are emptied
+    /// for the next series in its record, instead of being allocated again.
     pub fn set_beside(&self, beside: Arc<dyn Beside>) {
         let _ = self.inner.beside.set(beside);
     }
 
-    /// Finds the series of a key and claims it by `hold`; makes it where there is none. `None` where
-    /// it counts in the overflow's.
+    /// Finds the series of a key, and claims it by `hold`; makes it if there is none. `None` if the
+    /// update counts in the overflow series.
     pub(super) fn find_or_make(
         &self,
         keyed: &Keyed,
@@ -665,8 +671,8 @@ impl Family {
             .or_else(|| keyed.find_or_make(&key, hold, || self.inner.now(), self.beside()))
     }
 
-    /// Changes the cells of a series as [`Family::update`] does, where it was not found at once.
-    /// Returns it, unless it was the overflow's.
+    /// Changes the cells of a series as [`Family::update`] does, if it was not found at once.
+    /// Returns the series, unless it was the overflow series.
     #[cold]
     pub(super) fn update_slowly(
         &self,
@@ -696,7 +702,7 @@ impl Family {
 }
 
 impl Inner {
-    /// The slot of the labels that were written; the overflow's where they are unknown.
+    /// The slot of the labels that were written; the overflow's slot if they are unknown.
     #[inline]
     fn slot(&self, writer: &KeyWriter<'_>, dense: &Dense) -> u32 {
         match writer.group() {
@@ -774,7 +780,7 @@ impl Bound {
         &self.family
     }
 
-    /// Notes that the series begins to count from zero now: for who has made it zero.
+    /// Records that the series counts from zero as of now. For a caller that has set it to zero.
     pub fn restart(&self) {
         let inner = &self.family.inner;
         match (self.record, &inner.layout) {
@@ -786,7 +792,7 @@ impl Bound {
         }
     }
 
-    /// Whether the series was removed since: then what is counted through the handle is not shown.
+    /// Whether the series was removed since: then counts through the handle are not shown.
     #[inline]
     pub fn is_removed(&self) -> bool {
         match (self.record, &self.family.inner.layout) {
@@ -795,8 +801,8 @@ impl Bound {
         }
     }
 
-    /// In a child of a fork: the claim is its parent's. The child claims the record for itself, if the
-    /// series still has it.
+    /// In a child of a fork, where the claim is its parent's: claims the record for the child, if
+    /// the series still has it.
     #[cold]
     fn inherit(&self) -> &Place<'_> {
         let inner = &*self.family.inner;
@@ -824,7 +830,8 @@ impl Bound {
             keyed.hold(claim, at);
             if keyed.is_series(at, series) {
                 let after = held(generation, Some(claim));
-                // Release: who finds it finds the claim. Acquire: another thread may be faster.
+                // Release: a thread that finds it finds the claim. Acquire: another thread may be
+                // faster.
                 let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
                 if self.held.compare_exchange(before, after, success, failure).is_err() {
                     keyed.give_back(claim);
@@ -836,15 +843,16 @@ impl Bound {
         self.replace(OtherCells::new(self.place.len()))
     }
 
-    /// Puts other cells in the place of the series', unless there are some.
+    /// Puts other cells in place of those of the series, unless there are some already.
     fn replace(&self, other: OtherCells) -> &Place<'_> {
         let null = ptr::null_mut();
         let own = Box::into_raw(Box::new(other));
-        // Release: who finds them finds all of them. Acquire: another thread may be faster.
+        // Release: a thread that finds them finds all of them. Acquire: another thread may be
+        // faster.
         let stored = self.other.compare_exchange(null, own, Ordering::AcqRel, Ordering::Acquire);
         let other = stored.map_or_else(
             |found| {
-                // SAFETY: nobody else knows of these.
+                // SAFETY: no other thread knows of these.
                 drop(unsafe { Box::from_raw(own) });
                 found
             },
@@ -856,26 +864,26 @@ impl Bound {
 }
 
 impl OtherCells {
-    /// Cells that nobody shows.
+    /// Cells that are never shown.
     fn new(count: usize) -> Self {
         let own: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
         let first = ptr::NonNull::from(&*own).cast();
         // At most 512.
         let count = count as u32;
-        // SAFETY: there is one lane of so many cells, which are freed with this.
+        // SAFETY: there is one lane of that many cells, which are freed with this.
         Self { place: unsafe { Place::new(first, count, (0, 1), None) }, _own: own }
     }
 }
 
-/// What a handle notes of its claim.
+/// The word of a handle for its claim.
 fn held(generation: u32, claim: Option<HandleClaim>) -> u64 {
     u64::from(generation) << 32 | claim.map_or(0, |claim| claim.0.into())
 }
 
-/// The generation of the process that a claim is of.
+/// The generation of the process that made a claim.
 #[inline]
 fn held_by(held: u64) -> u32 {
-    // The upper half is taken whole.
+    // Truncation is meant: the upper half.
     (held >> 32) as u32
 }
 
@@ -883,7 +891,7 @@ impl Clone for Bound {
     fn clone(&self) -> Self {
         let generation = fork::generation();
         let copy = |held| Self::new(&self.family, self.place, (self.record, self.slot), held);
-        // As one that is inherited, it finds out by itself what it can claim.
+        // Like an inherited one, it finds out by itself what it can claim.
         let inherited = held(!generation, None);
         let is_own = ptr::eq(self.place(), &self.place);
         let (Some((at, series)), Series::Keyed(keyed)) = (self.record, &self.family.inner.layout)
@@ -906,9 +914,9 @@ impl Clone for Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         let held = *self.held.get_mut();
-        // The lower half is taken whole.
+        // Truncation is meant: the lower half.
         let claim = held as u32;
-        // What a parent claimed, only the parent gives back.
+        // Only the parent gives back what the parent claimed.
         if claim != 0
             && held_by(held) == fork::generation()
             && let Series::Keyed(keyed) = &self.family.inner.layout
@@ -917,7 +925,7 @@ impl Drop for Bound {
         }
         let other = *self.other.get_mut();
         if !other.is_null() {
-            // SAFETY: `replace` made it of a box, and nobody uses it any more.
+            // SAFETY: `replace` made it from a box, and nothing uses it any more.
             drop(unsafe { Box::from_raw(other) });
         }
     }
@@ -931,8 +939,8 @@ impl fmt::Debug for Bound {
     }
 }
 
-/// Checks all families, without changing any. Where power was lost, what it may have taken is cut
-/// off when they are mended.
+/// Validates all families, without changing any. If power was lost, what it may have destroyed is
+/// cut off later, when the families are mended.
 pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
     let mut claims = Vec::new();
     if !segment.may_have_lost_power() {
@@ -993,13 +1001,13 @@ pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts all families in order, in a file that nobody else has open.
+/// Mends all families, in a file that no other process has open.
 pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
     // All are opened before the first is changed.
     let families = all_families(segment)?;
     let blocks = segment.claim_blocks();
     if segment.may_have_lost_power() {
-        // What lies there may be another's.
+        // The words there may now belong to something else.
         blocks.root.store(0, Ordering::Relaxed);
     } else {
         blocks.free_all();
@@ -1011,7 +1019,7 @@ pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
     let slabs: Vec<Slab> = slabs.collect();
     for family in families {
         match &family.inner.layout {
-            // A power loss may have taken back how much of a slab is in use.
+            // A power loss may have set back the number of words in use of a slab.
             Series::Dense(dense) => slabs.iter().for_each(|slab| slab.keep(dense)),
             Series::Keyed(keyed) => keyed.mend_alone(Moment::now(segment))?,
         }
@@ -1019,7 +1027,7 @@ pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
     Ok(())
 }
 
-/// The families, in the order in which they were made, in order themselves or not.
+/// The families, in the order in which they were made, whether mended or not.
 fn all_families(segment: &Segment) -> Result<Vec<Family>, Error> {
     families_since(segment, 0).map(|(families, _)| families)
 }
@@ -1058,10 +1066,10 @@ fn is_dense(schema: &Schema, groups: u32) -> bool {
     words <= MOST_DENSE_WORDS && schema.labels.iter().all(|label| label.values.is_some())
 }
 
-/// The most words of a lane.
+/// The most words, in one lane, of a family whose series are found by arithmetic.
 const MOST_DENSE_WORDS: u64 = 1 << 16;
 
-/// The time now, by a clock that is set by hand or by the machine's.
+/// The time now, by the clock that is set by hand, if there is one, or else by the machine's.
 fn moment(segment: &Segment, clock: Option<&Manual>) -> Moment {
     match clock {
         Some(clock) => Moment { unix: clock.unix(), time: clock.now() },
@@ -1069,7 +1077,7 @@ fn moment(segment: &Segment, clock: Option<&Manual>) -> Moment {
     }
 }
 
-/// The bytes of the description in a family's head; `None` where they do not lie in it.
+/// The bytes of the description in a family's head; `None` if they do not lie inside it.
 fn schema_bytes(head: &Cells, is_dense: bool) -> Option<Vec<u8>> {
     let start = if is_dense { at::END } else { keyed::at::END };
     let length = usize::try_from(head[at::SCHEMA_BYTES].load(Ordering::Relaxed)).ok()?;
@@ -1078,8 +1086,8 @@ fn schema_bytes(head: &Cells, is_dense: bool) -> Option<Vec<u8>> {
     Some(bytes.take(length).collect())
 }
 
-/// The name by which the family in a record is found, if it is one: whole where the record can be
-/// read.
+/// The name by which the family in a record is found, if the record has one: the whole name if the
+/// record can be read.
 pub(crate) fn name_in(record: &Record) -> Option<String> {
     if record.kind().tag() != FAMILY.tag() {
         return None;
@@ -1095,7 +1103,7 @@ pub(crate) fn name_in(record: &Record) -> Option<String> {
     }
 }
 
-/// As much of a name as a record's name holds.
+/// The part of a name that fits into the name of a record.
 fn record_name(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES);
     while !name.is_char_boundary(end) {

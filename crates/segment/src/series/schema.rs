@@ -31,8 +31,8 @@ pub struct Schema {
     pub idle: Option<Duration>,
     /// Other data that the layer above needs.
     pub settings: Vec<u8>,
-    /// Whether the family stands apart from other families, even from those of the same name: each
-    /// such family is made again, and found only through the handles to it.
+    /// Whether the family stands apart from all others, even from those of the same name: each one
+    /// is newly made, and found only through the handles to it.
     pub apart: bool,
 }
 
