@@ -42,8 +42,8 @@ impl<'a> Extra<'a> {
         self.head[0].load(Ordering::Acquire) as u32
     }
 
-    /// Sets the link. Only before another thread can find this extra, or if the linked one is no
-    /// longer to be found.
+    /// Sets the link. Only before another thread can find this extra, or to drop the extra that was
+    /// linked.
     pub fn set_link(&self, at: u32) {
         self.head[0].store(at.into(), Ordering::Release);
     }

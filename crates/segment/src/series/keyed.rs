@@ -1,13 +1,13 @@
-//! The series of a family with dynamic labels: a record each, in blocks, found by an index.
+//! The series of a family with dynamic labels: one record each, in blocks, found by an index.
 //!
 //! A record holds a head, the cells, and the key; `docs/formats.md` draws it. Its first word is the
 //! *meta* word, see `meta.rs`.
 //!
 //! Records are never moved. A thread that finds one claims it first (`claims.rs`), and so does a
-//! handle. The record of a removed series is *in limbo* at first. When there are enough of those,
-//! the claims are read: the records that none names are *ready* for new series, those that one
-//! names stay in limbo. Ready records lie on lists by their length, so that one that fits is found
-//! at once.
+//! handle. The record of a removed series is *in limbo* at first. Once enough records are in limbo,
+//! the claims are read: records that no claim names are then *ready* for new series; the others
+//! stay in limbo. Ready records lie on lists by their length, so that one that fits is found at
+//! once.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -34,9 +34,9 @@ use crate::segment::Segment;
 use crate::slots::{Claim, HandleClaim};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// The words of a family's head that a keyed family uses, behind those of every family.
+/// The words of a family's head that a keyed family uses, in addition to those of every family.
 pub(crate) mod at {
-    /// How often the index was replaced, or made anew.
+    /// The number of times that the index was replaced or rebuilt.
     pub(crate) const CHANGES: usize = 2;
     pub(crate) const OVERFLOW: usize = 4;
     pub(crate) const TABLE: usize = 6;
@@ -49,19 +49,19 @@ pub(crate) mod at {
     pub(crate) const HIDDEN: usize = 13;
     pub(crate) const FIRST_BLOCK: usize = 16;
     pub(crate) const LAST_BLOCK: usize = 17;
-    /// The first record in limbo, and how many there are.
+    /// The first record in limbo, and the number of records in limbo.
     pub(crate) const LIMBO: usize = 18;
     pub(crate) const LIMBO_COUNT: usize = 19;
-    /// How many of those were claimed when the claims were read last, and how many there must be
-    /// until that is done again.
+    /// The number of those that were claimed when the claims were last read, and the number in
+    /// limbo at which they are read again.
     pub(crate) const CLAIMED: usize = 20;
     pub(crate) const NEXT_READ: usize = 21;
-    /// A bit for each class that has a record which is ready.
+    /// A bit for each class that has a ready record.
     pub(crate) const FILLED: usize = 22;
-    /// The first record of each class that is ready.
+    /// The first ready record of each class.
     pub(crate) const READY: usize = FILLED + 2;
-    /// Pairs of tables that are free, by the logarithm of their slots. There are never more: a
-    /// table is made when there is no free one, and one of that size is in use at most.
+    /// Pairs of free tables, by the logarithm of their slots. There are never more: a table is made
+    /// only if none is free, and at most one of each size is in use.
     pub(crate) const RETIRED: usize = READY + super::CLASSES as usize;
     pub(crate) const END: usize = RETIRED + 2 * (super::MOST_BITS as usize + 1);
 }
@@ -73,20 +73,20 @@ const EXACT: u32 = 32;
 /// The most words of a record.
 const MOST_WORDS: u32 = 1 << 15;
 const _: () = assert!(MOST_WORDS as u64 <= WORDS && (MOST_WORDS / 8) as u64 <= MOST_SLACK + 1);
-/// The least records in limbo for which the claims are read.
+/// The number of records in limbo from which the claims are read.
 const LEAST_READ: u64 = 32;
 
-/// No record: no word offset is that high.
+/// Stands for no record: no word offset is that high.
 const NONE: u32 = u32::MAX;
-/// The words that blocks begin with: next block and length, words in use.
+/// The words at the start of a block: next block and length; words in use.
 const BLOCK_HEAD: u32 = 2;
 const LEAST_BLOCK: u32 = 128;
 const MOST_BLOCK: u32 = 1 << 15;
-/// How many slots of a table move with each insertion.
+/// The number of slots of a table that move with each insertion.
 const STEP: u32 = 32;
-/// The slots whose memory goes back to the system at once.
+/// The number of slots whose memory is returned to the system at a time.
 const DISCARD: u32 = 1 << 15;
-/// How many records are looked at, or removed, before others get the lock.
+/// The number of records that are inspected or removed before other threads may get the lock.
 const BATCH: usize = 512;
 
 /// A keyed family.
@@ -98,23 +98,23 @@ pub(crate) struct Keyed {
     /// The words of a record before its cells.
     header: u32,
     cells: u32,
-    /// How many texts a key has.
+    /// The number of texts of a key.
     pub(crate) texts: usize,
     groups: u32,
     limit: u64,
-    /// When the family was made: nanoseconds of Unix time.
+    /// When the family was made, in nanoseconds of Unix time.
     created: u64,
     idle: Option<Duration>,
     additive: bool,
-    /// Where the search for a hidden series goes on: a block, and a word in it.
+    /// Where the search for a hidden series continues: a block, and a word in it.
     hand: AtomicU64,
-    /// Of the family's lock.
+    /// For the family's lock.
     stuck: Stuck,
-    /// Stands for the cells of a record that is not there.
+    /// Stands in for the cells of a record that is not there.
     nowhere: Box<[AtomicU64]>,
 }
 
-/// What somebody knows of the extras of a family's series.
+/// A family, and the code that knows the extras of its series.
 type Known<'a> = (&'a Family, &'a dyn Beside);
 
 /// A record that was found.
@@ -124,16 +124,17 @@ pub(crate) struct Found {
     pub(crate) meta: u64,
 }
 
-/// What of a family's blocks is right.
+/// The valid part of a family's blocks.
 struct Survey {
-    /// The last block that is, 0 without any, and how many words of it are.
+    /// The last valid block, or 0 if there is none, and the number of its valid words.
     last: u32,
     used: u32,
-    /// What is wrong behind it, in words.
+    /// What is wrong after that, in words.
     flaw: Option<String>,
 }
 
-/// A moment: nanoseconds of Unix time, and of the segment's time, which no clock that is set moves.
+/// A time: nanoseconds of Unix time, and of the segment's time, which setting a clock does not
+/// move.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) unix: u64,
@@ -151,7 +152,7 @@ pub(crate) struct Seen<'s> {
     meta: u64,
 }
 
-/// Where a walk over the records is: a block, and a word in it.
+/// The position of a walk over the records: a block, and a word in it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct At {
     block: u32,
@@ -159,7 +160,7 @@ pub(crate) struct At {
 }
 
 impl Keyed {
-    /// Takes over the head of a family.
+    /// Opens the head of a family.
     pub(crate) fn open(
         segment: &Segment,
         head: &Cells,
@@ -186,7 +187,8 @@ impl Keyed {
         }
     }
 
-    /// Makes the overflow's record, so that it is there when nothing else has room.
+    /// Makes the record of the overflow series, so that it exists when there is no room for
+    /// anything else.
     pub(crate) fn begin(&self, now: Moment) -> Result<(), Error> {
         let key = Key { group: 0, words: &[], hash: 0 };
         let at = self.write(&key, now, None)?;
@@ -199,13 +201,13 @@ impl Keyed {
         &self.secrets
     }
 
-    /// How many series there are, hidden ones included.
+    /// The number of series, hidden ones included.
     pub(crate) fn len(&self) -> u64 {
         self.head[at::LIVE].load(Ordering::Relaxed)
     }
 
     /// Finds a series without a lock, and claims it by `hold`. It may miss one while the index
-    /// changes, or is left half changed by somebody who died.
+    /// changes, or if a process died and left it half changed.
     #[inline]
     fn find(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
         self.index().find(fingerprint(key.hash), |at| {
@@ -214,7 +216,7 @@ impl Keyed {
         })
     }
 
-    /// Finds a series, and misses none: it takes the lock where the index was not at rest.
+    /// Finds a series, and misses none: it takes the lock if the index is changing.
     ///
     /// # Errors
     /// Those of the lock.
@@ -230,11 +232,11 @@ impl Keyed {
         match self.lock_within(lock::SCRAPE) {
             Ok(_guard) => {
                 let found = self.find_locked(key);
-                // With the lock held, no record is used again.
+                // With the lock held, no record is reused.
                 found.inspect(|found| hold(found.at));
                 Ok(found)
             }
-            // Its owner may be stopped. Then nothing moves, and what is there is found.
+            // Its owner may be stopped. Then nothing moves, and an existing series is found.
             Err(error) if error.is_held() => self.find(key, &hold).map(Some).ok_or(error),
             Err(error) => Err(error),
         }
@@ -244,26 +246,26 @@ impl Keyed {
         self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key))
     }
 
-    /// Finds a series that is shown, without a lock, and claims it. It misses some, as
-    /// [`Keyed::find`] does.
+    /// Finds a series that is shown, without a lock, and claims it. It may miss one, as
+    /// [`Keyed::find`].
     #[inline]
     pub(crate) fn find_live(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
         self.find(key, hold).filter(|found| state_of(found.meta) == state::LIVE)
     }
 
-    /// A claim for this thread; `None` where the segment has no room for it.
+    /// A claim for this thread; `None` if the segment has no room for it.
     #[inline]
     pub(crate) fn claim(&self) -> Option<Claim<'_>> {
         self.segment.claim()
     }
 
-    /// The claim of this thread, if it is at hand.
+    /// The claim of this thread, if it is cached and free.
     #[inline]
     pub(crate) fn claim_at_hand(&self) -> Option<Claim<'_>> {
         self.region().claim_at_hand()
     }
 
-    /// A claim for a handle; `None` where the segment has no room for it.
+    /// A claim for a handle; `None` if the segment has no room for it.
     pub(crate) fn claim_for_handle(&self) -> Option<HandleClaim> {
         self.segment.claim_for_handle()
     }
@@ -278,8 +280,8 @@ impl Keyed {
     /// # Errors
     /// Those of the lock.
     pub(crate) fn hold_again(&self, claim: HandleClaim, at: u32) -> Result<(), Error> {
-        // Else somebody who reads the claims could come by the one before it is stored, and by the
-        // other when it is gone.
+        // Without the lock, a thread that reads the claims could read this one before it is stored,
+        // and the other one after it was cleared.
         let _guard = self.lock()?;
         self.hold(claim, at);
         Ok(())
@@ -296,16 +298,16 @@ impl Keyed {
         let offset = (u64::from(at) + u64::from(self.header)) * CELL_BYTES;
         let first = self.region().cells(offset, self.cells as usize);
         let first = first.unwrap_or_else(|| NonNull::from(&*self.nowhere).cast());
-        // SAFETY: the one lane lies inside the region, as `cells` saw, or is `nowhere`, which has as
-        // many cells: this family keeps both alive for longer than the borrow.
+        // SAFETY: the one lane lies inside the region, as `cells` checked, or is `nowhere`, which
+        // has that many cells: this family keeps both alive for longer than the borrow.
         unsafe { Place::new(first, self.cells, (0, 1), None) }
     }
 
-    /// A record that was a series' once, if that series still has it and is shown. `hold` claims it.
+    /// The record of a series, if that series still has it and is shown. `hold` claims it.
     #[inline]
     pub(crate) fn find_at(&self, at: u32, generation: u32, hold: impl Fn(u32)) -> Option<Found> {
         hold(at);
-        // Acquire: whoever sees it live sees all of it.
+        // Acquire: a thread that sees it live sees all of it.
         let meta = self.region().word(at).load(Ordering::Acquire);
         let is_it = meta::generation_of(meta) == generation && state_of(meta) == state::LIVE;
         is_it.then_some(Found { at, meta })
@@ -319,7 +321,7 @@ impl Keyed {
         is_series(meta) && meta::generation_of(meta) == generation
     }
 
-    /// Whether a series is shown, or will be by the next sweep, since it changed when it was hidden.
+    /// Whether a series is shown, or will be after the next sweep because it changed while hidden.
     pub(crate) fn is_shown(&self, found: Found) -> bool {
         state_of(found.meta) == state::LIVE || self.has_changed(found.at)
     }
@@ -330,12 +332,12 @@ impl Keyed {
         self.idle.is_some() && mark >> 32 != u64::from(self.digest(at))
     }
 
-    /// Whether the series is the overflow's.
+    /// Whether the series is the overflow series.
     pub(crate) fn is_overflow(&self, at: u32) -> bool {
         self.head[at::OVERFLOW].load(Ordering::Acquire) == u64::from(at) || at == NONE
     }
 
-    /// The overflow's series, shown from now on.
+    /// The overflow series, which is shown from now on.
     #[cold]
     pub(crate) fn find_overflow(&self) -> Found {
         let at = self.overflow();
@@ -345,14 +347,14 @@ impl Keyed {
             return Found { at, meta };
         }
         if at == NONE {
-            // What its cells hold is counted as updates that went there, and shown nowhere.
+            // Updates of these cells are counted as overflowed, and the cells are never shown.
             return Found { at, meta };
         }
         let meta = with_state(meta::set_state(word, state::LIVE), state::LIVE);
         Found { at, meta }
     }
 
-    /// Removes a series; false where there is none.
+    /// Removes a series; returns false if there is none.
     pub(crate) fn remove(&self, key: &Key<'_>, wait: Duration) -> Result<bool, Error> {
         let _guard = self.lock_within(wait)?;
         let found = self.find_locked(key);
@@ -362,8 +364,8 @@ impl Keyed {
         Ok(found.is_some())
     }
 
-    /// Removes the series that `keep` does not want. It is asked without the lock: it may use the
-    /// family as it likes.
+    /// Removes the series for which `keep` returns false. It is called without the lock, so that it
+    /// may use the family in any way.
     pub(crate) fn retain(&self, mut keep: impl FnMut(&Seen<'_>) -> bool) -> Result<u64, Error> {
         let mut removed = 0;
         let (mut cursor, mut words) = (At::default(), Vec::new());
@@ -394,7 +396,7 @@ impl Keyed {
         }
     }
 
-    /// Removes all series but those that handles are bound to, which begin again at zero.
+    /// Removes all series except those that handles are bound to, which restart at zero.
     pub(crate) fn reset(&self, now: Moment, keep: impl Fn(usize) -> bool) -> Result<(), Error> {
         let bound = self.named(true);
         let mut cursor = At::default();
@@ -421,10 +423,10 @@ impl Keyed {
         }
     }
 
-    /// Notes that the series of that generation counts from zero since `now`, if it is still there and
-    /// the lock can be had.
+    /// Records that the series of that generation counts from zero since `now`, if it still exists
+    /// and the lock can be taken.
     pub(crate) fn restart_series(&self, at: u32, generation: u32, now: Moment) {
-        // The record of a removed series is on a list, and has its link there.
+        // The record of a removed series is on a list, whose link is in the same word.
         if let Ok(_guard) = self.lock()
             && self.is_series(at, generation)
         {
@@ -432,15 +434,15 @@ impl Keyed {
         }
     }
 
-    /// Notes that a series counts from zero since `now`, with the lock held.
+    /// Records that a series counts from zero since `now`. Requires the lock.
     fn restart(&self, at: u32, now: Moment) {
         let origin = self.word_of(at, 1);
         let group = origin.load(Ordering::Relaxed) >> 32 << 32;
         origin.store(group | self.since_creation(now), Ordering::Release);
     }
 
-    /// Looks at all series: hides those that are idle for too long, or removes them where their
-    /// value is no sum that has to go on, and shows those again that changed.
+    /// Inspects all series. Hides those that are idle for too long, or removes them if their values
+    /// are not sums, which would have to continue. Shows hidden ones again that changed.
     pub(crate) fn sweep(&self, now: Moment) -> Result<(), Error> {
         let Some(idle) = self.idle else { return Ok(()) };
         let idle = tenths(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
@@ -448,7 +450,7 @@ impl Keyed {
         let mut cursor = At::default();
         loop {
             let _guard = match self.lock_within(lock::SCRAPE) {
-                // The next sweep comes by the rest.
+                // The next sweep inspects the rest.
                 Err(error) if error.is_held() => return Ok(()),
                 guard => guard?,
             };
@@ -467,7 +469,7 @@ impl Keyed {
         let digest = self.digest(at);
         let mark = self.word_of(at, 2);
         let seen = mark.load(Ordering::Relaxed);
-        // Both halves are taken whole. Time goes round after 13 years.
+        // Truncation is meant: each half has 32 bits. The time wraps around after 13 years.
         let (old, quiet) = ((seen >> 32) as u32, tenth.wrapping_sub(seen as u32));
         let is_shown = state_of(meta) == state::LIVE;
         if old != digest {
@@ -484,7 +486,7 @@ impl Keyed {
         }
     }
 
-    /// The next record of a walk: live or not.
+    /// The next record of a walk, with or without a live series.
     #[inline]
     pub(crate) fn next_record(&self, cursor: &mut At) -> Option<u32> {
         let region = self.region();
@@ -498,10 +500,10 @@ impl Keyed {
                     return None;
                 }
             }
-            // Acquire: the records below are complete as far as a walk needs them.
+            // Acquire: the records below are complete enough for a walk.
             let used = self.word_of(cursor.block, 1).load(Ordering::Acquire);
-            // Where another process wrote nonsense into that, the records of the next block are seen
-            // once all the same.
+            // If another process wrote nonsense into that, the records of the next block are still
+            // returned only once.
             let next = region.word(cursor.block).load(Ordering::Relaxed) as u32;
             if u64::from(cursor.word) < used
                 && let Some(at) = cursor.block.checked_add(cursor.word)
@@ -512,10 +514,10 @@ impl Keyed {
                     cursor.word = cursor.word.saturating_add(words);
                     return Some(at);
                 }
-                // Another process wrote nonsense into it: what follows in this block is not known.
+                // Another process wrote nonsense into it: the rest of this block cannot be walked.
             }
             let next = region.word(cursor.block).load(Ordering::Acquire) as u32;
-            // Each block lies behind those that were taken before it: a walk ends.
+            // Each block lies after those that were taken before it, so that a walk ends.
             if next <= cursor.block {
                 return None;
             }
@@ -534,22 +536,22 @@ impl Keyed {
         u64::from(words) * CELL_BYTES
     }
 
-    /// Whether so many words lie in the segment, at word offsets of 32 bits.
+    /// Whether `words` words lie in the segment, at word offsets of 32 bits.
     #[inline]
     fn has_words(&self, at: u32, words: u32) -> bool {
         at.checked_add(words).is_some()
             && self.region().has(u64::from(at) * CELL_BYTES, self.bytes(words))
     }
 
-    /// The words of a record's key; none where they are not all there.
+    /// The words of a record's key; empty if they are not all there.
     #[inline]
     fn key_at(&self, at: u32, count: usize) -> &[AtomicU64] {
         let first = u64::from(at) + u64::from(self.header + self.cells);
         self.region().slice(first * CELL_BYTES, count)
     }
 
-    /// Reads a record's labels, and claims it, so that its cells are that series' until the claim is
-    /// set again. `None` where it is not shown; `hidden` shows those too that are idle.
+    /// Reads a record's labels, and claims it, so that its cells belong to that series until the
+    /// claim is set again. `None` if it is not shown; with `hidden`, idle series are returned too.
     #[inline]
     pub(crate) fn see<'s>(
         &self,
@@ -562,7 +564,7 @@ impl Keyed {
         if let Some(claim) = claim {
             claim.set(at);
         }
-        // Acquire: whoever sees it live sees all of it.
+        // Acquire: a thread that sees it live sees all of it.
         let meta = region.word(at).load(Ordering::Acquire);
         let state = state_of(meta);
         if state != state::LIVE && !(hidden && state == state::HIDDEN) {
@@ -580,7 +582,7 @@ impl Keyed {
         for (bytes, word) in words.chunks_exact_mut(8).zip(key) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
-        // Acquire: had a load above met what a removal wrote, this would see that removal.
+        // Acquire: if a load above saw what a removal wrote, the load below sees the removal.
         fence(Ordering::Acquire);
         if !meta::is_same_series(region.word(at).load(Ordering::Relaxed), meta) {
             return None;
@@ -604,9 +606,9 @@ impl Keyed {
         })
     }
 
-    /// Checks everything that an index and a walk will trust, without changing it. The words that
-    /// it lies in are added to `claims`. With `torn`, power was lost: what it may have taken is
-    /// mended later, and no fault.
+    /// Validates everything that an index and a walk will trust, without changing it. Adds the
+    /// words that the family occupies to `claims`. With `torn`, power was lost: what it may have
+    /// destroyed is mended later, and is not an error.
     ///
     /// # Errors
     /// What contradicts the layout, in words.
@@ -628,12 +630,12 @@ impl Keyed {
         }
         if !self.has_overflow() {
             let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
-            return Err(format!("its overflow series at {overflow} is none"));
+            return Err(format!("there is no overflow series at {overflow}, where its head says"));
         }
         Ok(())
     }
 
-    /// Puts everything in order, where nobody else has the segment open.
+    /// Mends the family. No other process may have the segment open.
     pub(crate) fn mend_alone(&self, now: Moment) -> Result<(), Error> {
         self.head[at::LOCK].store(0, Ordering::Relaxed);
         self.mend(true, now)?;
@@ -641,14 +643,14 @@ impl Keyed {
         Ok(())
     }
 
-    /// Puts everything in order after somebody died in between, or power was lost: what is not
-    /// complete goes, and index, free records and counts are made again. With `alone`, nobody else
-    /// has the segment open.
+    /// Mends the family after a process died during a change, or power was lost: removes what is
+    /// incomplete, and rebuilds index, free records and counts. With `alone`, no other process has
+    /// the segment open.
     fn mend(&self, alone: bool, now: Moment) -> Result<(), Error> {
         let region = self.region();
         let torn = alone && self.segment.may_have_lost_power();
         // While others count, nothing is cut off: they have claimed records there. A series with
-        // unreadable labels is what opening refuses.
+        // unreadable labels is an error only when the file is opened.
         let survey = self.survey(torn || !alone, |_| ());
         if survey.flaw.is_none() || alone {
             self.head[at::LAST_BLOCK].store(survey.last.into(), Ordering::Relaxed);
@@ -663,7 +665,8 @@ impl Keyed {
                 region.word(survey.last + 1).store(survey.used.into(), Ordering::Relaxed);
             }
         }
-        // Before anything is taken, which may make what lies outside of the bytes in use lie inside.
+        // Before anything is taken: that may extend the bytes in use over tables that lie outside
+        // of them.
         let tables = self.tables();
         for word in self.table_words() {
             let packed = word.load(Ordering::Relaxed);
@@ -688,7 +691,7 @@ impl Keyed {
         while let Some(at) = self.next_record(&mut cursor) {
             let meta = region.word(at).load(Ordering::Relaxed);
             if self.is_overflow(at) {
-                // A loss of power may have left another's group there.
+                // A loss of power may have left the group of another record there.
                 self.word_of(at, 1).fetch_and(u32::MAX.into(), Ordering::Release);
                 continue;
             }
@@ -699,12 +702,12 @@ impl Keyed {
                 self.head[at::HIDDEN].fetch_add(hidden, Ordering::Relaxed);
             } else {
                 if torn {
-                    // What lies at the offsets in its cells may be another's.
+                    // The memory at the offsets in its cells may belong to another series.
                     (0..self.cells).for_each(|cell| {
                         region.word(at + self.header + cell).store(0, Ordering::Relaxed);
                     });
                 }
-                // In limbo, all of them: handles may be bound to some.
+                // All of them go to limbo: handles may be bound to some.
                 self.free(at);
             }
         }
@@ -715,8 +718,8 @@ impl Keyed {
         self.rebuild(live)
     }
 
-    /// The series of a key that was not found, with the lock, claimed by `hold`; `None` where it
-    /// cannot be made.
+    /// Finds or makes, with the lock, the series of a key that was not found, claimed by `hold`.
+    /// `None` if it cannot be made.
     #[cold]
     pub(crate) fn find_or_make(
         &self,
@@ -729,13 +732,14 @@ impl Keyed {
             return None;
         }
         let found = self.make(key, hold, now(), beside).ok();
-        // Without the lock: other series are made meanwhile.
+        // Without the lock, so that other series can be made meanwhile.
         self.segment.grow_ahead();
         found
     }
 
-    /// Calls `act` with the cells of the series of a key, which is made where there is none, and keeps
-    /// the lock meanwhile: for a thread that can have no claim. False where it cannot be made.
+    /// Calls `act` with the cells of the series of a key, which is made if there is none. Holds the
+    /// lock meanwhile: for a thread that cannot get a claim. Returns false if the series cannot be
+    /// made.
     #[cold]
     pub(crate) fn update_locked(
         &self,
@@ -752,7 +756,7 @@ impl Keyed {
         self.is_key(key) && self.with_lock(update).flatten().is_some()
     }
 
-    /// Calls `read` with the cells of the series of a key, if it is there and shown, and keeps the
+    /// Calls `read` with the cells of the series of a key, if it exists and is shown. Holds the
     /// lock meanwhile.
     #[cold]
     pub(crate) fn look_locked<R>(
@@ -767,8 +771,8 @@ impl Keyed {
         self.with_lock(look).flatten()
     }
 
-    /// Calls `work` with the lock held; not where the thread is in such a call already, and would
-    /// wait for itself.
+    /// Calls `work` with the lock held. Returns `None` if the thread is in such a call already: it
+    /// would wait for itself.
     fn with_lock<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
         struct Leave;
         impl Drop for Leave {
@@ -786,15 +790,15 @@ impl Keyed {
     }
 
     /// Whether the family is at its limit and has no series of that key, as far as that can be told
-    /// without the lock: what comes beyond the limit comes again and again.
+    /// without the lock. Label sets beyond the limit tend to come again and again.
     fn is_full_without(&self, key: &Key<'_>) -> bool {
         self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit
             && self.head[at::HIDDEN].load(Ordering::Relaxed) == 0
             && self.is_missing(key)
     }
 
-    /// Whether there is no series of that key, as far as that can be told without the lock: nobody
-    /// changes the index, nor has died while doing so, and no entries are to move.
+    /// Whether there is certainly no series of that key, without the lock: no thread is changing
+    /// the index or died while changing it, and no entries are to be moved.
     fn is_missing(&self, key: &Key<'_>) -> bool {
         self.is_missing_if(|| {
             let is_it = |at| self.matches(at, key);
@@ -805,9 +809,9 @@ impl Keyed {
 
     fn is_missing_if(&self, is_found: impl FnOnce() -> bool) -> bool {
         let at_rest = || {
-            // Acquire, here and below: what is seen below is at least as new. This comes first: who
-            // began to change before it had the lock by then, and another one is seen by the second
-            // look, though the table may be the same again.
+            // Acquire, here and below: each load sees at least what the one before saw. The count
+            // comes first: a thread that began a change before this load had the lock by then. A
+            // later change is seen by the second look, even if the table is then the same again.
             let changes = self.head[at::CHANGES].load(Ordering::Acquire);
             let locked = self.head[at::LOCK].load(Ordering::Acquire);
             let broken = self.head[at::BROKEN].load(Ordering::Acquire);
@@ -820,19 +824,20 @@ impl Keyed {
         if before.is_none() || is_found() {
             return false;
         }
-        // Acquire: had the search met a change, this would see that there was one.
+        // Acquire: if the search saw a change, the loads below see that there was one.
         fence(Ordering::Acquire);
         at_rest() == before
     }
 
-    /// Notes that entries will be where they were not, with the lock held.
+    /// Announces that entries will move. Requires the lock.
     fn begin_change(&self) {
-        // Release: who sees this sees the lock. And below: who sees something of the change sees this.
+        // Release: a thread that sees the count sees the lock. And below: a thread that sees a part
+        // of the change sees the count.
         self.head[at::CHANGES].fetch_add(1, Ordering::Release);
         fence(Ordering::Release);
     }
 
-    /// Makes a series, unless it is there, and claims it.
+    /// Finds or makes a series, and claims it.
     fn make(
         &self,
         key: &Key<'_>,
@@ -857,7 +862,7 @@ impl Keyed {
     ) -> Result<Found, Error> {
         let fingerprint = fingerprint(key.hash);
         if let Some(found) = self.find_locked(key) {
-            // With the lock held, no record is used again.
+            // With the lock held, no record is reused.
             hold(found.at);
             if state_of(found.meta) == state::HIDDEN {
                 self.show(found.at);
@@ -879,8 +884,8 @@ impl Keyed {
         Ok(Found { at, meta })
     }
 
-    /// Whether the family can have a series of that key: who writes too few labels, or indices that
-    /// are out of range, gets none.
+    /// Whether the family can have a series of that key: a caller may have written too few labels,
+    /// or indices that are out of range.
     fn is_key(&self, key: &Key<'_>) -> bool {
         key.group < self.groups
             && with_bytes(key.words, |bytes| {
@@ -897,7 +902,7 @@ impl Keyed {
         let at = self.take(words as u32)?;
         let region = self.region();
         let origin = u64::from(key.group) << 32 | self.since_creation(now);
-        // Release, here and below: a walk without a claim that meets what is written here sees the
+        // Release, here and below: a walk without a claim that sees what is written here sees the
         // new generation.
         region.word(at + 1).store(origin, Ordering::Release);
         if let Some((family, beside)) = beside {
@@ -926,7 +931,7 @@ impl Keyed {
         Ok(at)
     }
 
-    /// A record of so many words, as a draft: one that is ready, or one from the end of the last
+    /// Takes a record of `words` words as a draft: a ready one, or one from the end of the last
     /// block.
     fn take(&self, words: u32) -> Result<u32, Error> {
         let count = |at: usize| self.head[at].load(Ordering::Relaxed);
@@ -949,7 +954,7 @@ impl Keyed {
         }
     }
 
-    /// A record from the end of the last block, as a draft.
+    /// Takes a record from the end of the last block, as a draft.
     fn take_new(&self, used_words: u32) -> Result<u32, Error> {
         let region = self.region();
         let words = class_words(class_of(used_words));
@@ -972,7 +977,7 @@ impl Keyed {
             let new = self.segment.take(wanted.into(), lock::UPDATE)?;
             region.word(new).store(u64::from(wanted) << 32, Ordering::Relaxed);
             region.word(new + 1).store(BLOCK_HEAD.into(), Ordering::Relaxed);
-            // Release: who finds the block finds its head.
+            // Release: a thread that finds the block finds its head.
             if block == 0 {
                 self.head[at::FIRST_BLOCK].store(new.into(), Ordering::Release);
             } else {
@@ -983,19 +988,19 @@ impl Keyed {
             (block, used) = (new, BLOCK_HEAD);
         }
         let at = block + used;
-        // A power loss may have taken back how much is in use: what an earlier record had there is no
-        // offset of this one.
+        // A power loss may have set back the number of words in use: offsets that an earlier record
+        // had there are not offsets of this one.
         for cell in self.header..self.header + self.cells {
             region.word(at + cell).store(0, Ordering::Relaxed);
         }
-        // Its length first: whoever walks the block can step over it, should this one die here.
+        // The length first, so that a walk can step over the record if this process dies here.
         let meta = meta::draft(words.into(), used_words.into());
         region.word(at).store(meta, Ordering::Relaxed);
         region.word(block + 1).store(u64::from(used + words), Ordering::Release);
         Ok(at)
     }
 
-    /// Takes a series out of the index, and puts its record in limbo.
+    /// Removes a series from the index, and puts its record in limbo.
     fn detach(&self, at: u32, fingerprint: u32) {
         let state = state_of(self.region().word(at).load(Ordering::Relaxed));
         self.index().remove(fingerprint, at);
@@ -1006,7 +1011,7 @@ impl Keyed {
         self.free(at);
     }
 
-    /// Puts a record in limbo, as the next generation.
+    /// Puts a record in limbo, with the next generation.
     fn free(&self, at: u32) {
         meta::set_free(self.region().word(at));
         self.push(&self.head[at::LIMBO], at);
@@ -1024,11 +1029,11 @@ impl Keyed {
         let mut next = limbo.load(Ordering::Relaxed) as u32;
         let mut claimed = 0;
         limbo.store(0, Ordering::Relaxed);
-        // A list in a circle ends.
+        // Bounded, so that a circular list ends.
         let most = self.end() / u64::from(self.header + self.cells);
         for _ in 0..in_limbo.min(most) {
             let at = next;
-            // Records behind one that is damaged are not used again until the family is mended.
+            // Records after a damaged one are not reused until the family is mended.
             let Some(class) = self.free_class(at) else { break };
             next = self.link(at);
             if named.has(at) {
@@ -1041,13 +1046,13 @@ impl Keyed {
         }
         count.store(claimed, Ordering::Relaxed);
         self.head[at::CLAIMED].store(claimed, Ordering::Relaxed);
-        // So that reading the claims costs each removal a bounded time.
+        // So that reading the claims costs each removal only a bounded time.
         let after = 2 * claimed + named.read / 8 + LEAST_READ;
         self.head[at::NEXT_READ].store(after, Ordering::Relaxed);
     }
 
-    /// The class of a record that no series has; `None` where it is not one, as for an offset that
-    /// another process wrote.
+    /// The class of a record without a series; `None` if it is not such a record, as for an offset
+    /// that another process wrote.
     fn free_class(&self, at: u32) -> Option<u32> {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let words = (meta & WORDS) as u32;
@@ -1058,13 +1063,13 @@ impl Keyed {
         (state_of(meta) == state::FREE && class_words(class) == words).then_some(class)
     }
 
-    /// The records that claims name; `None` where that cannot be told.
+    /// The records that claims name; `None` if that cannot be told.
     fn named(&self, handles_only: bool) -> Option<Named> {
         let region = self.region();
         self.segment.claim_blocks().named(handles_only, |token| region.is_alive(token))
     }
 
-    /// Takes a record of so many words, or of at most twice as many, that is ready, as a draft.
+    /// Takes a ready record of `words` to twice `words` words, as a draft.
     fn take_ready(&self, words: u32) -> Option<u32> {
         let wanted = class_of(words);
         let from = |class: u32| {
@@ -1078,7 +1083,7 @@ impl Keyed {
         }
         let first = self.head.get(at::READY + class as usize)?;
         let at = first.load(Ordering::Relaxed) as u32;
-        // It is, but in a file that is damaged: then the list ends here.
+        // Always true, except in a damaged file: then the list ends here.
         let is_it = self.free_class(at) == Some(class);
         let next = if is_it { self.link(at) } else { 0 };
         first.store(next.into(), Ordering::Relaxed);
@@ -1100,36 +1105,37 @@ impl Keyed {
         &self.head[at::FILLED + class as usize / 64]
     }
 
-    /// Puts a record first on a list. Its group stays: a thread that claims it may read that.
+    /// Pushes a record onto a list. Its group stays: a thread that claims the record may read it.
     fn push(&self, first: &AtomicU64, at: u32) {
         let origin = self.word_of(at, 1);
         let group = origin.load(Ordering::Relaxed) >> 32 << 32;
         let next = first.load(Ordering::Relaxed) & u64::from(u32::MAX);
-        // Release: a walk that meets the link sees the new generation.
+        // Release: a walk that sees the link sees the new generation.
         origin.store(group | next, Ordering::Release);
         first.store(at.into(), Ordering::Relaxed);
     }
 
-    /// The record behind one on its list.
+    /// The record after `at` on its list.
     fn link(&self, at: u32) -> u32 {
-        // The lower half is taken whole.
+        // Truncation is meant: the lower half.
         self.word_of(at, 1).load(Ordering::Relaxed) as u32
     }
 
-    /// Removes a hidden series: the next one from where the last was, so that not all records are
-    /// looked at each time.
+    /// Removes a hidden series: the first one from where the last search ended, so that not all
+    /// records are searched each time.
     fn forget_one(&self) -> bool {
         if self.head[at::HIDDEN].load(Ordering::Relaxed) == 0 {
             return false;
         }
         let hand = self.hand.load(Ordering::Relaxed);
-        // Both halves are taken whole.
+        // Truncation is meant: each half has 32 bits.
         let mut cursor = At { block: (hand >> 32) as u32, word: hand as u32 };
         let mut is_second_round = false;
         loop {
             let Some(at) = self.next_record(&mut cursor) else {
                 if is_second_round {
-                    // None is hidden, whatever another process wrote there: nobody looks again.
+                    // None is hidden, even if another process wrote another number: do not search
+                    // again.
                     self.head[at::HIDDEN].store(0, Ordering::Relaxed);
                     return false;
                 }
@@ -1139,7 +1145,7 @@ impl Keyed {
             let meta = self.region().word(at).load(Ordering::Relaxed);
             if state_of(meta) == state::HIDDEN && !self.is_overflow(at) {
                 if self.has_changed(at) {
-                    // Somebody has counted since it was hidden.
+                    // It has counted since it was hidden.
                     self.show(at);
                     continue;
                 }
@@ -1161,12 +1167,12 @@ impl Keyed {
         self.head[at::HIDDEN].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Changes the state, and answers the meta word then.
+    /// Changes the state, and returns the new meta word.
     fn set_state(&self, at: u32, state: u64) -> u64 {
         with_state(meta::set_state(self.region().word(at), state), state)
     }
 
-    /// Sees to it that the table has room for one more entry.
+    /// Makes room in the table for one more entry.
     fn make_room(&self) -> Result<(), Error> {
         let table = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
         if let Some(table) = table.filter(|table| !self.is_table(*table)) {
@@ -1178,15 +1184,15 @@ impl Keyed {
         }
         if self.head[at::PREVIOUS].load(Ordering::Relaxed) != 0 {
             self.move_some(u32::MAX);
-            // It is already, unless another process wrote nonsense.
+            // It is zero already, unless another process wrote nonsense.
             self.head[at::PREVIOUS].store(0, Ordering::Release);
         }
         let live = self.head[at::LIVE].load(Ordering::Relaxed).saturating_add(1);
-        // A quarter of the old one at least: all of it has moved by `STEP`s before the new one,
-        // which is half full at most then, is crowded.
+        // At least a quarter of the old table: then all of the old one has moved, in `STEP`s,
+        // before the new one, which is at most half full by then, is crowded.
         let old = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
         let old = old.map_or(LEAST_BITS, |old| old.bits).clamp(LEAST_BITS, MOST_BITS);
-        // Nor more than four times the old one, whatever another process wrote into the count.
+        // And at most four times the old table, whatever another process wrote into the count.
         let bits = bits_for(live).clamp((old - 2).max(LEAST_BITS), (old + 2).min(MOST_BITS));
         let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) != 0;
         let free = self.retired(bits).iter().find(is_free);
@@ -1197,28 +1203,31 @@ impl Keyed {
         self.begin_change();
         self.index().replace(table);
         if let Some(word) = free {
-            // Release: behind the stores above, so that whoever dies in between leaves it named.
+            // Release: after the stores above, so that a process that dies in between leaves the
+            // table named.
             word.store(0, Ordering::Release);
         }
         Ok(())
     }
 
-    /// Another process wrote nonsense where a part of the family should be, with the lock held. Who has
-    /// the lock next mends it.
+    /// Marks the family as broken, because another process wrote nonsense where a part of it should
+    /// be. The next thread that takes the lock mends it. Requires the lock.
     #[cold]
     fn damaged(&self, what: &str) -> Error {
         self.head[at::BROKEN].store(1, Ordering::Relaxed);
         Error::damaged(&self.segment, format!("{what} contradicts the layout"))
     }
 
-    /// Moves some entries to the new table, if there is one, and retires the old one when all are.
+    /// Moves some entries to the new table, if there is one. Retires the old one when all have
+    /// moved.
     fn move_some(&self, slots: u32) {
         let moved = self.head[at::MIGRATED].load(Ordering::Relaxed);
         let previous = Table::unpack(self.head[at::PREVIOUS].load(Ordering::Relaxed));
         if let Some(previous) = previous
             && moved.saturating_add(slots.into()) >= previous.slots().into()
         {
-            // It is done by this. Named twice, so that whoever dies in between leaves it named.
+            // This call completes the move. The table is named twice, so that a process that dies
+            // in between leaves it named.
             self.retire(previous);
         }
         let Some((table, moved, is_done)) = self.index().migrate(slots) else { return };
@@ -1231,7 +1240,7 @@ impl Keyed {
         }
     }
 
-    /// Names a table as free, once.
+    /// Names a table as free, but only once.
     fn retire(&self, table: Table) {
         let words = self.retired(table.bits);
         let has = |what: u64| words.iter().find(|word| word.load(Ordering::Relaxed) == what);
@@ -1242,7 +1251,7 @@ impl Keyed {
         }
     }
 
-    /// The words of the free tables of a size.
+    /// The words that name the free tables of a size.
     fn retired(&self, bits: u32) -> &[AtomicU64] {
         let first = at::RETIRED + 2 * bits as usize;
         &self.head[first..first + 2]
@@ -1253,7 +1262,7 @@ impl Keyed {
         [&self.head[at::TABLE], &self.head[at::PREVIOUS]].into_iter().chain(retired)
     }
 
-    /// All tables that lie inside of the bytes in use, the current one first, each once.
+    /// All tables that lie inside the bytes in use, the current one first, each once.
     fn tables(&self) -> Vec<Table> {
         let mut tables = Vec::new();
         for word in self.table_words() {
@@ -1267,11 +1276,12 @@ impl Keyed {
         tables
     }
 
-    /// Makes the index anew of all series, in the tables that there are. Each of them is named by
-    /// some word all the time: whoever dies on the way leaves them to the next.
+    /// Rebuilds the index of all series, in the existing tables. Each table is named by some word
+    /// all the time, so that a process that dies midway leaves all of them to the next.
     fn rebuild(&self, live: u64) -> Result<(), Error> {
         let mut tables = self.tables();
-        // The one that was in use, where all fit in: a segment that is full has no room for another.
+        // The table that was in use, if all entries fit: a full segment has no room for another
+        // one.
         let roomy = |table: &&Table| live <= u64::from(table.slots()) / 4 * 3;
         let table = match tables.iter().find(roomy) {
             Some(table) => *table,
@@ -1284,7 +1294,8 @@ impl Keyed {
         };
         self.begin_change();
         for bits in 0..=MOST_BITS {
-            // Nor as one of another size, which only damage does; it is named anew below.
+            // No table may be named under another size, which only damage does; it is named
+            // correctly below.
             for word in self.retired(bits) {
                 let named = Table::unpack(word.load(Ordering::Relaxed));
                 if named.is_some_and(|table| table.bits != bits) {
@@ -1293,13 +1304,13 @@ impl Keyed {
             }
         }
         for one in &tables {
-            // None is named twice.
+            // None may be named twice.
             let others = self.retired(one.bits).iter();
             let named = others.filter(|word| word.load(Ordering::Relaxed) == one.pack());
             named.skip(1).for_each(|word| word.store(0, Ordering::Relaxed));
             self.retire(*one);
         }
-        // Release: behind the stores above.
+        // Release: after the stores above.
         for at in [at::PREVIOUS, at::TABLE, at::MIGRATED, at::ENTRIES] {
             self.head[at].store(0, Ordering::Release);
         }
@@ -1307,7 +1318,7 @@ impl Keyed {
             for slot in
                 self.region().slice(u64::from(table.at) * CELL_BYTES, table.slots() as usize)
             {
-                // A look first: most are zero already, and need no memory then.
+                // Loads first: most are zero already, and then need no memory.
                 if slot.load(Ordering::Relaxed) != 0 {
                     slot.store(0, Ordering::Relaxed);
                 }
@@ -1315,7 +1326,7 @@ impl Keyed {
         }
         let in_use = table;
         let table = AtomicU64::new(in_use.pack());
-        // Nobody sees it before it is complete.
+        // No other thread sees it before it is complete.
         let index = Index { table: &table, ..self.index() };
         let mut cursor = At::default();
         while let Some(at) = self.next_record(&mut cursor) {
@@ -1327,15 +1338,15 @@ impl Keyed {
         self.head[at::TABLE].store(in_use.pack(), Ordering::Release);
         for word in self.retired(in_use.bits) {
             if word.load(Ordering::Relaxed) == in_use.pack() {
-                // Release: behind the store above.
+                // Release: after the store above.
                 word.store(0, Ordering::Release);
             }
         }
         Ok(())
     }
 
-    /// Walks the blocks up to the first thing that is wrong; `claim` gets the words of each block. With
-    /// `passes_labels`, a series with labels that are not its own is no reason to stop.
+    /// Walks the blocks up to the first error. `claim` gets the words of each block. With
+    /// `passes_labels`, a series with labels that are not its own is not an error.
     fn survey(&self, passes_labels: bool, mut claim: impl FnMut(Range<u64>)) -> Survey {
         let region = self.region();
         let end = self.end();
@@ -1344,7 +1355,7 @@ impl Keyed {
             Some(format!("{what} at {} of a family", at.saturating_mul(CELL_BYTES)))
         };
         let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
-        // No block is shorter than the least one: a list in a circle ends.
+        // No block is shorter than the least one, so that a circular list ends.
         let mut left = end / u64::from(LEAST_BLOCK) + 1;
         while block != 0 {
             left -= 1;
@@ -1354,7 +1365,7 @@ impl Keyed {
                 survey.flaw = flaw(block, "a block that lies outside of the bytes in use");
                 return survey;
             };
-            // Once it ends inside, all of its offsets are word offsets, of 32 bits.
+            // Since the block ends inside, all of its offsets are word offsets, of 32 bits.
             if length < LEAST_BLOCK.into() || block + length > end {
                 survey.flaw = flaw(block, "a block that ends outside of the bytes in use");
                 return survey;
@@ -1363,7 +1374,7 @@ impl Keyed {
             (survey.last, survey.used) = (at, BLOCK_HEAD);
             let used = region.word(at + 1).load(Ordering::Acquire);
             if used < u64::from(BLOCK_HEAD) || used > length {
-                survey.flaw = flaw(block, "a block with more in use than it has");
+                survey.flaw = flaw(block, "a block with more words in use than it has");
                 return survey;
             }
             while u64::from(survey.used) < used {
@@ -1384,7 +1395,7 @@ impl Keyed {
             }
             let next = region.word(at).load(Ordering::Acquire) & u64::from(u32::MAX);
             if next != 0 && next <= block {
-                survey.flaw = flaw(next, "a block that does not lie behind the one before");
+                survey.flaw = flaw(next, "a block that does not lie after the one before");
                 return survey;
             }
             block = next;
@@ -1392,8 +1403,9 @@ impl Keyed {
         survey
     }
 
-    /// The series, in order, of which a loss of power left a part: their labels are not theirs, or
-    /// another record has the same, since a removal was lost. Of those, the one that began last stays.
+    /// The records, sorted, of series that a loss of power left incomplete: their labels are not
+    /// their own, or another record has the same labels, since a removal was lost. Of the latter,
+    /// the series that began last stays.
     fn torn_series(&self) -> Vec<u32> {
         let (mut torn, mut whole) = (Vec::new(), Vec::new());
         let mut cursor = At::default();
@@ -1425,7 +1437,7 @@ impl Keyed {
         torn
     }
 
-    /// Whether the labels of a series are what this family has.
+    /// Whether the labels of a series are valid for this family.
     fn is_sound(&self, at: u32, meta: u64) -> bool {
         let region = self.region();
         let group = region.word(at + 1).load(Ordering::Relaxed) >> 32;
@@ -1445,7 +1457,7 @@ impl Keyed {
             && (meta & PLAIN == 0 || self.is_plain(&bytes))
     }
 
-    /// The texts of a key, as many as there are.
+    /// The texts of a key, one for each dynamic label of the family.
     fn texts<'b>(&self, bytes: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
         let mut rest = bytes;
         (0..self.texts).map_while(move |_| {
@@ -1461,7 +1473,8 @@ impl Keyed {
         self.texts(bytes).all(|text| text.iter().all(is_plain))
     }
 
-    /// Whether a walk comes by the record that is named as the overflow's, and it can be that.
+    /// Whether a walk comes across the record that the head names as the overflow's, and it can be
+    /// that.
     fn has_overflow(&self) -> bool {
         let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
         let mut cursor = At::default();
@@ -1469,8 +1482,8 @@ impl Keyed {
             .any(|at| u64::from(at) == overflow && self.is_overflows(at))
     }
 
-    /// Whether a record is that of a series without texts. Where the family has labels that take any
-    /// text, only the overflow's is; else all are, and the overflow's was made first.
+    /// Whether a record belongs to a series without texts. If the family has dynamic labels, only
+    /// the overflow's record does; else all do, and the overflow's was made first.
     fn is_overflows(&self, at: u32) -> bool {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let words = self.header + self.cells;
@@ -1479,7 +1492,7 @@ impl Keyed {
             && self.region().has(u64::from(at) * CELL_BYTES, self.bytes(words))
     }
 
-    /// The words of a record's key.
+    /// The number of words of a record's key.
     #[inline]
     fn key_words(&self, meta: u64) -> usize {
         // At most 2^16.
@@ -1492,16 +1505,16 @@ impl Keyed {
             && table.words().end <= self.end()
     }
 
-    /// Where the bytes in use end, or word offsets do.
+    /// The end of the bytes in use, in words, or of what word offsets reach.
     fn end(&self) -> u64 {
         (self.segment.used() / CELL_BYTES).min(1 << u32::BITS)
     }
 
-    /// Whether the record has this key.
+    /// Returns the record if it has this key.
     #[inline]
     fn matches(&self, at: u32, key: &Key<'_>) -> Option<Found> {
         let region = self.region();
-        // Acquire: whoever sees it live sees all of it.
+        // Acquire: a thread that sees it live sees all of it.
         let meta = region.word(at).load(Ordering::Acquire);
         let before = self.header + self.cells;
         let count = key.words.len();
@@ -1512,14 +1525,14 @@ impl Keyed {
         {
             return None;
         }
-        // The whole record is there, if its last words are.
+        // The whole record is there if its last words are.
         let words = self.key_at(at, count);
         let same = words.len() == count
             && words
                 .iter()
                 .zip(key.words)
                 .all(|(word, wanted)| word.load(Ordering::Relaxed) == *wanted);
-        // The overflow's series has no entry in the index: it is never found by a key.
+        // The overflow series has no entry in the index: it is never found by a key.
         same.then_some(Found { at, meta })
     }
 
@@ -1533,7 +1546,7 @@ impl Keyed {
         super::key::hash(&words, group, &self.secrets)
     }
 
-    /// Something of all cells that changes when one does.
+    /// Digest of the cells, to detect idleness.
     fn digest(&self, at: u32) -> u32 {
         let offset = (u64::from(at) + u64::from(self.header)) * CELL_BYTES;
         let cells = self.region().slice(offset, self.cells as usize);
@@ -1550,7 +1563,7 @@ impl Keyed {
         tenths(now.unix.saturating_sub(self.created)).min(u64::from(u32::MAX))
     }
 
-    /// The record of the overflow's series; `NONE` where the head names nothing that can be it, as
+    /// The record of the overflow series. `NONE` if the head names no record that can be it, as
     /// when there was no room for one while the family was mended.
     fn overflow(&self) -> u32 {
         let at = u32::try_from(self.head[at::OVERFLOW].load(Ordering::Acquire)).unwrap_or(NONE);
@@ -1600,7 +1613,7 @@ impl Moment {
     }
 }
 
-/// The class of records that have room for so many words, 1 to 2^15.
+/// The smallest class whose records have room for `words` words, 1 to 2^15.
 fn class_of(words: u32) -> u32 {
     if words <= EXACT {
         return words - 1;
@@ -1619,7 +1632,7 @@ fn class_words(class: u32) -> u32 {
     (quarter + 5) << (EXACT.ilog2() + doubling - 2)
 }
 
-/// Where so many texts end.
+/// The offset at which the first `texts` texts end.
 fn texts_end(bytes: &[u8], texts: usize) -> Option<usize> {
     let mut rest = bytes;
     for _ in 0..texts {
@@ -1628,7 +1641,7 @@ fn texts_end(bytes: &[u8], texts: usize) -> Option<usize> {
     Some(bytes.len() - rest.len())
 }
 
-/// Whether it is what fills the last word of a key.
+/// Whether the bytes are the padding of a key's last word.
 fn is_padding(bytes: &[u8]) -> bool {
     bytes.len() < CELL_BYTES as usize && bytes.iter().all(|&byte| byte == 0)
 }
@@ -1649,7 +1662,7 @@ fn fingerprint(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-/// The logarithm of the slots for so many series: twice to four times as many.
+/// The logarithm of the number of slots for `live` series: two to four slots for each.
 fn bits_for(live: u64) -> u32 {
     let slots = live.min(1 << MOST_BITS) * 2;
     slots.next_power_of_two().trailing_zeros().clamp(LEAST_BITS, MOST_BITS)
@@ -1678,8 +1691,8 @@ mod tests {
         assert!(cfg!(miri) || before == CLASSES - 1);
     }
 
-    /// Two tables take turns. Who looks for a series while they do, and finds the same table before
-    /// and after, knows nothing.
+    /// Two tables take turns. A thread that searches meanwhile, and finds the same table before and
+    /// after, must not conclude that a series is missing.
     #[test]
     fn nothing_is_missing_because_tables_take_turns() {
         let segment = Segment::private(1 << 20).unwrap();
