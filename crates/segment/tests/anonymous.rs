@@ -60,7 +60,7 @@ fn children_count_in_the_same_cells() {
         assert_eq!(total(&family(&segment, "family of all")), 8);
         assert_eq!(total(&family(&segment, "family of 3")), 1);
         assert!(segment.size() > before, "it has grown in place, in a child");
-        // Where nothing else is found, a sync is nothing to wait for.
+        // Without a disk, a sync has nothing to wait for.
         segment.sync().unwrap();
         segment.close().unwrap();
     });
@@ -174,12 +174,12 @@ fn a_limit_that_cannot_be_is_refused_and_one_that_is_reached_is_kept() {
     });
 }
 
-/// A server that starts as root and whose workers are somebody else.
+/// A server that starts as root and whose workers run as another user.
 #[test]
 fn workers_that_give_up_rights_still_know_who_lives() {
     // SAFETY: it has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        // Only root can become somebody else.
+        // Only root can become another user.
         return;
     }
     alone("workers_that_give_up_rights_still_know_who_lives", || {
@@ -195,8 +195,8 @@ fn workers_that_give_up_rights_still_know_who_lives() {
     });
 }
 
-/// Workers without rights insert and remove while others of them do; nobody takes a lock from one
-/// that lives, and everybody takes it from one that was killed.
+/// Workers without rights insert and remove at the same time. No worker takes a lock from one that
+/// lives, and all of them take it from one that was killed.
 fn check(segment: &Segment) {
     let counts = family(segment, "counts");
     let worker = |number: u64, rounds: u64| {
@@ -205,7 +205,7 @@ fn check(segment: &Segment) {
             // SAFETY: it has no preconditions.
             let is_nobody = unsafe { libc::setgid(65534) == 0 && libc::setuid(65534) == 0 };
             for i in 0..rounds {
-                // However long it is until a signal comes, all fit.
+                // Bounded, so that all series fit, however long it takes until the signal comes.
                 counts.add(|key| key.text(&format!("{number} {}", i % 5000)), 0, 1);
             }
             family(segment, &format!("of {number}"));

@@ -1,4 +1,4 @@
-//! Records are used again, and never while somebody may still write to them: whoever is stopped, is
+//! Records are reused, but never while a thread may still write to them: one that is stopped, is
 //! killed, forks, or keeps handles.
 
 #![cfg(not(miri))]
@@ -30,8 +30,8 @@ fn remove(family: &Family, user: &str) {
     assert!(family.remove(|key| key.text(user)).unwrap(), "{user}");
 }
 
-/// Makes and removes series whose records have the same length, more than wait for the claims to be
-/// read.
+/// Makes and removes series whose records have the same length: more than may be in limbo before
+/// the claims are read.
 fn churn(family: &Family) {
     for i in 0..400 {
         let user = format!("{i:03}");
@@ -45,7 +45,7 @@ fn make_others(family: &Family) {
     (0..400).for_each(|i| add(family, &format!("{i:03}"), 1));
 }
 
-/// Whether there are only those, each with its sum.
+/// Whether the family has only those series, each with its sum.
 fn are_whole(family: &Family) -> bool {
     let mut count = 0;
     let flow = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -80,7 +80,7 @@ fn updates_inside_of_updates_keep_theirs() {
             |key| key.text(&user),
             |place| {
                 remove(family, &user);
-                // More than a thread has claims of its own.
+                // More than the claims that a thread has of its own.
                 if depth < 20 {
                     nest(family, depth + 1);
                 } else {
@@ -130,7 +130,7 @@ fn a_handle_and_its_clones_keep_their_record() {
     }
 }
 
-/// What threads and handles took goes back.
+/// What threads and handles took is given back.
 #[test]
 fn threads_and_handles_come_and_go_without_new_memory() {
     let segment = Segment::private(1 << 20).unwrap();
@@ -150,7 +150,7 @@ fn threads_and_handles_come_and_go_without_new_memory() {
     assert_eq!(family.bind(|key| key.text("ada")).place().sum(0), 5100);
 }
 
-/// A thread that is ending has no claim of its own any more.
+/// A thread that is ending no longer has a claim of its own.
 #[test]
 fn a_thread_counts_while_it_ends() {
     struct Ends(Family);
@@ -175,7 +175,7 @@ fn a_thread_counts_while_it_ends() {
     assert_eq!(family.look(|key| key.text("ada"), |place| place.sum(0)), Some(150));
 }
 
-/// Once, a clock that was ahead when the family was made kept all records from being used again.
+/// A clock that was ahead when the family was made once kept all records from being reused.
 #[test]
 fn no_clock_keeps_a_record_from_being_used_again() {
     let clock = Manual::new(START + 3_600_000_000_000);
@@ -191,7 +191,7 @@ fn no_clock_keeps_a_record_from_being_used_again() {
     assert_eq!(used[1], used[9], "{used:?}");
 }
 
-/// The wall clock may go any way: series are idle by the segment's time.
+/// The wall clock may jump in either direction: idleness is measured in the segment's time.
 #[test]
 fn no_wall_clock_hides_a_series() {
     let clock = Manual::new(START);
@@ -212,7 +212,8 @@ fn no_wall_clock_hides_a_series() {
     assert!(!is_shown());
 }
 
-/// Once, a removed record of another length in front of a list made all behind it useless.
+/// A removed record of another length at the front of a list once made all records after it
+/// unusable.
 #[test]
 fn records_of_all_lengths_are_used_again() {
     let segment = Segment::private(1 << 24).unwrap();
@@ -221,7 +222,7 @@ fn records_of_all_lengths_are_used_again() {
     for round in 0..6 {
         for length in [255, 3, 700, 20, 511, 8000] {
             (0..60).for_each(|i| add(&family, &format!("{i:0length$}"), 1));
-            // Others a bit shorter fit into the same records.
+            // Slightly shorter ones fit into the same records.
             let shorter = length - length / 8 * (round % 2);
             (60..100).for_each(|i| add(&family, &format!("{i:0shorter$}"), 1));
             assert_eq!(family.clear().unwrap(), 100);
@@ -231,13 +232,13 @@ fn records_of_all_lengths_are_used_again() {
     assert_eq!(used[2], used[5], "{used:?}");
 }
 
-/// A thread that finds no room for a claim counts all the same.
+/// A thread that finds no room for a claim still counts.
 #[test]
 fn a_thread_counts_where_there_is_no_room_for_its_claim() {
     let segment = Segment::private(8 << 10).unwrap();
     let family = segment.family(&schema()).unwrap();
     add(&family, "ada", 1);
-    // Takes what is left, also of the memory for claims.
+    // Takes the remaining memory, and that for claims.
     let handles: Vec<_> = (0..1000).map(|_| family.bind(|key| key.text("ada"))).collect();
     let mut i = 0;
     while family.overflowed() < 1000 {
@@ -286,8 +287,8 @@ mod processes {
         }
     }
 
-    /// A worker is stopped in the middle of an update. The others remove the series, and use its
-    /// record again if they may; then the worker goes on.
+    /// A worker is stopped in the middle of an update. The others remove the series, and reuse its
+    /// record if they may; then the worker goes on.
     #[test]
     fn a_worker_that_was_stopped_counts_in_no_other_series() {
         alone("processes::a_worker_that_was_stopped_counts_in_no_other_series", || {
@@ -340,7 +341,7 @@ mod processes {
                 });
                 ready.wait();
                 worker.kill();
-                // SAFETY: nobody else has the descriptors.
+                // SAFETY: nothing else uses the descriptors.
                 ready.0.iter().for_each(|end| assert_eq!(unsafe { libc::close(*end) }, 0));
                 assert_eq!(family.clear().unwrap(), 2);
                 used.push(segment.used());
@@ -349,7 +350,7 @@ mod processes {
         });
     }
 
-    /// So do handles that are dropped after a fork, by the parent or in the child.
+    /// Neither do handles that are dropped after a fork, by the parent or in the child.
     #[test]
     fn handles_that_children_inherit_keep_no_record() {
         alone("processes::handles_that_children_inherit_keep_no_record", || {
@@ -376,7 +377,7 @@ mod processes {
         });
     }
 
-    /// A child that first uses a handle when its series is gone, and its record another one's.
+    /// A child first uses a handle after its series was removed and its record was reused.
     #[test]
     fn a_handle_whose_series_went_before_the_child_used_it_counts_nowhere() {
         alone(
@@ -405,7 +406,8 @@ mod processes {
     }
 }
 
-/// The record of a removed series lies on a list of free ones, which a handle must not write over.
+/// The record of a removed series is on a list of free ones, whose link a handle must not
+/// overwrite.
 #[test]
 fn a_handle_of_a_removed_series_restarts_nothing() {
     let segment = Segment::private(1 << 20).unwrap();
@@ -418,7 +420,7 @@ fn a_handle_of_a_removed_series_restarts_nothing() {
     let bound = family.bind(|key| key.text("gone"));
     family.remove(|key| key.text("gone")).unwrap();
     bound.restart();
-    // Enough of them come and go that the lists are used.
+    // Enough series come and go that the lists are used.
     for round in 0..20 {
         let name = |i: u32| format!("{round} {i}");
         (0..50).for_each(|i| family.add(|key| key.text(&name(i)), 0, 1));
@@ -433,7 +435,7 @@ fn a_handle_of_a_removed_series_restarts_nothing() {
     drop(bound);
 }
 
-/// A series that counted after it was hidden does not leave for a new one.
+/// A series that counted after it was hidden is not removed for a new one.
 #[test]
 fn a_hidden_series_that_counted_makes_no_room() {
     let segment = Segment::private(1 << 20).unwrap();

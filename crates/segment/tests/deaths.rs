@@ -1,8 +1,9 @@
-//! Death at every store: what a shared file is after each store of an operation, and how another
-//! process that has it open goes on if the one that stored died there; then a third opens it anew.
+//! A death at every store: the states of a shared file after each store of an operation, and how
+//! another process that has the file open continues if the process that stored died there. Then a
+//! third process opens the file.
 //!
-//! The operation runs in a child to whom the file is read-only. Each store faults; the handler
-//! allows it, lets the processor execute this one instruction, and notes what the file is then.
+//! The operation runs in a child for which the file is read-only. Each store faults; the handler
+//! allows it, lets the processor execute this one instruction, and records the state of the file.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -23,7 +24,7 @@ use quipu_segment::series::{Bound, Cursor, Family, Label, Schema};
 use quipu_segment::{Options, Segment};
 
 const START: u64 = 1_700_000_000_000_000_000;
-/// The series that are there before, each with the sum 1.
+/// The series that exist before, each with the sum 1.
 const SERIES: u64 = 11;
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -50,7 +51,7 @@ fn schema() -> Schema {
 impl World {
     fn new(path: &Path) -> Self {
         let options = Options::new().limit(1 << 20).size(LENGTH as u64).shared();
-        // Who makes a file has it mapped before it has its name.
+        // The process that creates a file has it mapped before it has its name.
         drop(options.open_or_create(path).unwrap());
         let segment = options.open_or_create(path).unwrap();
         let clock = Manual::new(START);
@@ -86,7 +87,7 @@ fn all(family: &Family) -> BTreeMap<String, u64> {
     all
 }
 
-/// As above, where nobody has died since the lock was taken.
+/// As above, if no process has died since the lock was taken.
 fn all_counted(family: &Family) -> BTreeMap<String, u64> {
     let all = all(family);
     assert_eq!(family.len(), all.len() as u64);
@@ -102,14 +103,14 @@ fn overflow(family: &Family) -> u64 {
     sum
 }
 
-/// Goes on from each state of the file while `work` is done. `may_be` says what the series may be.
+/// Continues from each state of the file during `work`. `may_be` says what the series may be.
 fn die_everywhere(
     name: &str,
     prepare: impl Fn(&World),
     work: impl Fn(&World),
     may_be: impl Fn(&BTreeMap<String, u64>) -> bool,
 ) {
-    // A process of its own: nothing else runs in it when it forks.
+    // In a process of its own, so that nothing else runs in it when it forks.
     if std::env::var("DEATHS_ALONE").is_err() {
         let output = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture", "--test-threads=1"])
@@ -129,7 +130,7 @@ fn die_everywhere(
     assert!(images.len() > 3, "{name} stores only {} times", images.len());
     let file = File::options().write(true).open(&path).unwrap();
     for (stores, image) in images.iter().enumerate() {
-        // The file as the dead one left it, in the eyes of those that have it open.
+        // The file as the dead process left it, seen by those that have it open.
         file.write_all_at(image, 0).unwrap();
         time.set(now);
         let context = format!("{name}, after {stores} stores");
@@ -138,7 +139,7 @@ fn die_everywhere(
         fs::copy(&path, &copy).unwrap();
         let segment = Options::new().open_or_create(&copy).unwrap();
         assert_eq!(all_counted(&segment.families().unwrap()[0]), after, "{context}");
-        // And as who comes first finds it when nobody is left.
+        // And as the first opener finds it after all processes are gone.
         fs::write(&copy, image).unwrap();
         drop(segment);
         let segment = Options::new().open_or_create(&copy).unwrap();
@@ -147,7 +148,7 @@ fn die_everywhere(
     }
 }
 
-/// Does whatever a survivor may do, and answers the series afterwards.
+/// Does everything that a survivor may do, and returns the series afterwards.
 fn go_on(
     world: &World,
     may_be: &impl Fn(&BTreeMap<String, u64>) -> bool,
@@ -175,14 +176,14 @@ fn go_on(
     let more = Schema { name: "more".into(), labels: vec![], ..schema() };
     world.segment.family(&more).unwrap().add(|_| (), 0, 1);
     assert!(world.segment.families().unwrap().len() - made <= 1);
-    assert!(begun.elapsed() < 20 * SECOND, "{context}: somebody waited");
+    assert!(begun.elapsed() < 20 * SECOND, "{context}: an operation waited");
     after
 }
 
-/// The bytes of the file that are looked at: all that it has.
+/// The bytes of the file that are compared: all of it.
 const LENGTH: usize = 64 << 10;
 
-/// What the file is before and after each store of `work`.
+/// The states of the file before and after each store of `work`.
 fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
     static BASE: AtomicUsize = AtomicUsize::new(0);
     static LOG: AtomicI32 = AtomicI32::new(-1);
@@ -193,7 +194,7 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
         assert_eq!(unsafe { libc::mprotect(base, LENGTH, protection) }, 0);
     }
 
-    /// Notes what the file is.
+    /// Records the state of the file.
     fn note() {
         let base = BASE.load(Ordering::Relaxed) as *const libc::c_void;
         // SAFETY: as above; the descriptor is open.
@@ -201,7 +202,7 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
         assert_eq!(count, LENGTH as isize);
     }
 
-    /// The trap flag: the processor stops behind the next instruction.
+    /// Sets the trap flag: the processor stops after the next instruction.
     fn set_trap(context: *mut libc::c_void, on: bool) {
         // SAFETY: the kernel hands a handler the context of what it interrupted.
         unsafe {
@@ -232,7 +233,7 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
     assert_eq!(fs::metadata(path).unwrap().len(), LENGTH as u64, "a small file");
     let log = tempfile::tempfile().unwrap();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    // There are pages of it, too, that only hold locks.
+    // The file also has mapped pages that only hold locks.
     let is_it = |line: &&str| line.contains(" rw-s ") && line.ends_with(path.to_str().unwrap());
     let line = maps.lines().find(is_it).unwrap();
     let base = usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
@@ -267,8 +268,8 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
     bytes.chunks_exact(LENGTH).map(<[u8]>::to_vec).collect()
 }
 
-/// Whether it is what was there before but for one series, which has one of these sums or is not
-/// there (`None`).
+/// Whether only the series with that number has changed, which has one of these sums or does not
+/// exist (`None`).
 fn but_for(found: &BTreeMap<String, u64>, number: u64, sums: &[Option<u64>]) -> bool {
     let mut found = found.clone();
     let one = found.remove(&format!("{number:03}"));
@@ -322,7 +323,7 @@ fn inserting_into_a_new_block_and_a_new_table() {
             assert!(world.family.remove(|key| key.text(&long)).unwrap());
         },
         |world| {
-            // The memory of its claims first.
+            // The memory of the thread's claims first.
             world.family.look(|key| key.text("000"), |_| ());
             let used = world.segment.used();
             world.add(50);
@@ -423,7 +424,7 @@ fn making_room_for_another() {
         },
         |world| world.add(50),
         |found| {
-            // At most one had to go for the new one.
+            // At most one had to be removed for the new one.
             let mut found = found.clone();
             let new = found.remove("050");
             found.remove("020");
@@ -439,7 +440,7 @@ fn making_families() {
         |_| (),
         |world| {
             let family = Schema { name: "more".into(), labels: vec![], ..schema() };
-            // No addition: it would restart for ever, at each fault.
+            // No addition: its restartable sequence would restart forever, at each fault.
             world.segment.family(&family).unwrap();
             let family = Schema { name: "another".into(), ..schema() };
             world.segment.family(&family).unwrap().add(|key| key.text("ada"), 0, 1);
@@ -448,8 +449,8 @@ fn making_families() {
     );
 }
 
-/// Whoever mends what a dead one left may die as well. However far it came, nothing is lost, and what
-/// is mended then takes no memory anew.
+/// A process that mends what a dead one left may die as well. However far it got, nothing is lost,
+/// and mending after it takes no new memory.
 #[test]
 fn mending() {
     if std::env::var("DEATHS_ALONE").is_err() {

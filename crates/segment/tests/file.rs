@@ -1,4 +1,4 @@
-//! Segments in files: what survives, and what is refused, with which words.
+//! Segments in files: what survives, and what is refused, with which error message.
 
 #![cfg(all(unix, not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -50,7 +50,7 @@ fn patch(path: &Path, offset: usize, value: u64) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Makes the checksum of the record at `at` fit.
+/// Corrects the checksum of the record at `at`.
 fn seal(path: &Path, at: usize) {
     let bytes = fs::read(path).unwrap();
     let constant = bytes[at..at + 16].iter().chain(&bytes[at + 24..at + 56]);
@@ -179,7 +179,7 @@ fn a_foreign_file_is_refused() {
         fs::write(&path, content).unwrap();
         let error = refused(&path);
         assert!(matches!(error.flaw(), Flaw::NotASegment));
-        assert!(!error.is_damage(), "somebody else's file is not a damaged one of ours");
+        assert!(!error.is_damage(), "a file of another program is not a damaged segment");
     }
 }
 
@@ -203,7 +203,7 @@ fn a_flipped_bit_in_a_record_header_is_damage() {
     let directory = directory();
     let path = sample(directory.path());
     let whole = fs::read(&path).unwrap();
-    // The first record lies behind the header: its length, kind, name, and checksum.
+    // The first record comes after the header: its length, kind, name, and checksum.
     for byte in (256..272).chain(280..320) {
         for bit in 0..8 {
             let mut bytes = whole.clone();
@@ -287,7 +287,7 @@ fn a_read_only_file_is_refused() {
     let directory = directory();
     let path = sample(directory.path());
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    // The superuser may write everywhere: only others can see the refusal.
+    // The superuser may write everywhere: only other users can see the refusal.
     if fs::OpenOptions::new().write(true).open(&path).is_ok() {
         return;
     }
@@ -298,7 +298,7 @@ fn a_read_only_file_is_refused() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_only_directory_is_refused() {
-    // /proc takes no new files, whoever asks.
+    // /proc takes no new files from any user.
     let error = Segment::open_or_create("/proc/state.quipu").unwrap_err();
     assert!(
         matches!(error.flaw(), Flaw::NotWritable(_) | Flaw::NoDirectory | Flaw::Io(_)),
@@ -311,8 +311,8 @@ fn a_read_only_directory_is_refused() {
 fn a_full_disk_is_refused_at_once_and_leaves_no_file() {
     let directory = directory();
     let path = directory.path().join("huge.quipu");
-    // No file system of a test machine has 1 TiB to spare; those that lie about it are told by
-    // the size of the blocks that they gave.
+    // No file system of a test machine has 1 TiB to spare; those that lie about it are recognized
+    // by the size of the blocks that they allocated.
     match Options::new().limit(1 << 40).size(1 << 40).open_or_create(&path) {
         Err(error) => {
             assert!(matches!(error.flaw(), Flaw::NoSpace { .. }), "{error}");
@@ -377,8 +377,8 @@ fn time_goes_on_through_restarts_and_reboots() {
     assert_eq!(time(&readings, false), 9020);
 }
 
-/// What a loss of power left shorter than its header says is made whole before it is looked at; if it
-/// is refused then, it has its own length again.
+/// A file that a loss of power left shorter than its header says is extended before it is
+/// validated; if it is then refused, it gets its own length again.
 #[test]
 fn a_short_file_that_is_refused_keeps_its_length() {
     const SYNCED: usize = 208;
@@ -394,7 +394,7 @@ fn a_short_file_that_is_refused_keeps_its_length() {
     let mut bytes = fs::read(&path).unwrap();
     drop(segment);
     bytes.truncate(1000);
-    // No sync saw it, and the header of its record is torn.
+    // No sync reached the disk, and the header of its record is torn.
     bytes[SYNCED..SYNCED + 8].fill(0);
     bytes[256..320].fill(0xff);
     fs::write(&path, &bytes).unwrap();
@@ -403,8 +403,8 @@ fn a_short_file_that_is_refused_keeps_its_length() {
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
 
-/// The page that counts processes may be older, after a loss of power, than the one that names who
-/// leads.
+/// After a loss of power, the page with the token count may be older than the one that names the
+/// leader.
 #[test]
 #[cfg(target_os = "linux")]
 fn no_process_is_taken_for_one_before_a_loss_of_power() {

@@ -1,4 +1,4 @@
-//! What a fork does to families, in private memory and in a file.
+//! The effects of a fork on families, in private memory and in a file.
 //!
 //! Each test starts this program again, so that nothing else runs in the process that forks.
 
@@ -16,7 +16,7 @@ use quipu_segment::clock::Manual;
 use quipu_segment::series::{Bound, Cursor, Family, Label, Schema};
 use quipu_segment::{Options, Segment};
 
-/// Runs `work` in a child, and answers whether it returned true, in time.
+/// Runs `work` in a child, and returns whether it returned true in time.
 fn in_child(work: impl FnOnce() -> bool) -> bool {
     Child::start(work).wait()
 }
@@ -164,8 +164,7 @@ fn a_parent_that_drops_a_handle_leaves_its_child_the_record() {
     });
 }
 
-/// Children die while they change the index; who only reads finds each series, before anybody mends
-/// it.
+/// Children die while they change the index. A reader finds each series, even before it is mended.
 #[test]
 fn whoever_reads_finds_all_series_whatever_the_dead_were_at() {
     alone("whoever_reads_finds_all_series_whatever_the_dead_were_at", || {
@@ -194,8 +193,8 @@ fn whoever_reads_finds_all_series_whatever_the_dead_were_at() {
     });
 }
 
-/// Labels of fixed values, too many of them for slots: their series have no texts, as the one of the
-/// overflow has none.
+/// Labels of fixed values, too many of them for slots: the keys of their series have no texts, just
+/// as the overflow's.
 #[test]
 fn a_death_takes_no_series_of_many_fixed_values() {
     alone("a_death_takes_no_series_of_many_fixed_values", || {
@@ -227,7 +226,7 @@ fn a_death_takes_no_series_of_many_fixed_values() {
             });
             std::thread::sleep(Duration::from_micros(1000 + 37 * round));
             child.kill();
-            // Whoever takes the lock next mends what the dead one was at.
+            // The thread that takes the lock next mends what the dead child left half done.
             family.add(|key| key.series(1, &[]), 0, 1);
             look(&family);
         }
@@ -236,8 +235,9 @@ fn a_death_takes_no_series_of_many_fixed_values() {
     });
 }
 
-/// A child that is forked at any moment goes on holding nothing of its parent's: else a process that
-/// died would be taken for alive, and whoever waits for it would wait as long as the child lives.
+/// A child that is forked at any moment must not keep any lock of its parent's. Otherwise the
+/// parent would count as alive after its death, and others would wait for it as long as the child
+/// lives.
 #[test]
 fn no_child_keeps_its_parent_alive() {
     alone("no_child_keeps_its_parent_alive", || {
@@ -247,7 +247,7 @@ fn no_child_keeps_its_parent_alive() {
         let other = open();
         let began = other.family(&schema("began")).unwrap().bind(|key| key.text("all"));
         for round in 0..300 {
-            // The more the surer is one just opening its file for itself.
+            // With more segments, it is likelier that one is just opening its file again.
             let segments: Vec<_> = (0..30).map(|_| open()).collect();
             let half = AtomicBool::new(false);
             let (child, tokens) = std::thread::scope(|scope| {
@@ -280,7 +280,7 @@ fn no_child_keeps_its_parent_alive() {
     });
 }
 
-/// A handle that is made while a fork is under way is the child's as well.
+/// A handle that is made while a fork is under way belongs to the child as well.
 #[test]
 fn a_handle_that_is_made_in_a_fork_keeps_its_record() {
     use std::sync::Mutex;

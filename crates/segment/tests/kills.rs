@@ -1,6 +1,6 @@
 //! Processes that count in one shared file while others of them are killed.
 //!
-//! The processes are this test's own program, started again: the test `worker` is what they run.
+//! The processes are instances of this test program, which run the test `worker`.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 use quipu_segment::series::{Cursor, Family, Label, Schema};
 use quipu_segment::{Options, Segment};
 
-/// How many processes work at a time.
+/// The number of processes that work at a time.
 const WORKERS: usize = 4;
-/// The kills that one at a time dies by, and those that all die by.
+/// The number of kills: mostly of one process at a time, sometimes of all.
 const KILLS: usize = 220;
 const LIMIT: u64 = 64 << 20;
-/// The additions to each of two families before they are acknowledged.
+/// The additions to each of two families between two acknowledgements.
 const BATCH: u64 = 20;
-/// How long nobody may be kept from adding or inserting, on a machine that has other work, too.
+/// The longest that an addition or insertion may take, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Numbers that look random (Steele, Lea, Flood 2014).
+/// Pseudorandom numbers (Steele, Lea, Flood 2014).
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -81,7 +81,7 @@ fn remove(family: &Family, number: u64) {
         key.text(&first);
         key.text(&second);
     });
-    // A worker that had the lock was not given a processor for a second.
+    // A worker that had the lock may not have got a processor for a second.
     assert!(removed.is_ok() || removed.is_err_and(|error| error.is_held()));
 }
 
@@ -91,14 +91,14 @@ fn total(family: &Family) -> u64 {
     let mut sum = 0;
     let (mut cursor, mut buffer) = (Cursor::default(), Vec::new());
     let _ = family.walk(&mut cursor, &mut buffer, |view| {
-        // All series fit: there are only updates that waited for the lock for too long.
+        // All series fit: the overflow has only updates that waited for the lock for too long.
         assert!(!view.overflow || view.place.sum(0) <= family.overflowed());
         if !view.texts.is_empty() {
             let (first, rest) = view.texts[1..].split_at(view.texts[0].into());
             let second: Vec<u8> = rest[1..].iter().rev().copied().collect();
             assert_eq!((first, first.len()), (&second[..], usize::from(rest[0])), "torn");
         }
-        // What is removed and made anew while it walks may be seen twice.
+        // A series that is removed and made again during the walk may be seen twice.
         let is_new = seen.insert((view.group, view.texts.to_vec()));
         assert!(is_new || family.schema().name == "churn", "twice");
         sum += view.place.sum(0);
@@ -107,8 +107,9 @@ fn total(family: &Family) -> u64 {
     sum
 }
 
-/// What a killed process does: it adds, and acknowledges on its standard error: how many additions
-/// to each family so far, and what the longest of all operations took in microseconds.
+/// What a process does until it is killed: it adds, and acknowledges on its standard error the
+/// number of additions to each family so far, and the time of the longest operation in
+/// microseconds.
 #[test]
 fn worker() {
     let (Ok(path), Ok(seed)) = (std::env::var("KILLS_FILE"), std::env::var("KILLS_SEED")) else {
@@ -132,9 +133,9 @@ fn worker() {
     let churn = keyed(&segment, "churn".into());
     if std::env::var("KILLS_FORK").is_ok() {
         add(&some, 0);
-        // A child that outlives this one, and inserts nothing: what it inherits must not make this
-        // one look alive.
-        // SAFETY: the child does nothing but what is allowed after a fork.
+        // A child that outlives this process, and inserts nothing: what it inherits must not make
+        // this process look alive.
+        // SAFETY: the child does only what is allowed after a fork.
         unsafe {
             if libc::fork() == 0 {
                 libc::sleep(30);
@@ -186,20 +187,20 @@ impl Worker {
         Self(child.spawn().unwrap())
     }
 
-    /// Kills it, and answers what it acknowledged.
+    /// Kills it, and returns what it acknowledged.
     fn kill(mut self) -> (u64, Duration) {
         self.0.kill().unwrap();
         let mut text = String::new();
         let mut acknowledged = self.0.stderr.take().unwrap();
         let status = self.0.wait().unwrap();
-        // What is in the pipe by now: a child of its own may keep the pipe open.
+        // What is in the pipe now: a child of the process may keep the pipe open.
         rustix::io::ioctl_fionbio(&acknowledged, true).unwrap();
         let mut bytes = [0; 1 << 16];
         while let Ok(count @ 1..) = acknowledged.read(&mut bytes) {
             text.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
         }
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{text}");
-        // The last line may be cut.
+        // The last line may be incomplete.
         let Some((whole, _)) = text.rsplit_once('\n') else { return (0, Duration::ZERO) };
         let last = whole.rsplit('\n').next().unwrap();
         let (added, longest) = last.split_once(' ').unwrap();
@@ -215,12 +216,12 @@ fn nothing_acknowledged_is_lost_and_nobody_waits_for_the_dead() {
     let (mut acknowledged, mut longest, mut started) = (0, Duration::ZERO, 0_u64);
     let mut start = |kills: usize| {
         started += 1;
-        // Every some kills there are new families to make.
+        // After every 15 kills, there are new families to make.
         Worker::start(&path, kills as u64 / 15 * 1000 + started % 1000, false)
     };
     let mut workers: Vec<Worker> = (0..WORKERS).map(|_| start(0)).collect();
     let mut kills = 0;
-    // One that is never killed sees the whole of it, for the first half.
+    // A process that is never killed sees all of it, for the first half.
     let mut witness = Some(options().open_or_create(&path).unwrap());
     while kills < KILLS {
         std::thread::sleep(Duration::from_micros(random.below(40_000)));
@@ -249,7 +250,7 @@ fn nothing_acknowledged_is_lost_and_nobody_waits_for_the_dead() {
         acknowledged += added;
         longest = longest.max(waited);
     }
-    // Nobody is there any more: now nothing is there twice.
+    // All processes have ended: now nothing may be there twice.
     let segment = Options::new().open_or_create(&path).unwrap();
     let churn = &segment.families().unwrap()[2];
     let mut seen = HashSet::new();
@@ -270,12 +271,12 @@ fn nothing_acknowledged_is_lost_and_nobody_waits_for_the_dead() {
         let same = names.iter().filter(|other| other.schema().name == family.schema().name);
         assert_eq!(same.count(), 1, "a family is there twice");
     }
-    // What was not acknowledged is one batch of each at most.
+    // What was not acknowledged is at most one batch of each process.
     let most = acknowledged + started * BATCH;
     assert!((acknowledged..=most).contains(&keyed), "{acknowledged} <= {keyed} <= {most}");
     assert!((acknowledged..=most).contains(&dense), "{acknowledged} <= {dense} <= {most}");
     assert!(acknowledged > KILLS as u64 * BATCH && churn > 0, "{acknowledged} {churn}");
-    assert!(longest < PATIENCE, "somebody waited for {longest:?}");
+    assert!(longest < PATIENCE, "a process waited for {longest:?}");
 }
 
 #[test]

@@ -70,8 +70,8 @@ fn one_line_gives_every_caller_a_sum_of_its_own() {
 /// Runs `writer` on an index with the keys 1 and 2 in the records 0 and 1, and `reader` at the same
 /// time.
 ///
-/// The writer has the first thread. Loom remembers one access of each cell: a store behind a load
-/// by the same thread would hide that another one had read the cell before.
+/// The writer runs on the first thread. Loom remembers one access to each cell: a store after a
+/// load by the same thread would hide that another thread had read the cell before.
 fn index(records: u32, writer: fn(&Small), reader: fn(&Small)) {
     loom::model(move || {
         let index = Arc::new(Small::new(records));
@@ -140,7 +140,7 @@ fn a_lookup_finds_what_stays_while_others_go() {
             index.remove(0, 1);
             index.replace();
             index.migrate(1);
-            // The same key once more, in another record.
+            // The same key again, in another record.
             index.insert(2, 1);
         },
         |index| {
@@ -164,13 +164,13 @@ fn nothing_is_lost_by_a_move() {
         };
         index.insert(1, 2);
         thread.join().unwrap();
-        // Nobody is at work any more: no lookup needs the lock, if all has moved.
+        // No thread is at work any more: once all has moved, no lookup needs the lock.
         index.migrate(4);
         assert_eq!((index.find(1), index.find(2)), (Some(0), Some(1)));
     });
 }
 
-/// A thread adds to a series while another one removes it and uses its record again.
+/// A thread adds to a series while another one removes it and reuses its record.
 #[test]
 fn an_addition_never_goes_to_another_series() {
     loom::model(|| {
@@ -186,7 +186,7 @@ fn an_addition_never_goes_to_another_series() {
             })
         };
         record.remove();
-        // What was added before went with the series; no other one has it.
+        // What was added before was removed with the series; no other series has it.
         if record.use_again(2, |_| true) {
             assert_eq!(record.sum(), 0);
             adder.join().unwrap();
@@ -199,7 +199,7 @@ fn an_addition_never_goes_to_another_series() {
     });
 }
 
-/// What was claimed counts for the series that has the record by then.
+/// A claim counts for the series that has the record by then.
 #[test]
 fn a_record_that_was_used_again_is_found_as_what_it_is() {
     loom::model(|| {
@@ -224,11 +224,11 @@ fn a_record_that_was_used_again_is_found_as_what_it_is() {
     });
 }
 
-/// A process takes the block of one that ended, while a third one reads the claims.
+/// A process takes the block of a process that ended, while a third one reads the claims.
 #[test]
 fn claims_in_a_block_that_was_taken_over_are_seen() {
     const SECOND: u64 = 2;
-    // It empties words that the other one reads: in any order, that would take minutes.
+    // It empties words that the other one reads: exploring every order would take minutes.
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(|| {

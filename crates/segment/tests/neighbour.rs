@@ -1,4 +1,4 @@
-//! Nonsense that another process writes into a file, while this one uses it.
+//! Nonsense that another process writes into a file while this one uses it.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use quipu_segment::series::{Cursor, Family, Label, Schema};
 use quipu_segment::{Cells, Options, Segment};
 
-/// Numbers that look random (xorshift64*, Marsaglia 2003 and Vigna 2016), the same ones each time.
+/// Pseudorandom numbers (xorshift64*, Marsaglia 2003 and Vigna 2016), the same ones each time.
 fn programs(count: usize) -> impl Iterator<Item = Vec<u8>> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = move || {
@@ -38,11 +38,11 @@ fn nonsense_of_a_neighbour_ends_nobody_and_keeps_nobody() {
 const LANES: usize = 1;
 const OVERFLOW: usize = 4;
 const FIRST_BLOCK: usize = 16;
-/// The header's words of the bytes in use, by their offsets.
+/// The header's words for the size and the bytes in use, by their offsets.
 const SIZE: u64 = 64;
 const CURSOR: u64 = 72;
 
-/// A file that is shorter than its mapping, and what a neighbour has of it.
+/// A file that is shorter than its mapping, and a neighbour's access to it.
 struct Shared {
     _directory: tempfile::TempDir,
     file: File,
@@ -98,7 +98,7 @@ fn what_lies_behind_the_end_of_the_file_is_not_touched() {
     let used = shared.segment.used();
     let head = shared.head();
     let lanes = head[LANES].load(Ordering::Relaxed);
-    // In the file's mapping, and behind its end; and the last word of the mapping.
+    // Inside the mapping but after the end of the file; and the last word of the mapping.
     for first in [(shared.file.metadata().unwrap().len() + 8192) / 8, (1 << 20) / 8 - 1] {
         shared.set(CURSOR, 1 << 40);
         shared.set(SIZE, 1 << 40);

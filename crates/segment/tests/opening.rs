@@ -31,7 +31,7 @@ fn add_all(family: &Family) {
     (0..SERIES).for_each(|i| family.add(|key| key.text(&i.to_string()), 0, 1));
 }
 
-/// The sums of all series of a label set: one, unless it is there twice.
+/// The sums of all series of each label set: one, unless a series is there twice.
 fn sums(family: &Family) -> BTreeMap<Vec<u8>, Vec<u64>> {
     let mut sums = BTreeMap::<_, Vec<u64>>::new();
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -71,7 +71,7 @@ fn image(readings: Option<Readings>) -> Vec<u8> {
     fs::read(path).unwrap()
 }
 
-/// A file whose index was lost: a process that uses it as it is makes its series again.
+/// A file whose index was lost: a process that uses it as it is would make its series again.
 fn without_index() -> Vec<u8> {
     let mut bytes = image(None);
     let table = word(&bytes, cell(&bytes, 6));
@@ -80,7 +80,7 @@ fn without_index() -> Vec<u8> {
     bytes
 }
 
-/// A file that is refused: a block has more in use than it has.
+/// A file that is refused: a block has more words in use than it has.
 fn damaged() -> Vec<u8> {
     let mut bytes = image(None);
     let block = word(&bytes, cell(&bytes, 16)) as usize * 8;
@@ -92,7 +92,7 @@ fn options() -> Options {
     Options::new().shared()
 }
 
-/// Opens the file while another process has it locked, as one that inspects it has, until it is
+/// Opens the file while another process has it locked, as during validation, until that process is
 /// killed.
 fn open_after_a_kill(path: &Path, options: Options) -> Result<Segment, quipu_segment::Error> {
     let file = File::options().read(true).write(true).open(path).unwrap();
@@ -120,7 +120,7 @@ fn a_file_is_inspected_again_when_the_process_that_inspected_it_is_killed() {
         let path = directory.path().join("a.quipu");
         fs::write(&path, damaged()).unwrap();
         assert!(open_after_a_kill(&path, options()).unwrap_err().is_damage());
-        // And its time goes on after a reboot, from the last sync.
+        // The time, too, goes on after a reboot, from the last sync.
         let of = |boot, up, wall| Readings {
             boot: [boot; 16],
             since_boot: Duration::from_secs(up),
@@ -134,11 +134,11 @@ fn a_file_is_inspected_again_when_the_process_that_inspected_it_is_killed() {
     });
 }
 
-/// A process that does `work`, and is stopped before and after each of its system calls.
+/// A process that runs `work`, and is stopped before and after each of its system calls.
 struct Traced(libc::pid_t);
 
 impl Traced {
-    /// `None` where processes cannot be traced, as in some sandboxes and emulators.
+    /// `None` if processes cannot be traced, as in some sandboxes and emulators.
     fn start(work: impl FnOnce()) -> Option<Self> {
         // SAFETY: as in `common::Child`. The child stops itself once it is traced.
         unsafe {
@@ -158,7 +158,7 @@ impl Traced {
         }
     }
 
-    /// Goes on to the next stop. Returns whether it came to one, and did not end.
+    /// Continues to the next stop. Returns false if the process ended instead.
     fn step(&self) -> bool {
         let none = std::ptr::null_mut::<libc::c_void>();
         // SAFETY: it is a child of this thread that is stopped.
@@ -176,7 +176,8 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        // SAFETY: as above; one that has ended was waited for, and its id is not used again so soon.
+        // SAFETY: as above; a process that has ended was waited for, and its id is not reused so
+        // soon.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
         let mut status = 0;
         // SAFETY: as above.
@@ -196,7 +197,7 @@ fn a_file_is_mended_wherever_the_process_that_opens_it_first_is_killed() {
             fs::write(&path, &bytes).unwrap();
             let work = || {
                 let segment = options().open(&path).unwrap();
-                // Its end, as that of a process which is killed, takes nothing down by itself.
+                // Like that of a process that is killed, its end cleans up nothing by itself.
                 std::mem::forget(segment);
             };
             let Some(first) = Traced::start(work) else {
@@ -206,8 +207,8 @@ fn a_file_is_mended_wherever_the_process_that_opens_it_first_is_killed() {
             if !(0..stops).all(|_| first.step()) {
                 break;
             }
-            // One that is stopped does not hold up the others for longer than they wait, nor for
-            // any time once it is present.
+            // A stopped process delays the others no longer than their patience allows, and not at
+            // all once it is present.
             let hasty = options().patience(Duration::from_millis(2)).open(&path);
             if let Err(error) = &hasty {
                 assert!(error.is_locked(), "{error}");
@@ -285,7 +286,7 @@ fn a_file_that_was_renamed_while_it_was_waited_for_is_not_used() {
             let second = scope.spawn(|| options().open_or_create(&path).unwrap());
             std::thread::sleep(Duration::from_millis(10));
             fs::rename(&path, &other).unwrap();
-            // The lock is still held: it is not the new file's.
+            // The lock is still held, but it is not the new file's.
             second.join().unwrap()
         });
         assert!(segment.is_new());
@@ -335,7 +336,7 @@ fn the_last_process_that_closes_a_file_marks_it_clean() {
             let child = Child::start(|| {
                 // SAFETY: the descriptor is open, and not used any more in this process.
                 unsafe { libc::close(writer.as_raw_fd()) };
-                // Until the parent has let go of the segment.
+                // Wait until the parent has closed the segment.
                 assert_eq!((&reader).read(&mut [0]).unwrap(), 0);
                 segment.close().unwrap();
                 is_clean(&path)
@@ -350,9 +351,9 @@ fn the_last_process_that_closes_a_file_marks_it_clean() {
     });
 }
 
-/// Closes all descriptors but the first three, as a program does that becomes a daemon.
+/// Closes all descriptors except the first three, as a program does that becomes a daemon.
 fn close_all() {
-    // SAFETY: nothing in this process uses one, but for the segment, which is what is tested.
+    // SAFETY: nothing in this process uses one, except the segment, which is what is tested.
     assert_eq!(unsafe { libc::close_range(3, u32::MAX, 0) }, 0);
 }
 
@@ -396,7 +397,7 @@ fn a_process_that_closed_all_its_descriptors_still_has_the_file() {
                 })
                 .wait()
             );
-            // Another process finds it there, and does not begin as the first.
+            // Another process sees that this one is present, and does not start as the first.
             Child::start(|| {
                 let error = Options::new().open(&path).unwrap_err();
                 let other = options().open(&path).unwrap();

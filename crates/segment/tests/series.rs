@@ -1,4 +1,5 @@
-//! Families against a slow twin, and the faults of other series tables, which must not happen here.
+//! Families, compared with a slow twin, and the faults of other series tables, which must not occur
+//! here.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +26,7 @@ fn fixed(name: &str, values: &[&str]) -> Label {
     Label { name: name.into(), values: Some(values) }
 }
 
-/// One additive cell.
+/// A schema with one additive cell.
 fn schema(labels: Vec<Label>) -> Schema {
     Schema { name: "requests".into(), cells: 1, additive: true, labels, ..Schema::default() }
 }
@@ -48,7 +49,7 @@ fn texts(view: &View<'_>) -> Vec<String> {
     texts
 }
 
-/// All that is shown: the first cell by labels; the overflow's series has no label.
+/// All series that are shown: the first cell by labels. The overflow series has no labels.
 fn shown(family: &Family) -> BTreeMap<Vec<String>, u64> {
     let mut all = BTreeMap::new();
     let mut cursor = Cursor::default();
@@ -141,7 +142,7 @@ const KEYS: usize = 12;
 const CELLS: usize = 3;
 const KINDS: [&str; 3] = ["a", "b", "a longer one"];
 
-/// The texts of a key: a kind, and a size or a text.
+/// The texts of a key: a kind, and a fixed value or a dynamic text.
 fn key(setting: Setting, key: usize) -> (&'static str, String) {
     let kind = KINDS[key % 3];
     let rest = key / 3;
@@ -165,17 +166,17 @@ fn twin_schema(setting: Setting) -> Schema {
     }
 }
 
-/// A series that is or was there.
+/// A series that exists or existed.
 #[derive(Debug, Clone, Default)]
 struct Series {
     cells: [u64; CELLS],
     start: u64,
-    /// Whether it is in the family, shown or not.
+    /// Whether the family has it, shown or not.
     live: bool,
     hidden: bool,
-    /// Dense ones: shown though it is zero.
+    /// For dense families: shown although it is zero.
     marked: bool,
-    /// What the last sweep saw, and when it last saw a change, in tenths.
+    /// The cells at the last sweep, and when a sweep last saw a change, in tenths of a second.
     noted: [u64; CELLS],
     since: u64,
 }
@@ -185,7 +186,7 @@ struct Twin {
     setting: Setting,
     created: u64,
     series: Vec<Series>,
-    /// By key; the overflow's is at 0 in `series`.
+    /// The indices in `series` by key; the overflow series has index 0.
     by_key: HashMap<usize, usize>,
     overflowed: u64,
 }
@@ -217,8 +218,8 @@ impl Twin {
         self.series[1..].iter().filter(|series| series.live).count() as u64
     }
 
-    /// The series of a key, made where there is none. `still_there` tells which keys the family
-    /// has afterwards, for when one of several hidden ones had to go.
+    /// The series of a key, which is made if there is none. `still_there` returns the keys that the
+    /// family has afterwards: it shows which of several hidden series was removed.
     fn find(&mut self, key: usize, now: u64, still_there: impl Fn() -> BTreeSet<usize>) -> usize {
         if let Some(&at) = self.by_key.get(&key) {
             self.series[at].hidden = false;
@@ -289,7 +290,7 @@ impl Twin {
     }
 }
 
-/// The family beside its twin.
+/// The family, next to its twin.
 struct Pair {
     setting: Setting,
     clock: Manual,
@@ -476,7 +477,7 @@ impl Pair {
     }
 }
 
-/// The number of a key, from what a walk sees of it.
+/// The number of a key, from the view of its series.
 fn key_of(setting: Setting, view: &View<'_>) -> usize {
     if setting.is_dense {
         let (kind, rest) = (view.group as usize / 4, view.group as usize % 4);
@@ -551,7 +552,7 @@ fn labels_are_told_apart_by_their_order() {
     assert_eq!(shown(&family), BTreeMap::from(expected));
 }
 
-/// Rounds of series that come and go must not take memory each time.
+/// Returns the bytes in use after each round of series that come and go.
 fn used_after_rounds(text: impl Fn(u32, u32) -> String, count: u32, rounds: u32) -> Vec<u64> {
     let segment = Segment::private(256 << 20).unwrap();
     let clock = Manual::new(START);
@@ -574,7 +575,7 @@ fn used_after_rounds(text: impl Fn(u32, u32) -> String, count: u32, rounds: u32)
 fn memory_of_removed_series_is_used_again() {
     let count = if cfg!(miri) { 60 } else { 60_000 };
     let used = used_after_rounds(|round, i| format!("round {round} number {i:08}"), count, 6);
-    // The second round may need a table of its own; then everything is there.
+    // The second round may need a table of its own; after that, everything exists.
     assert!(used[1..].windows(2).all(|pair| pair[0] == pair[1]), "{used:?}");
     assert!(used[1] - used[0] <= 8 * (4 * u64::from(count)).next_power_of_two(), "{used:?}");
 }
@@ -582,7 +583,7 @@ fn memory_of_removed_series_is_used_again() {
 #[test]
 fn memory_of_removed_series_with_long_texts_is_used_again() {
     let count = if cfg!(miri) { 10 } else { 300 };
-    // From 40 to some 400 bytes: lengths of all classes, and several of one.
+    // Up to some 600 bytes: many classes of lengths, and several lengths of the same class.
     let text = |round, i: u32| format!("{round} {i} {}", "x".repeat((i as usize * 8) % 600));
     let used = used_after_rounds(text, count, 6);
     assert!(used[2..].windows(2).all(|pair| pair[0] == pair[1]), "{used:?}");
@@ -613,7 +614,7 @@ fn a_walk_sees_each_series_once_while_others_come_and_go() {
     let clock = Manual::new(START);
     let labels = vec![dynamic("a"), dynamic("b")];
     let family = segment.family_at(&schema(labels), clock.clone()).unwrap();
-    // The second text is a function of the first: a torn one shows.
+    // The second text is a function of the first, so that a torn series shows.
     let pair = |name: String| {
         let second: String = name.bytes().map(|byte| char::from(byte ^ 1)).collect();
         (name, second)
@@ -640,7 +641,8 @@ fn a_walk_sees_each_series_once_while_others_come_and_go() {
             let (done, add, family) = (&done, &add, &family);
             scope.spawn(move || {
                 for i in 0.. {
-                    // Lengths as those of the lasting ones: records of both are the same.
+                    // The same lengths as those of the lasting ones, so that records of both are
+                    // interchangeable.
                     let (a, b) = add(format!("passing{thread}{:04}", i % 3000), 1);
                     let (a, b) = (&a, &b);
                     let removed = family.remove(|key| {
@@ -685,7 +687,7 @@ fn an_insertion_does_not_wait_for_a_walk() {
     let mut seen = 0;
     let _ = family.walk(&mut cursor, &mut buffer, |_| {
         seen += 1;
-        // The reader of the scrape is slow: others insert and remove, and end.
+        // The reader of the scrape is slow: other threads insert and remove, and end.
         std::thread::scope(|scope| {
             scope.spawn(|| family.add(|key| key.text(&format!("new {seen}")), 0, 1));
         });
@@ -708,13 +710,13 @@ fn who_holds_handles_may_do_anything() {
     let mut handles: Vec<_> =
         (0..50).map(|i| family.bind(|key| key.text(&format!("{i}")))).collect();
     let removed = family.retain(|view| {
-        // Handles may be dropped, bound and used, and series made, while it is asked.
+        // Handles may be dropped, bound and used, and series made, during the call.
         family.add(|key| key.text("another"), 0, 1);
         handles.pop();
         let _bound = family.bind(|key| key.text("one more"));
         texts(view)[0].starts_with('a')
     });
-    // "one more" was made while it was asked; it comes last, and is not wanted either.
+    // "one more" was made during a call; it comes last, and is not kept either.
     assert_eq!(removed.unwrap(), 51);
     assert_eq!(family.len(), 1);
     assert_eq!(one(&family, "another"), 51 + 1);
@@ -730,7 +732,7 @@ fn threads_that_make_the_same_series_make_one() {
             let family = &family;
             scope.spawn(move || {
                 for i in 0..count {
-                    // From both ends.
+                    // Half of the threads start from the other end.
                     let i = if thread % 2 == 0 { i } else { count - 1 - i };
                     family.add(|key| key.text(&format!("user {i}")), 0, 1);
                 }
@@ -742,7 +744,7 @@ fn threads_that_make_the_same_series_make_one() {
     assert!(shown.values().all(|&n| n == threads));
 }
 
-/// What a reader looks for is found while the index moves to a larger table.
+/// A series that a reader looks for is found while the index moves to a larger table.
 #[test]
 fn a_look_finds_what_moves() {
     let segment = Segment::private(64 << 20).unwrap();
@@ -814,7 +816,7 @@ fn threads_that_add_and_remove_lose_nothing_that_stays() {
                     family.add(|key| key.text("all"), 0, 1);
                     let handle = family.bind(|key| key.text(&own));
                     if i % 7 == thread {
-                        // Nobody else adds to it: what it had is what goes.
+                        // No other thread adds to it: what it has now is what gets lost.
                         *gone.lock().unwrap() += handle.place().sum(0);
                         assert!(family.remove(|key| key.text(&own)).unwrap());
                         handle.place().add(0, 1_000_000);
@@ -939,10 +941,10 @@ fn a_family_that_contradicts_is_refused() {
         let error = segment.family(&schema).unwrap_err();
         assert!(error.is_mismatch() && error.to_string().contains(words), "{error}");
     }
-    // What may be told anew.
+    // Fields that may differ.
     let other = Schema { help: "Other words.".into(), limit: Some(9), ..made };
     assert_eq!(one(&segment.family(&other).unwrap(), "ada"), 1);
-    // Names whose first 39 bytes are the same.
+    // Names that differ only after the bytes that fit into a record's name.
     let long = |end: &str| Schema { name: "n".repeat(60) + end, ..schema(vec![]) };
     let (one, two) = (segment.family(&long("1")).unwrap(), segment.family(&long("2")).unwrap());
     assert_ne!(one.id(), two.id());
@@ -1073,14 +1075,14 @@ fn idle_series_make_room_without_a_look_at_all() {
     for i in 0..count {
         family.add(|key| key.text(&format!("new {i}")), 0, 1);
     }
-    // From the front each time, it would be some 200 million looks.
+    // Starting from the front each time would read some 200 million records.
     assert!(cfg!(miri) || begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     assert_eq!((total(&family), family.overflowed()), (count.into(), 0));
 }
 
 #[cfg(all(unix, not(miri)))]
 mod files {
-    //! Families in files: what a reopening finds, and what a power loss leaves.
+    //! Families in files: what reopening finds, and what a power loss leaves.
 
     use std::fs;
     use std::path::{Path, PathBuf};
@@ -1099,8 +1101,8 @@ mod files {
         Options::new().limit(4 << 20).open_or_create(path).unwrap()
     }
 
-    /// A file with a keyed and two dense families, some series of which are removed or hidden, that
-    /// was in use when its process ended.
+    /// A file that was in use when its process ended. It has a keyed and two dense families, with
+    /// some series removed or hidden.
     fn sample(directory: &Path) -> PathBuf {
         let path = directory.join("sample.quipu");
         let options = Options::new().limit(4 << 20).readings(readings(1));
@@ -1142,7 +1144,7 @@ mod files {
         }
         let segment = Options::new().readings(readings(1)).open_or_create(&path).unwrap();
         let family = segment.families().unwrap().remove(0);
-        // A hidden one goes on from its last total, a removed one begins anew.
+        // A hidden series continues from its last total; a removed one starts again.
         family.add(|key| key.text("user 299"), 0, 1);
         family.add(|key| key.text("user 17"), 0, 1);
         assert_eq!((one(&family, "user 299"), one(&family, "user 17")), (300, 1));
@@ -1170,7 +1172,7 @@ mod files {
         let path = directory.path().join("full.quipu");
         let options = Options::new().limit(1 << 17);
         let mut rounds = 0;
-        // Whatever the number of series at which it is full: blocks of another record fill it up.
+        // Regardless of the number of series that fill it: a record takes up some of the space.
         for filler in [0, 1000, 5000, 9000] {
             let segment = options.open_or_create(&path).unwrap();
             if filler > 0 {
@@ -1204,7 +1206,7 @@ mod files {
         let used = usize::try_from(u64::from_le_bytes(whole[72..80].try_into().unwrap())).unwrap();
         let lost = directory.path().join("lost.quipu");
         let mut opened = 0;
-        // A line that is zeros, or of another time: each line of the file, but the header's.
+        // A line that is zeroed, or of another time: each line of the file except the header's.
         for at in (256..used).step_by(64) {
             for fill in [0, 0xff, 0x03] {
                 let mut bytes = whole.clone();
@@ -1225,7 +1227,7 @@ mod files {
                     family.clear().unwrap();
                 }
                 drop(segment);
-                // In order once more, for whoever comes next.
+                // The file is in order again for the next opener.
                 let segment = Options::new().readings(readings(2)).open_or_create(&lost).unwrap();
                 assert!(!segment.may_have_lost_power());
                 assert_eq!(segment.families().unwrap().len(), 3);
@@ -1236,7 +1238,7 @@ mod files {
 
     #[test]
     fn a_word_that_a_power_loss_tore_is_mended_for_good() {
-        // Thousands of openings, which a disk would sync one by one.
+        // Thousands of openings, each of which a disk would sync.
         let memory = Path::new("/dev/shm");
         let directory = if memory.is_dir() {
             tempfile::tempdir_in(memory).unwrap()
@@ -1269,12 +1271,12 @@ mod files {
                 untouched += usize::from(families.iter().any(|family| total(family) == expected));
             }
         }
-        // Of what a word takes with it, most is one series, or can be made anew.
+        // In most cases, a lost word costs only one series, or can be restored.
         assert!(untouched > used / 16, "{untouched} of {}", used / 8);
     }
 
-    /// What a family's block has behind its words in use, after a power loss, is nobody's: no series
-    /// takes it for the offset of what it has beside its cells.
+    /// What a family's block has after its words in use, after a power loss, belongs to no series:
+    /// no new series takes it for the offset of an extra.
     #[test]
     fn a_series_after_a_power_loss_has_nothing_of_another_beside_it() {
         struct Seen(Mutex<Vec<u64>>);
@@ -1318,8 +1320,8 @@ mod files {
         assert_eq!(*seen.0.lock().unwrap(), [0]);
     }
 
-    /// The sectors of a record are written one by one: a label that is not on the disk, or one that
-    /// two records have, costs that series alone, and not those after it.
+    /// The sectors of a record are written one by one. A label that is not on the disk, or one that
+    /// two records have, costs only that series, and not those after it.
     #[test]
     fn a_power_loss_takes_no_whole_series_with_a_torn_one() {
         let directory = tempfile::tempdir().unwrap();
@@ -1340,7 +1342,7 @@ mod files {
             let at = bytes.windows(8).position(|window| window == text).unwrap();
             bytes[at..at + 8].copy_from_slice(becomes);
             fs::write(&path, &bytes).unwrap();
-            // Where no power was lost, the file is damaged.
+            // If no power was lost, the file is damaged.
             assert!(open(1).unwrap_err().is_damage());
             let (_segment, family) = open(2).unwrap();
             let count = |user: &str| family.look(|key| key.text(user), |place| place.sum(0));
@@ -1357,7 +1359,7 @@ mod files {
         let directory = tempfile::tempdir().unwrap();
         let path = sample(directory.path());
         let mut bytes = fs::read(&path).unwrap();
-        // The record of the slab: its words in use go back to what the first family took.
+        // The record of the slab: its words in use are set back to what the first family took.
         let slab = bytes.windows(4).position(|tag| tag == b"LANE").unwrap() - 8;
         bytes[slab + 64..slab + 72].copy_from_slice(&4_u64.to_le_bytes());
         fs::write(&path, &bytes).unwrap();
@@ -1441,7 +1443,7 @@ mod files {
             assert_eq!(shown.len(), 2000);
             assert!(shown.values().all(|&n| n == 3));
         }
-        // Only the last one marks it as closed.
+        // Only the last one marks the segment as closed.
         let mut segments = segments.into_iter();
         let first = segments.next().unwrap();
         first.close().unwrap();

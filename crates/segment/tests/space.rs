@@ -1,4 +1,4 @@
-//! What becomes of a segment where there is no room for more bytes: nothing but an error.
+//! A segment that has no room for more bytes: this causes only an error.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -32,14 +32,14 @@ fn requests(segment: &Segment) -> Family {
     segment.family(&schema).unwrap()
 }
 
-/// Counts one in each of so many series.
+/// Counts one in each of that number of series.
 fn count(family: &Family, series: u32) {
     for i in 0..series {
         family.add(|key| key.text(&i.to_string()), 0, 1);
     }
 }
 
-/// Sets the most bytes of a file that this process may make, for good.
+/// Lowers the greatest file size that this process may make, for good.
 fn limit_files(bytes: u64) {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: the limit is valid for the call.
@@ -65,13 +65,13 @@ fn a_limit_on_files_is_an_error_and_not_a_signal() {
     limited(&|| fill(&Segment::anonymous(1 << 30).unwrap()));
     let large = Options::new().size(1 << 20);
     limited(&|| large.open_or_create(directory.path().join("large.quipu")).unwrap_err());
-    // What was no room for one process is room for another.
+    // What one process had no room for, another has.
     for _ in 0..1000 {
         let _ = segment.reserve(KIND, "more", 100).unwrap();
     }
 }
 
-/// The limit is lowered between the look at it and the write.
+/// The limit is lowered between its check and the write.
 #[test]
 fn the_signal_of_a_limit_does_not_reach_the_application() {
     let directory = in_memory();
@@ -101,13 +101,13 @@ fn the_signal_of_a_limit_does_not_reach_the_application() {
         limit_files(1024);
         let not_blocked = write() && !is_pending() && write();
         let blocked = block(libc::SIG_BLOCK) && write() && !is_pending();
-        // One that was there before is the application's, and stays.
+        // A signal that was pending before is the application's, and stays.
         // SAFETY: the signal is blocked.
         let own = unsafe { libc::raise(libc::SIGXFSZ) } == 0 && write() && is_pending();
         not_blocked && blocked && own
     });
     assert!(child.wait());
-    // Without it, the signal ends the process.
+    // Without the guard, the signal ends the process.
     let child = Child::start(|| {
         limit_files(1024);
         file.write_all_at(&[1; 64], 4096).is_ok()
@@ -115,14 +115,14 @@ fn the_signal_of_a_limit_does_not_reach_the_application() {
     assert!(!child.wait());
 }
 
-/// Opens the file of a machine whose boot has that number.
+/// Opens the file on a machine whose boot has that number.
 fn open(path: &Path, boot: u8) -> Result<Segment, Error> {
     let time = Duration::from_secs(1000);
     let readings = Readings { boot: [boot; 16], since_boot: time, wall: time * 2 };
     Options::new().readings(readings).open_or_create(path)
 }
 
-/// What was not synced may be missing after a loss of power, the length of the file as well.
+/// What was not synced may be missing after a loss of power, including the end of the file.
 #[test]
 fn a_file_that_a_loss_of_power_left_short_is_mended() {
     // Alone: children of other tests would hold its lock.
@@ -150,7 +150,7 @@ fn cut_and_open() {
     };
     for length in [synced, synced + 64, synced + 70_001, size - 1] {
         at(length);
-        // The machine was not booted since: somebody has cut the file.
+        // The machine was not rebooted: something has cut the file.
         let error = open(&path, 1).unwrap_err();
         assert!(matches!(error.flaw(), Flaw::TooShort { .. }), "{error}");
         assert_eq!(fs::metadata(&path).unwrap().len(), length);
@@ -162,7 +162,7 @@ fn cut_and_open() {
         count(&family, 10_000);
         assert_eq!((family.len(), family.overflowed()), (10_000, 0));
     }
-    // What was synced is there after a loss of power.
+    // What was synced survives a loss of power.
     for length in [synced - 1, 256, 100] {
         at(length);
         let error = open(&path, 2).unwrap_err();
@@ -180,7 +180,7 @@ fn forbid_syncs() {
         k: u32::try_from(number).unwrap(),
     };
     let end = |k| libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k };
-    // The number of the call is the first word of what a filter sees.
+    // The number of the system call is the first word that a filter sees.
     let load = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     let mut filter = vec![libc::sock_filter { code: load, jt: 0, jf: 0, k: 0 }];
     let syncs = [libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_msync, libc::SYS_sync_file_range];
@@ -217,7 +217,7 @@ fn a_new_series_does_not_wait_for_the_disk() {
     assert!(!synced.wait(), "the filter works");
 }
 
-/// A disk of 4 MiB, for this process alone; false where the system does not let this user have one.
+/// Mounts a disk of 4 MiB, for this process alone. Returns false if the system does not allow it.
 fn small_disk(path: &Path) -> bool {
     let path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let options = c"size=4m".as_ptr().cast();
@@ -235,8 +235,8 @@ fn small_disk(path: &Path) -> bool {
     }
 }
 
-/// On overlayfs, the file system of containers, a mapping does not hold locks: processes would not see
-/// that others have the file open, and take locks from owners that live.
+/// On overlayfs, the file system of containers, a mapping does not hold locks: processes would not
+/// see that others have the file open, and would take locks from owners that live.
 #[test]
 fn a_file_on_overlayfs_is_shared() {
     let directory = in_memory();
@@ -273,7 +273,7 @@ fn a_file_on_overlayfs_is_shared() {
         for _ in 0..3 {
             let other = Child::start(|| {
                 let family = requests(&open().unwrap());
-                // It makes series, and removes others: it looks which processes live.
+                // It makes and removes series, and so checks which processes live.
                 count(&family, 100);
                 family.retain(|view| view.place.sum(0) > 1).unwrap();
                 count(&family, 100);
@@ -285,14 +285,13 @@ fn a_file_on_overlayfs_is_shared() {
         let sum = family.look(|key| key.text("3"), |place| place.sum(0));
         assert_eq!(sum, Some(1 + 3 * 3));
         drop((bound, family, segment));
-        // The last one of them is gone: the next is the first again.
+        // All of them are gone: the next one is the first again.
         Options::new().open_or_create(&path).is_ok()
     });
     assert!(child.wait());
 }
 
-/// A copy that has holes, as a backup has them that was restored: each write into one would need a
-/// block.
+/// A copy with holes, such as a restored backup: each write into a hole would need a block.
 #[test]
 fn holes_are_filled_before_the_disk_is_full() {
     let directory = in_memory();
@@ -314,12 +313,12 @@ fn holes_are_filled_before_the_disk_is_full() {
             file.set_len(bytes.len() as u64).unwrap();
             file.metadata().unwrap().blocks() * 512
         };
-        // With room, it has all of its blocks as soon as it is open.
+        // If there is room, the file has all of its blocks as soon as it is open.
         assert!(copy() < 1 << 20);
         let segment = Segment::open_or_create(&path).unwrap();
         assert!(fs::metadata(&path).unwrap().blocks() * 512 >= 2 << 20);
         drop(segment);
-        // Without, it is refused, and is as it was.
+        // If there is none, the file is refused, and is left as it was.
         copy();
         let _ = fs::write(directory.path().join("filler"), vec![1; 4 << 20]);
         let before = fs::read(&path).unwrap();

@@ -1,5 +1,6 @@
 //! A process that is stopped while it holds a lock, and a thread that is interrupted while it does:
-//! an update waits for a stated time and then counts in the overflow series, a scrape does not wait.
+//! an update waits for a stated time and then counts in the overflow series; a scrape does not
+//! wait.
 //!
 //! The lock's word has the token of another opener of the file, which lives and does nothing.
 
@@ -15,10 +16,10 @@ use std::time::{Duration, Instant};
 use quipu_segment::series::{Cursor, Family, Label, Schema};
 use quipu_segment::{Options, Segment};
 
-/// The word of a family's lock, and the offset of the lock of growth in the header.
+/// The word of a family's lock, and the offset of the growth lock in the header.
 const LOCK: usize = 8;
 const GROWING: u64 = 184;
-/// Some of the waits, and not each update's: those would be 100 s.
+/// Enough for some of the waits, but not for one in each update: those would take 100 s.
 const SOON: Duration = Duration::from_secs(20);
 
 fn open(path: &Path) -> Segment {
@@ -32,14 +33,14 @@ fn family(segment: &Segment) -> Family {
     segment.family(&schema).unwrap()
 }
 
-/// Makes the word of the family's lock `value`.
+/// Sets the word of the family's lock to `value`.
 fn set_lock(segment: &Segment, value: u64) {
     let mut records = segment.records().map(Result::unwrap);
     let record = records.find(|record| record.name() == "requests").unwrap();
     record.cells()[LOCK].store(value, Ordering::Relaxed);
 }
 
-/// The sums of the overflow's series, and of all others.
+/// The sum of the overflow series, and the sum of all others.
 fn sums(family: &Family) -> (u64, u64) {
     let mut sums = (0, 0);
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -74,7 +75,7 @@ fn nobody_waits_for_long_for_who_was_stopped_with_a_familys_lock() {
     let error = family.try_remove(|key| key.text("known")).unwrap_err();
     assert!(error.is_held() && error.to_string().contains("resume it or end it"), "{error}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-    // It goes on, and all is as it was.
+    // The owner goes on, and all is as it was.
     set_lock(&segment, 0);
     add(&family, "new");
     assert!(family.remove(|key| key.text("known")).unwrap());
@@ -117,7 +118,7 @@ fn nobody_waits_for_long_for_who_was_stopped_while_the_file_grows() {
     assert_eq!((family.overflowed(), segment.size() > size), (100, true));
 }
 
-/// What a signal handler does that interrupts its own thread, which has the lock.
+/// What happens in a signal handler that interrupts its own thread, which has the lock.
 #[test]
 fn an_update_under_the_lock_of_its_own_thread_counts_in_the_overflow() {
     let directory = tempfile::tempdir().unwrap();
@@ -126,7 +127,7 @@ fn an_update_under_the_lock_of_its_own_thread_counts_in_the_overflow() {
         let family = family(&segment);
         let bound = family.bind(|key| key.text("bound"));
         let begun = Instant::now();
-        // The lock is held when a reset asks which cells to keep.
+        // The lock is held while a reset asks which cells to keep.
         let keep = |_| {
             add(&family, "new");
             add(&family, "bound");

@@ -1,5 +1,5 @@
-//! Programs that use segments run under valgrind, which has a processor, a clock and system calls
-//! of its own.
+//! Programs that use segments run under valgrind, which emulates the processor, the clock and
+//! system calls.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64", not(miri)))]
 #![allow(clippy::unwrap_used)]

@@ -1,11 +1,11 @@
-//! Children of forks, in tests.
+//! Child processes for tests.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::process::Command;
 
-/// Runs `work` in a process of its own, in which nothing else runs: the test of that name, started
-/// again.
+/// Runs `work` in a process in which nothing else runs: starts this program again, with only the
+/// test of that name.
 pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     if std::env::var("QUIPU_ALONE").is_ok() {
         return work();
@@ -18,7 +18,7 @@ pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A directory in memory, where there is one: a disk would sync what is made one by one.
+/// A directory in memory, if the system has one: a disk would sync each file that is made.
 pub(crate) fn in_memory() -> tempfile::TempDir {
     let memory = std::path::Path::new("/dev/shm");
     let in_memory = memory.is_dir().then(|| tempfile::tempdir_in(memory));
@@ -37,7 +37,7 @@ impl Child {
             let child = libc::fork();
             assert!(child >= 0);
             if child == 0 {
-                // Whoever waits for ever is ended by the signal.
+                // The signal ends a child that waits forever.
                 libc::alarm(60);
                 let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 libc::_exit(i32::from(!matches!(result, Ok(true))));
@@ -46,7 +46,7 @@ impl Child {
         }
     }
 
-    /// Waits for it, and answers whether it ended with success.
+    /// Waits for it, and returns whether it ended with success.
     pub(crate) fn wait(self) -> bool {
         let status = self.status();
         std::mem::forget(self);
@@ -54,7 +54,7 @@ impl Child {
     }
 
     pub(crate) fn kill(self) {
-        // SAFETY: it is a child of this process that nobody else waits for.
+        // SAFETY: it is a child of this process that nothing else waits for.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
         assert!(!self.wait(), "it was killed");
     }

@@ -1,8 +1,9 @@
-//! A process that has the same file open and writes nonsense into it, while this one counts, removes,
-//! scrapes and registers. Nothing that it writes may end this process, nor keep it for long.
+//! A process that has the same file open and writes nonsense into it, while this one counts,
+//! removes, scrapes and registers. Nothing that it writes may end this process, or delay it for
+//! long.
 //!
-//! The program is bytes: which words to change, and what to do in between. The tests and the fuzzing
-//! run the same.
+//! A program is bytes: which words to change, and what to do in between. The tests and the fuzz
+//! target run the same programs.
 
 #![allow(clippy::unwrap_used)]
 
@@ -65,7 +66,7 @@ impl World {
             }
             return;
         }
-        // The one half is written over and over, while the other is done.
+        // One half is written over and over, while the other half is executed.
         let (pokes, acts) = program.0.split_at(program.0.len() / 2);
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -88,7 +89,7 @@ impl World {
     }
 }
 
-/// Ends the other thread, should this one panic.
+/// Ends the other thread if this one panics.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -97,7 +98,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// In memory, where the system has a directory for that.
+/// A directory in memory, if the system has one.
 fn directory() -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {
@@ -151,7 +152,7 @@ impl Program<'_> {
     }
 }
 
-/// Changes one word: mostly one that is in use.
+/// Changes one word, mostly one that is in use.
 fn poke(file: &File, program: &mut Program<'_>, token: u64) {
     let mut bytes = vec![0; file.metadata().unwrap().len() as usize];
     file.read_exact_at(&mut bytes, 0).unwrap();
@@ -161,7 +162,7 @@ fn poke(file: &File, program: &mut Program<'_>, token: u64) {
     let pick = |program: &mut Program<'_>| match program.short() {
         number if number % 4 == 0 => usize::from(number / 4) % words,
         number => {
-            // Or one of those behind, which may be a lock that nobody has.
+            // Or one of those after it, which may be a lock that is free.
             let behind = if number % 4 == 1 { usize::from(program.byte()) % 16 } else { 0 };
             (in_use[usize::from(number / 4) % in_use.len()] + behind) % words
         }
@@ -182,7 +183,7 @@ fn poke(file: &File, program: &mut Program<'_>, token: u64) {
         10 => was >> 32 << 32 | u64::from(program.short()) << (program.byte() % 17),
         _ => u64::from(program.short()) << (program.byte() % 64),
     };
-    // As the owner of a lock, this process would be waited for.
+    // This process would wait for itself if it were the owner of a lock.
     let is_own = value & (u64::MAX >> 26) == token;
     let value = if is_own { 0 } else { value };
     file.write_all_at(&value.to_le_bytes(), at as u64 * 8).unwrap();
@@ -240,7 +241,7 @@ fn act(
     }
 }
 
-/// Reads all that a family shows, which are not more series than fit into the file.
+/// Reads all series that a family shows: no more than fit into the file.
 fn walk(family: &Family) {
     let (mut cursor, mut buffer, mut count) = (Cursor::default(), Vec::new(), 0_u64);
     let _ = family.walk(&mut cursor, &mut buffer, |view| {
