@@ -77,7 +77,7 @@ impl AnchorCells<'_> {
         self.current() == anchor && stored == halves(boot)
     }
 
-    /// Records the time now, for the first start after the next boot.
+    /// Notes the time now, for the first start after the next boot.
     pub(crate) fn see(&self, anchor: Anchor, readings: &Readings) {
         // If only the first store survives, time stands still for as long as has passed since the
         // last one.

@@ -1,5 +1,4 @@
-//! A segment: a flat region of memory, without pointers, that holds counters and everything else
-//! that is shared by the processes that count.
+//! A segment: a flat region of memory, without pointers, in which counters live.
 //!
 //! A segment lies in private memory or in a file that is mapped and shared; the code that counts
 //! does not know which. It holds *records*, each with a kind and a name, and each record holds

@@ -174,7 +174,7 @@ impl Options {
     }
 
     /// Leaves an existing file as it is, to the byte, until [`Segment::begin`] is called or a
-    /// family is opened. For a caller that may yet find that it cannot use what is in the file.
+    /// family is opened. This is for a caller that may yet find that it cannot use the file.
     pub fn unmarked(mut self) -> Self {
         self.unmarked = true;
         self
@@ -466,7 +466,7 @@ impl Segment {
     }
 
     /// Renames the file at `path`, which no process may have open, to the first of the names that
-    /// is free, and returns that name. For a damaged file, so that another can be created in its
+    /// is free, and returns that name. Use it on a damaged file, so that another can be made in its
     /// place.
     ///
     /// # Errors
@@ -536,7 +536,7 @@ impl Segment {
         self.anchor
     }
 
-    /// Records that counting begins: a process that opens the file before it is closed again learns
+    /// Notes that counting begins: a process that opens the file before it is closed again learns
     /// that it [was left open](Segment::was_left_open). Opening does this by itself, unless it was
     /// told [not to](Options::unmarked).
     ///

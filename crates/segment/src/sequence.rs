@@ -145,7 +145,7 @@ mod platform {
         /// As [`Sequence::add_at`], for a cell that holds the bits of a 64-bit float.
         ///
         /// # Safety
-        /// As there.
+        /// As for [`Sequence::add_at`].
         #[inline]
         pub(crate) unsafe fn add_float_at<const SHIFT: u32>(
             self,

@@ -194,7 +194,7 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
         assert_eq!(unsafe { libc::mprotect(base, LENGTH, protection) }, 0);
     }
 
-    /// Records the state of the file.
+    /// Saves the state of the file.
     fn note() {
         let base = BASE.load(Ordering::Relaxed) as *const libc::c_void;
         // SAFETY: as above; the descriptor is open.

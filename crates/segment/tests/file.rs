@@ -243,7 +243,7 @@ fn offsets_that_point_outside_are_refused() {
         (256, u64::MAX, "length"),
         (256, 128 + 64, "overlap"),
         (256 + 8, 0, "no kind"),
-        (256 + 16, 384, "circle"),
+        (256 + 16, 384, "circular"),
         (256 + 16, 8, "offset 8"),
         (256 + 24, 200, "no readable name"),
         (256 + 24, 0xff03, "no readable name"),

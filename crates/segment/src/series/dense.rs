@@ -268,7 +268,7 @@ impl Dense {
         self.mark_of(slot).fetch_and(!(1 << (slot % 64)), Ordering::Release);
     }
 
-    /// Records that a slot counts from zero since `now`.
+    /// Notes that a slot counts from zero since `now`.
     pub(crate) fn restart(&self, slot: u32, now: u64) {
         self.start_of(slot.min(self.slots - 1)).store(now, Ordering::Release);
     }

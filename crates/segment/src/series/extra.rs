@@ -110,8 +110,8 @@ impl Family {
     }
 
     /// The memory at an offset that [`Family::take_extra`] returned for these cells, and that was
-    /// stored in memory which may be damaged. `None` if there is no such memory, or it belongs to
-    /// another series: it may, after a loss of power.
+    /// stored in memory which may be damaged. `None` if there is no such memory, or if it belongs
+    /// to another series, as may happen after a loss of power.
     #[inline]
     pub fn extra(&self, of: &Place<'_>, at: u32) -> Option<Extra<'_>> {
         let region = &self.segment().region;

@@ -504,7 +504,7 @@ impl Family {
     }
 
     /// As [`Family::remove`], unless another thread has the family's lock: then it returns
-    /// [`Flaw::Held`](crate::Flaw::Held) at once. For scrapes, which never wait.
+    /// [`Flaw::Held`](crate::Flaw::Held) at once. This is for scrapes, which never wait.
     ///
     /// # Errors
     /// Those of [`Family::remove`].
@@ -780,7 +780,7 @@ impl Bound {
         &self.family
     }
 
-    /// Records that the series counts from zero as of now. For a caller that has set it to zero.
+    /// Notes that the series counts from zero as of now, after the caller has set it to zero.
     pub fn restart(&self) {
         let inner = &self.family.inner;
         match (self.record, &inner.layout) {

@@ -423,7 +423,7 @@ impl Keyed {
         }
     }
 
-    /// Records that the series of that generation counts from zero since `now`, if it still exists
+    /// Notes that the series of that generation counts from zero since `now`, if it still exists
     /// and the lock can be taken.
     pub(crate) fn restart_series(&self, at: u32, generation: u32, now: Moment) {
         // The record of a removed series is on a list, whose link is in the same word.
@@ -434,15 +434,15 @@ impl Keyed {
         }
     }
 
-    /// Records that a series counts from zero since `now`. Requires the lock.
+    /// Notes that a series counts from zero since `now`. Requires the lock.
     fn restart(&self, at: u32, now: Moment) {
         let origin = self.word_of(at, 1);
         let group = origin.load(Ordering::Relaxed) >> 32 << 32;
         origin.store(group | self.since_creation(now), Ordering::Release);
     }
 
-    /// Inspects all series. Hides those that are idle for too long, or removes them if their values
-    /// are not sums, which would have to continue. Shows hidden ones again that changed.
+    /// Inspects all series. Hides those that are idle for too long; if their values are not sums,
+    /// which have to continue, removes them instead. Shows hidden series again that changed.
     pub(crate) fn sweep(&self, now: Moment) -> Result<(), Error> {
         let Some(idle) = self.idle else { return Ok(()) };
         let idle = tenths(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
@@ -630,7 +630,7 @@ impl Keyed {
         }
         if !self.has_overflow() {
             let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
-            return Err(format!("there is no overflow series at {overflow}, where its head says"));
+            return Err(format!("there is no overflow series at {overflow}, where its head names one"));
         }
         Ok(())
     }
