@@ -630,7 +630,7 @@ impl Keyed {
         }
         if !self.has_overflow() {
             let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
-            return Err(format!("there is no overflow series at {overflow}, where its head names one"));
+            return Err(format!("it has no overflow series at {overflow}"));
         }
         Ok(())
     }
