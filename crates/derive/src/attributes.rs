@@ -1,4 +1,4 @@
-//! Attributes, and what is common to all derives.
+//! Parsing of attributes, doc comments and fields, shared by all derives.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
@@ -6,7 +6,8 @@ use syn::meta::ParseNestedMeta;
 use syn::{Attribute, Data, DeriveInput, Error, Fields, Ident, LitStr, Path};
 use syn::{Expr, ExprLit, Field, Lit, Meta, Token, punctuated::Punctuated};
 
-/// Calls `take` for each item of the attributes of that name; what it answers false for is unknown.
+/// Calls `take` for each argument of the attributes of that name. If it returns false, the argument
+/// is unknown: the error then lists the `known` ones.
 pub(crate) fn each(
     attributes: &[Attribute],
     name: &str,
@@ -18,14 +19,14 @@ pub(crate) fn each(
             if take(&meta)? {
                 Ok(())
             } else {
-                Err(meta.error(format!("nothing of that name in #[{name}(...)]; there is {known}")))
+                Err(meta.error(format!("unknown argument of #[{name}(...)]: use {known}")))
             }
         })?;
     }
     Ok(())
 }
 
-/// The text of `name = "text"`.
+/// Parses the text of `name = "text"`.
 pub(crate) fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr, Error> {
     meta.value()?.parse()
 }
@@ -45,12 +46,12 @@ pub(crate) fn documentation(field: &Field) -> String {
         _ => None,
     });
     let lines: Vec<String> = lines.map(|line| line.trim().to_owned()).collect();
-    // The first paragraph: what follows is for who reads the code.
+    // Only the first paragraph is the help: further ones are for readers of the code.
     let paragraph = lines.split(|line| line.is_empty()).find(|part| !part.is_empty());
     paragraph.map(|lines| lines.join(" ")).unwrap_or_default()
 }
 
-/// The named fields of a struct, or an error that says what is wanted.
+/// The named fields of a struct, or an error that says what the derive is for.
 pub(crate) fn named_fields<'i>(
     input: &'i DeriveInput,
     derive: &str,

@@ -1,8 +1,8 @@
-//! How identifiers become values.
+//! The cases of `rename_all`: how names of variants become label values.
 
 use syn::{Error, LitStr};
 
-/// A way to write several words as one.
+/// A way to join words into one identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Case {
     Lower,
@@ -15,7 +15,7 @@ pub(crate) enum Case {
     ScreamingKebab,
 }
 
-/// The names of the cases, as serde has them.
+/// The names of the cases, which are those of serde.
 const NAMES: [(&str, Case); 8] = [
     ("lowercase", Case::Lower),
     ("UPPERCASE", Case::Upper),
@@ -32,11 +32,11 @@ impl Case {
         let value = name.value();
         NAMES.iter().find(|(known, _)| *known == value).map(|(_, case)| *case).ok_or_else(|| {
             let known = NAMES.map(|(name, _)| format!("{name:?}")).join(", ");
-            Error::new_spanned(name, format!("no case {value:?}; there are {known}"))
+            Error::new_spanned(name, format!("unknown case {value:?}: use one of {known}"))
         })
     }
 
-    /// Writes a variant's name, which is in PascalCase.
+    /// Converts a variant's name from PascalCase.
     pub(crate) fn apply(self, variant: &str) -> String {
         let words = words(variant);
         let lower = || words.iter().map(|word| word.to_lowercase());
@@ -61,8 +61,8 @@ impl Case {
     }
 }
 
-/// The words of a name: each begins with an upper-case letter behind a lower-case one or a digit,
-/// or before a lower-case one (`HttpGet`, `HTTPGet`), or behind an underscore.
+/// Splits a name into words. A word starts after an underscore, and at an upper-case letter that
+/// follows a lower-case letter or a digit, or precedes a lower-case letter (`HttpGet`, `HTTPGet`).
 fn words(name: &str) -> Vec<String> {
     let chars: Vec<char> = name.trim_start_matches("r#").chars().collect();
     let mut words = vec![String::new()];

@@ -52,7 +52,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
         }
         check_label(&name, span)?;
         if let Some(other) = seen.insert(name.clone(), ident.clone()) {
-            let what = format!("the label {name:?} is there twice: {other} has that name already");
+            let what = format!("duplicate label {name:?}: the field {other} has that name already");
             return Err(Error::new(span, what));
         }
         parts.push(Part { ident, ty: &field.ty, name: Some(name) });
@@ -68,7 +68,8 @@ fn implement(
     let ident = &input.ident;
     let mut generics = input.generics.clone();
     let predicates = &mut generics.make_where_clause().predicates;
-    // A bound of a type without parameters would be checked at the struct, not at the field.
+    // Without type parameters, leave out the bounds: their errors would point at the struct instead
+    // of the field.
     let has_types = input.generics.type_params().next().is_some();
     if has_types {
         for part in parts {

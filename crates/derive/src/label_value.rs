@@ -42,13 +42,13 @@ fn variants(
     krate: &TokenStream,
 ) -> Result<TokenStream, Error> {
     if data.variants.is_empty() {
-        return Err(Error::new(input.ident.span(), "a label of no value at all; add a variant"));
+        return Err(Error::new(input.ident.span(), "a label value needs a variant: add one"));
     }
     let mut seen = HashMap::new();
     let mut values = Vec::new();
     for variant in &data.variants {
         if !matches!(variant.fields, Fields::Unit) {
-            let what = format!("the variant has fields, and LabelValue is for {WANTED}");
+            let what = format!("the variant has fields, but LabelValue is for {WANTED}");
             return Err(Error::new_spanned(variant, what));
         }
         let mut value = case.apply(&variant.ident.to_string());
@@ -63,7 +63,7 @@ fn variants(
         })?;
         if let Some(other) = seen.insert(value.clone(), &variant.ident) {
             let what = format!(
-                "{value:?} is the value of {other} already; give one of them another by \
+                "{value:?} is already the value of {other}: rename one of them with \
                  #[label(rename = \"...\")]"
             );
             return Err(Error::new(span, what));
@@ -72,7 +72,7 @@ fn variants(
     }
     let name = &input.ident;
     let (generics, arguments, bounds) = input.generics.split_for_impl();
-    // There are fewer variants than a u32 counts.
+    // An enum has fewer than 2^32 variants.
     let count = values.len() as u32;
     let idents: Vec<_> = data.variants.iter().map(|variant| &variant.ident).collect();
     let indices: Vec<u32> = (0..count).collect();
@@ -96,7 +96,7 @@ fn variants(
     })
 }
 
-/// A struct of one unnamed field: a label like that field.
+/// A struct with one unnamed field: a label value like that field.
 fn newtype(input: &DeriveInput, krate: &TokenStream) -> Result<TokenStream, Error> {
     let Data::Struct(data) = &input.data else {
         return Err(wrong_shape(input, "LabelValue", WANTED));

@@ -48,7 +48,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
     })
 }
 
-/// What `#[metrics(flatten, ...)]` says of a field.
+/// The arguments of `#[metrics(flatten, ...)]` on a field.
 struct Group {
     prefix: Option<LitStr>,
     labels: Vec<(Ident, LitStr)>,
@@ -66,7 +66,7 @@ fn group(field: &Field) -> Result<Option<Group>, Error> {
         } else if meta.path.is_ident("labels") {
             meta.parse_nested_meta(|label| {
                 let Some(name) = label.path.get_ident().cloned() else {
-                    return Err(label.error("labels are given as name = \"value\""));
+                    return Err(label.error("write each label as name = \"value\""));
                 };
                 group.labels.push((name, text(&label)?));
                 Ok(())
@@ -81,8 +81,8 @@ fn group(field: &Field) -> Result<Option<Group>, Error> {
         None => Ok(None),
         Some(_) if flatten => Ok(Some(group)),
         Some(attribute) => {
-            let what = "#[metrics(...)] on a field is for a group of metrics: add `flatten`; a \
-                        single metric has #[metric(...)]";
+            let what = "#[metrics(...)] on a field is for a group of metrics: add `flatten`, or \
+                        use #[metric(...)] for a single metric";
             Err(Error::new_spanned(attribute, what))
         }
     }
@@ -127,13 +127,13 @@ fn register_metric(
     })?;
     if help.is_empty() {
         let what = format!(
-            "the metric {name:?} has no help; write a doc comment, or #[metric(help = \"...\")]"
+            "the metric {name:?} has no help: write a doc comment, or #[metric(help = \"...\")]"
         );
         return Err(Error::new(ident.span(), what));
     }
     check_metric(&name, span)?;
     if let Some(other) = seen.insert(name.clone(), ident.clone()) {
-        let what = format!("the metric {name:?} is there twice: {other} has that name already");
+        let what = format!("duplicate metric {name:?}: the field {other} has that name already");
         return Err(Error::new(span, what));
     }
     let ty = &field.ty;
@@ -145,7 +145,7 @@ fn register_metric(
     })
 }
 
-/// The call of a method of `Description`: `name = argument`, or `name` where it takes none.
+/// The call of a method of `Description`: `name = argument`, or `name` for one without arguments.
 fn call(
     method: &Ident,
     meta: &ParseNestedMeta<'_>,

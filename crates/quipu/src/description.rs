@@ -1,16 +1,16 @@
-//! What a metric is to be: its name, its help, and whatever its kind can be told.
+//! The description under which a metric is registered: name, help, and kind-specific options.
 
 use std::time::Duration;
 
 use crate::instrument::Aggregation;
 
-/// The description of a metric that is registered.
+/// The description of a metric: its name, its help, and kind-specific options.
 ///
 /// ```
 /// use std::time::Duration;
 /// use quipu::Description;
 ///
-/// let description = Description::new("http_request_duration", "From head to answer.")
+/// let description = Description::new("http_request_duration", "Time to serve a request.")
 ///     .unit("seconds")
 ///     .buckets([0.005, 0.05, 0.5])
 ///     .limit(10_000)
@@ -39,7 +39,7 @@ pub struct Description {
     pub(crate) aggregation: Aggregation,
 }
 
-/// How exponential buckets are made.
+/// The settings of exponential buckets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Native {
     pub(crate) schema: i8,
@@ -48,76 +48,80 @@ pub(crate) struct Native {
 }
 
 impl Description {
-    /// A metric of that name. What a format adds by itself (`_total`, `_bucket`, `_info`) is no
-    /// part of it.
+    /// Describes a metric by its name and help. Omit suffixes that the format adds (`_total`,
+    /// `_bucket`, `_info`).
     pub fn new(name: impl Into<String>, help: impl Into<String>) -> Self {
         Self { name: name.into(), help: help.into(), ..Self::default() }
     }
 
-    /// The unit of its values, a base unit in the plural (`seconds`, `bytes`). It becomes the end
-    /// of the name, unless the name ends in it already.
+    /// The unit of the values: a base unit in the plural (`seconds`, `bytes`). It is appended to
+    /// the name, unless the name already ends in it.
     pub fn unit(mut self, unit: impl Into<String>) -> Self {
         self.unit = unit.into();
         self
     }
 
-    /// The upper bounds of a histogram's classic buckets, ascending; `+Inf` comes by itself.
-    /// Without this, a histogram has those from 5 ms to 10 s that Prometheus' clients agree on.
+    /// The upper bounds of a histogram's classic buckets, in ascending order; `+Inf` is added. The
+    /// default is the bounds from 5 ms to 10 s that Prometheus' clients share.
     pub fn buckets(mut self, bounds: impl IntoIterator<Item = f64>) -> Self {
         self.buckets = Some(bounds.into_iter().collect());
         self
     }
 
-    /// Gives a histogram exponential ("native") buckets of a resolution from -4 (factor 65536) to
-    /// 8 (factor 1.0027); 3 makes them 9 % wide. When more than 160 are filled, or as many as
-    /// [`Description::native_buckets`] says, the resolution is halved.
+    /// Gives a histogram exponential ("native") buckets. `schema` is their resolution, from -4
+    /// (factor 65536) to 8 (factor 1.0027); at 3, a bucket is 9 % wide. When more than 160 buckets,
+    /// or the number set by [`Description::native_buckets`], are filled, the resolution is halved.
     ///
-    /// It has no classic buckets then, unless [`Description::buckets`] asks for both.
+    /// The histogram then has no classic buckets, unless [`Description::buckets`] asks for both.
     pub fn native(mut self, schema: i8) -> Self {
         self.native_mut().schema = schema;
         self
     }
 
-    /// The most exponential buckets: 8 to 384.
+    /// The maximum number of exponential buckets, 8 to 384; 160 by default.
     pub fn native_buckets(mut self, most: u16) -> Self {
         self.native_mut().buckets = most;
         self
     }
 
-    /// What is at most as far from zero is counted in the zero bucket: 2^-128 without this.
+    /// The width of the zero bucket of exponential buckets: values whose distance from zero is at
+    /// most `threshold` are counted there. The default is 2^-128.
     pub fn zero_threshold(mut self, threshold: f64) -> Self {
         self.native_mut().zero_threshold = threshold;
         self
     }
 
-    /// The quantiles of a summary, 0 to 1 each; without this, the median, 0.9 and 0.99. A summary
-    /// with an empty list counts and adds up, and is as cheap as that.
+    /// The quantiles of a summary, each from 0 to 1, in ascending order; the default is 0.5, 0.9
+    /// and 0.99. With an empty list, a summary keeps only a count and a sum, and costs no more than
+    /// these.
     pub fn quantiles(mut self, quantiles: impl IntoIterator<Item = f64>) -> Self {
         self.quantiles = Some(quantiles.into_iter().collect());
         self
     }
 
-    /// The span of time that a summary's quantiles or a window's count cover.
+    /// The span of time that a summary's quantiles or a window's count cover; by default, ten
+    /// minutes for a summary and one minute for a window.
     pub fn window(mut self, window: Duration) -> Self {
         self.window = Some(window);
         self
     }
 
-    /// The width of a window's buckets; without this, a 300th of the window.
+    /// The width of a window's buckets; by default, 1/300 of the window.
     pub fn accuracy(mut self, accuracy: Duration) -> Self {
         self.accuracy = Some(accuracy);
         self
     }
 
-    /// The names of the labels, where they are known at run time only. See
+    /// The names of the labels, if they are known at run time only. See
     /// [`LabelGroup`](crate::LabelGroup) for arrays of texts.
     pub fn labels<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.labels = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The values that a label of texts can have. Series of labels that all have their values are
-    /// found by arithmetic. Any other text is counted in the overflow series.
+    /// The values that a text label can have. If all labels of a family have fixed values, its
+    /// series are found by arithmetic. Updates with any other text are counted in the overflow
+    /// series.
     pub fn values<S: Into<String>>(
         mut self,
         label: impl Into<String>,
@@ -127,21 +131,21 @@ impl Description {
         self
     }
 
-    /// The states of a [`StateSet<&str>`](crate::StateSet), whose names are known at run time only.
+    /// The states of a [`StateSet<&str>`](crate::StateSet), if they are known at run time only.
     pub fn states<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.states = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The most series that the family may have. What comes beyond is counted in one series with
-    /// the label `quipu_overflow="true"`.
+    /// The maximum number of series in the family. Updates to label sets beyond it are counted in
+    /// one overflow series with the label `quipu_overflow="true"`.
     pub fn limit(mut self, series: u64) -> Self {
         self.limit = Some(series);
         self
     }
 
-    /// Hides a series of dynamic labels when it has not changed for that long. A counter or a
-    /// histogram that changes again goes on from its last total; a gauge begins anew.
+    /// Hides a series with dynamic labels after it has not changed for `idle`. A counter or a
+    /// histogram that changes again continues from its last total; a gauge starts over.
     pub fn expire_after(mut self, idle: Duration) -> Self {
         self.expiry = Some(idle);
         self
@@ -154,36 +158,37 @@ impl Description {
         self
     }
 
-    /// Whether each CPU counts in memory of its own, which takes 8 bytes a CPU and is never slow.
-    /// Without this, families of fixed label values do while they take less than a mebibyte.
+    /// Whether each CPU may count in memory of its own, which takes 8 bytes per CPU and avoids
+    /// contention. Families with fixed label values do so by default if they take at most 1 MiB;
+    /// `false` turns it off.
     pub fn striped(mut self, striped: bool) -> Self {
         self.striped = Some(striped);
         self
     }
 
-    /// Takes names as they are: for series that an application names itself, such as those of a
-    /// histogram's buckets, by the label `le`.
+    /// Accepts reserved names of metrics and labels: for an application that writes such series
+    /// itself, such as a histogram's buckets with the label `le`.
     #[doc(hidden)]
     pub fn verbatim(mut self) -> Self {
         self.verbatim = true;
         self
     }
 
-    /// Makes a metric that stands apart from the registry, whatever others there are of its name: it
-    /// takes no name, and is shown by [`Family::source`](crate::Family::source) alone.
+    /// Keeps the metric apart from the registry: it claims no name, so others may have the same
+    /// one, and only [`Family::source`](crate::Family::source) shows it.
     pub fn apart(mut self) -> Self {
         self.apart = true;
         self
     }
 
-    /// How the values of several processes are shown, for a [`ProcessGauge`](crate::ProcessGauge);
-    /// each for itself without this.
+    /// How a scrape combines the values of several processes, for a
+    /// [`ProcessGauge`](crate::ProcessGauge). By default, each process has a series of its own.
     pub fn aggregation(mut self, aggregation: Aggregation) -> Self {
         self.aggregation = aggregation;
         self
     }
 
-    /// The name with its unit.
+    /// The name, ending in the unit.
     pub fn full_name(&self) -> String {
         let has_unit = self.unit.is_empty()
             || self.name == self.unit
@@ -200,5 +205,5 @@ impl Description {
     }
 }
 
-/// 2^-128, as `client_golang` has it.
+/// 2^-128, the default of `client_golang`.
 pub(crate) const DEFAULT_ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;

@@ -1,11 +1,12 @@
-//! What can go wrong when a metric is registered, read or sent, each with the way out.
+//! The error type of the crate: what failed while registering, reading, or sending metrics, and
+//! what to do about it.
 //!
-//! Nothing goes wrong when a metric is counted: whatever cannot be kept apart is counted in the
-//! family's overflow series.
+//! Counting never fails: an update that cannot have a series of its own is counted in the family's
+//! overflow series.
 
 use std::fmt;
 
-/// An operation that failed.
+/// A failed operation.
 #[derive(Debug)]
 pub struct Error {
     metric: String,
@@ -14,15 +15,15 @@ pub struct Error {
 
 #[derive(Debug)]
 enum Flaw {
-    /// The name, a label or a setting cannot be.
+    /// A name, a label, or a setting is invalid.
     Invalid(String),
-    /// The metric is there already.
+    /// The metric is already registered.
     Duplicate,
-    /// The segment refuses it.
+    /// The segment returned an error.
     Segment(quipu_segment::Error),
-    /// The window cannot be.
+    /// The window's settings are invalid, or its record cannot be opened.
     Window(quipu_window::Error),
-    /// Whatever sends or reads fails.
+    /// Sending or reading failed.
     Io(std::io::Error),
 }
 
@@ -43,23 +44,24 @@ impl Error {
         Self { metric: metric.to_owned(), flaw: Flaw::Window(error) }
     }
 
-    /// The name of the metric; empty where it is about all of them.
+    /// The name of the metric; empty if the error concerns all of them.
     pub fn metric(&self) -> &str {
         &self.metric
     }
 
-    /// Whether a metric of that name is registered already.
+    /// Whether a metric of that name is already registered.
     pub fn is_duplicate(&self) -> bool {
         matches!(self.flaw, Flaw::Duplicate)
     }
 
-    /// Whether the segment refuses it: it is full, or the disk, or the system gives no more.
+    /// Whether the error comes from the segment: the segment or the disk is full, the system
+    /// refuses more memory, or the family in the segment does not match.
     pub fn is_of_segment(&self) -> bool {
         matches!(self.flaw, Flaw::Segment(_))
     }
 
-    /// Whether the segment that is there has a family of that name which is of another kind, or has
-    /// other labels or settings.
+    /// Whether the segment already has a family of that name with another kind, other labels, or
+    /// other settings.
     pub fn is_mismatch(&self) -> bool {
         matches!(&self.flaw, Flaw::Segment(error) if error.is_mismatch())
     }
@@ -74,8 +76,8 @@ impl fmt::Display for Error {
             Flaw::Invalid(what) => write!(f, "{what}"),
             Flaw::Duplicate => write!(
                 f,
-                "it is registered already; keep the first one's handle and clone it, or choose \
-                 another name or prefix"
+                "already registered: clone the handle of the first registration, or choose another \
+                 name or prefix"
             ),
             Flaw::Segment(error) => write!(f, "{error}"),
             Flaw::Window(error) => write!(f, "{error}"),

@@ -2,29 +2,31 @@
 //!
 //! ```
 //! let registry = quipu::Registry::new();
-//! let jobs = registry.counter("jobs", "Jobs that were done.")?;
+//! let jobs = registry.counter("jobs", "Completed jobs.")?;
 //! jobs.inc();
 //! assert!(registry.text().ends_with("jobs_total 1\n"));
 //! # Ok::<(), quipu::Error>(())
 //! ```
 //!
-//! A counter costs one addition to memory of the CPU's own, however many threads count; a series
-//! that is found by its labels costs a hash and a comparison; neither takes a lock, and a scrape
-//! takes none that they wait for. See [`Counter`], [`Gauge`], [`Histogram`], [`Summary`],
-//! [`Window`], [`Info`], [`StateSet`], and [`ProcessGauge`] for a value of each process; [`Family`]
-//! for labels; [`Registry`] for where they are.
+//! An increment of a counter is one addition to per-CPU memory, however many threads count.
+//! Finding a series by its labels costs a hash and a comparison. Neither takes a lock, and a
+//! scrape holds no lock that they wait for.
 //!
-//! # What is safe where
+//! The instruments are [`Counter`], [`Gauge`], [`Histogram`], [`Summary`], [`Window`], [`Info`],
+//! [`StateSet`], and [`ProcessGauge`], which has a value for each process. A [`Family`] adds
+//! labels. A [`Registry`] holds all of them.
 //!
-//! - **Threads**: everything.
-//! - **Signal handlers**: an instrument that is bound, and a family's method for labels that are
-//!   there already, touch memory alone. The first use of new labels takes a lock and is not safe.
-//! - **Fork**: a registry in private memory is copied with the process, and both go on. A registry
-//!   in a file ([`Registry::open`]) is shared: both count in the same cells. A fork while another
-//!   thread makes a series does not block the child.
-//! - **Never at an increment**: an error, a panic, or a wait for a scrape.
+//! # Safety of use
+//!
+//! - **Threads**: all types can be shared between threads.
+//! - **Signal handlers**: a bound instrument, and a family's method for labels that already have a
+//!   series, only touch memory. The first use of new labels takes a lock and is not safe.
+//! - **Fork**: a registry in private memory is copied with the process; parent and child each use
+//!   their own copy. A registry in a file ([`Registry::open`]) is shared: both count in the same
+//!   cells. A fork while another thread creates a series does not block the child.
+//! - **Increments** never return an error, panic, or wait for a scrape.
 
-// A child of a fork would wait for ever: see clippy.toml.
+// A lock could block a child of a fork forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod collector;

@@ -1,4 +1,5 @@
-//! From the segment to a snapshot: what every family's cells mean, whoever made the family.
+//! From the segment to a snapshot: reads the cells of every family by its kind, whichever process
+//! created the family.
 
 use std::fmt;
 use std::ops::{ControlFlow, Deref};
@@ -22,7 +23,7 @@ use crate::snapshot::{
 };
 use crate::visit::Walk;
 
-/// The families of a segment, as they were when it last got a new one.
+/// The readers of a segment's families, cached until the segment gets a new family.
 #[derive(Default)]
 pub(crate) struct Readers {
     known: Replaced<Known>,
@@ -34,16 +35,16 @@ struct Known {
     readers: Arc<All>,
 }
 
-/// Readers of families, in the order in which those were made.
+/// Readers of families, in the order in which they were read from the segment.
 #[derive(Default)]
 pub(crate) struct All {
     readers: Vec<Arc<Reader>>,
-    /// Their places, by name.
+    /// The indices of the readers, sorted by name.
     by_name: Vec<usize>,
 }
 
 impl All {
-    /// The place of the family of that name.
+    /// The index of the family of that name.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.search(name).ok().map(|at| self.by_name[at])
     }
@@ -52,16 +53,17 @@ impl All {
         self.by_name.binary_search_by(|&at| self.readers[at].name().cmp(name))
     }
 
-    /// Those of families that are read in this order, and not found by name.
+    /// Readers in this order, which are not found by name.
     pub(crate) fn of(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
         Self { readers: readers.into_iter().collect(), by_name: Vec::new() }
     }
 
     fn with(&self, families: Vec<series::Family>) -> Self {
         let (mut readers, mut by_name) = (self.readers.clone(), self.by_name.clone());
-        // A family of a later version's kind is not shown, nor is one that stands apart.
+        // Families of unknown kinds, from later versions, are not shown, and neither are those that
+        // stand apart.
         let families = families.into_iter().filter(|family| !family.schema().apart);
-        // Nor one that is known, which nonsense in the list of records may show again.
+        // Known families are skipped: a damaged list of records may contain one twice.
         let is_known = |family: &series::Family| {
             let known = self.position(&family.schema().name).map(|at| self.readers[at].series.id());
             known == Some(family.id())
@@ -83,26 +85,26 @@ impl Deref for All {
 }
 
 impl Readers {
-    /// The readers of all families, in the order in which they were made.
+    /// The readers of all families.
     pub(crate) fn of(&self, segment: &Segment) -> Result<Arc<All>, Error> {
         let (last, readers) = self.known.read(|known| (known.newest, Arc::clone(&known.readers)));
         if segment.newest() == last {
             return Ok(readers);
         }
-        // Others may read them at the same time: what has seen more is kept.
+        // Other threads may do the same at the same time: the longer list is kept.
         let (families, newest) = segment.families_since(last)?;
         let readers = Arc::new(readers.with(families));
         self.known.replace(|known| {
             let next = Known { newest, readers: Arc::clone(&readers) };
-            // The offsets of records tell nothing of that: a family is reserved before the slab that
-            // it lies in, and published after it.
+            // Offsets of records do not tell which list is newer: a family is reserved before its
+            // slab, and published after it.
             ((readers.len() >= known.readers.len()).then_some(next), ())
         });
         Ok(readers)
     }
 }
 
-/// One family, for a scrape that reads it apart from its registry. Clones share it.
+/// One family, for a scrape that reads it without its registry. Clones share it.
 #[derive(Clone)]
 pub struct Source {
     reader: Arc<Reader>,
@@ -117,7 +119,7 @@ impl Source {
         self.reader
     }
 
-    /// Gives families to a sink, one after the other.
+    /// Passes families to a sink, one after the other.
     pub fn visit(sources: impl IntoIterator<Item = Self>, sink: &mut impl Sink) {
         Walk::over(sources.into_iter().map(Self::into_reader)).step(sink, |_| false);
     }
@@ -136,16 +138,16 @@ pub(crate) struct Reader {
     kind: MetricKind,
     histogram: Option<HistogramLayout>,
     summary: Option<SummaryLayout>,
-    /// Of a gauge that has a series for each process.
+    /// For a gauge that has a series for each process.
     process: Option<process::Layout>,
 }
 
-/// Memory that reading needs, to be used again.
+/// Memory for reading, reused from series to series.
 #[derive(Default)]
 pub(crate) struct Memory {
     slots: Vec<Option<Slot>>,
     texts: Vec<u8>,
-    /// What is borrowed by the value of one series: emptied after it.
+    /// What the value of one series borrows; emptied after each series.
     arena: Arena,
     quantiles: Vec<(f64, f64)>,
     positive: Vec<(i32, u64)>,
@@ -177,15 +179,15 @@ impl Reader {
         Ok(Self { labels, series, kind, histogram, summary, process })
     }
 
-    /// Puts together what the processes have, where each has its own: then the series are in
-    /// `memory`, and not to be walked.
+    /// Gathers the series of all processes into `memory`, if each process has its own. The caller
+    /// then takes them from there, and does not walk the family.
     pub(crate) fn gather(&self, memory: &mut Memory) -> bool {
         let Some(layout) = &self.process else { return false };
         memory.processes.gather(&self.series, layout.aggregation);
         true
     }
 
-    /// Begins all series anew, with what they have beside their cells.
+    /// Resets all series, including what they have beside their cells.
     pub(crate) fn reset(&self) -> Result<(), Error> {
         let fail = |error| Error::segment(&self.series.schema().name, error);
         let _ = self.series.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -201,7 +203,7 @@ impl Reader {
         self.series.reset(is_beside).map_err(fail)
     }
 
-    /// Empties what a series has beside its cells.
+    /// Clears what a series has beside its cells.
     fn clear_beside(&self, place: &Place<'_>) {
         match self.kind {
             MetricKind::Counter | MetricKind::FloatCounter => {
@@ -223,12 +225,12 @@ impl Reader {
         &self.series.schema().name
     }
 
-    /// Whether [`Reader::gather`] is to be called.
+    /// Whether [`Reader::gather`] gathers the series.
     pub(crate) fn is_gathered(&self) -> bool {
         self.process.is_some()
     }
 
-    /// What the family says of itself.
+    /// The family as a snapshot shows it.
     pub(crate) fn family(&self) -> Family<'_> {
         let schema = self.series.schema();
         let kind = match self.kind {
@@ -251,7 +253,7 @@ impl Reader {
         }
     }
 
-    /// Gives a series to the sink.
+    /// Passes a series to the sink.
     #[inline]
     pub(crate) fn give(
         &self,
@@ -342,7 +344,7 @@ impl Reader {
             let bounds = layout.bounds.iter().copied().chain([f64::INFINITY]);
             let buckets: &[Bucket<'_>] = scope.alloc_iter(bounds.enumerate().map(|(i, bound)| {
                 let slot = slots.get(i).and_then(Option::as_ref);
-                // The sum is the first cell.
+                // The first cell is the sum.
                 Bucket { bound, le: None, count: place.sum(1 + i), exemplar: slot.map(exemplar) }
             }));
             let mut count = buckets.iter().fold(0_u64, |sum, b| sum.wrapping_add(b.count));
@@ -377,7 +379,8 @@ fn exemplar<'a>(slot: &Slot, texts: &'a [u8]) -> Exemplar<'a> {
     Exemplar { labels, value: slot.value, time: Some(Timestamp(slot.time)) }
 }
 
-/// The labels of a family, as a snapshot shows them: made once, so that a scrape makes nothing.
+/// The labels of a family, as a snapshot shows them. They are built once, so that a scrape does not
+/// allocate.
 struct Labels {
     /// Points into `values`, and to the texts of the family's schema.
     labels: Box<[Label<'static>]>,
@@ -390,8 +393,8 @@ impl Labels {
     fn new(family: &series::Family, hidden: Option<&str>) -> Self {
         let schema = family.schema();
         let shown = || schema.labels.iter().filter(|label| Some(&*label.name) != hidden);
-        // SAFETY: the text belongs to the schema, which lives unchanged for as long as some handle
-        // to the family does; this struct owns one, and gives the text out for its own life only.
+        // SAFETY: the text belongs to the schema, which lives unchanged for as long as any handle
+        // to the family. This struct owns a handle, and lends the text for its own lifetime only.
         let forever = |text: &str| unsafe { std::mem::transmute::<&str, &'static str>(text) };
         let values: Box<[Option<Box<[&'static str]>>]> = shown()
             .map(|label| Some(label.values.as_ref()?.iter().map(|text| forever(text)).collect()))
@@ -399,7 +402,7 @@ impl Labels {
         let labels = shown().zip(&values).map(|(label, values)| {
             let values = values.as_deref();
             // SAFETY: the slice is on the heap, where it stays unchanged for as long as `values`
-            // lives: as long as this struct, which gives it out for its own life only.
+            // lives: as long as this struct, which lends it for its own lifetime only.
             let values = unsafe {
                 std::mem::transmute::<Option<&[&'static str]>, Option<&'static [&'static str]>>(
                     values,
@@ -425,8 +428,8 @@ mod tests {
     use super::*;
     use crate::Registry;
 
-    /// A family is reserved before the slab that it lies in, and published after it: a scrape between
-    /// the two has seen a record whose offset is higher.
+    /// A family is reserved before its slab, and published after it: a scrape between the two has
+    /// seen a record whose offset is higher.
     #[test]
     fn a_record_before_the_newest_is_noticed_and_kept() {
         let registry = Registry::new();

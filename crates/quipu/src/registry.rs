@@ -1,4 +1,4 @@
-//! The registry: where metrics get their names, and what a scrape reads.
+//! The registry: metrics are registered in it by name, and scrapes read it.
 
 use std::fmt;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::visit::Walk;
 ///
 /// Its metrics live in a segment: private memory, or memory or a file that several processes share.
 ///
-/// A child that is forked may use it whatever other threads of its parent were at.
+/// A forked child may use it whatever other threads of its parent were doing at the time.
 #[derive(Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
@@ -31,13 +31,13 @@ pub struct Registry {
 
 struct Inner {
     segment: Segment,
-    /// The names that are registered.
+    /// The registered names.
     names: Names,
-    /// Those that were, and are no more, in order: their families are not shown.
+    /// The unregistered names, sorted: their families are not shown.
     hidden: Replaced<Arc<[Arc<str>]>>,
     collectors: Replaced<Arc<[Arc<dyn Collector>]>>,
     readers: Readers,
-    /// Memory of scrapes that are over, for those to come: each is taken out by who uses it.
+    /// Memory of finished scrapes, for later ones. A scrape takes its buffers out while it runs.
     buffers: [AtomicPtr<Buffers>; MOST_BUFFERS],
 }
 
@@ -46,14 +46,14 @@ impl Drop for Inner {
         for buffers in &mut self.buffers {
             let buffers = *buffers.get_mut();
             if !buffers.is_null() {
-                // SAFETY: it is from `Box::into_raw`, and nobody has taken it out.
+                // SAFETY: it is from `Box::into_raw`, and no scrape has taken it out.
                 drop(unsafe { Box::from_raw(buffers) });
             }
         }
     }
 }
 
-/// A registry as a part of a program sees it: with a prefix for names, and constant labels.
+/// A view of a registry for one part of a program: with a prefix for names, and constant labels.
 #[derive(Debug, Clone)]
 pub struct Scope<'r> {
     registry: &'r Registry,
@@ -63,47 +63,47 @@ pub struct Scope<'r> {
 
 /// What can be registered under a description: an instrument, or a family of them.
 pub trait Register: Sized {
-    /// Registers it.
+    /// Registers it in `scope` under `description`.
     ///
     /// # Errors
-    /// A name that is taken or cannot be, other settings than those of the family that is there, a
-    /// full segment.
+    /// If the name is taken, a name or a setting is invalid, the settings differ from those of the
+    /// existing family, or the segment is full.
     fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error>;
 }
 
 /// A group of metrics. Derive it for a struct of instruments and families.
 pub trait Metrics: Sized {
-    /// Registers all of them.
+    /// Registers all metrics of the group.
     ///
     /// # Errors
-    /// Those of the first that cannot be registered.
+    /// The error of the first metric that cannot be registered.
     fn register(scope: &Scope<'_>) -> Result<Self, Error>;
 }
 
-/// The addresses that private memory reserves; what is not used takes no memory.
+/// The address space that private memory reserves, in bytes; unused pages take no memory.
 const PRIVATE_LIMIT: u64 = 1 << 30;
 const LEAST_PRIVATE_LIMIT: u64 = 16 << 20;
-/// The scrapes whose memory is kept.
+/// The number of scrapes whose memory is kept.
 const MOST_BUFFERS: usize = 4;
 
 impl Registry {
-    /// A registry in private memory, of at most 1 GiB.
+    /// Creates a registry in private memory, of at most 1 GiB.
     ///
     /// # Panics
-    /// If the system does not let this process reserve even 16 MiB of addresses.
+    /// If the system does not let this process reserve even 16 MiB of address space.
     pub fn new() -> Self {
         let mut limit = PRIVATE_LIMIT;
         loop {
             match Segment::private(limit) {
                 Ok(segment) => return Self::on(segment),
                 Err(_) if limit > LEAST_PRIVATE_LIMIT => limit /= 2,
-                Err(error) => panic!("no memory for metrics: {error}"),
+                Err(error) => panic!("cannot reserve memory for metrics: {error}"),
             }
         }
     }
 
-    /// A registry in a segment that is there: with another limit, or in a file that this process
-    /// has for itself.
+    /// Creates a registry on an existing segment: one with another limit, for example, or in a file
+    /// that only this process opens.
     pub fn on(segment: Segment) -> Self {
         let inner = Inner {
             segment,
@@ -116,38 +116,38 @@ impl Registry {
         Self { inner: Arc::new(inner) }
     }
 
-    /// A registry in a file, which other processes may open too: all count in the same cells, and
-    /// each can show everything. The file outlives them.
+    /// Opens a registry in a file, or creates the file. Other processes may open it, too: all count
+    /// in the same cells, and each of them can show everything. The file outlives them.
     ///
     /// # Errors
-    /// A file that is no segment, is damaged, or cannot be written.
+    /// If the file is not a segment, is damaged, or cannot be written.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Ok(Self::on(Options::new().shared().open_or_create(path)?))
     }
 
-    /// The registry of the whole program, made when it is first asked for.
+    /// The registry of the whole program, created on first use.
     pub fn global() -> &'static Self {
         static GLOBAL: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
         let mut global = GLOBAL.load(Ordering::Acquire);
         if global.is_null() {
-            // No lock: a child that is forked while another thread is here would wait for it. Of
-            // two threads that come first, one has made its registry in vain.
+            // No lock: a child forked while another thread is here would wait for it forever. If
+            // two threads get here at once, one of them drops the registry that it created.
             let made = Box::into_raw(Box::new(Self::new()));
             let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
             global = match GLOBAL.compare_exchange(global, made, success, failure) {
                 Ok(_) => made,
                 Err(first) => {
-                    // SAFETY: nobody else has seen what was made here.
+                    // SAFETY: it is from above, and no other thread has seen it.
                     drop(unsafe { Box::from_raw(made) });
                     first
                 }
             };
         }
-        // SAFETY: it is from `Box::into_raw`, and is never dropped nor changed.
+        // SAFETY: it is from `Box::into_raw`, and is never dropped or changed.
         unsafe { &*global }
     }
 
-    /// The segment in which its metrics live.
+    /// The segment that holds the metrics.
     pub fn segment(&self) -> &Segment {
         &self.inner.segment
     }
@@ -184,7 +184,7 @@ impl Registry {
         self.register(Description::new(name, help))
     }
 
-    /// Registers a gauge of whole numbers.
+    /// Registers an integer gauge.
     ///
     /// # Errors
     /// Those of [`Register::register`].
@@ -200,20 +200,20 @@ impl Registry {
         self.register(Description::new(name, help))
     }
 
-    /// A view of it without prefix and labels, from which others are made.
+    /// A scope without prefix and labels, to derive others from.
     pub fn scope(&self) -> Scope<'_> {
         Scope { registry: self, prefix: String::new(), labels: Vec::new() }
     }
 
-    /// A view of it whose names begin with `prefix` and an underscore.
+    /// A scope whose names begin with `prefix` and an underscore.
     pub fn prefix(&self, prefix: &str) -> Scope<'_> {
         self.scope().prefix(prefix)
     }
 
-    /// Adds a collector: it is asked for its families at every scrape, after the registry's own.
+    /// Adds a collector. Every scrape calls it, after the registry's own families.
     ///
     /// # Errors
-    /// A name of its families that is taken.
+    /// If the name of one of its families is taken.
     pub fn collect(&self, collector: impl Collector + 'static) -> Result<(), Error> {
         for name in collector.names() {
             self.claim(&name)?;
@@ -225,12 +225,12 @@ impl Registry {
         Ok(())
     }
 
-    /// Takes a metric out of the registry of this process: it is not shown any more, and its name
-    /// may be registered again. False where no metric of that name is registered.
+    /// Removes a metric from the registry of this process: it is no longer shown, and its name may
+    /// be registered again. Returns false if no metric of that name is registered.
     ///
-    /// The family and its counts stay in the segment, where other processes may use them: whoever
-    /// registers the name again goes on with them, under a description that does not contradict the
-    /// first. A collector goes with all of its names.
+    /// The family and its counts stay in the segment, where other processes may use them.
+    /// Registering the name again continues with these counts and requires a description that does
+    /// not contradict the first. A collector is removed with all of its names.
     pub fn unregister(&self, name: &str) -> bool {
         let inner = &*self.inner;
         let mut names = vec![name.to_owned()];
@@ -243,7 +243,7 @@ impl Registry {
             let is_other = |other: &&Arc<dyn Collector>| !Arc::ptr_eq(other, gone);
             (Some(collectors.iter().filter(is_other).cloned().collect()), ())
         });
-        // Hidden before its name is free: who registers it then shows it again.
+        // Hide it before its name is free, so that a later registration shows it again.
         if inner.names.has(name) {
             inner.hidden.replace(|hidden| match find(hidden, name) {
                 Ok(_) => (None, ()),
@@ -254,11 +254,11 @@ impl Registry {
         was_there.fold(false, |any, one| any | one)
     }
 
-    /// Begins everything anew: all counts are zero, for all processes that count in the segment,
-    /// and series that no handle is bound to are gone. What is counted meanwhile may go, too.
+    /// Resets all counts to zero, for all processes that count in the segment, and removes the
+    /// series with dynamic labels to which no handle is bound. Concurrent updates may be lost.
     ///
     /// # Errors
-    /// A segment whose families contradict themselves, and its locks' errors.
+    /// If the families of the segment are inconsistent, or its locks cannot be taken.
     pub fn reset(&self) -> Result<(), Error> {
         for reader in self.inner.readers.of(&self.inner.segment)?.iter() {
             reader.reset()?;
@@ -269,24 +269,24 @@ impl Registry {
         Ok(())
     }
 
-    /// Begins a scrape. It takes no lock that counting waits for, and allocates nothing once a
-    /// scrape has been.
+    /// Starts a scrape. It takes no lock that counting waits for, and does not allocate after an
+    /// earlier scrape has finished.
     pub fn scrape(&self) -> Scrape {
         let mut kept = self.inner.buffers.iter().map(|place| {
-            // Acquire: sees the memory as it was left.
+            // Acquire: pairs with the release in `give_back`, to see the buffers as they were left.
             place.swap(std::ptr::null_mut(), Ordering::Acquire)
         });
         let buffers = kept.find(|buffers| !buffers.is_null()).map(|buffers| {
-            // SAFETY: it is from `Box::into_raw`, and who takes it out is the only one to have it.
+            // SAFETY: it is from `Box::into_raw`, and the swap makes this thread its only owner.
             unsafe { Box::from_raw(buffers) }
         });
         Scrape::new(self.clone(), buffers.unwrap_or_default())
     }
 
-    /// Gives everything to a sink, which may be an encoder, a sender, or a test.
+    /// Passes all families and series to a sink, which may be an encoder, a sender, or a test.
     ///
     /// # Errors
-    /// A segment whose families contradict themselves.
+    /// If the families of the segment are inconsistent.
     pub fn visit(&self, sink: &mut impl snapshot::Sink) -> Result<(), Error> {
         let mut walk = Walk::default();
         walk.begin(self)?;
@@ -294,10 +294,10 @@ impl Registry {
         Ok(())
     }
 
-    /// Gives one family of the segment to a sink; false where there is none of that name.
+    /// Passes one family of the segment to a sink; returns false if there is none of that name.
     ///
     /// # Errors
-    /// A segment whose families contradict themselves.
+    /// If the families of the segment are inconsistent.
     pub fn visit_family(&self, name: &str, sink: &mut impl snapshot::Sink) -> Result<bool, Error> {
         let mut walk = Walk::default();
         walk.begin(self)?;
@@ -308,11 +308,11 @@ impl Registry {
         Ok(is_there)
     }
 
-    /// Gives the families of the segment whose names are wanted to a sink, and then those of
-    /// `more`.
+    /// Passes the families of the segment whose names `is_wanted` accepts to a sink, and then those
+    /// of `more`.
     ///
     /// # Errors
-    /// A segment whose families contradict themselves.
+    /// If the families of the segment are inconsistent.
     pub fn visit_with(
         &self,
         is_wanted: impl Fn(&str) -> bool,
@@ -326,10 +326,11 @@ impl Registry {
         Ok(())
     }
 
-    /// As [`Registry::visit`], without what collectors and callbacks say: what lies in the segment.
+    /// Like [`Registry::visit`], but only families in the segment, unregistered ones included: no
+    /// collectors and no callbacks.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Registry::visit`].
     pub fn visit_segment(&self, sink: &mut impl snapshot::Sink) -> Result<(), Error> {
         let mut walk = Walk::default();
         walk.begin_segment(self)?;
@@ -337,7 +338,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Everything, in Prometheus' text format.
+    /// Returns all metrics in Prometheus' text format 0.0.4.
     pub fn text(&self) -> String {
         let mut out = Vec::new();
         // Writing into memory does not fail.
@@ -361,13 +362,13 @@ impl Registry {
         let buffers = Box::into_raw(buffers);
         for place in &self.inner.buffers {
             let null = std::ptr::null_mut();
-            // Release: as above.
+            // Release: pairs with the acquire in `scrape`.
             let given = place.compare_exchange(null, buffers, Ordering::Release, Ordering::Relaxed);
             if given.is_ok() {
                 return;
             }
         }
-        // SAFETY: it is from above, and nobody has taken it.
+        // SAFETY: it is from above, and every exchange failed: no other thread has seen it.
         drop(unsafe { Box::from_raw(buffers) });
     }
 
@@ -383,7 +384,7 @@ impl Registry {
     }
 }
 
-/// A set of names, in parts, so that a name that comes or goes copies one part and not all.
+/// A set of names, split into parts by hash: adding or removing a name copies one part only.
 struct Names {
     parts: [Replaced<Vec<Arc<str>>>; NAME_PARTS],
 }
@@ -401,7 +402,7 @@ impl Names {
         self.part(name).read(|names| find(names, name).is_ok())
     }
 
-    /// Puts a name in; false where it is there.
+    /// Adds a name; returns false if it is there already.
     fn claim(&self, name: &str) -> bool {
         self.part(name).replace(|names| match find(names, name) {
             Ok(_) => (None, false),
@@ -409,7 +410,7 @@ impl Names {
         })
     }
 
-    /// Takes a name out; false where it is not there.
+    /// Removes a name; returns false if it is not there.
     fn release(&self, name: &str) -> bool {
         self.part(name).replace(|names| match find(names, name) {
             Ok(at) => (Some(without(names, at)), true),
@@ -457,7 +458,7 @@ impl<'r> Scope<'r> {
         self.registry
     }
 
-    /// A scope whose names begin with `prefix` and an underscore, behind this one's prefix.
+    /// A scope that adds `prefix` and an underscore to the names, after this one's own prefix.
     pub fn prefix(&self, prefix: &str) -> Self {
         let prefix = match (self.prefix.as_str(), prefix) {
             (outer, "") => outer.to_owned(),
@@ -490,7 +491,7 @@ impl<'r> Scope<'r> {
         M::register(self)
     }
 
-    /// Registers a gauge whose value is asked for at every scrape.
+    /// Registers a gauge whose value every scrape obtains by calling `value`.
     ///
     /// # Errors
     /// Those of [`Register::register`].
@@ -503,7 +504,8 @@ impl<'r> Scope<'r> {
         self.registry.collect(callback)
     }
 
-    /// Registers a counter whose total is asked for at every scrape; it must never fall.
+    /// Registers a counter whose total every scrape obtains by calling `total`. The total must
+    /// never decrease.
     ///
     /// # Errors
     /// Those of [`Register::register`].
@@ -516,7 +518,7 @@ impl<'r> Scope<'r> {
         self.registry.collect(callback)
     }
 
-    /// The name of a metric in this scope.
+    /// The name of a metric in this scope, with prefix and unit.
     pub fn full_name(&self, description: &Description) -> String {
         let name = description.full_name();
         if self.prefix.is_empty() { name } else { format!("{}_{name}", self.prefix) }
@@ -534,7 +536,7 @@ impl<'r> Scope<'r> {
         Ok(Callback::new(name, help, unit, kind, self.labels.clone(), Box::new(value)))
     }
 
-    /// Makes the series of a family, or opens those that are in the segment.
+    /// Creates a family, or opens the one in the segment.
     pub(crate) fn family<I: Instrument>(
         &self,
         description: &Description,
@@ -556,7 +558,10 @@ impl<'r> Scope<'r> {
         schema.additive &= description.striped.unwrap_or(true);
         if count != label::ANY && labels.len() + description.labels.len() != count {
             let (given, names) = (labels.len() + description.labels.len(), count);
-            let what = format!("it has {given} labels, and each series is given {names} values");
+            let what = format!(
+                "it has {given} labels, but its label type has {names} values: name one label for \
+                 each value"
+            );
             return Err(Error::invalid(&name, what));
         }
         schema.labels =
@@ -589,28 +594,28 @@ impl<'r> Scope<'r> {
             .labels
             .iter()
             .map(|(name, value)| Label { name: name.clone(), values: Some(vec![value.clone()]) });
-        // The constant ones last: whoever writes a key writes its own first, and one more value of
-        // one does not change the group.
+        // The constant ones last: a key is written with the caller's own values first, and a label
+        // with a single value does not change the group.
         let mut all: Vec<Label> = own.chain(named).chain(constant).collect();
         for (name, values) in &description.values {
             let label = all.iter_mut().find(|label| label.name == *name);
             let label = label.ok_or_else(|| {
-                let what = format!("values are given for {name:?}, which is none of its labels");
+                let what = format!("values are given for {name:?}, which is not one of its labels");
                 Error::invalid(metric, what)
             })?;
             if label.values.is_some() {
-                let what = format!("the values of the label {name:?} are given by its type");
+                let what = format!("the type of the label {name:?} sets its values: omit them");
                 return Err(Error::invalid(metric, what));
             }
             label.values = Some(values.clone());
         }
-        // Behind what its user writes.
+        // The instrument's own labels follow the values that the caller writes.
         let own = labels.len() + description.labels.len();
         all.splice(own..own, instruments);
         for (i, label) in all.iter().enumerate() {
             names::check_label(metric, &label.name, description.verbatim)?;
             if all[..i].iter().any(|other| other.name == label.name) {
-                let what = format!("the label {:?} is there twice; rename one", label.name);
+                let what = format!("the label {:?} appears twice: rename one", label.name);
                 return Err(Error::invalid(metric, what));
             }
         }

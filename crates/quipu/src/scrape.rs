@@ -1,4 +1,4 @@
-//! One read of everything, in pieces.
+//! A scrape: walks all families of a registry once and encodes them, in pieces.
 
 use std::fmt;
 use std::io;
@@ -7,21 +7,21 @@ use crate::exposition::{Encoder, Escaping, Format};
 use crate::registry::Registry;
 use crate::visit::Walk;
 
-/// A scrape: it gives the text, or whatever was asked for, in pieces of about 64 KiB, and holds
-/// nothing in between. A reader that is slow, or never comes back, keeps nobody waiting.
+/// A scrape of a registry. It returns the text, or another format, in pieces of about 64 KiB and
+/// holds no lock between pieces: a reader that is slow or never returns blocks no other thread.
 ///
 /// ```
 /// let registry = quipu::Registry::new();
-/// registry.counter("jobs", "Jobs that were done.")?.inc();
+/// registry.counter("jobs", "Completed jobs.")?.inc();
 /// let mut out = Vec::new();
-/// registry.scrape().write_to(&mut out).expect("a vector takes whatever fits into memory");
-/// let text = "# HELP jobs_total Jobs that were done.\n# TYPE jobs_total counter\njobs_total 1\n";
+/// registry.scrape().write_to(&mut out).expect("writing to memory does not fail");
+/// let text = "# HELP jobs_total Completed jobs.\n# TYPE jobs_total counter\njobs_total 1\n";
 /// assert_eq!(String::from_utf8_lossy(&out), text);
 /// # Ok::<(), quipu::Error>(())
 /// ```
 pub struct Scrape {
     registry: Registry,
-    /// Taken out when it is dropped, for the next scrape.
+    /// Returned to the registry on drop, for the next scrape.
     buffers: Option<Box<Buffers>>,
     format: Format,
     escaping: Escaping,
@@ -35,14 +35,14 @@ enum Stage {
     Over,
 }
 
-/// The memory of a scrape.
+/// The memory of a scrape, reused by later ones.
 #[derive(Default)]
 pub(crate) struct Buffers {
     walk: Walk,
     encoder: Encoder,
 }
 
-/// When a piece is full.
+/// The size in bytes from which a piece is full.
 const PIECE: usize = 64 << 10;
 
 impl Scrape {
@@ -51,19 +51,18 @@ impl Scrape {
         Self { registry, buffers: Some(buffers), format, escaping, stage: Stage::Fresh }
     }
 
-    /// Chooses what is written; text 0.0.4 without this. It is for the beginning: later, it is
-    /// without effect.
+    /// Chooses the format; the default is text 0.0.4. It has no effect after the first piece.
     pub fn format(mut self, format: Format, escaping: Escaping) -> Self {
         (self.format, self.escaping) = (format, escaping);
         self
     }
 
-    /// The header `Content-Type` of what is written.
+    /// The value of the `Content-Type` header for the chosen format.
     pub fn content_type(&self) -> String {
         self.format.content_type(self.escaping)
     }
 
-    /// The next piece; `None` when there is no more.
+    /// Returns the next piece; `None` after the last.
     pub fn next_piece(&mut self) -> Option<&[u8]> {
         let Buffers { walk, encoder } = &mut **self.buffers.as_mut()?;
         match self.stage {
@@ -83,7 +82,7 @@ impl Scrape {
         Some(encoder.buffer())
     }
 
-    /// Writes everything.
+    /// Writes all remaining pieces to `out`.
     ///
     /// # Errors
     /// The writer's.

@@ -1,14 +1,14 @@
-//! What a scrape reads: families, their series, and values that nobody changes any more.
+//! Snapshots: families, their series, and fixed values, as a scrape reads them.
 //!
-//! Instruments, collectors and callbacks make these; encoders take them. Neither knows the other.
-//! Nothing here owns memory: a snapshot lends what lies in the segment, or in buffers of the scrape
-//! that are used again for the next one.
+//! Instruments, collectors and callbacks produce these types; encoders consume them through a
+//! [`Sink`]. Neither side knows the other. Nothing here owns memory: a snapshot borrows from the
+//! segment, or from buffers of the scrape that the next one reuses.
 
 use std::fmt;
 
 pub use crate::read::Source;
 
-/// What kind of values a family has.
+/// The kind of a family's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
@@ -24,16 +24,16 @@ pub enum Kind {
     Info,
     /// States, each of which is on or off.
     StateSet,
-    /// Not said.
+    /// Unspecified.
     Unknown,
 }
 
-/// A label of a family: its name and, where they are known beforehand, its values.
+/// A label of a family: its name and, if it is of fixed cardinality, its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label<'a> {
     /// The name.
     pub name: &'a str,
-    /// The values, in the order of their indices, where the label is of fixed cardinality.
+    /// The values in the order of their indices; `None` for a dynamic label.
     pub values: Option<&'a [&'a str]>,
 }
 
@@ -42,20 +42,22 @@ pub struct Label<'a> {
 pub struct Family<'a> {
     /// The name, without any suffix that a format adds (`_total`, `_bucket`, `_info`).
     pub name: &'a str,
-    /// What it is about; empty where nothing was said.
+    /// The help; may be empty.
     pub help: &'a str,
-    /// The unit, in which the name ends (`seconds`); empty where there is none.
+    /// The unit, in which the name ends (`seconds`); may be empty.
     pub unit: &'a str,
     /// The kind of its values.
     pub kind: Kind,
-    /// Its labels. A series gives a *group* for all that have values here, and texts for the rest.
+    /// Its labels. A series has one number, its *group*, for all labels that have values here, and
+    /// a text for each of the others.
     pub labels: &'a [Label<'a>],
-    /// How many groups there are: the product of the numbers of values, 1 where there are none.
+    /// The number of groups: the product of the labels' numbers of values, or 1 if none has any.
     pub groups: u32,
 }
 
 impl<'a> Family<'a> {
-    /// The pairs of fixed cardinality that make up a group. The last label varies fastest.
+    /// The names and values of the labels of fixed cardinality, for a group. The last label varies
+    /// fastest.
     pub fn fixed(&self, group: u32) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let mut rest = group;
         let mut radix = self.groups.max(1);
@@ -68,7 +70,7 @@ impl<'a> Family<'a> {
         })
     }
 
-    /// The names of the labels whose values each series brings itself, in order.
+    /// The names of the dynamic labels, in order: those whose values each series has as texts.
     pub fn dynamic(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.labels.iter().filter(|label| label.values.is_none()).map(|label| label.name)
     }
@@ -76,18 +78,21 @@ impl<'a> Family<'a> {
 
 /// The texts of a series' dynamic labels, in the order of [`Family::dynamic`].
 ///
-/// They lie one behind the other, each behind its length, as the segment has them: one byte below
-/// 255, else the byte 255 and four little-endian bytes.
+/// The encoding is that of the segment: each text follows its length in bytes, which is one byte if
+/// below 255, else the byte 255 and four bytes, little-endian.
 #[derive(Clone, Copy, Default)]
 pub struct Texts<'a>(&'a [u8]);
 
 impl<'a> Texts<'a> {
-    /// Takes over encoded texts.
+    /// Wraps encoded texts.
     pub fn new(encoded: &'a [u8]) -> Self {
         Self(encoded)
     }
 
-    /// Adds a text to encoded ones.
+    /// Appends a text to encoded ones.
+    ///
+    /// # Panics
+    /// If the text is 4 GiB or longer.
     pub fn push(encoded: &mut Vec<u8>, text: &str) {
         match u8::try_from(text.len()) {
             Ok(length) if length < u8::MAX => encoded.push(length),
@@ -102,7 +107,7 @@ impl<'a> Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    /// The next text, for who copies it and no more: whether it is UTF-8 is not looked at again.
+    /// The next text as bytes, for callers that only copy it: UTF-8 is not validated again.
     #[inline]
     pub(crate) fn next_bytes(&mut self) -> Option<&'a [u8]> {
         let (&first, rest) = self.0.split_first()?;
@@ -133,51 +138,51 @@ impl fmt::Debug for Texts<'_> {
     }
 }
 
-/// A moment: nanoseconds since 1970-01-01 00:00 UTC.
+/// A point in time: nanoseconds since 1970-01-01 00:00 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 
 /// One series at the time of the scrape.
 #[derive(Debug, Clone, Copy)]
 pub struct Series<'a> {
-    /// The number of its combination of fixed label values; 0 where the family has none.
+    /// The number of its combination of fixed label values; 0 if the family has none.
     pub group: u32,
     /// Its dynamic label values.
     pub texts: Texts<'a>,
-    /// Whether no dynamic value has a character that text formats escape: `"`, `\`, line feed.
+    /// Whether no dynamic value contains a character that text formats escape: `"`, `\`, line feed.
     pub plain: bool,
-    /// Whether it stands for all series beyond the family's limit. Then it has no labels of its
-    /// own: formats show the one label `quipu_overflow="true"`.
+    /// Whether this is the overflow series, which counts for all series beyond the family's limit.
+    /// It has no labels of its own: formats show the single label `quipu_overflow="true"`.
     pub overflow: bool,
-    /// When it began to count from zero, where that is known.
+    /// When it started counting from zero, if known.
     pub start: Option<Timestamp>,
-    /// What it counted.
+    /// Its value.
     pub value: Value<'a>,
 }
 
-/// A number that a sample has.
+/// The number of a sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     /// An unsigned integer.
     Unsigned(u64),
     /// A signed integer.
     Signed(i64),
-    /// Any other.
+    /// Any other number.
     Float(f64),
 }
 
-/// An observation that stands for others: its labels name, say, a trace.
+/// An exemplar: one observation with labels of its own, such as the ID of a trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Exemplar<'a> {
-    /// Names and values in turn, encoded as [`Texts`].
+    /// Alternating names and values, encoded as [`Texts`].
     pub labels: Texts<'a>,
-    /// What was observed.
+    /// The observed value.
     pub value: f64,
-    /// When.
+    /// When it was observed, if known.
     pub time: Option<Timestamp>,
 }
 
-/// What a series counted.
+/// The value of a series.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Value<'a> {
@@ -185,12 +190,12 @@ pub enum Value<'a> {
     Counter {
         /// The sum of all increments.
         total: Number,
-        /// The last exemplar, where there was one.
+        /// The last exemplar, if any.
         exemplar: Option<Exemplar<'a>>,
     },
     /// A gauge's value.
     Gauge(Number),
-    /// A value of no known kind.
+    /// A value of unknown kind.
     Unknown(Number),
     /// A histogram.
     Histogram(Histogram<'a>),
@@ -198,27 +203,27 @@ pub enum Value<'a> {
     Summary {
         /// Pairs of quantile (0 to 1) and value, by ascending quantile; NaN without observations.
         quantiles: &'a [(f64, f64)],
-        /// How many observations there were.
+        /// The number of observations.
         count: u64,
         /// Their sum.
         sum: f64,
     },
     /// An info: its text is in the labels.
     Info,
-    /// The states by name, and whether each is on.
+    /// The states: the name of each, and whether it is on.
     StateSet(&'a [(&'a str, bool)]),
 }
 
 /// A histogram. It has classic buckets, exponential ones, or both.
 #[derive(Debug, Clone, Copy)]
 pub struct Histogram<'a> {
-    /// How many observations there were: the sum over all buckets.
+    /// The number of observations: the sum over all buckets.
     pub count: u64,
-    /// The sum of what was observed.
+    /// The sum of the observations.
     pub sum: f64,
-    /// The classic buckets by ascending bound, `+Inf` last; empty where there are none.
+    /// The classic buckets by ascending bound, `+Inf` last; empty if there are none.
     pub buckets: &'a [Bucket<'a>],
-    /// The exponential buckets, where it has them.
+    /// The exponential buckets, if it has them.
     pub native: Option<Native<'a>>,
 }
 
@@ -227,39 +232,40 @@ pub struct Histogram<'a> {
 pub struct Bucket<'a> {
     /// The upper bound, inclusive.
     pub bound: f64,
-    /// The bound as another program wrote it, whose text formats shall show it so: a label that is
-    /// written in another way is another series. `None` where there is no other program.
+    /// The bound as another program spelled it, which the text formats then copy: the same bound in
+    /// another spelling would be another series. `None` if the bound is not from another program.
     pub le: Option<&'a str>,
-    /// How many observations were in this bucket alone, not in those below.
+    /// The number of observations in this bucket alone, not in those below.
     pub count: u64,
-    /// The last exemplar in this bucket, where there was one.
+    /// The last exemplar in this bucket, if any.
     pub exemplar: Option<Exemplar<'a>>,
 }
 
-/// Exponential buckets, as Prometheus' native histograms have them. Bucket `i` of schema `s` holds
-/// what is above `2^((i-1) * 2^-s)` and at most `2^(i * 2^-s)`; negative ones mirror that.
+/// Exponential buckets, as in Prometheus' native histograms. Bucket `i` of schema `s` counts values
+/// above `2^((i-1) * 2^-s)` and up to `2^(i * 2^-s)`; negative buckets mirror the positive ones.
 #[derive(Debug, Clone, Copy)]
 pub struct Native<'a> {
     /// The resolution, -4 to 8.
     pub schema: i8,
-    /// The width of the zero bucket: what is at most as far from zero is in there.
+    /// The width of the zero bucket: it counts values at most this far from zero.
     pub zero_threshold: f64,
-    /// How many observations the zero bucket has.
+    /// The number of observations in the zero bucket.
     pub zero_count: u64,
-    /// Pairs of index and count, by ascending index, without empty ones.
+    /// Pairs of index and count, by ascending index, without empty buckets.
     pub positive: &'a [(i32, u64)],
-    /// As `positive`, for values below zero.
+    /// Like `positive`, for values below zero.
     pub negative: &'a [(i32, u64)],
     /// Exemplars, in no particular order.
     pub exemplars: &'a [Exemplar<'a>],
 }
 
-/// Takes families and series in turn: an encoder, a test, a sender.
+/// Receives families and their series: an encoder, a test, a sender.
 ///
-/// Every series belongs to the family that was given last.
+/// Every series belongs to the family passed last.
 pub trait Sink {
-    /// A family begins.
+    /// Starts a family.
     fn family(&mut self, family: &Family<'_>);
-    /// One of its series. `family` is the same as in the last call of [`Sink::family`].
+    /// Receives one series of the family. `family` is the same as in the last call of
+    /// [`Sink::family`].
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>);
 }

@@ -1,5 +1,6 @@
-//! A walk over everything that a registry has, in steps, so that whoever takes it can stop in
-//! between for as long as it likes: nothing is held meanwhile.
+//! The walk of a scrape over a registry: the families of the segment, the collectors, and last the
+//! counts of overflowed updates. It runs in steps and holds no lock between them, so that a scrape
+//! can pause for as long as its reader likes.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -12,28 +13,28 @@ use crate::read::{All, Memory, Reader};
 use crate::registry::Registry;
 use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
 
-/// Where a walk is, and the memory that it needs.
+/// The position of a walk, and the memory that it needs.
 #[derive(Default)]
 pub(crate) struct Walk {
-    /// Those of all families; none before it begins.
+    /// The readers of all families; none before the walk starts.
     readers: Option<Arc<All>>,
     collectors: Arc<[Arc<dyn Collector>]>,
-    /// The names of families that are not shown, in order.
+    /// The names of families that are not shown, sorted.
     hidden: Arc<[Arc<str>]>,
-    /// The family, or behind the families the collector, that comes next.
+    /// The index of the next family or, counting on after the families, of the next collector.
     next: usize,
-    /// Where in the family it is, once it has begun.
+    /// The position in the current family; `None` before its first series.
     cursor: Option<Cursor>,
-    /// The series that comes next, of those that are put together.
+    /// The index of the next series, in a family whose series are gathered first.
     series: usize,
-    /// Whether it ends with the family that comes next.
+    /// Whether the walk ends after the next family.
     only: bool,
     memory: Memory,
     texts: Vec<u8>,
 }
 
 impl Walk {
-    /// Goes back to the beginning, with what the registry has now.
+    /// Restarts the walk, with the current families and collectors of the registry.
     pub(crate) fn begin(&mut self, registry: &Registry) -> Result<(), Error> {
         self.begin_segment(registry)?;
         self.collectors = registry.collectors();
@@ -41,7 +42,7 @@ impl Walk {
         Ok(())
     }
 
-    /// As [`Walk::begin`], without collectors, and with what this process does not show.
+    /// Like [`Walk::begin`], but without collectors, and with families that this process hides.
     pub(crate) fn begin_segment(&mut self, registry: &Registry) -> Result<(), Error> {
         self.readers = Some(registry.readers().of(registry.segment())?);
         self.collectors = Arc::default();
@@ -58,7 +59,7 @@ impl Walk {
         Self { readers: Some(Arc::new(All::of(readers))), ..Self::default() }
     }
 
-    /// Makes it a walk over the family of that name alone, hidden or not; false where there is none.
+    /// Restricts the walk to the family of that name, hidden or not. False if there is none.
     pub(crate) fn narrow(&mut self, name: &str) -> bool {
         self.hidden = Arc::default();
         let found = self.readers.as_ref().and_then(|readers| readers.position(name));
@@ -67,15 +68,15 @@ impl Walk {
         self.only
     }
 
-    /// Lets go of what the registry has, and keeps the memory.
+    /// Releases the families and collectors of the registry, and keeps the memory.
     pub(crate) fn end(&mut self) {
         self.readers = None;
         self.collectors = Arc::default();
         self.hidden = Arc::default();
     }
 
-    /// Goes on. Before each series and after it, `sink` may say that it is full; then the walk
-    /// stops. Answers whether there is more.
+    /// Continues the walk until `is_full` returns true, which is checked after each series and each
+    /// collector, or until the end. Returns whether there is more.
     pub(crate) fn step<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
         let readers = self.readers.clone();
         let readers = readers.as_deref().map_or(&[][..], |readers| readers);
@@ -86,8 +87,7 @@ impl Walk {
                 continue;
             }
             if self.cursor.is_none() {
-                // What is idle for too long is found before the walk. Where the lock cannot be had,
-                // it is shown once more.
+                // Hide expired series first. If the lock cannot be taken, they are shown once more.
                 if reader.series.schema().idle.is_some() {
                     let _ = reader.series.sweep();
                 }
@@ -132,7 +132,7 @@ impl Walk {
         false
     }
 
-    /// Shows how many updates went to overflow series, if any did.
+    /// Shows the number of updates that went to overflow series, if any did.
     fn overflows(&mut self, readers: &[Arc<Reader>], sink: &mut impl Sink) {
         let mut is_begun = false;
         for reader in readers {

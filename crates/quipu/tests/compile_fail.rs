@@ -1,4 +1,4 @@
-//! What cannot be does not compile, and the message says what is wrong and the way out.
+//! Mistakes in derives do not compile, and the message says what is wrong and what to do.
 
 #[test]
 #[cfg_attr(miri, ignore = "it runs the compiler")]

@@ -1,4 +1,4 @@
-//! What the derives make is what they say.
+//! The derives: labels at compile time, series by group, and groups of metrics.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use quipu::snapshot::Label;
@@ -83,7 +83,7 @@ struct Server {
     /// Requests that were
     /// answered.
     ///
-    /// This paragraph is for who reads the code.
+    /// This paragraph is for readers of the code.
     requests: CounterFamily<ByKind>,
     /// From head to answer.
     #[metric(unit = "seconds", buckets = [0.1, 1.0])]

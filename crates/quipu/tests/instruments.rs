@@ -400,7 +400,7 @@ fn wrong_registrations_name_the_metric_and_the_way_out() {
     assert_eq!(twice.metric(), "twice");
     assert_eq!(
         message(registry.counter("requests_total", "")),
-        "metric \"requests_total\": its name ends in \"_total\", which formats add by themselves; \
+        "metric \"requests_total\": its name ends in \"_total\", which the formats add: \
          leave it out"
     );
     assert!(message(registry.counter("", "")).contains("without a name"));
@@ -416,7 +416,7 @@ fn wrong_registrations_name_the_metric_and_the_way_out() {
     assert!(family(&["a", "b"]).unwrap_err().to_string().contains("2 labels"));
     assert!(family(&[]).is_err());
     let values: Result<One, _> = registry.register(about("f").labels(["a"]).values("b", ["x"]));
-    assert!(values.unwrap_err().to_string().contains("none of its labels"));
+    assert!(values.unwrap_err().to_string().contains("not one of its labels"));
     assert!(family(&["a"]).is_ok(), "what failed took no name");
 }
 

@@ -135,7 +135,7 @@ fn a_label_of_the_same_name_is_refused() {
     let registry = Registry::new();
     let description = description("g", Aggregation::All).labels(["pid"]);
     let error = registry.register::<Labelled>(description).unwrap_err();
-    assert!(error.to_string().contains("the label \"pid\" is there twice"), "{error}");
+    assert!(error.to_string().contains("the label \"pid\" appears twice"), "{error}");
 }
 
 #[test]

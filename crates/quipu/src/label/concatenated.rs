@@ -1,23 +1,23 @@
-//! Lists of labels put together at compile time, for groups within groups.
+//! Lists of labels, concatenated at compile time for nested label groups.
 
 use crate::snapshot::Label;
 
-/// The labels of several groups, one behind the other. Only the derive of
-/// [`LabelGroup`](crate::LabelGroup) needs it.
+/// The labels of several groups, one after the other. Only the code that
+/// [`LabelGroup`](crate::LabelGroup)'s derive generates needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct Concatenated {
     labels: [Label<'static>; MOST],
     count: usize,
 }
 
-/// The most labels of a group.
+/// The maximum number of labels in a group.
 const MOST: usize = 64;
 
 impl Concatenated {
-    /// Puts lists together.
+    /// Concatenates lists.
     ///
     /// # Panics
-    /// When it is compiled: a label that is there twice, and too many labels.
+    /// At compile time, if a label appears twice or there are more than 64 labels.
     pub const fn new(lists: &[&[Label<'static>]]) -> Self {
         let mut labels = [Label { name: "", values: None }; MOST];
         let mut count = 0;
@@ -25,14 +25,14 @@ impl Concatenated {
         while list < lists.len() {
             let mut i = 0;
             while i < lists[list].len() {
-                assert!(count < MOST, "a group of more than 64 labels");
+                assert!(count < MOST, "a label group has more than 64 labels: remove some");
                 let label = lists[list][i];
                 let mut other = 0;
                 while other < count {
                     assert!(
                         !same(labels[other].name.as_bytes(), label.name.as_bytes()),
-                        "a label is there twice: once in the group, once in one that is flattened \
-                         into it; rename one of them"
+                        "a label group and the groups flattened into it have the same label twice: \
+                         rename one"
                     );
                     other += 1;
                 }

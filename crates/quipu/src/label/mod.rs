@@ -1,4 +1,4 @@
-//! Labels: typed sets of names and values, which tell the series of a family apart.
+//! Labels: typed sets of names and values that distinguish the series of a family.
 //!
 //! ```
 //! use quipu::{CounterFamily, Description, LabelGroup, LabelValue, Registry};
@@ -24,7 +24,7 @@
 //! # Ok::<(), quipu::Error>(())
 //! ```
 //!
-//! What is no group of the family's, or has a label twice, does not compile:
+//! A group of another type than the family's, or with a duplicate label, does not compile:
 //!
 //! ```compile_fail,E0271
 //! # use quipu::{CounterFamily, Description, LabelGroup, Registry};
@@ -51,8 +51,8 @@
 //! ```
 //!
 //! Labels whose values are known at compile time (enums, `bool`) are of *fixed cardinality*: their
-//! values fold into one number. Any other is *dynamic*: its text is the series' own. A label of
-//! texts whose values are known when the family is registered becomes fixed by
+//! values fold into one number. All others are *dynamic*: each series stores their texts. A text
+//! label whose values are known when the family is registered becomes fixed by
 //! [`Description::values`](crate::Description::values).
 
 mod concatenated;
@@ -67,14 +67,14 @@ use crate::snapshot::Label;
 
 /// The value of one label.
 pub trait LabelValue {
-    /// The values by index, where the type has finitely many that are known at compile time.
+    /// The values by index, if they are known at compile time; else `None`.
     const VALUES: Option<&'static [&'static str]> = None;
 
-    /// Writes itself: [`KeyWriter::index`] for a type with [`LabelValue::VALUES`],
-    /// [`KeyWriter::text`] for any other. It writes exactly one value.
+    /// Writes exactly one value: by [`KeyWriter::index`] for a type with [`LabelValue::VALUES`], by
+    /// [`KeyWriter::text`] for any other.
     fn encode(&self, key: &mut KeyWriter<'_>);
 
-    /// The index of its value, for a type with [`LabelValue::VALUES`].
+    /// The index of this value, for a type with [`LabelValue::VALUES`].
     fn index(&self) -> Option<u32> {
         None
     }
@@ -82,15 +82,14 @@ pub trait LabelValue {
 
 /// A typed set of labels. Derive it for a struct whose fields are the labels.
 pub trait LabelGroup {
-    /// The same group with all its lifetimes `'static`, so that a family takes groups that borrow
-    /// for any time.
+    /// This type with all lifetimes `'static`, so that a family accepts groups of any lifetime.
     type Identity;
 
-    /// The labels in order. An array of texts has none here: its names come with
+    /// The labels in order. Empty for an array of texts, whose names are set by
     /// [`Description::labels`](crate::Description::labels).
     const LABELS: &'static [Label<'static>];
 
-    /// How many values [`LabelGroup::encode`] writes.
+    /// The number of values that [`LabelGroup::encode`] writes.
     const COUNT: usize = Self::LABELS.len();
 
     /// Writes all values in the order of the labels.
@@ -106,7 +105,7 @@ impl LabelGroup for () {
     fn encode(&self, _: &mut KeyWriter<'_>) {}
 }
 
-/// Labels whose names are known at run time only: values in the order of the names.
+/// Labels whose names are known at run time only: the values, in the order of the names.
 impl<S: AsRef<str>, const N: usize> LabelGroup for [S; N] {
     type Identity = [&'static str; N];
     const LABELS: &'static [Label<'static>] = &[];
@@ -118,11 +117,12 @@ impl<S: AsRef<str>, const N: usize> LabelGroup for [S; N] {
     }
 }
 
-/// The [`LabelGroup::COUNT`] of a group that has as many values as the description has labels.
+/// The [`LabelGroup::COUNT`] of a group with one value for each label of the description.
 pub const ANY: usize = usize::MAX;
 
-/// Labels whose names and number are known at run time only: values in the order of the names.
-/// Whoever gives more or fewer counts in the family's overflow series.
+/// Labels whose names and number are known at run time only: the values, in the order of the names.
+/// If there are more or fewer values than names, the update is counted in the family's overflow
+/// series.
 ///
 /// ```
 /// use quipu::label::Values;
@@ -150,8 +150,8 @@ impl LabelGroup for Values<'_> {
     }
 }
 
-/// As [`Values`], for whoever has no slice of them: a function that writes one text for each label.
-/// It may be called more than once, and writes the same each time.
+/// Like [`Values`], without a slice: a function that writes one text for each label. It may be
+/// called more than once, and must write the same texts each time.
 #[derive(Debug, Clone, Copy)]
 pub struct Written<F>(pub F);
 

@@ -1,4 +1,4 @@
-//! Label values of the standard library's types.
+//! Implementations of [`LabelValue`] for types of the standard library.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -48,7 +48,7 @@ impl LabelValue for char {
     }
 }
 
-/// A value that may be missing: then its text is empty, which Prometheus takes for no label.
+/// An optional value. `None` is the empty text, which Prometheus treats like a missing label.
 impl<V: AsRef<str>> LabelValue for Option<V> {
     #[inline]
     fn encode(&self, key: &mut KeyWriter<'_>) {
