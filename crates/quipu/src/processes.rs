@@ -1,15 +1,15 @@
-//! What the processes of a segment have set, put together: the reader of process gauges.
+//! The reader of process gauges: combines the values that the processes of a segment have set.
 //!
-//! A scrape gathers the series of a family, groups them by the labels that are not the process', and
-//! reduces each group to what is shown. What processes left that have ended becomes less on the way:
-//! of those of a sum, a minimum or a maximum, one series in each group takes in the others; those
-//! that do not count are removed. So there are never more than the processes that live leave, and
-//! one more.
+//! A scrape reads all series of a family, groups them by all labels except that of the process, and
+//! reduces each group to the values that are shown. On the way, it folds the series that ended
+//! processes have left. For a sum, a minimum or a maximum, one such series in each group takes in
+//! the others; for the other aggregations, those that no longer count are removed. So a group never
+//! has more series than there are living processes, and one more.
 //!
-//! The thread that takes series in holds the family's lock, which its death releases. Taking in a
-//! value twice does no harm to a minimum or a maximum. A sum is written down before it is made: see
-//! [`take_in`]. The owner of the lock may be stopped: a scrape does not wait for it, and shows what
-//! the sum will be.
+//! Folding requires the family's lock, which the death of its owner releases. Taking in a value
+//! twice does no harm to a minimum or a maximum. For a sum, the result is logged before it is
+//! stored: see [`take_in`]. A scrape does not wait for the owner of the lock, which may be stopped,
+//! and shows the sum as it will be.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
@@ -24,18 +24,18 @@ use crate::instrument::process_gauge::{
 };
 use crate::snapshot::{Number, Series, Texts, Timestamp, Value};
 
-/// The series of processes of one family, and the memory for them, which is used again.
+/// The series of one family's processes, and memory that is reused for the next family.
 #[derive(Default)]
 pub(crate) struct Processes {
     entries: Vec<Entry>,
-    /// The texts of entries, then of what is shown.
+    /// The texts of the entries, followed by those of the shown series.
     texts: Vec<u8>,
     shown: Vec<Shown>,
-    /// Whether the processes live that were asked about, by their numbers in order.
+    /// The processes checked so far, and whether each is alive, sorted by number.
     lives: Vec<(u64, bool)>,
-    /// Where a walk over the family has its texts.
+    /// The buffer for the texts of a walk over the family.
     buffer: Vec<u8>,
-    /// The numbers of processes that ended, of one family.
+    /// The numbers of the ended processes of one family.
     ended: Vec<u64>,
 }
 
@@ -46,7 +46,7 @@ struct Entry {
     overflow: bool,
     plain: bool,
     lives: bool,
-    /// The texts without that of the process.
+    /// All texts but that of the process.
     own: Range<usize>,
     /// All texts.
     texts: Range<usize>,
@@ -54,11 +54,12 @@ struct Entry {
     id: u32,
     start: u64,
     value: Option<f64>,
-    /// When it was set, or which series it takes in: by the aggregation.
+    /// Depending on the aggregation, when the value was set, or the number of the process whose
+    /// series this one is taking in.
     note: u64,
-    /// What the value is to become once that series is taken in.
+    /// The value once that series is taken in.
     sum_to_be: Option<f64>,
-    /// Whether another one has taken it in.
+    /// Whether another series has taken this one in.
     taken_in: bool,
 }
 
@@ -73,20 +74,20 @@ struct Shown {
     value: f64,
 }
 
-/// How many processes that ended are shown with [`Aggregation::All`].
+/// The maximum number of ended processes that are shown with [`Aggregation::All`].
 const MOST_ENDED: usize = 64;
-/// How often a family is read, while another thread puts together what is in it.
+/// How often a family is read at most, while another thread folds its series.
 const MOST_READINGS: usize = 4;
-/// A family with fewer series is not worth a look when a process begins.
+/// Families with fewer series are not tidied when a process starts.
 const FEW: u64 = 64;
 
 impl Processes {
-    /// Forgets who lived.
+    /// Forgets which processes are alive.
     pub(crate) fn forget(&mut self) {
         self.lives.clear();
     }
 
-    /// The series of that number, of those that were gathered.
+    /// The gathered series with this index.
     pub(crate) fn series(&self, number: usize) -> Option<Series<'_>> {
         let shown = self.shown.get(number)?;
         Some(Series {
@@ -99,7 +100,8 @@ impl Processes {
         })
     }
 
-    /// Reads a family, and puts together what it has.
+    /// Reads a family, folds the series of ended processes if the lock is free, and reduces the
+    /// groups to the shown series.
     pub(crate) fn gather(&mut self, family: &Family, aggregation: Aggregation) {
         self.shown.clear();
         let is_put_together =
@@ -118,7 +120,7 @@ impl Processes {
         } else if self.has_leftovers(aggregation)
             && let Some(_folding) = family.try_folding()
         {
-            // Others may have put together what was read.
+            // Another thread may have folded what was read.
             self.read(family, aggregation);
             self.fold(family, aggregation);
         }
@@ -126,9 +128,9 @@ impl Processes {
         self.reduce(aggregation);
     }
 
-    /// Reads a family while another thread puts together what is in it, or is stopped while it does.
-    /// One reading is not of one moment: it may come by a series before that takes another in, and by
-    /// the other one when its value is gone. So it reads until two readings agree.
+    /// Reads a family while another thread folds its series, or is stopped while it does. A single
+    /// reading is not a consistent snapshot: it may read one series before it takes another in, and
+    /// the other after its value is gone. So this retries until two readings agree.
     fn read_meanwhile(&mut self, family: &Family, aggregation: Aggregation) {
         let mut before = None;
         for _ in 0..MOST_READINGS {
@@ -145,7 +147,7 @@ impl Processes {
             }
             before = left;
         }
-        // As `finish` does, for this reading alone.
+        // As `finish` does, but for this reading only.
         for i in 0..self.entries.len() {
             let number = self.entries[i].note;
             if aggregation != Aggregation::Sum || number == 0 || self.entries[i].overflow {
@@ -158,8 +160,8 @@ impl Processes {
         }
     }
 
-    /// Reads all series, in order: those of one group beside each other, the processes by their
-    /// numbers, or by their ids where each is shown.
+    /// Reads and sorts all series: by group, then by process number, or by process ID if each
+    /// process is shown.
     fn read(&mut self, family: &Family, aggregation: Aggregation) {
         self.entries.clear();
         self.texts.clear();
@@ -181,7 +183,7 @@ impl Processes {
                 taken_in: false,
             };
             if !view.overflow {
-                // One byte of length is before the name.
+                // The name follows one byte with its length.
                 let own = view.texts.len().checked_sub(NAME + 1);
                 let name = own.and_then(|own| Some((own, read_name(&view.texts[own + 1..])?)));
                 let Some((own, (number, id))) = name else {
@@ -193,7 +195,8 @@ impl Processes {
                 (entry.number, entry.id) = (number, id);
                 entry.lives = does_live(family, lives, number);
                 entry.note = match aggregation {
-                    // Acquire: the value is the one that was set then, or a later one.
+                    // Acquire: pairs with the release of the time; the value is the one set then, or
+                    // a later one.
                     Aggregation::LiveMostRecent => view.place.plain(TIME).load(Ordering::Acquire),
                     Aggregation::Sum => view.place.plain(SUMMAND).load(Ordering::Acquire),
                     _ => 0,
@@ -221,7 +224,7 @@ impl Processes {
         });
     }
 
-    /// The entries of the group that begins at `begin`.
+    /// The entries of the group that starts at `begin`.
     fn group(&self, begin: usize) -> Range<usize> {
         let first = &self.entries[begin];
         let others = self.entries[begin..].iter();
@@ -233,7 +236,7 @@ impl Processes {
             && self.texts[one.own.clone()] == self.texts[other.own.clone()]
     }
 
-    /// Whether there is more of processes that ended than is to stay.
+    /// Whether ended processes have left more series than are kept.
     fn has_leftovers(&mut self, aggregation: Aggregation) -> bool {
         let ended = self.entries.iter().filter(|entry| !entry.lives);
         match aggregation {
@@ -244,13 +247,13 @@ impl Processes {
                 self.ended.dedup();
                 self.ended.len() > MOST_ENDED
             }
-            // They are put together whenever they are read, if the lock is to be had.
+            // These are folded whenever they are read, if the lock is free.
             Aggregation::Min | Aggregation::Max | Aggregation::Sum => false,
             _ => self.entries.iter().any(|entry| !entry.lives),
         }
     }
 
-    /// Makes what ended processes left less, with the lock.
+    /// Folds the series of ended processes. Requires the lock.
     fn fold(&mut self, family: &Family, aggregation: Aggregation) {
         match aggregation {
             Aggregation::Min | Aggregation::Max | Aggregation::Sum => {}
@@ -269,7 +272,7 @@ impl Processes {
             let group = self.group(begin);
             begin = group.end;
             if self.entries[group.clone()].iter().any(|entry| entry.note != 0) {
-                // Somebody's work that could not be finished.
+                // A fold of a process that died, which `finish` could not complete.
                 continue;
             }
             let Some(heir) = group.clone().find(|&i| !self.entries[i].lives) else { continue };
@@ -279,7 +282,7 @@ impl Processes {
                     continue;
                 }
                 if self.entries[i].value.is_some() {
-                    // What was removed meanwhile, or cannot be had now, stays as it is.
+                    // A series that was removed or is not available now stays as it is.
                     let Ok(Some(from)) = self.place(family, i) else { continue };
                     let (value, added) = (self.entries[heir].value, self.entries[i].value);
                     let joined = join(aggregation, value, added);
@@ -293,13 +296,13 @@ impl Processes {
         self.remove(family, |entry| entry.taken_in);
     }
 
-    /// The cells of an entry, unless its series was removed meanwhile.
+    /// The cells of an entry; `None` if its series was removed meanwhile.
     fn place<'f>(&self, family: &'f Family, entry: usize) -> Result<Option<Claimed<'f>>, Error> {
         let entry = &self.entries[entry];
         family.find(|key| key.series(entry.group, &self.texts[entry.texts.clone()]))
     }
 
-    /// Finishes what somebody was at who died with the lock.
+    /// Completes the fold of a process that died with the lock.
     fn finish(&mut self, family: &Family) {
         for i in 0..self.entries.len() {
             let number = self.entries[i].note;
@@ -319,21 +322,21 @@ impl Processes {
         }
     }
 
-    /// All entries of the group that one is of.
+    /// All entries of an entry's group.
     fn group_of(&self, entry: usize) -> Range<usize> {
         let is_same = |other: &&Entry| self.is_same_group(&self.entries[entry], other);
         let before = self.entries[..entry].iter().rev().take_while(is_same).count();
         self.group(entry - before)
     }
 
-    /// Removes series, from the family and from what was read.
+    /// Removes series from the family and from the entries.
     fn remove(&mut self, family: &Family, mut is_unwanted: impl FnMut(&Entry) -> bool) {
         let texts = &self.texts;
         self.entries.retain(|entry| {
             if entry.overflow || !is_unwanted(entry) {
                 return true;
             }
-            // What cannot be removed now is found at the next scrape.
+            // If it cannot be removed now, the next scrape finds it.
             let _ = family.try_remove(|key| key.series(entry.group, &texts[entry.texts.clone()]));
             false
         });
@@ -341,7 +344,7 @@ impl Processes {
 }
 
 impl Processes {
-    /// Makes what is shown of what was read.
+    /// Reduces each group of entries to the shown series.
     fn reduce(&mut self, aggregation: Aggregation) {
         let mut begin = 0;
         while begin < self.entries.len() {
@@ -353,7 +356,7 @@ impl Processes {
             if is_each || self.entries[group.start].overflow {
                 for i in group.clone() {
                     let entry = &self.entries[i];
-                    // Of processes with one id, the one that began last.
+                    // Of several processes with the same ID, the one that started last.
                     let is_last = !self.entries[i + 1..group.end]
                         .iter()
                         .take_while(|other| other.id == entry.id)
@@ -379,7 +382,7 @@ impl Processes {
         }
     }
 
-    /// Shows a value with the labels of an entry, that of the process' id among them or not.
+    /// Shows a value with the labels of an entry, with or without the process ID.
     fn show(&mut self, entry: usize, value: Option<f64>, start: u64, with_id: bool) {
         let Some(value) = value else { return };
         let entry = &self.entries[entry];
@@ -395,7 +398,7 @@ impl Processes {
     }
 }
 
-/// Makes what ended processes left less, where there is much of it and nobody else is at it.
+/// Folds the series of ended processes, if the family has many series and the lock is free.
 pub(crate) fn tidy(family: &Family, layout: &Layout) {
     if layout.is_shared() || family.len() < FEW {
         return;
@@ -409,7 +412,7 @@ pub(crate) fn tidy(family: &Family, layout: &Layout) {
     processes.fold(family, layout.aggregation);
 }
 
-/// Whether a process lives. Each is asked about once in a scrape.
+/// Whether a process is alive. Each process is checked once per scrape.
 fn does_live(family: &Family, known: &mut Vec<(u64, bool)>, number: u64) -> bool {
     match known.binary_search_by_key(&number, |(number, _)| *number) {
         Ok(at) => known[at].1,
@@ -421,7 +424,7 @@ fn does_live(family: &Family, known: &mut Vec<(u64, bool)>, number: u64) -> bool
     }
 }
 
-/// The minimum, the maximum or the sum.
+/// The minimum, the maximum, or the sum of two values.
 fn join(aggregation: Aggregation, one: Option<f64>, other: Option<f64>) -> Option<f64> {
     let (Some(a), Some(b)) = (one, other) else { return one.or(other) };
     Some(match aggregation {
@@ -431,17 +434,18 @@ fn join(aggregation: Aggregation, one: Option<f64>, other: Option<f64>) -> Optio
     })
 }
 
-/// Takes the value of an ended process' series into that of another, with the lock; `joined` is the
-/// cell of both.
+/// Takes the value of one ended process' series (`from`) into that of another (`to`). `joined` is
+/// the encoded result, and `number` the process of `from`. Requires the lock.
 ///
-/// A sum is written down first, with the process whose value is in it. Whoever finds that note was
-/// preceded by somebody who died, and makes the same stores again, whichever of them were made:
-/// nothing else changes the cells of processes that ended. The note goes when the value that was
-/// taken in is gone, so that it never is taken in twice.
+/// A sum is logged first, with the process whose value it includes. A later owner of the lock that
+/// finds this log entry knows that an earlier one died, and repeats all stores: they are
+/// idempotent, since nothing else changes the cells of ended processes. The entry is cleared after
+/// the value in `from`, so that no value is taken in twice.
 fn take_in(aggregation: Aggregation, to: &Place<'_>, from: &Place<'_>, joined: u64, number: u64) {
     if aggregation == Aggregation::Sum {
         to.plain(SUM_TO_BE).store(joined, Ordering::Relaxed);
-        // Release, here and below: in this order in memory, since death may come between any two.
+        // Release, here and below: the stores stay in this order, since the process may die between
+        // any two.
         to.plain(SUMMAND).store(number, Ordering::Release);
         finish_taking_in(to, Some(from), joined);
     } else {
@@ -466,7 +470,7 @@ mod tests {
 
     use super::*;
 
-    /// At each moment at which the owner of the lock may be stopped, a scrape shows the same sum.
+    /// Wherever the owner of the lock is stopped, a scrape shows the same sum.
     #[test]
     fn a_sum_is_whole_while_another_thread_takes_one_series_into_another() {
         let segment = Segment::private(1 << 20).unwrap();
@@ -479,7 +483,7 @@ mod tests {
             processes.gather(&family, Aggregation::Sum);
             processes.shown.iter().map(|shown| shown.value).collect::<Vec<_>>()
         };
-        // None of them lives.
+        // Neither process is alive.
         for (number, value) in [(70_u64, 1.0), (71, 2.0)] {
             let name = format!("{number:010x}{:08x}", 5);
             let cell = encode_value(Some(value));

@@ -1,39 +1,39 @@
-//! How the values that several processes give a gauge become what a scrape shows.
+//! Aggregations: how a scrape combines the values that several processes set in one gauge.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How the values of a gauge, one for each process, are shown. Those of `Live` count processes that
-/// live; the others count what a process set before it ended as well.
+/// How a scrape shows the values of a gauge that has one for each process. The `Live` variants only
+/// count living processes; the others also count values of processes that have ended.
 ///
-/// The names are those of Python's `prometheus_client`; Ruby's `most_recent` is understood too.
+/// The names are those of Python's `prometheus_client`; Ruby's `most_recent` is accepted, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Aggregation {
-    /// Each process' value, in a series of its own with the label `pid`.
+    /// The value of each process, in a series of its own with the label `pid`.
     #[default]
     All,
-    /// As [`Aggregation::All`], of processes that live.
+    /// Like [`Aggregation::All`], for living processes.
     LiveAll,
-    /// The smallest.
+    /// The minimum.
     Min,
-    /// The smallest of processes that live.
+    /// The minimum over living processes.
     LiveMin,
-    /// The largest.
+    /// The maximum.
     Max,
-    /// The largest of processes that live.
+    /// The maximum over living processes.
     LiveMax,
     /// The sum.
     Sum,
-    /// The sum over processes that live.
+    /// The sum over living processes.
     LiveSum,
-    /// What was set last.
+    /// The value that was set last.
     MostRecent,
-    /// What was set last by a process that lives.
+    /// The value that was set last by a living process.
     LiveMostRecent,
 }
 
 impl Aggregation {
-    /// All of them.
+    /// All aggregations.
     pub const EVERY: [Self; 10] = [
         Self::All,
         Self::LiveAll,
@@ -47,7 +47,7 @@ impl Aggregation {
         Self::LiveMostRecent,
     ];
 
-    /// Its name, as Python's client has it.
+    /// The name, which is that of Python's client.
     pub fn name(self) -> &'static str {
         match self {
             Self::All => "all",
@@ -63,7 +63,7 @@ impl Aggregation {
         }
     }
 
-    /// Whether what ended processes set does not count.
+    /// Whether only living processes count.
     pub fn is_live(self) -> bool {
         use Aggregation::{LiveAll, LiveMax, LiveMin, LiveMostRecent, LiveSum};
         matches!(self, LiveAll | LiveMin | LiveMax | LiveSum | LiveMostRecent)
@@ -76,14 +76,14 @@ impl fmt::Display for Aggregation {
     }
 }
 
-/// A name that no aggregation has.
+/// The error for a name that no aggregation has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownAggregation(String);
 
 impl fmt::Display for UnknownAggregation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = Aggregation::EVERY.iter().map(|a| a.name()).collect();
-        write!(f, "{:?} is no aggregation of a gauge; take one of {}", self.0, names.join(", "))
+        write!(f, "unknown gauge aggregation {:?}: use one of {}", self.0, names.join(", "))
     }
 }
 

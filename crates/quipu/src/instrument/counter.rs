@@ -12,14 +12,14 @@ use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::registry::{Register, Scope};
 
-/// A sum of whole numbers, modulo 2^64.
+/// A counter of integers, modulo 2^64.
 #[derive(Debug, Clone)]
 pub struct Counter(Bound);
 
 /// Counters by label.
 pub type CounterFamily<L> = Family<Counter, L>;
 
-/// A sum of numbers that are no whole ones, such as seconds.
+/// A counter of floating-point numbers, such as seconds.
 #[derive(Debug, Clone)]
 pub struct FloatCounter(Bound);
 
@@ -28,7 +28,7 @@ pub type FloatCounterFamily<L> = Family<FloatCounter, L>;
 
 /// The cell of the total.
 pub(crate) const TOTAL: usize = 0;
-/// The cell of the exemplar, where there are any.
+/// The cell of the exemplar, if the family keeps exemplars.
 pub(crate) const EXEMPLAR: usize = 1;
 
 impl Counter {
@@ -44,27 +44,28 @@ impl Counter {
         self.0.place().add(TOTAL, n);
     }
 
-    /// Adds `n`, and keeps these pairs of names and values as what stands for it: a trace's id, for
-    /// example. Formats show at most 128 characters of names and values together; longer ones are
-    /// left out. Without [`Description::exemplars`], nothing is kept.
+    /// Adds `n`, and keeps `exemplar` (pairs of names and values, such as the ID of a trace) as its
+    /// exemplar. Exemplars of more than 128 characters of names and values together are dropped.
+    /// Without [`Description::exemplars`], none is kept.
     pub fn inc_with(&self, n: u64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
         exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n as f64, exemplar);
     }
 
-    /// The total: a read of all lanes. What others add meanwhile may be in it or not.
+    /// Returns the total, the sum over all lanes. Concurrent additions may be included or not.
     pub fn get(&self) -> u64 {
         self.0.place().sum(TOTAL)
     }
 }
 
 impl FloatCounter {
-    /// The last exemplar.
+    /// Returns the last exemplar.
     pub fn exemplar(&self) -> Option<KeptExemplar> {
         exemplar::kept(self.0.family(), self.0.place(), EXEMPLAR, 0)
     }
 
-    /// Keeps an exemplar as [`Counter::inc_with`] does, and adds nothing: for who added before.
+    /// Keeps an exemplar as [`Counter::inc_with`] does, without adding: for callers that have
+    /// already added.
     pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, value, exemplar);
     }
@@ -75,7 +76,7 @@ impl FloatCounter {
         self.inc_by(1.0);
     }
 
-    /// Adds `n`. A negative number or NaN is left out: a counter never goes back.
+    /// Adds `n`. Negative numbers and NaN are ignored: a counter never decreases.
     #[inline]
     pub fn inc_by(&self, n: f64) {
         if n >= 0.0 {
@@ -83,13 +84,13 @@ impl FloatCounter {
         }
     }
 
-    /// As [`Counter::inc_with`].
+    /// Like [`Counter::inc_with`].
     pub fn inc_with(&self, n: f64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
         exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n, exemplar);
     }
 
-    /// The total.
+    /// Returns the total.
     pub fn get(&self) -> f64 {
         self.0.place().sum_float(TOTAL)
     }
@@ -110,7 +111,7 @@ impl<L: LabelGroup> Family<Counter, L> {
 }
 
 impl<L: LabelGroup> Family<FloatCounter, L> {
-    /// Adds `n` to the series of these labels. A negative number or NaN is left out.
+    /// Adds `n` to the series of these labels. Negative numbers and NaN are ignored.
     #[inline]
     pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         if n >= 0.0 {

@@ -1,11 +1,13 @@
 //! Exemplars in the segment: the last one of a counter, or of each bucket.
 //!
-//! The exemplar cell of a series has the offset of an extra with one word a slot; each of those has
-//! the offset of a slot of its own, which is taken when the first exemplar comes. A slot is written
-//! under a sequence number, which is odd meanwhile: whoever reads it looks again afterwards, and a
-//! writer that finds another one at it leaves its exemplar out. One that comes more than a second
-//! after the time that is there suspects the other to be dead; one that comes a second later, and
-//! finds that nobody went on, takes the slot over.
+//! The exemplar cell of a series holds the offset of a table (an extra) with one word per slot.
+//! Each word holds the offset of its slot, which is allocated for the first exemplar.
+//!
+//! A slot is a sequence lock: its sequence number is odd during a write. A reader checks the number
+//! again after reading. A writer that finds the number odd drops its exemplar. If the time in the
+//! slot is more than a second old, this writer also marks the slot, since it suspects that the
+//! other writer has died. A writer that arrives more than a second after the mark, with the slot
+//! still unchanged, takes it over.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,13 +23,14 @@ const VALUE: usize = 2;
 const LENGTH: usize = 3;
 const TEXT: usize = 4;
 const WORDS: u16 = 36;
-/// The bytes of names, values and their lengths that fit.
+/// The number of bytes for names, values and their lengths.
 const TEXT_BYTES: usize = (WORDS as usize - TEXT) * 8;
-/// The most characters of names and values (OpenMetrics 1.0, section "Exemplars").
+/// The maximum number of characters in names and values (OpenMetrics 1.0, section "Exemplars").
 const MOST_CHARACTERS: usize = 128;
-/// How long a writer may take before it counts as dead, in nanoseconds.
+/// How long a writer may take before it is suspected, and then before it counts as dead, in
+/// nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
-/// The bit of a time that says that somebody suspects the writer to be dead.
+/// The bit of a time that marks the writer as suspected to be dead.
 const SUSPECT: u64 = 1;
 
 /// An exemplar as it was read.
@@ -35,12 +38,12 @@ const SUSPECT: u64 = 1;
 pub(crate) struct Slot {
     pub(crate) time: u64,
     pub(crate) value: f64,
-    /// Where its texts are in the buffer that it was read into.
+    /// The range of its texts in the buffer that it was read into.
     pub(crate) texts: (usize, usize),
 }
 
-/// Keeps an exemplar in slot `slot` of the series, whose exemplar cell is `cell`. It is left out
-/// where the family keeps none, where it is too long, or where the segment is full.
+/// Keeps an exemplar in slot `slot` of the series, whose exemplar cell is `cell`. The exemplar is
+/// dropped if the family keeps none, if it is too long, or if the segment is full.
 pub(crate) fn keep(
     family: &Family,
     place: &Place<'_>,
@@ -49,15 +52,14 @@ pub(crate) fn keep(
     value: f64,
     pairs: &[(&str, &str)],
 ) {
-    // Those that have no exemplars have one cell less.
+    // Series without exemplars have one cell less.
     if cell >= place.len() {
         return;
     }
     let characters: usize =
         pairs.iter().map(|(name, value)| name.chars().count() + value.chars().count()).sum();
     let bytes: usize = pairs.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
-    // A text of 255 bytes or more would have a longer length; none of 128 characters needs it here,
-    // since all have to fit.
+    // The encoding here has one byte for the length of a text, which must be below 255.
     let is_short = pairs.iter().all(|(name, value)| name.len() < 255 && value.len() < 255);
     if characters > MOST_CHARACTERS || bytes > TEXT_BYTES || !is_short {
         return;
@@ -77,7 +79,7 @@ pub(crate) fn keep(
     write(extra.words(), now, value, pairs);
 }
 
-/// The exemplars of series that have nothing else beside their cells: the cell of their offset.
+/// For series that have nothing but exemplars beside their cells: the exemplar cell.
 pub(crate) struct Exemplars(pub(crate) usize);
 
 impl Beside for Exemplars {
@@ -94,13 +96,13 @@ impl Beside for Exemplars {
 pub(crate) fn clear(family: &Family, place: &Place<'_>, cell: usize) {
     each(family, place, cell, |words| {
         if let Some(length) = words.get(LENGTH) {
-            // One without labels is none.
+            // An exemplar without labels counts as none.
             length.store(0, Ordering::Release);
         }
     });
 }
 
-/// Reads the exemplars of a series into `slots`, one an index; their texts go to `texts`.
+/// Reads the exemplars of a series into `slots`, indexed by slot; their texts go to `texts`.
 pub(crate) fn slots_of(
     family: &Family,
     place: &Place<'_>,
@@ -113,12 +115,13 @@ pub(crate) fn slots_of(
     each(family, place, cell, |words| slots.push(read(words, texts)));
 }
 
-/// Calls `act` with the words of each slot of a series; with none for a slot that never was used.
+/// Calls `act` with the words of each slot of a series; with an empty slice for an unused slot.
 fn each(family: &Family, place: &Place<'_>, cell: usize, mut act: impl FnMut(&[AtomicU64])) {
     if cell >= place.len() {
         return;
     }
-    // Acquire, here and below: whoever sees the offset sees what is there.
+    // Acquire, here and below: pairs with the release in `find_or_take`; a thread that sees an
+    // offset sees the extra that is there.
     let root = place.plain(cell).load(Ordering::Acquire);
     let Some(table) = family.extra(place, u32::try_from(root).unwrap_or(0)) else { return };
     for word in table.words().iter().take(place.len()) {
@@ -127,18 +130,18 @@ fn each(family: &Family, place: &Place<'_>, cell: usize, mut act: impl FnMut(&[A
     }
 }
 
-/// An exemplar that was kept.
+/// The last exemplar of a counter or bucket, as read back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptExemplar {
     /// Pairs of names and values.
     pub labels: Vec<(String, String)>,
-    /// What was observed.
+    /// The observed value.
     pub value: f64,
-    /// When.
+    /// When it was observed.
     pub time: Timestamp,
 }
 
-/// The exemplar of an index, where there is one.
+/// The exemplar in a slot, if there is one.
 pub(crate) fn kept(
     family: &Family,
     place: &Place<'_>,
@@ -165,20 +168,21 @@ fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
         return;
     }
     let odd = sequence.wrapping_add(if sequence % 2 == 1 { 2 } else { 1 });
-    // Acquire: what is written below is written after this.
+    // Acquire: the stores below stay after this exchange.
     if words[SEQUENCE]
         .compare_exchange(sequence, odd, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
         return;
     }
-    // Release, here and below: whoever reads what is written sees the odd number.
+    // Release, here and below: pairs with the fence in `read`; a reader that sees one of these
+    // stores also sees the odd number.
     words[TIME].store(now & !SUSPECT, Ordering::Release);
     words[VALUE].store(value.to_bits(), Ordering::Release);
     let mut bytes = [0; TEXT_BYTES];
     let mut length = 0;
     for text in pairs.iter().flat_map(|(name, value)| [name, value]) {
-        // `keep` saw that all fit, and that each is shorter than 255 bytes.
+        // `keep` checked that all fit, and that each is shorter than 255 bytes.
         bytes[length] = text.len() as u8;
         bytes[length + 1..=length + text.len()].copy_from_slice(text.as_bytes());
         length += 1 + text.len();
@@ -189,8 +193,9 @@ fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
         padded[..chunk.len()].copy_from_slice(chunk);
         word.store(u64::from_le_bytes(padded), Ordering::Release);
     }
-    // Release: whoever sees the even number sees the whole. Who was taken for stuck leaves it to the
-    // other.
+    // Release: pairs with the acquire load in `read`; a reader that sees the even number sees the
+    // whole exemplar. If another writer has taken the slot over, the exchange fails, and that
+    // writer completes the slot.
     let _ = words[SEQUENCE].compare_exchange(
         odd,
         odd.wrapping_add(1),
@@ -199,8 +204,9 @@ fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
     );
 }
 
-/// Whether the one who is writing has not gone on since somebody suspected that a while ago. Its time
-/// may be that of the one before, for as long as it has not written its own.
+/// Whether the current writer was marked as suspected more than [`PATIENCE`] ago, and has made no
+/// progress since. Marks it if there is reason to. Until the writer stores its own time, the time
+/// is that of the previous exemplar.
 fn is_stuck(time: &AtomicU64, now: u64) -> bool {
     let seen = time.load(Ordering::Relaxed);
     if now.saturating_sub(seen) <= PATIENCE {
@@ -218,7 +224,7 @@ fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<Slot> {
     if words.len() < usize::from(WORDS) {
         return None;
     }
-    // Acquire: what is read below is at least as new.
+    // Acquire: the loads below see stores that are at least as new.
     let before = words[SEQUENCE].load(Ordering::Acquire);
     if before % 2 == 1 || before == 0 {
         return None;
@@ -234,7 +240,8 @@ fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<Slot> {
         texts.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
     texts.truncate(start + length);
-    // Acquire: had a load above read what a later writer wrote, this would see that writer.
+    // Acquire: if a load above read a later writer's store, the load below sees that writer's odd
+    // number, or a later one.
     fence(Ordering::Acquire);
     let pairs = Texts::new(&texts[start..]).count();
     if words[SEQUENCE].load(Ordering::Relaxed) != before || pairs % 2 == 1 {
@@ -244,27 +251,28 @@ fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<Slot> {
     Some(Slot { time, value, texts: (start, start + length) })
 }
 
-/// The offset in a word; takes an extra of so many words where it has none.
+/// Returns the offset in `word`. If there is none, takes an extra of `words()` words and stores its
+/// offset there.
 fn find_or_take(
     family: &Family,
     like: &Place<'_>,
     word: &AtomicU64,
     words: impl FnOnce() -> usize,
 ) -> Option<u32> {
-    // Acquire: whoever sees the offset sees what is there.
+    // Acquire: pairs with the release below; a thread that sees the offset sees the extra.
     let found = word.load(Ordering::Acquire);
     if found != 0 {
         return u32::try_from(found).ok();
     }
     let at = family.take_extra(like, u16::try_from(words()).ok()?, 0).ok()?;
-    // Release: as above. Who comes second loses what it took, once.
+    // Release: pairs with the acquire above. Of two threads, the second leaks its extra, once.
     match word.compare_exchange(0, at.into(), Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(at),
         Err(found) => u32::try_from(found).ok(),
     }
 }
 
-/// How many exemplars a series of the family has at most: no more than it has cells.
+/// The maximum number of exemplars of a series in the family: its number of cells.
 fn family_slots(family: &Family) -> usize {
     usize::from(family.schema().cells)
 }
@@ -273,14 +281,14 @@ fn family_slots(family: &Family) -> usize {
 mod tests {
     use super::*;
 
-    /// Who writes is not taken for dead because the exemplar before is old.
+    /// A writer is not taken for dead just because the previous exemplar is old.
     #[test]
     fn a_writer_is_taken_for_dead_a_while_after_it_was_suspected() {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let shown = |words: &[AtomicU64]| read(words, &mut Vec::new()).map(|slot| slot.value);
         write(&words, PATIENCE, 1.0, &[("a", "b")]);
         assert_eq!(shown(&words), Some(1.0));
-        // Another one begins, and does not come to write its time.
+        // Another writer starts, and stops before it stores its time.
         let odd = words[SEQUENCE].fetch_add(1, Ordering::Relaxed) + 1;
         for (now, taken) in [(9.0, false), (9.5, false), (9.9, false), (10.1, true)] {
             write(&words, (now * PATIENCE as f64) as u64, now, &[("a", "b")]);

@@ -1,4 +1,4 @@
-//! All series of one metric, by their labels.
+//! Families: all series of one metric, found by their labels.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,26 +12,26 @@ use crate::label::LabelGroup;
 use crate::read::Source;
 use crate::registry::{Register, Scope};
 
-/// What an instrument is made of. It is implemented by the instruments of this crate.
+/// A kind of instrument that can have families. The instruments of this crate implement it.
 pub trait Instrument: Sized {
-    /// What all series of a family share, such as the bounds of their buckets.
+    /// What all series of a family share, such as bucket bounds.
     type Shared: Clone + Send + Sync;
 
     /// Writes kind, cells and settings into the schema of a family.
     ///
     /// # Errors
-    /// What the description asks for and cannot be.
+    /// If the description has invalid settings.
     #[doc(hidden)]
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error>;
 
     /// Reads back what [`Instrument::describe`] wrote.
     ///
     /// # Errors
-    /// Settings that contradict themselves.
+    /// If the settings in the segment are damaged.
     #[doc(hidden)]
     fn shared(series: &series::Family) -> Result<Self::Shared, Error>;
 
-    /// Makes the instrument of one series.
+    /// Creates the instrument of one series.
     #[doc(hidden)]
     fn bound(bound: Bound, shared: &Self::Shared) -> Self;
 
@@ -45,10 +45,10 @@ pub trait Instrument: Sized {
         Self::bound(series.bind(labels), shared)
     }
 
-    /// Removes what has these labels.
+    /// Removes the series of these labels.
     ///
     /// # Errors
-    /// The segment's.
+    /// Those of the segment.
     #[doc(hidden)]
     fn remove(
         series: &series::Family,
@@ -63,17 +63,17 @@ pub trait Instrument: Sized {
         series.remove(labels)
     }
 
-    /// Empties what a series has beside its cells.
+    /// Clears what a series has beside its cells.
     #[doc(hidden)]
     fn clear_beside(_: &series::Family, _: &Self::Shared, _: &Place<'_>) {}
 
-    /// What series have beside their cells, where they have something.
+    /// What series have beside their cells, if anything.
     #[doc(hidden)]
     fn beside(_: &Self::Shared) -> Option<Arc<dyn Beside>> {
         None
     }
 
-    /// The label that the instrument writes by itself, where it does.
+    /// The label that the instrument itself writes, if any.
     #[doc(hidden)]
     fn own_label(_: &Self::Shared) -> Option<&'static str> {
         None
@@ -82,8 +82,8 @@ pub trait Instrument: Sized {
 
 /// A metric with labels. Clones share it.
 ///
-/// `L` is a struct that derives [`LabelGroup`], or an array of texts: `[&str; 2]`, for labels whose
-/// names are known at run time only.
+/// `L` is a struct that derives [`LabelGroup`], or an array of texts such as `[&str; 2]` for labels
+/// whose names are known at run time only.
 pub struct Family<I: Instrument, L> {
     pub(crate) series: series::Family,
     pub(crate) shared: I::Shared,
@@ -91,28 +91,29 @@ pub struct Family<I: Instrument, L> {
 }
 
 impl<I: Instrument, L: LabelGroup> Family<I, L> {
-    /// Binds an instrument to the series of these labels. The series is there from now on, at zero.
+    /// Binds an instrument to the series of these labels. Creates the series, at zero, if there is
+    /// none.
     ///
-    /// Keep what it answers where the labels do not change: counting through it costs one addition.
+    /// Keep the instrument if the labels do not change: an update through it costs one addition.
     pub fn with<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> I {
         I::bind(&self.series, &self.shared, |key| labels.encode(key))
     }
 
-    /// Removes the series of these labels; false where there is none. Should its labels come again,
-    /// it begins at zero.
+    /// Removes the series of these labels; returns false if there is none. If its labels are used
+    /// again, the series starts at zero.
     ///
     /// # Errors
-    /// The segment's, where it lies in a file.
+    /// Those of a segment in a file.
     pub fn remove<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Result<bool, Error> {
         let removed = I::remove(&self.series, &self.shared, |key| labels.encode(key));
         removed.map_err(|error| Error::segment(self.name(), error))
     }
 
-    /// Removes the series whose label values `keep` does not want. It is called with the pairs of
-    /// label names and values. Answers how many were removed.
+    /// Removes the series for which `keep` returns false. `keep` is called with the pairs of label
+    /// names and values. Returns the number of removed series.
     ///
     /// # Errors
-    /// The segment's, where it lies in a file.
+    /// Those of a segment in a file.
     pub fn retain(&self, mut keep: impl FnMut(&[(&str, &str)]) -> bool) -> Result<u64, Error> {
         let removed = self.series.retain(|view| {
             let mut pairs = pairs(self.series.schema(), self.series.groups(), view);
@@ -126,20 +127,20 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
         removed.map_err(|error| Error::segment(self.name(), error))
     }
 
-    /// Removes all series.
+    /// Removes all series. Returns their number.
     ///
     /// # Errors
-    /// The segment's, where it lies in a file.
+    /// Those of a segment in a file.
     pub fn clear(&self) -> Result<u64, Error> {
         self.retain(|_| false)
     }
 
-    /// The name of the metric, without what formats add.
+    /// The name of the metric, without suffixes that the formats add.
     pub fn name(&self) -> &str {
         &self.series.schema().name
     }
 
-    /// How many series there are, those that are idle for too long included.
+    /// The number of series, expired ones included.
     pub fn len(&self) -> u64 {
         self.series.len()
     }
@@ -149,15 +150,15 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
         self.series.is_empty()
     }
 
-    /// How many updates were counted in the overflow series.
+    /// The number of updates that were counted in the overflow series.
     pub fn overflowed(&self) -> u64 {
         self.series.overflowed()
     }
 
-    /// What a scrape reads, for one that is no registry's: see [`Description::apart`].
+    /// Returns the family as a source for scrapes without the registry: see [`Description::apart`].
     ///
     /// # Errors
-    /// Settings that contradict themselves.
+    /// If the family's settings in the segment are damaged.
     pub fn source(&self) -> Result<Source, Error> {
         Source::new(&self.series)
     }
@@ -201,7 +202,7 @@ fn shared<I: Instrument>(series: &series::Family) -> Result<I::Shared, Error> {
     Ok(shared)
 }
 
-/// Makes a series without labels and binds an instrument to it.
+/// Creates a family without labels of its own, and binds an instrument to its only series.
 pub(crate) fn single<I: Instrument>(
     scope: &Scope<'_>,
     description: &Description,
@@ -211,13 +212,10 @@ pub(crate) fn single<I: Instrument>(
     let own = I::own_label(&shared);
     let is_open = |label: &&Label| label.values.is_none() && Some(&*label.name) != own;
     if let Some(label) = series.schema().labels.iter().find(is_open) {
-        let what = format!(
-            "it has the label {:?} and no type for its values; register a family of it",
-            label.name
-        );
+        let what = format!("it has the label {:?} without a value: register a family", label.name);
         return Err(Error::invalid(&series.schema().name, what));
     }
-    // Constant labels of the scope are the only value of theirs.
+    // Each constant label of the scope has a single value, of index 0.
     let constant = series.schema().labels.iter().filter(|label| label.values.is_some()).count();
     Ok(I::bind(&series, &shared, |key| (0..constant).for_each(|_| key.index(0, 1))))
 }

@@ -12,30 +12,30 @@ use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::registry::{Register, Scope};
 
-/// A number that is set, or goes up and down.
+/// A number that can be set, raised, and lowered.
 #[derive(Debug, Clone)]
 pub struct Gauge(Bound);
 
 /// Gauges by label.
 pub type GaugeFamily<L> = Family<Gauge, L>;
 
-/// A whole number that is set, or goes up and down: cheaper than [`Gauge`] to add to.
+/// An integer that can be set, raised, and lowered. Adding is cheaper than for a [`Gauge`].
 #[derive(Debug, Clone)]
 pub struct IntGauge(Bound);
 
-/// Whole-number gauges by label.
+/// Integer gauges by label.
 pub type IntGaugeFamily<L> = Family<IntGauge, L>;
 
-/// Counts one thing as in progress until it is dropped.
+/// A guard that counts one thing as in progress until it is dropped.
 #[derive(Debug)]
-#[must_use = "what is dropped at once was never in progress"]
+#[must_use = "if unused, the gauge is decremented at once"]
 pub struct InProgress<'g>(&'g IntGauge);
 
 /// The cell of the value.
 pub(crate) const VALUE: usize = 0;
 
 impl Gauge {
-    /// Makes it `value`.
+    /// Sets the value.
     #[inline]
     pub fn set(&self, value: f64) {
         self.0.place().plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
@@ -47,19 +47,19 @@ impl Gauge {
         self.0.place().add_float(VALUE, n);
     }
 
-    /// Takes away `n`.
+    /// Subtracts `n`.
     #[inline]
     pub fn sub(&self, n: f64) {
         self.add(-n);
     }
 
-    /// Makes it the wall clock's time, in seconds since 1970.
+    /// Sets the value to the wall-clock time, in seconds since 1970-01-01 00:00 UTC.
     pub fn set_to_current_time(&self) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.set(since.as_secs_f64());
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn get(&self) -> f64 {
         f64::from_bits(self.0.place().plain(VALUE).load(Ordering::Relaxed))
@@ -67,7 +67,7 @@ impl Gauge {
 }
 
 impl IntGauge {
-    /// Makes it `value`.
+    /// Sets the value.
     #[inline]
     pub fn set(&self, value: i64) {
         self.0.place().plain(VALUE).store(value.cast_unsigned(), Ordering::Relaxed);
@@ -79,7 +79,7 @@ impl IntGauge {
         self.0.place().add(VALUE, n.cast_unsigned());
     }
 
-    /// Takes away `n`, modulo 2^64.
+    /// Subtracts `n`, modulo 2^64.
     #[inline]
     pub fn sub(&self, n: i64) {
         self.0.place().add(VALUE, n.cast_unsigned().wrapping_neg());
@@ -91,20 +91,20 @@ impl IntGauge {
         self.add(1);
     }
 
-    /// Takes away one.
+    /// Subtracts one.
     #[inline]
     pub fn dec(&self) {
         self.sub(1);
     }
 
-    /// Adds one until the guard is dropped.
+    /// Adds one, and subtracts it when the guard is dropped.
     #[inline]
     pub fn in_progress(&self) -> InProgress<'_> {
         self.inc();
         InProgress(self)
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn get(&self) -> i64 {
         self.0.place().plain(VALUE).load(Ordering::Relaxed).cast_signed()
@@ -119,7 +119,7 @@ impl Drop for InProgress<'_> {
 }
 
 impl<L: LabelGroup> Family<Gauge, L> {
-    /// Makes the value of these labels `value`.
+    /// Sets the value of the series of these labels.
     #[inline]
     pub fn set<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         self.series.update_shown(Self::key(labels), |place| {
@@ -127,30 +127,30 @@ impl<L: LabelGroup> Family<Gauge, L> {
         });
     }
 
-    /// Adds `n` to the value of these labels.
+    /// Adds `n` to the series of these labels.
     #[inline]
     pub fn add<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         let key = Self::key(labels);
         self.series.update_shown(key, |p| p.add_float(VALUE, n));
     }
 
-    /// Takes `n` from the value of these labels.
+    /// Subtracts `n` from the series of these labels.
     #[inline]
     pub fn sub<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         self.add(labels, -n);
     }
 
-    /// Raises the value of these labels to `value` where it is less. The series is there from now
-    /// on.
+    /// Raises the series of these labels to `value` if it is less. Creates the series if there is
+    /// none.
     pub fn raise<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         self.series.update_shown(Self::key(labels), |place| {
             let greater = |old| (value > f64::from_bits(old)).then_some(value.to_bits());
-            // Whoever meets a greater value leaves it.
+            // Fails if the value is already as great: it stays.
             let _ = place.plain(VALUE).fetch_update(Ordering::Relaxed, Ordering::Relaxed, greater);
         });
     }
 
-    /// The value of these labels; `None` where there is no such series, which is not made.
+    /// Returns the value of these labels; `None` if there is no such series. It is not created.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
         let read = |p: Place<'_>| f64::from_bits(p.plain(VALUE).load(Ordering::Relaxed));
         self.series.look(Self::key(labels), read)
@@ -158,7 +158,7 @@ impl<L: LabelGroup> Family<Gauge, L> {
 }
 
 impl<L: LabelGroup> Family<IntGauge, L> {
-    /// Makes the value of these labels `value`.
+    /// Sets the value of the series of these labels.
     #[inline]
     pub fn set<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: i64) {
         self.series.update_shown(Self::key(labels), |place| {
@@ -166,7 +166,7 @@ impl<L: LabelGroup> Family<IntGauge, L> {
         });
     }
 
-    /// Adds `n` to the value of these labels.
+    /// Adds `n` to the series of these labels, modulo 2^64.
     #[inline]
     pub fn add<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: i64) {
         let n = n.cast_unsigned();
@@ -174,19 +174,19 @@ impl<L: LabelGroup> Family<IntGauge, L> {
         self.series.update_shown(key, |p| p.add(VALUE, n));
     }
 
-    /// Takes `n` from the value of these labels.
+    /// Subtracts `n` from the series of these labels, modulo 2^64.
     #[inline]
     pub fn sub<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: i64) {
         self.add(labels, n.wrapping_neg());
     }
 
-    /// Adds one to the value of these labels.
+    /// Adds one to the series of these labels.
     #[inline]
     pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.add(labels, 1);
     }
 
-    /// Takes one from the value of these labels.
+    /// Subtracts one from the series of these labels.
     #[inline]
     pub fn dec<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.add(labels, -1);

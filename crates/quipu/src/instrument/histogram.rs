@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::registry::{Register, Scope};
 
-/// Counts what it observes in buckets, and sums it up.
+/// Counts observations in buckets, and adds them up.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     bound: Bound,
@@ -24,9 +24,9 @@ pub struct Histogram {
 /// Histograms by label.
 pub type HistogramFamily<L> = Family<Histogram, L>;
 
-/// How the cells of a histogram lie: the sum, the classic buckets with `+Inf` last, and behind
-/// them, where it has native ones, the zero bucket and the cell that names their tables. The cell
-/// for exemplars is the last. Without classic buckets, that of `+Inf` counts what is not a number.
+/// The layout of a histogram's cells: the sum; the classic buckets with `+Inf` last; if it has
+/// native buckets, the zero bucket and the offset of their newest table; and the exemplar cell, if
+/// it keeps exemplars. Without classic buckets, the cell of `+Inf` counts NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     pub(crate) bounds: Box<[f64]>,
@@ -34,9 +34,9 @@ pub struct Layout {
     pub(crate) exemplars: bool,
 }
 
-/// The bounds that Prometheus' clients agree on, for seconds.
+/// The default bounds of Prometheus' clients, in seconds.
 const DEFAULT_BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// More bounds than this are sought by halves.
+/// Beyond this number of bounds, the bucket is found by binary search.
 const LINEAR: usize = 16;
 
 pub(crate) const SUM: usize = 0;
@@ -51,7 +51,7 @@ impl Layout {
         self.zero() + 1
     }
 
-    /// The cell for exemplars, where there are any; else one that is not there.
+    /// The cell for exemplars; an index out of range if it keeps none.
     pub(crate) fn exemplar(&self) -> usize {
         if self.exemplars { self.cells() - 1 } else { usize::MAX }
     }
@@ -69,8 +69,7 @@ impl Layout {
     #[inline]
     fn bucket(&self, value: f64) -> usize {
         if self.bounds.len() <= LINEAR {
-            // Without a branch: which bucket it is cannot be foretold. What is not a number is below
-            // no bound.
+            // Without a branch, since buckets are unpredictable. NaN is below no bound.
             let below: usize = self.bounds.iter().map(|bound| usize::from(value <= *bound)).sum();
             self.bounds.len() - below
         } else if value.is_nan() {
@@ -93,7 +92,7 @@ impl Layout {
             } else {
                 let (table, schema) = (self.table(), native.schema);
                 if !native::observe(family, place, table, value, schema, native.buckets) {
-                    // No room for a table: it is counted at least.
+                    // No room for a table: count it here, so that the total stays right.
                     place.add(self.zero(), 1);
                 }
             }
@@ -101,7 +100,7 @@ impl Layout {
         place.add_float(SUM, value);
     }
 
-    /// Empties the native buckets, and forgets the exemplars.
+    /// Clears the native buckets and the exemplars.
     pub(crate) fn clear_beside(&self, family: &series::Family, place: &Place<'_>) {
         if self.native.is_some() {
             native::clear(family, place, self.table());
@@ -109,7 +108,7 @@ impl Layout {
         exemplar::clear(family, place, self.exemplar());
     }
 
-    /// Whether a cell has the offset of what lies beside.
+    /// Whether a cell holds the offset of memory beside the cells.
     pub(crate) fn is_beside(&self, cell: usize) -> bool {
         (self.native.is_some() && cell == self.table()) || cell == self.exemplar()
     }
@@ -122,30 +121,30 @@ impl Layout {
             (None, None) => DEFAULT_BOUNDS.to_vec(),
         };
         if bounds.iter().any(|bound| bound.is_nan()) {
-            return fail("a bucket's bound is not a number; leave it out".into());
+            return fail("a bucket bound is NaN: leave it out".into());
         }
         if let Some(pair) = bounds.windows(2).find(|pair| pair[0] >= pair[1]) {
             let (first, second) = (pair[0], pair[1]);
             return fail(format!(
-                "its buckets are out of order: {second} comes after {first}; sort the bounds, and \
+                "its bucket bounds are out of order, {second} comes after {first}: sort them, and \
                  give each once"
             ));
         }
         let bounds: Box<[f64]> =
             bounds.into_iter().filter(|bound| *bound != f64::INFINITY).collect();
         if bounds.len() > MOST_BOUNDS {
-            return fail(format!("{} buckets; at most {MOST_BOUNDS} fit", bounds.len()));
+            return fail(format!("{} buckets are too many: use up to {MOST_BOUNDS}", bounds.len()));
         }
         if let Some(native) = &description.native {
             if !native::SCHEMAS.contains(&native.schema) {
                 let schema = native.schema;
-                return fail(format!("no native schema {schema}; those from -4 to 8 are"));
+                return fail(format!("native schema {schema} is out of range: use -4 to 8"));
             }
             if !NATIVE_BUCKETS.contains(&native.buckets) {
-                return fail(format!("{} native buckets; 8 to 384 may be", native.buckets));
+                return fail(format!("{} native buckets: use 8 to 384", native.buckets));
             }
             if native.zero_threshold < 0.0 || native.zero_threshold.is_nan() {
-                return fail("its zero threshold is no distance from zero".into());
+                return fail("its zero threshold is negative or NaN: use 0 or more".into());
             }
         }
         Ok(Self { bounds, native: description.native, exemplars: description.exemplars })
@@ -198,9 +197,9 @@ impl Layout {
     }
 }
 
-/// How many native buckets there may be.
+/// The allowed limits for native buckets.
 const NATIVE_BUCKETS: std::ops::RangeInclusive<u16> = 8..=384;
-/// As many as a lane has cells for.
+/// The maximum number of bounds, so that all cells fit in a lane.
 const MOST_BOUNDS: usize = 500;
 
 impl Histogram {
@@ -210,8 +209,8 @@ impl Histogram {
         self.layout.observe(self.bound.family(), self.bound.place(), value);
     }
 
-    /// As [`Histogram::observe`], and keeps these pairs of names and values as what stands for the
-    /// bucket. See [`Counter::inc_with`](crate::Counter::inc_with).
+    /// Like [`Histogram::observe`], and keeps `exemplar`, pairs of names and values, as the
+    /// bucket's exemplar. See [`Counter::inc_with`](crate::Counter::inc_with).
     pub fn observe_with(&self, value: f64, exemplar: &[(&str, &str)]) {
         self.observe(value);
         let slot = self.layout.bucket(value);
@@ -219,36 +218,37 @@ impl Histogram {
         exemplar::keep(family, place, self.layout.exemplar(), slot, value, exemplar);
     }
 
-    /// The last exemplar of the bucket of `value`.
+    /// Returns the last exemplar of the bucket of `value`.
     pub fn exemplar(&self, value: f64) -> Option<KeptExemplar> {
         let (family, place) = (self.bound.family(), self.bound.place());
         exemplar::kept(family, place, self.layout.exemplar(), self.layout.bucket(value))
     }
 
-    /// Keeps an exemplar for the bucket of `value`, and counts nothing: for who observed before.
+    /// Keeps an exemplar for the bucket of `value`, without counting: for callers that have already
+    /// observed it.
     pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
         let slot = self.layout.bucket(value);
         let (family, place) = (self.bound.family(), self.bound.place());
         exemplar::keep(family, place, self.layout.exemplar(), slot, value, exemplar);
     }
 
-    /// Observes the seconds from now until the timer is dropped.
+    /// Starts a timer that observes the seconds until it is dropped.
     pub fn start_timer(&self) -> Timer<'_> {
         Timer::start(self)
     }
 
-    /// Calls `work`, and observes the seconds that it took.
+    /// Calls `work`, and observes how many seconds it took.
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let _timer = self.start_timer();
         work()
     }
 
-    /// The sum of all observations.
+    /// Returns the sum of all observations.
     pub fn sum(&self) -> f64 {
         self.bound.place().sum_float(SUM)
     }
 
-    /// How many observations there were.
+    /// Returns the number of observations.
     pub fn count(&self) -> u64 {
         let place = self.bound.place();
         let classic = (0..=self.layout.bounds.len())
@@ -289,7 +289,7 @@ impl Instrument for Histogram {
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         let layout = Layout::new(description)?;
         schema.kind = MetricKind::Histogram as u8;
-        // At most 504: `new` saw to it.
+        // At most 505: `new` checked it.
         schema.cells = layout.cells() as u16;
         schema.floats = 1 << SUM;
         schema.additive = true;

@@ -45,12 +45,12 @@ impl Instrument for Info {
 }
 
 impl Register for Info {
-    /// The labels are those that [`Description::values`] gives one value each.
+    /// Registers an info. Its labels are those of [`Description::values`], with one value each.
     fn register(scope: &Scope<'_>, mut description: Description) -> Result<Self, Error> {
         description.labels = description.values.iter().map(|(name, _)| name.clone()).collect();
         if let Some((label, values)) = description.values.iter().find(|(_, v)| v.len() != 1) {
             let what =
-                format!("the label {label:?} of an info has {} values; give it one", values.len());
+                format!("the label {label:?} of an info has {} values: give it one", values.len());
             return Err(Error::invalid(&description.full_name(), what));
         }
         super::family::single(scope, &description)

@@ -1,5 +1,5 @@
-//! The kinds of families, as the segment has them. Their numbers are on disk: `docs/formats.md`
-//! lists them, with the cells and the settings of each.
+//! The kinds of families in a segment. Their numbers are on disk: `docs/formats.md` lists them,
+//! with the cells and settings of each.
 
 /// What the cells of a family mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

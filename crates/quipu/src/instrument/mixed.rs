@@ -1,7 +1,8 @@
-//! A counter for programs that count whole numbers mostly, and others at times.
+//! Mixed counters: for programs that mostly count whole numbers, but not only.
 //!
-//! It has two cells, of which an increment touches one: whole numbers cost an integer addition and
-//! stay exact beyond 2^53, where a float would not move any more; any other number goes to a float.
+//! A mixed counter has an integer cell and a float cell, of which an increment touches one. Whole
+//! numbers cost an integer addition and stay exact beyond 2^53, where adding one to a float no
+//! longer changes it. All other numbers are added to the float.
 
 use std::sync::Arc;
 
@@ -18,18 +19,18 @@ use crate::label::LabelGroup;
 use crate::registry::{Register, Scope};
 use crate::snapshot::Number;
 
-/// A sum of numbers of which most are whole.
+/// A counter of numbers that are mostly whole.
 #[derive(Debug, Clone)]
 pub struct MixedCounter(Bound);
 
 /// Mixed counters by label.
 pub type MixedCounterFamily<L> = Family<MixedCounter, L>;
 
-/// The cell of what was no whole number.
+/// The cell of the sum of all numbers that were not whole.
 const REST: usize = 1;
-/// The cell of the exemplar, where there are any.
+/// The cell of the exemplar, if the family keeps exemplars.
 pub(crate) const EXEMPLAR: usize = 2;
-/// From here on, not every whole number is a float.
+/// 2^53: from here on, not every whole number is a float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 impl MixedCounter {
@@ -39,40 +40,40 @@ impl MixedCounter {
         self.0.place().add(TOTAL, 1);
     }
 
-    /// Adds `n`. A negative number or NaN is left out: a counter never goes back.
+    /// Adds `n`. Negative numbers and NaN are ignored: a counter never decreases.
     #[inline]
     pub fn inc_by(&self, n: f64) {
         add(*self.0.place(), n);
     }
 
-    /// As [`Counter::inc_with`](crate::Counter::inc_with).
+    /// Like [`Counter::inc_with`](crate::Counter::inc_with).
     pub fn inc_with(&self, n: f64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
         self.exemplify(n, exemplar);
     }
 
-    /// The last exemplar.
+    /// Returns the last exemplar.
     pub fn exemplar(&self) -> Option<KeptExemplar> {
         exemplar::kept(self.0.family(), self.0.place(), EXEMPLAR, 0)
     }
 
-    /// Keeps an exemplar as [`MixedCounter::inc_with`] does, and adds nothing: for a caller that
-    /// added before.
+    /// Keeps an exemplar as [`MixedCounter::inc_with`] does, without adding: for callers that have
+    /// already added.
     pub fn exemplify(&self, n: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n, exemplar);
     }
 
-    /// Makes the total zero, for all processes. What is added meanwhile may stay or go.
+    /// Resets the total to zero, for all processes. Concurrent additions may be kept or lost.
     pub fn clear(&self) {
         [TOTAL, REST].into_iter().for_each(|cell| self.0.place().clear(cell));
     }
 
-    /// Raises the total to `n` where it is less.
+    /// Raises the total to `n` if it is less.
     pub fn raise(&self, n: f64) {
         raise(*self.0.place(), n);
     }
 
-    /// The total.
+    /// Returns the total.
     pub fn get(&self) -> f64 {
         float(total(self.0.place()))
     }
@@ -85,7 +86,7 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
         self.series.add(Self::key(labels), TOTAL, 1);
     }
 
-    /// Adds `n` to the series of these labels. A negative number or NaN is left out.
+    /// Adds `n` to the series of these labels. Negative numbers and NaN are ignored.
     #[inline]
     pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         if let Some(n) = whole(n) {
@@ -96,12 +97,12 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
         }
     }
 
-    /// The total of these labels; `None` where there is no such series, which is not made.
+    /// Returns the total of these labels; `None` if there is no such series. It is not created.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
         self.series.look(Self::key(labels), |place| float(total(&place)))
     }
 
-    /// Raises the total of these labels to `n` where it is less. The series is there from now on.
+    /// Raises the total of these labels to `n` if it is less. Creates the series if there is none.
     pub fn raise<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         self.series.update_shown(Self::key(labels), |place| raise(place, n));
     }
@@ -141,7 +142,8 @@ impl Register for MixedCounter {
     }
 }
 
-/// The total of a series: whole as long as a float could say it, too.
+/// The total of a series: an integer, as long as the sum of the other numbers is whole and below
+/// 2^53; else a float.
 #[inline]
 pub(crate) fn total(place: &Place<'_>) -> Number {
     let (sum, rest) = (place.sum(TOTAL), place.sum_float(REST));
@@ -168,23 +170,23 @@ fn add(place: Place<'_>, n: f64) {
     }
 }
 
-/// The number as a whole one, where it is one.
+/// The number as an integer, if it is whole, not negative, and below 2^63.
 #[inline]
 fn whole(n: f64) -> Option<u64> {
     let whole = n as u64;
-    // 2^63: what is above has no fraction, and would go round where it is added up.
+    // 2^63: greater numbers would overflow the integer when added up.
     (whole as f64 == n && whole < 1 << 63).then_some(whole)
 }
 
-/// Adds what is missing to `n`, once: of several who raise at once, one does.
+/// Adds what is missing up to `n`. Of several threads that raise at once, only one adds it.
 fn raise(place: Place<'_>, n: f64) {
     let cell = place.plain(REST);
     loop {
-        // Before the total: who raises in between makes the exchange below fail. Acquire: the
-        // total is read after this.
+        // Read before the total: another raise in between makes the exchange below fail. Acquire:
+        // the total is read after this.
         let old = cell.load(Ordering::Acquire);
         let missing = n - float(total(&place));
-        // NaN is no more than anything.
+        // NaN is not greater than any number, and returns here, too.
         if missing.partial_cmp(&0.0) != Some(std::cmp::Ordering::Greater) {
             return;
         }

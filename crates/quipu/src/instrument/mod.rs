@@ -1,9 +1,9 @@
-//! Instruments: what a program counts with.
+//! Instruments: the counters, gauges, histograms and so on that a program updates.
 //!
-//! An instrument is bound to one series: it was found once, and what is counted costs the addition
-//! alone. A [`Family`] has a series for each set of labels: [`Family::with`] binds an instrument to
-//! one, and the families' own methods ([`Family::inc`](crate::CounterFamily::inc) and the like) find
-//! the series at every call, without a lock and without memory for a key.
+//! An instrument is bound to one series: its lookup is done once, and an update costs the addition
+//! alone. A [`Family`] has a series for each label set. [`Family::with`] binds an instrument to one
+//! of them; the methods of a family ([`Family::inc`](crate::CounterFamily::inc) and the like) find
+//! the series on every call, without a lock and without allocating a key.
 
 mod aggregation;
 mod counter;

@@ -1,32 +1,32 @@
 //! Exponential buckets: the counts of a native histogram, in the segment.
 //!
-//! Bucket `i` of schema `s` holds what is above `2^((i-1) * 2^-s)` and at most `2^(i * 2^-s)`. The
-//! buckets that are in use lie in an open-addressed table: one shared word each for its index, and
-//! a cell for its count. When a table is full, another one is put before it: larger, or of the next
-//! coarser schema once there are as many buckets as may be. Counts are never moved. A reader adds
-//! all tables up, in the coarsest schema, which is exact: each bucket of a schema is two of the
-//! next.
+//! Bucket `i` of schema `s` counts values above `2^((i-1) * 2^-s)` and up to `2^(i * 2^-s)`. The
+//! buckets in use are in an open-addressed hash table: each has a shared word for its index, and a
+//! cell for its count. When a table is full, a new one is put in front of it: a larger one or, at
+//! the maximum size, one of the next coarser schema. Counts are never moved. A reader adds up all
+//! tables in their coarsest schema, which is exact: each bucket of a schema is the union of two
+//! buckets of the next finer one.
 //!
-//! The rules are those of Prometheus (`prometheus/docs`, "Native Histograms"); the bounds of
+//! The rules are those of Prometheus (`prometheus/docs`, "Native Histograms"). The bounds of the
 //! buckets agree with those of `client_golang`.
 
 use quipu_segment::series::{Extra, Family, Place};
 use quipu_segment::sync::Ordering;
 
-/// The schemas that there are.
+/// The valid schemas.
 pub(crate) const SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
 const FINEST: i8 = 8;
-/// A word of a bucket that is in use.
+/// The bit of a word that says that the bucket is in use.
 const USED: u64 = 1 << 63;
-/// One for values below zero.
+/// The bit for buckets of values below zero.
 const NEGATIVE: u64 = 1 << 32;
-/// The slots of the first table: of a series that is found by its labels, and of one that many
-/// threads share.
+/// The number of slots of the first table: for a series with a record of its own, and for one in
+/// lanes, which many threads share.
 const FIRST_SLOTS: u16 = 16;
 const FIRST_SLOTS_IN_LANES: u16 = 64;
 
-/// The limits of the buckets in one octave, from 1 to 2, in the finest schema; and for each 512th
-/// of an octave the index of the first limit that is not below it.
+/// The limits of the buckets in the octave from 1 to 2, in the finest schema; and for each 512th of
+/// the octave, the index of the first limit that is not below it.
 struct Octave {
     limits: [u64; 1 << FINEST],
     guesses: [u16; GUESSES],
@@ -37,8 +37,8 @@ const GUESS_BITS: u32 = 9;
 const MANTISSA_BITS: u32 = 52;
 const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
 
-/// A part of the program: a child of a fork would wait for ever for a table that another thread of
-/// its parent was making.
+/// Computed at compile time: a child of a fork could wait forever for a table that another thread
+/// of its parent was initializing.
 static OCTAVE: Octave = Octave::new();
 
 /// `2^(1/2)`, `2^(1/4)` and so on to `2^(1/256)`, times 2^63, to the nearest.
@@ -58,8 +58,8 @@ impl Octave {
         let mut limits = [0; 1 << FINEST];
         let mut i = 0;
         while i < limits.len() {
-            // The product of the roots whose bits `i` has. Eight roundings at the 63rd bit leave the
-            // 52nd right: a test compares all of them.
+            // The product of the roots whose bits are set in `i`. After eight roundings at the 63rd
+            // bit, the 52nd is still right: a test compares all limits.
             let (mut power, mut bit) = (1_u128 << 63, 0);
             while bit < ROOTS.len() {
                 if i >> (ROOTS.len() - 1 - bit) & 1 == 1 {
@@ -84,11 +84,11 @@ impl Octave {
     }
 }
 
-/// The index of the bucket of a value above zero in a schema.
+/// The index of the bucket of a value above zero, in a schema.
 #[inline]
 pub(crate) fn index_of(value: f64, schema: i8) -> i32 {
     if value == f64::INFINITY {
-        // One more than the greatest finite one, as in `client_golang`.
+        // One more than the index of the greatest finite value, as in `client_golang`.
         return index_of(f64::MAX, schema) + 1;
     }
     let (value, shift) =
@@ -98,7 +98,7 @@ pub(crate) fn index_of(value: f64, schema: i8) -> i32 {
     let exponent = (bits >> MANTISSA_BITS) as i32 - 1023 + shift;
     let mantissa = bits & MANTISSA;
     if schema <= 0 {
-        // The octave that the value ends: an exact power of two belongs to the one below.
+        // Bounds are inclusive: an exact power of two belongs to the octave below.
         let octave = exponent + i32::from(mantissa != 0);
         let width = -i32::from(schema);
         return (octave + (1 << width) - 1) >> width;
@@ -108,23 +108,23 @@ pub(crate) fn index_of(value: f64, schema: i8) -> i32 {
     while index < table.limits.len() && table.limits[index] < mantissa {
         index += 1;
     }
-    // At most 256: in the finest schema. A coarser one has every second limit.
+    // In the finest schema, at most 256. Each coarser schema has every second limit.
     let fine = index as i32 + (exponent << FINEST);
     let width = FINEST - schema;
     (fine + (1 << width) - 1) >> width
 }
 
-/// The index, in the next coarser schema, of the bucket that has all of this one.
+/// The index of the bucket of the next coarser schema that contains this one.
 fn coarser(index: i32) -> i32 {
     (index + 1) >> 1
 }
 
-/// More than the index of any bucket: in the finest schema, that of infinity is 2^18 + 1, and that of
-/// the least value above zero is -1074 * 2^8. A greater one is nonsense that another process wrote.
+/// Greater than the index of any bucket: in the finest schema, infinity has 2^18 + 1, and the least
+/// value above zero has -1074 * 2^8. A greater index is damage done by another process.
 const MOST_INDEX: u32 = 1 << 20;
 
-/// Counts a value that is not zero, in the buckets whose newest table is named by cell `table` of
-/// the series. False where the segment has no room for a table.
+/// Counts a nonzero value in the buckets of the series. Cell `table` holds the offset of their
+/// newest table. Returns false if the segment has no room for a table.
 #[inline]
 pub(crate) fn observe(
     family: &Family,
@@ -134,9 +134,9 @@ pub(crate) fn observe(
     schema: i8,
     most: u16,
 ) -> bool {
-    // Bounded, should another process write nonsense meanwhile.
+    // Bounded, in case another process writes damaged offsets.
     for _ in 0..MOST_TABLES {
-        // Acquire: whoever sees a table sees its head.
+        // Acquire: pairs with the release in `begin`; a thread that sees a table sees its head.
         let newest = place.plain(table).load(Ordering::Acquire);
         let extra = u32::try_from(newest).ok().and_then(|at| family.extra(place, at));
         let Some(extra) = extra else {
@@ -160,8 +160,8 @@ pub(crate) fn observe(
     false
 }
 
-/// The buckets of all tables, in the coarsest of their schemas or a coarser one, so that there are
-/// at most `most`. Answers the schema.
+/// Gathers the buckets of all tables in their coarsest schema, or in a coarser one if there would
+/// be more than `most` buckets. Returns the schema; without any table, that is `finest`.
 pub(crate) fn gather(
     family: &Family,
     place: &Place<'_>,
@@ -177,14 +177,14 @@ pub(crate) fn gather(
     let mut at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
     let Some(newest) = family.extra(place, at) else { return finest };
     let mut schema = schema_of(&newest);
-    // The newest is the coarsest, unless somebody slept between a look at the tables of a series and
-    // the one that it put before them, until they were those of the next series.
+    // The newest table is the coarsest, with one exception: a thread reads the tables of a series,
+    // is delayed until they belong to the next series, and then puts its own table in front.
     let mut below = newest.link();
     for _ in 0..MOST_TABLES {
         let Some(extra) = family.extra(place, below) else { break };
         (schema, below) = (schema.min(schema_of(&extra)), extra.link());
     }
-    // Bounded: a damaged list may run in a circle.
+    // Bounded: a damaged list may be circular.
     for _ in 0..MOST_TABLES {
         let Some(extra) = family.extra(place, at) else { break };
         let Some(cells) = extra.place() else { break };
@@ -195,7 +195,7 @@ pub(crate) fn gather(
             if count == 0 {
                 continue;
             }
-            let mut index = (key as u32).cast_signed(); // The lower half is the index.
+            let mut index = (key as u32).cast_signed(); // The lower half.
             if index.unsigned_abs() > MOST_INDEX {
                 continue;
             }
@@ -219,11 +219,11 @@ pub(crate) fn gather(
     schema
 }
 
-/// Empties all tables: what is counted meanwhile may go with it.
+/// Clears all tables. Concurrent updates may be lost.
 pub(crate) fn clear(family: &Family, place: &Place<'_>, table: usize) {
     let at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
     let Some(extra) = family.extra(place, at) else { return };
-    // The newest alone is used from now on: it is the largest, and has the coarsest schema.
+    // Only the newest stays in use: it is the largest, and has the coarsest schema.
     extra.set_link(0);
     empty(&extra);
 }
@@ -238,15 +238,16 @@ fn empty(extra: &Extra<'_>) {
     }
 }
 
-/// As [`clear`], where nobody counts: in that schema from now on, and with the other tables kept for
-/// when the newest is full.
+/// Like [`clear`], for a series in which no thread counts: the newest table gets the schema, and
+/// the others are kept as spares for when it is full.
 pub(crate) fn renew(family: &Family, place: &Place<'_>, table: usize, schema: i8) {
     let at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
     let Some(newest) = family.extra(place, at) else { return };
     let others = newest.link();
     clear(family, place, table);
     set_schema(&newest, schema);
-    // Taken, as `take_spare` does: somebody who slept since the last series may be about to.
+    // Taken by a swap, as in `take_spare`, which a thread delayed since the previous series may be
+    // about to call.
     let spare = newest.spare().swap(0, Ordering::AcqRel);
     let mut last = None;
     let mut at = others;
@@ -261,7 +262,8 @@ pub(crate) fn renew(family: &Family, place: &Place<'_>, table: usize, schema: i8
         }
         None => spare,
     };
-    // Release: whoever takes them finds how they are linked.
+    // Release: pairs with the swap in `take_spare`; a thread that takes the spares sees their
+    // links.
     newest.spare().store(kept, Ordering::Release);
 }
 
@@ -270,10 +272,10 @@ pub(crate) fn bound(index: i32, schema: i8) -> f64 {
     (f64::from(index) * (-f64::from(schema)).exp2()).exp2()
 }
 
-/// More tables than there ever are: two of each schema, and some that grew.
+/// More tables than a series ever has: two of each schema, and some smaller ones.
 const MOST_TABLES: usize = 64;
 
-/// Sorts buckets, and adds up those of the same index.
+/// Sorts buckets, and adds up those with the same index.
 fn merge(buckets: &mut Vec<(i32, u64)>) {
     buckets.sort_unstable_by_key(|(index, _)| *index);
     buckets.dedup_by(|later, kept| {
@@ -285,12 +287,12 @@ fn merge(buckets: &mut Vec<(i32, u64)>) {
     });
 }
 
-/// The cells and the slot of a bucket, which is put in where it is not there. `None` where the
-/// table has no room for one more.
+/// Finds the slot of a bucket, or inserts the bucket. Returns the table's cells and the slot, or
+/// `None` if the table is full.
 #[inline]
 fn slot<'a>(extra: &Extra<'a>, key: u64, most: u16) -> Option<(Place<'a>, usize)> {
     let cells = extra.place()?;
-    // As many of both, but in a file that is damaged.
+    // There is one word for each cell, except in a damaged file.
     let words = extra.words().get(..cells.len()).unwrap_or_default();
     let mask = words.len().checked_sub(1)?;
     let mut slot = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & mask;
@@ -315,7 +317,8 @@ fn slot<'a>(extra: &Extra<'a>, key: u64, most: u16) -> Option<(Place<'a>, usize)
     None
 }
 
-/// Puts a table before `full`, unless another thread did: larger, or coarser.
+/// Puts a larger or coarser table in front of `full`, unless another thread has done so. Returns
+/// false if the segment has no room.
 #[cold]
 fn begin(
     family: &Family,
@@ -331,7 +334,7 @@ fn begin(
     let (slots, schema) = match full.map(|full| full.words().len()) {
         None => (first.min(most_slots), schema),
         Some(slots) if slots < usize::from(most_slots) => {
-            // Below 512. A table whose page a power loss took has none.
+            // Below 512. After a power loss that took its page, a table has no slots.
             ((slots as u16 * 4).clamp(first.min(most_slots), most_slots), schema)
         }
         Some(_) if schema > *SCHEMAS.start() => (most_slots, schema - 1),
@@ -344,15 +347,17 @@ fn begin(
     let Some(extra) = family.extra(place, at) else { return false };
     set_schema(&extra, schema);
     extra.set_link(u32::try_from(newest).unwrap_or(0));
-    // Release: whoever sees the table sees its head. Who comes second loses what it took.
+    // Release: pairs with the acquire in `observe`; a thread that sees the table sees its head. Of
+    // two threads, the second leaks its table.
     let _ =
         place.plain(table).compare_exchange(newest, at.into(), Ordering::AcqRel, Ordering::Acquire);
     true
 }
 
-/// Takes the first table that is kept, if it has so many slots, and empties it. It keeps the others.
+/// Takes the first spare table of `full`, if it has `slots` slots, and clears it. The other spares
+/// become spares of the taken table.
 fn take_spare(family: &Family, place: &Place<'_>, full: &Extra<'_>, slots: u16) -> Option<u32> {
-    // Whoever takes one has them all: nobody else comes by them.
+    // The swap takes all spares: no other thread can reach them.
     let first = full.spare().swap(0, Ordering::AcqRel);
     let at = u32::try_from(first).ok()?;
     let extra = family.extra(place, at)?;
@@ -366,7 +371,7 @@ fn take_spare(family: &Family, place: &Place<'_>, full: &Extra<'_>, slots: u16) 
 }
 
 fn set_schema(extra: &Extra<'_>, schema: i8) {
-    // Never below zero.
+    // The sum is never negative.
     extra.tag().store((i64::from(schema) + 128).cast_unsigned(), Ordering::Relaxed);
 }
 
@@ -384,7 +389,7 @@ mod tests {
 
     use super::*;
 
-    /// A family of which a cell names the tables.
+    /// A family with one cell, for the offset of the newest table.
     fn family() -> (Segment, Family) {
         let segment = Segment::private(1 << 20).unwrap();
         let labels = vec![Label { name: "k".into(), values: None }];
@@ -395,7 +400,7 @@ mod tests {
 
     #[test]
     fn indices_are_those_of_the_definition() {
-        // (value, schema, index): by hand, from the definition of the bounds.
+        // (value, schema, index), computed by hand from the definition of the bounds.
         let cases = [
             (1.0, 0, 0),
             (1.000_000_1, 0, 1),
@@ -444,7 +449,7 @@ mod tests {
             for index in -300..300 {
                 let bound = bound(index, schema);
                 let found = index_of(bound, schema);
-                // `exp2` is right to the last bit but for a few: then the bound is a neighbour's.
+                // A few results of `exp2` are off by one bit: then the bound is a neighbour's.
                 let (below, above) = (bound.next_down(), bound.next_up());
                 assert!(index_of(below.next_down(), schema) <= index, "{schema} {index}");
                 assert!(index_of(above.next_up(), schema) > index, "{schema} {index}");
@@ -453,7 +458,7 @@ mod tests {
         }
     }
 
-    /// A power loss may take the page of a table, and leave the cell that names it.
+    /// A power loss may take the page of a table, and leave the cell with its offset.
     #[test]
     fn a_table_without_slots_is_replaced_by_one_with_some() {
         let (segment, family) = family();
@@ -469,7 +474,7 @@ mod tests {
         assert_eq!((positive, negative), (vec![(0, 1)], vec![]));
     }
 
-    /// A power loss may leave an offset whose memory is another's by now.
+    /// A power loss may leave an offset to memory that now belongs to another series.
     #[test]
     fn no_series_counts_in_the_table_of_another() {
         let (_, family) = family();

@@ -1,8 +1,8 @@
-//! Gauges with a value for each process, which a scrape puts together.
+//! Gauges with a value for each process, which a scrape combines.
 //!
-//! The series of a process has one more label, which names the process: by its id, and by a number
-//! that no other process of the segment has had, so that an id that is used again does no harm.
-//! `processes.rs` reads them.
+//! The series of a process has an additional label with the name of the process: its ID, and a
+//! number that no other process of the segment has had, so that reuse of the ID does no harm.
+//! `processes.rs` reads these series.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,22 +21,23 @@ use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::registry::{Register, Scope};
 
-/// A gauge that has a value for each process, in a segment that several share. A scrape shows what
-/// [`Description::aggregation`] says, whichever process is asked.
+/// A gauge that has a value for each process of a shared segment. A scrape of any of the processes
+/// combines the values as [`Description::aggregation`] says.
 ///
-/// A process that has set nothing has no value. With [`Aggregation::MostRecent`] there is one value,
-/// which all processes set, as that of a [`Gauge`](crate::Gauge) is. What ended processes left is
-/// put together, or removed, at a scrape; it is not known from their ids that they ended, but from
-/// a lock that the system releases. With [`Aggregation::All`] the values of the 64 processes that
-/// began last are kept, of those that ended.
+/// A process has no value until it sets one. With [`Aggregation::MostRecent`], there is a single
+/// value that all processes set, like that of a [`Gauge`](crate::Gauge).
 ///
-/// A handle that was made before a fork sets the child's own value in the child.
+/// A scrape merges or removes the values of processes that have ended. It recognizes them by a lock
+/// that the system releases, not by their IDs. With [`Aggregation::All`], it keeps the values of
+/// the 64 ended processes that started last.
+///
+/// In a child of a fork, a handle from before the fork sets the child's own value.
 ///
 /// ```
 /// use quipu::{Aggregation, Description, ProcessGauge, Registry};
 ///
 /// let registry = Registry::new();
-/// let description = Description::new("busy_threads", "Threads that work.");
+/// let description = Description::new("busy_threads", "Busy threads.");
 /// let busy: ProcessGauge = registry.register(description.aggregation(Aggregation::LiveSum))?;
 /// busy.set(3.0);
 /// assert!(registry.text().contains("busy_threads 3"));
@@ -46,7 +47,7 @@ pub struct ProcessGauge(Handle);
 
 /// Gauges with a value for each process, by label.
 ///
-/// [`Family::len`] counts the series of each process, and [`Family::retain`] asks about each.
+/// [`Family::len`] counts the series of every process, and [`Family::retain`] visits each of them.
 pub type ProcessGaugeFamily<L> = Family<ProcessGauge, L>;
 
 enum Handle {
@@ -58,66 +59,68 @@ enum Handle {
 #[derive(Debug)]
 pub struct Layout {
     pub(crate) aggregation: Aggregation,
-    /// The generation of the process whose name is known, plus one; 0 for none.
+    /// The fork generation of the process that `name` is for, plus one; 0 if there is no name yet.
     known: AtomicU64,
-    /// Its name's bytes.
+    /// The bytes of its name.
     name: [AtomicU64; NAME.div_ceil(8)],
 }
 
-/// The cell of the value, as [`encode`] makes it.
+/// The cell of the value, encoded by [`encode`].
 pub(crate) const VALUE: usize = 0;
-/// With [`Aggregation::LiveMostRecent`]: when it was set.
+/// With [`Aggregation::LiveMostRecent`]: the cell of the time at which the value was set.
 pub(crate) const TIME: usize = 1;
-/// With [`Aggregation::Sum`]: what the value is to become, and the process whose value is in that.
+/// With [`Aggregation::Sum`]: the cells of the pending sum, and of the number of the process whose
+/// value the pending sum takes in.
 pub(crate) const SUM_TO_BE: usize = 1;
 pub(crate) const SUMMAND: usize = 2;
 
-/// The bytes of a process' name: its number and its id, in hexadecimal digits.
+/// The length of a process' name in bytes: its number and its ID, in hexadecimal digits.
 pub(crate) const NAME: usize = NUMBER + 8;
 const NUMBER: usize = 10;
-/// What no process sets: a NaN that no arithmetic makes.
+/// The value that stands for no value: a NaN that no arithmetic produces.
 const NOTHING: u64 = 0x7ff8_7175_6970_7567;
 
-/// The cell of a value: zero where nothing was set, as in a new series.
+/// Encodes a value for its cell. A cell of zero has no value, as in a new series.
 #[inline]
 fn encode(value: f64) -> u64 {
     value.to_bits() ^ NOTHING
 }
 
-/// The value of a cell; `None` where nothing was set.
+/// Decodes a cell; `None` if no value was set.
 #[inline]
 pub(crate) fn decode(cell: u64) -> Option<f64> {
     (cell != 0).then(|| f64::from_bits(cell ^ NOTHING))
 }
 
-/// The cell of the value of two.
+/// Like [`encode`], for an optional value.
 pub(crate) fn encode_value(value: Option<f64>) -> u64 {
     value.map_or(0, encode)
 }
 
-/// The number and the id of a process.
+/// Parses the name of a process into its number and its ID.
 pub(crate) fn read_name(name: &[u8]) -> Option<(u64, u32)> {
     let (number, id) = std::str::from_utf8(name).ok()?.split_at_checked(NUMBER)?;
     Some((u64::from_str_radix(number, 16).ok()?, u32::from_str_radix(id, 16).ok()?))
 }
 
 impl Layout {
-    /// Whether there is one value for all processes.
+    /// Whether all processes share one value.
     pub(crate) fn is_shared(&self) -> bool {
         self.aggregation == Aggregation::MostRecent
     }
 
-    /// The label that names the process, where it is not shown.
+    /// The label with the name of the process, if scrapes do not show it.
     pub(crate) fn hidden_label(&self) -> Option<&'static str> {
         let is_shown = matches!(self.aggregation, Aggregation::All | Aggregation::LiveAll);
         (!is_shown && !self.is_shared()).then(|| label(self.aggregation))
     }
 
-    /// Writes this process' name behind the labels. Who can have none writes nothing, and counts in
-    /// the overflow series.
+    /// Writes this process' name after the labels. A process that cannot get a name writes nothing,
+    /// and sets the overflow series.
     #[inline]
     fn write(&self, series: &series::Family, key: &mut KeyWriter<'_>) {
-        // Acquire: who sees the process sees its name.
+        // Acquire: pairs with the release in `learn`; a thread that sees the generation sees its
+        // name.
         if self.known.load(Ordering::Acquire) != u64::from(generation()) + 1 && !self.learn(series)
         {
             return;
@@ -132,11 +135,11 @@ impl Layout {
     #[cold]
     fn learn(&self, series: &series::Family) -> bool {
         let Ok(number) = series.segment().process() else { return false };
-        // What earlier processes left goes now: should nobody ever scrape, there is no more of it
-        // than of those that live.
+        // Tidy up after ended processes now: even if no scrape ever runs, they leave no more series
+        // than the living ones have.
         crate::processes::tidy(series, self);
         let name = format!("{number:0NUMBER$x}{:08x}", std::process::id());
-        // All threads store the same.
+        // All threads store the same name.
         for (word, chunk) in self.name.iter().zip(name.as_bytes().chunks(8)) {
             let mut bytes = [0; 8];
             bytes[..chunk.len()].copy_from_slice(chunk);
@@ -173,8 +176,8 @@ impl Layout {
         self.date(series, place);
     }
 
-    /// Notes when the value was set, behind it: a reader that sees the time sees this value, or one
-    /// that was set since. A process that is killed in between has no say any more.
+    /// Stores the time after the value: a reader that sees the time sees this value, or a later
+    /// one. A process that is killed between the two no longer counts.
     #[inline]
     fn date(&self, series: &series::Family, place: &Place<'_>) {
         if self.aggregation == Aggregation::LiveMostRecent {
@@ -188,7 +191,7 @@ impl Layout {
         if self.is_shared() { f64::from_bits(cell) } else { decode(cell).unwrap_or(0.0) }
     }
 
-    /// Reads what `describe` wrote, from bytes that may be anything.
+    /// Reads what `describe` wrote, from untrusted bytes.
     pub(crate) fn decode(schema: &Schema) -> Result<Self, Error> {
         let fail = || Error::invalid(&schema.name, "its settings in the segment are damaged");
         let [number] = schema.settings[..] else { return Err(fail()) };
@@ -211,7 +214,7 @@ fn cells(aggregation: Aggregation) -> u16 {
     }
 }
 
-/// The label that names the process.
+/// The label with the name of the process.
 pub(crate) fn label(aggregation: Aggregation) -> &'static str {
     match aggregation {
         Aggregation::All | Aggregation::LiveAll => "pid",
@@ -224,7 +227,7 @@ fn now() -> f64 {
 }
 
 impl ProcessGauge {
-    /// Makes this process' value `value`.
+    /// Sets this process' value.
     #[inline]
     pub fn set(&self, value: f64) {
         match &self.0 {
@@ -239,7 +242,7 @@ impl ProcessGauge {
         }
     }
 
-    /// Adds `n`, which may be negative, to this process' value, which begins at zero.
+    /// Adds `n`, which may be negative, to this process' value, which starts at zero.
     #[inline]
     pub fn add(&self, n: f64) {
         match &self.0 {
@@ -252,19 +255,19 @@ impl ProcessGauge {
         }
     }
 
-    /// Takes away `n` from this process' value.
+    /// Subtracts `n` from this process' value.
     #[inline]
     pub fn sub(&self, n: f64) {
         self.add(-n);
     }
 
-    /// Makes this process' value the wall clock's time, in seconds since 1970.
+    /// Sets this process' value to the wall-clock time, in seconds since 1970-01-01 00:00 UTC.
     pub fn set_to_current_time(&self) {
         self.set(now());
     }
 
-    /// Whether what is set through the handle is shown no more, since its series was removed; never
-    /// where each process has its own, which comes again when it is set.
+    /// Whether the handle's series was removed, so that values set through it are no longer shown.
+    /// Always false if each process has its own series, which setting a value creates again.
     #[inline]
     pub fn is_removed(&self) -> bool {
         match &self.0 {
@@ -273,7 +276,7 @@ impl ProcessGauge {
         }
     }
 
-    /// This process' value; 0 where it has set none.
+    /// Returns this process' value; 0 if it has set none.
     pub fn get(&self) -> f64 {
         match &self.0 {
             Handle::Shared(bound) => {
@@ -293,7 +296,7 @@ fn write(series: &series::Family, layout: &Layout, values: &Values, key: &mut Ke
 }
 
 impl<L: LabelGroup> Family<ProcessGauge, L> {
-    /// Makes this process' value of these labels `value`.
+    /// Sets this process' value for these labels.
     #[inline]
     pub fn set<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let (series, layout) = (&self.series, &*self.shared);
@@ -301,25 +304,26 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
             .update_shown(|key| self.write(labels, key), |place| layout.set(series, &place, value));
     }
 
-    /// Adds `n` to this process' value of these labels, which begins at zero.
+    /// Adds `n` to this process' value for these labels, which starts at zero.
     #[inline]
     pub fn add<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         let (series, layout) = (&self.series, &*self.shared);
         series.update_shown(|key| self.write(labels, key), |place| layout.add(series, &place, n));
     }
 
-    /// Takes `n` from this process' value of these labels.
+    /// Subtracts `n` from this process' value for these labels.
     #[inline]
     pub fn sub<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         self.add(labels, -n);
     }
 
-    /// Makes this process' value of these labels the wall clock's time, in seconds since 1970.
+    /// Sets this process' value for these labels to the wall-clock time, in seconds since
+    /// 1970-01-01 00:00 UTC.
     pub fn set_to_current_time<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
         self.set(labels, now());
     }
 
-    /// This process' value of these labels; 0 where it has set none.
+    /// Returns this process' value for these labels; 0 if it has set none.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> f64 {
         let place = self.series.find(|key| self.write(labels, key));
         place.ok().flatten().map_or(0.0, |place| self.shared.get(&place))
@@ -365,7 +369,7 @@ impl Instrument for ProcessGauge {
         schema.kind = MetricKind::ProcessGauge as u8;
         schema.cells = cells(aggregation);
         let number = Aggregation::EVERY.iter().position(|every| *every == aggregation);
-        // There are ten.
+        // There are ten aggregations.
         schema.settings = vec![number.unwrap_or_default() as u8];
         if aggregation == Aggregation::MostRecent {
             schema.floats = 1 << VALUE;
@@ -403,7 +407,7 @@ impl Instrument for ProcessGauge {
         if layout.is_shared() {
             return series.remove(labels);
         }
-        // The series of all processes.
+        // Remove the series of all processes.
         let values = series.values(labels);
         let is_one = |rest: &[u8]| usize::from(rest[0]) == NAME && rest.len() == NAME + 1;
         let removed = series.retain(|view| {

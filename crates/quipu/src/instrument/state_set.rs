@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::label::LabelValue;
 use crate::registry::{Register, Scope};
 
-/// States, named by the values of an enum that derives [`LabelValue`]; those of `StateSet<&str>` by
-/// [`Description::states`]. At first all are off.
+/// A set of states. An enum that derives [`LabelValue`] names them; for `StateSet<&str>`, so does
+/// [`Description::states`]. All states are off initially.
 pub struct StateSet<S> {
     bound: Bound,
     states: PhantomData<fn(S)>,
@@ -29,15 +29,15 @@ impl<S: LabelValue> StateSet<S> {
         self.set_index(Self::index(state));
     }
 
-    /// Turns the state of that number on, and all others off: for states whose names are known at
-    /// run time only. A number that is none of a state turns all off.
+    /// Turns the state with index `on` on, and all others off: for states whose names are known at
+    /// run time only. An index without a state turns all off.
     pub fn set_index(&self, on: usize) {
         for i in 0..self.bound.place().len() {
             self.bound.place().plain(i).store(u64::from(i == on), Ordering::Relaxed);
         }
     }
 
-    /// Turns one state on or off, and leaves the others.
+    /// Turns one state on or off, and leaves the others as they are.
     pub fn set_one(&self, state: &S, on: bool) {
         self.bound.place().plain(Self::index(state)).store(u64::from(on), Ordering::Relaxed);
     }
@@ -71,8 +71,8 @@ impl<S: LabelValue> Instrument for StateSet<S> {
         let named: Vec<&str> = description.states.iter().map(String::as_str).collect();
         let states = S::VALUES.unwrap_or(&named);
         if states.is_empty() || states.len() > 512 || states.iter().any(|s| s.contains('\0')) {
-            let what = "its states are no enum that derives LabelValue, and no names that are \
-                        described, of 1 to 512 values";
+            let what = "it needs 1 to 512 states without NUL in their names: use an enum that \
+                        derives LabelValue, or name them in the description";
             return Err(Error::invalid(&description.full_name(), what));
         }
         schema.kind = MetricKind::StateSet as u8;

@@ -1,10 +1,10 @@
-//! Summaries: quantiles of what was observed in the last minutes, a count and a sum.
+//! Summaries: quantiles over a sliding window, and a count and a sum of all observations.
 //!
-//! The quantiles come from exponential buckets that are 2.2 % wide: a quantile is off by 1.1 % at
-//! most, whatever the distribution (Masson, Rim, Lee: "DDSketch", 2019, has the same guarantee by
-//! the same means). The window is cut into five ages. Each has buckets of its own, which are emptied
-//! when its turn comes again; an observation in that very moment may be lost from the quantiles, and
-//! never from count and sum.
+//! The quantiles come from exponential buckets that are 2.2 % wide: a quantile is off by at most
+//! 1.1 %, whatever the distribution (Masson, Rim, Lee: "DDSketch", 2019, gives the same guarantee
+//! by the same means). The window is divided into five ages with buckets of their own, which are
+//! used in turn: an age is cleared when its turn comes again. An observation at that very moment
+//! may be lost from the quantiles, but never from count and sum.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::registry::{Register, Scope};
 
-/// Shows quantiles of what it observed within a sliding window.
+/// Shows quantiles of its observations within a sliding window.
 ///
-/// Quantiles cannot be added up over several machines, which the buckets of a [`Histogram`] can.
-/// Processes that share the segment observe into the same window.
+/// Quantiles of several machines cannot be combined; the buckets of a [`Histogram`] can. Processes
+/// that share the segment observe into the same window.
 ///
 /// [`Histogram`]: crate::Histogram
 #[derive(Debug, Clone)]
@@ -41,14 +41,14 @@ pub type SummaryFamily<L> = Family<Summary, L>;
 pub struct Layout {
     pub(crate) quantiles: Box<[f64]>,
     window: Duration,
-    /// The segment's: all processes have the same ticks.
+    /// Anchored to the segment, so that all processes have the same ticks.
     clock: Coarse,
 }
 
 pub(crate) const SUM: usize = 0;
 pub(crate) const COUNT: usize = 1;
-/// For each age: the number of the tick that it has, the tables of its buckets, and how many
-/// observations were zero.
+/// The first cell of the ages. Each age has three: the number of its tick, the offset of its newest
+/// table of buckets, and the count of observations that were zero.
 const FIRST_AGE: usize = 2;
 const AGE_CELLS: usize = 3;
 const TICK: usize = 0;
@@ -65,7 +65,7 @@ const DEFAULT_QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 impl Layout {
     fn tick(&self, now: u64) -> u64 {
         let width = self.window.as_nanos() / u128::from(AGES);
-        // A window is at least 5 milliseconds: `describe` saw to it.
+        // A window is at least 5 milliseconds: `describe` and `decode` check it.
         now / u64::try_from(width).unwrap_or(u64::MAX).max(1)
     }
 
@@ -81,7 +81,7 @@ impl Layout {
         if place.plain(age + TICK).load(Ordering::Acquire) != tick {
             age = self.turn(family, place);
         }
-        // What finds no room for a table is in count and sum alone.
+        // Without room for a table, the observation is in count and sum only.
         if value == 0.0 {
             place.plain(age + ZERO).fetch_add(1, Ordering::Relaxed);
         } else {
@@ -89,15 +89,17 @@ impl Layout {
         }
     }
 
-    /// Empties an age whose turn has come again, unless another thread does, and answers it.
+    /// Clears the current age if its turn has come again, unless another thread does. Returns its
+    /// first cell.
     #[cold]
     fn turn(&self, family: &series::Family, place: &Place<'_>) -> usize {
-        // The cheap clock of this process may not have seen yet that the machine was suspended.
+        // This process' cheap clock may not have noticed yet that the machine was suspended.
         let tick = self.tick(self.clock.settle());
         let age = FIRST_AGE + (tick % AGES) as usize * AGE_CELLS;
         let mark = place.plain(age + TICK);
         let seen = mark.load(Ordering::Acquire);
-        // Who comes late counts in what has begun meanwhile. What lies far ahead is of no time.
+        // If the age already has a later tick, a late thread counts there. A tick far ahead is
+        // invalid.
         let is_over = seen < tick || seen > tick + AGES;
         if is_over && mark.compare_exchange(seen, tick, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
@@ -107,7 +109,7 @@ impl Layout {
         age
     }
 
-    /// Empties all ages.
+    /// Clears all ages.
     pub(crate) fn clear_beside(&self, family: &series::Family, place: &Place<'_>) {
         for age in 0..AGES as usize {
             let age = FIRST_AGE + age * AGE_CELLS;
@@ -116,12 +118,12 @@ impl Layout {
         }
     }
 
-    /// Whether a cell has the offset of what lies beside.
+    /// Whether a cell holds the offset of memory beside the cells.
     pub(crate) fn is_beside(cell: usize) -> bool {
         cell >= FIRST_AGE && (cell - FIRST_AGE) % AGE_CELLS == TABLE
     }
 
-    /// The quantiles of the window, into `out`. The other vectors are memory to work in.
+    /// Writes the quantiles of the window to `out`. The other vectors are working memory.
     pub(crate) fn read(
         &self,
         family: &series::Family,
@@ -133,7 +135,7 @@ impl Layout {
         let mut coarsest = SCHEMA;
         let mut zeros = 0_u64;
         all.clear();
-        // Two rounds: the ages may differ in their schemas, and the first finds the coarsest.
+        // Two rounds: the ages may have different schemas, and the first round finds the coarsest.
         for round in 0..2 {
             for age in 0..AGES as usize {
                 let age = FIRST_AGE + age * AGE_CELLS;
@@ -157,7 +159,8 @@ impl Layout {
                     continue;
                 }
                 let fold = |index: i32| (coarsest..schema).fold(index, |i, _| (i + 1) >> 1);
-                // Twice the index, and one more for those above zero: in the order of the values.
+                // Keys in the order of the values: twice the index, shifted away from zero by
+                // `OFFSET`, and mirrored for values below zero.
                 all.extend(negative.iter().map(|&(i, count)| (-2 * fold(i) - OFFSET, count)));
                 all.extend(positive.iter().map(|&(i, count)| (2 * fold(i) + OFFSET, count)));
             }
@@ -176,7 +179,7 @@ impl Layout {
             let value = found.filter(|_| total > 0).map_or(f64::NAN, |&(order, _)| {
                 let middle = |twice: i32| {
                     let index = (twice - OFFSET) / 2;
-                    // In the middle, by factor, of its bucket's bounds.
+                    // The harmonic mean of the bounds: it has the same relative error to both.
                     let (low, high) =
                         (native::bound(index - 1, coarsest), native::bound(index, coarsest));
                     2.0 * low * (high / (low + high))
@@ -191,7 +194,7 @@ impl Layout {
         }
     }
 
-    /// Reads what `describe` wrote, from bytes that may be anything.
+    /// Reads what `describe` wrote, from untrusted bytes.
     pub(crate) fn decode(series: &series::Family) -> Result<Self, Error> {
         let schema = series.schema();
         let fail = || Error::invalid(&schema.name, "its settings in the segment are damaged");
@@ -208,18 +211,18 @@ impl Layout {
     }
 }
 
-/// More than the distance from any index, times two, to zero.
+/// Greater than twice the absolute value of any index.
 const OFFSET: i32 = 1 << 20;
 const LEAST_WINDOW: Duration = Duration::from_millis(5);
 
 impl Summary {
-    /// Counts `value`.
+    /// Observes `value`.
     #[inline]
     pub fn observe(&self, value: f64) {
         self.layout.observe(self.bound.family(), self.bound.place(), value);
     }
 
-    /// Calls `work`, and observes the seconds that it took.
+    /// Calls `work`, and observes how many seconds it took.
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = std::time::Instant::now();
         let answer = work();
@@ -227,17 +230,17 @@ impl Summary {
         answer
     }
 
-    /// The sum of all observations, older ones included.
+    /// Returns the sum of all observations, those before the window included.
     pub fn sum(&self) -> f64 {
         self.bound.place().sum_float(SUM)
     }
 
-    /// How many observations there were, older ones included.
+    /// Returns the number of all observations, those before the window included.
     pub fn count(&self) -> u64 {
         self.bound.place().sum(COUNT)
     }
 
-    /// Pairs of quantile and value, of the window; NaN where nothing was observed.
+    /// Returns pairs of quantile and value for the window. The values are NaN without observations.
     pub fn quantiles(&self) -> Vec<(f64, f64)> {
         let mut out = Vec::new();
         let mut memory = [const { Vec::new() }; 3];
@@ -263,14 +266,14 @@ impl Instrument for Summary {
         let fail = |what: String| Err(Error::invalid(&description.full_name(), what));
         let quantiles = description.quantiles.as_deref().unwrap_or(&DEFAULT_QUANTILES);
         if let Some(wrong) = quantiles.iter().find(|q| !(0.0..=1.0).contains(*q)) {
-            return fail(format!("{wrong} is no quantile; those from 0 to 1 are"));
+            return fail(format!("quantile {wrong} is out of range: use 0 to 1"));
         }
         if quantiles.windows(2).any(|pair| pair[0] >= pair[1]) {
-            return fail("its quantiles are out of order; sort them, and give each once".into());
+            return fail("its quantiles are out of order: sort them, and give each once".into());
         }
         let window = description.window.unwrap_or(DEFAULT_WINDOW);
         if window < LEAST_WINDOW {
-            return fail(format!("a window of {window:?}; {LEAST_WINDOW:?} is the least"));
+            return fail(format!("window {window:?} is too short: use {LEAST_WINDOW:?} or more"));
         }
         schema.kind = MetricKind::Summary as u8;
         schema.cells = CELLS;

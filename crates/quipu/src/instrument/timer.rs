@@ -1,10 +1,10 @@
-//! Timers: how long something took, into a histogram or a summary.
+//! Timers: guards that observe in a histogram how long something took.
 
 use std::time::Instant;
 
 use super::histogram::Histogram;
 
-/// Observes the seconds since it was made when it is dropped.
+/// On drop, observes the seconds since it was started.
 ///
 /// ```
 /// # use quipu::{Description, Histogram, Registry};
@@ -14,12 +14,12 @@ use super::histogram::Histogram;
 ///     let _timer = latency.start_timer();
 ///     // The work.
 /// }
-/// let answer = latency.time(|| 6 * 7);
-/// # assert_eq!(answer, 42);
+/// let product = latency.time(|| 6 * 7);
+/// # assert_eq!(product, 42);
 /// # Ok::<(), quipu::Error>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "what is dropped at once measures nothing"]
+#[must_use = "if unused, the timer stops at once"]
 pub struct Timer<'h> {
     histogram: &'h Histogram,
     start: Instant,
@@ -31,7 +31,7 @@ impl<'h> Timer<'h> {
         Self { histogram, start: Instant::now(), discarded: false }
     }
 
-    /// Observes now, and answers the seconds.
+    /// Observes the seconds so far, and returns them.
     pub fn stop(mut self) -> f64 {
         self.discarded = true;
         let seconds = self.start.elapsed().as_secs_f64();
@@ -39,7 +39,7 @@ impl<'h> Timer<'h> {
         seconds
     }
 
-    /// Does not observe.
+    /// Ends the timer without observing.
     pub fn discard(mut self) {
         self.discarded = true;
     }

@@ -1,4 +1,4 @@
-//! Windows: how much was counted in the last minute, as a gauge.
+//! Windows: how much was counted in the last minute or another sliding window, as a gauge.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +10,14 @@ use crate::error::Error;
 use crate::registry::{Register, Scope};
 use crate::snapshot;
 
-/// Counts events, and shows how many there were within [`Description::window`] (a minute without
-/// it). In a file, it goes on after a restart; processes that share the segment count together.
+/// Counts events, and shows how many there were within [`Description::window`], by default one
+/// minute. In a file, the window continues after a restart. Processes that share the segment count
+/// in the same window.
 #[derive(Debug, Clone)]
 pub struct Window(Arc<Bucketed>);
 
 const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
-/// The buckets of a window whose accuracy is not given.
+/// The number of buckets of a window without [`Description::accuracy`].
 const BUCKETS: u32 = 300;
 
 impl Window {
@@ -32,7 +33,7 @@ impl Window {
         self.add(1);
     }
 
-    /// The events of the window.
+    /// The number of events in the window.
     pub fn count(&self) -> u64 {
         self.0.count()
     }
@@ -43,7 +44,7 @@ impl Register for Window {
         let window = description.window.unwrap_or(DEFAULT_WINDOW);
         let accuracy = description.accuracy.unwrap_or(window / BUCKETS);
         let name = scope.full_name(&description);
-        // A record's name is short; the window is this metric's alone by the digest of its name.
+        // Names of records are short: the record is named after a digest of the metric's name.
         let digest = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
         });
