@@ -25,10 +25,10 @@ struct Request<'a> {
 #[derive(Clone, Metrics)]
 #[metrics(prefix = "http")]
 struct Service {
-    /// Requests that were answered.
+    /// Handled requests.
     #[metric(limit = 10_000)]
     requests: CounterFamily<Request<'static>>,
-    /// Time that it took to make an answer.
+    /// Time to handle a request.
     #[metric(unit = "seconds", native = 3, exemplars)]
     duration: Histogram,
 }

@@ -1,18 +1,19 @@
-//! A job that ends before anybody could scrape it: it pushes its metrics to the Pushgateway that it
-//! is given, `cargo run --example batch --features push -- http://localhost:9091`, or prints them.
+//! A batch job, which ends before it could be scraped. It pushes its metrics to a Pushgateway:
+//! `cargo run --example batch --features push -- http://localhost:9091`. Without the URL, it prints
+//! them.
 
 use std::error::Error;
 
 use quipu::{Description, Gauge, Registry, Summary};
 
-#[allow(clippy::print_stdout, reason = "an example shows what it does")]
+#[allow(clippy::print_stdout, reason = "an example shows its result")]
 fn main() -> Result<(), Box<dyn Error>> {
     let registry = Registry::new();
-    let rows = registry.counter("rows", "Rows that were read.")?;
+    let rows = registry.counter("rows", "Rows read.")?;
     let size: Summary =
         registry.register(Description::new("row_size", "Size of a row.").unit("bytes"))?;
     let done: Gauge = registry
-        .register(Description::new("last_success_timestamp", "When it ended.").unit("seconds"))?;
+        .register(Description::new("last_success_timestamp", "End of the job.").unit("seconds"))?;
     for row in 0..1000_u32 {
         rows.inc();
         size.observe(f64::from(row % 100));

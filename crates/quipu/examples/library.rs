@@ -1,19 +1,19 @@
-//! A library with metrics of its own: the program says where they go, and under which names.
+//! A library with its own metrics: the program chooses the registry, a prefix, and constant labels.
 
 use std::error::Error;
 
 use quipu::{Counter, IntGauge, Metrics, Registry, Scope};
 
-/// What the library counts.
+/// The metrics of the library.
 #[derive(Metrics)]
 struct PoolMetrics {
-    /// Connections that were made.
+    /// Connections made.
     connections: Counter,
-    /// Connections that are in use.
+    /// Connections in use.
     in_use: IntGauge,
 }
 
-/// A pool of connections, as some library has it.
+/// A connection pool, as a library might have.
 struct Pool {
     metrics: PoolMetrics,
 }
@@ -30,7 +30,7 @@ impl Pool {
     }
 }
 
-#[allow(clippy::print_stdout, reason = "an example shows what it does")]
+#[allow(clippy::print_stdout, reason = "an example shows its result")]
 fn main() -> Result<(), Box<dyn Error>> {
     let registry = Registry::new();
     let pool = Pool::new(&registry.prefix("orders_db").label("shard", "1"))?;

@@ -1,4 +1,4 @@
-//! Count and serve, in five lines: `cargo run --example serve --features serve`, then
+//! Counts and serves, in five lines. Run `cargo run --example serve --features serve`, then
 //! `curl http://127.0.0.1:9184/metrics`.
 
 use std::error::Error;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let registry = quipu::Registry::new();
-    let turns = registry.counter("turns", "Turns of this loop.")?;
+    let turns = registry.counter("turns", "Iterations of this loop.")?;
     let _server = quipu::http::serve("127.0.0.1:9184", &registry)?;
     loop {
         turns.inc();

@@ -1,6 +1,6 @@
-//! What waits for the disk, and what does not: `slowest_series DIRECTORY [SERIES]` makes a file
-//! there, and shows how long registering a counter takes, the slowest of a million new series, and
-//! opening the file again.
+//! Measures which operations wait for the disk. `slowest_series DIRECTORY [SERIES]` creates a file
+//! in the directory, and prints how long it takes to register a counter, to create the slowest of
+//! SERIES (by default, a million) new series, and to open the file again.
 
 use std::time::{Duration, Instant};
 

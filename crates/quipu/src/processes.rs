@@ -3,8 +3,8 @@
 //! A scrape reads all series of a family, groups them by all labels except that of the process, and
 //! reduces each group to the values that are shown. On the way, it folds the series that ended
 //! processes have left. For a sum, a minimum or a maximum, one such series in each group takes in
-//! the others; for the other aggregations, those that no longer count are removed. So a group never
-//! has more series than there are living processes, and one more.
+//! the others; for the other aggregations, those that no longer count are removed. So, except with
+//! [`Aggregation::All`], a group has at most one series more than there are living processes.
 //!
 //! Folding requires the family's lock, which the death of its owner releases. Taking in a value
 //! twice does no harm to a minimum or a maximum. For a sum, the result is logged before it is
@@ -195,8 +195,8 @@ impl Processes {
                 (entry.number, entry.id) = (number, id);
                 entry.lives = does_live(family, lives, number);
                 entry.note = match aggregation {
-                    // Acquire: pairs with the release of the time; the value is the one set then, or
-                    // a later one.
+                    // Acquire: pairs with the release of the time; the value is the one set then,
+                    // or a later one.
                     Aggregation::LiveMostRecent => view.place.plain(TIME).load(Ordering::Acquire),
                     Aggregation::Sum => view.place.plain(SUMMAND).load(Ordering::Acquire),
                     _ => 0,

@@ -1,4 +1,4 @@
-//! Counting and scraping allocate nothing, once everything has been there once.
+//! In the steady state, when all series exist, counting and scraping do not allocate.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -8,12 +8,12 @@ use std::io::Write;
 use quipu::exposition::{Escaping, Format};
 use quipu::{Counter, CounterFamily, Description, Histogram, HistogramFamily, Registry, Summary};
 
-/// Counts the allocations of the thread that asks for it.
+/// The system's allocator, which counts the allocations of each thread.
 struct Counting;
 
 thread_local!(static COUNT: Cell<u64> = const { Cell::new(0) });
 
-// SAFETY: it passes everything on to the system's allocator.
+// SAFETY: it forwards all calls to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = COUNT.try_with(|count| count.set(count.get() + 1));

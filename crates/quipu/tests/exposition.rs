@@ -1,4 +1,5 @@
-//! Every kind in every format, byte for byte; and what HTTP makes of them.
+//! The exposition formats: every kind in every format, byte for byte; label values of any text; and
+//! scrapes that are read slowly.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::collections::HashSet;
@@ -24,7 +25,7 @@ fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {
     Series { group: 1, texts: Texts::new(texts), plain: false, overflow: false, start, value }
 }
 
-/// One of each kind.
+/// Passes one family of each kind to a sink.
 fn everything(sink: &mut impl Sink) {
     let mut user = Vec::new();
     Texts::push(&mut user, "x\"\\\ny");
@@ -68,7 +69,7 @@ fn everything(sink: &mut impl Sink) {
     one(family("latency", Kind::Summary, &[]), summary);
     one(family("build", Kind::Info, LABELS), Value::Info);
     one(family("mode", Kind::StateSet, &[]), Value::StateSet(&[("on", true), ("off", false)]));
-    // A family without series leaves no trace.
+    // A family without series is not written.
     sink.family(&family("empty", Kind::Gauge, &[]));
     let limited = family("limited", Kind::Counter, LABELS);
     sink.family(&limited);
@@ -81,7 +82,7 @@ fn written(format: Format, escaping: Escaping) -> Vec<u8> {
     everything(&mut encoder);
     encoder.finish();
     let first = encoder.buffer().to_vec();
-    // An encoder that is used again writes the same.
+    // A reused encoder writes the same.
     encoder.reset(format, escaping);
     everything(&mut encoder);
     encoder.finish();
@@ -243,7 +244,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, u64, Vec<u8>)> {
 #[test]
 fn protobuf_has_every_field_where_it_belongs() {
     let bytes = written(Format::Protobuf, Escaping::AllowUtf8);
-    // A sequence of messages behind their lengths reads like fields without tags.
+    // A sequence of length-prefixed messages.
     let mut tagged = Vec::new();
     let mut rest = &bytes[..];
     let mut families = Vec::new();
@@ -342,7 +343,7 @@ fn a_scrape_that_waits_keeps_nobody_waiting() {
     let mut scrape = registry.scrape();
     let first = scrape.next_piece().unwrap().len();
     assert!((64 << 10..70 << 10).contains(&first), "{first}");
-    // The reader sleeps now. All of this would wait for it, were anything held.
+    // The reader pauses here. All of this would block if the scrape held a lock.
     for i in 0..40_000 {
         family.inc(&[i.to_string()]);
     }

@@ -1,5 +1,5 @@
-//! A child that is forked while another thread of its parent uses something for the first time:
-//! nothing may be made then behind a lock, which the child would find locked for ever.
+//! Forks a child while another thread of its parent uses something for the first time. Lazy
+//! initialization must not take a lock then, which would stay locked in the child forever.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -10,7 +10,7 @@ use quipu::label::Values;
 use quipu::{CounterFamily, Description, Histogram, Registry};
 use quipu_segment::Segment;
 
-/// After this long, a child that has not ended waits for ever.
+/// A child that has not ended after this time is taken to hang.
 const PATIENCE_SECONDS: u32 = 20;
 const FORKS: u32 = 100;
 
@@ -25,7 +25,7 @@ fn children_of_forks_during_the_first_use() {
         family.inc(&Values(&["new"]));
         assert!(!registry.text().is_empty());
     };
-    // This process uses nothing: what its children have not used yet, nobody has.
+    // This process itself uses nothing, so that each child's use is the first one.
     for trial in 0..FORKS {
         let status = in_child(|| {
             let (is_there, go) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -53,15 +53,16 @@ fn children_of_forks_during_the_first_use() {
     }
 }
 
-/// Does some work in a child, and returns the status with which it ended.
+/// Runs `work` in a child, and returns the status with which the child ended.
 fn in_child(work: impl FnOnce() -> i32) -> i32 {
-    // SAFETY: the child does what a child of a threaded process may with this library, and ends.
+    // SAFETY: the child only does what this library allows in a child of a threaded process, and
+    // exits.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: no handler is set: the signal ends the child.
+        // SAFETY: there is no handler: the signal ends the child.
         unsafe { libc::alarm(PATIENCE_SECONDS) };
         let status = work();
-        // SAFETY: it ends here.
+        // SAFETY: the child exits here.
         unsafe { libc::_exit(status) };
     }
     let mut status = -1;

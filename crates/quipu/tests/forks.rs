@@ -1,4 +1,4 @@
-//! A registry in children that are forked while other threads of their parent are inside of it.
+//! Uses of a registry in children that are forked while other threads of their parent are using it.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -21,7 +21,7 @@ fn registries(test: impl Fn(Registry)) {
     test(Registry::on(segment));
 }
 
-/// Everything that a registry can do, once.
+/// Uses every operation of a registry once.
 fn use_all(registry: &Registry, who: &str) -> bool {
     let counter: Counter = registry.register(Description::new(who, "")).unwrap();
     let is_taken = registry.counter(who, "").is_err();
@@ -45,7 +45,7 @@ fn use_all(registry: &Registry, who: &str) -> bool {
     is_taken && is_begun && is_shown && is_released
 }
 
-/// Ends the threads, whatever becomes of the test.
+/// Ends the threads on drop, even if the test panics.
 struct Ending<'d>(&'d AtomicBool);
 
 impl Drop for Ending<'_> {
@@ -71,7 +71,7 @@ fn a_child_uses_a_registry_that_other_threads_were_in() {
                             hits.inc(&Values(&[&format!("{thread} {i}")]));
                             rounds.fetch_add(1, Ordering::Relaxed);
                             if thread == 0 && i % 10 == 9 {
-                                // What the others count may go.
+                                // Counts of the other threads may be lost.
                                 hits.clear().unwrap();
                             }
                             if done.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! What is answered over HTTP, and pushed.
+//! Serving metrics over HTTP, and pushing them to a real Pushgateway.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 #![cfg(all(feature = "serve", feature = "gzip", feature = "push"))]
 
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use quipu::http::{Push, serve};
 use quipu::{CounterFamily, Description, Registry};
 
-/// The head and the body of an answer, chunks put together.
+/// Sends a request, and returns the head and the body of the response, with its chunks joined.
 fn ask(address: SocketAddr, head: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -99,7 +99,7 @@ impl Gateway {
                 .spawn()
                 .expect("prometheus-pushgateway; `make test` installs it");
             let mut gateway = Self(child);
-            // It ends where another process has taken the port meanwhile.
+            // The gateway exits if another process has taken the port meanwhile.
             while gateway.0.try_wait().unwrap().is_none() {
                 if TcpStream::connect(address).is_ok() {
                     return (gateway, address);
@@ -122,7 +122,7 @@ impl Drop for Gateway {
 fn silent_connections_keep_nobody_out() {
     let registry = registry();
     let server = serve("127.0.0.1:0", &registry).unwrap();
-    // One that asks and reads, and is kept, stays; the others give way, the oldest first.
+    // A kept connection that sends requests stays; silent ones give way, the oldest first.
     let mut kept = TcpStream::connect(server.address()).unwrap();
     let mut ask_kept = || {
         let mut answer = [0; 4096];

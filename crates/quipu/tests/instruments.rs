@@ -1,4 +1,4 @@
-//! What instruments count is what a scrape sees.
+//! Instruments and families: a scrape sees what they count.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use quipu::{
     Window,
 };
 
-/// Lines such as `name{label=value} value`.
+/// A sink that collects lines such as `name{label=value} value`.
 #[derive(Default)]
 struct Lines(Vec<String>);
 
@@ -317,15 +317,15 @@ fn exemplars_are_kept_and_replaced() {
     assert_eq!(check.0, 1);
 }
 
-/// Label values that come and go take no more memory than those that are there at once, whatever
-/// lies beside their cells; and what was there before is not shown.
+/// Label values that come and go take no more memory than those that exist at once, including the
+/// memory beside their cells; and no data of removed series is shown.
 #[test]
 #[cfg(not(miri))]
 fn what_removed_series_had_beside_them_is_used_again() {
     let registry = Registry::new();
     let native = about("n").labels(["k"]).native(3).native_buckets(20).exemplars();
     let native: HistogramFamily<[&str; 1]> = registry.register(native).unwrap();
-    // So long that no age ends meanwhile, which would take tables for the next.
+    // The window is so long that no age ends meanwhile: the next age would take more tables.
     let summary = about("s").labels(["k"]).quantiles([0.5]).window(Duration::from_secs(1 << 26));
     let summary: SummaryFamily<[&str; 1]> = registry.register(summary).unwrap();
     let counter: CounterFamily<[&str; 1]> =
@@ -335,7 +335,7 @@ fn what_removed_series_had_beside_them_is_used_again() {
         let names: Vec<String> = (100 * round..100 * round + 100).map(|i| i.to_string()).collect();
         for name in &names {
             let labels = [name.as_str()];
-            // Wide enough that there are tables of several sizes and schemas.
+            // A range wide enough for tables of several sizes and schemas.
             for power in -20..20 {
                 native.observe(&labels, 1.1 * 2_f64.powi(power));
                 summary.observe(&labels, 2_f64.powi(power));
@@ -348,12 +348,12 @@ fn what_removed_series_had_beside_them_is_used_again() {
             assert!(native.remove(&labels).unwrap() && summary.remove(&labels).unwrap());
             assert!(counter.remove(&labels).unwrap());
         }
-        // Records are used again after a second.
+        // Records are reused after a second.
         std::thread::sleep(Duration::from_millis(1200));
         used.push(registry.segment().used());
     }
     assert!(used[1..].windows(2).any(|pair| pair[0] == pair[1]), "{used:?}");
-    // One of them in the finest schema again, and without what others had.
+    // A reused table has the finest schema again, and no data of other series.
     native.observe(&["a"], 1.0);
     native.observe(&["a"], 1.1);
     summary.observe(&["a"], 3.0);
@@ -438,7 +438,7 @@ fn a_file_is_counted_in_again_and_by_others_kinds_refused() {
     assert_eq!(lines(&registry), ["c{} 4", "f{k=a} 1"]);
 }
 
-/// As each metric of a registry of Python's: two of a name, each with its own numbers.
+/// Two metrics of the same name with counts of their own, as in Python's registries.
 #[test]
 fn what_stands_apart_is_shown_by_its_source_alone() {
     type Texts = quipu::Family<Counter, quipu::label::Values<'static>>;

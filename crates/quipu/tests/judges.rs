@@ -1,4 +1,4 @@
-//! What others make of our expositions: `promtool`, the parsers of Prometheus' server and of its
+//! Independent readers of our expositions: `promtool`, the parsers of Prometheus' server and of its
 //! Python client, and a real Prometheus that scrapes a real server. `make test` installs them.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 #![cfg(all(feature = "serve", feature = "gzip"))]
@@ -31,12 +31,12 @@ enum Mode {
     Busy,
 }
 
-/// One of each kind, with names, labels and helps that are hard.
+/// One metric of each kind, with labels and help texts that are hard to encode.
 fn registry() -> Registry {
     let registry = Registry::new();
     let about = |name: &str| Description::new(name, "A \"help\" with \\ and\na second line.");
     let counter: Counter = registry.register(about("plain").exemplars()).unwrap();
-    // The Python client's parser takes no escaped quote in an exemplar.
+    // The Python client's parser rejects an escaped quote in an exemplar.
     counter.inc_with(3, &[("trace_id", "a'b")]);
     let float: FloatCounter = registry.register(about("cpu").unit("seconds")).unwrap();
     float.inc_by(0.25);
@@ -78,7 +78,7 @@ fn exposition(registry: &Registry, format: Format) -> Vec<u8> {
     out
 }
 
-/// Runs a program with this input, and answers its output.
+/// Runs a program with this input, and returns its output.
 fn run(command: &mut Command, input: &[u8]) -> Vec<u8> {
     let name = command.get_program().to_owned();
     let mut child = command
@@ -99,7 +99,8 @@ fn run(command: &mut Command, input: &[u8]) -> Vec<u8> {
     output.stdout
 }
 
-/// A Python that has the client, in a virtual environment below the target directory.
+/// A Python interpreter with the client installed, in a virtual environment in the target
+/// directory.
 fn python() -> PathBuf {
     let judges = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/judges");
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
@@ -120,7 +121,7 @@ fn parsed(format: &str, text: &[u8]) -> Vec<Value> {
     serde_json::from_slice(&output).unwrap()
 }
 
-/// The value of the sample that has this name and these labels.
+/// The value of the sample with this name and these labels.
 fn value(samples: &[Value], name: &str, labels: &[(&str, &str)]) -> Value {
     let wanted: serde_json::Map<String, Value> =
         labels.iter().map(|(name, value)| (name.to_string(), Value::from(*value))).collect();
@@ -128,7 +129,7 @@ fn value(samples: &[Value], name: &str, labels: &[(&str, &str)]) -> Value {
         .iter()
         .filter(|sample| sample["name"] == name && sample["labels"] == Value::from(wanted.clone()));
     let sample = found.next().unwrap_or_else(|| panic!("no {name} {labels:?} in {samples:#?}"));
-    assert!(found.next().is_none(), "{name} {labels:?} is there twice");
+    assert!(found.next().is_none(), "{name} {labels:?} appears twice");
     sample["value"].clone()
 }
 
@@ -140,7 +141,7 @@ fn promtool_finds_nothing_wrong() {
     let mut child = promtool.spawn().expect("promtool; `make test` installs it");
     child.stdin.take().unwrap().write_all(&text).unwrap();
     let output = child.wait_with_output().unwrap();
-    // 3 is for matters of taste: a name without a base unit, for one.
+    // Exit code 3 is for style, such as a name without a base unit.
     let code = output.status.code();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(matches!(code, Some(0 | 3)), "{errors}\n{}", String::from_utf8_lossy(&text));
@@ -186,8 +187,8 @@ fn pythons_parsers_read_what_was_counted() {
     assert_eq!(kinds(&open_metrics, "build_info"), "info");
 }
 
-/// What only the newest parsers are asked: names that are more than ASCII, every kind with all that
-/// it can have, and what other programs may have written.
+/// Metrics for the newest parsers only: names beyond ASCII, every kind with all its options, and
+/// families that other programs may have written.
 fn hard_registry() -> Registry {
     let registry = registry();
     let about = |name: &str| Description::new(name, "Ends in a carriage return\r\n\r");
@@ -219,7 +220,7 @@ fn hard_registry() -> Registry {
     registry
 }
 
-/// What a collector may give that no instrument does.
+/// A collector of values that no instrument has.
 struct Foreign;
 
 impl Collector for Foreign {
@@ -261,7 +262,7 @@ fn the_servers_parsers_read_back_every_sample() {
     let escapings = [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values];
     for format in formats {
         for escaping in escapings {
-            // Version 0.0.4 has no names in quotes.
+            // Version 0.0.4 has no quoted names.
             if format == Format::Text && escaping == Escaping::AllowUtf8 {
                 continue;
             }
@@ -280,7 +281,7 @@ fn the_servers_parsers_read_back_every_sample() {
     }
 }
 
-/// A Prometheus that scrapes one target every second; it ends with this.
+/// A Prometheus server that scrapes one target every second; it is killed on drop.
 struct Prometheus {
     child: Child,
     address: SocketAddr,
@@ -296,7 +297,7 @@ impl Prometheus {
              scrape_configs:\n- job_name: quipu\n  static_configs: [{{targets: ['{target}']}}]\n"
         );
         std::fs::write(&config, text).unwrap();
-        // Freed at once: nobody else takes it within a moment, as a rule.
+        // The port is free again at once: usually, no other process takes it in between.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let child = Command::new("prometheus")
@@ -361,7 +362,7 @@ fn a_real_prometheus_answers_with_the_right_numbers() {
         ("native_count", 7.0),
         ("build_info{version=\"1.2\"}", 1.0),
         ("mode{mode=\"busy\"}", 1.0),
-        // On a busy machine, a scrape may take longer than it has.
+        // On a busy machine, a scrape may time out.
         ("max_over_time(up[5m])", 1.0),
     ] {
         assert_eq!(prometheus.query(query), expected, "{query}");
@@ -385,7 +386,7 @@ fn a_real_prometheus_reads_native_histograms() {
         let found = prometheus.query(query);
         assert!((found - expected).abs() <= expected.abs() * 0.08, "{query}: {found}");
     }
-    // The sum to the last bit, and the bucket of the second largest.
+    // The exact sum, and the bucket of the second-largest observation.
     assert_eq!(prometheus.query("histogram_sum(native)"), 1_000_000_002.501);
     let quantile = prometheus.query("histogram_quantile(0.8, native)");
     assert!((1.4..1.55).contains(&quantile), "{quantile}");

@@ -1,4 +1,4 @@
-//! Gauges with a value for each process, with real processes that live, end, and are killed.
+//! Process gauges, with real processes that live, exit, and are killed.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -30,7 +30,7 @@ fn family(registry: &Registry, aggregation: Aggregation) -> Labelled {
     registry.register(description("g", aggregation).labels(["path"])).unwrap()
 }
 
-/// A child that has done `work`, and lives.
+/// A child that has done `work`, and stays alive.
 fn living(work: impl FnOnce()) -> Child {
     let ready = anonymous().counter("ready", "").unwrap();
     let child = Child::start(|| {
@@ -42,7 +42,7 @@ fn living(work: impl FnOnce()) -> Child {
     child
 }
 
-/// A child that has done `work`, and has ended.
+/// Does `work` in a child, and waits until the child has ended.
 fn ended(work: impl FnOnce()) {
     let child = Child::start(|| {
         work();
@@ -61,7 +61,7 @@ fn value(registry: &Registry) -> Option<f64> {
 fn values_are_put_together() {
     alone("values_are_put_together", || {
         use Aggregation::*;
-        // This process has 5, one that lives 2, one that ended 11, and one that was killed -3.
+        // This process sets 5, a living one 2, one that has ended 11, and one that was killed -3.
         let cases = [
             (Min, Some(-3.0), -3.0),
             (LiveMin, Some(2.0), 5.0),
@@ -165,12 +165,12 @@ fn other_labels_are_each_for_themselves() {
         for _ in 0..3 {
             assert_eq!(lines(&registry.text(), "g"), expected);
         }
-        // Those that ended have one series left in each group.
+        // In each group, one series is left of the ended processes.
         assert_eq!(gauge.len(), 9);
         assert!(gauge.remove(&Values(&["b", "/x"])).unwrap());
         assert!(!gauge.remove(&Values(&["b", "/x"])).unwrap());
         assert_eq!(lines(&registry.text(), "g"), [expected[0], expected[1]]);
-        // What no label can be, and what is not there, is counted as too many.
+        // An unknown value, and a wrong number of values, go to the overflow series.
         gauge.set(&Values(&["c", "/x"]), 7.0);
         gauge.set(&Values(&["a"]), 7.0);
         gauge.set(&Values(&["a", "b", "c"]), 7.0);
@@ -209,7 +209,7 @@ fn a_handle_of_the_parent_sets_the_childs_own() {
         });
         assert_eq!(handle.get(), 1.0);
         assert_eq!(lines(&registry.text(), "g").len(), 2);
-        // A handle makes a removed series anew.
+        // A handle creates a removed series again.
         gauge.remove(&Values(&["/a"])).unwrap();
         assert_eq!(value(&registry), None);
         handle.add(7.0);
@@ -261,7 +261,7 @@ fn processes_that_open_one_file_see_one_value() {
     });
 }
 
-/// What 10,000 workers leave takes no more room than what a few do, scraped or not.
+/// Many workers, one after the other, leave no more data than a few, with or without scrapes.
 #[test]
 fn workers_that_come_and_go_leave_no_more_than_a_few() {
     alone("workers_that_come_and_go_leave_no_more_than_a_few", || {
@@ -271,11 +271,11 @@ fn workers_that_come_and_go_leave_no_more_than_a_few() {
             let paths: Vec<String> = (0..20).map(|i| format!("/{i}")).collect();
             let set = || paths.iter().for_each(|path| gauge.set(&Values(&[path]), 1.0));
             let round = || ended(set);
-            // As many at once as come later within a second, on a machine that is fast then.
+            // About the number that start later within a second, on a fast machine.
             let few: Vec<Child> = (0..149).map(|_| living(set)).collect();
             few.into_iter().for_each(Child::kill);
             round();
-            // Records are used again after a second.
+            // Records are reused after a second.
             std::thread::sleep(Duration::from_millis(1200));
             let text = registry.text();
             let before = registry.segment().used();
@@ -301,8 +301,8 @@ fn workers_that_come_and_go_leave_no_more_than_a_few() {
     });
 }
 
-/// Scrapers are killed at any moment, several at once; no value of an ended process is lost, and
-/// none is counted twice.
+/// Several concurrent scrapers are killed at random moments. No value of an ended process is lost,
+/// and none is counted twice.
 #[test]
 fn scrapers_that_are_killed_lose_nothing() {
     alone("scrapers_that_are_killed_lose_nothing", || {
@@ -325,8 +325,8 @@ fn scrapers_that_are_killed_lose_nothing() {
     });
 }
 
-/// Threads that scrape at once all show what the process left that ended last, while one of them
-/// puts it together with what others left.
+/// Concurrent scrapes all show the value of the process that ended last, while one of them folds it
+/// with the values of others.
 #[test]
 fn no_scrape_misses_what_another_puts_together() {
     alone("no_scrape_misses_what_another_puts_together", || {

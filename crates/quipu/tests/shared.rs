@@ -1,5 +1,5 @@
-//! Everything that works in one process, with two that have a file open: each kind, exemplars, start
-//! times, removal, expiry, a new beginning, and a segment that is full.
+//! Two processes with the same file open: each kind, exemplars, removal, expiry, reset, and a full
+//! segment.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -18,7 +18,7 @@ use quipu::{
 use quipu_segment::Options;
 
 #[derive(Debug, Clone, Copy)]
-#[allow(dead_code, reason = "a state that is never turned on is shown as well")]
+#[allow(dead_code, reason = "states that are never turned on are shown, too")]
 enum State {
     Up,
     Down,
@@ -116,7 +116,7 @@ fn every_kind_counts_in_two_processes() {
     alone("every_kind_counts_in_two_processes", || {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("shared");
-        // Both make everything at the same moment.
+        // Both create everything at the same time.
         let work = || {
             let all = All::new(&Registry::open(&path).unwrap());
             (0..50).for_each(|_| all.count("child"));
@@ -135,7 +135,7 @@ fn every_kind_counts_in_two_processes() {
         let open = String::from_utf8(open).unwrap();
         assert!(open.contains("counter_total 101 # {who=\"parent\"} 1 "), "{open}");
         assert!(open.contains("classic_bucket{le=\"2.0\"} 101 # {who=\"parent\"} 1.5"), "{open}");
-        // Removed by one, and counted by the other.
+        // One process removes the series, the other one counts.
         let remove = || {
             let all = All::new(&Registry::open(&path).unwrap());
             all.labelled.remove(&Values(&["/x"])).unwrap()
@@ -145,7 +145,7 @@ fn every_kind_counts_in_two_processes() {
         assert!(lines(&registry.text(), "labelled").is_empty());
         all.labelled.inc(&Values(&["/x"]));
         assert_eq!(lines(&registry.text(), "labelled"), ["labelled_total{path=\"/x\"} 1"]);
-        // Begun anew by one, under handles of the other.
+        // One process resets the registry, while the other one has handles.
         let bound = all.observed.with(&Values(&["/y"]));
         bound.observe(1.0);
         let reset = || {
@@ -224,7 +224,7 @@ fn a_dense_series_that_is_removed_begins_with_empty_buckets() {
     assert_eq!(family.with(&Values(&["a"])).count(), 1);
 }
 
-/// Counts until long after nothing fits any more: nothing is lost, nothing fails.
+/// Counts until long after the segment is full: no count is lost, and nothing fails.
 fn fill(registry: &Registry) {
     let new = |name: &str| Description::new(name, "").labels(["path"]);
     let counters: CounterFamily<Values> = registry.register(new("counters")).unwrap();
@@ -252,10 +252,10 @@ fn fill(registry: &Registry) {
     assert_eq!(sum, 2 * count + 1);
     assert!(text.contains(&format!("fixed_count{{path=\"a\"}} {count}\n")));
     assert!(text.contains("quipu_series_overflowed_total{family=\"counters\"}"));
-    // Whoever makes a family is told.
+    // Registering a family returns an error.
     let error = (0..10_000)
         .find_map(|i| registry.counter(&format!("more_{i}"), "").err())
-        .expect("there is no room for so many");
+        .expect("the segment has no room for 10,000 families");
     assert!(error.to_string().contains("more_"), "{error}");
     assert!(registry.counter("more_again", "").is_err());
     counters.inc(&Values(&["before"]));
@@ -272,13 +272,13 @@ fn a_full_segment_fails_nothing() {
     });
 }
 
-/// A disk that is full. Where no file system can be mounted, the test before stands for it.
+/// A full disk. If no file system can be mounted, only the full segment is tested.
 #[test]
 fn a_full_disk_fails_nothing() {
     alone("a_full_disk_fails_nothing", || {
         let directory = tempfile::tempdir().unwrap();
         let at = std::ffi::CString::new(directory.path().to_str().unwrap()).unwrap();
-        // SAFETY: all are texts that end with a zero.
+        // SAFETY: all arguments are NUL-terminated texts.
         let mounted = unsafe {
             libc::mount(
                 c"tmpfs".as_ptr(),
@@ -289,7 +289,7 @@ fn a_full_disk_fails_nothing() {
             )
         };
         if mounted != 0 {
-            eprintln!("no file system can be mounted here: the disk is not filled");
+            eprintln!("skipped: cannot mount a file system to fill");
             return;
         }
         let registry = Registry::open(directory.path().join("shared")).unwrap();

@@ -1,4 +1,5 @@
-//! What the arenas of `quipu-arena` hold: those that threads can share, so that a scrape can ask.
+//! Memory of the arenas of `quipu-arena`. It covers the types that threads can share, so that a
+//! scrape can read them.
 
 use std::ops::Deref;
 
@@ -7,10 +8,11 @@ use quipu_arena::{Allocator, Limited, Policy, Pool, SharedArena};
 use super::Collector;
 use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 
-/// Collects `arena_*` of arenas, each under a name: memory that was taken, and its limit.
+/// Collects `arena_*`: the memory that arenas have taken, and its limit. Each arena has a name.
 ///
-/// An arena is a `&'static` one or an `Arc`: of [`Pool`], [`SharedArena`], or [`Limited`], which is
-/// under whatever arenas take their memory from it. Asking costs an arena's users nothing.
+/// An arena is a `&'static` reference to or an `Arc` of a [`Pool`], a [`SharedArena`], or a
+/// [`Limited`], which shows the memory of all arenas that allocate from it. A scrape costs the
+/// users of an arena nothing.
 ///
 /// ```
 /// use quipu_arena::{Global, Limited, SharedArena};
@@ -33,7 +35,7 @@ pub struct Arenas {
 
 type Ask = dyn Fn() -> Held + Send + Sync;
 
-/// What one arena says, in bytes; what it does not know is not shown.
+/// The memory of one arena, in bytes. Unknown values are not shown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     reserved: Option<usize>,
@@ -42,18 +44,18 @@ struct Held {
     limit: Option<usize>,
 }
 
-/// An arena that a scrape can ask.
+/// An arena whose memory a scrape can read.
 pub trait Asked: sealed::Asked {}
 impl<T: sealed::Asked> Asked for T {}
 
 impl Arenas {
-    /// A collector of no arena so far.
+    /// Creates a collector without arenas.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Asks an arena as well, under a name.
+    /// Adds an arena under a name.
     #[must_use]
     pub fn and<T: Asked>(
         mut self,
@@ -134,7 +136,7 @@ mod sealed {
                 reserved: Some(reserved),
                 allocated: None,
                 peak: Some(peak),
-                // No limit is no figure.
+                // Unlimited: show no limit.
                 limit: (limit != usize::MAX).then_some(limit),
             }
         }
@@ -149,7 +151,7 @@ mod sealed {
         }
     }
 
-    /// Of a pool, those that wait: the others are their users'.
+    /// For a pool, the memory of the idle arenas: those in use belong to their users.
     #[expect(private_interfaces)]
     impl<P: Policy, A: Allocator + Clone> Asked for Pool<P, A> {
         fn held(&self) -> Held {

@@ -1,9 +1,9 @@
-//! One value that a function answers.
+//! Callbacks: a gauge or a counter whose value is returned by a function.
 
 use crate::collector::Collector;
 use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 
-/// A gauge or a counter whose value is asked for.
+/// A gauge or a counter whose value is the result of a function.
 pub(crate) struct Callback {
     name: String,
     help: String,
@@ -34,7 +34,7 @@ impl Callback {
         Self { name, help, unit, kind, labels, texts, plain, value, reset: None }
     }
 
-    /// Calls a function when everything begins anew.
+    /// Sets a function to call when the registry is reset.
     pub(crate) fn on_reset(mut self, reset: impl Fn() + Send + Sync + 'static) -> Self {
         self.reset = Some(Box::new(reset));
         self

@@ -1,4 +1,4 @@
-//! Collectors: what is asked for its values at every scrape.
+//! Collectors: sources of families that every scrape calls for their values.
 
 mod arena;
 mod callback;
@@ -16,16 +16,17 @@ pub use tokio::Tokio;
 
 use crate::snapshot::Sink;
 
-/// Something that knows its families only when it is asked, such as what the system says of this
-/// process.
+/// A source of families whose values are obtained at every scrape, such as the system's statistics
+/// of this process.
 pub trait Collector: Send + Sync {
-    /// The names of its families, so that none is registered twice.
+    /// The names of its families. Registration checks them for duplicates.
     fn names(&self) -> Vec<String>;
 
-    /// Gives its families, each with its series, to the sink. It is called at every scrape, by one
-    /// thread or several, and should take no more than a few milliseconds.
+    /// Passes its families, each with its series, to the sink. Every scrape calls this, possibly
+    /// from several threads at once; it should take at most a few milliseconds.
     fn collect(&self, sink: &mut dyn Sink);
 
-    /// Begins anew, where it counts by itself: [`Registry::reset`](crate::Registry::reset) calls it.
+    /// Resets the collector's own counts, if any. [`Registry::reset`](crate::Registry::reset) calls
+    /// this.
     fn reset(&self) {}
 }

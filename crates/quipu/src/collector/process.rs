@@ -1,5 +1,5 @@
-//! What the system says of this process, under the names that all Prometheus clients use
-//! (`process_cpu_seconds_total` and so on). Linux only: elsewhere there is nothing to collect.
+//! The system's statistics of this process, under the names that all Prometheus clients use
+//! (`process_cpu_seconds_total` and so on). Linux only.
 
 use std::fs;
 
@@ -20,12 +20,12 @@ use crate::snapshot::{Family, Kind, Number, Series, Sink, Texts, Timestamp, Valu
 /// ```
 #[derive(Debug)]
 pub struct Process {
-    /// Seconds of Unix time, where it could be found out.
+    /// The start of the process in seconds of Unix time, if it could be determined.
     start: Option<f64>,
 }
 
 impl Process {
-    /// A collector of this process.
+    /// Creates a collector for this process.
     pub fn new() -> Self {
         Self { start: start_time() }
     }
@@ -79,7 +79,7 @@ const fn family(
     Family { name, help, unit, kind, labels: &[], groups: 1 }
 }
 
-/// The helps are those of `client_golang`.
+/// The help texts are those of `client_golang`.
 const FAMILIES: [Family<'static>; 7] = [
     family(
         "process_cpu_seconds",
@@ -100,7 +100,7 @@ const FAMILIES: [Family<'static>; 7] = [
     ),
 ];
 
-/// What `/proc/self/stat` says (proc_pid_stat(5)).
+/// Values of `/proc/self/stat` (proc_pid_stat(5)).
 struct Stat {
     cpu_seconds: f64,
     threads: f64,
@@ -113,10 +113,10 @@ struct Stat {
 impl Stat {
     fn read() -> Option<Self> {
         let text = fs::read_to_string("/proc/self/stat").ok()?;
-        // The second field is the program's name in parentheses, which may hold anything.
+        // The second field is the program's name in parentheses, and may contain any characters.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        // Fields are counted from 1 in the manual; the first here is the third.
+        // The manual numbers fields from 1; the first one here is the third.
         let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
         let ticks = clock_ticks_per_second() as f64;
         Some(Self {
@@ -130,13 +130,13 @@ impl Stat {
 }
 
 fn open_descriptors() -> Option<f64> {
-    // Linux 6.2 and later says the number at once. Listing them takes milliseconds where there are
-    // 10,000.
+    // Linux 6.2 and later has the number as the size of the directory. Listing 10,000 descriptors
+    // takes milliseconds.
     let count = fs::metadata("/proc/self/fd").ok()?.len();
     if count > 0 {
         return Some(count as f64);
     }
-    // The one that lists them is among them.
+    // The descriptor for listing them is among them.
     Some(fs::read_dir("/proc/self/fd").ok()?.count().saturating_sub(1) as f64)
 }
 

@@ -1,5 +1,4 @@
-//! What a tokio runtime says of itself. With `--cfg tokio_unstable`, tokio knows more; this shows
-//! what it knows without.
+//! Statistics of a tokio runtime: those that tokio has without `--cfg tokio_unstable`.
 
 use tokio::runtime::Handle;
 
@@ -13,15 +12,15 @@ pub struct Tokio {
 }
 
 impl Tokio {
-    /// A collector of the runtime in which it is made.
+    /// Creates a collector for the current runtime.
     ///
     /// # Panics
-    /// Outside of a runtime.
+    /// If called outside of a runtime.
     pub fn current() -> Self {
         Self::of(Handle::current())
     }
 
-    /// A collector of a runtime.
+    /// Creates a collector for a runtime.
     pub fn of(runtime: Handle) -> Self {
         Self { runtime }
     }

@@ -1,13 +1,13 @@
-//! Compression of what is sent, piece by piece.
+//! Compression of responses, piece by piece.
 
 #[cfg(any(feature = "gzip", feature = "zstd"))]
 use std::io::Write;
 
-/// How an answer is compressed. What comes later is better.
+/// The compression of a response. Later variants compress better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     #[default]
     Identity,
     /// gzip (RFC 1952).
@@ -17,7 +17,7 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// Its name in headers.
+    /// The name in headers.
     pub fn name(self) -> &'static str {
         match self {
             Self::Identity => "identity",
@@ -26,7 +26,7 @@ impl Compression {
         }
     }
 
-    /// The one of that name, where this was built with it.
+    /// The compression of that name, if the crate was built with it.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "identity" => Some(Self::Identity),
@@ -53,10 +53,10 @@ enum Inner {
 }
 
 impl Compressor {
-    /// A compressor; `None` where nothing is compressed, or there is no memory for it.
+    /// Creates a compressor; `None` for no compression, or if it cannot be allocated.
     pub fn new(compression: Compression) -> Option<Self> {
         match compression {
-            // A low level: scrapes are many, and their text is much alike.
+            // A low level: scrapes are frequent, and their text is repetitive.
             #[cfg(feature = "gzip")]
             Compression::Gzip => Some(Self(Inner::Gzip(flate2::write::GzEncoder::new(
                 Vec::new(),
@@ -70,7 +70,7 @@ impl Compressor {
         }
     }
 
-    /// Compresses a piece; appends what is ready.
+    /// Compresses a piece, and appends the available output.
     pub fn write(&mut self, piece: &[u8], out: &mut Vec<u8>) {
         let _ = (piece, &out);
         // Writing to memory does not fail.
@@ -90,7 +90,7 @@ impl Compressor {
         }
     }
 
-    /// Appends the end.
+    /// Ends the stream, and appends the rest of the output.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         let _ = &out;
         match &mut self.0 {

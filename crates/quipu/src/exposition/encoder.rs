@@ -1,12 +1,12 @@
-//! The encoder: a sink that appends to memory which is used again for the next scrape.
+//! The encoder: a sink that appends to a buffer, which the next scrape reuses.
 
 use super::protobuf::Protobuf;
 use super::text::{Dialect, Text};
 use super::{Escaping, Format};
 use crate::snapshot::{Family, Series, Sink};
 
-/// Writes a snapshot in one of the formats. Once it has written a scrape, it allocates nothing for
-/// the next one of the size.
+/// Writes a snapshot in one of the formats. After one scrape, it does not allocate for later
+/// scrapes of the same size.
 #[derive(Debug, Default)]
 pub struct Encoder {
     format: Format,
@@ -16,14 +16,14 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder.
+    /// Creates an encoder.
     pub fn new(format: Format, escaping: Escaping) -> Self {
         let mut encoder = Self::default();
         encoder.reset(format, escaping);
         encoder
     }
 
-    /// Begins anew, with the memory that it has.
+    /// Clears the encoder for the next scrape, and keeps its memory.
     pub fn reset(&mut self, format: Format, escaping: Escaping) {
         self.format = format;
         self.out.clear();
@@ -36,32 +36,33 @@ impl Encoder {
         self.text.reset(dialect, escaping);
     }
 
-    /// Has the text formats write bounds of buckets by `put`: for programs whose series go on from
-    /// those of a library that writes them in another way than Go.
+    /// Makes the text formats write bucket bounds with `put`: for programs whose series continue
+    /// those of a library that formats bounds differently than Go.
     #[doc(hidden)]
     pub fn bounds(&mut self, put: fn(f64, &mut Vec<u8>)) {
         self.text.bounds(put);
     }
 
-    /// Writes what comes before the series of a family now, whether it has any or not; else it comes
-    /// with the first of them. The formats of text alone have it. The family was given before.
+    /// Writes the header of a family now, even if the family has no series; without this call, its
+    /// first series writes it. Only text formats have headers. The family must have been passed to
+    /// [`Sink::family`] before.
     pub fn header(&mut self, family: &Family<'_>) {
         if self.format != Format::Protobuf {
             self.text.header(family, &mut self.out);
         }
     }
 
-    /// What is written and not yet taken. A message of protobuf is there when its family is over.
+    /// The bytes written so far. A protobuf message is appended only when its family is complete.
     pub fn buffer(&self) -> &[u8] {
         &self.out
     }
 
-    /// The same, for taking.
+    /// Like [`Encoder::buffer`], to remove bytes that were sent.
     pub fn buffer_mut(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }
 
-    /// Writes what comes at the end.
+    /// Writes the end of the exposition.
     pub fn finish(&mut self) {
         match self.format {
             Format::Text | Format::TextUtf8 => {}

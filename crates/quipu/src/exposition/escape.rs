@@ -1,28 +1,29 @@
-//! Names for readers that know ASCII only, and texts in quotes.
+//! Escaping: of names, for readers that accept ASCII only, and of quoted texts.
 //!
-//! The schemes are those of `prometheus/common`, whose code and not whose specification is followed
-//! where the two differ: digits of `values` are lower-case, and `dots` makes two underscores of
-//! what is neither dot nor underscore.
+//! The schemes for names are those of `prometheus/common`. Where its code differs from its
+//! specification, this follows the code: digits of `values` are lower-case, and `dots` turns each
+//! character other than dots and underscores into two underscores.
 
 use std::fmt::Write;
 
-/// What becomes of a name that has more than ASCII letters, digits, `_` and `:` in it.
+/// How names are escaped that contain other characters than ASCII letters, digits, `_` and `:`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Escaping {
-    /// It stays as it is, in quotes.
+    /// The name is unchanged, but quoted.
     AllowUtf8,
-    /// Every other character becomes an underscore.
+    /// Each other character becomes an underscore.
     #[default]
     Underscores,
-    /// Dots become `_dot_`, underscores and all others two underscores.
+    /// Dots become `_dot_`; underscores and all other characters become two underscores.
     Dots,
-    /// It begins with `U__`, and every other character becomes its hexadecimal number.
+    /// The name gets the prefix `U__`, and each other character becomes its hexadecimal code point
+    /// between underscores.
     Values,
 }
 
 impl Escaping {
-    /// Its name in headers.
+    /// The name in headers.
     pub fn name(self) -> &'static str {
         match self {
             Self::AllowUtf8 => "allow-utf-8",
@@ -40,7 +41,7 @@ impl Escaping {
     }
 }
 
-/// Whether a name is one that every version of Prometheus reads: `[a-zA-Z_:][a-zA-Z0-9_:]*`.
+/// Whether every version of Prometheus accepts the name of a metric: `[a-zA-Z_:][a-zA-Z0-9_:]*`.
 pub fn is_legacy_name(name: &str) -> bool {
     !name.is_empty() && name.char_indices().all(|(i, c)| is_legacy(c, i))
 }
@@ -49,24 +50,24 @@ fn is_legacy(c: char, at: usize) -> bool {
     c.is_ascii_alphabetic() || c == '_' || c == ':' || (c.is_ascii_digit() && at > 0)
 }
 
-/// Whether a name is one that every version of Prometheus reads as a label's: without a colon.
+/// Like [`is_legacy_name`], for the name of a label, which must not contain a colon.
 pub(super) fn is_legacy_label(name: &str) -> bool {
     is_legacy_name(name) && !name.contains(':')
 }
 
-/// Appends the name of a metric to `out`, as the scheme has it.
+/// Appends the name of a metric to `out`, escaped.
 pub fn escape_name(name: &str, escaping: Escaping, out: &mut String) {
     escape(name.char_indices(), is_legacy_name(name), true, escaping, out);
 }
 
-/// As [`escape_name`], of a name in two parts, to bytes.
+/// Like [`escape_name`], for a name in two parts, to bytes.
 pub(super) fn put_metric_name(name: &str, suffix: &str, escaping: Escaping, out: &mut Vec<u8>) {
     let behind = suffix.char_indices().map(|(i, c)| (name.len() + i, c));
     let is_legacy = is_legacy_name(name);
     escape(name.char_indices().chain(behind), is_legacy, true, escaping, &mut Bytes(out));
 }
 
-/// As [`escape_name`], of the name of a label, which has no colon.
+/// Like [`escape_name`], for the name of a label, in which a colon is escaped.
 pub(super) fn put_label_name(name: &str, escaping: Escaping, out: &mut Vec<u8>) {
     let chars = name.char_indices();
     escape(chars, is_legacy_label(name), false, escaping, &mut Bytes(out));
@@ -85,11 +86,11 @@ fn escape(
     if escaping == Escaping::Values && !is_legacy_name && chars.peek().is_some() {
         let _ = out.write_str("U__");
     }
-    // Memory takes whatever is written.
+    // Writing to memory does not fail.
     for (i, c) in chars {
         let _ = match (escaping, c) {
             _ if keep => out.write_char(c),
-            // Names that need no escaping have their underscores doubled all the same.
+            // With `dots`, underscores are doubled even in names that need no escaping.
             (Escaping::Dots | Escaping::Values, '_') => out.write_str("__"),
             (Escaping::Dots, '.') => out.write_str("_dot_"),
             (_, c) if is_legacy(c, i) => out.write_char(c),
@@ -100,7 +101,7 @@ fn escape(
     }
 }
 
-/// Memory for bytes, as text is written to it.
+/// Writes text to a vector of bytes.
 struct Bytes<'o>(&'o mut Vec<u8>);
 
 impl Write for Bytes<'_> {
@@ -110,12 +111,13 @@ impl Write for Bytes<'_> {
     }
 }
 
-/// Appends a text between quotes: label values, names in quotes, and OpenMetrics' helps.
+/// Appends a text, escaped for quotes: label values, quoted names, and OpenMetrics' help texts. The
+/// caller writes the quotes.
 pub(super) fn put_quoted(text: &str, out: &mut Vec<u8>) {
     put_quoted_bytes(text.as_bytes(), out);
 }
 
-/// As [`put_quoted`], of a text's bytes.
+/// Like [`put_quoted`], for bytes.
 pub(super) fn put_quoted_bytes(text: &[u8], out: &mut Vec<u8>) {
     let mut rest = text;
     while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | b'\n')) {
@@ -126,7 +128,7 @@ pub(super) fn put_quoted_bytes(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// Appends the help of text format: quotes stay as they are.
+/// Appends a help text for Prometheus' text formats, in which quotes are not escaped.
 pub(super) fn put_help(text: &str, out: &mut Vec<u8>) {
     for byte in text.bytes() {
         match byte {

@@ -1,19 +1,19 @@
-//! Exposition: a snapshot as bytes that a scraper reads.
+//! Exposition: encodes snapshots in the formats that scrapers read.
 //!
 //! | format | content type | read by |
 //! |---|---|---|
-//! | [`Format::Text`] | `text/plain; version=0.0.4` | everything |
+//! | [`Format::Text`] | `text/plain; version=0.0.4` | all scrapers |
 //! | [`Format::TextUtf8`] | `text/plain; version=1.0.0` | Prometheus 3 |
 //! | [`Format::OpenMetrics`] | `application/openmetrics-text; version=1.0.0` | Prometheus 2.5 |
 //! | [`Format::OpenMetrics2`] | `application/openmetrics-text; version=2.0.0` | Prometheus 3, with its feature `openmetrics2` |
 //! | [`Format::Protobuf`] | `application/vnd.google.protobuf; ...` | Prometheus |
 //!
-//! Protobuf and OpenMetrics 2.0 have native histograms and start times; these and OpenMetrics 1.0
-//! have exemplars and units. The specifications:
+//! Protobuf and OpenMetrics 2.0 support native histograms and start times; these two and
+//! OpenMetrics 1.0 support exemplars and units. The specifications:
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>,
 //! <https://prometheus.io/docs/specs/om/open_metrics_spec/>,
 //! <https://prometheus.io/docs/specs/om/open_metrics_spec_2_0/>. Version 2.0 of OpenMetrics is a
-//! release candidate and may change: it is written where a scraper asks for that version, as the
+//! release candidate and may change: it is used only if a scraper asks for that version, and as the
 //! parser of Prometheus 3.16 reads it.
 
 mod compress;
@@ -29,28 +29,28 @@ pub use encoder::Encoder;
 pub use escape::{Escaping, escape_name, is_legacy_name};
 pub use negotiate::{Negotiated, negotiate, negotiate_compression};
 
-/// How a snapshot is written.
+/// The format in which a snapshot is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Format {
-    /// Prometheus' text, version 0.0.4.
+    /// Prometheus' text format, version 0.0.4.
     #[default]
     Text,
-    /// Prometheus' text, version 1.0.0: with names of any UTF-8 in quotes.
+    /// Prometheus' text format, version 1.0.0, in which quoted names may be any UTF-8.
     TextUtf8,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
-    /// OpenMetrics 2.0.0, of which there is a draft.
+    /// OpenMetrics 2.0.0, a draft.
     OpenMetrics2,
-    /// Messages `io.prometheus.client.MetricFamily`, each behind its length.
+    /// Messages `io.prometheus.client.MetricFamily`, each prefixed with its length.
     Protobuf,
 }
 
 impl Format {
-    /// The header `Content-Type`.
+    /// The value of the `Content-Type` header.
     pub fn content_type(self, escaping: Escaping) -> String {
         let plain = match self {
-            // What reads this version knows no escaping; nor is any needed but its default.
+            // Readers of this version do not know the parameter; it always has the default.
             Self::Text => return "text/plain; version=0.0.4; charset=utf-8".into(),
             Self::TextUtf8 => "text/plain; version=1.0.0; charset=utf-8",
             Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",

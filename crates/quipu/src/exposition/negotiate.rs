@@ -1,20 +1,21 @@
-//! What to answer, from the headers of a request.
+//! Content negotiation: selects format and compression from the headers of a request.
 
 use super::Format;
 use super::compress::Compression;
 use super::escape::Escaping;
 
-/// A format, and what becomes of names that are more than ASCII.
+/// The result of [`negotiate`]: a format, and the escaping of names beyond ASCII.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiated {
     /// The format.
     pub format: Format,
-    /// The scheme for names.
+    /// The escaping scheme for names.
     pub escaping: Escaping,
 }
 
-/// Chooses by the header `Accept`: what is wanted most of what there is, of the same weight what
-/// comes first; text 0.0.4 where nothing fits. Without a scheme for names, it is underscores.
+/// Selects the format by the header `Accept`: the supported one with the greatest weight or, for
+/// equal weights, the first. If none is supported, it is text 0.0.4. The default escaping scheme is
+/// underscores.
 pub fn negotiate(accept: &str) -> Negotiated {
     let mut best = (0.0, Negotiated { format: Format::Text, escaping: Escaping::default() });
     for range in accept.split(',') {
@@ -47,7 +48,7 @@ pub fn negotiate(accept: &str) -> Negotiated {
             }
             _ => continue,
         };
-        // Version 0.0.4 has no names in quotes, whatever is asked for.
+        // Version 0.0.4 has no quoted names, whatever the request says.
         let escaping = match (format, escaping) {
             (Format::Text, Escaping::AllowUtf8) => Escaping::Underscores,
             (_, escaping) => escaping,
@@ -59,8 +60,8 @@ pub fn negotiate(accept: &str) -> Negotiated {
     best.1
 }
 
-/// Chooses by the header `Accept-Encoding`, of what this was built with: zstd, then gzip, where
-/// they weigh the same.
+/// Selects the compression by the header `Accept-Encoding`, among those the crate was built with.
+/// For equal weights, zstd precedes gzip.
 pub fn negotiate_compression(accept_encoding: &str) -> Compression {
     let mut best = (0.0, Compression::Identity);
     for coding in accept_encoding.split(',') {
@@ -97,7 +98,7 @@ mod tests {
                 Format::OpenMetrics,
                 Escaping::Underscores,
             ),
-            // The same with native histograms.
+            // Prometheus 2.42 with native histograms.
             (
                 format!(
                     "{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,\

@@ -1,4 +1,4 @@
-//! Numbers as text.
+//! Numbers as text: values of samples, and bounds of buckets.
 
 use std::io::Write;
 
@@ -24,15 +24,15 @@ pub(super) fn put_unsigned(n: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends bytes, in overlapping pieces where they are few: a call costs more than the copy, for
-/// pieces as short as those of a line (49 ns a line with calls, 38 without).
+/// Appends bytes. Up to 32 bytes are copied in overlapping pieces: for texts as short as the parts
+/// of a line, a call costs more than the copy (49 ns per line with calls, 38 without).
 #[inline]
 pub(super) fn append(bytes: &[u8], out: &mut Vec<u8>) {
     let (count, length) = (bytes.len(), out.len());
     out.reserve(count);
-    // SAFETY: `reserve` made room for `count` bytes behind the first `length`, which cannot
-    // overlap `bytes`: the vector is borrowed mutably. Each branch stays inside of both by its
-    // condition on `count`, and writes all of them.
+    // SAFETY: `reserve` made room for `count` bytes after the first `length`. They cannot overlap
+    // `bytes`, since the vector is borrowed mutably. By its condition on `count`, each branch stays
+    // within both, and writes all `count` bytes.
     unsafe {
         let (from, to) = (bytes.as_ptr(), out.as_mut_ptr().add(length));
         if count > 32 {
@@ -58,7 +58,8 @@ pub(super) fn append(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a float: as a whole number where it is one, else in as few digits as tell it apart.
+/// Appends a float: as an integer if it is whole and below 2^53, else with the fewest digits that
+/// round-trip.
 pub(super) fn put_float(n: f64, out: &mut Vec<u8>) {
     if !n.is_finite() {
         let text: &[u8] = match n {
@@ -75,9 +76,9 @@ pub(super) fn put_float(n: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a bucket's bound or a quantile, which is text that has to agree with other programs':
-/// as Go's `strconv` formats it with `'g'` and `-1`, and in OpenMetrics with `.0` where it would
-/// look like a whole number.
+/// Appends a bucket bound or a quantile. Its spelling must match that of other programs, since it
+/// is the value of a label: Go's `strconv` format `'g'` with precision -1 and, in OpenMetrics, a
+/// `.0` if it would look like an integer.
 pub(super) fn put_bound(n: f64, open_metrics: bool, out: &mut Vec<u8>) {
     if !n.is_finite() {
         return put_float(n, out);
@@ -89,7 +90,7 @@ pub(super) fn put_bound(n: f64, open_metrics: bool, out: &mut Vec<u8>) {
         let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (sign, exponent) =
             exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
-        // A vector takes whatever is written.
+        // Writing to memory does not fail.
         let _ = write!(out, "{digits}e{sign}{exponent:0>2}");
     } else {
         let _ = write!(out, "{n}");

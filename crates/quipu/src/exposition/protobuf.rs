@@ -1,12 +1,14 @@
-//! Messages `io.prometheus.client.MetricFamily` (`prometheus/client_model`, `metrics.proto`), each
-//! behind its length. They have what text has not: native histograms and start times.
+//! The protobuf format: messages `io.prometheus.client.MetricFamily` (`prometheus/client_model`,
+//! `metrics.proto`), each prefixed with its length. Unlike the older text formats, it has native
+//! histograms and start times.
 
 use super::escape::{self, Escaping};
 use crate::snapshot::{
     Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
 };
 
-/// Writes one message a family. A family that is begun is kept back: its length comes first.
+/// Writes one message per family. The message of the current family is buffered, since its length
+/// comes first.
 #[derive(Debug, Default)]
 pub(super) struct Protobuf {
     escaping: Escaping,
@@ -150,7 +152,7 @@ impl Protobuf {
         });
     }
 
-    /// Writes the family that was begun, if it has any series.
+    /// Writes the current family, if it has any series.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_begun) {
             put_varint(self.family.len() as u64, out);
@@ -160,8 +162,8 @@ impl Protobuf {
     }
 }
 
-/// Runs of buckets without gaps, as the format has them: how far behind the end of the last run
-/// (for the first: behind index 0), and how many buckets.
+/// The spans of the format: runs of buckets without gaps. Each has the distance from the end of the
+/// previous span (for the first one, from index 0), and the number of buckets.
 pub(super) fn spans(buckets: &[(i32, u64)]) -> impl Iterator<Item = (i32, u32)> + '_ {
     let mut rest = buckets;
     let mut end = 0;
@@ -228,7 +230,7 @@ fn put_native(native: &Native<'_>, escaping: Escaping, out: &mut Vec<u8>) {
         }
     }
     if native.positive.is_empty() && native.negative.is_empty() {
-        // A span without buckets: what tells a native histogram without observations from a
+        // A span without buckets distinguishes a native histogram without observations from a
         // classic one.
         put_message(field::histogram::POSITIVE_SPAN, out, |message| {
             put_varint_field(1, 0, message);
@@ -315,11 +317,12 @@ fn put_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Puts a message whose length is known when it is written: then it moves behind its length.
+/// Writes a message with its length in front. The length is known only afterwards: if it takes more
+/// than one byte, the message is moved.
 fn put_message(number: u32, out: &mut Vec<u8>, put: impl FnOnce(&mut Vec<u8>)) {
     put_varint(u64::from(number << 3 | 2), out);
     let start = out.len();
-    // Most are shorter than 128 bytes.
+    // Most messages are shorter than 128 bytes.
     out.push(0);
     put(out);
     let length = out.len() - start - 1;

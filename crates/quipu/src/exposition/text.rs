@@ -1,8 +1,8 @@
 //! The text formats: Prometheus' own, and OpenMetrics.
 //!
-//! A line is a head (the name with its suffix), the labels, and a value. Heads are made once a
-//! family. Labels of fixed cardinality are rendered once for each of their combinations, up to the
-//! name of the first dynamic label: what is left for a line is a few copies and a number.
+//! A line is a head (the name with its suffix), the labels, and a value. Heads are rendered once
+//! per family. Labels of fixed cardinality are rendered once for each combination of their values,
+//! up to the name of the first dynamic label. A line then costs a few copies and a number.
 
 use super::escape::{self, Escaping, is_legacy_label, is_legacy_name};
 use super::number::{self, append};
@@ -10,7 +10,7 @@ use crate::snapshot::{
     Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
 };
 
-/// Whose rules are followed.
+/// The dialect, whose rules the text follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Dialect {
     #[default]
@@ -19,7 +19,7 @@ pub(super) enum Dialect {
     OpenMetrics2,
 }
 
-/// What ends the name of a sample.
+/// The suffix of a sample's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Suffix {
     #[default]
@@ -50,40 +50,40 @@ impl Suffix {
 /// Appends a bound as text.
 pub(super) type PutBound = fn(f64, &mut Vec<u8>);
 
-/// A part of the memory in which names and labels are rendered.
+/// The start and end of a rendered text in the memory of [`Text`].
 type Range = (u32, u32);
 
-/// Writes one family after the other.
+/// Writes families one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Text {
     dialect: Dialect,
     escaping: Escaping,
-    /// How bounds of buckets and quantiles are written, where it is not as Go does.
+    /// Writes bounds of buckets and quantiles, if not in Go's format.
     bounds: Option<PutBound>,
-    /// Whether the family's header is still to be written: with its first series.
+    /// Whether the family's header was written. It is written with the first series.
     is_begun: bool,
-    /// The name of the family whose header was written last. One of the same name that comes next
-    /// goes on with it.
+    /// The name of the family whose header was written last. A family of the same name that follows
+    /// shares this header.
     begun: String,
     /// The rendered names and labels of the family.
     memory: Vec<u8>,
-    /// The heads of lines with labels: the name, and the brace; or the brace, and the name in
-    /// quotes with a comma.
+    /// The heads of lines with labels, by suffix: the name and an opening brace; or an opening
+    /// brace, the quoted name, and a comma.
     heads: [Range; 6],
-    /// The suffix of most of its samples.
+    /// The suffix of most of the family's samples.
     main: Suffix,
-    /// For each group the head of a line with that suffix, and the labels up to the quote of the
-    /// first dynamic value; an empty range where they are not rendered yet.
+    /// For each group, the head of a line with the main suffix, and the labels up to the opening
+    /// quote of the first dynamic value; [`NOT_YET`] until it is rendered.
     groups: Vec<Range>,
-    /// What is between the dynamic values: the quote, the comma, the next name and its quote.
+    /// The texts between dynamic values: a quote, a comma, the next name, `=`, and a quote.
     between: Vec<Range>,
-    /// Whether a series has any label.
+    /// Whether the family has any label.
     has_labels: bool,
-    /// The labels of a series, for those that have several lines.
+    /// The labels of the current series, if it has several lines.
     labels: Vec<u8>,
 }
 
-/// Of more groups than that, none is kept.
+/// With more groups than this, rendered groups are not kept.
 const MOST_GROUPS: usize = 1 << 12;
 const NOT_YET: Range = (0, 0);
 
@@ -104,11 +104,11 @@ impl Text {
         }
     }
 
-    /// Begins a family: nothing is written before its first series.
+    /// Starts a family. Nothing is written before its first series.
     pub(super) fn family(&mut self, family: &Family<'_>) {
         self.is_begun = !family.name.is_empty() && self.begun == family.name;
         self.memory.clear();
-        // No range that is in use begins at 0.
+        // So that no range in use starts at 0: see `NOT_YET`.
         self.memory.push(b' ');
         self.groups.clear();
         let groups = family.groups as usize;
@@ -138,7 +138,7 @@ impl Text {
     pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>, out: &mut Vec<u8>) {
         self.header(family, out);
         match &series.value {
-            // OpenMetrics has no such counter, and the page would be refused.
+            // OpenMetrics does not allow NaN here: a scraper would reject the whole exposition.
             Value::Counter { total: Number::Float(total), .. }
                 if total.is_nan() && self.dialect != Dialect::Text => {}
             Value::Counter { total, exemplar } => {
@@ -168,7 +168,7 @@ impl Text {
         }
     }
 
-    /// Writes the header of the family, unless it was written.
+    /// Writes the header of the family, unless it has been written.
     #[inline]
     pub(super) fn header(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
         if !self.is_begun {
@@ -180,8 +180,8 @@ impl Text {
     }
 
     fn put_header(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
-        // In OpenMetrics 1.0, the family's name is the name without suffix. In all others, it is
-        // the name of the samples that have no other suffix.
+        // In OpenMetrics 1.0, names of families have no suffix. In all other formats, those of
+        // counters and infos have theirs.
         let suffix = match (family.kind, self.dialect) {
             (_, Dialect::OpenMetrics) => "",
             (Kind::Counter, _) => "_total",
@@ -189,8 +189,8 @@ impl Text {
             _ => "",
         };
         let dialect = match family.kind {
-            // A state set has a label of its name. Where that is no name for a label, as with a
-            // colon, OpenMetrics has no such state set.
+            // A state set has a label with the name of the metric. If that is not valid for a
+            // label, for example because of a colon, OpenMetrics cannot express the state set.
             Kind::StateSet if !self.is_label(family.name) => Dialect::Text,
             _ => self.dialect,
         };
@@ -211,7 +211,7 @@ impl Text {
             match self.dialect {
                 Dialect::Text => escape::put_help(family.help, out),
                 Dialect::OpenMetrics => escape::put_quoted(family.help, out),
-                // No line may end in a carriage return, for which there is no escape.
+                // No line may end in a carriage return, which cannot be escaped.
                 Dialect::OpenMetrics2 => {
                     escape::put_quoted(family.help.trim_end_matches('\r'), out);
                 }
@@ -231,7 +231,7 @@ impl Text {
         };
         out.extend_from_slice(kind.as_bytes());
         out.push(b'\n');
-        // OpenMetrics has no units of text.
+        // In OpenMetrics, infos and state sets have no unit.
         let has_unit = !family.unit.is_empty() && !matches!(kind, "info" | "stateset");
         if has_unit && self.dialect != Dialect::Text {
             put_name("# UNIT ", out);
@@ -240,7 +240,7 @@ impl Text {
         }
     }
 
-    /// Everything of a line before its value.
+    /// Writes everything of a line before its value.
     #[inline]
     fn put_line_head(
         &mut self,
@@ -269,7 +269,8 @@ impl Text {
         append(b"} ", out);
     }
 
-    /// The labels of a series without braces, to be written several times; a comma behind them.
+    /// Renders the labels of a series, without braces and with a trailing comma, to be written
+    /// several times.
     fn render_labels(&mut self, family: &Family<'_>, series: &Series<'_>) {
         let mut labels = std::mem::take(&mut self.labels);
         labels.clear();
@@ -285,14 +286,15 @@ impl Text {
         self.labels = labels;
     }
 
-    /// A head, the labels that were rendered, and one more: `name="`, behind which its value comes.
+    /// Writes a head, the rendered labels, and the start of one more, such as `le="`, to which the
+    /// caller appends the value.
     fn put_labelled(&self, suffix: Suffix, name: &[u8], out: &mut Vec<u8>) {
         self.put(self.heads[suffix as usize], out);
         out.extend_from_slice(&self.labels);
         out.extend_from_slice(name);
     }
 
-    /// A head, and the labels that were rendered.
+    /// Writes a head and the rendered labels.
     fn put_rendered(&self, suffix: Suffix, out: &mut Vec<u8>) {
         if let Some(labels) = self.labels.strip_suffix(b",") {
             self.put(self.heads[suffix as usize], out);
@@ -303,7 +305,7 @@ impl Text {
         }
     }
 
-    /// A head without labels: it ends in a brace or a comma that has to go.
+    /// Writes a head without labels, and drops the brace or comma in which it ends.
     fn put_bare_head(&self, suffix: Suffix, out: &mut Vec<u8>) {
         self.put(self.heads[suffix as usize], out);
         let is_quoted = out.pop() == Some(b',');
@@ -332,7 +334,7 @@ impl Text {
     ) {
         self.render_labels(family, series);
         for (state, is_on) in states {
-            // The label has the name of the metric.
+            // The label of the state has the name of the metric.
             self.put_labelled(Suffix::None, b"", out);
             self.put_label_name(family.name, out);
             out.extend_from_slice(b"=\"");
@@ -367,8 +369,8 @@ impl Text {
             number::put_unsigned(histogram.count, out);
             out.push(b'\n');
         }
-        // OpenMetrics has no sum where a bound is below zero, since it may fall, and no count
-        // without a sum.
+        // OpenMetrics allows no sum if a bound is negative, since the sum may decrease, and no
+        // count without a sum.
         let has_sum = histogram.buckets.first().is_none_or(|bucket| bucket.bound >= 0.0);
         if has_sum || self.dialect == Dialect::Text {
             self.put_sum_and_count(histogram.sum, histogram.count, out);
@@ -418,7 +420,7 @@ impl Text {
         out.push(b'\n');
     }
 
-    /// A histogram as one value (OpenMetrics 2.0, draft).
+    /// Writes a histogram as one composite value (OpenMetrics 2.0, draft).
     fn put_composite(
         &mut self,
         histogram: &Histogram<'_>,
@@ -444,7 +446,7 @@ impl Text {
         }
         out.push(b'}');
         self.put_start(series, out);
-        // A reader finds the bucket of each by its value.
+        // A reader finds the bucket of each exemplar by its value.
         let native = histogram.native.map_or(&[][..], |native| native.exemplars);
         let of_buckets = histogram.buckets.iter().filter_map(|bucket| bucket.exemplar.as_ref());
         for exemplar in native.iter().chain(of_buckets.filter(|_| native.is_empty())) {
@@ -453,7 +455,7 @@ impl Text {
         out.push(b'\n');
     }
 
-    /// When it began to count, where the format can say so.
+    /// Writes the start time, if the format has one.
     fn put_start(&self, series: &Series<'_>, out: &mut Vec<u8>) {
         if let (Dialect::OpenMetrics2, Some(start)) = (self.dialect, series.start) {
             out.extend_from_slice(b" st@");
@@ -512,12 +514,12 @@ impl Text {
         }
     }
 
-    /// Whether the name of a metric is written in quotes, in which it is as it is.
+    /// Whether the name of a metric is written unescaped, in quotes.
     fn is_quoted(&self, name: &str) -> bool {
         self.escaping == Escaping::AllowUtf8 && !is_legacy_name(name)
     }
 
-    /// Whether a label can have the name that the metric has.
+    /// Whether the name of a metric is also valid for a label.
     fn is_label(&self, name: &str) -> bool {
         let (mut metric, mut label) = (Vec::new(), Vec::new());
         escape::put_metric_name(name, "", self.escaping, &mut metric);
@@ -534,8 +536,8 @@ impl Text {
         }
     }
 
-    /// The head of a line and the labels of a group, rendered now if they were not before; `None`
-    /// where there are too many groups.
+    /// Returns the head of a line with the labels of a group, and renders them on first use; `None`
+    /// if there are too many groups.
     #[inline]
     fn group(&mut self, family: &Family<'_>, group: u32) -> Option<Range> {
         let known = *self.groups.get(group as usize)?;
@@ -551,7 +553,7 @@ impl Text {
         Some(range)
     }
 
-    /// The labels of a group, and the first dynamic label up to its value.
+    /// Writes the labels of a group, and the first dynamic label up to its value.
     fn put_group(&self, family: &Family<'_>, group: u32, out: &mut Vec<u8>) {
         let mut is_first = true;
         let mut comma = |out: &mut Vec<u8>| {
@@ -589,7 +591,7 @@ impl Text {
         put(self, &mut memory);
         let end = memory.len();
         self.memory = memory;
-        // A family's names and labels are smaller than 4 GiB.
+        // The names and labels of a family take less than 4 GiB.
         (start as u32, end as u32)
     }
 
@@ -611,7 +613,7 @@ fn put_text(text: &[u8], plain: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// A bound as another program wrote it; in OpenMetrics not without a decimal.
+/// Writes a bound in another program's spelling; OpenMetrics requires a decimal point.
 fn put_foreign_bound(le: &str, open_metrics: bool, out: &mut Vec<u8>) {
     escape::put_quoted(le, out);
     if open_metrics && le.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
@@ -619,7 +621,7 @@ fn put_foreign_bound(le: &str, open_metrics: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// Seconds, with as many of nine decimals as are not zeros.
+/// Writes seconds, with up to nine decimals and without trailing zeros.
 fn put_time(time: Timestamp, out: &mut Vec<u8>) {
     const SECOND: u64 = 1_000_000_000;
     number::put(Number::Unsigned(time.0 / SECOND), out);
@@ -628,7 +630,7 @@ fn put_time(time: Timestamp, out: &mut Vec<u8>) {
         let mut digits = *b".000000000";
         let mut rest = nanos;
         for digit in digits[1..].iter_mut().rev() {
-            // A remainder of 10.
+            // Below 10: the digit is a byte.
             *digit = b'0' + (rest % 10) as u8;
             rest /= 10;
         }
@@ -644,7 +646,7 @@ fn put_count_and_sum(count: u64, sum: f64, out: &mut Vec<u8>) {
     number::put_float(sum, out);
 }
 
-/// The exponential buckets of a composite value.
+/// Writes the exponential buckets of a composite value.
 fn put_native(native: &Native<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",schema:");
     number::put(Number::Signed(native.schema.into()), out);

@@ -1,11 +1,11 @@
-//! A route of axum's.
+//! A route for axum that serves metrics.
 
 use axum::routing::{MethodRouter, get_service};
 
 use super::service::Service;
 use crate::registry::Registry;
 
-/// A route that answers with the metrics of a registry.
+/// Creates a route that responds with the metrics of a registry.
 ///
 /// ```
 /// let registry = quipu::Registry::new();

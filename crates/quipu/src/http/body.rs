@@ -1,4 +1,4 @@
-//! The body of an answer: a scrape, piece by piece, as the connection takes it.
+//! The body of a response: a scrape, encoded piece by piece as the connection accepts it.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,15 +11,16 @@ use http_body::Frame;
 use crate::exposition::{Compression, Compressor};
 use crate::scrape::Scrape;
 
-/// A scrape as an HTTP body. It is made as far as it is sent: a slow reader costs a piece of
-/// memory. A fast one keeps nobody waiting either: others have their turn after each piece.
+/// A scrape as an HTTP body. A piece is encoded only when the connection is ready to send it, so a
+/// slow reader costs the memory of one piece. A fast reader does not starve other tasks: the body
+/// yields after each piece.
 pub struct Body {
     scrape: Option<Scrape>,
     compressor: Option<Compressor>,
-    /// Memory of pieces that were sent is used again for the next.
+    /// The buffer of pieces; the memory of sent pieces is reused.
     memory: BytesMut,
     compressed: Vec<u8>,
-    /// Whether a piece was made since others had their turn.
+    /// Whether a piece was encoded since the last yield.
     tired: bool,
 }
 
@@ -67,7 +68,7 @@ impl http_body::Body for Body {
             if is_last {
                 this.scrape = None;
             }
-            // A compressor may keep a piece to itself for a while.
+            // A compressor may buffer a whole piece.
             if !this.memory.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(this.memory.split().freeze()))));
             }

@@ -2,12 +2,13 @@
 //!
 //! | feature | gives |
 //! |---|---|
-//! | `tower` | [`Service`], for hyper, tower and whatever takes a `tower_service::Service` |
-//! | `axum` | [`handler`], a route of axum's |
-//! | `serve` | [`serve`], a server of its own on a thread of its own |
-//! | `push` | [`Push`], to a Pushgateway |
+//! | `tower` | [`Service`], for hyper, tower and anything that takes a `tower_service::Service` |
+//! | `axum` | [`handler`], a route for axum |
+//! | `serve` | [`serve`], a standalone server on its own thread |
+//! | `push` | [`Push`], which pushes to a Pushgateway |
 //!
-//! What is answered follows the request's headers `Accept` and `Accept-Encoding`.
+//! The request headers `Accept` and `Accept-Encoding` select the format and the compression of a
+//! response.
 
 #[cfg(feature = "axum")]
 mod axum;

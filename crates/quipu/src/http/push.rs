@@ -1,4 +1,4 @@
-//! Pushing to a Pushgateway: for a job that ends before anybody could scrape it.
+//! Pushing to a Pushgateway: for jobs that end before they could be scraped.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::exposition::{Escaping, Format};
 use crate::registry::Registry;
 
-/// Where metrics are pushed to, and how they are grouped there.
+/// A group of metrics on a Pushgateway, to push to.
 ///
 /// ```no_run
 /// # let registry = quipu::Registry::new();
@@ -21,11 +21,12 @@ pub struct Push {
     authorization: Option<String>,
 }
 
-/// How long a push may take in all.
+/// The timeout for a whole push.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Push {
-    /// To the gateway at `url`, such as `http://localhost:9091`, as this job.
+    /// Creates a client for the gateway at `url`, such as `http://localhost:9091`, which pushes as
+    /// this job. A push times out after 10 seconds.
     pub fn new(url: &str, job: &str) -> Self {
         let agent = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
@@ -37,27 +38,28 @@ impl Push {
         Self { url, agent, authorization: None }
     }
 
-    /// Adds a pair to the group: metrics of other groups stay as they are.
+    /// Adds a label to the group. Pushing does not change the metrics of other groups.
     pub fn group(mut self, name: &str, value: &str) -> Self {
         push_pair(&mut self.url, name, value);
         self
     }
 
-    /// Sends the header `Authorization`, such as `Bearer ...`.
+    /// Sets the header `Authorization`, for example to `Bearer ...`.
     pub fn authorization(mut self, value: impl Into<String>) -> Self {
         self.authorization = Some(value.into());
         self
     }
 
-    /// Replaces all metrics of the group by those of the registry.
+    /// Replaces all metrics of the group with those of the registry.
     ///
     /// # Errors
-    /// A gateway that is not there, or refuses; the message has its answer.
+    /// If the gateway cannot be reached, or refuses; the message then contains its response.
     pub fn replace(&self, registry: &Registry) -> Result<(), Error> {
         self.send(self.agent.put(&self.url), registry)
     }
 
-    /// Replaces those metrics of the group that the registry has by name, and leaves the others.
+    /// Replaces the metrics of the group that have the same names as those of the registry, and
+    /// leaves the others.
     ///
     /// # Errors
     /// As [`Push::replace`].
@@ -100,21 +102,21 @@ impl Push {
         if response.status().is_success() {
             return Ok(());
         }
-        // The answer is from outside: no more of it than a message needs.
+        // The response is untrusted: read no more of it than a message needs.
         let answer = response.body_mut().with_config().limit(4096).read_to_string();
         let status = response.status();
-        Err(fail(format!("it answered {status}: {}", answer.unwrap_or_default().trim())))
+        Err(fail(format!("the gateway returned {status}: {}", answer.unwrap_or_default().trim())))
     }
 }
 
-/// Appends a pair to the path, as the Pushgateway reads it: in base64 where the value is empty or
-/// has a slash.
+/// Appends a pair to the path in the Pushgateway's encoding: base64 if the value is empty or has a
+/// slash, else percent-encoded.
 fn push_pair(url: &mut String, name: &str, value: &str) {
     use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
     if value.is_empty() || value.contains('/') {
         use base64::Engine;
-        // An empty value is one `=`, since a path has no empty part.
+        // An empty value is a single `=`, since paths have no empty segments.
         let encoded = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value);
         let encoded = if encoded.is_empty() { "=" } else { &encoded };
         url.push_str(&format!("/{name}@base64/{encoded}"));

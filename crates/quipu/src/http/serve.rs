@@ -1,7 +1,7 @@
-//! A server for the metrics of a program that has none of its own: hyper on one thread.
+//! A standalone server for the metrics of a program without an HTTP server: hyper on one thread.
 //!
-//! Connections that are silent, or do not take their answers, give way to those that ask: whoever
-//! holds all places open keeps nobody out.
+//! Idle connections give way to new ones, and clients that do not read their responses are
+//! disconnected: a client that keeps all places occupied does not keep others out.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -36,33 +36,33 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long a client may take for the head of a request, and how long it may leave an answer
-/// untouched.
+/// How long a client may take to send the head of a request, and how long it may read nothing of a
+/// response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most connections at a time: a scraper needs one.
+/// The maximum number of connections; a scraper needs one.
 const MOST_CONNECTIONS: usize = 64;
-/// The most connections at a time that are being told that there are too many.
+/// The maximum number of connections that are being refused at a time.
 const MOST_REFUSALS: usize = 16;
-/// How long a client that is refused may take to read so.
+/// How long a refused client may take to read the refusal.
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// Serves the metrics of a registry at `/metrics`, on a thread of its own. Port 0 takes any that is
-/// free.
+/// Serves the metrics of a registry at `/metrics`, on a separate thread. Port 0 selects any free
+/// port.
 ///
-/// It has 64 connections at a time. When all are in use, a new one takes the place of the one that
-/// has been without a request for longest; while all are being answered, it gets a 503. A client
-/// that takes nothing of its answer for 10 s is cut off.
+/// The server keeps up to 64 connections. If all are in use, a new connection replaces the one that
+/// has been without a request for the longest time. If all have a request in progress, the new
+/// connection gets a 503. A client that reads nothing of a response for 10 s is disconnected.
 ///
 /// ```no_run
 /// let registry = quipu::Registry::new();
-/// let jobs = registry.counter("jobs", "Jobs that were done.")?;
+/// let jobs = registry.counter("jobs", "Completed jobs.")?;
 /// let _server = quipu::http::serve("127.0.0.1:9184", &registry)?;
 /// jobs.inc();
 /// # Ok::<(), quipu::Error>(())
 /// ```
 ///
 /// # Errors
-/// An address that cannot be listened on.
+/// If the server cannot listen on the address, or cannot start its thread.
 pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server, crate::Error> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -91,7 +91,7 @@ async fn accept(listener: tokio::net::TcpListener, registry: Registry) {
     let mut refusals: Vec<AbortHandle> = Vec::new();
     loop {
         let Ok((socket, _)) = listener.accept().await else {
-            // Out of descriptors, most likely: others have to close some first.
+            // Most likely out of descriptors: wait until some are closed.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
@@ -131,14 +131,14 @@ async fn connection(socket: TcpStream, registry: Registry, progress: Arc<Progres
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     tokio::select! {
-        // A connection that breaks is the client's matter.
+        // Errors of a connection are the client's problem.
         _ = server.serve_connection(TokioIo::new(socket), answer) => {}
         () = progress.stalled() => {}
     }
 }
 
-/// Tells a client that there are too many, and waits until it has read so: closing a socket with
-/// unread bytes in it takes back what was sent.
+/// Sends a 503, and waits until the client has read it: closing a socket with unread input would
+/// discard what was sent.
 async fn refuse(mut socket: TcpStream) {
     let talk = async {
         let mut rest = BUSY;
@@ -161,18 +161,18 @@ async fn refuse(mut socket: TcpStream) {
     let _: Result<std::io::Result<()>, _> = tokio::time::timeout(REFUSAL, talk).await;
 }
 
-/// What a client gets that is one too many.
+/// The response to a refused client.
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\n\
     content-length: 0\r\n\r\n";
 
-/// How far a connection is. One thread writes and reads it.
+/// The progress of a connection. Only the server's thread accesses it.
 #[derive(Debug)]
 struct Progress {
     accepted: Instant,
-    /// When it last asked, or took something of its answer, or all of it: in nanoseconds from
-    /// [`Progress::accepted`], 0 where it has not asked yet.
+    /// When it last sent a request, or accepted a part or the end of a response, in nanoseconds
+    /// since [`Progress::accepted`]; 0 before the first request.
     noted: AtomicU64,
-    /// Whether it is being answered.
+    /// Whether a response is in progress.
     answering: AtomicBool,
 }
 
@@ -188,15 +188,15 @@ impl Progress {
         self.answering.store(answering, Ordering::Relaxed);
     }
 
-    /// Whether it has asked for something, and since when it is without a request: the least gives
-    /// way first. None while it is being answered.
+    /// Whether the connection has ever sent a request, and since when it has been without one. The
+    /// least pair gives way first. `None` while a response is in progress.
     fn waits(&self) -> Option<(bool, Instant)> {
         let noted = self.noted.load(Ordering::Relaxed);
         let waits = !self.answering.load(Ordering::Relaxed);
         waits.then(|| (noted > 0, self.accepted + Duration::from_nanos(noted)))
     }
 
-    /// Ends when the client takes nothing of its answer.
+    /// Completes when the client has read nothing of a response for [`PATIENCE`].
     async fn stalled(&self) {
         loop {
             tokio::time::sleep(PATIENCE / 10).await;
@@ -209,7 +209,7 @@ impl Progress {
     }
 }
 
-/// The body of an answer, and whether its client takes it.
+/// The body of a response, which notes when the client accepts a part of it.
 struct Watched {
     body: Body,
     progress: Arc<Progress>,
@@ -239,7 +239,7 @@ impl Drop for Watched {
 }
 
 impl Server {
-    /// The address that it listens on.
+    /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

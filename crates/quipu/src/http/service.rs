@@ -1,4 +1,4 @@
-//! A tower service that answers with the metrics of a registry.
+//! A tower service that responds with the metrics of a registry.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -13,17 +13,17 @@ use super::body::Body;
 use crate::exposition::{Compression, Negotiated, negotiate, negotiate_compression};
 use crate::registry::Registry;
 
-/// Answers `GET` and `HEAD` with the metrics of a registry, whatever the path.
+/// Responds to `GET` and `HEAD` with the metrics of a registry, whatever the path.
 ///
-/// It is a `tower_service::Service` for requests of any body, so that hyper
-/// (`hyper_util::service::TowerToHyperService`), tower and axum (`route_service`) take it.
+/// It is a `tower_service::Service` for requests with any type of body, so it works with hyper
+/// (`hyper_util::service::TowerToHyperService`), tower and axum (`route_service`).
 #[derive(Debug, Clone)]
 pub struct Service {
     registry: Registry,
 }
 
 impl Service {
-    /// A service for a registry.
+    /// Creates a service for a registry.
     pub fn new(registry: Registry) -> Self {
         Self { registry }
     }
@@ -43,7 +43,8 @@ impl<B> tower_service::Service<Request<B>> for Service {
     }
 }
 
-/// The answer to a request with this method and these headers. The body is made while it is sent.
+/// Returns the response to a request with this method and these headers. The body is encoded while
+/// it is sent. Methods other than `GET` and `HEAD` get a 405.
 pub fn respond(registry: &Registry, method: &Method, headers: &HeaderMap) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     if method != Method::GET && method != Method::HEAD {
@@ -56,7 +57,7 @@ pub fn respond(registry: &Registry, method: &Method, headers: &HeaderMap) -> Res
     let scrape = registry.scrape().format(format, escaping);
     let answer = response.headers_mut();
     let content_type = scrape.content_type();
-    // A content type has no characters that a header cannot hold.
+    // Content types have no characters that are invalid in a header.
     if let Ok(value) = HeaderValue::from_str(&content_type) {
         answer.insert(CONTENT_TYPE, value);
     }
@@ -70,7 +71,7 @@ pub fn respond(registry: &Registry, method: &Method, headers: &HeaderMap) -> Res
     response
 }
 
-/// All values of a header as one list.
+/// All values of a header, joined into one list.
 fn all(headers: &HeaderMap, name: &HeaderName) -> String {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.collect::<Vec<_>>().join(",")

@@ -1,12 +1,12 @@
-//! Children of forks, in tests.
+//! Helpers for tests with children of forks.
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Runs `work` in a process of its own, in which nothing else runs: the test of that name, started
-/// again.
+/// Runs `work` in a separate process in which no other test runs: this test binary is started again
+/// with the test of that name only.
 pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     if std::env::var("QUIPU_ALONE").is_ok() {
         return work();
@@ -19,19 +19,19 @@ pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A child that is killed when it is dropped, unless it was waited for.
+/// A child process that is killed on drop, unless it was waited for.
 pub(crate) struct Child(libc::pid_t);
 
 impl Child {
-    /// Starts a child, which ends with success if `work` returns true.
+    /// Starts a child, which exits with success if `work` returns true.
     pub(crate) fn start(work: impl FnOnce() -> bool) -> Self {
-        // SAFETY: the child uses what is tested, and memory, which the C library keeps in order
-        // across forks; it ends without the clean-up of its parent.
+        // SAFETY: the child only uses the code under test and the allocator, which the C library
+        // keeps usable across forks; it exits without its parent's cleanup.
         unsafe {
             let child = libc::fork();
             assert!(child >= 0);
             if child == 0 {
-                // Whoever waits for ever is ended by the signal.
+                // The signal ends a child that hangs.
                 libc::alarm(60);
                 let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 libc::_exit(i32::from(!matches!(result, Ok(true))));
@@ -44,7 +44,7 @@ impl Child {
         self.0.cast_unsigned()
     }
 
-    /// Waits for it, and answers whether it ended with success.
+    /// Waits for the child, and returns whether it exited with success.
     pub(crate) fn wait(self) -> bool {
         let status = self.status();
         std::mem::forget(self);
@@ -52,7 +52,7 @@ impl Child {
     }
 
     pub(crate) fn kill(self) {
-        // SAFETY: it is a child of this process that nobody else waits for.
+        // SAFETY: it is a child of this process, and nothing else waits for it.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
         assert!(!self.wait(), "it was killed");
     }
@@ -73,13 +73,13 @@ impl Drop for Child {
     }
 }
 
-/// Sleeps for ever, in a child.
+/// Sleeps in a child, for longer than any test takes.
 pub(crate) fn sleep() -> bool {
     std::thread::sleep(Duration::from_secs(60));
     false
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds; panics with `what` after 60 seconds.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_so() {
@@ -88,7 +88,7 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The lines of a text format that begin so.
+/// The lines of samples in a text format that start with `name`.
 pub(crate) fn lines(text: &str, name: &str) -> Vec<String> {
     let is_sample = |line: &&str| line.starts_with(name) && !line.starts_with('#');
     text.lines().filter(is_sample).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-"""Reads an exposition with the parser of Prometheus' Python client; prints its samples as JSON.
+"""Parses an exposition with Prometheus' Python client, and prints its samples as JSON.
 
 Usage: check.py text|openmetrics < exposition
 """
@@ -12,7 +12,7 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 
 
 def number(value):
-    """A JSON number, or what JSON has no number for."""
+    """A JSON number, or a string for NaN and the infinities."""
     value = float(value)
     return value if math.isfinite(value) else str(value)
 

@@ -1,5 +1,5 @@
-//! What a parser has to find in an exposition, made from the same families and series as the
-//! exposition, without any of its code.
+//! The samples that a parser must find in an exposition. They are made from the same families and
+//! series as the exposition, but independently of its code.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use quipu::exposition::{Escaping, Format, escape_name};
 use quipu::snapshot::{self, Exemplar, Family, Kind, Native, Number, Series, Sink, Texts};
 use serde_json::Value;
 
-/// A sample, and what is said of its family.
+/// A sample with the metadata of its family.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Row {
     name: String,
@@ -17,12 +17,12 @@ pub(crate) struct Row {
     kind: String,
     help: String,
     unit: String,
-    /// In milliseconds; 0 where there is none.
+    /// The start time in milliseconds; 0 if there is none.
     start: u64,
     exemplars: Vec<(BTreeMap<String, String>, String, u64)>,
 }
 
-/// A sink that makes the rows that a format has of what it is given.
+/// A sink that collects the rows that a format should have.
 pub(crate) struct Rows {
     format: Format,
     escaping: Escaping,
@@ -80,7 +80,7 @@ impl Rows {
 
     fn name(&self, family: &Family<'_>, suffix: &str) -> String {
         let mut name = String::new();
-        // Of a value of several parts, the parser makes samples: it adds these suffixes itself.
+        // The parser splits a composite value into samples, and adds these suffixes itself.
         let is_whole = matches!(self.format, Format::OpenMetrics2 | Format::Protobuf);
         if is_whole && matches!(suffix, "_bucket" | "_count" | "_sum") {
             escape_name(family.name, self.escaping, &mut name);
@@ -95,7 +95,8 @@ impl Rows {
         if self.escaping == Escaping::AllowUtf8 {
             return canonical(name, value);
         }
-        // A colon is nothing special to a metric, but it is to a label: any other character that is.
+        // A colon is legal in names of metrics, but not of labels: replace it by a character that
+        // is escaped.
         escape_name(&name.replace(':', "\u{e000}"), self.escaping, &mut escaped);
         canonical(&escaped.replace("_e000_", "_3a_"), value)
     }
@@ -111,7 +112,7 @@ impl Rows {
         for exemplar in exemplars {
             let mut texts = exemplar.labels;
             let length: usize = texts.map(|text| text.chars().count()).sum();
-            // Version 1.0 forbids longer ones; 2.0 forbids those without a time.
+            // OpenMetrics 1.0 forbids longer exemplars; 2.0 forbids those without a time.
             if self.format == Format::OpenMetrics && length > 128
                 || self.format == Format::OpenMetrics2 && exemplar.time.is_none()
             {
@@ -139,7 +140,7 @@ impl Rows {
         if let (true, Some(native)) = (has_native, &histogram.native) {
             let Native { schema, zero_count, positive, negative, .. } = *native;
             let counts = negative.iter().rev().map(|pair| pair.1);
-            // The parser's iterator shows the zero bucket between the two sides.
+            // The parser's iterator yields the zero bucket between the two sides.
             let zero = (zero_count > 0).then_some(zero_count);
             let counts = counts.chain(zero).chain(positive.iter().map(|pair| pair.1));
             let text = |number: f64| format!("{number:?}");
@@ -176,7 +177,7 @@ impl Rows {
             add(self, f64::INFINITY, histogram.count, None);
         }
         let is_below_zero = histogram.buckets.first().is_some_and(|bucket| bucket.bound < 0.0);
-        // OpenMetrics 1.0 has no sum that may fall.
+        // OpenMetrics 1.0 has no sum that may decrease.
         if !is_below_zero || self.format != Format::OpenMetrics {
             self.sum_and_count(row, family, histogram.sum, histogram.count);
         }
@@ -205,7 +206,7 @@ impl Sink for Rows {
             Kind::Histogram => "histogram",
             Kind::Summary => "summary",
             Kind::Info if is_open_metrics => "info",
-            // A label has no colon: that of the state set would have another name.
+            // Names of labels have no colon: the state set's label would not have its name.
             Kind::StateSet if is_open_metrics && (has_utf8 || !family.name.contains(':')) => {
                 "stateset"
             }
@@ -279,7 +280,7 @@ impl Sink for Rows {
     }
 }
 
-/// Bounds and quantiles are written in several ways.
+/// Normalizes the spelling of bounds and quantiles.
 fn canonical(name: &str, value: &str) -> (String, String) {
     let value = match (name, value.parse::<f64>()) {
         ("le" | "quantile", Ok(number)) => format!("{number:?}"),

@@ -1,5 +1,5 @@
-//! The parsers of Prometheus' server, as a program of Go that is built once for a test's binary.
-//! Tests of other crates take this file in as well.
+//! The parsers of Prometheus' server, as a Go program that is built once per test binary. Tests of
+//! other crates include this file, too.
 
 use std::io::Write;
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// What the parser for `content_type` makes of an exposition: its samples, as `textparse/main.go`
-/// describes them.
+/// Parses an exposition with the parser for `content_type`. Returns its samples, in the form that
+/// `textparse/main.go` describes.
 ///
 /// # Panics
 ///
-/// With the parser's message, if it refuses the exposition.
+/// With the parser's message, if it rejects the exposition.
 pub(crate) fn textparse(content_type: &str, exposition: &[u8]) -> Vec<Value> {
     let mut child = Command::new(program())
         .arg(content_type)

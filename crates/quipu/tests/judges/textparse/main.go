@@ -1,10 +1,9 @@
-// Reads an exposition with the parsers of Prometheus' server; prints what they make of it as JSON.
+// Parses an exposition with the parsers of Prometheus' server, and prints the samples as JSON.
 //
 // Usage: textparse CONTENT-TYPE < exposition
 //
-// The output has one object for each sample, in order. Numbers are texts, as JSON has none for NaN
-// and the infinities. A sample has the type, help and unit that were declared for the family under
-// which the parser filed it.
+// The output has one object for each sample, in order. Numbers are strings, since JSON has no NaN
+// and no infinities. A sample has the type, help and unit that were declared for its family.
 package main
 
 import (
@@ -120,7 +119,7 @@ func read() ([]sample, error) {
 	}
 }
 
-// complete adds what all samples have.
+// complete adds the fields that all samples have.
 func complete(one sample, parser textparse.Parser) sample {
 	var found labels.Labels
 	parser.Labels(&found)
