@@ -36,7 +36,7 @@ pub(crate) fn krate(path: Option<Path>) -> TokenStream {
     path.map_or_else(|| quote!(::quipu), |path| quote!(#path))
 }
 
-/// The documentation of a field as one line.
+/// The first paragraph of a field's doc comment, on one line.
 pub(crate) fn documentation(field: &Field) -> String {
     let lines = field.attrs.iter().filter_map(|attribute| match &attribute.meta {
         Meta::NameValue(meta) if meta.path.is_ident("doc") => match &meta.value {

@@ -1,4 +1,4 @@
-//! `#[derive(LabelGroup)]`.
+//! `#[derive(LabelGroup)]`: a struct whose fields are labels, or other groups of labels.
 
 use std::collections::HashMap;
 

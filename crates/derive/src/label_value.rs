@@ -1,4 +1,4 @@
-//! `#[derive(LabelValue)]`.
+//! `#[derive(LabelValue)]`: an enum whose variants are values, or a struct around one value.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! `#[derive(Metrics)]`.
+//! `#[derive(Metrics)]`: a struct whose fields are metrics, or other groups of metrics.
 
 use std::collections::HashMap;
 

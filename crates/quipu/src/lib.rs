@@ -16,9 +16,9 @@
 //! [`StateSet`], and [`ProcessGauge`], which has a value for each process. A [`Family`] adds
 //! labels. A [`Registry`] holds all of them.
 //!
-//! # Safety of use
+//! # Threads, signal handlers, and forks
 //!
-//! - **Threads**: all types can be shared between threads.
+//! - **Threads**: everything can be shared between threads.
 //! - **Signal handlers**: a bound instrument, and a family's method for labels that already have a
 //!   series, only touch memory. The first use of new labels takes a lock and is not safe.
 //! - **Fork**: a registry in private memory is copied with the process; parent and child each use

@@ -68,7 +68,7 @@ impl Scrape {
         match self.stage {
             Stage::Fresh => {
                 encoder.reset(self.format, self.escaping);
-                // A segment that contradicts itself was refused when it was opened.
+                // Inconsistent segments are rejected when they are opened.
                 let _ = walk.begin(&self.registry);
                 self.stage = Stage::Walking;
             }
@@ -85,7 +85,7 @@ impl Scrape {
     /// Writes all remaining pieces to `out`.
     ///
     /// # Errors
-    /// The writer's.
+    /// Those of the writer.
     pub fn write_to(mut self, out: &mut (impl io::Write + ?Sized)) -> io::Result<()> {
         while let Some(piece) = self.next_piece() {
             out.write_all(piece)?;

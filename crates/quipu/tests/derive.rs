@@ -80,12 +80,12 @@ struct ByKind {
 #[derive(Metrics)]
 #[metrics(prefix = "http")]
 struct Server {
-    /// Requests that were
-    /// answered.
+    /// Requests that the server
+    /// handled.
     ///
     /// This paragraph is for readers of the code.
     requests: CounterFamily<ByKind>,
-    /// From head to answer.
+    /// Time to handle a request.
     #[metric(unit = "seconds", buckets = [0.1, 1.0])]
     latency: Histogram,
     #[metric(rename = "mode", help = "What it does.")]
@@ -111,10 +111,10 @@ fn a_group_of_metrics_registers_itself() {
     assert!(server.state.is_on(&Kind::TwoWords) && !server.state.is_on(&Kind::Plain));
     server.database.queries.inc();
     let expected = "\
-# HELP http_requests_total Requests that were answered.
+# HELP http_requests_total Requests that the server handled.
 # TYPE http_requests_total counter
 http_requests_total{kind=\"5xx\"} 1
-# HELP http_latency_seconds From head to answer.
+# HELP http_latency_seconds Time to handle a request.
 # TYPE http_latency_seconds histogram
 http_latency_seconds_bucket{le=\"0.1\"} 0
 http_latency_seconds_bucket{le=\"1\"} 1

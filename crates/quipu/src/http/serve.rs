@@ -69,7 +69,7 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
     let address = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
-        // Here, where an error can still be returned.
+        // Registered here, where an error can still be returned.
         let _entered = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };

@@ -92,7 +92,7 @@ impl Beside for Exemplars {
     }
 }
 
-/// Forgets the exemplars of a series.
+/// Clears the exemplars of a series.
 pub(crate) fn clear(family: &Family, place: &Place<'_>, cell: usize) {
     each(family, place, cell, |words| {
         if let Some(length) = words.get(LENGTH) {

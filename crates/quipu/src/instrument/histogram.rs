@@ -126,8 +126,8 @@ impl Layout {
         if let Some(pair) = bounds.windows(2).find(|pair| pair[0] >= pair[1]) {
             let (first, second) = (pair[0], pair[1]);
             return fail(format!(
-                "its bucket bounds are out of order, {second} comes after {first}: sort them, and \
-                 give each once"
+                "its bucket bounds are out of order ({second} after {first}): sort them, and give \
+                 each once"
             ));
         }
         let bounds: Box<[f64]> =
@@ -141,7 +141,10 @@ impl Layout {
                 return fail(format!("native schema {schema} is out of range: use -4 to 8"));
             }
             if !NATIVE_BUCKETS.contains(&native.buckets) {
-                return fail(format!("{} native buckets: use 8 to 384", native.buckets));
+                return fail(format!(
+                    "a limit of {} native buckets is out of range: use 8 to 384",
+                    native.buckets
+                ));
             }
             if native.zero_threshold < 0.0 || native.zero_threshold.is_nan() {
                 return fail("its zero threshold is negative or NaN: use 0 or more".into());
@@ -166,7 +169,7 @@ impl Layout {
         out
     }
 
-    /// Reads what [`Layout::encode`] wrote, from bytes that may be anything.
+    /// Reads what [`Layout::encode`] wrote, from untrusted bytes.
     pub(crate) fn decode(schema: &Schema) -> Result<Self, Error> {
         let fail = || Error::invalid(&schema.name, "its settings in the segment are damaged");
         let (head, rest) = schema.settings.split_at_checked(16).ok_or_else(fail)?;

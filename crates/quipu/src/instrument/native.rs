@@ -146,7 +146,7 @@ pub(crate) fn observe(
             continue;
         };
         let (schema, sign) = (schema_of(&extra), u64::from(value < 0.0) * NEGATIVE);
-        // The index is taken as its 32 bits.
+        // The lower 32 bits of the key are the index.
         let key = USED | sign | u64::from(index_of(value.abs(), schema).cast_unsigned());
         match slot(&extra, key, most) {
             Some((cells, slot)) => {

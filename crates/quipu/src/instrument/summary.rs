@@ -56,7 +56,7 @@ const TABLE: usize = 1;
 const ZERO: usize = 2;
 const AGES: u64 = 5;
 const CELLS: u16 = FIRST_AGE as u16 + AGES as u16 * AGE_CELLS as u16;
-/// 32 buckets an octave.
+/// 32 buckets per octave.
 const SCHEMA: i8 = 5;
 const MOST_BUCKETS: u16 = 384;
 const DEFAULT_WINDOW: Duration = Duration::from_secs(600);

@@ -82,7 +82,7 @@ pub trait LabelValue {
 
 /// A typed set of labels. Derive it for a struct whose fields are the labels.
 pub trait LabelGroup {
-    /// This type with all lifetimes `'static`, so that a family accepts groups of any lifetime.
+    /// The same group with `'static` lifetimes, so that a family accepts groups of any lifetime.
     type Identity;
 
     /// The labels in order. Empty for an array of texts, whose names are set by
