@@ -1,9 +1,9 @@
-//! Syncs the state to the disk, now and then, on a thread of its own.
+//! A background thread that periodically syncs the state to disk.
 //!
-//! A process that is killed loses nothing without it. It is for the machine that loses power,
-//! which then loses what was counted since the last sync. While nothing is counted, the disk is
-//! left alone for a minute at a time, but for a look whether the file is still there and whole: one
-//! that was removed, replaced or cut would take the counts with it.
+//! Checkpoints protect against power loss, which then costs only what was counted since the last
+//! sync; a process that is killed loses nothing even without them. While nothing is counted, the
+//! thread syncs only once a minute, but it still checks at every period that the file is in place
+//! and whole: the counts would be lost with a file that was removed, replaced or truncated.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -15,7 +15,7 @@ use tracing::{debug, error, info};
 use crate::metrics::Metrics;
 use crate::state::State;
 
-/// The running checkpoints. They end when this is dropped.
+/// The running checkpoint thread. Dropping this stops the thread and waits for it.
 #[derive(Debug)]
 pub struct Checkpoints {
     stop: Option<Sender<()>>,
@@ -23,10 +23,10 @@ pub struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Syncs the state each time that `period` has passed since the last sync began.
+    /// Syncs the state whenever `period` has passed since the last sync began.
     ///
     /// # Errors
-    /// A system that gives no thread.
+    /// Returns the error of the system if it cannot create a thread.
     pub fn start(
         state: &'static State,
         period: Duration,
@@ -49,13 +49,13 @@ impl Checkpoints {
                 if let Err(error) = &is_there
                     && matches!(error.flaw(), Flaw::Cut { .. })
                 {
-                    // The next count in what was cut off would end the process by SIGBUS.
-                    error!(%error, "the daemon ends: its state was cut while it was in use");
+                    // The next count past the truncated end would kill the process with SIGBUS.
+                    error!(%error, "the daemon exits: its state file was truncated while in use");
                     std::process::exit(1);
                 }
                 let counted = state.counted();
-                // Now and then all the same: the time that it is goes into the file as well, for
-                // the first start after a reboot.
+                // Sync now and then even so: the file also stores the current time, which the
+                // first start after a reboot reads.
                 let may_wait = synced == Some(counted) && begun - last_sync < MOST_SPARED;
                 if is_there.is_ok() && may_wait {
                     metrics.checkpoint_spared();
@@ -67,7 +67,7 @@ impl Checkpoints {
                 synced = result.is_ok().then_some(counted);
                 last_sync = begun;
                 match result {
-                    // A line at each change, not twice a second.
+                    // Log each change of state once, not every failed sync.
                     Err(error) if !failing => {
                         error!(%error, "a checkpoint failed; counting goes on in memory");
                         failing = true;
@@ -85,14 +85,14 @@ impl Checkpoints {
     }
 }
 
-/// The longest time without a sync.
+/// The longest time without a sync while nothing is counted.
 const MOST_SPARED: Duration = Duration::from_secs(60);
 
 impl Drop for Checkpoints {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there was told there, and the last sync is the caller's.
+            // The thread has already reported its panic, and the caller does the last sync.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! `quipu compare`: what the messages of a file take in every format, in bytes and in time.
+//! `quipu compare`: the size and the time that the messages of a file take in every format.
 
 mod measure;
 mod plot;
@@ -19,34 +19,36 @@ use measure::Measurement;
 use report::Report;
 use sample::Sample;
 
-/// What to compare.
+/// Arguments of `quipu compare`.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Bytes and times are those of a message, on average: in a stream with the \
-    format's own framing, and standing alone. Times are the medians of rounds in which every format \
-    takes its turn.")]
+#[command(
+    after_help = "Sizes and times are averages per message: in a stream with the format's \
+    own framing, and for a message that stands alone. Times are medians over rounds; each round \
+    measures every format."
+)]
 pub struct Compare {
     /// File with messages; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
-    /// Format of the file [default: what the file's name ends with, or the only one that can read
-    /// it]
+    /// Format of the file [default: the file name's extension, or the only format that can read
+    /// the file]
     #[arg(long, value_parser = formats(), value_name = "FORMAT")]
     pub from: Option<AnyFormat>,
 
-    /// What every message is
+    /// Kind of every message
     #[arg(long, value_enum, value_name = "KIND", default_value = "union")]
     pub message: MessageKind,
 
-    /// What stands between the messages of the file
+    /// Framing of the messages in the file
     #[arg(long, value_enum, value_name = "FRAMING", default_value = "own")]
     pub from_framing: FramingName,
 
-    /// Time to take
+    /// Time to spend on measuring
     #[arg(long, value_parser = seconds, value_name = "SECONDS", default_value = "10")]
     pub seconds: Duration,
 
-    /// Draws size against time, as SVG
+    /// Plots size against time into this file, as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
@@ -63,18 +65,18 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Compares, and prints what came out.
+/// Compares the formats and prints the report.
 ///
 /// # Errors
 ///
-/// A file that cannot be read or has no messages, and output that cannot be written.
+/// A file that cannot be read or has no messages, or output that cannot be written.
 pub fn run(arguments: &Compare) -> Result<(), Error> {
     let input = Input::open(&arguments.file)?;
     if let Some(svg) = &arguments.svg
         && let Ok(existing) = std::fs::File::open(svg)
         && input.is_same(&existing)
     {
-        return Err(Error::new(format!("{} is the file to read", printable(svg))));
+        return Err(Error::new(format!("{} is the input file", printable(svg))));
     }
     let mut arena = Arena::new();
     let scope = arena.as_scope();

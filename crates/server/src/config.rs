@@ -1,7 +1,7 @@
-//! The settings of the daemon: from flags, the environment, and a file, in this order of weight.
+//! The settings of the daemon. Flags override the environment, which overrides the TOML file.
 //!
-//! One table, [`Flags`], says what can be set: clap reads it from flags and `QUIPU_*`, serde from
-//! the TOML file, where every name is that of the flag.
+//! One table, [`Flags`], declares every setting: clap reads it from flags and `QUIPU_*` variables,
+//! serde from the TOML file, whose keys are the names of the flags.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -21,7 +21,7 @@ use crate::http;
 #[serde(try_from = "String", into = "String")]
 pub struct Time(pub Duration);
 
-/// What can be set. Every field may be left out; [`Settings::resolve`] fills it in.
+/// Every setting. All fields are optional; [`Settings::resolve`] fills in the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Flags {
@@ -29,16 +29,16 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_LISTEN", value_name = "HOST:PORT", value_delimiter = ',')]
     pub listen: Option<Vec<String>>,
 
-    /// Window that GET / counts, and that keys have [default: 60s]
+    /// Sliding window of GET / and of each key [default: 60s]
     #[arg(long, env = "QUIPU_WINDOW", value_name = "TIME")]
     pub window: Option<Time>,
 
-    /// Width of the buckets of the window [default: 200ms]
+    /// Bucket width of the window [default: 200ms]
     #[arg(long, env = "QUIPU_ACCURACY", value_name = "TIME")]
     pub accuracy: Option<Time>,
 
-    /// Longest window that GET /rate?window= can ask for [default: 1h, more for a longer window,
-    /// less where it takes over 2^18 buckets]
+    /// Longest window that GET /rate?window= accepts [default: 1h; more if the window is longer,
+    /// less if 1h takes over 2^18 buckets]
     #[arg(long, env = "QUIPU_SPAN", value_name = "TIME")]
     pub span: Option<Time>,
 
@@ -50,101 +50,101 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_DAMAGED_STATE", value_name = "WHAT")]
     pub damaged_state: Option<Damaged>,
 
-    /// How often the state is synced to the disk: what a power loss may cost [default: 500ms]
+    /// How often the state is synced to disk: what a power loss may cost [default: 500ms]
     #[arg(long, env = "QUIPU_CHECKPOINT", value_name = "TIME")]
     pub checkpoint: Option<Time>,
 
-    /// Keys of POST /hit/{key} that are kept; the least recently hit leave first
+    /// Maximum number of keys of POST /hit/{key}; the least recently hit are evicted first
     /// [default: 10000]
     #[arg(long, env = "QUIPU_KEYS", value_name = "COUNT")]
     pub keys: Option<usize>,
 
-    /// Width of the buckets of each key's window [default: a 60th of the window, or the accuracy]
+    /// Bucket width of each key's window [default: 1/60 of the window, or the accuracy]
     #[arg(long, env = "QUIPU_KEY_ACCURACY", value_name = "TIME")]
     pub key_accuracy: Option<Time>,
 
-    /// Longest key in bytes [default: 128]
+    /// Maximum length of a key in bytes [default: 128]
     #[arg(long, env = "QUIPU_KEY_BYTES", value_name = "BYTES")]
     pub key_bytes: Option<usize>,
 
-    /// Threads that serve; one answers some 100,000 requests a second [default: 1]
+    /// Server threads; one serves about 100,000 requests a second [default: 1]
     #[arg(long, env = "QUIPU_THREADS", value_name = "COUNT")]
     pub threads: Option<usize>,
 
-    /// Connections open at a time; more are answered 503 [default: 10000]
+    /// Maximum number of open connections; more get 503 [default: 10000]
     #[arg(long, env = "QUIPU_CONNECTIONS", value_name = "COUNT")]
     pub connections: Option<usize>,
 
-    /// Bytes of a request's line and headers; more are answered 431 or 414 [default: 16384]
+    /// Maximum bytes of a request line and headers; longer ones get 431 or 414 [default: 16384]
     #[arg(long, env = "QUIPU_HEADER_BYTES", value_name = "BYTES")]
     pub header_bytes: Option<usize>,
 
-    /// Bytes of a request's body; more are answered 413 [default: 1048576]
+    /// Maximum bytes of a request body; larger ones get 413 [default: 1048576]
     #[arg(long, env = "QUIPU_BODY_BYTES", value_name = "BYTES")]
     pub body_bytes: Option<usize>,
 
-    /// Time to send a request; a slower one is answered 408 [default: 10s]
+    /// Time limit for a client to send a request; a slower one gets 408 [default: 10s]
     #[arg(long, env = "QUIPU_READ_TIMEOUT", value_name = "TIME")]
     pub read_timeout: Option<Time>,
 
-    /// Time to take an answer; a slower client is cut off [default: 30s]
+    /// Time limit for a client to read a response; a slower one is disconnected [default: 30s]
     #[arg(long, env = "QUIPU_WRITE_TIMEOUT", value_name = "TIME")]
     pub write_timeout: Option<Time>,
 
-    /// Time that a connection may be kept without a request [default: 60s]
+    /// Time that a connection may stay open without a request [default: 60s]
     #[arg(long, env = "QUIPU_IDLE_TIMEOUT", value_name = "TIME")]
     pub idle_timeout: Option<Time>,
 
-    /// Time that running requests get at the end [default: 10s]
+    /// Time that running requests get to finish at shutdown [default: 10s]
     #[arg(long, env = "QUIPU_DRAIN_TIMEOUT", value_name = "TIME")]
     pub drain_timeout: Option<Time>,
 
-    /// Form of the log [default: text]
+    /// Format of the log [default: text]
     #[arg(long, env = "QUIPU_LOG_FORMAT", value_name = "FORM")]
     pub log_format: Option<LogFormat>,
 
-    /// Least grave events that are logged: error, warn, info, debug, trace [default: info]
+    /// Lowest severity that is logged: error, warn, info, debug, trace [default: info]
     #[arg(long, env = "QUIPU_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: Option<LogLevel>,
 }
 
-/// What becomes of a state file that was cut or damaged.
+/// What to do with a truncated or damaged state file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Damaged {
-    /// The daemon does not start, and leaves the file as it is.
+    /// Refuse to start, and leave the file untouched.
     Refuse,
-    /// The file is renamed, and the daemon starts with a new one.
+    /// Rename the file, and start with a new one.
     SetAside,
 }
 
-/// How a line of the log looks.
+/// Format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// Words, for people.
+    /// Plain text, for people.
     Text,
-    /// An object a line, for programs.
+    /// One JSON object per line, for programs.
     Json,
 }
 
-/// The least grave events that are logged.
+/// The lowest severity that is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// What failed.
+    /// Failures.
     Error,
-    /// What may fail soon.
+    /// Conditions that may lead to failures.
     Warn,
-    /// What happened.
+    /// Events of normal operation.
     Info,
-    /// How it happened.
+    /// Details of those events.
     Debug,
     /// Everything.
     Trace,
 }
 
-/// The settings in force.
+/// The effective settings, checked and converted.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The window of all requests.
@@ -153,30 +153,30 @@ pub struct Settings {
     pub keys: KeyedOptions,
     /// The state file.
     pub state: PathBuf,
-    /// What becomes of a damaged one.
+    /// What to do with a damaged state file.
     pub damaged_state: Damaged,
-    /// How often it is synced.
+    /// The interval between syncs of the state file.
     pub checkpoint: Duration,
-    /// Where to listen.
+    /// The addresses to listen on.
     pub listen: Vec<String>,
-    /// How to serve.
+    /// Options of the HTTP server.
     pub http: http::Options,
-    /// How a line of the log looks.
+    /// The format of log lines.
     pub log_format: LogFormat,
-    /// The least grave events that are logged.
+    /// The lowest severity that is logged.
     pub log_level: LogLevel,
     /// All of the above as flags.
     pub flags: Flags,
 }
 
-/// Settings that cannot be used, each message with the setting and the way out.
+/// Unusable settings. Each message names the setting and the remedy.
 #[derive(Debug)]
 pub enum Error {
     /// The file cannot be read.
     Read(PathBuf, std::io::Error),
-    /// The file is no TOML, or names what is not a setting.
+    /// The file is not TOML, or has an unknown setting.
     Parse(PathBuf, toml::de::Error),
-    /// Values that do not go together.
+    /// A setting has an unusable value, or values contradict each other.
     Value(&'static str, String),
 }
 
@@ -184,13 +184,13 @@ impl Flags {
     /// Reads the settings of a file.
     ///
     /// # Errors
-    /// A file that cannot be read, is no TOML, or sets what cannot be set.
+    /// A file that cannot be read, is not TOML, or has an unknown setting.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::Read(path.into(), e))?;
         toml::from_str(&text).map_err(|e| Error::Parse(path.into(), e))
     }
 
-    /// These settings, and where they say nothing, the others.
+    /// Returns these settings, with those of `other` where these are absent.
     pub fn or(self, other: Self) -> Self {
         Self {
             listen: self.listen.or(other.listen),
@@ -216,7 +216,7 @@ impl Flags {
         }
     }
 
-    /// The defaults that the help names, all but those that follow from others.
+    /// The defaults that the help names, except for those that are derived from other settings.
     pub fn defaults() -> Self {
         let limits = http::Limits::default();
         let time = |duration| Some(Time(duration));
@@ -245,7 +245,7 @@ impl Flags {
     }
 }
 
-/// An address to listen on, where a port alone is one of this machine.
+/// An address to listen on. A port alone is completed with the loopback address.
 pub fn with_host(address: &str) -> String {
     match address.parse::<u16>() {
         Ok(port) if address.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -255,8 +255,8 @@ pub fn with_host(address: &str) -> String {
     }
 }
 
-/// The names of the environment that begin as those of settings do and are none, sorted. Kubernetes
-/// sets some of them for a service that is called so.
+/// The environment variables that begin with `QUIPU_` and are not settings, sorted. Omits those
+/// that the libraries read, and those that Kubernetes sets for a service named quipu.
 pub fn strange<'n>(
     environment: impl IntoIterator<Item = &'n OsStr>,
     known: &[&OsStr],
@@ -276,11 +276,11 @@ pub fn strange<'n>(
     strange
 }
 
-/// What Python's and Ruby's library read.
+/// Variables that the Python and Ruby libraries read.
 const OTHERS: [&str; 1] = ["QUIPU_DIR"];
 
 impl Settings {
-    /// Fills in what was left out, and checks that everything goes together.
+    /// Fills in the defaults and validates the settings together.
     ///
     /// # Errors
     /// [`Error::Value`].
@@ -316,8 +316,8 @@ impl Settings {
             quipu_window::Error::NoCapacity => value("keys")(error),
             quipu_window::Error::NotMultiple { window, accuracy } => {
                 let what = format!(
-                    "the window of {window:?} is no whole number of buckets of {accuracy:?}; \
-                     give one that divides it"
+                    "the window of {window:?} is not a whole number of buckets of {accuracy:?}; \
+                                         give one that divides it"
                 );
                 Error::Value("key-accuracy", what)
             }
@@ -362,20 +362,21 @@ impl Settings {
         })
     }
 
-    /// The settings in force as the TOML of a file.
+    /// The effective settings, as a TOML file.
     pub fn to_toml(&self) -> String {
         toml::to_string(&self.flags).expect("flags are a flat table of plain values")
     }
 }
 
-/// A setting that the defaults have filled in.
+/// A setting after the defaults were filled in.
 fn set<T>(value: Option<T>) -> T {
     value.expect("the defaults have a value for it")
 }
 
-/// The span of a daemon that was given none: an hour, or as much of it as takes a modest state.
+/// The default span: an hour, or less if that would take more than [`MOST_BUCKETS`]; but at least
+/// the window.
 fn longest(window: Duration, accuracy: Duration) -> Duration {
-    // A window that is none is told as such, by who checks it.
+    // Invalid durations only must not panic here: `resolve` reports them.
     let buckets = HOUR.as_nanos() / accuracy.as_nanos().max(1);
     let buckets = u32::try_from(buckets).unwrap_or(u32::MAX).min(MOST_BUCKETS);
     accuracy.checked_mul(buckets).unwrap_or(window).max(window)
@@ -405,9 +406,9 @@ fn number(
 }
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// The buckets of a span that was not asked for: 2 MiB of them.
+/// The maximum number of buckets of a default span; they take 2 MiB.
 const MOST_BUCKETS: u32 = 1 << 18;
-/// The shortest timeout that is not a mistake.
+/// The shortest timeout accepted; a shorter one is most likely a mistake.
 const LEAST: Duration = Duration::from_millis(10);
 
 impl FromStr for Time {
@@ -512,7 +513,7 @@ mod tests {
         for part in ["window = \"10s\"", "accuracy = \"1s\"", "keys = 5", "span = \"1h\""] {
             assert!(shown.contains(part), "{part} in {shown}");
         }
-        // What is shown can be used as a file.
+        // The output works as a settings file.
         let again = resolve(&shown).unwrap();
         assert_eq!(again.flags, settings.flags);
     }

@@ -1,7 +1,7 @@
-//! `quipu convert`: a stream of messages from one format to another, in constant memory.
+//! `quipu convert`: converts a stream of messages from one format to another, in constant memory.
 //!
-//! What is read is written out when 64 KiB have gathered, and when the input pauses: a slow pipe
-//! holds no message back.
+//! Output is written when 64 KiB have gathered, and whenever the input pauses, so that a slow pipe
+//! delays no message.
 
 mod output;
 mod stop;
@@ -22,12 +22,12 @@ use crate::wire::{
 use output::Output;
 use stop::{Stop, Wait};
 
-/// What to convert.
+/// Arguments of `quipu convert`.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Messages go out as they come in: a slow pipe holds none back. With -o, the \
-    file appears when it is whole; until then, and after an error, what was converted is in \
-    FILE.part."
+    after_help = "Messages are written as they arrive: a slow pipe delays none. With -o, the file \
+        appears when it is complete; until then, and after an error, FILE.part holds what was \
+        converted."
 )]
 pub struct Convert {
     /// File to read; - is standard input
@@ -42,32 +42,32 @@ pub struct Convert {
     #[arg(long, value_parser = formats(), value_name = "FORMAT")]
     pub to: AnyFormat,
 
-    /// What every message is
+    /// Kind of every message
     #[arg(long, value_enum, value_name = "KIND", default_value = "union")]
     pub message: MessageKind,
 
-    /// What stands between the messages that are read
+    /// Framing of the messages that are read
     #[arg(long, value_enum, value_name = "FRAMING", default_value = "own")]
     pub from_framing: FramingName,
 
-    /// What to put between the messages that are written
+    /// Framing of the messages that are written
     #[arg(long, value_enum, value_name = "FRAMING", default_value = "own")]
     pub to_framing: FramingName,
 
-    /// File to write, which must not exist yet; otherwise standard output
+    /// File to write, which must not exist yet; standard output without it
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Replaces the file to write
+    /// Replaces an existing output file
     #[arg(long)]
     pub force: bool,
 
-    /// Skips messages that cannot be read, where lengths stand between them, or written
+    /// Skips messages that cannot be written, and unreadable ones where the framing has lengths
     #[arg(long)]
     pub keep_going: bool,
 }
 
-/// Whether a message has anything beside its id.
+/// Whether a message has any value besides its id.
 fn has_value(message: &Message<'_>) -> bool {
     let union = message.to_union();
     let typed = message.kind() == Kind::MetricUnion && union.metric_type != MetricType::UNKNOWN;
@@ -78,8 +78,8 @@ fn has_value(message: &Message<'_>) -> bool {
 ///
 /// # Errors
 ///
-/// What cannot be opened, read or written, skipped messages, and a signal that ended it. What was
-/// converted before has been written then.
+/// Anything that cannot be opened, read or written; skipped messages; a signal that ended the
+/// conversion. Everything converted before the error has been written.
 pub fn run(arguments: &Convert) -> Result<(), Error> {
     let stop = Stop::watch().map_err(|error| Error::new(format!("signals: {error}")))?;
     let input = Input::open(&arguments.file)?;
@@ -89,27 +89,27 @@ pub fn run(arguments: &Convert) -> Result<(), Error> {
     conversion.finish(end)
 }
 
-/// How a conversion ends.
+/// Why a conversion ended.
 enum End {
-    /// With the end of the input.
+    /// The input ended.
     Whole,
-    /// With a signal of this number.
+    /// A signal with this number arrived.
     Stopped(i32),
-    /// Since nobody reads the output any more.
+    /// The reader of the output closed it.
     Closed,
-    /// With a message that cannot be read, and whether a length says where the next one is.
+    /// A message cannot be read; `has_length` says whether the start of the next one is known.
     Unreadable { fault: quipu_wire::Error, has_length: bool },
-    /// With a message that the target cannot carry.
+    /// The target format cannot carry a message.
     Unwritable(quipu_wire::Error),
-    /// With a first message that has no value, and would have one as another kind.
+    /// The first message has no value as the given kind, and would have one as this kind.
     OtherKind(MessageKind),
-    /// With an input that gives an error.
+    /// Reading the input failed.
     Input(Error),
-    /// With an output that takes no more.
+    /// Writing the output failed.
     Output(io::Error),
 }
 
-/// At most 10 times a second.
+/// The interval between progress updates.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 const SKIPS: &str = "; --keep-going skips such messages";
@@ -131,7 +131,7 @@ struct Conversion<'a> {
     /// The first message that was skipped, and why.
     first_skipped: Option<(u64, quipu_wire::Error)>,
     started: Instant,
-    /// When progress was shown last.
+    /// When progress was last shown.
     shown: Instant,
     progress: ProgressBar,
 }
@@ -160,7 +160,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Converts, and writes all that was converted.
+    /// Converts until the end, and writes out all that was converted.
     fn run(&mut self, stop: &Stop) -> End {
         let end = self.pump(stop).err().unwrap_or(End::Whole);
         match end {
@@ -201,7 +201,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Converts the messages that are there.
+    /// Converts the messages that the decoder holds.
     fn convert(&mut self) -> Result<(), End> {
         loop {
             let position = self.decoder.position();
@@ -225,7 +225,7 @@ impl<'a> Conversion<'a> {
             let fault = match written {
                 Ok(written) => written.err(),
                 Err(fault) => {
-                    // Where the decoder goes on behind the message, it has moved.
+                    // If the decoder can continue after the message, it has advanced.
                     let has_length = self.decoder.position() > position;
                     if !has_length || !self.arguments.keep_going {
                         return Err(End::Unreadable { fault, has_length });
@@ -248,7 +248,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Writes all that was converted.
+    /// Writes out all that was converted.
     fn write_out(&mut self) -> Result<(), End> {
         self.encoder.flush(&mut self.gathered);
         self.write_gathered()
@@ -280,7 +280,7 @@ impl<'a> Conversion<'a> {
         ));
     }
 
-    /// Puts the output in its place, and says what is to say.
+    /// Renames the output into place, and reports the outcome.
     fn finish(self, end: End) -> Result<(), Error> {
         let is_terminal = !self.progress.is_hidden();
         self.progress.finish_and_clear();
@@ -299,7 +299,7 @@ impl<'a> Conversion<'a> {
             End::Unreadable { fault, has_length } => {
                 let Convert { from: format, message: kind, from_framing: framing, .. } =
                     *self.arguments;
-                // What was read so far speaks for the way in which it was read.
+                // Messages that were read already suggest that format and framing are right.
                 let hint = match converted {
                     0 => self.head.hint(Reading { format, kind, framing }),
                     _ => None,
@@ -347,7 +347,7 @@ impl<'a> Conversion<'a> {
         }
         if is_terminal {
             let Convert { from, to, .. } = self.arguments;
-            // Who cannot see it needs no summary.
+            // The summary is only for terminals.
             let _ = writeln!(
                 io::stderr(),
                 "{count}, {} of {} to {} of {}, in {:.1} s",
@@ -362,7 +362,7 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// A line on a terminal, unless the messages themselves go there.
+/// A progress line on the terminal, unless the messages go there themselves.
 fn progress(output: &Output) -> ProgressBar {
     match output.is_terminal() {
         true => ProgressBar::hidden(),

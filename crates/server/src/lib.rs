@@ -1,9 +1,10 @@
-//! The quipu daemon: counts requests over sliding windows, and loses none that it answered.
+//! The quipu daemon and commands. The daemon counts requests over sliding windows, and loses none
+//! that it has answered.
 //!
-//! `quipu serve` is a straight line, see [`serve`]: parse, open the state, listen, answer, and
-//! stop in reverse. [`convert`] and [`compare`] are the commands for messages, [`scrape`] is the one
-//! for files of other programs. The program is the product; this library is how its parts are named,
-//! and makes no promise to stay as it is.
+//! `quipu serve` runs straight through, see [`serve`]: parse, open the state, listen, serve, and
+//! stop in reverse order. [`convert`] and [`compare`] work on messages, [`scrape`] on metrics files
+//! of other programs. The program is the product: this library only names its parts, and its API is
+//! not stable.
 
 pub mod checkpoint;
 pub mod compare;

@@ -1,7 +1,7 @@
-//! The log: a line an event on standard error, in words or as JSON.
+//! The log: one line per event on standard error, as text or as JSON.
 //!
 //! A line that cannot be written, because the disk is full or the reader has gone, is dropped: the
-//! daemon counts, with a log or without.
+//! daemon counts with or without a log.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::time::SystemTime;
 
 use crate::config::{LogFormat, LogLevel};
 
-/// Starts the log of this process. A second call changes nothing.
+/// Starts the log of this process. Later calls have no effect.
 pub fn start(format: LogFormat, level: LogLevel) {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -26,14 +26,14 @@ pub fn start(format: LogFormat, level: LogLevel) {
         .with_ansi(false)
         .log_internal_errors(false)
         .with_writer(|| Unfailing);
-    // An error means that there is a log already, which serves as well.
+    // An error means that a log is installed already, which is fine.
     let _ = match format {
         LogFormat::Text => log.try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
 }
 
-/// Standard error, which takes everything.
+/// Standard error, as a writer that never fails.
 struct Unfailing;
 
 impl Write for Unfailing {

@@ -1,5 +1,4 @@
-//! The command line: `quipu serve`, `quipu scrape`, `quipu convert` and
-//! `quipu compare`.
+//! The command line: `quipu serve`, `quipu scrape`, `quipu convert` and `quipu compare`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -25,24 +24,24 @@ struct Cli {
 enum Command {
     /// Runs the daemon: an HTTP server that counts its requests
     Serve(Box<Serve>),
-    /// Shows the metrics that the processes of applications keep in files
+    /// Shows the metrics that application processes keep in files
     Scrape(Scrape),
     /// Converts messages from one format to another
     Convert(Convert),
-    /// Compares what the messages of a file take in every format, in bytes and in time
+    /// Compares the size and speed of every format on the messages of a file
     Compare(Compare),
 }
 
 #[derive(Args)]
-#[command(after_help = "Times are written 200ms, 60s, 1h 30m. Every setting can stand in the \
-    TOML file under its name without the dashes. Flags weigh more than the environment, and that more \
-    than the file.")]
+#[command(after_help = "Times are written as 200ms, 60s, 1h 30m. The TOML file can hold every \
+    setting, under its name without the leading dashes. Flags override the environment, which \
+    overrides the file.")]
 struct Serve {
     /// TOML file with settings
     #[arg(long, env = "QUIPU_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Checks the settings, prints those in force, and ends
+    /// Checks the settings, prints the effective ones, and exits
     #[arg(long)]
     check_config: bool,
 
@@ -50,10 +49,10 @@ struct Serve {
     flags: Flags,
 }
 
-/// Settings that cannot be used, as clap's own errors.
+/// Exit code for unusable settings, the same as clap's for usage errors.
 const USAGE: u8 = 2;
 
-/// What a variable is that begins as those of settings do.
+/// What to say about a variable whose name begins as those of settings do.
 const NO_SETTING: &str = "is not a setting and is ignored; quipu serve --help names them";
 
 fn main() -> ExitCode {
@@ -95,12 +94,12 @@ fn serve(arguments: &Serve) -> ExitCode {
     }
     logs::start(settings.log_format, settings.log_level);
     for name in strange {
-        tracing::warn!(name = %printable(name), "a variable of the environment {NO_SETTING}");
+        tracing::warn!(name = %printable(name), "an environment variable {NO_SETTING}");
     }
     match serve::run(&settings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(%error, "the daemon ends");
+            tracing::error!(%error, "the daemon exits");
             ExitCode::FAILURE
         }
     }
@@ -115,7 +114,7 @@ fn settings(arguments: &Serve) -> Result<Settings, quipu_server::config::Error> 
 }
 
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
-    // Without a standard error, the exit code has to say it.
+    // If standard error is closed, the exit code alone reports the failure.
     let _ = writeln!(std::io::stderr(), "quipu: {error}");
     ExitCode::from(code)
 }

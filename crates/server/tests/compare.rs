@@ -153,7 +153,7 @@ fn the_plot_does_not_replace_the_file() {
     let path = directory.path().join("metrics.tsv");
     fs::write(&path, &text).unwrap();
     let path = path.to_str().unwrap();
-    support::run(&["compare", path, "--svg", path], b"").expect_error(&["is the file to read"]);
+    support::run(&["compare", path, "--svg", path], b"").expect_error(&["is the input file"]);
     assert_eq!(fs::read_to_string(path).unwrap(), text);
 }
 

@@ -116,7 +116,7 @@ fn nothing_is_left_of_nothing() {
 fn the_unfinished_file_is_not_the_input() {
     let place = Place::new();
     let input = place.write("out.part", &text());
-    convert(&input, &place.path("out"), &["--force"]).expect_error(&["is the file to read"]);
+    convert(&input, &place.path("out"), &["--force"]).expect_error(&["is the input file"]);
     assert_eq!(place.read("out.part"), text());
 }
 

@@ -105,7 +105,7 @@ fn levels_and_forms() {
     // Words have no escape sequences, wherever they go.
     let listen = ["--listen", "127.0.0.1:0"];
     let ended = home.run(&[&listen[..], &["--state", "missing/state.quipu"]].concat());
-    assert!(ended.stderr.contains(" ERROR the daemon ends error=cannot use the state"));
+    assert!(ended.stderr.contains(" ERROR the daemon exits error=cannot use the state"));
     assert!(!ended.stderr.contains('\u{1b}'), "{:?}", ended.stderr);
 }
 

@@ -59,7 +59,7 @@ fn a_file_that_is_cut_ends_the_daemon() {
     file.set_len(4096).unwrap();
     let ended = daemon.wait();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert!(ended.stderr.contains("its state was cut while it was in use"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("its state file was truncated while in use"), "{}", ended.stderr);
 }
 
 #[test]
