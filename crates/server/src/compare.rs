@@ -21,11 +21,9 @@ use sample::Sample;
 
 /// Arguments of `quipu compare`.
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Sizes and times are averages per message: in a stream with the format's \
+#[command(after_help = "Sizes and times are averages per message: in a stream with the format's \
     own framing, and for a message that stands alone. Times are medians over rounds; each round \
-    measures every format."
-)]
+    measures every format.")]
 pub struct Compare {
     /// File with messages; - is standard input
     #[arg(value_name = "FILE")]

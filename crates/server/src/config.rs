@@ -317,7 +317,7 @@ impl Settings {
             quipu_window::Error::NotMultiple { window, accuracy } => {
                 let what = format!(
                     "the window of {window:?} is not a whole number of buckets of {accuracy:?}; \
-                                         give one that divides it"
+                     give one that divides it"
                 );
                 Error::Value("key-accuracy", what)
             }

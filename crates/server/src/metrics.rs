@@ -1,4 +1,4 @@
-//! What the daemon counts of itself, by way of the library `quipu`.
+//! The daemon's own metrics, kept with the library `quipu`.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,13 +20,13 @@ use crate::state::State;
 pub struct Metrics {
     registry: Registry,
     counted: Counted,
-    /// One for each of [`Code::ALL`] and of [`Refusal::ALL`]: found once.
+    /// One counter for each of [`Code::ALL`] and of [`Refusal::ALL`], looked up once.
     responses: Vec<Counter>,
     refused: Vec<Counter>,
     _build: Info,
 }
 
-/// What is counted as it happens.
+/// Metrics that are updated as events happen.
 #[derive(Debug, Group)]
 #[metrics(prefix = "quipu")]
 struct Counted {
@@ -56,7 +56,7 @@ struct Counted {
     checkpoint_last_success_timestamp: GaugeFamily<()>,
 }
 
-/// The status codes that a route answers with.
+/// The status codes of responses from routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, LabelValue)]
 enum Code {
     #[label(rename = "200")]
@@ -90,7 +90,7 @@ struct ByCode {
     code: Code,
 }
 
-/// An answer to a scrape.
+/// The response to a scrape.
 pub struct Exposed {
     /// The body.
     pub body: Vec<u8>,
@@ -101,10 +101,10 @@ pub struct Exposed {
 }
 
 impl Metrics {
-    /// All at zero, beside what a state says of itself.
+    /// Creates the metrics, all at zero except for those that report the state.
     ///
     /// # Errors
-    /// A system that gives no memory.
+    /// Returns an error if the system provides no memory.
     pub fn new(state: &'static State) -> Result<Self, quipu::Error> {
         let registry = Registry::on(Segment::private(MEMORY)?);
         let build = Description::new("quipu_build", "The version of this daemon.")
@@ -123,7 +123,7 @@ impl Metrics {
         Ok(Self { registry, counted, responses, refused, _build: build })
     }
 
-    /// Counts what the transport did.
+    /// Counts an event of the transport.
     pub fn event(&self, event: Event) {
         let counted = &self.counted;
         match event {
@@ -151,7 +151,7 @@ impl Metrics {
         }
     }
 
-    /// Counts a sync of the state.
+    /// Counts a sync of the state, successful or not.
     pub fn checkpointed(&self, took: Duration, succeeded: bool) {
         self.counted.checkpoint_duration.observe(took.as_secs_f64());
         if succeeded {
@@ -161,13 +161,14 @@ impl Metrics {
         }
     }
 
-    /// Notes that the disk has everything.
+    /// Records that the disk holds the whole state.
     pub fn checkpoint_spared(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.counted.checkpoint_last_success_timestamp.set(&(), now.as_secs_f64());
     }
 
-    /// Everything, as the headers `Accept` and `Accept-Encoding` want it.
+    /// All metrics, in the format and the compression that the headers `Accept` and
+    /// `Accept-Encoding` prefer.
     pub fn expose(&self, accept: &str, accept_encoding: &str) -> Exposed {
         let wanted = negotiate(accept);
         let compression = negotiate_compression(accept_encoding);
@@ -188,33 +189,33 @@ impl Metrics {
     }
 }
 
-/// Registers what the state says of itself.
+/// Registers metrics that are read from the state at each scrape.
 fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
     let about = |name: &str, help: &str| Description::new(name, help);
     scope.counter_fn(
-        about("events", "Requests that were counted since the state was made."),
+        about("events", "Requests that were counted since the state was created."),
         || state.requests.total() as f64,
     )?;
     let window = humantime::format_duration(state.requests.window()).to_string();
     let windows = scope.label("window", &window);
-    windows.gauge_fn(about("window_events", "Requests of the window."), || {
+    windows.gauge_fn(about("window_events", "Requests in the window."), || {
         state.requests.count() as f64
     })?;
     scope.gauge_fn(about("keys", "Keys that have a window."), || state.keys.len() as f64)?;
-    scope.gauge_fn(about("keys_capacity", "Keys that there is room for."), || {
+    scope.gauge_fn(about("keys_capacity", "The most keys that there is room for."), || {
         state.keys.capacity() as f64
     })?;
-    scope.counter_fn(about("key_hits", "Hits of keys since the state was made."), || {
+    scope.counter_fn(about("key_hits", "Hits of keys since the state was created."), || {
         state.keys.hits() as f64
     })?;
-    let evicted = "Keys that left for others to come, since the state was made.";
+    let evicted = "Keys that were evicted to make room for others since the state was created.";
     scope.counter_fn(about("keys_evicted", evicted), || state.keys.evicted() as f64)?;
     scope.gauge_fn(about("state_bytes", "Size of the state file."), || state.segment.size() as f64)
 }
 
-/// The most memory for the daemon's own metrics, in bytes. They take some kilobytes.
+/// The limit on memory for the daemon's own metrics, in bytes. They take some kilobytes.
 const MEMORY: u64 = 16 << 20;
 
-/// In seconds.
+/// Upper bounds of buckets, in seconds.
 const LATENCIES: [f64; 8] = [5e-6, 1e-5, 2.5e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0];
 const CHECKPOINTS: [f64; 6] = [1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0];

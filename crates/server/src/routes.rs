@@ -1,4 +1,4 @@
-//! What the daemon answers: the routes, each from memory.
+//! The routes of the daemon, all served from memory.
 
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
@@ -15,7 +15,7 @@ use crate::metrics::Metrics;
 use crate::state::State;
 use crate::top::{Asked, MOST_KEYS, Page, Top};
 
-/// Answers requests from a state. One for each thread of the server, all on the same state.
+/// The request handler. Each server thread has its own, and all share the same state.
 #[derive(Debug, Clone, Copy)]
 pub struct Routes {
     state: &'static State,
@@ -24,7 +24,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Routes over a state.
+    /// Creates a handler over a state.
     pub fn new(state: &'static State, metrics: &'static Metrics, top: &'static Top) -> Self {
         Self { state, metrics, top }
     }
@@ -74,7 +74,7 @@ impl Routes {
         }
     }
 
-    /// `GET /metrics`: the daemon's own metrics, in the format that the scraper wants most.
+    /// `GET /metrics`: the daemon's own metrics, in the format that the scraper prefers.
     fn metrics(&self, request: &Request) -> Response {
         let header = |name: HeaderName| {
             let values = request.headers().get_all(name).iter();
@@ -95,7 +95,7 @@ impl Routes {
         response
     }
 
-    /// `GET /rate?window=1s`: the events of a window that ends now, without counting this one.
+    /// `GET /rate?window=1s`: the events of a window that ends now. Does not count this request.
     fn rate(&self, request: &Request) -> Result<Reply, Refused> {
         let query = Query::of(request, &["window", "format"])?;
         let requests = &self.state.requests;
@@ -113,7 +113,7 @@ impl Routes {
         })
     }
 
-    /// `GET /rate/{key}`: the events of a key; none for a key that is not there.
+    /// `GET /rate/{key}`: the events of a key; 0 for an unknown key.
     fn key_rate(&self, request: &Request, key: &str) -> Result<Response, Refused> {
         let query = Query::of(request, &["window", "format"])?;
         let keys = &self.state.keys;
@@ -132,7 +132,7 @@ impl Routes {
         Ok(json(&object))
     }
 
-    /// `POST /hit/{key}`: counts an event of a key, or `?n=` of them.
+    /// `POST /hit/{key}`: counts one event of a key, or `?n=` events.
     fn hit(&self, request: &Request, key: &str) -> Result<Response, Refused> {
         let query = Query::of(request, &["n"])?;
         let n = query.number("n")?.unwrap_or(1);
@@ -140,12 +140,12 @@ impl Routes {
         Ok(number(self.state.keys.hit(&key, n).map_err(bad)?))
     }
 
-    /// `GET /top?n=10`: the keys with the most events, a line each.
+    /// `GET /top?n=10`: the keys with the most events, one per line.
     fn top(&self, request: &Request) -> Result<Reply, Refused> {
         let query = Query::of(request, &["n"])?;
         let most = query.number("n")?.unwrap_or(10);
         let most = usize::try_from(most).ok().filter(|most| *most <= MOST_KEYS);
-        let most = most.ok_or_else(|| bad(format!("n is too great; give at most {MOST_KEYS}")))?;
+        let most = most.ok_or_else(|| bad(format!("n is too large; give at most {MOST_KEYS}")))?;
         let asked = match self.top.ask(&self.state.keys, most) {
             Ok(page) => return Ok(ranking(&page, most).into()),
             Err(asked) => asked,
@@ -154,7 +154,7 @@ impl Routes {
     }
 }
 
-/// The answer of `/rate?format=json`, which looks at every bucket of the window.
+/// The response to `/rate?format=json`, computed from every bucket of the window.
 struct Fullest {
     state: &'static State,
     over: Over,
@@ -174,7 +174,7 @@ impl Steps for Fullest {
     }
 }
 
-/// The answer of `/top`, which looks at every key.
+/// The response to `/top`, computed from every key.
 struct Ranked {
     state: &'static State,
     top: &'static Top,
@@ -211,7 +211,7 @@ impl Handler for Routes {
     }
 }
 
-/// What the transport did, for who looks into it.
+/// Logs an event of the transport, at levels below `info`.
 fn log(event: Event) {
     match event {
         Event::Accepted => debug!("a connection was opened"),
@@ -222,11 +222,11 @@ fn log(event: Event) {
         Event::Refused(refusal) => {
             debug!(status = refusal.status().as_u16(), why = refusal.reason(), "refused");
         }
-        Event::AcceptPaused => debug!("no connections for a moment: out of files or memory"),
+        Event::AcceptPaused => debug!("accepting is paused: out of files or memory"),
     }
 }
 
-/// The parameters of a request, all of them known.
+/// The query parameters of a request, with names checked and values decoded.
 struct Query<'a>(Vec<(&'a str, String)>);
 
 impl<'a> Query<'a> {
@@ -236,13 +236,13 @@ impl<'a> Query<'a> {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !known.contains(&name) {
                 return Err(bad(format!(
-                    "there is no parameter {name:?} here; there is {}",
+                    "unknown parameter {name:?}; this route takes {}",
                     known.join(", ")
                 )));
             }
             let value = value.replace('+', " ");
             let value = percent_decode_str(&value).decode_utf8().map_err(|_| {
-                bad(format!("the parameter {name:?} is no UTF-8; percent-encode it"))
+                bad(format!("the parameter {name:?} is not UTF-8; percent-encode it"))
             })?;
             parameters.push((name, value.into_owned()));
         }
@@ -269,12 +269,12 @@ impl<'a> Query<'a> {
         match self.get("format") {
             None | Some("text") => Ok(false),
             Some("json") => Ok(true),
-            Some(other) => Err(bad(format!("there is no format {other:?}; give text or json"))),
+            Some(other) => Err(bad(format!("unknown format {other:?}; give text or json"))),
         }
     }
 }
 
-/// Refuses what would change something.
+/// Refuses methods other than GET and HEAD.
 fn read_only(request: &Request) -> Result<(), Refused> {
     match *request.method() {
         Method::GET | Method::HEAD => Ok(()),
@@ -286,7 +286,8 @@ fn decode(key: &str) -> Result<Vec<u8>, Refused> {
     if key.is_empty() {
         return Err(bad("the key is empty; give one after the slash"));
     }
-    // Another client may read "%zz" as two characters: the same key for all, or none.
+    // Reject malformed escapes: clients read "%zz" in different ways, so that one text could be two
+    // keys.
     let is_escape =
         |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 2;
     if key.split('%').skip(1).any(|rest| !is_escape(rest.as_bytes().get(..2).unwrap_or_default())) {
@@ -296,19 +297,19 @@ fn decode(key: &str) -> Result<Vec<u8>, Refused> {
     Ok(percent_decode_str(key).collect())
 }
 
-/// What the daemon as a whole can be asked.
+/// The response to `OPTIONS *`: the methods of the daemon as a whole.
 fn options() -> Response {
     let mut response = Response::default();
     response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, OPTIONS"));
     response
 }
 
-/// A count as the server of `derlaft/ratecounter` writes it.
+/// A count in the format of the server of `derlaft/ratecounter`.
 fn number(count: u64) -> Response {
     text(StatusCode::OK, digits(count).to_vec())
 }
 
-/// 20 digits, which hold every count.
+/// The count in 20 decimal digits, enough for any `u64`.
 pub(crate) fn digits(mut count: u64) -> [u8; 20] {
     let mut digits = [b'0'; 20];
     for digit in digits.iter_mut().rev() {
@@ -328,14 +329,14 @@ fn bad(what: impl ToString) -> Refused {
     Refused::Bad(what.to_string())
 }
 
-/// Why a request gets no number.
+/// Why a request is refused.
 #[derive(Debug)]
 enum Refused {
-    /// 400, with what is wrong and the way out.
+    /// 400, with the fault and the remedy.
     Bad(String),
     /// 404.
     NotFound,
-    /// 405, with the methods that there are.
+    /// 405, with the methods that the route supports.
     Method(&'static str),
 }
 
@@ -346,8 +347,8 @@ impl Refused {
             Self::NotFound => text(
                 StatusCode::NOT_FOUND,
                 format!(
-                    "nothing at {path}; there is /, /rate, /rate/KEY, /hit/KEY, /top, /metrics, \
-                     /-/healthy and /-/ready\n"
+                    "nothing at {path}; the routes are /, /rate, /rate/KEY, /hit/KEY, /top, \
+                     /metrics, /-/healthy and /-/ready\n"
                 ),
             ),
             Self::Method(allow) => method_not_allowed(allow),
@@ -355,7 +356,7 @@ impl Refused {
     }
 }
 
-/// The buckets of one step, some 100 us.
+/// The number of buckets that one step reads, in about 100 us.
 const BUCKETS_A_STEP: u64 = 1 << 15;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `quipu scrape`: the metrics of applications that keep them in files, shown as if they had an
-//! endpoint of their own.
+//! `quipu scrape`: shows the metrics that applications keep in files, once on standard output or
+//! through an HTTP endpoint.
 
 mod sources;
 
@@ -19,16 +19,16 @@ use crate::config::with_host;
 use crate::signals::Signals;
 use sources::Sources;
 
-/// What to scrape.
+/// Arguments of `quipu scrape`.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub struct Scrape {
-    /// Directories of files of prometheus_client (Python) or of prometheus-client's DirectFileStore
-    /// (Ruby), also mixed; and segments of quipu
+    /// Directories with files of prometheus_client (Python), of prometheus-client's DirectFileStore
+    /// (Ruby), or of both; and quipu segment files
     #[arg(value_name = "PATH", required = true, env = "PROMETHEUS_MULTIPROC_DIR")]
     pub paths: Vec<PathBuf>,
 
-    /// What to write to standard output
+    /// Format to write to standard output
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub format: FormatName,
 
@@ -36,7 +36,7 @@ pub struct Scrape {
     #[arg(long, value_name = "ADDRESS", conflicts_with = "format")]
     pub listen: Option<String>,
 
-    /// What a metric of Ruby's is, whose files say neither kind nor aggregation
+    /// Kind and aggregation of a Ruby metric, which Ruby's files do not record
     #[arg(long, value_name = "NAME=KIND[,AGGREGATION]", value_parser = hint)]
     pub metric: Vec<(String, Hint)>,
 }
@@ -48,18 +48,18 @@ Examples:
   quipu scrape --format openmetrics /run/python /run/ruby /run/app.quipu
   quipu scrape --metric queue_length=gauge,max /run/ruby
 
-KIND is counter, gauge, histogram or summary. AGGREGATION is sum (if nothing is said), min, max or \
+KIND is counter, gauge, histogram or summary. AGGREGATION is sum (the default), min, max or \
 most_recent. Files that cannot be used are left out, named on standard error, and counted in \
 quipu_scrape_files_skipped_total.";
 
-/// A format, by its name on the command line.
+/// An exposition format, by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FormatName {
-    /// Prometheus' text, version 0.0.4
+    /// Prometheus text format, version 0.0.4
     Text,
     /// OpenMetrics 1.0.0
     Openmetrics,
-    /// Messages MetricFamily, each behind its length
+    /// MetricFamily messages, each preceded by its length
     Protobuf,
 }
 
@@ -72,7 +72,9 @@ fn hint(text: &str) -> Result<(String, Hint), String> {
         "gauge" => Kind::Gauge,
         "histogram" => Kind::Histogram,
         "summary" => Kind::Summary,
-        _ => return Err(format!("{kind:?} is no kind; take counter, gauge, histogram or summary")),
+        _ => {
+            return Err(format!("unknown kind {kind:?}; use counter, gauge, histogram or summary"));
+        }
     };
     let aggregation = match aggregation.map(str::parse) {
         None => None,
@@ -82,16 +84,16 @@ fn hint(text: &str) -> Result<(String, Hint), String> {
             | Aggregation::Max
             | Aggregation::MostRecent),
         )) => Some(aggregation),
-        Some(_) => return Err("the aggregation is none of sum, min, max, most_recent".into()),
+        Some(_) => return Err("the aggregation must be sum, min, max or most_recent".into()),
     };
     if aggregation.is_some_and(|aggregation| aggregation != Aggregation::Sum) && kind != Kind::Gauge
     {
-        return Err("only gauges have another aggregation than the sum".into());
+        return Err("only gauges can have an aggregation other than sum".into());
     }
     Ok((name.to_owned(), Hint { kind, aggregation }))
 }
 
-/// Why there is nothing to show.
+/// Why a scrape failed.
 #[derive(Debug)]
 pub struct Error(String);
 
@@ -103,11 +105,11 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Writes an exposition, or serves it until a signal comes.
+/// Writes an exposition, or serves it until a signal arrives.
 ///
 /// # Errors
 ///
-/// Paths that are of no use, output that cannot be written, an address that cannot be listened on.
+/// Unusable paths, output that cannot be written, or an address that cannot be listened on.
 pub fn run(arguments: &Scrape) -> Result<(), Error> {
     let hints = arguments.metric.iter().cloned();
     let sources = Sources::open(&arguments.paths, hints)?;
@@ -142,7 +144,7 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
     let failed = |error: &dyn fmt::Display| Error(format!("{address}: {error}"));
     let signals = Signals::watch().map_err(|error| failed(&error))?;
     if let Err(error) = sources.refuse_nothing() {
-        // Its application may be about to begin.
+        // The application may be about to start.
         warn(&error);
     }
     let registry = sources.registry()?;
@@ -154,7 +156,7 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a line to standard error; without one, there is nobody to tell.
+/// Writes a line to standard error, and ignores failures: there is no other place to report them.
 fn warn(what: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "quipu: {}", printable(&what.to_string()));
 }

@@ -1,4 +1,4 @@
-//! The daemon from start to end.
+//! The daemon from start to shutdown.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,25 +18,26 @@ use crate::signals::{self, Signals};
 use crate::state::{self, Starting, State};
 use crate::top::Top;
 
-/// Why the daemon could not start, or not end in order.
+/// Why the daemon failed to start, or to shut down cleanly.
 #[derive(Debug)]
 pub enum Error {
-    /// The state.
+    /// The state cannot be opened.
     State(state::Error),
-    /// The sockets.
+    /// The server cannot listen or run.
     Http(http::Error),
-    /// The daemon's own metrics, and the bytes of addresses that it needs in all.
+    /// The daemon's own metrics cannot be created; with the bytes of address space that the daemon
+    /// needs in all.
     Metrics(quipu::Error, u64),
-    /// What the system gives a process: threads, signals.
+    /// The system refused a resource of the process: threads, signals, open files.
     System(&'static str, std::io::Error),
-    /// The last sync: counts are in the file, but not surely on the disk.
+    /// The last sync failed: the counts are in the file, but may not be on the disk.
     Sync(quipu_segment::Error),
 }
 
 /// Runs the daemon until a signal ends it.
 ///
 /// # Errors
-/// [`Error`], with the way out.
+/// [`Error`], which names the remedy.
 pub fn run(settings: &Settings) -> Result<(), Error> {
     let begun = Instant::now();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
@@ -46,9 +47,9 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         let what = format!("it may open {files} files and needs {least} (ulimit -n)");
         return Err(Error::System("start", std::io::Error::other(what)));
     }
-    // Before the state: a daemon that cannot listen has no business with it.
+    // Bind before opening the state: a daemon that cannot listen must not touch it.
     let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
-    // Both live as long as the process: no answer has to count references.
+    // State and metrics live as long as the process, so that requests count no references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let starting = Starting::new(state);
     let addresses = state::addresses(settings);
@@ -63,18 +64,18 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         warn!(
             connections = server.connections(),
             asked = settings.http.limits.connections,
-            "fewer connections than asked for, by the limit on open files (ulimit -n)"
+            "fewer connections than asked for: limited by open files (ulimit -n)"
         );
     }
     let top: &Top = Box::leak(Box::default());
     let has_started = AtomicBool::new(false);
     let started = || {
-        // Relaxed: the threads of the server are joined before it is read.
+        // Relaxed: the server's threads are joined before the flag is read.
         has_started.store(true, Ordering::Relaxed);
         info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
     };
 
-    // A thread of its own, so that a signal has attention whatever the server is at.
+    // Signals get their own thread, so that they are handled whatever the server is doing.
     let (stop, stopped) = oneshot::channel();
     let (ended, watched) = mpsc::channel();
     let deadline = settings.http.limits.drain_timeout.saturating_add(GRACE);
@@ -87,10 +88,12 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     watch.map_err(|error| Error::System("start a thread", error))?;
     let stopping = async move {
         let _ = stopped.await;
-        info!("stopping: no new connections, running requests end; a second signal ends at once");
+        info!(
+            "stopping: no new connections, running requests finish; a second signal exits at once"
+        );
     };
     let served = server.serve(|_| Routes::new(state, metrics, top), started, stopping);
-    // The last sync may take as long as the disk does.
+    // The final sync has no deadline: it takes as long as the disk needs.
     drop(ended);
 
     let begun = Instant::now();
@@ -113,22 +116,21 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes as many open files as the system grants: each connection is one.
+/// Raises the limit on open files to the hard limit, since each connection is an open file.
 fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where it is refused, the server bounds its connections by what there is, and logs that.
+    // If that fails, the server bounds its connections by the current limit, and logs that.
     let _ = setrlimit(Resource::Nofile, limit);
     getrlimit(Resource::Nofile).current
 }
 
-/// Open files without which nothing can be answered: what the daemon has open by itself, and some
-/// connections.
+/// The open files without which the daemon cannot serve: its own, and some for connections.
 const LEAST_FILES: usize = 32;
 const LEAST_FILES_A_THREAD: usize = 8;
 
-/// How long the server has to stop after the drain timeout, which it keeps by itself.
+/// How long the server may take to stop beyond the drain timeout, which it enforces itself.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl fmt::Display for Error {
@@ -138,7 +140,8 @@ impl fmt::Display for Error {
             Self::Http(error) => write!(f, "{error}"),
             Self::Metrics(error, addresses) => write!(
                 f,
-                "cannot make the daemon's own metrics: {error}; all of the daemon needs {} KiB",
+                "cannot make the daemon's own metrics: {error}; the whole daemon needs {} KiB of \
+                 addresses (ulimit -v)",
                 addresses.div_ceil(1024)
             ),
             Self::System(what, error) => {

@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT: the first ends the daemon in order, the second at once. SIGHUP changes nothing,
-//! and is logged.
+//! Signals of the daemon. The first SIGTERM or SIGINT stops it cleanly, the second exits at once.
+//! SIGHUP changes nothing, and is logged.
 
 use std::io;
 use std::sync::Arc;
@@ -12,51 +12,53 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, iterator, low_level};
 use tracing::info;
 
-/// The signals, watched from now on.
+/// The signals, watched since creation.
 #[derive(Debug)]
 pub struct Signals(iterator::Signals);
 
 impl Signals {
-    /// Begins to watch.
+    /// Begins to watch the signals.
     ///
     /// # Errors
-    /// A system that refuses to.
+    /// Returns the error of the system if it refuses a handler.
     pub fn watch() -> io::Result<Self> {
         let seen = Arc::new(AtomicBool::new(false));
         for number in [SIGTERM, SIGINT] {
-            // In this order: the first signal finds the flag unset, and the second finds it set,
-            // whatever the daemon is waiting for by then.
+            // The order matters: the first signal finds the flag unset; the second finds it set and
+            // exits, whatever the daemon is waiting for.
             flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
             flag::register(number, Arc::clone(&seen))?;
         }
-        // A file that may not grow (ulimit -f) is an error of the call that met it, and a terminal
-        // that is gone only takes the log with it: not the end.
+        // With a handler for SIGXFSZ, exceeding the file size limit (ulimit -f) fails the call
+        // instead of killing the process. Likewise, losing the terminal (SIGHUP) costs only the
+        // log.
         flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         Ok(Self(iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?))
     }
 
-    /// Waits for the first signal that ends the daemon, of before the call too.
+    /// Waits for the first signal that stops the daemon. Signals from before the call count.
     pub fn first(mut self) {
         for number in &mut self.0.forever() {
             if number != SIGHUP {
                 return;
             }
-            info!("SIGHUP changes nothing: settings are read at the start; restart to change them");
+            info!("SIGHUP changes nothing: settings are read at startup; restart to change them");
         }
     }
 }
 
-/// Ends the process if nothing comes from `ended` within the time, without a look at what it is
-/// doing.
+/// Exits the process, whatever it is doing, unless a message or the end of `ended` arrives within
+/// the time.
 pub fn end_after(time: Duration, ended: &Receiver<()>) {
     if ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout) {
         return;
     }
-    // It may be the log that stands still: this does not wait for it.
+    // The log itself may be what blocks, so write only if standard error takes bytes at once.
     let stderr = io::stderr();
     let mut out = [PollFd::new(&stderr, PollFlags::OUT)];
     if poll(&mut out, Some(&Timespec::default())).is_ok_and(|ready| ready > 0) {
-        let what = "quipu: the server does not stop, so it was ended; the counts are in the file\n";
+        let what = "quipu: the server did not stop in time, so the process exits; the counts are \
+                    in the file\n";
         let _ = rustix::io::write(&stderr, what.as_bytes());
     }
     low_level::exit(1);

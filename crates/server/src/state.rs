@@ -1,4 +1,4 @@
-//! What the daemon remembers: a segment file with the window of all requests and those of keys.
+//! The daemon's state: a segment file with the window of all requests and the windows of keys.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,35 +21,35 @@ pub struct State {
     pub keys: Keyed,
 }
 
-/// A state whose daemon has not started yet. Where the start fails, a file that was made for it goes,
-/// so that a start with other settings can make another one.
+/// Guards a state while its daemon starts. If the start fails, dropping this removes a state file
+/// that the start created, so that a start with other settings can create another one.
 #[derive(Debug)]
 pub struct Starting(Option<&'static State>);
 
-/// A state that cannot be used.
+/// Why the state cannot be used.
 #[derive(Debug)]
 pub enum Error {
-    /// The file, or what lies in it.
+    /// The file or its contents cannot be used.
     Window(quipu_window::Error),
-    /// A file that was made with other settings.
+    /// The file was created with other settings.
     Mismatch(quipu_segment::Error),
-    /// A damaged file, which the daemon could be told to set aside.
+    /// The file is damaged; the daemon could be told to set it aside.
     Damaged(quipu_segment::Error),
-    /// A damaged file that could not be set aside.
+    /// The damaged file could not be set aside.
     SetAside(quipu_segment::Error),
-    /// A file that is too large for what the system gives.
+    /// The file is larger than the disk or a limit allows.
     Size(quipu_segment::Error),
-    /// A file that this process has no addresses for, and the bytes that the daemon needs in all.
+    /// The process lacks address space for the file; with the bytes that the daemon needs in all.
     Addresses(quipu_segment::Error, u64),
 }
 
 impl Starting {
-    /// Watches over the start of the daemon of this state.
+    /// Guards this state until [`Starting::done`].
     pub fn new(state: &'static State) -> Self {
         Self(Some(state))
     }
 
-    /// The daemon has started.
+    /// Ends the guard: the daemon has started.
     pub fn done(mut self) {
         self.0 = None;
     }
@@ -59,17 +59,17 @@ impl Drop for Starting {
     fn drop(&mut self) {
         let Some(state) = self.0 else { return };
         if state.counted() != (0, 0) || !matches!(state.segment.remove_new(), Ok(true)) {
-            // The error that ends the start is the one to tell.
+            // The caller reports the error that ended the start; an error here would hide it.
             let _ = state.segment.close();
         }
     }
 }
 
 impl State {
-    /// Opens the state, or makes it where there is none.
+    /// Opens the state, or creates it if there is none.
     ///
     /// # Errors
-    /// [`Error`], with the file and the way out.
+    /// [`Error`], which names the file and the remedy.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let begun = Instant::now();
         let path = &settings.state;
@@ -93,13 +93,13 @@ impl State {
         Ok(state)
     }
 
-    /// A number that is another one whenever something was counted.
+    /// Totals that change whenever something is counted.
     pub fn counted(&self) -> (u64, u64) {
         (self.requests.total(), self.keys.hits())
     }
 
     fn open_as_it_is(settings: &Settings) -> Result<Self, Error> {
-        // All of it at once: a disk that is too full shows now, not when a key comes.
+        // Allocate the whole file now, so that a full disk shows at startup and not at a later key.
         let size = size(settings)?;
         let options = Options::new().size(size).limit(size.saturating_add(ROOM)).unmarked();
         let segment =
@@ -123,24 +123,24 @@ impl State {
     }
 }
 
-/// The size of a state file of these settings.
+/// The bytes that the state takes with these settings.
 fn size(settings: &Settings) -> Result<u64, Error> {
     let records = settings.window.bytes()? + settings.keys.bytes()?;
     Ok(Segment::bytes_for(&[]).saturating_add(records))
 }
 
-/// The bytes of addresses that suffice for all of a daemon (`ulimit -v`).
+/// The bytes of address space that suffice for the whole daemon (`ulimit -v`).
 pub fn addresses(settings: &Settings) -> u64 {
     let threads = (settings.http.threads as u64).saturating_mul(ADDRESSES_OF_A_THREAD);
     let state = size(settings).unwrap_or(0).saturating_add(ROOM);
     state.saturating_add(ADDRESSES).saturating_add(threads)
 }
 
-/// What the program takes, its metrics, and two threads.
+/// The program itself, its metrics, and two threads.
 const ADDRESSES: u64 = 96 << 20;
 const ADDRESSES_OF_A_THREAD: u64 = 8 << 20;
 
-/// Renames a damaged file to a name that says what it is.
+/// Renames a damaged file to a name that ends in `.damaged-` and the time, and returns that name.
 fn set_aside(path: &Path) -> Result<PathBuf, quipu_segment::Error> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
     let names = (0..1000).map(|n| {
@@ -154,7 +154,7 @@ fn set_aside(path: &Path) -> Result<PathBuf, quipu_segment::Error> {
     Segment::set_aside(path, names)
 }
 
-/// What a state file may grow by, for what later versions add to it.
+/// The room for records that later versions may add to a state file.
 const ROOM: u64 = 64 << 20;
 
 impl From<quipu_window::Error> for Error {
@@ -187,24 +187,24 @@ impl fmt::Display for Error {
             Self::Window(error) => write!(f, "cannot use the state: {error}"),
             Self::Mismatch(error) => write!(
                 f,
-                "cannot use the state: {error}; it is laid out by --accuracy, --span, --keys, \
-                 --key-bytes, --key-accuracy, and --window, from which others follow"
+                "cannot use the state: {error}; its layout depends on --accuracy, --span, --keys, \
+                 --key-bytes, --key-accuracy, and --window, from which others are derived"
             ),
             Self::Damaged(error) => write!(
                 f,
-                "cannot use the state: {error}; --damaged-state set-aside does that by itself"
+                "cannot use the state: {error}; --damaged-state set-aside does so by itself"
             ),
-            Self::Size(error) => write!(
-                f,
-                "cannot use the state: {error}; a smaller one has fewer --keys, or a shorter --span"
-            ),
+            Self::Size(error) => {
+                write!(f, "cannot use the state: {error}; use fewer --keys, or a shorter --span")
+            }
             Self::Addresses(error, bytes) => write!(
                 f,
-                "cannot use the state: {error}; all of the daemon needs {} KiB",
+                "cannot use the state: {error}; the whole daemon needs {} KiB of addresses \
+                 (ulimit -v)",
                 bytes.div_ceil(1024)
             ),
             Self::SetAside(error) => {
-                write!(f, "cannot set the damaged state aside: {error}; or move it away by hand")
+                write!(f, "cannot set the damaged state aside: {error}; move it away by hand")
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The keys with the most events, as `/top` shows them.
 //!
-//! Ranking looks at every key. A large table is ranked in steps, so that other requests have their
-//! turn, and once for all who ask meanwhile or shortly after: each of them does a step when it is
-//! its turn, and all get the same page.
+//! Ranking looks at every key. A large table is therefore ranked in steps, with other requests
+//! served in between. Requests that arrive during a ranking share it: each does a step when its
+//! turn comes, and all get the same page, as do requests shortly afterwards.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use quipu_window::{Keyed, Ranking};
 
 use crate::routes::digits;
 
-/// The page of a table, shared by all threads.
+/// The ranking of one table, shared by all threads.
 #[derive(Debug, Default)]
 pub struct Top(Mutex<Shared>);
 
@@ -20,15 +20,15 @@ pub struct Top(Mutex<Shared>);
 struct Shared {
     running: Option<Ranking>,
     page: Option<(Instant, Arc<Page>)>,
-    /// The pages that were finished.
+    /// The number of pages finished so far.
     finished: u64,
 }
 
-/// A ranking as text.
+/// A finished ranking, as text.
 #[derive(Debug)]
 pub struct Page {
     text: Bytes,
-    /// Where each line ends.
+    /// The offset after each line.
     ends: Vec<usize>,
 }
 
@@ -39,8 +39,8 @@ pub struct Asked {
 }
 
 impl Top {
-    /// A page with the first keys of a small table, or one of a large table that is not old.
-    /// Otherwise [`Top::step`] goes on.
+    /// Returns a page at once: for a small table a new one with the first `most` keys, for a large
+    /// table the last one if it is recent. Otherwise the caller continues with [`Top::step`].
     pub fn ask(&self, keys: &Keyed, most: usize) -> Result<Arc<Page>, Asked> {
         if keys.len() <= FEW_KEYS {
             return Ok(Arc::new(Page::new(keys.top(most))));
@@ -53,8 +53,8 @@ impl Top {
             .map_or(Err(Asked { finished: shared.finished }), |(_, page)| Ok(page.clone()))
     }
 
-    /// Does a part of the ranking. Returns the page that was finished since the request asked, by
-    /// this step or another one.
+    /// Does one step of the ranking. Returns a page as soon as one was finished after the request
+    /// asked, whether by this step or by another request's.
     pub fn step(&self, keys: &Keyed, asked: &Asked) -> Option<Arc<Page>> {
         let mut shared = self.shared();
         if shared.finished == asked.finished {
@@ -70,7 +70,7 @@ impl Top {
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        // A ranking that panicked is as good as one that has not begun.
+        // A panic loses at most the ranking under way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,7 +81,7 @@ impl Page {
         for (key, count) in ranked {
             text.extend_from_slice(&digits(count));
             text.push(b' ');
-            // A key may hold line ends; a reader of lines must not be led astray.
+            // A key may contain newlines, which must not break the lines of the page.
             text.extend(key.escape_ascii());
             text.push(b'\n');
             ends.push(text.len());
@@ -89,23 +89,23 @@ impl Page {
         Page { text: text.into(), ends }
     }
 
-    /// The lines of the `most` first keys.
+    /// The lines of the first `most` keys.
     pub fn first(&self, most: usize) -> Bytes {
         let last = most.min(self.ends.len()).checked_sub(1);
         self.text.slice(..last.map_or(0, |last| self.ends[last]))
     }
 }
 
-/// The most keys of one answer: some 300 KB of it.
+/// The most keys that one response lists; it has about 300 KB then.
 pub const MOST_KEYS: usize = 1000;
 
-/// The keys of a table that is ranked for each request.
+/// Tables with up to this many keys are ranked for each request.
 const FEW_KEYS: usize = 1000;
 
-/// The places of a large table that one step looks at, some 100 us with a cold cache.
+/// The slots of a large table that one step reads, in about 100 us with a cold cache.
 const KEYS_A_STEP: usize = 128;
 
-/// How old the page of a large table may be.
+/// How long the page of a large table is served.
 const FRESH: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What `quipu convert` and `quipu compare` share: formats, kinds and framings as arguments, inputs,
-//! and what to say when one cannot be read.
+//! Parts that `quipu convert` and `quipu compare` share: formats, kinds and framings as arguments,
+//! inputs, and hints for inputs that cannot be read.
 //!
-//! Every format comes from [`AnyFormat::all`]: nothing here knows one by name.
+//! Formats come from [`AnyFormat::all`]: this code knows none of them by name.
 
 mod hint;
 mod input;
@@ -16,13 +16,13 @@ use quipu_wire::{AnyFormat, Framing, Kind};
 pub(crate) use hint::{Head, Reading, name};
 pub(crate) use input::{CHUNK, Input};
 
-/// The names of formats, for clap.
+/// A clap parser for the names of formats.
 pub(crate) fn formats() -> impl TypedValueParser<Value = AnyFormat> {
     PossibleValuesParser::new(AnyFormat::all().map(|format| format.name()))
         .try_map(|name| AnyFormat::named(&name).ok_or("no such format"))
 }
 
-/// A kind of messages, as an argument.
+/// The kind of all messages, as an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum MessageKind {
     /// Counters
@@ -49,13 +49,13 @@ impl MessageKind {
 /// A framing, as an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FramingName {
-    /// What the format has for streams; varint where it has nothing
+    /// The format's own framing for streams; varint if it has none
     Own,
-    /// The length as 4 bytes, least significant first, before each message
+    /// Before each message, its length as 4 bytes, little-endian
     U32le,
-    /// The length in base 128, as in protobuf, before each message
+    /// Before each message, its length as a base-128 varint, as in protobuf
     Varint,
-    /// Nothing: one message behind the other, or a single one
+    /// Nothing: messages follow one another directly, or there is only one
     None,
 }
 
@@ -70,7 +70,7 @@ impl FramingName {
     }
 }
 
-/// Why a command ends early, as it is said to people.
+/// Why a command failed, as a message for people and an exit code.
 #[derive(Debug)]
 pub struct Error {
     text: String,
@@ -82,7 +82,7 @@ impl Error {
         Error { text: text.to_string(), code: 1 }
     }
 
-    /// The same, of a command that a signal ended.
+    /// The error of a command that a signal ended; the exit code is 128 plus its number.
     pub(crate) fn signal(number: i32, text: impl fmt::Display) -> Error {
         Error { text: text.to_string(), code: 128u8.saturating_add(number as u8) }
     }
@@ -101,7 +101,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// A number of things, with commas between its thousands.
+/// A count with its noun in singular or plural, and commas between thousands.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", HumanCount(number), if number == 1 { one } else { many })
 }
@@ -111,7 +111,7 @@ pub(crate) fn messages(number: u64) -> String {
     count(number, "message", "messages")
 }
 
-/// A line of text on standard error that is rewritten in place; hidden where that is no terminal.
+/// A progress line on standard error, rewritten in place. Hidden unless that is a terminal.
 pub(crate) fn progress_line() -> ProgressBar {
     let line = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
     match ProgressStyle::with_template("{msg}") {

@@ -139,7 +139,7 @@ fn faults_of_the_file_are_named() {
     run.expect_error(&["metrics.tsv: no messages to compare"]);
     let text = tsv(&messages(Kind::Counter));
     let (run, _directory) = compare("metrics.tsv", &text.as_bytes()[..text.len() - 6], &[]);
-    run.expect_error(&["metrics.tsv: tsv: at byte ", "3 messages before it could be read"]);
+    run.expect_error(&["metrics.tsv: tsv: at byte ", "3 messages could be read before it"]);
     let (run, _directory) = compare("metrics.tsv", text.as_bytes(), &["--svg", "/no/where.svg"]);
     run.expect_error(&["/no/where.svg: No such file"]);
     assert_eq!(support::run(&["compare", "x", "--seconds", "-1"], b"").code, Some(2));

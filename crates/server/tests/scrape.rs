@@ -229,12 +229,12 @@ fn paths_of_no_use_are_refused() {
     let missing = directory.path().join("missing");
     assert!(refusal(scrape().arg(&missing)).contains("there is no such directory or file"));
     assert!(!missing.exists());
-    assert!(refusal(scrape().arg(directory.path())).contains("does the application run"));
+    assert!(refusal(scrape().arg(directory.path())).contains("is the application running"));
     let file = directory.path().join("file");
     fs::write(&file, "text").unwrap();
-    assert!(refusal(scrape().arg(&file)).contains("neither a directory nor a segment"));
+    assert!(refusal(scrape().arg(&file)).contains("neither a directory nor a quipu segment"));
     assert!(refusal(&mut scrape()).contains("PATH"));
-    assert!(refusal(scrape().args(["--metric", "a=b", "."])).contains("is no kind"));
+    assert!(refusal(scrape().args(["--metric", "a=b", "."])).contains("unknown kind"));
     let help = succeed(scrape().arg("--help"));
     assert!(help.contains("Examples:") && help.contains("PROMETHEUS_MULTIPROC_DIR"));
 }
@@ -280,7 +280,7 @@ fn an_endpoint_follows_the_files() {
         if let Some(rest) = line.trim_end().strip_prefix("quipu: listening on http://") {
             break rest.strip_suffix("/metrics").unwrap().to_owned();
         }
-        assert!(line.contains("does the application run"), "{line}");
+        assert!(line.contains("is the application running"), "{line}");
     };
     let get = || {
         let mut stream = TcpStream::connect(&address).unwrap();

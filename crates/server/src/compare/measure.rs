@@ -1,8 +1,8 @@
-//! Bytes and times of messages in every format of the build.
+//! Measures the size and the speed of every format of the build on a sample.
 //!
-//! Sizes are those of the whole sample. Times are taken in rounds over blocks of it: in a round every
-//! format writes and reads the same block, and another one begins. What disturbs the machine for a
-//! while so disturbs all of them, and the median forgets it.
+//! Sizes are totals over the whole sample. Times are taken in rounds, each over one block of the
+//! sample: every format writes and reads the block in turn. A disturbance of the machine therefore
+//! affects all formats alike, and the median discards it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -14,18 +14,18 @@ use quipu_wire::{AnyFormat, Framing, Kind, Message};
 use super::sample::{self, Sample};
 use crate::wire::{CHUNK, progress_line};
 
-/// The messages of a block: at most so many, and about so many bytes of them.
+/// A block has at most this many messages, and about this many bytes of them.
 const BLOCK_MESSAGES: usize = 16_384;
 const BLOCK_BYTES: usize = 4 << 20;
 
-/// A small block is written again until so many messages were, so that the clock can tell.
+/// A small block is repeated up to this many messages, so that its time is long enough to measure.
 const LEAST_MESSAGES: usize = 4_096;
 
-/// Rounds that are taken however short the time, and those before them that do not count.
+/// Rounds taken however short the time, and rounds before them that are discarded.
 const LEAST_ROUNDS: usize = 3;
 const WARM_UP: usize = 1;
 
-/// What came out.
+/// The result of [`measure`].
 pub(super) struct Measurement {
     /// The formats that can carry the sample, smallest first.
     pub(super) entries: Vec<Entry>,
@@ -35,33 +35,33 @@ pub(super) struct Measurement {
 /// A format that carries the sample.
 pub(super) struct Entry {
     pub(super) format: AnyFormat,
-    /// Bytes of all messages in a stream, and of all standing alone.
+    /// Total bytes of the messages in a stream, and of the messages encoded one by one.
     pub(super) stream: u64,
     pub(super) alone: u64,
-    /// The first message that comes back changed, and how many do.
+    /// The number of the first message that does not survive a round trip, and how many do not.
     pub(super) changed: Option<(u64, u64)>,
-    /// Nanoseconds a message.
+    /// Nanoseconds per message.
     pub(super) write: f64,
     pub(super) read: f64,
-    /// Whether no other is both smaller and faster.
+    /// Whether no other format is both smaller and faster.
     pub(super) is_best: bool,
 }
 
 impl Entry {
-    /// Nanoseconds to write and read a message.
+    /// Nanoseconds to write and read one message.
     pub(super) fn both(&self) -> f64 {
         self.write + self.read
     }
 }
 
-/// A format that cannot carry a message.
+/// A format that cannot carry one of the messages.
 pub(super) struct Refusal {
     pub(super) format: AnyFormat,
     pub(super) message: u64,
     pub(super) reason: quipu_wire::Error,
 }
 
-/// Measures for about so long.
+/// Measures all formats, for about the given time.
 pub(super) fn measure(sample: &Sample<'_>, time: Duration) -> Measurement {
     let started = Instant::now();
     let progress = progress_line();
@@ -107,7 +107,7 @@ pub(super) fn measure(sample: &Sample<'_>, time: Duration) -> Measurement {
     Measurement { entries, refusals }
 }
 
-/// The sizes of a format, and whether what it carries comes back.
+/// Measures the sizes of a format, and checks that messages survive a round trip.
 fn sizes(format: AnyFormat, kind: Kind, messages: &[Message<'_>]) -> Result<Entry, Refusal> {
     let mut entry =
         Entry { format, stream: 0, alone: 0, changed: None, write: 0.0, read: 0.0, is_best: false };
@@ -147,7 +147,7 @@ fn is_same(a: &Message<'_>, b: &Message<'_>) -> bool {
         && bits(&x.gauge) == bits(&y.gauge)
 }
 
-/// Pieces of the sample for one round each.
+/// Splits the sample into blocks, one for each round.
 fn blocks<'s, 'm>(messages: &'s [Message<'m>]) -> Vec<&'s [Message<'m>]> {
     let mut blocks = Vec::new();
     let mut rest = messages;
@@ -162,7 +162,7 @@ fn blocks<'s, 'm>(messages: &'s [Message<'m>]) -> Vec<&'s [Message<'m>]> {
         blocks.push(block);
         rest = behind;
     }
-    // A short last block would cost more a message than the others.
+    // A short last block would have a higher cost per message than the others.
     if let [first, .., last] = blocks[..]
         && last.len() < first.len() / 4
     {
@@ -177,7 +177,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Nanoseconds to write, and to read, a message of a block.
+    /// Nanoseconds to write, and to read, one message of a block.
     fn round(&mut self, format: AnyFormat, kind: Kind, block: &[Message<'_>]) -> (f64, f64) {
         let Bench { arena, out } = self;
         let bytes: usize = block.iter().map(sample::size).sum();
@@ -190,7 +190,7 @@ impl Bench {
         let mut encoder = format.encoder(Framing::Own);
         for _ in 0..times {
             for message in block {
-                // It was written before, when sizes were taken.
+                // This cannot fail: `sizes` has encoded the same message.
                 let _ = encoder.append(black_box(message), out);
             }
         }
@@ -225,7 +225,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Whether none of the others is as small and as fast, and better in one of both.
+/// Whether no other format is at least as small and as fast, and better in one of the two.
 fn is_best(entry: &Entry, others: &[Entry]) -> bool {
     !others.iter().any(|other| {
         other.stream <= entry.stream

@@ -1,8 +1,7 @@
-//! A plot of formats: size across, time up, as SVG. Best is the lower left corner.
+//! A plot of formats as SVG: size across, time up. The best formats are in the lower left corner.
 //!
-//! Each axis is logarithmic where its values differ by more than [`LINEAR_SPAN`]. A name stands at
-//! the nearest of several places beside its point where it covers nothing, with a line from further
-//! off.
+//! An axis is logarithmic if its values differ by more than a factor of [`LINEAR_SPAN`]. Each name
+//! is placed near its point where it covers nothing; a line connects names that are further away.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -10,7 +9,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::report::Report;
 
-/// The greatest ratio of two values that a linear scale still shows well.
+/// The largest ratio of two values for which the scale is linear.
 const LINEAR_SPAN: f64 = 10.0;
 
 const WIDTH: i32 = 960;
@@ -20,8 +19,8 @@ const RIGHT: i32 = WIDTH - 24;
 const TOP: i32 = 76;
 const BOTTOM: i32 = HEIGHT - 64;
 const RADIUS: i32 = 5;
-/// The height of a name, and the width of a character of it, about: an SVG's font is not known
-/// before it is shown.
+/// Estimated height of a name, and width of one of its characters: the viewer of an SVG chooses
+/// the font.
 const LINE: i32 = 15;
 const CHARACTER: f64 = 7.2;
 
@@ -34,7 +33,7 @@ const OTHER: RGBColor = RGBColor(0xd0, 0x8c, 0x4a);
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-/// The plot as the text of an SVG file.
+/// Renders the plot as the text of an SVG file.
 pub(super) fn render(report: &Report) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
     let mut svg = String::new();
     {
@@ -95,14 +94,14 @@ fn draw(report: &Report, area: &Area<'_>) -> Drawn {
     Ok(())
 }
 
-/// The place of a name.
+/// The box of a name.
 #[derive(Clone, Copy)]
 struct Label {
     left: i32,
     top: i32,
     right: i32,
     bottom: i32,
-    /// Whether it takes a line to see whose it is.
+    /// Whether a line connects it to its point.
     is_far: bool,
 }
 
@@ -111,7 +110,7 @@ impl Label {
         (self.top + self.bottom) / 2
     }
 
-    /// How much of another one it covers.
+    /// The area that two boxes share.
     fn overlap(&self, other: &Label) -> i64 {
         let width = self.right.min(other.right) - self.left.max(other.left);
         let height = self.bottom.min(other.bottom) - self.top.max(other.top);
@@ -119,8 +118,8 @@ impl Label {
     }
 }
 
-/// A place for each name: the first that covers neither a point nor a name, or the one that covers
-/// least.
+/// A box for each name: the first candidate that covers neither a point nor another name, or the
+/// one that covers the least.
 fn place(points: &[(i32, i32)], names: &[&str]) -> Vec<Label> {
     let dots: Vec<_> = points
         .iter()
@@ -155,7 +154,7 @@ fn place(points: &[(i32, i32)], names: &[&str]) -> Vec<Label> {
     placed
 }
 
-/// Places around a point, nearest first: beside it, above and below, and between the two.
+/// Candidate boxes around a point, nearest first: beside it, above and below, and diagonally.
 fn places((x, y): (i32, i32), width: i32) -> impl Iterator<Item = Label> {
     const RINGS: i32 = 24;
     let half = LINE / 2;
@@ -177,7 +176,7 @@ fn places((x, y): (i32, i32), width: i32) -> impl Iterator<Item = Label> {
     })
 }
 
-/// The scale of the values.
+/// The scale of one axis.
 struct Axis {
     logarithmic: bool,
     from: f64,
@@ -208,7 +207,7 @@ impl Axis {
         Axis { logarithmic: false, from: 0.0, to, ticks }
     }
 
-    /// Where between two pixels a value is.
+    /// Maps a value to a pixel between `from` and `to`.
     fn at(&self, value: f64, from: i32, to: i32) -> i32 {
         let share = match self.logarithmic {
             true => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
@@ -223,12 +222,12 @@ impl Axis {
 }
 
 fn number(tick: f64) -> String {
-    // Ticks have one digit, up to the error of a float.
+    // Ticks have one significant digit, up to the rounding error of a float.
     let text = format!("{tick:.3}");
     text.trim_end_matches('0').trim_end_matches('.').into()
 }
 
-/// Text whose vertical middle is at the point.
+/// Draws a text whose vertical middle is at the point.
 fn text(
     area: &Area<'_>,
     text: &str,
@@ -260,7 +259,7 @@ mod tests {
 
     #[test]
     fn names_cover_neither_each_other_nor_points() {
-        // A crowd, in the middle and in a corner.
+        // Many points, in the middle and in corners.
         for (x, y) in [(480, 300), (LEFT, BOTTOM), (RIGHT, TOP)] {
             let points: Vec<_> = (0..12).map(|i| (x + i % 4, y + i / 4 * 5)).collect();
             let names = ["vmihailenco-msgpack"; 12];

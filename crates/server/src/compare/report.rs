@@ -8,24 +8,24 @@ use super::measure::{Entry, Refusal};
 use super::sample::Sample;
 use crate::wire::{count, messages};
 
-/// All that is said of a comparison.
+/// The result of a comparison, as it is printed.
 #[derive(Serialize)]
 pub(super) struct Report {
     pub(super) file: String,
     pub(super) format: &'static str,
-    /// What every message is.
+    /// The kind of every message.
     pub(super) message: String,
     pub(super) messages: u64,
-    /// Bytes of the file that they are.
+    /// Bytes of the file that the messages take.
     pub(super) bytes: u64,
     /// Whether that is the whole file.
     pub(super) whole_file: bool,
-    /// Smallest first.
+    /// The formats that carry the messages, smallest first.
     pub(super) formats: Vec<Row>,
     pub(super) refused: Vec<Refused>,
 }
 
-/// A format that carries the messages. Bytes and nanoseconds are those of a message.
+/// A format that carries the messages. Bytes and nanoseconds are per message.
 #[derive(Serialize)]
 pub(super) struct Row {
     pub(super) format: &'static str,
@@ -33,7 +33,7 @@ pub(super) struct Row {
     pub(super) alone_bytes: f64,
     pub(super) write_ns: f64,
     pub(super) read_ns: f64,
-    /// Whether no other is both smaller and faster.
+    /// Whether no other format is both smaller and faster.
     pub(super) best: bool,
     pub(super) changed_messages: u64,
     pub(super) first_changed: Option<u64>,
@@ -45,7 +45,7 @@ impl Row {
     }
 }
 
-/// A format that cannot carry a message.
+/// A format that cannot carry one of the messages.
 #[derive(Serialize)]
 pub(super) struct Refused {
     pub(super) format: &'static str,
@@ -89,7 +89,7 @@ impl Report {
         }
     }
 
-    /// Which messages they are.
+    /// A line that says which messages were compared.
     pub(super) fn title(&self) -> String {
         let Report { file, format, message, .. } = self;
         let bytes = count(self.bytes, "byte", "bytes");
@@ -99,7 +99,7 @@ impl Report {
     }
 
     pub(super) fn to_json(&self) -> String {
-        // Numbers and text have a form in JSON.
+        // Serialising numbers and text cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 

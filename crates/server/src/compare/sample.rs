@@ -1,4 +1,4 @@
-//! The messages of a file, up to a limit, in memory.
+//! The sample of a comparison: the messages of a file, up to a limit, in memory.
 
 use quipu_arena::{Arena, Scope};
 use quipu_wire::{AnyFormat, BatchTimer, Counter, Gauge, Message, MetricUnion};
@@ -6,27 +6,27 @@ use quipu_wire::{AnyFormat, BatchTimer, Counter, Gauge, Message, MetricUnion};
 use super::Compare;
 use crate::wire::{CHUNK, Error, FramingName, Head, Input, MessageKind, Reading, messages};
 
-/// How many messages a sample has at most.
+/// The most messages of a sample.
 const MESSAGES: usize = 1_000_000;
 
-/// How many bytes they take in memory at most.
+/// The most bytes of memory that the messages take.
 const BYTES: usize = 256 << 20;
 
-/// What is compared.
+/// The messages to compare, and where they come from.
 pub(super) struct Sample<'m> {
     pub(super) messages: Vec<Message<'m>>,
-    /// The file.
+    /// The name of the file in messages.
     pub(super) name: String,
     pub(super) format: AnyFormat,
     pub(super) kind: MessageKind,
-    /// How many bytes of the file they are.
+    /// The bytes of the file that the messages take.
     pub(super) bytes: u64,
-    /// Whether the file has no more.
+    /// Whether they are all messages of the file.
     pub(super) is_all: bool,
 }
 
 impl<'m> Sample<'m> {
-    /// Reads messages into the scope.
+    /// Reads messages of the input into the scope, up to the limits.
     pub(super) fn read(
         mut input: Input,
         arguments: &Compare,
@@ -35,7 +35,7 @@ impl<'m> Sample<'m> {
         let Compare { message: kind, from_framing: framing, .. } = *arguments;
         let mut buffer = vec![0; CHUNK];
         let mut head = Head::default();
-        // To guess the format takes more than the first line of a slow pipe.
+        // Guessing the format needs a full head, and a slow pipe delivers only a line at first.
         while head.room() > 0 {
             let len = input.read(&mut buffer[..head.room()])?;
             if len == 0 {
@@ -81,7 +81,7 @@ impl<'m> Sample<'m> {
                         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
                         let number = messages(sample.messages.len() as u64);
                         return Err(Error::new(format!(
-                            "{}: {fault}; {number} before it could be read{hint}",
+                            "{}: {fault}; {number} could be read before it{hint}",
                             sample.name
                         )));
                     }
@@ -106,7 +106,7 @@ impl<'m> Sample<'m> {
     }
 }
 
-/// The format that the file's name ends with, or else the only one that can read its head.
+/// The format that the file's extension names, or else the only one that can read its head.
 fn guess(arguments: &Compare, head: &Head, input: &Input) -> Result<AnyFormat, Error> {
     let Compare { file, message: kind, from_framing: framing, .. } = arguments;
     let extension = file.extension().and_then(|extension| extension.to_str());
@@ -123,7 +123,7 @@ fn guess(arguments: &Compare, head: &Head, input: &Input) -> Result<AnyFormat, E
                 _ => ", with this framing",
             };
             Err(Error::new(format!(
-                "{name}: no format can read it{framing}; name it with --from, and see \
+                "{name}: no format can read it{framing}; name the format with --from, and see \
                  --from-framing and --message"
             )))
         }
@@ -152,7 +152,7 @@ fn copy<'m>(message: Message<'_>, scope: &Scope<'m>) -> Message<'m> {
     }
 }
 
-/// How many bytes a message has beside itself.
+/// The bytes that a message takes besides its own struct.
 pub(super) fn size(message: &Message<'_>) -> usize {
     message.id().len() + size_of_val(message.to_union().timer)
 }

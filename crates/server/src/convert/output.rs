@@ -1,4 +1,4 @@
-//! Where messages are written to: standard output, or a file that gets its name when it is whole.
+//! The output of a conversion: standard output, or a file that gets its name once it is complete.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -15,12 +15,12 @@ use crate::wire::{Error, Input};
 pub(super) struct Output {
     file: File,
     name: String,
-    /// Of a file: what it is called until it is whole, and then.
+    /// For a file, its temporary path and its final path.
     places: Option<(PathBuf, PathBuf)>,
 }
 
 impl Output {
-    /// Opens a file; none, and `-`, are standard output.
+    /// Opens the output. No path, or `-`, is standard output.
     pub(super) fn open(path: Option<&Path>, force: bool, input: &Input) -> Result<Output, Error> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             let name = String::from("standard output");
@@ -31,7 +31,7 @@ impl Output {
         let name = printable(path).to_string();
         let failed = |error: io::Error| Error::new(format!("{name}: {error}"));
         let permissions = match fs::metadata(path) {
-            // A device or a pipe holds nothing that could be lost, and has to stay what it is.
+            // A device or a pipe has no contents to lose, and must not be replaced by a file.
             Ok(metadata) if !metadata.is_file() => {
                 let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
                 return Ok(Output { file, name, places: None });
@@ -43,14 +43,14 @@ impl Output {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        // A link stays one, to the new file.
+        // Follow a symbolic link, so that it stays and points to the new file.
         let path =
             if permissions.is_some() { path.canonicalize().map_err(failed)? } else { path.into() };
         let mut part = OsString::from(&path);
         part.push(".part");
         let part = PathBuf::from(part);
         if File::open(&part).is_ok_and(|part| input.is_same(&part)) {
-            return Err(Error::new(format!("{} is the file to read", printable(&part))));
+            return Err(Error::new(format!("{} is the input file", printable(&part))));
         }
         let mut options = OpenOptions::new();
         match force {
@@ -59,8 +59,8 @@ impl Output {
         };
         let file = options.open(&part).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Error::new(format!(
-                "{} exists already: another conversion writes it, or one was broken off; --force \
-                 replaces it",
+                "{} exists already: another conversion is writing it, or one was interrupted; \
+                 --force replaces it",
                 printable(&part)
             )),
             _ => Error::new(format!("{}: {error}", printable(&part))),
@@ -71,7 +71,7 @@ impl Output {
         Ok(Output { file, name, places: Some((part, path)) })
     }
 
-    /// How messages to people call it.
+    /// The name of the output in messages to the user.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -88,7 +88,7 @@ impl Output {
                 Ok(len) => bytes = &bytes[len..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    // Whatever it says, the next write says it better.
+                    // Ignore the result: an error shows at the next write.
                     let _ = poll(&mut [PollFd::new(&self.file, PollFlags::OUT)], None);
                 }
                 Err(error) => return Err(error),
@@ -97,7 +97,7 @@ impl Output {
         Ok(())
     }
 
-    /// Gives a whole file its name.
+    /// Syncs a complete file and renames it to its final path.
     pub(super) fn finish(self) -> Result<(), Error> {
         match self.places {
             Some((part, path)) => {
@@ -113,8 +113,8 @@ impl Output {
         }
     }
 
-    /// Leaves a file that is not whole under the other name, and says so. One without any message
-    /// is no use.
+    /// Keeps an incomplete file under its temporary path, and returns the words that say so.
+    /// Removes the file if it is empty.
     pub(super) fn keep_part(self) -> Result<String, Error> {
         let Some((part, _)) = self.places else { return Ok(String::new()) };
         if self.file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
@@ -126,7 +126,7 @@ impl Output {
         Ok(format!(", into {}", printable(&part)))
     }
 
-    /// Nobody wants the rest.
+    /// Closes the output after its reader has gone.
     pub(super) fn discard(self) -> Result<(), Error> {
         self.keep_part().map(drop)
     }

@@ -1,5 +1,5 @@
-//! Ends a conversion between two messages when SIGINT or SIGTERM comes, and at once when the second
-//! one does.
+//! Signals of a conversion. The first SIGINT or SIGTERM ends it between two messages, the second at
+//! once.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,21 +12,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::{flag, low_level::pipe};
 
-/// The signals, watched from now on.
+/// The signals, watched since creation.
 #[derive(Debug)]
 pub(super) struct Stop {
     signal: Arc<AtomicUsize>,
-    /// Becomes readable with a signal: it may come when the program is about to wait.
+    /// Becomes readable with a signal, so that one that arrives just before a wait ends the wait.
     wake: UnixStream,
 }
 
-/// What came first.
+/// Why a wait ended.
 pub(super) enum Wait {
     /// The input has bytes, or has ended.
     Ready,
-    /// The time is over.
+    /// The timeout has passed.
     Paused,
-    /// The number of a signal.
+    /// A signal with this number has arrived.
     Stopped(i32),
 }
 
@@ -36,18 +36,19 @@ impl Stop {
         let seen = Arc::new(AtomicBool::new(false));
         let (wake, sender) = UnixStream::pair()?;
         for number in [SIGINT, SIGTERM] {
-            // In this order: the first signal finds the flag unset, and the second finds it set.
+            // The order matters: the first signal finds the flag unset, the second finds it set.
             flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
             flag::register(number, Arc::clone(&seen))?;
             flag::register_usize(number, Arc::clone(&signal), number as usize)?;
             pipe::register(number, sender.try_clone()?)?;
         }
-        // A file that may not grow (ulimit -f) is an error of the write that met it.
+        // With a handler, exceeding the file size limit (ulimit -f) fails the write instead of
+        // killing the process.
         flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         Ok(Stop { signal, wake })
     }
 
-    /// Waits for bytes or a signal.
+    /// Waits until the input is readable, a signal arrives, or the timeout passes.
     pub(super) fn wait(
         &self,
         input: BorrowedFd<'_>,

@@ -1,4 +1,4 @@
-//! Where metrics come from: directories and segments, as one registry.
+//! The sources of metrics, directories and segments, as one registry.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -15,18 +15,18 @@ use quipu_store::files::{Directories, Hint};
 
 use super::{Error, warn};
 
-/// What is behind the paths.
+/// The directories and segments at the paths.
 #[derive(Default)]
 pub(super) struct Sources {
     segments: Vec<Registry>,
     directories: Option<Directories>,
-    /// How the directories were named.
+    /// The directories, as named by the user.
     paths: Vec<PathBuf>,
     used: Arc<AtomicBool>,
 }
 
 impl Sources {
-    /// Looks at what is at these paths.
+    /// Opens what is at these paths.
     pub(super) fn open(
         paths: &[PathBuf],
         hints: impl Iterator<Item = (String, Hint)>,
@@ -36,16 +36,16 @@ impl Sources {
             let failed = |what: &str| Error(format!("{}: {what}", printable(path)));
             let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
                 ErrorKind::NotFound => failed(
-                    "there is no such directory or file; name where the application keeps its \
-                     metrics",
+                    "there is no such directory or file; name the directory where the application \
+                     keeps its metrics",
                 ),
                 _ => failed(&error.to_string()),
             })?;
             if metadata.is_dir() {
                 if let Some(segment) = segment_in(path).filter(|segment| !paths.contains(segment)) {
                     warn(&format_args!(
-                        "{0}: a segment of quipu is in the directory, and is not shown; name it, \
-                         too: quipu scrape {0} {1}",
+                        "{0}: this quipu segment in the directory is not shown; name it too: quipu \
+                         scrape {0} {1}",
                         printable(&segment),
                         printable(path)
                     ));
@@ -57,8 +57,8 @@ impl Sources {
                 sources.segments.push(Registry::on(segment));
             } else {
                 return Err(failed(
-                    "it is neither a directory nor a segment of quipu; name the directory that \
-                     the files are in",
+                    "neither a directory nor a quipu segment; name the directory that holds the \
+                     files",
                 ));
             }
         }
@@ -73,23 +73,23 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Refuses directories without any file of a process.
+    /// Refuses directories that hold no file of any process.
     pub(super) fn refuse_nothing(&self) -> Result<(), Error> {
         let Some(directories) = &self.directories else { return Ok(()) };
         match directories.count() {
             Ok(0) => {
                 if let Some(segment) = self.paths.iter().find_map(|path| segment_in(path)) {
                     return Err(Error(format!(
-                        "{0}: of a segment of quipu the file is named, not its directory: quipu \
+                        "{0} is a quipu segment; name the file, not its directory: quipu \
                          scrape {0}",
                         printable(&segment)
                     )));
                 }
                 let paths: Vec<_> = self.paths.iter().map(|p| printable(p).to_string()).collect();
                 Err(Error(format!(
-                    "{}: there is no file of prometheus_client (counter_1.db) or of Ruby's \
-                     DirectFileStore (metric_x___1.bin) in there; does the application run, and \
-                     write to this directory?",
+                    "{}: no files of prometheus_client (such as counter_1.db) or of Ruby's \
+                     DirectFileStore (such as metric_x___1.bin) in there; is the application \
+                     running, and does it write to this directory?",
                     paths.join(", ")
                 )))
             }
@@ -98,12 +98,12 @@ impl Sources {
         }
     }
 
-    /// Whether a scrape could read any of them.
+    /// Whether a scrape could read any of the sources.
     pub(super) fn used(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.used)
     }
 
-    /// All of them as a registry.
+    /// All sources as one registry.
     pub(super) fn registry(self) -> Result<Registry, Error> {
         let registry = Registry::new();
         registry.collect(self).map_err(|error| Error(error.to_string()))?;
@@ -111,14 +111,14 @@ impl Sources {
     }
 }
 
-/// A segment that is in a directory.
+/// A segment in the directory, if there is one.
 fn segment_in(path: &Path) -> Option<PathBuf> {
     let paths = std::fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
     let mut named = paths.filter(|path| path.extension().is_some_and(|end| end == "quipu"));
     named.find(|path| is_segment(path).unwrap_or(false))
 }
 
-/// Whether a file begins as segments do. One that is being made may still be empty.
+/// Whether a file begins as segments do. A segment that is being created may still be empty.
 fn is_segment(path: &Path) -> std::io::Result<bool> {
     let mut head = Vec::new();
     let length = quipu_segment::MAGIC.len();
@@ -135,7 +135,7 @@ impl Collector for Sources {
         let mut once = Once { sink, seen: HashSet::new(), is_repeated: false, repeated: 0 };
         for segment in &self.segments {
             match segment.visit(&mut once) {
-                // Relaxed: the same thread reads it.
+                // Relaxed: the same thread reads the flag.
                 Ok(_) => self.used.store(true, Ordering::Relaxed),
                 Err(error) => warn(&error),
             }
@@ -158,8 +158,8 @@ impl Collector for Sources {
     }
 }
 
-/// Lets each family through once: an exposition that has one twice is refused by its reader, with
-/// everything that is in there.
+/// Passes each family on only once: a reader would refuse the whole exposition if it had a family
+/// twice.
 struct Once<'a> {
     sink: &'a mut dyn Sink,
     seen: HashSet<String>,

@@ -1,7 +1,7 @@
-//! Guesses how an input could be read that cannot be read as it was said to be.
+//! Suggests how to read an input that cannot be read with the given arguments.
 //!
-//! The input's head is read in every other way, too. One that reads all of it without a fault is
-//! worth asking about: wrong framings and wrong formats fail within a few messages.
+//! The first bytes of the input are read with every other format, kind and framing. One that reads
+//! all of them without an error is worth suggesting: wrong choices fail within a few messages.
 
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, Framing, Kind};
@@ -26,19 +26,19 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Takes the next bytes of the input, as far as they belong to its head.
+    /// Appends the next bytes of the input, up to the limit of the head.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         let taken = bytes.len().min(self.room());
         self.bytes.extend_from_slice(&bytes[..taken]);
         self.has_more |= taken < bytes.len();
     }
 
-    /// Says that the input has ended.
+    /// Notes that the input has ended.
     pub(crate) fn end(&mut self) {
         self.has_ended = true;
     }
 
-    /// How many more bytes belong to it.
+    /// How many more bytes the head takes.
     pub(crate) fn room(&self) -> usize {
         input::CHUNK - self.bytes.len()
     }
@@ -47,22 +47,22 @@ impl Head {
         &self.bytes
     }
 
-    /// Whether it is the whole input.
+    /// Whether the head is the whole input.
     pub(crate) fn is_all(&self) -> bool {
         self.has_ended && !self.has_more
     }
 
-    /// The formats in which it can be read, their own framing between the messages.
+    /// The formats that can read the head as messages of this kind, with this framing.
     pub(crate) fn formats(&self, kind: MessageKind, framing: FramingName) -> Vec<AnyFormat> {
         AnyFormat::all()
             .filter(|format| self.can_be_read(Reading { format: *format, kind, framing }))
             .collect()
     }
 
-    /// What to ask when it cannot be read in a way.
+    /// A question that suggests other arguments, if the head cannot be read with `reading`.
     pub(crate) fn hint(&self, reading: Reading) -> Option<String> {
         if self.can_be_read(reading) {
-            // The fault is further on: the way is right.
+            // The head is fine: the error is further on, so the arguments are right.
             return None;
         }
         let framings = || FramingName::value_variants().iter().copied();
@@ -93,8 +93,7 @@ impl Head {
         }
     }
 
-    /// The kind of which the first message is exactly what the format writes, when it is not of the
-    /// kind that was said.
+    /// Another kind that reproduces the first message exactly, if the given kind does not.
     pub(crate) fn other_kind(&self, reading: Reading) -> Option<MessageKind> {
         let exact = |kind: &MessageKind| self.is_exact(Reading { kind: *kind, ..reading });
         if exact(&reading.kind) {
@@ -103,7 +102,7 @@ impl Head {
         MessageKind::value_variants().iter().copied().find(exact)
     }
 
-    /// Whether the first message would be written as it stands.
+    /// Whether decoding and encoding reproduces the first message byte for byte.
     fn is_exact(&self, reading: Reading) -> bool {
         let Reading { format, kind, framing } = reading;
         let (kind, framing) = (kind.kind(), framing.framing());
@@ -127,13 +126,13 @@ impl Head {
             return false;
         }
         match self.read(format, kind, framing) {
-            // A great length can hide the rest.
+            // A wrong framing may take bytes for a large length, and wait for the rest.
             Some((messages, end)) => messages > 0 && end >= self.bytes.len() as u64 / 2,
             None => false,
         }
     }
 
-    /// How many messages there are, and where the last one ends; `None` with a fault.
+    /// The number of messages and the position after the last one; `None` if reading fails.
     fn read(&self, format: AnyFormat, kind: Kind, framing: Framing) -> Option<(u64, u64)> {
         let mut decoder = format.decoder(kind, framing);
         let mut arena = Arena::new();
@@ -154,7 +153,7 @@ impl Head {
     }
 }
 
-/// A value as it is given on the command line.
+/// A value in its spelling on the command line.
 pub(crate) fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
 }

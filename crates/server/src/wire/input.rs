@@ -1,4 +1,4 @@
-//! Where messages are read from: a file, or standard input.
+//! The input of a command: a file, or standard input.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek};
@@ -9,10 +9,10 @@ use quipu_segment::printable;
 
 use super::Error;
 
-/// How much is read at a time.
+/// How many bytes are read at a time.
 pub(crate) const CHUNK: usize = 64 << 10;
 
-/// An open file, and what to call it.
+/// An open file and its name in messages.
 pub(crate) struct Input {
     file: File,
     name: String,
@@ -33,7 +33,7 @@ impl Input {
         };
         let mut file = opened.map_err(|error| Error::new(format!("{name}: {error}")))?;
         let total = match file.metadata() {
-            // Standard input may stand in the middle of a file.
+            // Standard input may be a file that was partly read.
             Ok(metadata) if metadata.is_file() => {
                 let position = file.stream_position().unwrap_or(0);
                 Some(metadata.len().saturating_sub(position))
@@ -43,22 +43,22 @@ impl Input {
         Ok(Input { file, name, total })
     }
 
-    /// How messages to people call it.
+    /// The name of the input in messages to the user.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many bytes there are, where that is known.
+    /// The number of bytes left to read, if known.
     pub(crate) fn total(&self) -> Option<u64> {
         self.total
     }
 
-    /// The open file.
+    /// The descriptor, for polling.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Whether it is the file that some open descriptor is.
+    /// Whether the input is the same file as `other`.
     pub(crate) fn is_same(&self, other: &File) -> bool {
         match (rustix::fs::fstat(&self.file), rustix::fs::fstat(other)) {
             (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),
@@ -66,7 +66,7 @@ impl Input {
         }
     }
 
-    /// Reads what there is, up to the buffer's length; 0 bytes are the end.
+    /// Reads what is available, at most `buffer.len()` bytes. Returns 0 at the end of the input.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Error> {
         loop {
             match self.file.read(buffer) {
@@ -75,7 +75,7 @@ impl Input {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let mut wait =
                         [rustix::event::PollFd::new(&self.file, rustix::event::PollFlags::IN)];
-                    // Whatever it says, the next read says it better.
+                    // Ignore the result: an error shows at the next read.
                     let _ = rustix::event::poll(&mut wait, None);
                 }
                 Err(error) => return Err(Error::new(format!("{}: {error}", self.name))),

@@ -21,8 +21,8 @@ fn bad_parameters_are_told_the_way_out() {
         ("/rate?window=2h", "longer than the 3600s that are remembered; ask for less"),
         ("/rate?window=500y", "is too long; give at most"),
         ("/rate?window=%ff", "percent-encode it"),
-        ("/rate?windw=60s", "there is no parameter \"windw\" here; there is window, format"),
-        ("/rate?format=xml", "there is no format \"xml\"; give text or json"),
+        ("/rate?windw=60s", "unknown parameter \"windw\"; this route takes window, format"),
+        ("/rate?format=xml", "unknown format \"xml\"; give text or json"),
         ("/rate?n=1", "there is window, format"),
         ("/rate/k?window=2h", "ask for less"),
         ("/rate/k?window=90s", "take 60s or 120s"),
@@ -30,7 +30,7 @@ fn bad_parameters_are_told_the_way_out() {
         ("/rate/", "the key is empty; give one after the slash"),
         ("/top?n=all", "n cannot be read: invalid digit found in string; give a whole number"),
         ("/top?n=-1", "give a whole number"),
-        ("/top?window=1m", "there is no parameter \"window\" here; there is n"),
+        ("/top?window=1m", "unknown parameter \"window\"; this route takes n"),
     ] {
         let answer = daemon.get(target);
         answer.expect_refusal(400, part);
@@ -42,7 +42,7 @@ fn bad_parameters_are_told_the_way_out() {
         ("/hit/k?n=", "give a whole number"),
         ("/hit/k?n=1.5", "give a whole number"),
         ("/hit/k?n=18446744073709551616", "give a whole number"),
-        ("/hit/k?window=1m", "there is no parameter \"window\" here; there is n"),
+        ("/hit/k?window=1m", "unknown parameter \"window\"; this route takes n"),
     ] {
         daemon.post(target).expect_refusal(400, part);
     }
@@ -55,10 +55,10 @@ fn what_is_not_there_is_told_what_is() {
     let daemon = home.start(&[]);
     for target in ["/nothing", "/rates", "/hit", "/-/", "/-/alive", "/top/", "/metrics/x", "//"] {
         let answer = daemon.get(target);
-        answer.expect_refusal(404, &format!("nothing at {target}; there is /, /rate,"));
+        answer.expect_refusal(404, &format!("nothing at {target}; the routes are /, /rate,"));
     }
     daemon.post("/hit").expect_refusal(404, "/hit/KEY");
-    daemon.get("*").expect_refusal(404, "there is /");
+    daemon.get("*").expect_refusal(404, "the routes are /");
     let options = daemon.connect().request("OPTIONS", "*").unwrap();
     assert_eq!((options.status, options.body.len()), (200, 0));
     assert_eq!(options.fields["allow"], "GET, HEAD, POST, OPTIONS");
