@@ -1,4 +1,4 @@
-//! One connection from accept to close: polls hyper, sends what it wrote, keeps the deadlines.
+//! One connection from accept to close: polls hyper, sends its output, enforces the deadlines.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,15 +15,15 @@ use super::wire::{Overdue, Phase, Plug, Wire};
 
 /// The future of one connection. It is polled once before it becomes a task, see `worker`.
 pub(super) struct Connection<H: Handler> {
-    /// Absent while the connection rests, and once only the last bytes are left to send. It has
-    /// the buffers, which are most of the memory of a connection.
+    /// Absent while the connection rests, and when only the last bytes are left to send. Holds the
+    /// buffers, which are most of a connection's memory.
     http: Option<http1::Connection<Plug, Service<H>>>,
     builder: Rc<http1::Builder>,
     wire: Rc<Wire>,
     handler: Rc<H>,
     closed: Closed,
     linger: bool,
-    /// Absent in a connection that is there for vital requests alone.
+    /// Absent in a connection beyond the limit, which serves only vital requests.
     place: Option<Place>,
 }
 
@@ -56,7 +56,7 @@ impl<H: Handler> Connection<H> {
         &self.wire
     }
 
-    /// Hyper waits: sends what it wrote and looks for a reason to end.
+    /// Runs when hyper waits: sends its output and checks for a reason to end.
     fn poll_between(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let sent = match self.wire.poll_uncork(cx) {
             Poll::Ready(Err(_)) => return self.end(Closed::Broken),
@@ -84,18 +84,18 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Gives the buffers back until the client sends something.
+    /// Frees the buffers until the client sends something.
     fn rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.http = None;
         self.wire.shrink();
         self.wire.resting.set(true);
         self.wire.registry().released();
-        // Another poll waits for the socket.
+        // Poll again, to wait for the socket.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
 
-    /// Ready when the connection has ended, or is there again.
+    /// Ready when the connection has ended, or has its buffers again.
     fn poll_resting(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self.wire.poll_readable(cx) {
             Poll::Ready(Ok(())) => {
@@ -110,7 +110,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Hyper is done: finds out why, and whether the client may still be sending.
+    /// Runs when hyper is done: finds out why, and whether the client may still be sending.
     fn after_http(&mut self, result: Result<(), hyper::Error>) -> Poll<()> {
         let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         match result {
@@ -118,7 +118,7 @@ impl<H: Handler> Connection<H> {
                 let line = unread.iter().position(|&byte| byte == b'\n').unwrap_or(usize::MAX);
                 let longest = self.wire.registry().limits.header_bytes.min(MAX_TARGET_BYTES);
                 self.refuse(if unread.is_empty() {
-                    // The head was fine, but announced a body of more bytes than can be counted.
+                    // The head was fine, but its content length exceeds what hyper can represent.
                     Refusal::BodyTooLarge
                 } else if line > longest {
                     Refusal::TargetTooLong
@@ -139,7 +139,7 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Ends with an answer of our own.
+    /// Ends the connection with a response of the transport itself.
     fn refuse(&mut self, refusal: Refusal) -> Poll<()> {
         self.handler.event(Event::Refused(refusal));
         self.wire.append(&refusal.answer(&self.wire.registry().limits));
@@ -198,5 +198,5 @@ impl<H: Handler> Drop for Connection<H> {
     }
 }
 
-/// The longest request target that hyper takes.
+/// The longest request target that hyper accepts.
 const MAX_TARGET_BYTES: usize = u16::MAX as usize - 1;

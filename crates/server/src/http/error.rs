@@ -1,14 +1,14 @@
-//! Why a server could not start.
+//! Why a server failed to start.
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// A failure to listen or to run; the message names the address and the way out.
+/// A failure to listen or to run. The message names the address and the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The text is no `host:port`, or its host has no address.
+    /// The text is not `host:port`, or its host has no address.
     Address {
         /// The text as given.
         address: String,
@@ -45,7 +45,7 @@ impl fmt::Display for Error {
             Error::Runtime(source) => write!(
                 f,
                 "cannot start a server thread: {source}; \
-                 look at the limits on open files (ulimit -n) and on memory"
+                 check the limits on open files (ulimit -n) and on memory"
             ),
         }
     }
@@ -69,7 +69,7 @@ fn way_out(address: SocketAddr, source: &io::Error) -> String {
              stop it or choose another port"
         ),
         io::ErrorKind::PermissionDenied => format!(
-            "port {port} needs a privilege: choose one from 1024 up or grant CAP_NET_BIND_SERVICE"
+            "port {port} is privileged: choose one from 1024 up or grant CAP_NET_BIND_SERVICE"
         ),
         io::ErrorKind::AddrNotAvailable => format!(
             "no interface of this machine has the address {}: use one of its own, or 0.0.0.0 \
@@ -77,7 +77,7 @@ fn way_out(address: SocketAddr, source: &io::Error) -> String {
             address.ip()
         ),
         _ if source.raw_os_error() == Some(libc::EAFNOSUPPORT) => {
-            format!("this machine has no such protocol: without IPv6 use 0.0.0.0:{port}")
+            format!("this machine does not support the protocol: without IPv6 use 0.0.0.0:{port}")
         }
         _ => "check the address and the limit on open files (ulimit -n)".to_owned(),
     }

@@ -1,4 +1,4 @@
-//! What the transport asks of the daemon: answer a request, and hear what happens around it.
+//! The interface between transport and daemon: the daemon handles requests, and hears of events.
 
 use std::time::Instant;
 
@@ -9,46 +9,46 @@ use hyper::{HeaderMap, Method, StatusCode, Uri};
 
 use super::refusal::{Refusal, TEXT};
 
-/// An answer: status, header fields and the whole body. The transport adds `content-length`,
+/// A response: status, header fields and the whole body. The transport adds `content-length`,
 /// `date` and `connection`.
 pub type Response = hyper::Response<Bytes>;
 
-/// Answers requests. Each server thread makes its own handler and calls it from that thread only.
+/// Handles requests. Each server thread makes its own handler and calls it from that thread only.
 pub trait Handler: 'static {
-    /// Answers one request. A panic becomes a 500 and closes the connection. The thread serves
-    /// nobody else meanwhile: an answer that takes longer than some 100 us is given in
+    /// Handles one request. A panic becomes a 500 and closes the connection. The thread serves
+    /// nothing else meanwhile: a response that takes longer than about 100 us is given in
     /// [`Steps`].
     fn handle(&self, request: &Request) -> Reply;
 
-    /// Whether a request is answered although all places for connections are taken: that of a
-    /// health check.
+    /// Whether a request is handled even when all places for connections are taken, such as that
+    /// of a health check.
     fn is_vital(&self, _method: &Method, _path: &str) -> bool {
         false
     }
 
-    /// Whether a request's body is kept for [`Handler::handle`]. Where it is not, it is read,
-    /// bounded and dropped, so that no client makes the server hold it.
+    /// Whether a request's body is kept for [`Handler::handle`]. If not, it is read, bounded and
+    /// dropped, so that no client can make the server hold it.
     fn keeps_body(&self, _method: &Method, _path: &str) -> bool {
         false
     }
 
-    /// Hears what the transport did, for metrics. Called on the path of every request, so it has
-    /// to be as cheap as an increment, and it must not panic.
+    /// Receives the events of the transport, for metrics. It is called for every request, so it
+    /// must be as cheap as an increment, and it must not panic.
     fn event(&self, _event: Event) {}
 }
 
 /// What a handler returns.
 pub enum Reply {
-    /// The answer.
+    /// The response.
     Now(Response),
-    /// An answer that takes longer.
+    /// A response that takes longer.
     Steps(Box<dyn Steps>),
 }
 
-/// An answer that is computed in steps. Other connections get their turns in between.
+/// A response that is computed in steps. Other connections get their turns in between.
 pub trait Steps {
-    /// Computes for some 100 us at most, and returns the answer after the last step. A panic is
-    /// one of [`Handler::handle`].
+    /// Computes for about 100 us at most, and returns the response after the last step. A panic
+    /// is treated as in [`Handler::handle`].
     fn step(&mut self) -> Option<Response>;
 }
 
@@ -108,7 +108,7 @@ impl Request {
     }
 }
 
-/// Something that the transport did.
+/// An event of the transport.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -116,14 +116,14 @@ pub enum Event {
     Accepted,
     /// A connection ended and no longer counts as open.
     Closed(Closed),
-    /// A handler gave an answer.
+    /// A handler returned a response.
     Answered {
         /// Its status.
         status: StatusCode,
         /// When the head of the request was parsed.
         started: Instant,
     },
-    /// The transport answered by itself. With [`Refusal::Busy`] the connection never counted as
+    /// The transport responded by itself. With [`Refusal::Busy`] the connection never counted as
     /// open.
     Refused(Refusal),
     /// The system had no descriptor or memory for a new connection; accepting pauses for a moment.
@@ -134,23 +134,23 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Closed {
-    /// One of the sides asked to close after the last answer, or the client left between requests.
+    /// One side asked to close after the last response, or the client left between requests.
     Finished,
     /// No request within the idle timeout.
     Idle,
-    /// The client did not take its answer within the write timeout.
+    /// The client did not read its response within the write timeout.
     Stalled,
     /// A refusal ended it.
     Refused,
-    /// The client left in the middle of a request or answer.
+    /// The client left in the middle of a request or response.
     Broken,
-    /// All places were taken, and it made room for another connection.
+    /// All places were taken, and the connection made room for another one.
     GaveWay,
     /// The server stopped.
     Shutdown,
 }
 
-/// An answer with a text body.
+/// A response with a text body.
 pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
@@ -158,7 +158,7 @@ pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
     response
 }
 
-/// 405 with the methods that the resource has, such as `"GET, HEAD"`.
+/// A 405 response with the methods that the resource supports, such as `"GET, HEAD"`.
 pub fn method_not_allowed(allow: &'static str) -> Response {
     let mut response = text(StatusCode::METHOD_NOT_ALLOWED, format!("use {allow}\n"));
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));

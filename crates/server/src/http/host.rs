@@ -1,9 +1,9 @@
-//! The field `Host`.
+//! Validation of the `Host` header field.
 
 use std::net::Ipv6Addr;
 
-/// Whether a value is `uri-host [ ":" port ]` as RFC 9110, 7.2 and RFC 3986, 3.2.2 have it. An
-/// empty host is one.
+/// Whether a value is `uri-host [ ":" port ]` by RFC 9110, 7.2 and RFC 3986, 3.2.2. An empty host
+/// is valid.
 pub(super) fn is_host(value: &[u8]) -> bool {
     let name = value.iter().take_while(|&&byte| NAME[byte as usize]).count();
     let rest = &value[name..];
@@ -13,7 +13,7 @@ pub(super) fn is_host(value: &[u8]) -> bool {
     is_port(rest) && has_whole_escapes(&value[..name])
 }
 
-/// An address in brackets, with a port or without.
+/// An address in brackets, with or without a port.
 fn is_literal(value: &[u8]) -> bool {
     let Some(end) = value.iter().position(|&byte| byte == b']') else {
         return false;
@@ -26,7 +26,7 @@ fn is_ipv6(address: &[u8]) -> bool {
     std::str::from_utf8(address).is_ok_and(|address| address.parse::<Ipv6Addr>().is_ok())
 }
 
-/// `"v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`
+/// `IPvFuture`: `"v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`.
 fn is_future(address: &[u8]) -> bool {
     let Some((b'v' | b'V', rest)) = address.split_first() else {
         return false;
@@ -42,7 +42,7 @@ fn is_future(address: &[u8]) -> bool {
         && name.iter().all(is_part)
 }
 
-/// Nothing, or a colon and any number of digits.
+/// Empty, or a colon and any number of digits.
 fn is_port(rest: &[u8]) -> bool {
     match rest.split_first() {
         None => true,
@@ -56,7 +56,7 @@ fn has_whole_escapes(name: &[u8]) -> bool {
     escapes.all(|part| part.len() >= 2 && part[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
-/// The bytes of a registered name: unreserved ones, delimiters of parts, and the percent sign.
+/// The bytes of a registered name: unreserved ones, sub-delimiters, and the percent sign.
 const NAME: [bool; 256] = {
     let mut table = [false; 256];
     let bytes = b"-._~!$&'()*+,;=%";

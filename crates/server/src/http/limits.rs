@@ -1,4 +1,4 @@
-//! What one client may ask of the server: sizes, counts and times.
+//! The limits on what clients may ask of the server: sizes, counts and times.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
 
-/// Bounds that hold for every connection; exceeding one is a [`Refusal`](super::Refusal) or a
-/// silent close, as each field says.
+/// Bounds for every connection. Exceeding one leads to a [`Refusal`](super::Refusal) or to a silent
+/// close, as each field says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a request line with its header fields; 431 beyond, or 414 if the request line
@@ -17,19 +17,19 @@ pub struct Limits {
     pub headers: usize,
     /// Bytes of a request body after chunked decoding; 413 beyond.
     pub body_bytes: usize,
-    /// Connections open at a time, over all threads. Beyond, one that is silent gives way, see
-    /// [`Limits::give_way`]; where none is, requests are answered 503 unless they are
-    /// [vital](super::Handler::is_vital). The limit on open files of the process bounds it
+    /// Open connections, over all threads. Beyond, a silent connection gives way, see
+    /// [`Limits::give_way`]; if there is none, requests get 503 unless they are
+    /// [vital](super::Handler::is_vital). The process's limit on open files may lower this
     /// further, see [`Server::connections`](super::Server::connections).
     pub connections: usize,
-    /// How long a connection has to have been without a request to give way to a new one where all
-    /// places are taken. One that never sent a byte gives way at once.
+    /// How long a connection must have been without a request before it gives way to a new one
+    /// when all places are taken. One that has never sent a byte gives way at once.
     pub give_way: Duration,
     /// How long an idle connection keeps its buffers.
     pub keep_buffers: Duration,
     /// From the first byte of a request to its last; 408 beyond, however steadily bytes arrive.
     pub read_timeout: Duration,
-    /// From an answer that the client did not take at once to its last byte; closed beyond.
+    /// From a response that the client did not read at once to its last byte; closed beyond.
     pub write_timeout: Duration,
     /// Between requests, and before the first; closed silently beyond.
     pub idle_timeout: Duration,
@@ -55,21 +55,21 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The pause between two looks at the deadlines: no timeout is overrun by more than this.
+    /// The interval between two checks of the deadlines: no timeout is overrun by more than this.
     pub(super) fn sweep_period(&self) -> Duration {
         let shortest = self.read_timeout.min(self.write_timeout).min(self.idle_timeout);
         (shortest / 4).clamp(Duration::from_millis(5), Duration::from_millis(100))
     }
 }
 
-/// The connections that may be open at a time, counted over all threads.
+/// The places for open connections, counted over all threads.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
     limit: usize,
     taken: Arc<AtomicUsize>,
-    /// Sockets that linger at a time in a thread; beyond, the oldest is closed.
+    /// The most lingering sockets per thread; beyond, the oldest is closed.
     pub(super) lingering: usize,
-    /// Connections without a place at a time in a thread; beyond, the oldest is turned away.
+    /// The most connections without a place per thread; beyond, the oldest is turned away.
     pub(super) reserve: usize,
 }
 
@@ -80,7 +80,7 @@ impl Places {
         Places::among(files, connections, threads)
     }
 
-    /// Divides the open files that the process may have. With few of them, everybody gets fewer.
+    /// Divides the open files of the process. If there are few, every share is smaller.
     fn among(files: usize, connections: usize, threads: usize) -> Places {
         let lingering = (files / (8 * threads)).clamp(1, MAX_LINGERING);
         let reserve = (files / (16 * threads)).clamp(1, MAX_RESERVE);
@@ -94,21 +94,21 @@ impl Places {
         self.limit
     }
 
-    /// One of the places, if one is free.
+    /// Takes a place, if one is free.
     pub(super) fn take(&self) -> Option<Place> {
         let place = Place { taken: self.taken.clone() };
-        // The place is given back by its drop if it was one too many.
+        // If the limit is exceeded, dropping the place gives it back.
         (self.taken.fetch_add(1, Ordering::Relaxed) < self.limit).then_some(place)
     }
 
-    /// The place of a connection that is about to end: until then there is one too many.
+    /// Takes the place of a connection that is about to end. Until it does, one too many is taken.
     pub(super) fn take_over(&self) -> Place {
         self.taken.fetch_add(1, Ordering::Relaxed);
         Place { taken: self.taken.clone() }
     }
 }
 
-/// One connection's place, free again when dropped.
+/// One connection's place. Dropping it frees it.
 #[derive(Debug)]
 pub(super) struct Place {
     taken: Arc<AtomicUsize>,
@@ -120,16 +120,16 @@ impl Drop for Place {
     }
 }
 
-/// The most sockets that linger in a thread.
+/// The most lingering sockets per thread.
 const MAX_LINGERING: usize = 128;
 
-/// The most connections without a place in a thread.
+/// The most connections without a place per thread.
 const MAX_RESERVE: usize = 16;
 
-/// Open files left to the rest of the daemon: listeners, logs, its data.
+/// Open files left for the rest of the daemon: listeners, logs, its data.
 const RESERVED_FILES: usize = 64;
 
-/// Open files of a thread's runtime.
+/// Open files of the runtime of one thread.
 const RUNTIME_FILES: usize = 8;
 
 /// The number of header fields that hyper parses without allocating.

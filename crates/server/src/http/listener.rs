@@ -1,4 +1,4 @@
-//! Listening sockets: from a text such as `127.0.0.1:8081` to a socket that accepts.
+//! Listening sockets: from a text such as `127.0.0.1:8081` to a socket that accepts connections.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -17,14 +17,14 @@ use super::limits::Limits;
 pub struct Options {
     /// Server threads. More than one share each port with `SO_REUSEPORT`.
     pub threads: usize,
-    /// Connections that the kernel keeps ready for us; `net.core.somaxconn` bounds it.
+    /// Connections that the kernel queues for the server; `net.core.somaxconn` bounds it.
     pub backlog: i32,
-    /// `TCP_DEFER_ACCEPT` (Linux): hand over a connection when its first bytes are there, or
-    /// after about a second without. Connections that send nothing cost no descriptor for that
-    /// time, and a short connection is served in one go (4 us less processor time with
-    /// `ab -c100`). A server that stops does not see connections that have not sent anything.
+    /// `TCP_DEFER_ACCEPT` (Linux): the kernel hands over a connection when its first bytes have
+    /// arrived, or after about a second without any. Connections that send nothing cost no
+    /// descriptor for that time, and a short connection is served in one go (4 us less processor
+    /// time with `ab -c100`). A server that stops does not see connections that have sent nothing.
     pub defer_accept: bool,
-    /// What one client may ask.
+    /// The limits on what clients may ask.
     pub limits: Limits,
 }
 
@@ -34,8 +34,8 @@ impl Default for Options {
     }
 }
 
-/// The socket address of `host:port`. An empty host means all interfaces, IPv6 and IPv4; of the
-/// addresses of a name the first IPv4 address is taken, else the first.
+/// The socket address of `host:port`. An empty host means all interfaces, IPv6 and IPv4. If a name
+/// has several addresses, returns the first IPv4 address, or else the first.
 pub(super) fn resolve(text: &str) -> Result<SocketAddr, Error> {
     let error = |source| Error::Address { address: text.to_owned(), source };
     let text_with_host = match text.strip_prefix(':') {
@@ -51,14 +51,14 @@ pub(super) fn resolve(text: &str) -> Result<SocketAddr, Error> {
         .ok_or_else(|| error(io::Error::new(io::ErrorKind::NotFound, "the host has no address")))
 }
 
-/// One listening socket a thread on `address`. A port of 0 is chosen once for all of them.
+/// Opens one listening socket per thread on `address`. A port of 0 is chosen once for all of them.
 pub(super) fn open(address: SocketAddr, options: &Options) -> Result<Vec<OwnedFd>, Error> {
     let error = |source: io::Error| Error::Listen { address, source };
     let share = options.threads > 1;
     let mut bound = address;
     if share {
-        // A second server of the same user could join a shared port unnoticed. A socket that does
-        // not share finds out whether the port is free, and picks one for port 0.
+        // With a shared port, a second server of the same user could join it unnoticed. So a socket
+        // that does not share first checks that the port is free, and picks one for port 0.
         let probe = create(address, false).map_err(error)?;
         bound.set_port(local_address(&probe).map_err(error)?.port());
     }
@@ -75,17 +75,17 @@ pub(super) fn open(address: SocketAddr, options: &Options) -> Result<Vec<OwnedFd
         .map_err(error)
 }
 
-/// The address that a listening socket got.
+/// The address that a listening socket is bound to.
 pub(super) fn local_address(socket: &OwnedFd) -> io::Result<SocketAddr> {
     SocketAddr::try_from(getsockname(socket)?)
         .map_err(|_| io::Error::other("the socket has no internet address"))
 }
 
-/// Has the reactor watch a listening socket. This is no `TcpListener`, which would also register
-/// every connection that it accepts.
+/// Registers a listening socket with the reactor. This is not a `TcpListener`, which would also
+/// register every connection that it accepts.
 pub(super) fn watch(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: An `OwnedFd` owns an open descriptor that stays the same until it is dropped, and
-    // the `AsyncFd` takes it over.
+    // the `AsyncFd` takes ownership of it.
     unsafe { AsyncFd::register(socket) }.map_err(io::Error::from)
 }
 
@@ -100,8 +100,8 @@ fn create(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
     if share {
         sockopt::set_socket_reuseport(&socket, true)?;
     }
-    // Accepted sockets inherit the option, which saves a call a connection. Without it an answer
-    // that follows another one waits for the acknowledgement of the first.
+    // Accepted sockets inherit the option, which saves a call per connection. Without it, a
+    // response after another one would wait until the client acknowledges the first.
     sockopt::set_tcp_nodelay(&socket, true)?;
     bind(&socket, &address)?;
     Ok(socket)

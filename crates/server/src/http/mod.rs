@@ -2,14 +2,14 @@
 //!
 //! [`Server::bind`] opens the listeners and [`Server::serve`] runs them until a shutdown future
 //! ends. Each thread owns one current-thread runtime, its own listeners and its own [`Handler`];
-//! nothing is shared between threads but the number of open connections. A handler is synchronous
-//! and sees whole requests: the daemon answers from memory, in [`Steps`] where that takes long.
+//! threads share nothing but the number of open connections. A handler is synchronous and sees
+//! whole requests: the daemon responds from memory, in [`Steps`] if a response takes long.
 //! Connections take turns, see `wire`.
 //!
-//! What it costs: a request on a kept connection is one `recv` and one `send` (plus its share of
-//! an `epoll_wait`), and a connection that carries one request is `accept4`, `recv`, `send`,
-//! `close`: a socket joins the reactor only when it has to wait (see `wire`). There is no timer
-//! and no box a request; deadlines are kept by one coarse sweep a thread (see `worker`).
+//! Costs: a request on a kept-alive connection is one `recv` and one `send` (plus its share of an
+//! `epoll_wait`). A connection that carries one request is `accept4`, `recv`, `send`, `close`: a
+//! socket joins the reactor only when it has to wait (see `wire`). A request needs no timer and no
+//! box; one coarse sweep per thread enforces the deadlines (see `worker`).
 
 mod connection;
 mod error;

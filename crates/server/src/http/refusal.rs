@@ -1,4 +1,4 @@
-//! Answers that the transport gives on its own, without or instead of the handler.
+//! Responses that the transport gives by itself, without or instead of the handler.
 
 use std::time::SystemTime;
 
@@ -6,12 +6,12 @@ use hyper::StatusCode;
 
 use super::limits::Limits;
 
-/// Why a request was not answered by its handler. Every refusal closes its connection.
+/// Why the handler did not respond to a request. Every refusal closes its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// 400: the request is not HTTP/1, an HTTP/1.1 request has no `Host`, or a request has several
-    /// or one that is invalid.
+    /// 400: the request is not HTTP/1; or an HTTP/1.1 request has no `Host`; or a request has
+    /// several or an invalid one.
     Malformed,
     /// 408: the request was not complete within the read timeout.
     Timeout,
@@ -25,7 +25,7 @@ pub enum Refusal {
     Panicked,
     /// 501: a transfer coding other than `chunked`.
     Coding,
-    /// 503: as many connections as allowed are open.
+    /// 503: the maximum number of connections is open.
     Busy,
 }
 
@@ -42,7 +42,7 @@ impl Refusal {
         Refusal::Busy,
     ];
 
-    /// The status code that the client gets.
+    /// The status code of the response.
     pub fn status(self) -> StatusCode {
         match self {
             Refusal::Malformed => StatusCode::BAD_REQUEST,
@@ -56,7 +56,7 @@ impl Refusal {
         }
     }
 
-    /// A word for labels and logs.
+    /// A short identifier for labels and logs.
     pub fn reason(self) -> &'static str {
         match self {
             Refusal::Malformed => "malformed",
@@ -70,7 +70,7 @@ impl Refusal {
         }
     }
 
-    /// The body of the answer: which limit was met.
+    /// The body of the response: which limit was exceeded.
     pub(super) fn text(self, limits: &Limits) -> String {
         match self {
             Refusal::Malformed => "malformed HTTP/1 request\n".to_owned(),
@@ -93,7 +93,7 @@ impl Refusal {
         }
     }
 
-    /// The whole answer, for a connection on which hyper no longer speaks.
+    /// The whole response, for a connection that hyper no longer handles.
     pub(super) fn answer(self, limits: &Limits) -> Vec<u8> {
         let status = self.status();
         let date = httpdate::fmt_http_date(SystemTime::now());

@@ -1,7 +1,7 @@
-//! The connections of one server thread: who is open, what time it is, who is overdue.
+//! The connections of one server thread: which are open, which are overdue, and the time.
 //!
-//! The clock is read once a sweep and not for each request: timeouts are exact to a sweep period.
-//! An idle thread does not sweep.
+//! The clock is read once per sweep and not for each request, so timeouts are exact to one sweep
+//! period. A thread without connections does not sweep.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -16,11 +16,11 @@ use super::limits::{Limits, Places};
 use super::memory;
 use super::wire::Wire;
 
-/// What the connections of a thread share.
+/// State that the connections of a thread share.
 pub(super) struct Registry {
     pub(super) limits: Limits,
     pub(super) deadlines: Deadlines,
-    /// Where bytes are received, so that no connection keeps a buffer of this size.
+    /// The receive buffer, shared so that no connection keeps one of this size.
     pub(super) scratch: RefCell<Box<[u8]>>,
     epoch: Instant,
     now: Cell<u64>,
@@ -33,7 +33,7 @@ pub(super) struct Registry {
     reserve: RefCell<VecDeque<Rc<Wire>>>,
     max_reserve: usize,
     candidates: RefCell<Candidates>,
-    /// Connections whose memory was given back to the allocator, but not yet to the system.
+    /// Connections whose memory was returned to the allocator since it was last trimmed.
     released: Cell<usize>,
     trimmed: Cell<u64>,
     occupied: Notify,
@@ -49,14 +49,14 @@ pub(super) struct Deadlines {
     pub(super) keep_buffers: u64,
 }
 
-/// The connections that give way next where all places are taken. They are looked for at most
-/// [`MAX_SEARCHES`] times a sweep, since that takes time.
+/// The connections that give way next when all places are taken. Searching takes time, so there are
+/// at most [`MAX_SEARCHES`] searches per sweep.
 #[derive(Default)]
 struct Candidates {
-    /// The first to give way is the last of them.
+    /// Candidates in reverse order: the last gives way first.
     found: Vec<Rc<Wire>>,
-    /// The address that they are of, because it has more than half of the connections: they give
-    /// way to those of others.
+    /// The address of all candidates, if one address has more than half of the connections: its
+    /// connections give way to those of other addresses.
     greedy: Option<IpAddr>,
     sweep: u64,
     searches: u32,
@@ -97,17 +97,17 @@ impl Registry {
         self.now.get()
     }
 
-    /// A number greater than all before it.
+    /// A number greater than all numbers returned before.
     pub(super) fn number(&self) -> u64 {
         self.accepted.replace(self.accepted.get() + 1)
     }
 
-    /// Whether the server is stopping: answers close their connections.
+    /// Whether the server is stopping: responses then close their connections.
     pub(super) fn draining(&self) -> bool {
         self.draining.get()
     }
 
-    /// Watches the deadlines of a connection until [`remove`](Registry::remove).
+    /// Adds a connection, to watch its deadlines until [`remove`](Registry::remove).
     pub(super) fn insert(&self, wire: Rc<Wire>) {
         self.begin_sweeping();
         wire.restart_clock();
@@ -132,9 +132,9 @@ impl Registry {
         }
     }
 
-    /// Keeps a socket whose last answer was sent while its client may still be sending, and throws
-    /// away what comes. Closing it right away would reset the connection, and the reset may
-    /// overtake the answer.
+    /// Keeps a socket after its last response while its client may still be sending, and discards
+    /// what arrives. Closing it at once would reset the connection, and the reset may overtake the
+    /// response.
     pub(super) fn linger(&self, wire: Rc<Wire>) {
         wire.finish_sending();
         if wire.discard() {
@@ -148,8 +148,8 @@ impl Registry {
         lingering.push_back((self.now() + LINGER_MILLIS, wire));
     }
 
-    /// Watches a connection that has no place, and turns away the oldest of them if there are too
-    /// many.
+    /// Adds a connection that has no place. If there are too many of them, returns the oldest,
+    /// for the caller to turn away.
     pub(super) fn insert_placeless(&self, wire: Rc<Wire>) -> Option<Rc<Wire>> {
         self.insert(wire.clone());
         let mut reserve = self.reserve.borrow_mut();
@@ -157,16 +157,16 @@ impl Registry {
         if reserve.len() > self.max_reserve { reserve.pop_front() } else { None }
     }
 
-    /// Forgets a connection that has no place.
+    /// Removes a connection that has no place.
     pub(super) fn remove_placeless(&self, wire: &Rc<Wire>) {
         self.reserve.borrow_mut().retain(|other| !Rc::ptr_eq(other, wire));
     }
 
-    /// Ends a connection that gives way to `newcomer`. False if none does.
+    /// Ends a connection that gives way to `newcomer`. Returns false if none does.
     ///
-    /// The silent ones give way first, those that never sent a byte before those that have been
-    /// idle for [`Limits::give_way`], the oldest first. Then those of an address that has more
-    /// than half of the connections, if it is not the newcomer's, unless they are being answered.
+    /// Silent connections give way first: those that never sent a byte, then those that have been
+    /// idle for [`Limits::give_way`], the oldest first. Next are those of an address that has more
+    /// than half of the connections, unless it is the newcomer's, or they are being served.
     pub(super) fn make_room(&self, newcomer: &Wire) -> bool {
         let mut candidates = self.candidates.borrow_mut();
         if candidates.sweep != self.now() {
@@ -222,19 +222,19 @@ impl Registry {
         }
     }
 
-    /// Notes that the memory of a connection was given back to the allocator.
+    /// Notes that the memory of a connection was returned to the allocator.
     pub(super) fn released(&self) {
         self.released.set(self.released.get() + 1);
     }
 
-    /// Gives the memory of many connections back to the system.
+    /// Returns the free memory of the heap to the system.
     fn trim(&self) {
         self.released.set(0);
         self.trimmed.set(self.now());
         memory::trim();
     }
 
-    /// Wakes the connections that are overdue, every `period`, for ever.
+    /// Wakes overdue connections every `period`, forever.
     pub(super) async fn sweep_forever(&self, period: Duration) {
         loop {
             if self.is_unoccupied() {
@@ -258,7 +258,7 @@ impl Registry {
     async fn wait_until_occupied(&self) {
         let mut occupied = std::pin::pin!(self.occupied.notified());
         if self.released.get() >= MANY_RELEASED {
-            // Soon, but not for every pause of a busy client.
+            // Soon, but not at every pause of a busy client.
             let pause = tokio::time::sleep(Duration::from_millis(LINGER_MILLIS));
             tokio::select! {
                 () = &mut occupied => return,
@@ -268,7 +268,7 @@ impl Registry {
         occupied.await;
     }
 
-    /// Has every connection close after the answer that it is at, and idle ones at once.
+    /// Makes every connection close after its current response, and idle ones at once.
     pub(super) fn drain(&self) {
         self.draining.set(true);
         for wire in self.open.borrow().iter() {
@@ -276,7 +276,7 @@ impl Registry {
         }
     }
 
-    /// Returns when no connection is open, or after the time with the number of those left.
+    /// Returns when no connection is open, or after `time`, with the number of connections left.
     pub(super) async fn emptied_within(&self, time: Duration) -> usize {
         let emptied = async {
             loop {
@@ -311,19 +311,19 @@ impl Registry {
     }
 }
 
-/// The most that one `recv` takes.
+/// The most bytes that one `recv` takes.
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// How long a socket lingers.
 const LINGER_MILLIS: u64 = 1000;
 
-/// The connections that give way without another search, and the searches in a sweep. One of 10,000
+/// The candidates that one search finds, and the searches per sweep. A search among 10,000
 /// connections takes a millisecond.
 const MAX_CANDIDATES: usize = 64;
 const MAX_SEARCHES: u32 = 8;
 
-/// So many connections have memory enough for a look at the heap.
+/// The number of closed or resting connections after which trimming the heap is worthwhile.
 const MANY_RELEASED: usize = 128;
 
-/// How often the heap is looked at under load.
+/// The least time between two trims under load.
 const TRIM_MILLIS: u64 = 2000;

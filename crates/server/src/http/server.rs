@@ -1,4 +1,4 @@
-//! Binding and running a server: its threads and its end.
+//! The server: binding its listeners, running its threads, stopping them.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use super::limits::{Limits, Places};
 use super::listener::{self, Options};
 use super::worker::Worker;
 
-/// A server that listens already and answers once it is told to [`serve`](Server::serve).
+/// A server that is bound to its addresses, and handles requests from [`serve`](Server::serve) on.
 #[derive(Debug)]
 pub struct Server {
     /// The listeners of each thread.
@@ -30,7 +30,7 @@ pub struct Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stopped {
-    /// Connections that were cut because the drain timeout was over.
+    /// Connections that were cut at the end of the drain timeout.
     pub cut: usize,
 }
 
@@ -60,23 +60,24 @@ impl Server {
         })
     }
 
-    /// The addresses it listens on, in the order given, with the ports that it got.
+    /// The addresses that the server listens on, in the order given, with the ports chosen for 0.
     pub fn local_addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The connections that it holds at a time: [`Limits::connections`], or fewer if the limit on
-    /// open files (`ulimit -n`) does not leave room for them.
+    /// The most connections that are open at a time: [`Limits::connections`], or fewer if the limit
+    /// on open files (`ulimit -n`) has no room for them.
     pub fn connections(&self) -> usize {
         self.places.limit()
     }
 
-    /// Answers requests until `shutdown` ends, and calls `ready` when every thread does. Then it listens no more, closes idle connections,
-    /// finishes requests under way within the drain timeout, and returns.
+    /// Serves until `shutdown` completes. Calls `ready` once every thread serves. At shutdown,
+    /// stops listening, closes idle connections, gives requests under way the drain timeout to
+    /// finish, and returns.
     ///
-    /// The calling thread is the first server thread and runs `shutdown` in its runtime. `handler`
-    /// is called once in each thread with the number of the thread. A thread that cannot start
-    /// ends the others, and `ready` is never called.
+    /// The calling thread is the first server thread and runs `shutdown` in its runtime. Each
+    /// thread calls `handler` once, with its number. If a thread cannot start, the others end, and
+    /// `ready` is never called.
     pub fn serve<H, F, R, S>(self, handler: F, ready: R, shutdown: S) -> Result<Stopped, Error>
     where
         H: Handler,
@@ -133,8 +134,8 @@ impl Server {
     }
 }
 
-/// The turns of connections before the reactor is asked again for new connections, bytes and
-/// timers. With connections that use all of their turns, that is every 8 ms. (Asking costs 0.3 us,
+/// The polls of connections between two polls of the reactor for new connections, bytes and timers.
+/// If each connection uses its whole turn, that is every 8 ms. (Polling the reactor costs 0.3 us,
 /// which 16 turns share.)
 const POLLS_BETWEEN_EVENTS: u32 = 16;
 

@@ -1,4 +1,4 @@
-//! From hyper's request, whose body is still on the wire, to the handler's answer.
+//! The step from hyper's request, whose body may still be arriving, to the handler's response.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -20,7 +20,7 @@ use super::host::is_host;
 use super::refusal::Refusal;
 use super::wire::{Phase, Wire};
 
-/// What hyper calls for each request of one connection.
+/// The service that hyper calls for each request of one connection.
 pub(super) struct Service<H> {
     pub(super) handler: Rc<H>,
     pub(super) wire: Rc<Wire>,
@@ -74,7 +74,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
 }
 
 impl<H: Handler> Service<H> {
-    /// The handler's answer, or its steps.
+    /// The handler's response, or its steps.
     fn handle(&self, request: &Request) -> Result<Response, Box<dyn Steps>> {
         self.wire.enter(Phase::Answer);
         match catch_unwind(AssertUnwindSafe(|| self.handler.handle(request))) {
@@ -84,7 +84,7 @@ impl<H: Handler> Service<H> {
         }
     }
 
-    /// The answer of the last step, if it was that.
+    /// Does one step; returns the response if it was the last.
     fn step(&self, steps: &mut Box<dyn Steps>, started: Instant) -> Option<Response> {
         let response = match catch_unwind(AssertUnwindSafe(|| steps.step())) {
             Ok(response) => self.finish(response?, started),
@@ -124,7 +124,7 @@ impl<H: Handler> Service<H> {
     }
 }
 
-/// The future of one answer. Only a request that has to wait is boxed.
+/// The future of one response. Only a request that has to wait is boxed.
 pub(super) enum Answer<H> {
     Ready(Option<Response>),
     Later(Box<Later<H>>),
@@ -142,7 +142,7 @@ impl<H: Handler> Future for Answer<H> {
     }
 }
 
-/// A request that waits: for its body, for a turn, or for its answer.
+/// A request that waits: for its body, for a turn, or for its response.
 pub(super) struct Later<H> {
     service: Service<H>,
     stage: Stage,
@@ -150,7 +150,7 @@ pub(super) struct Later<H> {
 
 enum Stage {
     Collecting(Collecting),
-    /// Taken when its turn has come.
+    /// A complete request; `None` once its turn has come.
     Queued(Option<Request>),
     Steps(Box<dyn Steps>, Instant),
 }
@@ -201,7 +201,7 @@ impl<H: Handler> Later<H> {
 
 /// A request whose body is arriving.
 struct Collecting {
-    /// Taken when the body is complete.
+    /// `None` once the body is complete.
     head: Option<Parts>,
     incoming: Incoming,
     body: Collected,
@@ -209,7 +209,7 @@ struct Collecting {
 }
 
 impl Collecting {
-    /// The whole request; without a refusal, the client has left.
+    /// The whole request. An error without a refusal means that the client has left.
     fn poll_request(
         &mut self,
         cx: &mut Context<'_>,
@@ -218,7 +218,7 @@ impl Collecting {
         Poll::Ready(loop {
             match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
                 Some(Ok(frame)) => {
-                    // Trailers are dropped: no handler has a use for them.
+                    // Trailers are dropped: no handler uses them.
                     let Ok(data) = frame.into_data() else {
                         continue;
                     };
@@ -239,13 +239,13 @@ impl Collecting {
     }
 }
 
-/// The parts of a body. One that came in one piece is not copied, and memory grows with what has
-/// come, never with what was announced.
+/// The parts of a body. A body of one part is not copied. Memory grows with the bytes that have
+/// arrived, never with the announced length.
 #[derive(Default)]
 enum Collected {
     #[default]
     Nothing,
-    /// Nobody wants it: its bytes are counted alone.
+    /// The body is not kept: only its bytes are counted.
     Dropped(usize),
     One(Bytes),
     Many(Vec<u8>),
@@ -291,7 +291,7 @@ impl std::fmt::Display for Abandoned {
 
 impl std::error::Error for Abandoned {}
 
-/// RFC 9112, 3.2: an HTTP/1.1 request has a host, and any request at most one, which is valid.
+/// RFC 9112, 3.2: an HTTP/1.1 request has a `Host`; any request has at most one, and a valid one.
 fn names_its_host(head: &Parts) -> bool {
     let mut hosts = head.headers.get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -301,8 +301,8 @@ fn names_its_host(head: &Parts) -> bool {
     }
 }
 
-/// RFC 9112, 6.1: a body in a transfer coding that the server does not understand is answered 501,
-/// and `chunked` is not applied twice. That it is the last of them, hyper has seen to.
+/// RFC 9112, 6.1: a body in an unknown transfer coding gets 501, and `chunked` must not be applied
+/// twice. Hyper has checked that it is the last coding.
 fn check_codings(head: &Parts) -> Result<(), Refusal> {
     let fields = head.headers.get_all(TRANSFER_ENCODING).iter();
     let codings = fields.flat_map(|field| field.as_bytes().split(|&byte| byte == b','));
@@ -317,7 +317,7 @@ fn check_codings(head: &Parts) -> Result<(), Refusal> {
     if chunked > 1 { Err(Refusal::Malformed) } else { Ok(()) }
 }
 
-/// Whether a body failed because of what it says rather than because it ended early.
+/// Whether a body failed because it is malformed rather than because it ended early.
 fn is_malformed(error: &hyper::Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     source.is_some_and(|source| {

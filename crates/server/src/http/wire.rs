@@ -1,20 +1,20 @@
-//! One connection's socket: what hyper reads from and writes to.
+//! One connection's socket, as hyper reads from it and writes to it.
 //!
 //! Two things differ from a plain `TcpStream`:
 //!
 //! * It joins the reactor lazily. A fresh socket is simply tried; only a call that would block
-//!   registers it. A connection that brings its request along and is closed after the answer never
-//!   touches epoll. After a short read the socket is known to be drained and is not tried again
-//!   before the reactor says so. (Joining at once: 6,500 more instructions in user space and 2.6
-//!   us more of processor time for each connection of `ab -c100`.)
+//!   registers it. A connection that arrives with its request and is closed after the response
+//!   never touches epoll. After a short read the socket is known to be drained, and is not tried
+//!   again until the reactor reports it readable. (Joining at once: 6,500 more instructions in user
+//!   space and 2.6 us more of processor time for each connection of `ab -c100`.)
 //! * It is corked. Small writes gather in a buffer that the connection sends after each poll of
 //!   hyper, so pipelined requests share their sends: 468k requests/s instead of 149k with 16 of
-//!   them in flight, for 50 instructions a request. Hyper's own `pipeline_flush` holds an answer
-//!   back while the request behind it is incomplete, which can be for ever.
+//!   them in flight, for 50 instructions a request. Hyper's own `pipeline_flush` holds a response
+//!   back while the next request is incomplete, which can be forever.
 //!
-//! It also knows in which phase of a request the connection is, which is what deadlines are about,
-//! and whether its turn is over: a turn is one poll of hyper, which is at most 16 requests, and
-//! ends after [`TURN`] or when the client does not take an answer.
+//! It also tracks the phase of the current request, which determines the deadline, and whether the
+//! connection's turn is over. A turn is one poll of hyper, of at most 16 requests; it ends after
+//! [`TURN`], or when the client does not read a response.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -38,21 +38,21 @@ pub(super) struct Wire {
     socket: RefCell<Socket>,
     registry: Rc<Registry>,
     phase: Cell<Phase>,
-    /// When the phase began, or when the request did if it has begun.
+    /// When the phase began; in `Body`, when the request's head began.
     since: Cell<u64>,
-    /// When the client stopped taking what we send.
+    /// When the client stopped reading responses.
     blocked_since: Cell<Option<u64>>,
-    /// Whether a read may find something although the reactor said nothing.
+    /// Whether a read may find bytes although the reactor has reported none.
     untried: Cell<bool>,
-    /// Whether the last answer is a refusal.
+    /// Whether the last response is a refusal.
     refused: Cell<bool>,
-    /// When the first request of this turn was taken.
+    /// When the first request of this turn was taken, if any was.
     turn: Cell<Option<Instant>>,
     /// Whether a request waits for another turn.
     waiting: Cell<bool>,
     /// Whether the client has sent anything yet.
     spoken: Cell<bool>,
-    /// Whether hyper's part of the connection is not there, to save its memory.
+    /// Whether hyper's part of the connection was dropped, to save its memory.
     pub(super) resting: Cell<bool>,
     /// Whether the connection has no place, so that its requests are refused unless they are vital.
     pub(super) placeless: Cell<bool>,
@@ -60,35 +60,35 @@ pub(super) struct Wire {
     pub(super) dismissed: Cell<bool>,
     corked: RefCell<Corked>,
     waker: RefCell<Option<Waker>>,
-    /// The place of this wire in the registry.
+    /// The index of this wire in the registry.
     pub(super) slot: Cell<usize>,
-    /// The wires that were made before this one.
+    /// The number of wires created before this one.
     number: u64,
 }
 
-/// How far the current request is.
+/// The progress of the current request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Waiting for a request.
     Idle,
-    /// Some of a head was read.
+    /// A part of a head has been read.
     Head,
     /// The head is complete, the body is not.
     Body,
     /// The request is complete, and waits for another turn of its connection.
     Waiting,
-    /// The handler has the request, or hyper has not yet passed on all of its answer.
+    /// The handler has the request, or hyper has not yet written all of its response.
     Answer,
 }
 
 /// A deadline that a connection has overrun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overdue {
-    /// No request came.
+    /// No request arrived.
     Idle,
     /// A request did not become complete.
     Request,
-    /// The client does not take an answer.
+    /// The client does not read a response.
     Answer,
 }
 
@@ -124,7 +124,7 @@ impl Wire {
         self.phase.get()
     }
 
-    /// Enters a phase. The clock runs on from the first byte of a request to its last.
+    /// Enters a phase. From the first byte of a request to its last, the clock runs on.
     pub(super) fn enter(&self, phase: Phase) {
         let before = self.phase.replace(phase);
         if !(before == Phase::Head && phase == Phase::Body) {
@@ -132,17 +132,17 @@ impl Wire {
         }
     }
 
-    /// Counts the time of the phase from now.
+    /// Restarts the clock of the phase.
     pub(super) fn restart_clock(&self) {
         self.since.set(self.registry.now());
     }
 
-    /// Whether bytes may be left that nobody has read.
+    /// Whether the socket may hold unread bytes.
     pub(super) fn may_have_unread(&self) -> bool {
         self.untried.get()
     }
 
-    /// Whether the last answer is a refusal: its client may still be sending.
+    /// Whether the last response is a refusal, so that its client may still be sending.
     pub(super) fn refused(&self) -> bool {
         self.refused.get()
     }
@@ -156,8 +156,8 @@ impl Wire {
         self.turn.set(None);
     }
 
-    /// Whether a request that is complete at time `now` is still one of this turn. None is while
-    /// the client does not take the answers before it.
+    /// Whether a request that is complete at time `now` still belongs to this turn. None does while
+    /// the client does not read earlier responses.
     pub(super) fn takes_turn(&self, now: Instant) -> bool {
         if self.blocked_since.get().is_some() {
             return false;
@@ -171,17 +171,17 @@ impl Wire {
         }
     }
 
-    /// Has the connection polled for another turn, as soon as all has been sent.
+    /// Asks for another poll of the connection as soon as everything has been sent.
     pub(super) fn wait_for_turn(&self) {
         self.waiting.set(true);
     }
 
-    /// Whether a request waits for another turn that can begin.
+    /// Whether a request waits for another turn, and that turn can begin.
     pub(super) fn is_due(&self) -> bool {
         self.waiting.get() && self.blocked_since.get().is_none() && self.waiting.replace(false)
     }
 
-    /// Whether hyper's part of the connection is of no use for now.
+    /// Whether the connection has been idle long enough to drop hyper's part.
     pub(super) fn is_tired(&self) -> bool {
         self.phase.get() == Phase::Idle
             && !self.resting.get()
@@ -193,8 +193,8 @@ impl Wire {
         self.registry.now().saturating_sub(self.since.get())
     }
 
-    /// How easily this connection gives way to another one: the less, the sooner. None if it does
-    /// not. `greedy` says that its client has most of the places.
+    /// The rank of this connection among those that give way; the lowest gives way first. `None` if
+    /// it does not give way. `greedy` means that its client has most of the places.
     pub(super) fn gives_way(&self, greedy: bool) -> Option<(u8, u64, u64)> {
         let (since, number) = (self.since.get(), self.number);
         match (self.phase.get(), self.blocked_since.get()) {
@@ -215,19 +215,19 @@ impl Wire {
         SocketAddr::try_from(address).ok().map(|address| address.ip().to_canonical())
     }
 
-    /// Ends the connection at once, so that another one has its descriptor and place.
+    /// Ends the connection at once, so that another one gets its descriptor and place.
     pub(super) fn give_way(&self) {
         *self.socket.borrow_mut() = Socket::Lost;
         self.dismiss();
     }
 
-    /// Has the connection end without another answer.
+    /// Ends the connection without another response.
     pub(super) fn dismiss(&self) {
         self.dismissed.set(true);
         self.wake();
     }
 
-    /// The deadline that is overrun by now, if one is.
+    /// The deadline that has passed, if any.
     pub(super) fn overdue(&self) -> Option<Overdue> {
         let deadlines = &self.registry.deadlines;
         let (since, limit, overdue) = match (self.blocked_since.get(), self.phase.get()) {
@@ -236,14 +236,14 @@ impl Wire {
             (None, Phase::Head | Phase::Body) => {
                 (self.since.get(), deadlines.read, Overdue::Request)
             }
-            // The delay is the server's own.
+            // The server itself causes this delay.
             (None, Phase::Waiting) => return None,
             (None, Phase::Answer) => (self.since.get(), deadlines.write, Overdue::Answer),
         };
         (self.registry.now().saturating_sub(since) > limit).then_some(overdue)
     }
 
-    /// Remembers whom [`wake`](Wire::wake) wakes.
+    /// Sets the waker that [`wake`](Wire::wake) uses.
     pub(super) fn watch(&self, waker: &Waker) {
         let mut watching = self.waker.borrow_mut();
         match &mut *watching {
@@ -252,7 +252,7 @@ impl Wire {
         }
     }
 
-    /// Has the connection polled, and the socket tried for bytes that are not announced yet.
+    /// Has the connection polled, and its socket tried even without a report from the reactor.
     pub(super) fn wake(&self) {
         self.untried.set(true);
         if let Some(waker) = &*self.waker.borrow() {
@@ -260,12 +260,12 @@ impl Wire {
         }
     }
 
-    /// Queues bytes after all that hyper has written.
+    /// Appends bytes after everything that hyper has written.
     pub(super) fn append(&self, bytes: &[u8]) {
         self.corked.borrow_mut().bytes.extend_from_slice(bytes);
     }
 
-    /// Sends what is corked.
+    /// Sends the corked bytes.
     pub(super) fn poll_uncork(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut corked = self.corked.borrow_mut();
         if corked.bytes.is_empty() {
@@ -281,17 +281,17 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Forgets what is corked.
+    /// Discards the corked bytes.
     pub(super) fn give_up(&self) {
         self.corked.borrow_mut().clear();
     }
 
-    /// Gives the buffer back.
+    /// Frees the cork buffer.
     pub(super) fn shrink(&self) {
         *self.corked.borrow_mut() = Corked::default();
     }
 
-    /// Waits for bytes or the end of the stream, and reads nothing.
+    /// Waits for bytes or the end of the stream, without reading.
     pub(super) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut socket = self.socket.borrow_mut();
         if self.untried.get() {
@@ -307,17 +307,17 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends at most a buffer's worth at once, without waiting. For sockets that hyper never sees.
+    /// Sends as much as the socket takes at once. For connections that hyper does not handle.
     pub(super) fn send_now(&self, bytes: &[u8]) {
         let _ = self.socket.borrow().send(bytes);
     }
 
-    /// Tells the client that nothing follows.
+    /// Tells the client that nothing more follows.
     pub(super) fn finish_sending(&self) {
         let _ = self.socket.borrow().fd().and_then(|fd| shutdown(fd, Shutdown::Write));
     }
 
-    /// Throws away what the client has sent so far; true when it has left.
+    /// Discards what the client has sent so far. Returns true if the client has left.
     pub(super) fn discard(&self) -> bool {
         let mut scratch = self.registry.scratch.borrow_mut();
         for _ in 0..MAX_DISCARDS {
@@ -336,8 +336,8 @@ impl Wire {
         cx: &mut Context<'_>,
         into: &mut ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // The bytes take a detour over a buffer of the thread, which costs a copy of a request and
-        // saves unsafe code.
+        // Bytes pass through a buffer of the thread, which costs a copy of the request and avoids
+        // unsafe code.
         let mut scratch = self.registry.scratch.borrow_mut();
         let want = into.remaining().min(scratch.len());
         let mut socket = self.socket.borrow_mut();
@@ -349,7 +349,7 @@ impl Wire {
                 buffer.filled().len()
             }
         };
-        // The reactor is edge-triggered: after a short read it will announce what comes.
+        // The reactor is edge-triggered: after a short read it will report new bytes.
         self.untried.set(n == want);
         into.put_slice(&scratch[..n]);
         if n > 0 && self.phase.get() == Phase::Idle {
@@ -359,7 +359,8 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Receives what may be there without an announcement; none if the reactor has to be asked.
+    /// Receives bytes that the reactor has not reported yet. Returns `None` if there may be none
+    /// until it reports some.
     fn receive_untried(&self, socket: &Socket, into: &mut [u8]) -> io::Result<Option<usize>> {
         while self.untried.get() {
             match socket.receive(into) {
@@ -396,7 +397,7 @@ impl Wire {
     }
 }
 
-/// The end of a [`Wire`] that hyper holds.
+/// The handle to a [`Wire`] that hyper holds.
 pub(super) struct Plug(pub(super) Rc<Wire>);
 
 impl Read for Plug {
@@ -417,8 +418,8 @@ impl Write for Plug {
     ) -> Poll<io::Result<usize>> {
         let wire = &self.0;
         if matches!(wire.phase(), Phase::Idle | Phase::Head) {
-            // No request is under way, so this is an answer that hyper makes up when it cannot
-            // parse one. The connection writes a better one.
+            // No request is under way, so hyper is writing its own response to a request that it
+            // cannot parse. Drop it: the connection writes a better one.
             return Poll::Ready(Ok(bytes.len()));
         }
         let gathered = wire.corked.borrow().bytes.len();
@@ -431,7 +432,7 @@ impl Write for Plug {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Hyper has passed on all of an answer. The connection sends it right after this poll.
+        // Hyper has written all of a response. The connection sends it right after this poll.
         let wire = &self.0;
         if wire.blocked_since.get().is_some() && wire.corked.borrow().bytes.is_empty() {
             wire.blocked_since.set(None);
@@ -443,7 +444,7 @@ impl Write for Plug {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Closing the descriptor says the same with one call less.
+        // Closing the descriptor has the same effect with one call less.
         Poll::Ready(Ok(()))
     }
 }
@@ -462,11 +463,11 @@ impl Corked {
     }
 }
 
-/// A socket that has or has not joined the reactor.
+/// A socket that may not have joined the reactor yet.
 enum Socket {
     Fresh(StdTcpStream),
     Joined(TcpStream),
-    /// The reactor had no room for it; the connection ends with the error.
+    /// Joining the reactor failed; the connection ends with the error.
     Lost,
 }
 
@@ -500,12 +501,12 @@ impl Socket {
     }
 }
 
-/// How long requests of one connection are taken while those of others wait. Longer than 16 of
-/// the common ones take, and short enough for others to wait for many such turns.
+/// How long requests of one connection are taken while those of others wait. It is longer than 16
+/// common requests take, and short enough for others to wait for many such turns.
 const TURN: Duration = Duration::from_micros(500);
 
-/// Larger answers are sent without being copied.
+/// Responses larger than this are sent without being copied.
 const MAX_CORKED: usize = 8 << 10;
 
-/// Reads of one [`Wire::discard`], so that a fast sender cannot hold the thread.
+/// The most reads of one [`Wire::discard`], so that a fast sender cannot occupy the thread.
 const MAX_DISCARDS: usize = 64;

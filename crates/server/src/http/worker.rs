@@ -1,9 +1,9 @@
-//! One server thread: accepts connections, and stops in good order.
+//! One server thread: accepts connections, and stops cleanly.
 //!
 //! A fresh connection is polled once right after `accept4`, before it becomes a task. With
-//! `TCP_DEFER_ACCEPT` its request is there already, so a connection that is closed after one
-//! answer lives entirely in that poll. (A task for each: 3,300 more instructions in user space and
-//! 1 us more of processor time for each connection of `ab -c100`.)
+//! `TCP_DEFER_ACCEPT` its request has already arrived, so a connection that is closed after one
+//! response lives entirely in that poll. (A task for each: 3,300 more instructions in user space
+//! and 1 us more of processor time for each connection of `ab -c100`.)
 
 use std::future::{Future, poll_fn};
 use std::os::fd::OwnedFd;
@@ -27,7 +27,7 @@ use super::refusal::Refusal;
 use super::registry::Registry;
 use super::wire::Wire;
 
-/// What a thread needs to serve.
+/// The parts that a thread needs to serve.
 pub(super) struct Worker<H> {
     handler: Rc<H>,
     registry: Rc<Registry>,
@@ -38,10 +38,10 @@ pub(super) struct Worker<H> {
 impl<H: Handler> Worker<H> {
     pub(super) fn new(handler: H, limits: Limits, places: Places) -> Worker<H> {
         let mut http = http1::Builder::new();
-        // Half-closed clients still get their answers. Without this, hyper also looks for the end
-        // of the stream while a request is being answered, which has a short connection join the
-        // reactor after all: one recv, one epoll_ctl and 2,300 instructions more.
-        // Header names stay in lower case: writing them in title case is 1,000 instructions a
+        // Clients that have closed their sending side still get their responses. Without this,
+        // hyper also watches for the end of the stream during a response, so that even a short
+        // connection joins the reactor: one recv, one epoll_ctl and 2,300 instructions more.
+        // Header names stay in lower case: writing them in title case takes 1,000 instructions a
         // request, a tenth of what a request costs in user space.
         http.half_close(true)
             .header_read_timeout(None)
@@ -54,9 +54,8 @@ impl<H: Handler> Worker<H> {
         Worker { handler: Rc::new(handler), registry, http: Rc::new(http), places }
     }
 
-    /// Serves until `stop` turns true, then drains. Returns the number of connections that were
-    /// cut because they were not done within the drain timeout. Calls `ready` when all is there
-    /// that it needs to serve.
+    /// Serves until `stop` turns true, then drains. Calls `ready` once everything is set up.
+    /// Returns the number of connections that were cut at the end of the drain timeout.
     pub(super) async fn run(
         self,
         listeners: Vec<OwnedFd>,
@@ -81,7 +80,7 @@ impl<H: Handler> Worker<H> {
             () = self.accept_forever(&listeners) => {}
         }
         registry.drain();
-        // Clients in the queue were told that they are connected, so they get their answers too.
+        // Queued clients see an open connection already, so they get their responses too.
         for listener in &listeners {
             for _ in 0..MAX_LAST_ACCEPTS {
                 if !matches!(self.accept(listener.get_ref()), Accepted::Connection) {
@@ -114,8 +113,8 @@ impl<H: Handler> Worker<H> {
         .await
     }
 
-    /// Accepts what is there, up to a bound so that open connections get their turn. True if the
-    /// system is out of resources.
+    /// Accepts waiting connections, up to a bound so that open connections get their turn. Returns
+    /// true if the system is out of resources.
     fn accept_burst(&self, listener: &AsyncFd<OwnedFd>, cx: &mut Context<'_>) -> bool {
         let mut accepted = 0;
         while let Poll::Ready(Ok(mut ready)) = listener.poll_read_ready(cx) {
@@ -142,7 +141,7 @@ impl<H: Handler> Worker<H> {
                 Accepted::Connection
             }
             Err(Errno::AGAIN) => Accepted::Nothing,
-            // These belong to one connection that failed before it was accepted, see accept(2).
+            // These errors are of one connection that failed before it was accepted, see accept(2).
             Err(
                 Errno::CONNABORTED
                 | Errno::INTR
@@ -156,7 +155,7 @@ impl<H: Handler> Worker<H> {
                 | Errno::HOSTUNREACH
                 | Errno::NONET,
             ) => Accepted::Connection,
-            // EMFILE, ENFILE, ENOBUFS, ENOMEM, and what else may last.
+            // EMFILE, ENFILE, ENOBUFS, ENOMEM, and anything else that may last.
             Err(_) => Accepted::Exhausted,
         }
     }
@@ -184,7 +183,7 @@ impl<H: Handler> Worker<H> {
         tokio::task::spawn_local(connection);
     }
 
-    /// Ends a connection that has no place and asked for nothing.
+    /// Ends a connection that has no place and has sent no request.
     fn turn_away(&self, wire: Rc<Wire>) {
         self.handler.event(Event::Refused(Refusal::Busy));
         wire.send_now(&Refusal::Busy.answer(&self.registry.limits));
@@ -193,23 +192,23 @@ impl<H: Handler> Worker<H> {
     }
 }
 
-/// What came of one `accept4`.
+/// The result of one `accept4`.
 enum Accepted {
     Connection,
     Nothing,
-    /// No descriptors or no memory: trying again at once would fail again.
+    /// No descriptors or no memory: an immediate retry would fail again.
     Exhausted,
 }
 
-/// Connections accepted before the others get a turn.
+/// Connections accepted before open ones get a turn.
 const ACCEPT_BURST: usize = 64;
 
-/// Connections accepted at most from the queue of a listener that closes.
+/// The most connections accepted from the queue of a listener that closes.
 const MAX_LAST_ACCEPTS: usize = 4096;
 
 /// How long accepting pauses when the system is out of descriptors or memory. The listener stays
-/// ready, so trying again at once would spin.
+/// ready, so an immediate retry would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The read buffer of a connection can grow to this while a body arrives.
+/// The size up to which the read buffer of a connection may grow while a body arrives.
 const BUFFER_BYTES: usize = 64 << 10;
