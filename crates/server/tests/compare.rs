@@ -1,4 +1,4 @@
-//! `quipu compare` as users get it: the real binary on files.
+//! `quipu compare` as users run it: the real binary on files.
 
 #![allow(clippy::unwrap_used, reason = "functions of tests may fail by panicking")]
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use support::{Run, argument, encoded, format, lines, messages, run, tsv};
 use tempfile::TempDir;
 
-/// Compares a file of this name and these bytes, in little time.
+/// Compares a file with this name and these bytes, in a short run.
 fn compare(name: &str, bytes: &[u8], more: &[&str]) -> (Run, TempDir) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join(name);
@@ -63,7 +63,7 @@ fn json_has_the_sizes_of_every_format() {
             assert!(stream >= last);
             last = stream;
         }
-        // The smallest is best for its size, and the fastest for its time.
+        // The smallest is best by its size, and the fastest by its time.
         let time =
             |row: &Value| row["write_ns"].as_f64().unwrap() + row["read_ns"].as_f64().unwrap();
         let fastest = rows.iter().min_by(|a, b| time(a).total_cmp(&time(b))).unwrap();
@@ -71,7 +71,7 @@ fn json_has_the_sizes_of_every_format() {
     }
 }
 
-/// Whether a format has a form for all of the messages.
+/// Whether a format can represent all of the messages.
 fn carries(format: AnyFormat, messages: &[Message<'_>]) -> bool {
     let mut out = Vec::new();
     messages.iter().all(|message| format.encode(message, &mut out).is_ok())

@@ -1,4 +1,4 @@
-//! `quipu convert` as users get it: the real binary, over pipes and files.
+//! `quipu convert` as users run it: the real binary, over pipes and files.
 
 #![allow(clippy::unwrap_used, reason = "functions of tests may fail by panicking")]
 
@@ -98,7 +98,7 @@ fn what_a_format_cannot_carry_is_an_error_or_skipped() {
             let written = format.encode(&messages[1], &mut alone);
             let run = |arguments: &[&str]| run(arguments, text.as_bytes());
             if written.is_ok() {
-                // What comes back is what the format itself makes of it: some lose the sign.
+                // Expect what the format itself reads back: some lose the sign.
                 let mut arena = Arena::new();
                 let scope = arena.as_scope();
                 let back = format.decode(Kind::Gauge, &alone, &scope).unwrap();
@@ -153,7 +153,7 @@ fn own_framing_cut_anywhere_gives_whole_messages() {
         for cut in [1, stream.len() / 3, stream.len() / 2, stream.len() - 2] {
             let run = run(&["convert", "--from", format.name(), "--to", "tsv"], &stream[..cut]);
             assert!(text.starts_with(&run.text()), "{} {cut} {run:?}", format.name());
-            // It may have been cut between two messages.
+            // The cut may have been between two messages.
             if run.code != Some(0) {
                 run.expect_error(&["standard input: ", "converted"]);
             }
@@ -163,7 +163,7 @@ fn own_framing_cut_anywhere_gives_whole_messages() {
 
 #[test]
 fn garbage_is_an_error() {
-    // What no format takes: lengths that are too great, tags that are not there.
+    // No format accepts these: the lengths are too large, and the tags do not exist.
     let mut state = 7u32;
     let garbage: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -216,7 +216,7 @@ fn goes_on_behind_messages_that_cannot_be_read() {
 
 #[test]
 fn says_whether_messages_can_be_skipped() {
-    // Behind the head of the input, so that the framing is none to ask about.
+    // The fault is after the head of the input, so that no framing is suggested.
     let good = encoded(format("protobuf"), Framing::Own, &messages(Kind::Counter)).repeat(2000);
     let arguments = ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];
     let bad = [&good[..], &[2, 0xff, 0xff]].concat();

@@ -1,7 +1,7 @@
-//! The daemon as users get it: the real binary, started anew for each test, over real sockets.
+//! The daemon as users run it: the real binary, started for each test, over real sockets.
 //!
-//! Nothing here reaches into the library. What a test says of the daemon, it has read from an
-//! answer, the log, the state file, or an exit code.
+//! Nothing here reaches into the library. Tests observe the daemon only through responses, the log,
+//! the state file and exit codes.
 
 #![allow(clippy::unwrap_used, reason = "functions of tests may fail by panicking")]
 

@@ -17,7 +17,7 @@ use quipu_server::http::{Closed, Error, Limits, Options, Refusal, Server};
 
 use support::{Client, LARGE, Recorder, Running};
 
-// What a request gets.
+// Requests and their responses.
 
 #[test]
 fn a_plain_request() {
@@ -55,7 +55,7 @@ fn requests_may_be_pipelined() {
     for count in 1..=100 {
         assert_eq!(client.answer().body, format!("{count:020}").as_bytes());
     }
-    // An answer does not wait for the request behind it to be complete.
+    // A response does not wait for the next request to be complete.
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT");
     assert_eq!(client.answer().status(), 200);
     client.send("TP/1.1\r\nHost: x\r\n\r\n");
@@ -117,7 +117,7 @@ fn bodies_by_length_and_by_chunks() {
          5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nTrailer: dropped\r\n\r\n",
     );
     assert_eq!(client.answer().body, b"hello world");
-    // A body in pieces, larger than any buffer on its way.
+    // A body sent in pieces, larger than any buffer on its way.
     let body = "0123456789abcdef".repeat(60_000);
     client
         .send(&format!("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len()));
@@ -156,7 +156,7 @@ fn a_turn_is_bounded_in_time() {
     let mut busy = server.connect();
     busy.send(&"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100_000));
     server.wait_until(|seen| seen.slow > 0);
-    // Whoever comes meanwhile is not kept waiting for more than some of these requests.
+    // Another client meanwhile waits for only some of these requests.
     let mut waited = 0;
     for _ in 0..8 {
         let mut client = server.connect();
@@ -171,7 +171,7 @@ fn a_turn_is_bounded_in_time() {
 #[test]
 fn an_answer_in_steps_lets_others_have_their_turn() {
     let server = Running::start(Options::default());
-    // This many take longer than the test.
+    // These requests take longer than the test.
     let mut busy = server.connect();
     busy.send(&"GET /steps HTTP/1.1\r\nHost: x\r\n\r\n".repeat(1000));
     for _ in 0..10 {
@@ -179,7 +179,7 @@ fn an_answer_in_steps_lets_others_have_their_turn() {
     }
     assert_eq!(busy.answer().body, b"done\n");
     assert!(server.seen().answered[&200] < 1000);
-    // The answer that is being computed is given before the end, and none after it.
+    // The response being computed is still sent, and none after it.
     server.stop();
     assert_eq!(server.stopped().cut, 0);
 }
@@ -225,7 +225,7 @@ fn a_connection_without_its_buffers_goes_on() {
     assert_eq!(server.stopped().cut, 0);
 }
 
-// What a request may not be.
+// Invalid requests.
 
 #[test]
 fn a_head_over_the_limit() {
@@ -267,14 +267,14 @@ fn a_body_over_the_limit() {
     let mut client = server.connect();
     client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789");
     assert_eq!(client.answer().body, b"0123456789");
-    // Refused by what it announces: nothing of the body was sent, nor asked for.
+    // Refused by the announced length: no byte of the body was sent or requested.
     let announced = "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\
                      Content-Length: 11\r\n\r\n";
     server.expect_refusal(announced, Refusal::BodyTooLarge, 413);
     let chunked = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
                    6\r\n012345\r\n5\r\n67890\r\n";
     server.expect_refusal(chunked, Refusal::BodyTooLarge, 413);
-    // A client that sends all of it regardless still gets to read why.
+    // A client that sends all of it regardless can still read the reason.
     let large = format!(
         "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3000000\r\n\r\n{}",
         "x".repeat(3_000_000)
@@ -346,19 +346,19 @@ fn a_handler_that_panics() {
     server.expect_service();
 }
 
-// Time.
+// Timeouts.
 
 #[test]
 fn a_request_has_to_be_complete_in_time() {
     let limits = Limits { read_timeout: Duration::from_millis(200), ..Limits::default() };
     let body = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n";
     for start in ["GET / HTTP/1.1\r\nSlow: ", body] {
-        // The clock is read for the first connection, and for others once a sweep.
+        // The clock is read for the first connection, and then once per sweep.
         let server = Running::start_with(limits.clone());
         let begin = Instant::now();
         let mut client = server.connect();
         client.send(start);
-        // A byte now and then does not help.
+        // A slow trickle of bytes does not prevent the timeout.
         let mut trickle = client.stream.try_clone().unwrap();
         let trickling = thread::spawn(move || {
             while trickle.write_all(b"x").is_ok() && begin.elapsed() < Duration::from_secs(15) {
@@ -367,7 +367,7 @@ fn a_request_has_to_be_complete_in_time() {
         });
         let answer = client.answer();
         assert_eq!((answer.status(), answer.fields["connection"].as_str()), (408, "close"));
-        // However long the machine takes, the bytes still came.
+        // On a machine however slow, the request was refused while bytes still arrived.
         let took = begin.elapsed();
         assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(15), "{took:?}");
         drop(client);
@@ -378,7 +378,7 @@ fn a_request_has_to_be_complete_in_time() {
 
 #[test]
 fn an_idle_connection_is_closed_silently() {
-    // Long enough for a client that is kept from sending.
+    // Long enough for a client that is delayed by the machine.
     let limits = Limits { idle_timeout: Duration::from_secs(2), ..Limits::default() };
     let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
     let mut used = server.connect();
@@ -398,7 +398,7 @@ fn a_client_that_does_not_read() {
     client.send(&"GET /large HTTP/1.1\r\nHost: x\r\n\r\n".repeat(10));
     server.expect_service();
     server.wait_until(|seen| seen.closed(Closed::Stalled) == 1);
-    // One that reads slowly, but in time, gets everything.
+    // A client that reads slowly, but within the timeout, gets everything.
     let limits = Limits { write_timeout: Duration::from_secs(20), ..Limits::default() };
     let server = Running::start_with(limits);
     let mut client = server.connect();
@@ -421,7 +421,7 @@ fn a_client_that_leaves_half_way() {
     server.expect_service();
 }
 
-// Many.
+// Many connections.
 
 #[test]
 fn more_connections_than_allowed() {
@@ -457,7 +457,7 @@ fn silent_connections_give_way() {
     let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
     let mut silent: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     server.wait_until(|seen| seen.accepted == 3);
-    // The one that has been silent for longest gives way; those that speak do not.
+    // The connection that has been silent longest gives way; active ones do not.
     for n in 1..=3 {
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\nHost: x\r\n");
@@ -521,7 +521,7 @@ fn vital_requests_are_answered_when_all_places_are_taken() {
     let mut first = server.connect();
     first.send("GET / HTTP/1.1\r\nHost: x\r\n");
     server.wait_until(|seen| seen.accepted == 1);
-    // More than may be there without a place: the oldest are turned away.
+    // More connections than allowed without a place: the oldest are turned away.
     let mut silent: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     let mut vital = server.connect();
     vital.send("GET /vital HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -550,13 +550,13 @@ fn threads_share_a_port() {
     }
     assert_eq!(server.seen().answered[&200], 3 * 64);
     assert_eq!(server.handlers.load(Ordering::Relaxed), 2);
-    // Sharing is between threads, not with a second server.
+    // Only threads share a port, not servers.
     let again = Options { threads: 2, ..Options::default() };
     let error = Server::bind(&[server.address.to_string()], &again).unwrap_err();
     assert!(error.to_string().contains("another process has port"), "{error}");
 }
 
-/// Runs a server in a process of its own that has few descriptors left.
+/// Runs a server in a separate process that has few descriptors left.
 #[test]
 fn running_out_of_descriptors() {
     const CHILD: &str = "QUIPU_TEST_FEW_DESCRIPTORS";
@@ -588,7 +588,7 @@ fn running_out_of_descriptors() {
     for client in &mut clients {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     }
-    // Those that were accepted are served, and the others cost next to nothing while they wait.
+    // Accepted connections are served, and the others cost next to nothing while they wait.
     assert_eq!(clients[0].answer().status(), 200);
     let processor_time = |id: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
@@ -609,7 +609,7 @@ fn running_out_of_descriptors() {
     child.wait().unwrap();
 }
 
-// The end.
+// Shutdown.
 
 #[test]
 fn stopping_closes_idle_connections_and_finishes_requests() {
@@ -650,7 +650,8 @@ fn stopping_answers_what_has_arrived() {
             client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
             assert_eq!(client.answer().status(), 200);
         }
-        // While the server sleeps, requests arrive on known connections and on more new ones than
+        // While the server sleeps, requests arrive on open connections, and on more new ones than
+        // it accepts in one burst.
         // it accepts in one go.
         let mut sleeper = server.connect();
         sleeper.send("GET /sleep HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -692,7 +693,7 @@ fn an_empty_server_stops_at_once() {
     assert!(begin.elapsed() < Limits::default().drain_timeout);
 }
 
-// The beginning.
+// Startup.
 
 #[test]
 fn errors_name_the_address_and_the_way_out() {

@@ -1,5 +1,5 @@
-//! `quipu scrape`, beside the clients whose files it reads: Python's is the real one, in real
-//! processes; Ruby's format is written by a script, since the gem is no package of Debian's.
+//! `quipu scrape`, compared with the clients whose files it reads. Python's client is the real one,
+//! in real processes; a script writes Ruby's format, because Debian does not package the gem.
 //! `make test` installs the interpreters.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const QUIPU: &str = env!("CARGO_BIN_EXE_quipu");
 
-/// After this long, what was waited for does not come.
+/// After this long, a test stops waiting and fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn scripts() -> PathBuf {
@@ -39,18 +39,18 @@ fn scrape() -> Command {
     command
 }
 
-/// What is said where it does not work.
+/// The error output of a command that must fail.
 fn refusal(command: &mut Command) -> String {
     let output = run(command);
     assert!(!output.status.success() && output.stdout.is_empty(), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A Python that has the client, in a virtual environment below the target directory.
+/// A Python interpreter with the client, in a virtual environment below the target directory.
 fn python() -> PathBuf {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-multiprocess");
     let python = home.join("bin/python");
-    // Tests of other processes wait until it is complete.
+    // Tests in other processes wait until it is complete.
     let lock = fs::File::create(home.with_extension("lock")).unwrap();
     lock.lock().unwrap();
     if !home.join("complete").exists() {
@@ -63,7 +63,7 @@ fn python() -> PathBuf {
     python
 }
 
-/// A process that ends with this.
+/// A child process that is killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
@@ -78,7 +78,7 @@ fn value(text: &str, series: &str) -> Option<f64> {
     line.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// The lines of series that are the application's.
+/// The lines of the series that belong to the application.
 fn lines(text: &str) -> BTreeSet<&str> {
     let is_own = |line: &&str| !line.starts_with('#') && !line.starts_with("quipu_scrape_");
     text.lines().filter(is_own).collect()
@@ -101,7 +101,7 @@ fn files_that_grow_are_read() {
     BufReader::new(writer.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     let (mut steps, mut series, mut scrapes) = (0.0, 0, 0);
     let deadline = Instant::now() + PATIENCE;
-    // The writer may come to its work late.
+    // The writer may start late.
     while scrapes < 20 || (series <= 100 && Instant::now() < deadline) {
         scrapes += 1;
         let output = run(scrape().arg(directory.path()));
@@ -110,7 +110,7 @@ fn files_that_grow_are_read() {
         let found = text.lines().filter(|line| line.starts_with("series_total{")).count();
         let now = value(&text, "steps_total").unwrap();
         assert!(now >= steps && found >= series);
-        // A step is counted before its series is made, and that is one sooner or later.
+        // The writer counts a step before it creates the step's series.
         assert!(now + 1.0 >= found as f64 || found >= 20_000, "{now} {found}");
         (steps, series) = (now, found);
     }
@@ -141,7 +141,7 @@ fn what_rubys_files_mean_is_shown() {
     }
 }
 
-/// A file of Python's client with a counter `c` and these series.
+/// A file of Python's client with a counter `c` that has these series.
 fn python_file(series: &[(&str, f64)]) -> Vec<u8> {
     let mut out = vec![0; 8];
     for (label, value) in series {
@@ -173,7 +173,7 @@ fn bad_files_are_named_and_the_rest_is_shown() {
     let output = run(scrape().arg(directory.path()));
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    // What comes before the cut counts.
+    // Entries before the cut count.
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(2.0));
     assert_eq!(value(&text, "c_total{k=\"b\"}"), Some(2.0));
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -202,7 +202,7 @@ fn files_of_which_none_can_be_read_are_told_as_a_failure() {
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(errors.contains("counter_1.db: it is empty"), "{errors}");
     assert!(errors.ends_with("quipu: no metrics: none of the files could be read, see above\n"));
-    // A file without entries is one that can be read, and so is a segment without series.
+    // A file without entries can be read, and so can a segment without series.
     put("counter_2.db", &python_file(&[]));
     succeed(scrape().arg(directory.path()));
     let path = directory.path().join("app.quipu");
@@ -249,7 +249,7 @@ fn a_segment_is_shown_beside_its_application() {
     let text = succeed(scrape().arg(&path));
     assert_eq!(text, registry.text());
     jobs.inc();
-    // Together with files, of which one has a family that is there already.
+    // Together with files, one of which has a family of the same name.
     fs::write(directory.path().join("counter_1.db"), python_file(&[("a", 1.0)])).unwrap();
     let jobs_file = "metric_jobs_total___7.bin";
     let mut bytes = vec![32, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, b' ', b' ', b' ', b' '];
@@ -314,6 +314,6 @@ fn an_endpoint_follows_the_files() {
     assert!(status.success(), "{status}");
     let mut rest = String::new();
     errors.read_to_string(&mut rest).unwrap();
-    // A file is named once, however often it is left out.
+    // A file is named once, however often it is skipped.
     assert_eq!(rest.matches("counter_9.db").count(), 1, "{rest}");
 }

@@ -1,4 +1,4 @@
-//! A blocking HTTP/1.1 client that sends what it is told, byte for byte, and reads strictly.
+//! A blocking HTTP/1.1 client that sends exactly the bytes it is given, and parses strictly.
 
 use std::collections::HashMap;
 use std::io::{Error, ErrorKind, Read, Result, Write};
@@ -12,7 +12,7 @@ pub(crate) struct Client {
     unread: Vec<u8>,
 }
 
-/// An answer; the names of fields are in lower case.
+/// A response; the names of header fields are in lower case.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -33,7 +33,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// A request without a body, and its answer. The connection is kept.
+    /// Sends a request without a body and reads the response. The connection is kept.
     pub(crate) fn request(&mut self, method: &str, target: &str) -> Result<Answer> {
         self.send(format!("{method} {target} HTTP/1.1\r\nHost: quipu\r\n\r\n"))?;
         let mut answer = self.head()?;
@@ -43,26 +43,26 @@ impl Client {
         Ok(answer)
     }
 
-    /// The next answer.
+    /// Reads the next response.
     pub(crate) fn answer(&mut self) -> Result<Answer> {
         let mut answer = self.head()?;
         self.body(&mut answer)?;
         Ok(answer)
     }
 
-    /// The server closes in good order: no byte more, and no reset.
+    /// Expects the server to close cleanly: no more bytes, and no reset.
     pub(crate) fn expect_end(&mut self) {
         let mut rest = std::mem::take(&mut self.unread);
         self.stream.read_to_end(&mut rest).unwrap();
-        assert_eq!(rest, b"", "bytes behind the last answer");
+        assert_eq!(rest, b"", "bytes after the last response");
     }
 
-    /// No request will come; answers still may.
+    /// Closes the sending side: no request follows, but responses still may.
     pub(crate) fn finish(&mut self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Reads the head of an answer, and no byte of its body.
+    /// Reads the head of a response, and no byte of its body.
     fn head(&mut self) -> Result<Answer> {
         let end = loop {
             if let Some(end) = self.unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -73,7 +73,7 @@ impl Client {
         let head: Vec<u8> = self.unread.drain(..end + 4).collect();
         let head = String::from_utf8(head).unwrap();
         let mut lines = head[..end].split("\r\n");
-        // An answer to HTTP/1.0 may say either version.
+        // A response to HTTP/1.0 may name either version.
         let line = lines.next().unwrap();
         let status = line.strip_prefix("HTTP/1.1 ").or(line.strip_prefix("HTTP/1.0 ")).unwrap();
         let mut fields = HashMap::new();
@@ -115,7 +115,7 @@ impl Answer {
         String::from_utf8(self.body.clone()).unwrap()
     }
 
-    /// The number of an answer that is one: 20 digits and nothing else.
+    /// Parses the count in a response of 20 digits and nothing else.
     pub(crate) fn count(&self) -> u64 {
         assert_eq!(self.status, 200, "{self:?}");
         let text = self.text();
@@ -129,7 +129,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The daemon says no, with this status, in these words among others.
+    /// Expects a refusal with this status whose text contains `part`.
     #[track_caller]
     pub(crate) fn expect_refusal(&self, status: u16, part: &str) {
         assert_eq!(self.status, status, "{self:?}");

@@ -1,4 +1,4 @@
-//! Clients on several threads that count what they sent and what was answered.
+//! Clients on several threads that count the requests they sent and the responses they got.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::thread::{self, JoinHandle};
 
 use super::{Client, wait_until};
 
-/// Clients that send one request over and over until the daemon is gone.
+/// Clients that repeat one request until the daemon is gone.
 pub(crate) struct Load {
     tally: Arc<[AtomicU64; 2]>,
     threads: Vec<JoinHandle<Vec<u64>>>,
 }
 
-/// What became of a load.
+/// The result of a load.
 pub(crate) struct Tally {
-    /// Requests that were begun to be sent: the daemon may have counted them.
+    /// Requests whose sending has begun: the daemon may have counted them.
     pub(crate) sent: u64,
-    /// Requests that were answered: the daemon has counted them.
+    /// Requests with a response: the daemon has counted them.
     pub(crate) answered: u64,
-    /// The numbers that were answered, in no order.
+    /// The counts in the responses, in no particular order.
     pub(crate) numbers: Vec<u64>,
 }
 
@@ -27,7 +27,7 @@ const SENT: usize = 0;
 const ANSWERED: usize = 1;
 
 impl Load {
-    /// Starts two clients that keep their connection, and one that takes a new one each time.
+    /// Starts two clients that keep their connection, and one that opens one for each request.
     pub(crate) fn start(address: SocketAddr, method: &'static str, target: &'static str) -> Load {
         let tally: Arc<[AtomicU64; 2]> = Arc::default();
         let client = |kept: bool| {
@@ -50,7 +50,7 @@ impl Load {
                     };
                     tally[ANSWERED].fetch_add(1, Ordering::SeqCst);
                     numbers.push(answer.count());
-                    // In its drain time, the daemon says which answer is the last.
+                    // While draining, the daemon marks its last response on a connection.
                     let last = answer.fields.get("connection").is_some_and(|c| c == "close");
                     connection = (kept && !last).then_some(client);
                 }
@@ -60,9 +60,9 @@ impl Load {
         Load { tally, threads }
     }
 
-    /// Waits until at least this many requests were answered.
+    /// Waits until at least this many requests have been answered.
     pub(crate) fn wait_for(&self, answered: u64) {
-        wait_until("answers under load", || {
+        wait_until("responses under load", || {
             self.tally[ANSWERED].load(Ordering::SeqCst) >= answered
         });
     }
@@ -76,14 +76,14 @@ impl Load {
 }
 
 impl Tally {
-    /// The count that was `base` before this load is now one that loses no answer and counts
-    /// nothing twice.
+    /// Checks that `count`, which was `base` before this load, includes every answered request and
+    /// none twice.
     #[track_caller]
     pub(crate) fn expect(&self, base: u64, count: u64) {
         let Tally { sent, answered, .. } = self;
         assert!(
             (base + answered..=base + sent).contains(&count),
-            "{count} after {base} and {answered} answers to {sent} requests"
+            "{count} after {base} and {answered} responses to {sent} requests"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The daemon as a child process with a directory and an address of its own, killed on drop.
+//! The daemon as a child process with its own directory and address, killed on drop.
 
 mod client;
 mod load;
@@ -22,13 +22,13 @@ pub(crate) use client::{Answer, Client};
 pub(crate) use load::Load;
 pub(crate) use model::Events;
 
-/// After this long, what was waited for does not come.
+/// After this long, a test stops waiting and fails.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A directory for the files of one test, and a loopback address that no other test listens on.
 ///
-/// The address makes it safe to come back to a port, and to send to one that is gone: no other
-/// daemon gets it meanwhile.
+/// The address makes it safe to use a port again, and to send to a closed one: no other daemon can
+/// get it meanwhile.
 pub(crate) struct Home {
     directory: TempDir,
     host: String,
@@ -38,7 +38,7 @@ pub(crate) struct Home {
 impl Home {
     pub(crate) fn new() -> Home {
         static HOMES: AtomicU32 = AtomicU32::new(1);
-        // All of 127/8 is this machine's on Linux. The process id keeps apart what runs at once.
+        // On Linux, all of 127/8 is local. The process id separates concurrent test processes.
         let (process, home) = (std::process::id(), HOMES.fetch_add(1, Ordering::Relaxed));
         assert!(home < 250, "more homes than addresses: count on in another octet");
         let host = format!("127.{}.{}.{home}", 64 + process / 250 % 128, process % 250);
@@ -57,12 +57,12 @@ impl Home {
         self.path("state.quipu")
     }
 
-    /// The address of this home's daemons.
+    /// The address that this home's daemons listen on.
     pub(crate) fn host(&self) -> &str {
         &self.host
     }
 
-    /// The names of the files that are not this home's own, sorted.
+    /// The names of the files in the directory, without the home's own, sorted.
     pub(crate) fn files(&self) -> Vec<String> {
         let names = fs::read_dir(self.directory.path()).unwrap();
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -71,7 +71,7 @@ impl Home {
         names
     }
 
-    /// The binary, free of the settings that the environment of the tests may hold.
+    /// A command for the binary, without settings from the environment of the tests.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
         for (name, _) in std::env::vars_os() {
@@ -95,7 +95,7 @@ impl Home {
         let listen = format!("{}:0", self.host);
         let mut command = self.command();
         command.arg("serve").args(arguments);
-        // A window in which nothing expires, and a small table: what most tests want.
+        // A window in which nothing expires and a small table suit most tests.
         for (flag, value) in [
             ("--state", "state.quipu"),
             ("--listen", &listen),
@@ -110,19 +110,19 @@ impl Home {
         self.spawn(command)
     }
 
-    /// Runs `quipu serve` with no more than these arguments until it ends by itself.
+    /// Runs `quipu serve` with exactly these arguments until it exits by itself.
     pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
         let mut command = self.command();
         command.arg("serve").args(arguments);
         self.finish(command)
     }
 
-    /// Runs a command until it ends by itself.
+    /// Runs a command until it exits by itself.
     pub(crate) fn finish(&self, command: Command) -> Ended {
         self.spawn(command).wait()
     }
 
-    /// The daemon does not start with these arguments, and says so in each of these parts.
+    /// Expects the daemon to refuse to start with these arguments, and to print each of the parts.
     pub(crate) fn expect_refusal(&self, arguments: &[&str], code: i32, parts: &[&str]) {
         let ended = self.run(arguments);
         assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {}", ended.stderr);
@@ -149,7 +149,7 @@ pub(crate) struct Daemon {
     stderr: PathBuf,
 }
 
-/// What a process left behind.
+/// The exit status and the output of a process.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
@@ -176,26 +176,26 @@ impl Daemon {
         self.connect().request("POST", target).unwrap()
     }
 
-    /// The number that `GET` answers.
+    /// The count in the response to `GET`.
     pub(crate) fn count(&self, target: &str) -> u64 {
         self.get(target).count()
     }
 
-    /// The value of a sample, named as the exposition writes it, labels included.
+    /// The value of a sample, named as in the exposition, including labels.
     pub(crate) fn sample(&self, name: &str) -> f64 {
         let text = self.get("/metrics").text();
         let found = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         found.unwrap_or_else(|| panic!("no {name} in {text}")).parse().unwrap()
     }
 
-    /// The complete lines of the log until now.
+    /// The complete lines of the log so far.
     pub(crate) fn log(&self) -> Vec<String> {
         let text = fs::read_to_string(&self.stderr).unwrap();
         let end = text.rfind('\n').map_or(0, |end| end + 1);
         text[..end].lines().map(str::to_owned).collect()
     }
 
-    /// The first event whose message begins so, if it was logged.
+    /// The first event whose message begins with `message`, if it was logged.
     pub(crate) fn event(&self, message: &str) -> Option<Value> {
         self.log().iter().find_map(|line| {
             let event: Value = serde_json::from_str(line).ok()?;
@@ -203,11 +203,11 @@ impl Daemon {
         })
     }
 
-    /// The first event whose message begins so, as soon as it is logged.
+    /// Waits for the first event whose message begins with `message`.
     #[track_caller]
     pub(crate) fn wait_for(&self, message: &str) -> Value {
         let found = poll(|| {
-            // In this order: what is there when it has ended is all that there will be.
+            // The order matters: once the process has exited, the log read afterwards is complete.
             let ended = self.child.borrow_mut().try_wait().unwrap().is_some();
             let event = self.event(message);
             (ended || event.is_some()).then_some(event)
@@ -216,17 +216,17 @@ impl Daemon {
         found.unwrap_or_else(|| panic!("no {message:?} in the log: {:#?}", self.log()))
     }
 
-    /// Whether it starts, as soon as that is known.
+    /// Waits until the daemon has started or exited; returns whether it has started.
     pub(crate) fn starts(&self) -> bool {
         let known = poll(|| {
             let ended = self.child.borrow_mut().try_wait().unwrap().is_some();
             let started = self.event("started").is_some();
             (ended || started).then_some(started)
         });
-        known.expect("it neither starts nor ends")
+        known.expect("it neither starts nor exits")
     }
 
-    /// What the log says of the state that was opened.
+    /// The log event about the opened state.
     pub(crate) fn opened(&self) -> Value {
         self.wait_for("opened the state")
     }
@@ -235,20 +235,20 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child.borrow()), signal).unwrap();
     }
 
-    /// Ends as a process does whose machine has run out of memory.
+    /// Kills the process, as the system does when it runs out of memory.
     pub(crate) fn kill(self) {
         self.signal(Signal::KILL);
         self.wait();
     }
 
-    /// Ends in order.
+    /// Stops the daemon cleanly.
     pub(crate) fn stop(self) {
         self.signal(Signal::TERM);
         let ended = self.wait();
         assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the daemon has exited by itself.
     pub(crate) fn wait(self) -> Ended {
         let status = poll(|| self.child.borrow_mut().try_wait().unwrap());
         let read = |path: &Path| fs::read_to_string(path).unwrap();
@@ -260,7 +260,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Both fail where it has ended, which is as well.
+        // Both calls fail if the process has exited, which is fine.
         let child = self.child.get_mut();
         let _ = child.kill();
         let _ = child.wait();
@@ -270,7 +270,7 @@ impl Drop for Daemon {
     }
 }
 
-/// Tries until there is something, or the deadline is over.
+/// Tries until there is a result, or the deadline has passed.
 pub(crate) fn poll<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {
@@ -284,12 +284,12 @@ pub(crate) fn poll<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
     }
 }
 
-/// Tries until the condition holds.
+/// Waits until the condition holds.
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     assert!(poll(|| condition().then_some(())).is_some(), "waited in vain: {what}");
 }
 
-/// Where a program lies that the environment names, or the reason to fail.
+/// The path of a program on `PATH`, or a failure that names the package to install.
 pub(crate) fn program(name: &str, package: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path)

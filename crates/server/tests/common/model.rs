@@ -1,4 +1,4 @@
-//! What a window may say of events, from when they were asked for and when they were answered.
+//! A model of windows: the counts that are possible, given when events were sent and acknowledged.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub(crate) struct Events(Vec<(Duration, Duration)>);
 
 impl Events {
-    /// Has an event counted.
+    /// Records an event that `count` causes.
     pub(crate) fn add<T>(&mut self, count: impl FnOnce() -> T) -> T {
         let asked = earliest();
         let answer = count();
@@ -18,7 +18,7 @@ impl Events {
         answer
     }
 
-    /// Reads a count, and checks it: every event younger than the window is in it, and none that
+    /// Reads a count and checks it: it includes every event younger than the window, and none that
     /// is older than window and accuracy together.
     #[track_caller]
     pub(crate) fn check(
@@ -34,7 +34,7 @@ impl Events {
         count
     }
 
-    /// Has an event counted by a call that answers the count, and checks that.
+    /// Records an event by a call that returns the count, and checks that count.
     #[track_caller]
     pub(crate) fn add_and_check(
         &mut self,
@@ -64,16 +64,16 @@ impl Events {
     }
 }
 
-/// The daemon's clock goes in ticks of the kernel, of 10 ms at most, and so may its buckets.
+/// The daemon's clock advances in ticks of the kernel, of at most 10 ms, and so may its buckets.
 const SLACK: Duration = Duration::from_millis(20);
 
-/// What the daemon's clock says at least from now on: it is the kernel's, which a busy machine may
-/// leave behind for longer than a tick.
+/// A lower bound of the daemon's clock from now on. That is the kernel's coarse clock, which can
+/// lag by more than a tick on a busy machine.
 fn earliest() -> Duration {
     read(ClockId::MonotonicCoarse)
 }
 
-/// What it said at most until now.
+/// An upper bound of the daemon's clock until now.
 fn latest() -> Duration {
     read(ClockId::Monotonic)
 }

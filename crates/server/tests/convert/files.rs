@@ -1,4 +1,4 @@
-//! Files in and out: what exists is kept, and what is not whole does not get the name.
+//! Files as input and output: existing files are kept, and only complete output gets its name.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -95,7 +95,7 @@ fn what_is_not_whole_is_left_under_another_name() {
     run.expect_error(&["in: tsv: at byte ", "4 messages were converted, into ", "out.part"]);
     assert_eq!((place.read("out"), place.read("out.part")), ("precious".into(), text()));
 
-    // And is not lost by the next attempt.
+    // The next attempt must not lose it either.
     fs::remove_file(&output).unwrap();
     convert(&input, &output, &[]).expect_error(&["out.part exists already", "--force"]);
     place.write("in", &text());
@@ -124,7 +124,7 @@ fn the_unfinished_file_is_not_the_input() {
 fn skipped_messages_do_not_make_a_file_unfinished() {
     let place = Place::new();
     let (input, output) = (place.path("in"), place.path("out"));
-    // The middle one is no message.
+    // The middle one is not a message.
     fs::write(&input, [&[2, 0x10, 1][..], &[1, 0xff], &[2, 0x10, 2]].concat()).unwrap();
     let (input, output) = (input.to_str().unwrap(), output.to_str().unwrap());
     let arguments = ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];

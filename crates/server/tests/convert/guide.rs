@@ -1,4 +1,4 @@
-//! The guide's examples do what it says.
+//! Runs the examples of the guide, and compares their output.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,11 +11,11 @@ const GUIDE: &str = include_str!("../../../../docs/guide-wire.md");
 fn examples_run() {
     let directory = TempDir::new().unwrap();
     let mut examples = 0;
-    // Odd pieces are code.
+    // Every second piece is a code block.
     for block in GUIDE.split("\n```\n").skip(1).step_by(2) {
         for example in block.split("$ ").filter(|example| !example.trim().is_empty()) {
             let (command, expected) = split(example);
-            // Agents and hosts are the reader's, and times the machine's.
+            // Other commands depend on the reader's hosts or on the machine's speed.
             if command.starts_with("quipu convert")
                 || command.starts_with("printf")
                 || command.starts_with("od")
@@ -28,7 +28,7 @@ fn examples_run() {
     assert_eq!(examples, 7);
 }
 
-/// The command, which lines with > go on, and what it prints.
+/// Splits an example into the command, with continuation lines marked by >, and its output.
 fn split(example: &str) -> (String, String) {
     let mut lines = example.lines();
     let mut command = String::from(lines.next().unwrap());

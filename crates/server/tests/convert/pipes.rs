@@ -28,7 +28,7 @@ fn expect_end(mut child: Child, code: i32, text: &str) {
 #[test]
 fn a_slow_pipe_holds_no_message_back() {
     for format in exact() {
-        // Through both: what the first holds back, the second cannot give.
+        // With two commands in a pipe: neither may hold a message back.
         let (mut first, mut stdin) = start("tsv", format.name());
         let mut second = quipu(&["convert", "--from", format.name(), "--to", "tsv"])
             .stdin(first.stdout.take().unwrap())
@@ -48,7 +48,7 @@ fn a_slow_pipe_holds_no_message_back() {
     }
 }
 
-/// A frame or a long message that comes in small pieces is whole with the last of them.
+/// A frame or a long message that arrives in small pieces is complete with the last one.
 #[test]
 fn small_pieces_hold_no_message_back() {
     let text = tsv(&messages(Kind::MetricUnion)).repeat(100);
@@ -74,7 +74,7 @@ fn a_closed_pipe_ends_it_quietly() {
     let (mut child, mut stdin) = start("tsv", "tsv");
     drop(child.stdout.take());
     let text = tsv(&messages(Kind::MetricUnion));
-    // It ends although the input goes on.
+    // It exits although the input continues.
     while stdin.write_all(text.as_bytes()).is_ok() {}
     expect_end(child, 0, "");
 }
@@ -98,7 +98,7 @@ fn a_signal_leaves_whole_messages() {
     }
 }
 
-/// 64 MB go through, and never are in memory at a time.
+/// 64 MB pass through, without ever being in memory at once.
 #[test]
 fn memory_stays_the_same_however_long_the_stream() {
     const LIMIT_KB: u64 = 32 << 10;
@@ -124,7 +124,7 @@ fn memory_stays_the_same_however_long_the_stream() {
             stdin.write_all(&block).unwrap();
         }
         let mut out = reader.join().unwrap();
-        // All is converted, and it waits for more.
+        // Everything is converted, and it waits for more.
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();

@@ -1,4 +1,4 @@
-//! Runs the binary on bytes, and makes the bytes.
+//! Runs the binary on given bytes, and builds those bytes.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use quipu_wire::{
     AnyFormat, BatchTimer, Counter, Framing, Gauge, Kind, Message, MetricType, MetricUnion,
 };
 
-/// What a run of the binary left.
+/// The exit code and the output of a run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) code: Option<i32>,
@@ -18,14 +18,14 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// The output of a run in which all went well.
+    /// The output of a run, which must have succeeded.
     #[track_caller]
     pub(crate) fn success(self) -> Vec<u8> {
         assert_eq!((self.code, &*self.err), (Some(0), ""), "{}", self.text());
         self.out
     }
 
-    /// The run says no, in these words among others.
+    /// Expects the run to fail with a message that contains these parts.
     #[track_caller]
     pub(crate) fn expect_error(&self, parts: &[&str]) {
         assert_eq!(self.code, Some(1), "{self:?}");
@@ -47,13 +47,13 @@ pub(crate) fn quipu(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the binary with bytes as its standard input.
+/// Runs the binary with `input` as its standard input.
 pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Run {
     let mut child = quipu(arguments).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let output = thread::scope(|scope| {
         scope.spawn(move || {
-            // Who has seen enough need not take the rest.
+            // A run that fails early may leave input unread.
             let _ = stdin.write_all(input);
         });
         child.wait_with_output().unwrap()
@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &[&str], input: &[u8]) -> Run {
     Run { code: output.status.code(), out: output.stdout, err }
 }
 
-/// Some messages of a kind, which every format carries.
+/// Some messages of a kind that every format can carry.
 pub(crate) fn messages(kind: Kind) -> Vec<Message<'static>> {
     const IDS: [&[u8]; 4] = [b"name=bulbasaur,trainer=ash,type=grass", b"", b"\xff\x00\t\n", b"a"];
     const TIMERS: [&[f64]; 4] =
@@ -90,7 +90,7 @@ pub(crate) fn format(name: &str) -> AnyFormat {
     AnyFormat::named(name).unwrap()
 }
 
-/// A stream of messages.
+/// The messages as a stream.
 pub(crate) fn encoded(format: AnyFormat, framing: Framing, messages: &[Message<'_>]) -> Vec<u8> {
     let mut encoder = format.encoder(framing);
     let mut out = Vec::new();
@@ -101,7 +101,7 @@ pub(crate) fn encoded(format: AnyFormat, framing: Framing, messages: &[Message<'
     out
 }
 
-/// The lines of a stream.
+/// The messages of a stream, one per line.
 pub(crate) fn lines(format: AnyFormat, kind: Kind, framing: Framing, stream: &[u8]) -> String {
     let mut decoder = format.decoder(kind, framing);
     decoder.push(stream);
@@ -121,7 +121,7 @@ pub(crate) fn tsv(messages: &[Message<'_>]) -> String {
     String::from_utf8(encoded(format("tsv"), Framing::Own, messages)).unwrap()
 }
 
-/// How the command line calls a kind.
+/// The name of a kind on the command line.
 pub(crate) fn argument(kind: Kind) -> &'static str {
     match kind {
         Kind::Counter => "counter",
@@ -131,7 +131,7 @@ pub(crate) fn argument(kind: Kind) -> &'static str {
     }
 }
 
-/// The formats that have all four messages. Lines of StatsD have only metrics, and few ids.
+/// The formats that carry all four messages exactly. StatsD lines have only metrics, and few ids.
 #[allow(dead_code, reason = "the comparison's tests take all formats")]
 pub(crate) fn exact() -> impl Iterator<Item = AnyFormat> {
     AnyFormat::all().filter(|format| !["statsd", "dogstatsd"].contains(&format.name()))

@@ -1,4 +1,4 @@
-//! What the server of `derlaft/ratecounter` promised: `GET /` counts itself and answers 20 digits.
+//! The contract of the server `derlaft/ratecounter`: `GET /` counts itself and returns 20 digits.
 
 use std::net::SocketAddr;
 
@@ -65,7 +65,7 @@ fn head_is_answered_without_a_body() {
     let mut client = daemon.connect();
     let answer = client.request("HEAD", "/").unwrap();
     assert_eq!((answer.status, answer.fields["content-length"].as_str()), (200, "20"));
-    // The next answer begins where the head has ended, and counts both.
+    // The next response begins right after the head, and counts both requests.
     assert_eq!(client.request("GET", "/").unwrap().count(), 2);
 }
 
@@ -78,7 +78,7 @@ fn every_request_gets_a_number_of_its_own() {
     daemon.stop();
     let mut tally = load.end();
     tally.numbers.sort_unstable();
-    // A number is missing only where a client did not get its answer.
+    // A count may be missing only if a client did not get its response.
     assert!(tally.numbers.windows(2).all(|pair| pair[0] < pair[1]), "a number came twice");
     assert!(tally.numbers.len() as u64 == tally.answered && tally.numbers[0] >= 1);
     assert!(*tally.numbers.last().unwrap() <= tally.sent);

@@ -19,7 +19,7 @@ fn a_kill_under_load_loses_no_answer() {
 
         let get = Load::start(daemon.address(), "GET", "/");
         let post = Load::start(daemon.address(), "POST", "/hit/a%20key");
-        // A different moment of the checkpoints and buckets each time.
+        // Each round hits a different moment of the checkpoints and buckets.
         for load in [&get, &post] {
             load.wait_for(100 + 200 * round);
         }
@@ -30,7 +30,7 @@ fn a_kill_under_load_loses_no_answer() {
         assert_eq!(daemon.opened()["left_open"], true);
         let count = daemon.count("/rate");
         get.expect(requests, count);
-        // The request that asks counts itself.
+        // This request counts itself.
         assert_eq!(daemon.count("/"), count + 1);
         assert_eq!(daemon.sample("quipu_events_total"), (count + 1) as f64);
         requests = count + 1;
@@ -58,7 +58,7 @@ fn a_kill_while_keys_push_each_other_out_leaves_whole_keys() {
         let tallies = loads.map(Load::end);
 
         let daemon = home.start(&["--keys", "4"]);
-        // The one that was leaving is gone, the one that was to come perhaps not there.
+        // The key being evicted is gone, and its replacement may be missing.
         let keys = daemon.opened()["keys"].as_u64().unwrap();
         assert!((3..=4).contains(&keys), "{keys}");
         let top = daemon.get("/top").text();
@@ -66,7 +66,7 @@ fn a_kill_while_keys_push_each_other_out_leaves_whole_keys() {
         for line in top.lines() {
             let (count, key) = line.split_once(' ').unwrap();
             let of_key = names.iter().position(|name| name.strip_prefix("/hit/") == Some(key));
-            assert!(of_key.is_some(), "a key that nobody sent in {top}");
+            assert!(of_key.is_some(), "a key that no client sent in {top}");
             assert!(count.parse::<u64>().unwrap() <= tallies.iter().map(|t| t.sent).sum(), "{top}");
         }
         let now = daemon.sample("quipu_keys_evicted_total");
@@ -75,7 +75,7 @@ fn a_kill_while_keys_push_each_other_out_leaves_whole_keys() {
         for key in 0..4 {
             assert_eq!(daemon.post(&format!("/hit/new{key}")).count(), 1);
         }
-        // All four are there together: the table takes as many keys as before.
+        // All four fit together: the table still has its full capacity.
         for key in 0..4 {
             assert_eq!(daemon.count(&format!("/rate/new{key}")), 1);
         }
@@ -89,7 +89,7 @@ fn a_kill_at_any_moment_of_a_start_leaves_a_usable_state() {
     let home = Home::new();
     let mut count = 0;
     for round in 0..40 {
-        // From before the file is there to after the first answer could be sent.
+        // Kill from before the file exists until after the first response could have been sent.
         let daemon = home.launch(&[]);
         thread::sleep(Duration::from_micros(250 * round));
         daemon.kill();

@@ -1,4 +1,4 @@
-//! Windows that slide: events leave when the model says so, while the daemon runs and while not.
+//! Sliding windows: events expire when the model says so, whether the daemon runs or not.
 
 use std::thread;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn the_count_follows_the_model() {
         requests.check(HALF, ACCURACY, || call("GET", "/rate?window=500ms"));
         hits.check(WINDOW, ACCURACY, || call("GET", "/rate/k"));
         hits.check(HALF, ACCURACY, || call("GET", "/rate/k?window=500ms"));
-        // Events of different ages; how long this really takes does not matter to the model.
+        // Events of different ages. The model does not depend on how long this really takes.
         thread::sleep(Duration::from_millis(25));
     }
     let (mut before, mut before_of_key) = (u64::MAX, u64::MAX);
@@ -38,7 +38,7 @@ fn the_count_follows_the_model() {
         count == 0 && of_key == 0
     });
     assert_eq!(call("GET", "/"), 1);
-    // The longer windows of all requests remember; the key's own table does not reach further.
+    // Longer windows of all requests still hold them; the key's own table spans only its window.
     assert_eq!(call("GET", "/rate?window=1h"), 61);
     assert_eq!(daemon.sample("quipu_events_total"), 61.0);
     wait_until("the gauge follows", || daemon.sample("quipu_window_events{window=\"1s\"}") == 0.0);
@@ -60,7 +60,7 @@ fn time_goes_on_while_the_daemon_is_down() {
         let daemon = home.start(&SETTINGS);
         requests.check(WINDOW, ACCURACY, || daemon.count("/rate"));
         hits.check(WINDOW, ACCURACY, || daemon.count("/rate/k"));
-        // After a pause that takes all of them out of the window.
+        // After a pause that moves all of them out of the window.
         end(daemon);
         thread::sleep(WINDOW + ACCURACY * 2);
         let daemon = home.start(&SETTINGS);

@@ -1,4 +1,4 @@
-//! Windows of other lengths, and keys with a window each.
+//! Windows of other lengths, and keys, each with its own window.
 
 use crate::common::{Daemon, Home};
 
@@ -19,7 +19,7 @@ fn rate_tells_and_does_not_count() {
 #[test]
 fn rate_as_json() {
     let home = Home::new();
-    // One bucket is far longer than this test: it is full of what the test sends.
+    // One bucket lasts far longer than this test, so it holds everything that the test sends.
     let daemon = home.start(&["--accuracy", "30m", "--span", "2h"]);
     for _ in 0..9 {
         daemon.get("/");
@@ -30,7 +30,7 @@ fn rate_as_json() {
     assert_eq!(object["rate"], 9.0 / 7200.0);
     assert_eq!(object["max_rate"], 9.0 / 1800.0);
     assert_eq!(object.as_object().unwrap().len(), 4);
-    // Without a window, it is the daemon's own; times may have spaces, as either encoding.
+    // The default is the daemon's own window. Times may have spaces, in either encoding.
     assert_eq!(daemon.get("/rate?format=json").json()["window"], 3600.0);
     for window in ["1h+30m", "1h%2030m", "90m", "5400s"] {
         let object = daemon.get(&format!("/rate?format=json&window={window}")).json();
@@ -59,7 +59,7 @@ fn keys_are_counted_each_for_itself() {
         );
         assert_eq!(object["rate"].as_f64() > Some(0.0), count > 0);
     }
-    // Keys are not requests of the window, and asking for one does not make it.
+    // Hits of keys do not count in the window of requests, and reading a key does not create it.
     assert_eq!((daemon.count("/rate"), daemon.sample("quipu_keys")), (0, 2.0));
 }
 
@@ -73,7 +73,7 @@ fn a_key_is_any_bytes() {
     }
     assert_eq!(daemon.count("/rate/a/b%20c"), 3);
     assert_eq!(daemon.get("/rate/a%2Fb%20c?format=json").json()["key"], "a/b c");
-    // A plus is a plus in a path.
+    // In a path, a plus is a literal plus.
     for (key, shown) in [
         ("%2B", "+"),
         ("%25zz", "%zz"),
@@ -93,7 +93,7 @@ fn a_key_is_any_bytes() {
     for bad in ["%zz", "%", "a%4", "%2g", "%C3%"] {
         daemon.post(&format!("/hit/{bad}")).expect_refusal(400, "write %25");
     }
-    // The longest key, and the key of one byte more.
+    // The longest key, and a key of one more byte.
     let longest = "k".repeat(128);
     assert_eq!(daemon.post(&format!("/hit/{longest}")).count(), 1);
     daemon.post(&format!("/hit/{longest}k")).expect_refusal(400, "has 1 to 128 bytes");
@@ -152,7 +152,7 @@ fn top_of_a_large_table_is_computed_in_steps() {
         let line = |key| format!("{key:020} k{key}\n");
         (3000 - most + 1..=3000).rev().map(line).collect()
     };
-    // Those who ask at the same time get the same.
+    // Simultaneous requests get the same page.
     let mut clients: Vec<_> = (0..8).map(|_| daemon.connect()).collect();
     for client in &mut clients {
         client.send("GET /top?n=1000 HTTP/1.1\r\nHost: quipu\r\n\r\n".repeat(20)).unwrap();
@@ -171,7 +171,7 @@ fn the_key_that_was_hit_least_recently_leaves() {
         daemon.post(&format!("/hit/{key}?n=5"));
     }
     expect_keys(&daemon, 3.0, 0.0);
-    // A hit keeps a key, a look at it does not.
+    // A hit keeps a key from eviction, reading it does not.
     daemon.post("/hit/a");
     daemon.get("/rate/b");
     assert_eq!(daemon.post("/hit/d").count(), 1);
@@ -179,7 +179,7 @@ fn the_key_that_was_hit_least_recently_leaves() {
     for (key, count) in [("a", 6), ("b", 0), ("c", 5), ("d", 1)] {
         assert_eq!(daemon.count(&format!("/rate/{key}")), count, "{key}");
     }
-    // The order is kept through a restart: c is the oldest now.
+    // The order survives a restart: c is the oldest now.
     daemon.stop();
     let daemon = home.start(&["--keys", "3"]);
     assert_eq!(daemon.opened()["keys"], 3);

@@ -1,4 +1,4 @@
-//! The log: an event a line, and none for a request.
+//! The log: one line per event, and none for a request.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use crate::common::{Home, wait_until};
 #[test]
 fn every_line_of_json_is_an_object() {
     let home = Home::new();
-    // All levels, through everything that is logged: start, requests of all kinds, end.
+    // At all levels, over everything that is logged: start, requests of all kinds, shutdown.
     let daemon = home.start(&["--log-level", "trace", "--state", "quo\"ted \u{fc}.quipu"]);
     daemon.get("/");
     daemon.get("/nothing\"%0a");
@@ -54,7 +54,7 @@ fn requests_are_not_logged() {
     let mut client = daemon.connect();
     client.send("NONSENSE\r\n\r\n").unwrap();
     assert_eq!(client.answer().unwrap().status, 400);
-    // Nor are checkpoints that work.
+    // Nor do successful checkpoints.
     wait_until("a few checkpoints", || {
         daemon.get("/");
         daemon.sample("quipu_checkpoint_duration_seconds_count") >= 5.0
@@ -95,14 +95,14 @@ fn names_do_not_break_lines_of_words() {
 #[test]
 fn levels_and_forms() {
     let home = Home::new();
-    // At this level, a start and an end in order say nothing.
+    // At this level, a clean start and stop log nothing.
     let quiet = home.launch(&["--log-level", "warn"]);
-    // Signals are watched before the state is made.
+    // Signals are watched before the state is created.
     wait_until("the state is there", || home.state().exists());
     quiet.signal(rustix::process::Signal::TERM);
     let ended = quiet.wait();
     assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(0), ""));
-    // Words have no escape sequences, wherever they go.
+    // The text format has no escape sequences, wherever it goes.
     let listen = ["--listen", "127.0.0.1:0"];
     let ended = home.run(&[&listen[..], &["--state", "missing/state.quipu"]].concat());
     assert!(ended.stderr.contains(" ERROR the daemon exits error=cannot use the state"));

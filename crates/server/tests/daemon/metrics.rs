@@ -1,4 +1,4 @@
-//! The daemon's own numbers, and its answers to those who watch over it.
+//! The daemon's own metrics, and its health checks.
 
 use std::process::{Command, Stdio};
 
@@ -72,7 +72,7 @@ fn the_numbers_are_those_of_the_traffic() {
     let home = Home::new();
     let daemon = home.start(&[]);
     traffic(&daemon);
-    // Each scrape is answered after it was written, and seen by the next one.
+    // A scrape is counted after its response was written, so only the next one shows it.
     let mut scrapes = 0.0;
     let expected = |scrapes: f64| {
         [
@@ -120,7 +120,7 @@ fn the_numbers_are_those_of_the_traffic() {
     let state = std::fs::metadata(home.state()).unwrap().len() as f64;
     assert_eq!(sample(&text, "quipu_state_bytes"), Some(state));
     assert_eq!(sample(&text, "quipu_build_info{version=\"0.1.0\"}"), Some(1.0));
-    // Time that passed is there, and in one unit with the bounds.
+    // Durations are recorded, in the same unit as the bounds.
     let sum = sample(&text, "quipu_http_request_duration_seconds_sum").unwrap();
     assert!(sum > 0.0 && sum < 20.0, "{sum}");
 }
@@ -137,7 +137,7 @@ fn checkpoints_are_counted() {
         daemon.get("/");
         count() >= 3.0
     });
-    // While nothing is counted, the disk is left alone: two looks apart are alike some time.
+    // While nothing is counted, there are no syncs: at some point two reads in a row are equal.
     wait_until("the last checkpoint", || {
         let before = count();
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -160,7 +160,6 @@ fn totals_of_the_state_outlive_the_daemon_and_its_own_do_not() {
     assert_eq!(daemon.sample("quipu_http_responses_total{code=\"404\"}"), 0.0);
 }
 
-/// Requests, each on a connection of its own: 9 that a route answers, 5 that the transport refuses.
 #[test]
 fn connections_give_their_memory_back() {
     const CONNECTIONS: usize = 300;
@@ -179,7 +178,7 @@ fn connections_give_their_memory_back() {
             client
         })
         .collect();
-    // 30 KB each while they are used, and a quarter of it while they are idle.
+    // 30 KB each while they are used, and a quarter of that while they are idle.
     wait_until("buffers go back", || resident() - before < 8192.0 * CONNECTIONS as f64);
     for client in &mut clients {
         assert_eq!(client.request("GET", "/rate").unwrap().count(), 0);
@@ -188,6 +187,7 @@ fn connections_give_their_memory_back() {
     wait_until("all goes back", || resident() - before < 2048.0 * CONNECTIONS as f64);
 }
 
+/// Sends requests, each on its own connection: 9 to routes, 5 that the transport refuses.
 fn traffic(daemon: &Daemon) {
     for (method, target, status) in [
         ("GET", "/", 200),

@@ -1,4 +1,4 @@
-//! Requests that get no number, and what they are told instead.
+//! Refused requests, and the texts of their responses.
 
 use std::time::{Duration, Instant};
 
@@ -99,7 +99,7 @@ fn a_body_over_the_limit_is_413() {
     };
     expect_closed(&daemon, &sized(1001), 413, "larger than 1000 bytes");
     expect_closed(&daemon, &chunked(1001), 413, "larger than 1000 bytes");
-    // An announcement is enough.
+    // The announced length is enough.
     let announced = format!("{head}Content-Length: 9223372036854775807\r\n\r\n");
     expect_closed(&daemon, &announced, 413, "larger than 1000 bytes");
     for (request, count) in [(sized(1000), 1), (chunked(1000), 2)] {
@@ -133,7 +133,7 @@ fn a_head_over_the_limit_is_431() {
 fn a_line_over_the_limit_is_414() {
     let home = Home::new();
     let daemon = home.start(&["--header-bytes", "2000"]);
-    // With the rest of the request or without, in the same read or not.
+    // With or without the rest of the request, in the same read or not.
     for length in [2000, 3000, 100_000] {
         let line = format!("GET /{} HTTP/1.1\r\n", "x".repeat(length));
         expect_closed(&daemon, &format!("{line}Host: quipu\r\n\r\n"), 414, "2000 bytes");
@@ -141,7 +141,7 @@ fn a_line_over_the_limit_is_414() {
     let mut client = daemon.connect();
     client.send(format!("GET /{}", "x".repeat(2000))).unwrap();
     client.answer().unwrap().expect_refusal(414, "longer than 2000 bytes");
-    // A target that the daemon takes is not refused for its length alone.
+    // A target within the limit is not refused for its length alone.
     assert_eq!(daemon.get(&format!("/{}", "x".repeat(1800))).status, 404);
 }
 
@@ -181,7 +181,7 @@ fn a_slow_request_is_408() {
         "GET / HTTP/1.1\r\nHost: qui",
         "POST /hit/k HTTP/1.1\r\nHost: quipu\r\nContent-Length: 5\r\n\r\nha",
     ] {
-        // The clock is read for the first connection, and for others once a sweep.
+        // The clock is read for the first connection, and then once per sweep.
         let home = Home::new();
         let daemon = home.start(&["--read-timeout", "200ms"]);
         let begun = Instant::now();
@@ -207,7 +207,7 @@ fn a_connection_too_many_is_503() {
     let home = Home::new();
     let daemon = home.start(&["--connections", "1"]);
     assert_eq!(daemon.wait_for("listening")["connections"], 1);
-    // A request has begun, so that this one does not give way.
+    // With a request begun, this connection does not give way.
     let mut first = daemon.connect();
     first.send("GET / HTTP/1.1\r\n").unwrap();
     wait_until("the connection is open", || daemon.get("/metrics").status == 503);
@@ -223,7 +223,7 @@ fn a_connection_too_many_is_503() {
     assert_eq!(answer.fields["retry-after"], "1");
     assert_eq!(answer.fields["connection"], "close");
     second.expect_end();
-    // The one that was there is served on, and makes room when it goes.
+    // The first connection is still served, and makes room when it closes.
     first.send("Host: quipu\r\n\r\n").unwrap();
     assert_eq!(first.answer().unwrap().count(), 1);
     assert_eq!(first.request("GET", "/").unwrap().count(), 2);
@@ -236,14 +236,14 @@ fn a_connection_too_many_is_503() {
     });
 }
 
-/// Sends bytes on a connection of their own.
+/// Sends bytes on a new connection and reads the response.
 fn exchange(daemon: &Daemon, request: &str) -> Answer {
     let mut client = daemon.connect();
     client.send(request).unwrap();
     client.answer().unwrap()
 }
 
-/// The request is refused in these words, and its connection closed, in good order.
+/// Expects the request to be refused with this text, and its connection to be closed cleanly.
 #[track_caller]
 fn expect_closed(daemon: &Daemon, request: &str, status: u16, part: &str) {
     let mut client = daemon.connect();

@@ -1,4 +1,4 @@
-//! Where settings come from: flags weigh more than the environment, and that more than the file.
+//! Sources of settings: flags override the environment, which overrides the file.
 
 use std::fs;
 
@@ -35,10 +35,10 @@ fn flags_weigh_more_than_the_environment_and_that_more_than_the_file() {
     let flags =
         ["--config", "quipu.toml", "--window", "30s", "--keys", "30", "--listen", "127.0.0.1:4"];
     expect(&shown(&environment, &flags), "30s", 30, "1s", &["127.0.0.1:4"]);
-    // The file can be named by the environment, too.
+    // The environment can name the file, too.
     let named = [("QUIPU_CONFIG", "quipu.toml"), ("QUIPU_KEYS", "20")];
     expect(&shown(&named, &["--window", "30s"]), "30s", 20, "1s", &["127.0.0.1:1"]);
-    // Nothing was made by the checks.
+    // The checks created no files.
     assert_eq!(home.files(), ["quipu.toml"]);
 }
 
@@ -51,7 +51,7 @@ fn a_daemon_runs_on_the_settings_that_were_shown() {
     let ended = home.run(&[&check[..], &flags[..]].concat());
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     fs::write(home.path("shown.toml"), &ended.stdout).unwrap();
-    // Shown again, they are the same.
+    // Printed again, they are the same.
     let again = home.run(&["--check-config", "--config", "shown.toml"]);
     assert_eq!(again.stdout, ended.stdout);
 
@@ -76,7 +76,7 @@ fn every_setting_is_shown_with_its_value() {
         assert!(help.contains(&format!("--{flag} ")), "no --{flag} in {help}");
     }
     let flags = help.lines().filter(|line| line.trim_start().starts_with("--")).count();
-    // All but --config, --check-config, and --help, which stands behind its short form.
+    // All but --config, --check-config, and --help, whose line begins with its short form.
     assert_eq!(shown.len(), flags - 2, "{help}");
 }
 

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: the first lets running requests end, the second does not.
+//! SIGTERM and SIGINT: the first lets running requests finish, the second does not.
 
 use std::io::{BufRead, BufReader};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ fn a_signal_under_load_loses_nothing_and_frees_the_port() {
     let mut listen: Option<String> = None;
     for signal in [Signal::TERM, Signal::INT, Signal::TERM] {
         let daemon = match &listen {
-            // The port of the last daemon, at once.
+            // Reuse the port of the last daemon at once.
             Some(listen) => home.start(&["--listen", listen]),
             None => home.start(&[]),
         };
@@ -56,7 +56,7 @@ fn a_half_sent_request_is_answered_in_the_drain_time() {
         let address = daemon.address();
         daemon.signal(signal);
         daemon.wait_for("stopping");
-        // A connection without a request is closed at once, and no new one is taken.
+        // A connection without a request is closed at once, and no new one is accepted.
         idle.expect_end();
         wait_until("the listener closes", || Client::connect(address).is_err());
         half.send("rest").unwrap();
@@ -86,7 +86,7 @@ fn a_request_that_does_not_end_is_cut_after_the_drain_time() {
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
     assert!(half.answer().is_err());
-    // What was not answered was not counted.
+    // Requests without a response were not counted.
     let daemon = home.start(&[]);
     assert_eq!(daemon.opened()["left_open"], false);
     assert_eq!(daemon.count("/rate/half"), 0);
@@ -125,7 +125,7 @@ fn a_daemon_that_stands_still_is_ended() {
     let mut daemon = command.stderr(full.try_clone().unwrap()).spawn().unwrap();
     let mut lines = BufReader::new(log);
     while !read_line(&mut lines).contains("started") {}
-    // Nobody reads the log any more, so that the server stops at the first line that it writes.
+    // From here on the log is not read, so the server blocks at the first line that it writes.
     rustix::io::ioctl_fionbio(&full, true).unwrap();
     while rustix::io::write(&full, &[b'x'; 4096]).is_ok() {}
     while rustix::io::write(&full, b"x").is_ok() {}
@@ -168,17 +168,17 @@ fn a_quiet_daemon_ends_in_order_whenever_the_signal_comes() {
         count += 1;
         assert_eq!(daemon.count("/"), count);
         daemon.stop();
-        // As soon as the state is there, often before anybody listens.
+        // As soon as the state exists, often before the daemon listens.
         let daemon = home.launch(&["--threads", threads]);
         daemon.wait_for("opened the state");
         daemon.stop();
     }
 }
 
-/// A client that has sent a request but for a part of its body, which the daemon has begun to
+/// A client that has sent a request except for a part of its body, which the daemon has begun to
 /// read.
 fn half_sent(daemon: &Daemon) -> Client {
-    // The connection that asks is the only one: what was there before has closed.
+    // The connection of this request is the only one: earlier ones have closed.
     let open = || daemon.sample("quipu_http_connections_open");
     wait_until("earlier connections close", || open() == 1.0);
     let mut client = daemon.connect();

@@ -1,4 +1,4 @@
-//! Starts that fail: what is told, with what exit code. Those on the state are in `state_file`.
+//! Starts that fail: the messages and exit codes. Those about the state are in `state_file`.
 
 use std::fs;
 use std::process::Command;
@@ -106,7 +106,7 @@ fn an_address_in_use_is_named_with_the_way_out() {
     for threads in ["1", "2"] {
         let daemon = home.start(&["--threads", threads]);
         let address = daemon.address();
-        // However many threads either has: a port is never shared with another daemon.
+        // Whatever the number of threads of either: a port is never shared with another daemon.
         for threads in ["1", "2"] {
             let listen = ["--listen", &address.to_string(), "--keys", "16", "--threads", threads];
             let way_out = format!(
@@ -151,7 +151,7 @@ fn addresses_that_are_none_are_told_how_to_write_one() {
         let parts = [&format!("cannot use {address:?}"), "write host:port, such as 127.0.0.1:8081"];
         home.expect_refusal(&["--listen", address, "--keys", "16"], 1, &parts);
     }
-    // An address of documentation is nobody's interface.
+    // No interface has an address of the documentation range.
     let parts = ["192.0.2.1:80", "no interface of this machine", "0.0.0.0"];
     home.expect_refusal(&["--listen", "192.0.2.1:80", "--keys", "16"], 1, &parts);
 }
@@ -199,7 +199,7 @@ fn a_refused_start_leaves_no_state_and_its_advice_works() {
         command.args(["--log-format", "json"]);
         command
     };
-    // From too few addresses for the state to enough for all but the metrics or a thread.
+    // Limits from too little address space for the state to enough for all but metrics or a thread.
     let (mut refused, mut advice) = (Vec::new(), Vec::new());
     for kib in (60_000..120_000).step_by(4000) {
         let daemon = home.spawn(limited(kib, "v"));
@@ -229,7 +229,7 @@ fn a_refused_start_leaves_no_state_and_its_advice_works() {
     daemon.stop();
     fs::remove_file(home.state()).unwrap();
 
-    // In blocks of 512 bytes or of a kilobyte, as the shell has it.
+    // Shells differ in whether the unit is 512 bytes or a kilobyte.
     let daemon = home.spawn(limited(4000, "f"));
     let ended = daemon.wait();
     assert!(ended.stderr.contains("fewer --keys"), "{}", ended.stderr);
@@ -275,7 +275,7 @@ fn too_few_open_files_are_told_before_it_starts() {
             continue;
         }
         daemon.wait_for("started");
-        // It serves, whatever else is open.
+        // It serves, however many other connections are open.
         let mut clients: Vec<_> = (0..files).map(|_| daemon.connect()).collect();
         clients.iter_mut().for_each(|client| {
             let status = client.request("GET", "/rate").map(|answer| answer.status);
@@ -316,7 +316,7 @@ fn a_state_that_is_in_use_is_free_when_its_daemon_is_gone() {
         home.expect_refusal(&arguments, 1, &parts);
     }
     assert_eq!(home.files(), ["state.quipu"]);
-    // The one that has it does not notice.
+    // The process that has the file open is not affected.
     assert_eq!(daemon.count("/"), 2);
     daemon.kill();
     assert_eq!(home.start(&[]).count("/rate"), 2);

@@ -1,4 +1,4 @@
-//! State files that cannot be used: each is named with the way out, and left as it is.
+//! Unusable state files: each is refused with a remedy, and left untouched.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn files_that_are_not_a_whole_state_are_refused_and_left_as_they_are() {
         home.expect_refusal(&SERVE, 1, &["state.quipu", flaw.says, flaw.way_out]);
         assert_eq!(fs::read(home.state()).unwrap(), bytes, "{}", flaw.name);
         assert_eq!(home.files(), ["state.quipu"], "{}", flaw.name);
-        // Damage is what setting aside is offered for, and nothing else.
+        // Setting aside is offered for damage only.
         let ended = home.run(&SERVE);
         let offered = ended.stderr.contains("--damaged-state set-aside");
         assert_eq!(offered, flaw.is_damage, "{}: {}", flaw.name, ended.stderr);
@@ -42,7 +42,7 @@ fn a_file_that_is_removed_or_replaced_is_noticed() {
         let error = event["error"].as_str().unwrap();
         assert!(error.contains("removed or replaced while it was open"), "{error}");
         assert!(daemon.sample("quipu_checkpoint_errors_total") >= 1.0);
-        // It goes on, and does not end as if all were well.
+        // It continues, and does not exit with success.
         assert_eq!(daemon.count("/"), 2);
         daemon.signal(Signal::TERM);
         let ended = daemon.wait();
@@ -84,7 +84,7 @@ fn damaged_files_are_set_aside_where_that_is_asked_for() {
         assert!(aside.starts_with("state.quipu.damaged-"), "{aside}");
         assert_eq!(fs::read(home.path(aside)).unwrap(), bytes, "{}", flaw.name);
         assert_eq!(home.files(), ["state.quipu", aside]);
-        // Once more at once: what was set aside before is not overwritten.
+        // A second time at once: the file set aside before is not overwritten.
         daemon.stop();
         fs::write(home.state(), b"").unwrap();
         home.start(&arguments).stop();
@@ -138,7 +138,7 @@ fn paths_that_hold_no_file_are_refused() {
     }
     assert_eq!(home.files(), ["directory", "file"]);
     assert_eq!(fs::read(home.path("file")).unwrap(), b"text");
-    // A file of the kernel is nothing that can be made.
+    // No file can be created in /proc.
     let arguments = ["--listen", "127.0.0.1:0", "--keys", "16", "--state", "/proc/state.quipu"];
     home.expect_refusal(&arguments, 1, &["/proc/state.quipu", "or name another file"]);
 }
@@ -191,7 +191,7 @@ fn a_disk_that_cannot_be_written_is_told() {
     }
 }
 
-/// Something to do to a file, and what the daemon says of it then.
+/// A way to damage a file, and the message that the daemon then prints.
 struct Flaw {
     name: &'static str,
     make: fn(&mut Vec<u8>),
@@ -240,7 +240,7 @@ fn flaws() -> [Flaw; 8] {
     ]
 }
 
-/// Makes a state that was in order, and then the flaw. Gives the bytes.
+/// Creates a sound state, then applies the flaw. Returns the bytes of the file.
 fn flawed(home: &Home, flaw: &Flaw) -> Vec<u8> {
     let daemon = home.start(&[]);
     daemon.get("/");
@@ -251,17 +251,17 @@ fn flawed(home: &Home, flaw: &Flaw) -> Vec<u8> {
     bytes
 }
 
-/// What came of a command on a small disk.
+/// The result of a command on a small disk.
 struct OnDisk {
     code: i32,
     stderr: String,
-    /// The names that are on the disk afterwards, a line each.
+    /// The names of the files on the disk afterwards, one per line.
     left: String,
 }
 
-/// Runs a command of the shell with the binary as `$0`, where `disk` is a disk of its own of a
-/// megabyte. The disk is mounted for this command only, and gone with it whatever happens. `None`
-/// where the system does not let this user mount one.
+/// Runs a shell command with the binary as `$0`, where `disk` is a separate disk of one megabyte.
+/// The disk is mounted for this command only, and gone with it whatever happens. Returns `None` if
+/// the system does not let this user mount one.
 fn on_small_disk(home: &Home, command: &str) -> Option<OnDisk> {
     const NO_MOUNT: i32 = 99;
     let _ = fs::create_dir(home.path("disk"));
@@ -282,5 +282,5 @@ fn on_small_disk(home: &Home, command: &str) -> Option<OnDisk> {
     Some(OnDisk { code, stderr: ended.stderr, left: ended.stdout })
 }
 
-/// Flags for a daemon on the default state of a home, which is not to start.
+/// Flags for a daemon on the default state of a home, which is expected not to start.
 const SERVE: [&str; 4] = ["--listen", "127.0.0.1:0", "--state", "state.quipu"];

@@ -1,4 +1,4 @@
-//! A server whose handler records what it hears, and a client that reads answers strictly.
+//! A server whose handler records events, and a client that parses responses strictly.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -16,10 +16,10 @@ use quipu_server::http::{
 };
 use tokio::sync::oneshot;
 
-/// After this long, what was waited for does not come.
+/// After this long, a test stops waiting and fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A server in a thread; stops when dropped.
+/// A server in a thread. Dropping this stops it.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) addresses: Vec<SocketAddr>,
@@ -80,7 +80,7 @@ impl Running {
         }
     }
 
-    /// The request is refused, the connection closed and the refusal counted.
+    /// Expects the request to be refused, its connection closed and the refusal counted.
     pub(crate) fn expect_refusal(&self, request: &str, refusal: Refusal, status: u16) {
         let before = self.seen().refused(refusal);
         let mut client = self.connect();
@@ -112,7 +112,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop();
-        // What was open has ended: the balance of events is even.
+        // All connections have ended: each that was accepted was also closed.
         if let Some(thread) = self.thread.lock().unwrap().take()
             && !thread::panicking()
         {
@@ -123,7 +123,7 @@ impl Drop for Running {
     }
 }
 
-/// What the observer heard.
+/// The recorded events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) requests: u64,
@@ -184,7 +184,7 @@ impl Handler for Recorder {
     }
 }
 
-/// An answer in steps.
+/// A response in steps.
 struct Climb(usize);
 
 impl Steps for Climb {
@@ -195,7 +195,7 @@ impl Steps for Climb {
     }
 }
 
-/// The steps of an answer.
+/// The number of steps of a response.
 pub(crate) const STEPS: usize = 500;
 
 impl Recorder {
@@ -234,7 +234,7 @@ impl Recorder {
     }
 }
 
-/// More than the buffers between two sockets hold.
+/// More than the buffers between two sockets can hold.
 pub(crate) const LARGE: usize = 16 << 20;
 
 pub(crate) struct Client {
@@ -260,7 +260,7 @@ impl Client {
         Client::of(TcpStream::connect(address).unwrap())
     }
 
-    /// From an address of the client's choice.
+    /// Connects from a local address that the caller chooses.
     pub(crate) fn connect_from(host: &str, address: SocketAddr) -> Client {
         use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
         let from = SocketAddr::new(host.parse().unwrap(), 0);
@@ -295,7 +295,7 @@ impl Client {
             if let Some(end) = self.unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 break end;
             }
-            assert_ne!(self.receive(), 0, "the connection ended before an answer");
+            assert_ne!(self.receive(), 0, "the connection ended before a response");
         };
         let head: Vec<u8> = self.unread.drain(..end + 4).collect();
         let head = String::from_utf8(head).unwrap();
@@ -308,7 +308,7 @@ impl Client {
         Answer { line, fields, body: Vec::new() }
     }
 
-    /// The server closed in good order: no byte more, and no reset.
+    /// Expects the server to close cleanly: no more bytes, and no reset.
     pub(crate) fn expect_end(&mut self) {
         assert_eq!(self.receive(), 0);
         assert_eq!(self.unread, b"");

@@ -1,4 +1,4 @@
-"""Counts with the real prometheus_client, and makes new series all the time, until it is killed.
+"""Counts with the real prometheus_client, and creates new series all the time, until it is killed.
 
 Usage: grow.py DIRECTORY
 """

@@ -1,5 +1,5 @@
-"""Several processes count with the real prometheus_client; what `quipu scrape` shows of their files
-has to be what the client itself shows.
+"""Several processes count with the real prometheus_client. Checks that `quipu scrape` shows the same
+of their files as the client itself.
 
 Usage: python.py QUIPU DIRECTORY
 """
@@ -66,7 +66,7 @@ class Metrics:
 
 def child(metrics, index, ready, go_on):
     if index % 2:
-        # This one makes its metrics itself.
+        # This process creates its metrics itself.
         metrics.count(index)
     threads = [threading.Thread(target=metrics.count, args=(index,)) for _ in range(2)]
     for thread in threads:
@@ -127,7 +127,7 @@ def main():
         children.append(pid)
     for _ in children:
         os.read(ready[0], 1)
-    # Three of them are gone by then, and two of those the client is told of.
+    # Three of them have exited by then, and the client is told of two of those.
     for pid in children[3:]:
         os.waitpid(pid, 0)
     compare_all()

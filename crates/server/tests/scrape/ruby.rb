@@ -1,6 +1,5 @@
-# Writes files as Ruby's prometheus-client does (the gem is not to be had from Debian): one for each
-# metric and process, with the documented layout. Prints what its aggregations make of them, line by
-# line as in the text format.
+# Writes files as Ruby's prometheus-client does (Debian does not package the gem): one for each metric
+# and process, in the documented layout. Prints their aggregates, line by line as in the text format.
 #
 # Usage: ruby.rb DIRECTORY
 
@@ -35,7 +34,7 @@ def line(name, labels, value)
   puts "#{name}#{escaped.empty? ? "" : "{#{escaped.join(",")}}"} #{value}"
 end
 
-# Calls the block with the values of all processes by labels.
+# Calls the block with the values of all processes, grouped by labels.
 def aggregate(files)
   files.values.flatten(1).group_by(&:first).each do |labels, entries|
     yield labels, entries.map { |entry| entry.drop(1) }
@@ -56,7 +55,7 @@ numbers("http_requests_total", {
 }, &sum)
 numbers("hard_total", { 10 => [[hard, 1.0, 0.0]], 11 => [[hard, 2.0, 0.0]] }, &sum)
 numbers("without_labels", { 10 => [[{}, 2.0, 0.0]], 12 => [[{}, 0.5, 0.0]] }, &sum)
-# The name of the one begins with that of the other.
+# One name is a prefix of the other.
 numbers("c", { 10 => [[{}, 1.0, 0.0]] }, &sum)
 numbers("c___x", { 10 => [[{}, 10.0, 0.0]] }, &sum)
 numbers("by_process", {
@@ -74,7 +73,7 @@ numbers("smallest", gauges) { |values| values.map(&:first).min }
 numbers("latest", gauges) { |values| values.max_by(&:last).first }
 numbers("level", gauges, &sum)
 
-# Buckets are not cumulative, and the sum is one of them.
+# Buckets are not cumulative, and the sum is stored as one of them.
 histogram = {
   10 => { "1" => 2.0, "2.5" => 1.0, "10.0" => 0.0, "+Inf" => 1.0, "sum" => 20.5 },
   11 => { "1" => 1.0, "2.5" => 0.0, "10.0" => 4.0, "+Inf" => 0.0, "sum" => 30.0 },
