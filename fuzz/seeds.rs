@@ -1,7 +1,7 @@
-//! Writes the first inputs of each target's corpus: valid files, which the fuzzer then bends.
+//! Writes the seed corpus of each target: valid files, which the fuzzer then mutates.
 //!
-//! `cargo run --example seeds` in this folder; with an argument, of the targets whose names begin with
-//! it.
+//! Run `cargo run --example seeds` in this folder. An argument limits it to the targets whose names
+//! begin with it.
 
 use std::fs;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = Manual::new(1_700_000_000_000_000_000);
     let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
 
-    // Programs of an arena, one a policy: the checkpoints of the first, the scopes of the second.
+    // Programs of an arena, one per policy: the checkpoints of the first, the scopes of the second.
     for policy in 0..16_u8 {
         for kind in [0, 129] {
             let steps = (0..200_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8);
@@ -79,11 +79,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         let mut bytes = close(segment, &path)?;
         corpus("segment_file", name, &bytes)?;
-        // As closed in order: then nothing in it may be torn.
+        // Marked as closed cleanly: then nothing in it may be torn.
         bytes[1 + 88] = 1;
         corpus("segment_file", &format!("{name}_clean"), &bytes)?;
     }
-    // Words of a family's head that were mended wrongly once.
+    // Words in the header of a family that were once repaired wrongly.
     let bent = [
         ("lock_of_no_token", 8, u64::MAX),
         ("overflow_of_more_than_32_bits", 4, 1 << 32),
@@ -101,7 +101,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         corpus("segment_file", name, &close(segment, &path)?)?;
     }
-    // Programs of a neighbour: one thing after the other, and at the same time.
+    // Programs of a neighbour, run in sequence and concurrently.
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for at_once in 0..2 {
         for number in 0..8 {
@@ -139,7 +139,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     wire(&corpus)
 }
 
-/// The input of a file that holds no more than its records, to keep the corpus small.
+/// The input for a file that holds only its records, to keep the corpus small.
 fn close(segment: Segment, path: &Path) -> std::io::Result<Vec<u8>> {
     let used = segment.used();
     drop(segment);
@@ -150,7 +150,7 @@ fn close(segment: Segment, path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A few messages of each format, and two streams of them.
+/// A few messages in each format, and two streams of them.
 fn wire(
     corpus: &impl Fn(&str, &str, &[u8]) -> std::io::Result<()>,
 ) -> Result<(), Box<dyn std::error::Error>> {
@@ -190,7 +190,7 @@ fn wire(
             let mut input = vec![index as u8, form, 20];
             let mut encoder = format.encoder(framing);
             for (_, message) in &messages {
-                // What the format has no form for is left out.
+                // Messages that the format cannot represent are left out.
                 let _ = encoder.append(&message.to_union().into(), &mut input);
             }
             encoder.flush(&mut input);
@@ -208,7 +208,7 @@ fn kind() -> Label {
     Label { name: "kind".into(), values: Some(vec!["x".into(), "y".into()]) }
 }
 
-/// Two families of fixed labels: one of sums, in lanes, and one of values that are set.
+/// Two families with fixed labels: one of sums, in lanes, and one of values that are set.
 fn dense(segment: &Segment, clock: &Manual) -> Result<(), quipu_segment::Error> {
     for (name, additive) in [("sums", true), ("values", false)] {
         let schema = Schema { additive, ..schema(name, vec![kind()]) };

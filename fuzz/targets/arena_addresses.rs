@@ -1,4 +1,4 @@
-//! Any numbers as a request to the arena's arithmetic on addresses, beside a slow twin.
+//! Passes arbitrary numbers to the arena's address arithmetic, and compares with a slow twin.
 
 #![no_main]
 

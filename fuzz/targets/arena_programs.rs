@@ -1,6 +1,6 @@
-//! Runs any bytes as a program of operations on an arena, beside a shadow model.
+//! Runs arbitrary bytes as a program of operations on an arena, and compares with a shadow model.
 //!
-//! The first byte says the policy: direction, minimum alignment, what a shrink does.
+//! The first byte selects the policy: direction, minimum alignment, and what shrinking does.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Loads any bytes as the JSON of a bucketed counter. What is accepted is saved and loaded again.
+//! Loads arbitrary bytes as the JSON of a bucketed counter. Accepted input is saved and loaded
+//! again.
 
 #![no_main]
 

@@ -1,7 +1,8 @@
-//! Opens a file of any bytes as a segment, and whatever counters and families it claims to hold.
+//! Opens arbitrary bytes as a segment file, and uses the counters and families that it claims to
+//! hold.
 //!
-//! The first byte says whether the checksum of the header is made right, so that what lies behind
-//! it is reached. A file that is refused must stay as it was.
+//! The first byte says whether to correct the checksum of the header, so that the code after that
+//! check is reached. A file that is refused must stay unchanged.
 
 #![no_main]
 
@@ -29,7 +30,8 @@ fuzz_target!(|input: &[u8]| {
         Ok(segment) => segment,
         Err(error) => {
             assert!(error.to_string().contains(&file.path().display().to_string()));
-            // One that lost power is mended first. Where that finds no room, it is half mended.
+            // A file that lost power is repaired first. If that runs out of room, it stays half
+            // repaired.
             if !matches!(error.flaw(), Flaw::Full { .. }) {
                 assert_eq!(std::fs::read(file.path()).expect("it is still there"), bytes);
             }
@@ -55,13 +57,13 @@ fuzz_target!(|input: &[u8]| {
     for family in segment.families().expect("opening has checked them") {
         count(&family);
     }
-    // One more is made beside them, unless it is there or nothing more fits in.
+    // Register one more family, unless it exists or no more fits.
     let labels = vec![Label { name: "user".into(), values: None }];
     let schema = Schema { name: "keyed".into(), cells: 1, labels, ..Schema::default() };
     if let Ok(family) = segment.family(&schema) {
         count(&family);
     }
-    // What was counted is read again by whoever comes next.
+    // The next opener reads the counts again.
     drop(segment);
     let segment = Segment::open_or_create(file.path()).expect("it was in order");
     segment.families().expect("they were in order").iter().for_each(|family| {
@@ -69,7 +71,7 @@ fuzz_target!(|input: &[u8]| {
     });
 });
 
-/// Uses a family in all ways.
+/// Uses a family in every way.
 fn count(family: &Family) {
     let schema = family.schema();
     let labels = |text: &'static str| {
@@ -84,7 +86,7 @@ fn count(family: &Family) {
     };
     let before = walk(family);
     family.add(labels("ada"), 0, 1);
-    // A series whose cell comes to zero by it may not be shown any more.
+    // The increment may bring a series' cell to zero, so that it is no longer shown.
     assert!(walk(family) + 1 >= before);
     let bound = family.bind(labels("ada"));
     bound.place().add(usize::from(schema.cells) - 1, 1);
@@ -104,7 +106,7 @@ fn count(family: &Family) {
     walk(family);
 }
 
-/// Reads all that a family shows, and answers how many series that is.
+/// Reads everything that a family shows, and returns the number of series.
 fn walk(family: &Family) -> u64 {
     let (mut cursor, mut buffer, mut count) = (Cursor::default(), Vec::new(), 0);
     let _ = family.walk(&mut cursor, &mut buffer, |view| {

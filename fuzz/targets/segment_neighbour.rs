@@ -1,4 +1,4 @@
-//! A process that writes nonsense into a segment's file while this one counts, removes, sweeps,
+//! A process that writes garbage into a segment file while this one counts, removes, sweeps,
 //! registers and scrapes. The program is that of `crates/segment/tests/common/neighbour.rs`.
 
 #![no_main]

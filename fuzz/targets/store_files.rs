@@ -1,7 +1,7 @@
-//! Files of other clients' processes: no bytes panic, loop, or take memory for what they only say,
-//! and what is shown of them is an exposition. A cut shows no more than the whole.
+//! Files of other clients' processes. No input panics, loops, or allocates memory for a length that
+//! it merely claims; the output is an exposition. A truncated file shows no more than the whole.
 //!
-//! The first byte chooses the name of the file, the rest is the file.
+//! The first byte selects the name of the file, the rest is its contents.
 
 #![no_main]
 
@@ -33,7 +33,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let (half, _) = exposition([(name, &file[..file.len() / 2])], Format::Text);
     let half = String::from_utf8(half).expect("text is UTF-8");
-    // Only of the whole it can be seen that values have no times; then nothing of it is shown.
+    // Only the whole file reveals that its values have no times; then none of it is shown.
     assert!(text.is_empty() || count(&half) <= count(&text));
     let (open_metrics, _) = exposition([(name, file)], Format::OpenMetrics);
     assert!(open_metrics.ends_with(b"# EOF\n"));

@@ -1,4 +1,4 @@
-//! Loads any bytes as the times of an exact counter. They are saved and loaded again.
+//! Loads arbitrary bytes as the times of an exact counter. They are saved and loaded again.
 
 #![no_main]
 

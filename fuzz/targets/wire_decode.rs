@@ -1,7 +1,7 @@
-//! Reads any bytes as a message. What can be read can be written, and comes back.
+//! Decodes arbitrary bytes as a message. Whatever decodes must survive a round trip.
 //!
-//! `WIRE_FORMAT` says in which format, as does the folder of the corpus; without it, in all.
-//! The first byte says which message.
+//! `WIRE_FORMAT` names the format, and so does the folder of the corpus; without it, all formats
+//! are tried. The first byte selects the kind of message.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
-//! Reads the same bytes with the readers of all dialects of a format: they understand the same.
+//! Decodes the same bytes with all dialects of a format, which must agree.
 //!
-//! The first byte says which message.
+//! The first byte selects the kind of message.
 
 #![no_main]
 
@@ -22,13 +22,13 @@ fuzz_target!(|input: &[u8]| {
             match (&read, decode(other, kind, bytes)) {
                 (Ok(a), Ok(b)) => assert!(a.is_like(&b), "{one:?} {a:?} {other:?} {b:?}"),
                 (Err(a), Err(b)) => assert_eq!(a.offset(), b.offset(), "{a} {b}"),
-                // The words for what is no number are in one dialect of JSON only.
+                // Only one dialect of JSON can represent infinities and NaN.
                 (Err(_), Ok(b)) if !b.is_finite() => {}
                 (a, b) => panic!("{one:?} {a:?} {other:?} {b:?}"),
             }
         }
     }
-    // Capnp packed is capnp without its zeros.
+    // Packed capnp is capnp with its zeros compressed.
     let (Some(plain), Some(packed)) = (AnyFormat::named("capnp"), AnyFormat::named("capnp-packed"))
     else {
         return;
@@ -41,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Packs words one by one: runs are never joined, which is longer and means the same.
+/// Packs words one by one. Runs are never joined, which is longer and has the same meaning.
 fn pack(words: &[[u8; 8]]) -> Vec<u8> {
     let mut out = Vec::new();
     for word in words {

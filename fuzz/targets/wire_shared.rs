@@ -1,11 +1,11 @@
-//! What the targets for wire formats share.
+//! Code that the targets for wire formats share.
 
 #![allow(dead_code)]
 
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, Error, Kind, Message};
 
-/// The formats in the order in which saved inputs count them: new ones come last.
+/// The formats in the order by which saved inputs number them: append new ones.
 pub const NAMES: &[&str] = &[
     "quipu",
     "quipu-compact",
@@ -38,7 +38,7 @@ pub const NAMES: &[&str] = &[
     "dogstatsd",
 ];
 
-/// Those whose readers understand the same bytes in the same way.
+/// The groups of formats whose decoders must agree on the same bytes.
 pub const DIALECTS: &[&[&str]] = &[
     &["protobuf", "gogo-protobuf", "protobuf-via-gogo"],
     &["tinylib-msgp", "ugorji-msgpack"],
@@ -46,7 +46,7 @@ pub const DIALECTS: &[&[&str]] = &[
     &["quipu", "quipu-compact"],
 ];
 
-/// What was read, without what the reader borrowed.
+/// A decoded message that borrows nothing from the decoder.
 #[derive(Clone, Debug)]
 pub struct Read {
     pub kind: Kind,
@@ -70,8 +70,8 @@ impl Read {
         }
     }
 
-    /// Whether they are the same, but for what some formats lose: the sign of a zero, the payload
-    /// of a NaN.
+    /// Whether two messages are equal, except for what some formats lose: the sign of a zero, the
+    /// payload of a NaN.
     pub fn is_like(&self, other: &Read) -> bool {
         let alike = |(a, b): (&u64, &u64)| {
             let (x, y) = (f64::from_bits(*a), f64::from_bits(*b));
@@ -83,7 +83,7 @@ impl Read {
             && alike((&self.gauge, &other.gauge))
     }
 
-    /// Whether JSON has a form for it.
+    /// Whether JSON can represent the message.
     pub fn is_finite(&self) -> bool {
         let mut values = self.timer.iter().chain([&self.gauge]);
         values.all(|bits| f64::from_bits(*bits).is_finite())
@@ -94,7 +94,7 @@ pub fn kind(byte: u8) -> Kind {
     Kind::ALL[usize::from(byte & 3)]
 }
 
-/// Reads a message. An error has to say where in the input it is.
+/// Decodes a message. An error must give its position in the input.
 pub fn decode(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Read, Error> {
     let mut arena = Arena::new();
     let result = format.decode(kind, bytes, &arena.as_scope()).map(|message| Read::of(&message));
@@ -109,7 +109,7 @@ pub fn decode(format: AnyFormat, kind: Kind, bytes: &[u8]) -> Result<Read, Error
     result
 }
 
-/// What is read can be written, and comes back.
+/// Checks that a message that decodes survives a round trip.
 pub fn comes_back(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     let mut arena = Arena::new();
     let Ok(message) = format.decode(kind, bytes, &arena.as_scope()) else {
@@ -118,7 +118,7 @@ pub fn comes_back(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     };
     let mut once = Vec::new();
     if let Err(error) = format.encode(&message, &mut once) {
-        // Readers of lines take ids as they are, and tags that only one dialect writes.
+        // Decoders of lines take ids literally, and tags that only one dialect writes.
         let is_plain = core::str::from_utf8(message.id()).is_ok_and(|id| !id.contains("|#"));
         let lines = format.name().ends_with("statsd");
         assert!(lines && !is_plain, "{message:?}: {error}");

@@ -1,7 +1,8 @@
-//! Reads any bytes as a stream, at once and in pieces: both find the same messages and errors.
+//! Decodes arbitrary bytes as a stream, at once and in pieces. Both must find the same messages and
+//! errors.
 //!
-//! The first byte picks the format, the second one message and framing, the third one how long the
-//! pieces are.
+//! The first byte selects the format, the second the kind of message and the framing, the third the
+//! length of the pieces.
 
 #![no_main]
 
@@ -32,12 +33,12 @@ fuzz_target!(|input: &[u8]| {
             (!piece.is_empty()).then_some(piece)
         }),
     );
-    // A line of columns is read before its line feed has come. If something else comes, the line was
-    // there, or was never one.
+    // A TSV line is decoded before its line feed arrives. If something else follows, the decoder
+    // may have returned a line that turns out not to be one.
     assert!(format.name() == "tsv" || whole == pieces, "{whole:?}, in pieces {pieces:?}");
 });
 
-/// All messages and errors of a stream, as texts.
+/// All messages and errors of a stream, as text.
 fn read<'p>(mut decoder: AnyDecoder, pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<String> {
     let mut found = Vec::new();
     for piece in pieces {
@@ -58,14 +59,14 @@ fn drain(decoder: &mut AnyDecoder, found: &mut Vec<String>) {
             Ok(Some(message)) => found.push(format!("{:?}", Read::of(&message))),
             Ok(None) => return,
             Err(error) => {
-                // A number of JSON that is cut is another number, and a fault elsewhere.
+                // A truncated JSON number is another number, and fails elsewhere.
                 let json = error.format().ends_with("json");
                 let text = if json { "a fault".into() } else { error.to_string() };
                 let again = found.last() == Some(&text);
                 if !again {
                     found.push(text);
                 }
-                // Where no length says how to go on, the error comes again.
+                // If no length says where to continue, the same error would repeat.
                 if decoder.position() == before {
                     return;
                 }

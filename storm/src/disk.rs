@@ -1,5 +1,5 @@
-//! A small file system in memory that can be full, and seen read-only, in a mount namespace of the
-//! storm's own.
+//! A small in-memory file system that can be full or read-only, in a mount namespace that only the
+//! storm sees.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Starts this program again in a mount namespace of its own, unless it is in one.
+/// Starts this program again in a separate mount namespace, unless it is in one already.
 pub(crate) fn enter_namespace() -> io::Result<()> {
     const MARK: &str = "QUIPU_STORM_NAMESPACE";
     if std::env::var_os(MARK).is_some() {
@@ -21,7 +21,7 @@ pub(crate) fn enter_namespace() -> io::Result<()> {
     Err(command.env(MARK, "1").exec())
 }
 
-/// The file system: `directory` can be written, `read_only` is the same and cannot.
+/// The file system, mounted twice: writable at `directory`, read-only at `read_only`.
 pub(crate) struct Disk {
     pub(crate) directory: PathBuf,
     pub(crate) read_only: PathBuf,
@@ -45,14 +45,14 @@ impl Disk {
         Ok(Self { directory, read_only, is_full: false })
     }
 
-    /// Fills what is free, or frees it again.
+    /// Fills all free space, or frees it again.
     pub(crate) fn set_full(&mut self, is_full: bool) -> io::Result<()> {
         let ballast = self.directory.join("ballast");
         if is_full && !self.is_full {
             let mut file = File::create(ballast)?;
             let block = [1; 64 << 10];
             while file.write_all(&block).is_ok() {}
-            // The last pages, one by one.
+            // Fill the last pages one by one.
             while file.write_all(&block[..4096]).is_ok() {}
         } else if !is_full && self.is_full {
             fs::remove_file(ballast)?;

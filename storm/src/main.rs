@@ -1,11 +1,12 @@
-//! Processes of Rust, Ruby and Python count in one segment, while at random one is killed, stopped,
-//! forked, limited, or has another clock; the file system is full or read-only; the file is copied,
-//! restored, and opened by all at once. A model outside of them knows what was acknowledged.
+//! Fault injection: Rust, Ruby and Python processes count in one segment, while at random one is
+//! killed, stopped, forked, limited, or given another clock; the file system is full or read-only;
+//! the file is copied, restored, and opened by all at once. A model in the driver knows what was
+//! acknowledged.
 //!
-//! `make storm ROUNDS=10000 SEED=1` runs it. It ends with one line: rounds, acknowledged, lost,
-//! doubled, hung, died; and fails unless the last four are 0.
+//! `make storm ROUNDS=10000 SEED=1` runs it. The last line of its output has the numbers of rounds,
+//! acknowledged, lost, doubled, hung and died; the storm fails unless the last four are 0.
 
-#![allow(clippy::print_stdout, reason = "its output is what it is for")]
+#![allow(clippy::print_stdout, reason = "printing is its purpose")]
 
 mod disk;
 mod model;
@@ -27,9 +28,7 @@ use crate::power::Power;
 use crate::process::Language;
 
 #[derive(Parser)]
-#[command(
-    about = "Everything that can go wrong, at random, to processes that count in one segment"
-)]
+#[command(about = "Injects random faults into processes that count in one segment")]
 struct Flags {
     #[command(subcommand)]
     command: What,
@@ -39,47 +38,47 @@ struct Flags {
 enum What {
     /// Run the storm.
     Run(Run),
-    /// Lose power at many moments.
+    /// Simulate power loss at many moments.
     Power(Power),
     #[command(hide = true)]
     PowerWorker { directory: PathBuf, tag: u64, seed: u64, count: u64 },
     #[command(hide = true)]
     PowerReader { file: PathBuf },
-    /// Count, as the driver says on the standard input.
+    /// Count, as the driver commands on standard input.
     #[command(hide = true)]
     Worker { directory: PathBuf },
-    /// Print what the segment holds.
+    /// Print the contents of the segment.
     #[command(hide = true)]
     Read {
         directory: PathBuf,
-        /// Remove the series that commands created, afterwards.
+        /// Afterwards, remove the series that commands created.
         #[arg(long)]
         forget: bool,
     },
 }
 
-/// How the storm runs.
+/// Options of the storm.
 #[derive(Args, Clone)]
 pub(crate) struct Run {
-    /// How many rounds, each with one fault at least.
+    /// The number of rounds, each with at least one fault.
     #[arg(long, default_value_t = 200)]
     pub(crate) rounds: u64,
-    /// The seed of all choices; 0 draws one.
+    /// The seed of all random choices; 0 draws one.
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
-    /// The languages of the workers, which take turns.
+    /// The languages of the workers, assigned in turn.
     #[arg(long, value_delimiter = ',', default_value = "rust,python,ruby,rust")]
     pub(crate) languages: Vec<Language>,
-    /// The Python that has the wheel.
+    /// The Python interpreter that has the wheel installed.
     #[arg(long, default_value = "python3")]
     pub(crate) python: PathBuf,
-    /// The Ruby.
+    /// The Ruby interpreter.
     #[arg(long, default_value = "ruby")]
     pub(crate) ruby: PathBuf,
-    /// The folder of the gem, compiled.
+    /// The folder of the compiled gem.
     #[arg(long, default_value = "bindings/ruby")]
     pub(crate) gem: PathBuf,
-    /// The folder with the workers in Python and Ruby.
+    /// The folder of the Python and Ruby workers.
     #[arg(long, default_value = "storm/workers")]
     pub(crate) workers: PathBuf,
 }

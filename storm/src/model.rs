@@ -1,11 +1,11 @@
-//! What the segment must hold: for each series a range, whose lower end is what workers
-//! acknowledged, and whose upper end adds what was in flight when a worker was killed.
+//! The expected contents of the segment. Each series has a range: the lower end is what workers
+//! acknowledged; the upper end adds what was in flight when a worker was killed.
 
 use std::collections::BTreeMap;
 
 use crate::sequence::{self, BUCKETS, Operation, Sequence};
 
-/// A sample: the name as an exposition shows it, and the label values.
+/// A sample: its name in the exposition, and its label values.
 pub(crate) type Key = (String, String);
 
 /// The ranges of all samples, in halves.
@@ -24,15 +24,15 @@ struct Range {
 /// The difference between a model and a scrape, in halves.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Difference {
-    /// What was acknowledged and is missing.
+    /// Counts that were acknowledged and are missing.
     pub(crate) lost: u64,
-    /// What is there and was never counted.
+    /// Counts that are present and were never made.
     pub(crate) doubled: u64,
-    /// The samples that differ, in words.
+    /// Descriptions of the samples that differ.
     pub(crate) samples: Vec<String>,
 }
 
-/// A command that was given to a worker: `count` operations of a seed.
+/// A command to a worker: `count` operations drawn from a seed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Command {
     pub(crate) tag: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Command {
 
 impl Model {
     /// Notes that a worker did the first `done` operations of a command. With `in_flight`, it was
-    /// killed, and may have done the next one as well, or a part of it.
+    /// killed, and may have done the next one as well, wholly or in part.
     pub(crate) fn apply(&mut self, command: Command, done: u64, in_flight: bool) {
         self.apply_range(command, done, if in_flight { done + 1 } else { done });
     }
@@ -107,9 +107,9 @@ impl Model {
         }
     }
 
-    /// Compares with a scrape that was taken while no worker counted, and takes its values over.
+    /// Compares the model with a scrape taken while no worker counted, and adopts its values.
     ///
-    /// What found no room for a series of its own is in the overflow's: so much may be missing
+    /// Counts that found no room for a series are in the overflow series: that much may be missing
     /// elsewhere.
     pub(crate) fn compare(&mut self, scrape: &BTreeMap<Key, u64>, overflow: u64) -> Difference {
         let mut difference = Difference::default();
@@ -142,12 +142,12 @@ impl Model {
         difference
     }
 
-    /// Forgets the series that commands created: they were removed from the segment.
+    /// Forgets the series that commands created, after they were removed from the segment.
     pub(crate) fn forget_created(&mut self) {
         self.samples.retain(|(_, labels), _| !labels.starts_with("job=c"));
     }
 
-    /// How many samples there are.
+    /// The number of samples.
     pub(crate) fn len(&self) -> usize {
         self.samples.len()
     }
@@ -157,7 +157,7 @@ fn jobs(label: &str) -> Key {
     ("storm_jobs_total".into(), format!("job={label}"))
 }
 
-/// Reads the text format, as far as the storm's metrics need it. Also returns the sum of the
+/// Parses the text format, as far as the storm's metrics need it. Also returns the sum of the
 /// overflow series.
 pub(crate) fn parse(text: &str) -> (BTreeMap<Key, u64>, u64) {
     let mut samples = BTreeMap::new();
@@ -170,11 +170,11 @@ pub(crate) fn parse(text: &str) -> (BTreeMap<Key, u64>, u64) {
         if labels.contains("quipu_overflow") {
             let counts = name == "storm_jobs_total" || name == "storm_seconds_count";
             overflow += if counts { halves } else { 0 };
-            // Sum and buckets of an observation are missing with it: at most 3 + 4 times as much.
+            // An overflowed observation is also missing from sum and buckets: at most 3 + 4 more.
             overflow += if name == "storm_seconds_count" { 7 * halves } else { 0 };
             continue;
         }
-        // A series that is shown twice counts twice.
+        // A series that appears twice counts twice.
         *samples.entry((name.to_owned(), labels)).or_default() += halves;
     }
     (samples, overflow)

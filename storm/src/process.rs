@@ -1,4 +1,4 @@
-//! A worker: its process, the commands that it was given, and what it acknowledged.
+//! A worker: its process, the commands given to it, and the operations it acknowledged.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use clap::ValueEnum;
 
 use crate::model::{Command, Model};
 
-/// In which language a worker is written.
+/// The language of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Language {
     Rust,
@@ -22,7 +22,7 @@ pub(crate) enum Language {
     Ruby,
 }
 
-/// Where the interpreters and the workers' programs are.
+/// The paths of interpreters and workers.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     pub(crate) python: PathBuf,
@@ -31,29 +31,29 @@ pub(crate) struct Programs {
     pub(crate) gem: PathBuf,
     /// The folder with `worker.py` and `worker.rb`.
     pub(crate) workers: PathBuf,
-    /// The library that sets a process' clock, where the system has it.
+    /// The library that changes a process's clock, if it is installed.
     pub(crate) clock: Option<PathBuf>,
-    /// Where the workers' warnings go.
+    /// The file that collects the workers' warnings.
     pub(crate) log: PathBuf,
 }
 
 impl Programs {
-    /// The file for warnings, for a process to write at its end.
+    /// Opens the file of warnings for appending, for one process.
     pub(crate) fn open_log(&self) -> io::Result<File> {
         OpenOptions::new().create(true).append(true).open(&self.log)
     }
 }
 
-/// What is different about a worker's process.
+/// The settings of a worker's process that faults change.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setting {
-    /// The bytes that a file may have: `ulimit -f`.
+    /// The limit on the size of a file, in bytes: `ulimit -f`.
     pub(crate) most_bytes: Option<u64>,
     /// The seconds by which its wall clock is ahead.
     pub(crate) clock_ahead: i64,
 }
 
-/// What a reader of a worker's acknowledgements has seen.
+/// What the reader of a worker's acknowledgements has seen.
 #[derive(Debug, Default)]
 struct Seen {
     started: AtomicU64,
@@ -73,7 +73,7 @@ pub(crate) struct Worker {
     reader: Option<JoinHandle<()>>,
     current: Option<Command>,
     forked: Option<Command>,
-    /// What of the counts of `seen` belongs to commands before.
+    /// The part of `seen`'s counts that belongs to earlier commands.
     before: u64,
     child_before: u64,
     pub(crate) is_stopped: bool,
@@ -158,7 +158,7 @@ impl Worker {
         })
     }
 
-    /// Whether it can take a command: it has started, and the one before is done.
+    /// Whether the worker can take a command: it has started, and has finished the last one.
     pub(crate) fn is_idle(&self) -> bool {
         self.has_started() && self.is_over(&self.current, &self.seen.ended)
     }
@@ -179,12 +179,12 @@ impl Worker {
         command.is_none() || ended.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether a child of a fork still counts.
+    /// Whether a forked child is still counting.
     pub(crate) fn has_child(&self) -> bool {
         !self.is_over(&self.forked, &self.seen.child_ended)
     }
 
-    /// Gives it a command; an idle one only.
+    /// Gives the worker a command. It must be idle.
     pub(crate) fn give(&mut self, model: &mut Model, command: Command) -> u64 {
         let acknowledged = self.settle(model);
         self.current = Some(command);
@@ -192,7 +192,7 @@ impl Worker {
         acknowledged
     }
 
-    /// Has it fork a child that does a command; an idle one without a child only.
+    /// Has the worker fork a child that runs a command. It must be idle and have no child.
     pub(crate) fn fork(&mut self, model: &mut Model, command: Command) -> u64 {
         let acknowledged = self.settle(model);
         self.forked = Some(command);
@@ -202,12 +202,12 @@ impl Worker {
 
     fn tell(&mut self, verb: &str, Command { tag, seed, count }: Command) {
         if let Some(input) = &mut self.input {
-            // A worker that has died is found by `death`.
+            // `death` notices a worker that has died.
             let _ = writeln!(input, "{verb} {tag} {seed} {count}");
         }
     }
 
-    /// Notes in the model what the commands that are over did. Returns how many operations.
+    /// Records finished commands in the model. Returns their number of operations.
     pub(crate) fn settle(&mut self, model: &mut Model) -> u64 {
         let mut acknowledged = 0;
         let is_shared = !self.counts_in_memory();
@@ -234,25 +234,25 @@ impl Worker {
         acknowledged
     }
 
-    /// Stops it, or lets it go on, with its child.
+    /// Stops the worker and its child, or lets them continue.
     pub(crate) fn stop(&mut self, is_stopped: bool) {
         self.signal(if is_stopped { libc::SIGSTOP } else { libc::SIGCONT });
         self.is_stopped = is_stopped;
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: the group is that of the child, which was not waited for yet.
+        // SAFETY: the group is that of the child, which has not been waited for yet.
         unsafe { libc::kill(-self.child.id().cast_signed(), signal) };
     }
 
-    /// Kills it with its child. Returns how many operations were acknowledged by then.
+    /// Kills the worker and its child. Returns the number of operations acknowledged by then.
     pub(crate) fn kill(mut self, model: &mut Model) -> io::Result<u64> {
         let mut acknowledged = self.settle(model);
         self.signal(libc::SIGKILL);
         self.input = None;
         self.child.wait()?;
         if let Some(reader) = self.reader.take() {
-            // It ends when the last process that has the pipe does.
+            // The reader ends when the last process that holds the pipe ends.
             let _ = reader.join();
         }
         acknowledged += self.settle(model);
@@ -269,7 +269,7 @@ impl Worker {
         Ok(acknowledged)
     }
 
-    /// How it ended by itself, which a worker never should.
+    /// How the worker ended by itself, which none ever should.
     pub(crate) fn death(&mut self) -> io::Result<Option<Death>> {
         let language = self.language;
         Ok(self.child.try_wait()?.map(|status| Death { language, status }))
@@ -285,8 +285,8 @@ impl Death {
     }
 }
 
-/// Runs a program of the storm's own for at most `patience`, and returns its output and how it
-/// ended; `None` when it had to be killed.
+/// Runs one of the storm's programs for at most `patience`, and returns its output and how it
+/// ended; `None` if it had to be killed.
 pub(crate) fn run_for(
     mut program: Program,
     patience: Duration,

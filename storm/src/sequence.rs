@@ -1,9 +1,9 @@
-//! The operations of a worker, as a function of a seed: the driver's model replays them, and the
-//! workers in Python and Ruby draw the same ones.
+//! The operations of a worker, as a function of a seed. The driver's model replays them, and the
+//! Python and Ruby workers draw the same ones.
 
-/// How many series of the counter every worker adds to.
+/// The number of the counter's series that all workers add to.
 pub(crate) const JOBS: u64 = 64;
-/// How many series the histogram has.
+/// The number of series of the histogram.
 pub(crate) const HOSTS: u64 = 8;
 /// The bounds of the histogram's buckets.
 pub(crate) const BUCKETS: [f64; 3] = [0.0, 1.0, 2.0];
@@ -19,7 +19,7 @@ pub(crate) enum Operation {
     Observe { host: u64, value: u64 },
     /// Adds 1 to a counter with a label that no other operation has. `padding` makes it longer.
     Create { padding: u64 },
-    /// Removes the series that this command created last, if one is left.
+    /// Removes the last series that this command created, if one is left.
     Remove,
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn created(tag: u64, index: u64, padding: u64) -> String {
     format!("c{tag}-{index}{}", "x".repeat(padding as usize))
 }
 
-/// Numbers that look random (Steele, Lea, Flood 2014).
+/// The SplitMix generator of pseudorandom numbers (Steele, Lea, Flood 2014).
 pub(crate) struct SplitMix(pub(crate) u64);
 
 impl SplitMix {

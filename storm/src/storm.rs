@@ -1,4 +1,4 @@
-//! The rounds: what is done to the workers, and the comparison with the model.
+//! The rounds of the storm: faults for the workers, and comparisons with the model.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -15,18 +15,18 @@ use crate::model::{Command, Model, parse};
 use crate::process::{Language, Programs, Setting, Worker, run_for};
 use crate::sequence::SplitMix;
 
-/// How many processes count.
+/// The number of processes that count.
 const WORKERS: usize = 8;
-/// After so many rounds, all workers come to rest and the segment is compared with the model.
+/// The number of rounds after which all workers come to rest and the segment is compared.
 const ROUNDS_TO_A_CHECK: u64 = 10;
-/// The bound on waiting that the library states is 10 s, of an open; interpreters on a busy machine
-/// come on top of it.
+/// How long a process may take. The library states a bound of 10 s on waiting, in an open;
+/// interpreters on a busy machine need more.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// After so many deaths, the storm ends.
+/// The number of deaths that ends the storm.
 const MOST_DEATHS: u64 = 50;
-/// How many events are kept to be shown with a fault.
+/// The number of recent events that are shown with a failure.
 const MOST_EVENTS: usize = 25;
-/// The bytes that the file may have: some 2,000 series live at a time at most, of 0.5 KiB.
+/// The maximum size of the file: at most some 2,000 series live at a time, of 0.5 KiB each.
 const MOST_BYTES: u64 = 8 << 20;
 
 #[derive(Debug, Default)]
@@ -39,23 +39,23 @@ struct Count {
     died: u64,
 }
 
-/// Everything that the rounds work on.
+/// The state of the storm.
 struct Storm {
     random: SplitMix,
     programs: Programs,
     disk: Disk,
     workers: Vec<Worker>,
     model: Model,
-    /// A copy of the file, and what it holds.
+    /// A copy of the file, and the model of its contents.
     kept: Option<(PathBuf, Model)>,
     languages: Vec<Language>,
     count: Count,
     tags: u64,
-    /// What was done last.
+    /// Recent events.
     events: VecDeque<String>,
 }
 
-/// Runs the storm. Returns whether nothing was lost, doubled, hung or dead.
+/// Runs the storm. Returns whether no count was lost or doubled, and no process hung or died.
 pub(crate) fn run(flags: &Run) -> Result<bool, Box<dyn Error>> {
     let seed = seed(flags.seed);
     println!("storm: seed {seed}, {} rounds", flags.rounds);
@@ -114,7 +114,7 @@ pub(crate) fn run(flags: &Run) -> Result<bool, Box<dyn Error>> {
 }
 
 impl Storm {
-    /// Gives work to all that are idle, and does something to one or all of them.
+    /// Gives work to all idle workers, and injects a fault into one or all of them.
     fn round(&mut self) -> Result<(), Box<dyn Error>> {
         self.bury()?;
         for index in 0..self.workers.len() {
@@ -166,7 +166,7 @@ impl Storm {
         self.events.push_back(format!("round {}: {event}", self.count.rounds + 1));
     }
 
-    /// Says what is wrong, and what was done before.
+    /// Reports a failure with the events before it.
     fn complain(&mut self, what: &str) {
         eprintln!("storm: round {}: {what}; before it:", self.count.rounds + 1);
         self.events.drain(..).for_each(|event| eprintln!("  {event}"));
@@ -198,7 +198,7 @@ impl Storm {
         self.disk.directory.join("app")
     }
 
-    /// Counts the workers that died by themselves, and starts others.
+    /// Counts the workers that died by themselves, and replaces them.
     fn bury(&mut self) -> Result<(), Box<dyn Error>> {
         for index in 0..self.workers.len() {
             if let Some(death) = self.workers[index].death()? {
@@ -222,7 +222,8 @@ impl Storm {
         Ok(())
     }
 
-    /// A worker that finds the file system read-only counts in memory; the next one does not.
+    /// Restarts a worker on the read-only file system, where it must count in memory; the next one
+    /// counts in the file again.
     fn restart_read_only(&mut self, index: usize) -> Result<(), Box<dyn Error>> {
         let directory = self.disk.read_only.join("app");
         let language = self.workers[index].language;
@@ -232,7 +233,7 @@ impl Storm {
         Ok(())
     }
 
-    /// Kills all, and has all open the file at the same time.
+    /// Kills all workers, and starts others that open the file at the same time.
     fn restart_all(&mut self) -> Result<(), Box<dyn Error>> {
         self.kill_all()?;
         let directory = self.directory();
@@ -265,7 +266,8 @@ impl Storm {
         }
     }
 
-    /// Copies the file while all count, and reads the copy: whatever is in there, that is no fault.
+    /// Copies the file while the workers count, and reads the copy. Any contents are fine, as long
+    /// as the reader ends.
     fn copy(&mut self) -> Result<(), Box<dyn Error>> {
         let directory = self.disk.directory.join("copy");
         fs::create_dir_all(&directory)?;
@@ -276,7 +278,7 @@ impl Storm {
         Ok(())
     }
 
-    /// Kills all, and puts the copy that was kept at rest in the place of the file.
+    /// Kills all workers, and replaces the file with the copy that was made at rest.
     fn restore(&mut self) -> Result<(), Box<dyn Error>> {
         let Some((copy, model)) = self.kept.clone() else { return Ok(()) };
         self.kill_all()?;
@@ -307,7 +309,7 @@ impl Storm {
         Ok(program)
     }
 
-    /// The text of a scrape by another process; `None` where it could not open the segment.
+    /// The text of a scrape by another process; `None` if that could not open the segment.
     fn read(&mut self, directory: &Path, forget: bool) -> Result<Option<String>, Box<dyn Error>> {
         use std::os::unix::process::ExitStatusExt;
         let Some((text, status)) = run_for(self.reader(directory, forget)?, PATIENCE)? else {
@@ -322,7 +324,7 @@ impl Storm {
         Ok(status.success().then_some(text))
     }
 
-    /// Waits until nobody counts, and compares.
+    /// Waits until no worker counts, and compares.
     fn check(&mut self) -> Result<(), Box<dyn Error>> {
         let end = Instant::now() + PATIENCE;
         let is_busy = |worker: &Worker| !worker.is_idle() || worker.has_child();
@@ -367,7 +369,7 @@ impl Storm {
             let copy = self.disk.directory.join("kept");
             self.kept = fs::copy(self.file(), &copy).ok().map(|_| (copy, self.model.clone()));
         }
-        // Those that count in memory would do so for ever.
+        // Restart workers that count in memory, which they would do forever.
         for index in 0..self.workers.len() {
             if self.workers[index].counts_in_memory() {
                 self.restart(index, &Setting::default())?;
@@ -390,7 +392,7 @@ impl Storm {
     }
 }
 
-/// What a choice of [`Storm::round`] does.
+/// The name of the fault that a choice of [`Storm::round`] injects.
 fn name_of(choice: u64) -> &'static str {
     match choice {
         0..=27 => "a kill",
@@ -409,7 +411,7 @@ fn name_of(choice: u64) -> &'static str {
     }
 }
 
-/// The seed that was asked for; 0 draws one.
+/// The given seed; 0 draws one.
 pub(crate) fn seed(asked: u64) -> u64 {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_micros());
     if asked == 0 { now() as u64 } else { asked }

@@ -1,13 +1,13 @@
-//! The worker in Rust. It reads commands from its standard input, and writes one byte for each
-//! operation that is done. The workers in `workers` speak the same protocol:
+//! The worker in Rust. It reads commands from standard input, and writes one byte for each
+//! completed operation. The workers in `workers` speak the same protocol:
 //!
-//! | from the driver | does |
+//! | command | effect |
 //! |---|---|
 //! | `go TAG SEED COUNT` | the operations of that seed, each acknowledged by `.`; then `d` |
 //! | `fork TAG SEED COUNT` | the same in a child, acknowledged by `,`; then `c` |
 //!
-//! The first byte says where it counts: `S` in the segment's file, `M` in memory, since the file
-//! could not be had. Warnings go to the standard error.
+//! The first byte of the output says where the worker counts: `S` in the segment file, `M` in memory
+//! because the file was not available. Warnings go to standard error.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -34,7 +34,7 @@ pub(crate) fn open(directory: &Path) -> Result<SegmentStore, Box<dyn Error>> {
     Ok(SegmentStore::options().warn(warn).open(directory)?)
 }
 
-/// Counts as the driver says.
+/// Counts as the driver commands.
 pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
     let store = open(directory)?;
     let mut metrics = Metrics::on(store.registry())?;
@@ -55,10 +55,10 @@ pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
             0 => {
                 metrics.begin(command).for_each(|()| acknowledge(b','));
                 acknowledge(b'c');
-                // SAFETY: it ends this process, and runs nothing of its parent's.
+                // SAFETY: this ends the process, and runs no code of its parent.
                 unsafe { libc::_exit(0) };
             }
-            // SAFETY: the system reaps the children from now on.
+            // SAFETY: from now on, the system reaps the children.
             _ => unsafe {
                 libc::signal(libc::SIGCHLD, libc::SIG_IGN);
             },
@@ -68,9 +68,9 @@ pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
 }
 
 impl Metrics {
-    /// Registers them.
+    /// Registers the metrics.
     pub(crate) fn on(registry: &Registry) -> Result<Self, Box<dyn Error>> {
-        // Metrics of Python have exemplars.
+        // Python's metrics have exemplars, so these must, too.
         let describe = |name: &str, help: &str, label: &str| {
             Description::new(name, help).labels([label]).exemplars().verbatim()
         };
@@ -127,7 +127,7 @@ impl Metrics {
 }
 
 fn acknowledge(byte: u8) {
-    // A driver that is gone ends the worker.
+    // If the driver is gone, the worker ends.
     if std::io::stdout().write_all(&[byte]).and_then(|()| std::io::stdout().flush()).is_err() {
         std::process::exit(0);
     }

@@ -1,4 +1,4 @@
-"""A worker of the storm in Python. `storm/src/worker.rs` has the protocol."""
+"""The worker in Python. `storm/src/worker.rs` describes the protocol."""
 
 import os
 import sys

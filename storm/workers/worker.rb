@@ -1,4 +1,4 @@
-# A worker of the storm in Ruby. `storm/src/worker.rs` has the protocol.
+# The worker in Ruby. `storm/src/worker.rs` describes the protocol.
 
 require "quipu"
 
@@ -18,7 +18,7 @@ end
 
 $stdout.sync = true
 Quipu.configure(dir: ARGV[0])
-# Metrics of Python have exemplars.
+# Python's metrics have exemplars, so these must, too.
 SETTINGS = { exemplars: true }
 JOBS = Quipu.registry.counter(:storm_jobs, docstring: "Jobs.", labels: [:job], store_settings: SETTINGS)
 SECONDS = Quipu.registry.histogram(:storm_seconds, docstring: "Seconds.", labels: [:host],

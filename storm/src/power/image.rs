@@ -1,9 +1,9 @@
-//! What a disk may hold after power was lost at a moment of a log: everything that was synced, and
-//! of what was written later, any part.
+//! The possible contents of a disk after a power loss at a given moment of a log: everything that
+//! was synced, and any part of what was written later.
 //!
-//! A sector has its content after some prefix of the writes to it, each sector after one of its own:
-//! disks reorder, and tear pages. A file has one of the lengths that it had since it was synced. A
-//! directory has what a prefix of its changes left.
+//! Each sector has its content after some prefix of the writes to it, chosen per sector: disks
+//! reorder writes and tear pages. A file has one of the lengths that it had since its last sync. A
+//! directory has the result of a prefix of its changes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use crate::sequence::SplitMix;
 
 const SECTOR: usize = 512;
 
-/// Files by name, as they may be after the first `end` events of a log.
+/// The files by name, as a power loss after the first `end` events of a log may leave them.
 pub(crate) fn after_power_loss(
     log: &[Event],
     end: usize,
@@ -52,7 +52,7 @@ fn content(log: &[Event], file: u64, random: &mut SplitMix) -> Vec<u8> {
     let synced = log.iter().rposition(is_sync).unwrap_or(0);
     let mut bytes = Vec::new();
     let mut lengths = Vec::new();
-    // The writes after the sync, by sector.
+    // The writes after the last sync, by sector.
     let mut later: BTreeMap<usize, Vec<&[u8]>> = BTreeMap::new();
     for (at, event) in log.iter().enumerate() {
         match event {
@@ -69,7 +69,7 @@ fn content(log: &[Event], file: u64, random: &mut SplitMix) -> Vec<u8> {
                     bytes[offset..offset + data.len()].copy_from_slice(data);
                     continue;
                 }
-                // The kernel writes whole sectors but at the end of a file.
+                // The kernel writes whole sectors, except at the end of a file.
                 for (number, sector) in data.chunks(SECTOR).enumerate() {
                     later.entry(offset + number * SECTOR).or_default().push(sector);
                 }

@@ -1,8 +1,8 @@
-//! Loss of power: a process counts in a segment on a file system that records writes and syncs; for
-//! many moments of that record, the segment is opened as it may be on the disk then.
+//! Power loss. A process counts in a segment on a file system that records writes and syncs. For
+//! many moments of that record, the segment is opened as the disk may hold it at that moment.
 //!
-//! It must open, hold what was counted before the last sync that was over, and no more than was
-//! counted, and go on counting.
+//! It must open; hold everything counted before the last completed sync, and nothing that was never
+//! counted; and accept new counts.
 
 mod image;
 mod recorder;
@@ -26,23 +26,23 @@ use crate::process::run_for;
 use crate::sequence::SplitMix;
 use crate::worker;
 
-/// How the losses of power are made.
+/// Options of the power loss test.
 #[derive(Args, Clone)]
 pub(crate) struct Power {
-    /// How many moments at which power is lost.
+    /// The number of moments at which power is lost.
     #[arg(long, default_value_t = 200)]
     pub(crate) rounds: u64,
-    /// The seed of all choices; 0 draws one.
+    /// The seed of all random choices; 0 draws one.
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
 }
 
-/// How many moments each run of the counting process gives.
+/// The number of moments examined for each run of the counting process.
 const ROUNDS_A_RUN: u64 = 40;
 const OPERATIONS: u64 = 600;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs it. Returns whether nothing was lost that was synced, and nothing was doubled.
+/// Runs the test. Returns whether no synced count was lost, and none was doubled.
 pub(crate) fn run(flags: &Power) -> Result<bool, Box<dyn Error>> {
     let seed = crate::storm::seed(flags.seed);
     println!("power: seed {seed}, {} rounds", flags.rounds);
@@ -77,7 +77,7 @@ pub(crate) fn run(flags: &Power) -> Result<bool, Box<dyn Error>> {
                         eprintln!("power: round {round}, event {end}, mark {mark:?}: {sample}");
                     }
                 }
-                // Power was lost before the file was there for good.
+                // Power was lost before the creation of the file was durable.
                 Found::Nothing if mark.is_none() => empty += 1,
                 Found::Nothing => {
                     eprintln!("power: round {round}, event {end}: there is no file");
@@ -101,7 +101,7 @@ pub(crate) fn run(flags: &Power) -> Result<bool, Box<dyn Error>> {
     Ok(lost + doubled + refused == 0)
 }
 
-/// Has a process count on the recording file system, and returns the record.
+/// Runs the counting process on the recording file system, and returns the record.
 fn record(command: Command) -> Result<Vec<Event>, Box<dyn Error>> {
     let place = tempfile::tempdir()?;
     let recorder = Recorder::default();
@@ -119,8 +119,8 @@ fn record(command: Command) -> Result<Vec<Event>, Box<dyn Error>> {
     }
 }
 
-/// What the counting process does: operations, a sync now and then, and meanwhile the system writes
-/// some pages by itself.
+/// The counting process: operations, a sync now and then, and in between some pages written back
+/// by the kernel itself.
 pub(crate) fn work(directory: &Path, command: Command) -> Result<(), Box<dyn Error>> {
     let store = worker::open(directory)?;
     let mut metrics = worker::Metrics::on(store.registry())?;
@@ -128,7 +128,7 @@ pub(crate) fn work(directory: &Path, command: Command) -> Result<(), Box<dyn Err
     let mut random = SplitMix(command.seed ^ 1);
     let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
     let mark = |number: u64| {
-        // It is refused, and noted.
+        // The file system refuses this, and records it.
         let _ = fs::create_dir(directory.join(format!("{MARK}{number}")));
     };
     mark(0);
@@ -147,7 +147,7 @@ pub(crate) fn work(directory: &Path, command: Command) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-/// Has the kernel write some of the file's dirty pages, as it does when it needs memory.
+/// Makes the kernel write back some of the file's dirty pages, as it does when it needs memory.
 fn write_some_pages(file: &fs::File, random: &mut SplitMix) -> Result<(), Box<dyn Error>> {
     use std::os::fd::AsRawFd;
     let pages = file.metadata()?.len().div_ceil(4096);
@@ -193,7 +193,7 @@ fn read(directory: &Path) -> Result<Found, Box<dyn Error>> {
 
 const FILE: &str = "metrics.quipu";
 
-/// Opens the segment in another boot of the machine, prints it, and counts on.
+/// Opens the segment as in another boot of the machine, prints it, and counts more.
 pub(crate) fn show(file: &PathBuf) -> Result<(), Box<dyn Error>> {
     let mut readings = Readings::now();
     readings.boot = [1; 16];
@@ -201,7 +201,7 @@ pub(crate) fn show(file: &PathBuf) -> Result<(), Box<dyn Error>> {
     let registry = Registry::on(segment);
     let text = registry.text();
     std::io::stdout().write_all(text.as_bytes())?;
-    // Each series goes on, and a new one finds room.
+    // Each series still counts, and a new one finds room.
     let mut metrics = worker::Metrics::on(&registry)?;
     let command = Command { tag: u64::MAX, seed: 3, count: 300 };
     metrics.begin(command).for_each(drop);

@@ -1,5 +1,5 @@
-//! A file system in memory that records what reaches it and what is synced, in order. It has one
-//! directory.
+//! An in-memory file system that records, in order, the writes that reach it and the syncs. It has
+//! one directory.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use fuser::{
     ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
-/// Something that reached the file system. Files are named by their inode's number.
+/// An event of the file system. Files are identified by inode number.
 #[derive(Debug, Clone)]
 pub(crate) enum Event {
     Write {
@@ -35,7 +35,7 @@ pub(crate) enum Event {
         name: OsString,
     },
     SyncDirectory,
-    /// The program says that it is at this point, and that what it synced before is on the disk.
+    /// The program has reached this point, and what it synced before is on the disk.
     Mark(u64),
 }
 
@@ -47,11 +47,11 @@ struct State {
     names: BTreeMap<OsString, u64>,
 }
 
-/// The file system. Clones share it.
+/// The file system. Clones share its state.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorder(Arc<Mutex<State>>);
 
-/// A program makes a directory of this name and a number to set a [`Event::Mark`].
+/// A program sets an [`Event::Mark`] by creating a directory with this prefix and a number.
 pub(crate) const MARK: &str = "mark-";
 
 const TTL: Duration = Duration::from_secs(3600);
@@ -252,7 +252,7 @@ impl Filesystem for Recorder {
             state.log.push(Event::Length { file: file.0, length: end as u64 });
         }
         state.log.push(Event::Write { file: file.0, offset, data: data.to_vec() });
-        reply.written(data.len() as u32); // The kernel asks for 1 MiB at most.
+        reply.written(data.len() as u32); // The kernel writes at most 1 MiB at a time.
     }
 
     fn fallocate(
