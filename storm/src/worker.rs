@@ -6,8 +6,8 @@
 //! | `go TAG SEED COUNT` | the operations of that seed, each acknowledged by `.`; then `d` |
 //! | `fork TAG SEED COUNT` | the same in a child, acknowledged by `,`; then `c` |
 //!
-//! The first byte of the output says where the worker counts: `S` in the segment file, `M` in memory
-//! because the file was not available. Warnings go to standard error.
+//! The first byte of the output says where the worker counts: `S` in the segment file, `M` in
+//! memory because the file was not available. Warnings go to standard error.
 
 use std::collections::HashMap;
 use std::error::Error;
