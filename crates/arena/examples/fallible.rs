@@ -1,6 +1,6 @@
-//! Every fallible function as one of its own, so that its assembly can be read.
+//! Each fallible method as a separate function, so that its assembly can be read.
 //!
-//! A test compiles this and looks for panics in it: `cargo test --test no_panic`. To read it,
+//! The test `cargo test --test no_panic` compiles this and looks for panics in it. To read it, run
 //! `cargo rustc --release --example fallible -- --emit asm`.
 
 use std::fmt::Arguments;
@@ -88,7 +88,7 @@ macro_rules! fallible {
                     arena.allocate(layout)
                 }
                 fn deallocate(arena: &Of, block: NonNull<u8>, layout: Layout) {
-                    // SAFETY: Nobody calls it.
+                    // SAFETY: This is never called.
                     unsafe { arena.deallocate(block, layout) }
                 }
                 fn grow(
@@ -97,7 +97,7 @@ macro_rules! fallible {
                     old: Layout,
                     new: Layout,
                 ) -> Result<NonNull<[u8]>, AllocError> {
-                    // SAFETY: Nobody calls it.
+                    // SAFETY: This is never called.
                     unsafe { arena.grow(block, old, new) }
                 }
                 fn shrink(
@@ -106,7 +106,7 @@ macro_rules! fallible {
                     old: Layout,
                     new: Layout,
                 ) -> Result<NonNull<[u8]>, AllocError> {
-                    // SAFETY: Nobody calls it.
+                    // SAFETY: This is never called.
                     unsafe { arena.shrink(block, old, new) }
                 }
                 fn vec_try_push<'a>(vec: &mut ArenaVec<'a, u64, &'a Of>) -> Result<(), AllocError> {
@@ -190,7 +190,7 @@ fn batch_try_alloc<'a>(
     batch.try_alloc(value)
 }
 
-/// Keeps all of them: their addresses leave the program.
+/// Makes the addresses of the functions escape, so that the compiler keeps all of them.
 fn main() {
     let mut addresses = vec![
         shared_try_alloc as *const () as usize,

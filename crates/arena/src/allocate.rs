@@ -1,8 +1,8 @@
-//! The methods that allocate, for an arena, a scope and a batch alike.
+//! The methods that allocate, shared by arenas, scopes and batches.
 //!
-//! Each has a fast path, which is inlined, and a slow one, which is not. Where a method has little
-//! to do after it has a block, its slow path takes all of its arguments and returns its result: so
-//! it is a jump at the end of the method, and the fast path needs no frame on the stack.
+//! Each has an inlined fast path and an outlined slow path. If a method has little to do after it
+//! has a block, its slow path takes all of its arguments and returns its result: the call is then a
+//! jump at the end of the method, and the fast path needs no stack frame.
 
 use core::alloc::Layout;
 use core::mem::MaybeUninit;
@@ -14,16 +14,16 @@ use crate::arena::{Arena, out_of_memory};
 use crate::arithmetic::Known;
 use crate::policy::Policy;
 
-/// Refuses, when built, a type whose values would never be dropped.
+/// Refuses, at build time, a type whose values would never be dropped.
 ///
-/// It is a macro, so that the compiler says which call of the user's it is.
+/// This is a macro so that the compiler's error points to the user's call.
 macro_rules! refuse_drop {
     ($type:ty) => {
         const {
             assert!(
                 !core::mem::needs_drop::<$type>(),
-                "values of this type need dropping, which an arena does not do: take alloc_box, \
-                 or ArenaVec::into_boxed_slice, or leak the box"
+                "values of this type need dropping, which an arena does not do: use alloc_box or \
+                 ArenaVec::into_boxed_slice, or leak the box"
             );
         }
     };
@@ -38,11 +38,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
             return Some(NonNull::dangling());
         }
         self.place(size_of::<T>(), align_of::<T>(), Known::Alignment)
-            // SAFETY: It was just found.
+            // SAFETY: The place was just found.
             .map(|place| unsafe { self.commit(place) }.cast())
     }
 
-    /// Room for as many values as a slice has, if the current chunk has it. The slice exists, so
+    /// Room for the number of values in a slice, if the current chunk has it. The slice exists, so
     /// its size needs no check.
     #[inline(always)]
     fn room_like<T>(&self, source: &[T]) -> Option<NonNull<T>> {
@@ -50,7 +50,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
             return Some(NonNull::dangling());
         }
         self.place(size_of_val(source), align_of::<T>(), Known::Alignment)
-            // SAFETY: It was just found.
+            // SAFETY: The place was just found.
             .map(|place| unsafe { self.commit(place) }.cast())
     }
 
@@ -105,7 +105,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[track_caller]
     pub(crate) fn copy<T: Copy>(&self, source: &[T]) -> NonNull<[T]> {
         match self.room_like(source) {
-            // SAFETY: There is room for as many.
+            // SAFETY: The block has room for the slice.
             Some(block) => unsafe { copy_into(source, block) },
             None => self.copy_slow(source),
         }
@@ -125,7 +125,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[inline(always)]
     pub(crate) fn try_copy<T: Copy>(&self, source: &[T]) -> Result<NonNull<[T]>, AllocError> {
         match self.room_like(source) {
-            // SAFETY: There is room for as many.
+            // SAFETY: The block has room for the slice.
             Some(block) => Ok(unsafe { copy_into(source, block) }),
             None => self.try_copy_slow(source),
         }
@@ -135,7 +135,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[inline(never)]
     fn try_copy_slow<T: Copy>(&self, source: &[T]) -> Result<NonNull<[T]>, AllocError> {
         let block = self.block_slow(Layout::for_value(source))?.cast();
-        // SAFETY: There is room for as many.
+        // SAFETY: The block has room for the slice.
         Ok(unsafe { copy_into(source, block) })
     }
 
@@ -143,7 +143,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[inline(always)]
     pub(crate) fn block(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         match self.place(layout.size(), layout.align(), Known::Nothing) {
-            // SAFETY: It was just found.
+            // SAFETY: The place was just found.
             Some(place) => Ok(unsafe { self.commit(place) }),
             None => self.block_slow(layout),
         }
@@ -169,7 +169,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
         let Ok(layout) = Layout::array::<T>(len) else { return Err(AllocError) };
         match self.place(layout.size(), align_of::<T>(), Known::Alignment) {
-            // SAFETY: It was just found.
+            // SAFETY: The place was just found.
             Some(place) => Ok(unsafe { self.commit(place) }.cast()),
             None => match self.block_slow(layout) {
                 Ok(block) => Ok(block.cast()),
@@ -199,7 +199,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 ///
 /// # Safety
 ///
-/// The block has room for as many values, and is not part of the slice.
+/// The block has room for all values of the slice, and does not overlap with it.
 #[inline(always)]
 unsafe fn copy_into<T: Copy>(source: &[T], block: NonNull<T>) -> NonNull<[T]> {
     // SAFETY: By contract.
@@ -207,7 +207,7 @@ unsafe fn copy_into<T: Copy>(source: &[T], block: NonNull<T>) -> NonNull<[T]> {
     NonNull::slice_from_raw_parts(block, source.len())
 }
 
-/// What the infallible methods make of an error.
+/// Turns an error into the panic of the infallible methods.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn expect_array<T, R>(result: Result<R, AllocError>, len: usize) -> R {
@@ -227,19 +227,19 @@ fn no_array<T>(len: usize) -> ! {
     }
 }
 
-/// A value that nothing has written yet, as a mutable reference.
+/// A block as a mutable reference to an uninitialised value.
 #[inline(always)]
 pub(crate) const fn uninit<T>(block: NonNull<T>) -> NonNull<MaybeUninit<T>> {
     block.cast()
 }
 
-/// Writes the methods that allocate into an `impl`: `allocating!(self => arena, 'a)` for a `self`
-/// that has an arena, and results that live as long as `'a`. With `'self` results live as long as
-/// `self` is borrowed.
+/// Writes the methods that allocate into an `impl`: `allocating!(self => arena, 'a)`, for a `self`
+/// with an arena, and results that live as long as `'a`. With `'self`, results live as long as
+/// the borrow of `self`.
 macro_rules! allocating {
     ([$($bound:lifetime)?] [$($own:lifetime)?] $result:lifetime) => {
-        /// Allocates a value, which must not need dropping; [`alloc_box`](Self::alloc_box) takes
-        /// any.
+        /// Allocates a value of a type that does not need dropping. For other types, use
+        /// [`alloc_box`](Self::alloc_box).
         ///
         /// # Panics
         ///
@@ -272,7 +272,7 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates a value that a function makes, where it is to be.
+        /// Allocates a value that a function returns, and constructs it in place.
         ///
         /// # Panics
         ///
@@ -415,7 +415,7 @@ macro_rules! allocating {
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory, or there can be no slice so long.
+        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -431,7 +431,7 @@ macro_rules! allocating {
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory, or there can be no slice so long.
+        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_slice_fill<$($bound,)? T: Copy>(
@@ -446,12 +446,12 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates a slice of `len` values that a function makes from their indices.
+        /// Allocates a slice of `len` values, each returned by a function of its index.
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory, or there can be no slice so long. The function
-        /// is not called then.
+        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes. The
+        /// function is not called then.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -467,8 +467,8 @@ macro_rules! allocating {
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory, or there can be no slice so long. The function
-        /// is not called then.
+        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes. The
+        /// function is not called then.
         #[inline]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_slice_with<$($bound,)? T>(
@@ -484,7 +484,7 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates a slice of what an iterator yields, however many that are.
+        /// Allocates a slice of all values that an iterator yields.
         ///
         /// # Panics
         ///
@@ -518,7 +518,7 @@ macro_rules! allocating {
             Ok(values.into_slice())
         }
 
-        /// Allocates a copy of a text.
+        /// Allocates a copy of a string.
         ///
         /// # Panics
         ///
@@ -528,7 +528,7 @@ macro_rules! allocating {
         #[track_caller]
         pub fn alloc_str<$($bound,)?>(&$($own)? self, text: &str) -> &$result mut str {
             let mut bytes = self.arena().copy(text.as_bytes());
-            // SAFETY: The block is fresh, and its bytes are those of a text.
+            // SAFETY: The block is fresh, and holds a copy of a string.
             unsafe { core::str::from_utf8_unchecked_mut(bytes.as_mut()) }
         }
 
@@ -544,17 +544,17 @@ macro_rules! allocating {
             text: &str,
         ) -> Result<&$result mut str, AllocError> {
             match self.arena().try_copy(text.as_bytes()) {
-                // SAFETY: The block is fresh, and its bytes are those of a text.
+                // SAFETY: The block is fresh, and holds a copy of a string.
                 Ok(mut bytes) => Ok(unsafe { core::str::from_utf8_unchecked_mut(bytes.as_mut()) }),
                 Err(AllocError) => Err(AllocError),
             }
         }
 
-        /// Allocates a formatted text: `alloc_fmt(format_args!("{name}_total"))`.
+        /// Allocates a formatted string: `alloc_fmt(format_args!("{name}_total"))`.
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory, or something to be formatted reports an error.
+        /// When the base allocator has no memory, or a `Display` implementation returns an error.
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
         pub fn alloc_fmt<$($bound,)?>(
@@ -571,7 +571,7 @@ macro_rules! allocating {
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory, or something to be formatted reports an error.
+        /// When the base allocator has no memory, or a `Display` implementation returns an error.
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_fmt<$($bound,)?>(
             &$($own)? self,
@@ -584,7 +584,7 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates room for a value.
+        /// Allocates room for a value, uninitialised.
         ///
         /// # Panics
         ///
@@ -616,11 +616,11 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates room for `len` values.
+        /// Allocates room for `len` values, uninitialised.
         ///
         /// # Panics
         ///
-        /// When the base allocator has no memory, or there can be no slice so long.
+        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         #[track_caller]
@@ -635,7 +635,7 @@ macro_rules! allocating {
         ///
         /// # Errors
         ///
-        /// When the base allocator has no memory, or there can be no slice so long.
+        /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
         #[inline(always)]
         #[allow(clippy::mut_from_ref)]
         pub fn try_alloc_uninit_slice<$($bound,)? T>(
@@ -651,7 +651,7 @@ macro_rules! allocating {
             }
         }
 
-        /// Allocates a block of a layout, of zero bytes too.
+        /// Allocates a block with the given layout, which may have zero bytes.
         ///
         /// # Panics
         ///
@@ -678,7 +678,7 @@ macro_rules! allocating {
 }
 pub(crate) use allocating;
 
-/// What is panicked with when an iterator yields more than there is memory for.
+/// The panic when an iterator yields more values than there is memory for.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -689,7 +689,7 @@ pub(crate) fn no_growth() -> ! {
     )
 }
 
-/// What [`alloc_fmt`](Arena::alloc_fmt) panics with.
+/// The panic of [`alloc_fmt`](Arena::alloc_fmt).
 #[cold]
 #[inline(never)]
 #[track_caller]

@@ -1,8 +1,8 @@
-//! The trait [`Allocator`] for references to arenas and scopes, so that collections work in them.
+//! Implements [`Allocator`] for references to arenas and scopes, so that collections work in them.
 //!
-//! The last allocation can grow, shrink and be freed: it is the one that ends (upwards) or starts
-//! (downwards) at the position. No block of another chunk can be taken for it, since a header lies
-//! between them.
+//! The last allocation can grow, shrink and be freed. It is recognised by its end (upwards) or its
+//! start (downwards), which equals the position. A block of another chunk cannot be mistaken for
+//! it, because a header lies between them.
 
 use core::alloc::Layout;
 use core::hint::assert_unchecked;
@@ -16,12 +16,12 @@ use crate::policy::Policy;
 use crate::scope::Scope;
 
 impl<P: Policy, A: Allocator> Arena<P, A> {
-    /// As [`block_slow`](Arena::block_slow), with the alignment negated and the pair in the result:
-    /// then the fast path has all arguments at hand, and jumps.
+    /// [`block_slow`](Arena::block_slow) with a negated alignment, and with the length in the
+    /// result: the fast path then has all arguments in registers, and jumps.
     #[cold]
     #[inline(never)]
     fn allocate_slow(&self, mask: usize, size: usize) -> Result<NonNull<[u8]>, AllocError> {
-        // SAFETY: They are of a layout.
+        // SAFETY: Size and alignment come from a layout.
         let layout = unsafe { Layout::from_size_align_unchecked(size, mask.wrapping_neg()) };
         match self.block_slow(layout) {
             Ok(block) => Ok(NonNull::slice_from_raw_parts(block, size)),
@@ -32,7 +32,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[inline(always)]
     pub(crate) fn allocate_block(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         match self.place(layout.size(), layout.align(), arithmetic::Known::Nothing) {
-            // SAFETY: It was just found.
+            // SAFETY: The place was just found.
             Some(place) => unsafe {
                 Ok(NonNull::slice_from_raw_parts(self.commit(place), layout.size()))
             },
@@ -44,7 +44,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// The block is this arena's, of that size, and nothing uses it any more.
+    /// The block belongs to this arena, has that size, and is no longer used.
     #[inline(always)]
     pub(crate) unsafe fn free_block(&self, block: NonNull<u8>, size: usize) {
         let start = block.addr().get();
@@ -65,7 +65,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// The block is this arena's, of the old layout, and the new one is not smaller.
+    /// The block belongs to this arena and has the old layout; the new size is not smaller.
     #[inline(always)]
     pub(crate) unsafe fn grow_block(
         &self,
@@ -74,7 +74,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         let start = block.addr().get();
-        // SAFETY: Every block starts at a multiple of its alignment and of the least one.
+        // SAFETY: Every block starts at a multiple of its own alignment and of the minimum
+        // alignment.
         unsafe {
             assert_unchecked(start & (old.align() - 1) == 0);
             assert_unchecked(start & (P::MIN_ALIGN - 1) == 0);
@@ -82,12 +83,12 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         let (pos, limit) = (self.pos(), self.limit());
         if P::UP {
             let end = start.wrapping_add(round_up(old.size(), P::MIN_ALIGN));
-            // Whether it is the last and whether it is aligned, in one branch.
+            // Checks in one branch that the block is the last one, and that it is aligned.
             if ((end ^ pos) | (start & (new.align() - 1))) == 0
                 && let Some(pos) =
                     arithmetic::grown_upwards::<LOW>(start, limit, new.size(), P::MIN_ALIGN)
             {
-                // SAFETY: The block, which is the last, ends there.
+                // SAFETY: The block is the last one, and ends there.
                 unsafe { self.set_pos(pos) };
                 return Ok(NonNull::slice_from_raw_parts(block, new.size()));
             }
@@ -96,8 +97,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
             if let Some(start) =
                 arithmetic::grown_downwards::<LOW>(start, limit, more, new.align(), P::MIN_ALIGN)
             {
-                // SAFETY: From there on there is room for the new size, up to the end of the old
-                // block; the two overlap.
+                // SAFETY: From the new start up to the end of the old block there is room for the
+                // new size. The two overlap.
                 unsafe {
                     let to = self.set_pos(start);
                     ptr::copy(block.as_ptr(), to.as_ptr(), old.size());
@@ -109,11 +110,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         unsafe { self.move_block(block, old.size(), new) }
     }
 
-    /// Makes a block smaller. With `RECLAIM`, the last one gives back what it does not need.
+    /// Makes a block smaller. With `RECLAIM`, frees the rest if the block is the last one.
     ///
     /// # Safety
     ///
-    /// The block is this arena's, of the old layout, and the new one is not larger.
+    /// The block belongs to this arena and has the old layout; the new size is not larger.
     #[inline(always)]
     pub(crate) unsafe fn shrink_block<const RECLAIM: bool>(
         &self,
@@ -122,7 +123,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         let start = block.addr().get();
-        // SAFETY: Every block starts at a multiple of its alignment and of the least one.
+        // SAFETY: Every block starts at a multiple of its own alignment and of the minimum
+        // alignment.
         unsafe {
             assert_unchecked(start & (old.align() - 1) == 0);
             assert_unchecked(start & (P::MIN_ALIGN - 1) == 0);
@@ -135,15 +137,15 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
             let pos = self.pos();
             if P::UP {
                 if start.wrapping_add(round_up(old.size(), P::MIN_ALIGN)) == pos {
-                    // SAFETY: The block, which is the last, ends there.
+                    // SAFETY: The block is the last one, and ends there.
                     unsafe { self.set_pos(start + round_up(new.size(), P::MIN_ALIGN)) };
                 }
             } else if start == pos {
                 let start = (start + (old.size() - new.size()))
                     & new.align().wrapping_neg()
                     & P::MIN_ALIGN.wrapping_neg();
-                // SAFETY: From there on there is room for the new size, up to the end of the old
-                // block; the two overlap.
+                // SAFETY: From the new start up to the end of the old block there is room for the
+                // new size. The two overlap.
                 unsafe {
                     let to = self.set_pos(start);
                     ptr::copy(block.as_ptr(), to.as_ptr(), new.size());
@@ -154,11 +156,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         Ok(NonNull::slice_from_raw_parts(block, new.size()))
     }
 
-    /// Copies so many bytes of a block into a new one.
+    /// Copies the first `bytes` bytes of a block into a new one.
     ///
     /// # Safety
     ///
-    /// Both the block and the new layout have as many.
+    /// Both the block and the new layout have at least that many bytes.
     #[cold]
     #[inline(never)]
     unsafe fn move_block(
@@ -168,7 +170,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         new: Layout,
     ) -> Result<NonNull<[u8]>, AllocError> {
         let to = self.allocate_block(new)?;
-        // SAFETY: By contract; the new block is not part of the old one.
+        // SAFETY: By contract; the new block does not overlap with the old one.
         unsafe { ptr::copy_nonoverlapping(block.as_ptr(), to.cast().as_ptr(), bytes) };
         Ok(to)
     }

@@ -1,6 +1,6 @@
-//! [`Arena`]: making one, resetting it, and its slow paths.
+//! [`Arena`]: constructors, resetting, and the slow paths.
 //!
-//! The methods that allocate are in `allocate.rs`, since a scope has the same; the trait
+//! The methods that allocate are in `allocate.rs`, because scopes have the same ones. The trait
 //! [`Allocator`] is implemented in `allocator.rs`.
 
 use core::alloc::Layout;
@@ -21,9 +21,10 @@ use crate::stats::Stats;
 
 /// A bump allocator.
 ///
-/// An allocation adds to a position, or takes another chunk from the base allocator `A` where the
-/// position would pass the end. What was allocated lives as long as the arena is borrowed; it is
-/// freed all at once by [`reset`](Arena::reset), by the end of a scope, or with the arena.
+/// An allocation advances a position. If the position would pass the end of the chunk, the arena
+/// takes another chunk from the base allocator `A`. Allocated values live as long as the arena is
+/// borrowed. They are freed all at once: by [`reset`](Arena::reset), by the end of a scope, or with
+/// the arena.
 ///
 /// ```
 /// use quipu_arena::Arena;
@@ -36,34 +37,36 @@ use crate::stats::Stats;
 /// arena.reset();
 /// ```
 ///
-/// An arena is two words, and as many as its base allocator has. It may be sent to another thread,
-/// but not be shared: see [`Pool`](crate::Pool) and [`SharedArena`](crate::SharedArena).
+/// An arena has the size of two words plus its base allocator. It may be sent to another thread,
+/// but not shared: see [`Pool`](crate::Pool) and [`SharedArena`](crate::SharedArena).
 ///
-/// `P` is the [policy](Policy): direction, minimum alignment, what a shrink does. `Arena::new` and
-/// its like make an `Arena<Up>`; for another policy, write `Arena::<Down<8>>::new_in(Global)`.
+/// `P` is the [policy](Policy): direction, minimum alignment, and what shrinking does. `Arena::new`
+/// and similar constructors return an `Arena<Up>`; for another policy, write
+/// `Arena::<Down<8>>::new_in(Global)`.
 ///
-/// Values that need dropping are refused when compiled, but by [`alloc_box`](Arena::alloc_box):
+/// Values that need dropping are refused at compile time, except by
+/// [`alloc_box`](Arena::alloc_box):
 ///
 /// ```compile_fail
 /// let arena = quipu_arena::Arena::new();
-/// arena.alloc(String::from("nobody would free it"));
+/// arena.alloc(String::from("would never be freed"));
 /// ```
 pub struct Arena<P: Policy = Up, A: Allocator = DefaultBase> {
-    /// Upwards the first free byte, downwards the last used one; a multiple of the minimum
+    /// Upwards, the first free byte; downwards, the last used one. A multiple of the minimum
     /// alignment.
     pos: Cell<NonNull<u8>>,
-    /// Where free memory ends and, upwards, the header begins; it ends there downwards.
+    /// The end of free memory. Upwards, the header begins there; downwards, it ends there.
     limit: Cell<NonNull<u8>>,
     base: A,
     policy: PhantomData<fn() -> P>,
 }
 
-// SAFETY: An arena owns its chunks, and whatever borrows from it keeps it where it is.
+// SAFETY: An arena owns its chunks, and a borrow from it prevents sending it.
 unsafe impl<P: Policy, A: Allocator + Send> Send for Arena<P, A> {}
 
 #[cfg(feature = "alloc")]
 impl Arena {
-    /// An arena on the heap, with a first chunk of half a kilobyte.
+    /// Creates an arena on the heap, with a first chunk of half a kilobyte.
     ///
     /// # Panics
     ///
@@ -85,14 +88,14 @@ impl Arena {
         Arena::try_new_in(allocator_api2::alloc::Global)
     }
 
-    /// An arena on the heap, which takes its first chunk when something is allocated.
+    /// Creates an arena on the heap that takes its first chunk at the first allocation.
     #[inline(always)]
     #[must_use]
     pub const fn empty() -> Arena {
         Arena::empty_in(allocator_api2::alloc::Global)
     }
 
-    /// An arena on the heap whose first chunk takes `size` bytes of it, header included.
+    /// Creates an arena on the heap whose first chunk has `size` bytes, including its header.
     ///
     /// # Panics
     ///
@@ -114,7 +117,7 @@ impl Arena {
         Arena::try_with_size_in(size, allocator_api2::alloc::Global)
     }
 
-    /// An arena on the heap whose first chunk has room for `bytes`.
+    /// Creates an arena on the heap whose first chunk has room for `bytes`.
     ///
     /// # Panics
     ///
@@ -138,7 +141,7 @@ impl Arena {
 }
 
 impl<P: Policy, A: Allocator> Arena<P, A> {
-    /// An arena on a base allocator, with a first chunk of half a kilobyte.
+    /// Creates an arena on a base allocator, with a first chunk of half a kilobyte.
     ///
     /// ```
     /// use quipu_arena::{Arena, Down, Global};
@@ -172,13 +175,13 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         let Some(chunk) = chunk::usable(&base, layout, base.allocate(layout)) else {
             return Err(AllocError);
         };
-        // SAFETY: It is fresh, and of that size and alignment.
+        // SAFETY: The chunk is fresh, and has that size and alignment.
         let (pos, limit) =
             unsafe { chunk::write::<P>(chunk.cast(), P::FIRST_SIZE, ptr::null_mut()) };
         Ok(Arena { pos: Cell::new(pos), limit: Cell::new(limit), base, policy: PhantomData })
     }
 
-    /// An arena that takes its first chunk when something is allocated.
+    /// Creates an arena that takes its first chunk at the first allocation.
     #[inline(always)]
     #[must_use]
     pub const fn empty_in(base: A) -> Arena<P, A> {
@@ -186,7 +189,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         Arena { pos: Cell::new(limit), limit: Cell::new(limit), base, policy: PhantomData }
     }
 
-    /// An arena whose first chunk takes `size` bytes of the base allocator, header included.
+    /// Creates an arena whose first chunk has `size` bytes, including its header.
     ///
     /// # Panics
     ///
@@ -210,11 +213,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     pub fn try_with_size_in(size: usize, base: A) -> Result<Arena<P, A>, AllocError> {
         let arena = Arena::empty_in(base);
         let least = P::HEADER + P::ALIGN;
-        // Rounded down: what was asked for as a page stays one.
+        // Rounded down, so that a requested page stays one page.
         let size = (if size < least { least } else { size }) & P::ALIGN.wrapping_neg();
         match chunk::take::<P, A>(&arena.base, size) {
             Some(chunk) => {
-                // SAFETY: It is fresh.
+                // SAFETY: The chunk is fresh.
                 unsafe { arena.push_chunk(chunk) };
                 Ok(arena)
             }
@@ -222,7 +225,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// An arena whose first chunk has room for `bytes`.
+    /// Creates an arena whose first chunk has room for `bytes`.
     ///
     /// # Panics
     ///
@@ -256,13 +259,13 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         &self.base
     }
 
-    /// Frees everything that was allocated. Of the chunks the largest stays.
+    /// Frees everything that was allocated. Keeps the largest chunk.
     #[inline(always)]
     pub fn reset(&mut self) {
         let header = self.header();
-        // SAFETY: A header can be read, an empty arena's too.
+        // SAFETY: A header can always be read, even that of an empty arena.
         unsafe {
-            // One chunk, and no spare one: the two words are looked at together.
+            // One chunk and no spare one: checks the two words together.
             if ((*header).prev.addr() | (*header).spare.addr()) == 0 {
                 self.pos.set((*header).far);
             } else {
@@ -271,14 +274,14 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Frees everything that was allocated, and all chunks. The next allocation takes a chunk; an
-    /// arena in a buffer has none then, and every allocation fails.
+    /// Frees everything that was allocated, and all chunks. The next allocation takes a new chunk.
+    /// An arena in a buffer has no chunk then, and every allocation fails.
     pub fn clear(&mut self) {
         // SAFETY: Nothing borrows from an arena that can be borrowed mutably.
         unsafe { self.give_back_all() };
     }
 
-    /// Calls a function with a [`Scope`], and frees what it allocated there.
+    /// Calls a function with a [`Scope`], and frees what was allocated in the scope.
     ///
     /// ```
     /// use quipu_arena::Arena;
@@ -303,7 +306,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         self.as_scope().scoped(f)
     }
 
-    /// A guard, which frees what its scope allocated when it is dropped.
+    /// Returns a guard that frees what its scope allocated when it is dropped.
     ///
     /// ```
     /// # let mut arena = quipu_arena::Arena::new();
@@ -319,7 +322,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         ScopeGuard::new(self)
     }
 
-    /// The arena as a scope: what is allocated there lives on while scopes within it come and go.
+    /// Returns the arena as a scope. Its allocations stay while scopes within it come and go.
     ///
     /// ```
     /// # let mut arena = quipu_arena::Arena::new();
@@ -333,7 +336,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         Scope::new(self)
     }
 
-    /// Where the arena is now, to go [back](Arena::reset_to) to.
+    /// The current position of the arena, for [`reset_to`](Arena::reset_to).
     #[inline(always)]
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint { pos: self.pos.get(), limit: self.limit.get() }
@@ -343,9 +346,9 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// - The checkpoint is this arena's.
-    /// - Since it was taken, the arena was neither reset nor cleared, nor set back to an earlier
-    ///   checkpoint, and no block from before was freed, grown or shrunk.
+    /// - The checkpoint was taken from this arena.
+    /// - Since then, the arena was not reset, cleared, or set back to an earlier checkpoint, and no
+    ///   block from before was freed, grown or shrunk.
     /// - Nothing uses what was allocated since.
     #[inline(always)]
     pub unsafe fn reset_to(&self, checkpoint: Checkpoint) {
@@ -357,7 +360,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// What the arena holds. It looks at every chunk.
+    /// Statistics of the arena. Walks all chunks.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         let newest = self.header();
@@ -365,7 +368,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
             return stats;
         }
         let (mut header, mut pos) = (newest, self.pos.get());
-        // SAFETY: The list holds headers of chunks, and an older one knows where it was left.
+        // SAFETY: The list consists of headers, and older chunks have their last position in
+        // `left`.
         unsafe {
             let spare = (*newest).spare;
             if !spare.is_null() {
@@ -391,7 +395,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// The bytes that are left in the current chunk.
+    /// The number of free bytes in the current chunk.
     #[inline]
     pub fn remaining(&self) -> usize {
         self.limit.get().addr().get().abs_diff(self.pos.get().addr().get())
@@ -424,15 +428,15 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Moves the position, and returns the block.
+    /// Moves the position to that of a place, and returns its block.
     ///
     /// # Safety
     ///
-    /// The place is from [`place`](Arena::place), and nothing was allocated since.
+    /// The place was returned by [`place`](Arena::place), and nothing was allocated since.
     #[inline(always)]
     pub(crate) unsafe fn commit(&self, place: Place) -> NonNull<u8> {
         let pos = self.pos.get().as_ptr();
-        // SAFETY: Both addresses are in the current chunk, so not null.
+        // SAFETY: Both addresses are in the current chunk, and therefore not null.
         unsafe {
             self.pos.set(NonNull::new_unchecked(pos.with_addr(place.pos)));
             NonNull::new_unchecked(pos.with_addr(place.start))
@@ -453,13 +457,14 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         pos
     }
 
-    /// A block in a chunk that is taken for it, since it does not fit in the current one.
+    /// Takes another chunk, because the block does not fit in the current one, and allocates it
+    /// there.
     #[cold]
     #[inline(never)]
     pub(crate) fn block_slow(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         match self.next_chunk(layout) {
             Some(()) => match self.place(layout.size(), layout.align(), Known::Nothing) {
-                // SAFETY: It was just found.
+                // SAFETY: The place was just found.
                 Some(place) => Ok(unsafe { self.commit(place) }),
                 None => Err(AllocError),
             },
@@ -467,17 +472,18 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Makes a chunk with room for the layout the current one: the spare one if it is large
-    /// enough, else a new one.
+    /// Makes a chunk with room for the layout the current one: the spare chunk if it is large
+    /// enough, otherwise a new one.
     ///
-    /// The base allocator may be anything: it may panic, and it may even allocate here. So nothing
-    /// is half done when it is called, and nothing that was read before is used after.
+    /// The base allocator may do anything: it may panic, and it may even allocate in this arena. So
+    /// the arena is in order whenever it is called, and nothing read before a call is used after
+    /// it.
     fn next_chunk(&self, layout: Layout) -> Option<()> {
         let need = chunk::size_for::<P>(layout)?;
         let newest = self.header();
         let mut size = P::FIRST_SIZE;
         if !chunk::is_empty(newest) {
-            // SAFETY: It is the header of the newest chunk, and a spare one is nobody else's.
+            // SAFETY: This is the header of the newest chunk, and only it refers to the spare one.
             unsafe {
                 size = chunk::next_size::<P>(chunk::size::<P>(newest));
                 let spare = (*newest).spare;
@@ -495,7 +501,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
             }
         }
         let mut size = arithmetic::round_up(size.min(isize::MAX as usize / 2), P::ALIGN).max(need);
-        // Where there is no memory for as much as would be good, there may be for less.
+        // If there is no memory for the preferred size, there may be for a smaller one.
         let chunk = loop {
             match chunk::take::<P, A>(&self.base, size) {
                 Some(chunk) => break chunk,
@@ -503,7 +509,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
                 None => size = arithmetic::round_up(size / 2, P::ALIGN).max(need),
             }
         };
-        // SAFETY: It is fresh.
+        // SAFETY: The chunk is fresh.
         unsafe { self.push_chunk(chunk) };
         Some(())
     }
@@ -512,16 +518,16 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     ///
     /// # Safety
     ///
-    /// The memory is nobody else's, and is as [`chunk::take`] gives it.
+    /// The memory is owned by the caller, and is as [`chunk::take`] returns it.
     unsafe fn push_chunk(&self, chunk: NonNull<[u8]>) {
         let newest = self.header();
         let prev = if chunk::is_empty(newest) { ptr::null_mut() } else { newest };
-        // SAFETY: By contract; the older chunk is left where the position is.
+        // SAFETY: By contract. The older chunk records the current position.
         unsafe {
             let (pos, limit) = chunk::write::<P>(chunk.cast(), chunk.len(), prev);
             if !prev.is_null() {
                 (*prev).left.write(self.pos.get());
-                // Only the newest has a spare one.
+                // Only the newest chunk has a spare one.
                 let spare = core::mem::replace(&mut (*prev).spare, ptr::null_mut());
                 (*chunk::header_at::<P>(limit)).spare = spare;
             }
@@ -530,18 +536,18 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Goes to the beginning of a chunk.
+    /// Makes a chunk the current one, and sets the position to its beginning.
     ///
     /// # Safety
     ///
-    /// It is the header of the arena's newest chunk, in which nothing is in use.
+    /// This is the header of the arena's newest chunk, in which nothing is in use.
     unsafe fn enter(&self, header: *mut Header) {
         // SAFETY: By contract.
         self.pos.set(unsafe { (*header).far });
         self.limit.set(chunk::limit_at::<P>(header));
     }
 
-    /// The header of the current chunk, or of none.
+    /// The header of the current chunk, or the empty header.
     #[inline(always)]
     fn header(&self) -> *mut Header {
         chunk::header_at::<P>(self.limit.get())
@@ -554,7 +560,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         if chunk::is_empty(newest) {
             return;
         }
-        // SAFETY: Nothing borrows from the arena. What is given back is not in it any more.
+        // SAFETY: Nothing borrows from the arena. Chunks are unlinked before they are freed.
         unsafe {
             let (kept, rest) = largest::<P>(newest, ptr::null_mut());
             self.enter(kept);
@@ -564,14 +570,14 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 
     /// # Safety
     ///
-    /// As of [`reset_to`](Arena::reset_to).
+    /// As for [`reset_to`](Arena::reset_to).
     #[cold]
     #[inline(never)]
     unsafe fn reset_to_slow(&self, checkpoint: Checkpoint) {
         let newest = self.header();
         let older = chunk::header_at::<P>(checkpoint.limit);
-        // SAFETY: What is newer than the checkpoint's chunk is not used any more, by contract. What
-        // is given back is not in the arena any more.
+        // SAFETY: By contract, chunks newer than the checkpoint's are no longer used. They are
+        // unlinked before they are freed.
         unsafe {
             if chunk::is_empty(older) {
                 let (kept, rest) = largest::<P>(newest, ptr::null_mut());
@@ -587,11 +593,11 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         }
     }
 
-    /// Gives a list of chunks back.
+    /// Frees a list of chunks.
     ///
     /// # Safety
     ///
-    /// They are in no arena any more, and nothing uses them.
+    /// The chunks are unlinked from any arena, and nothing uses them.
     unsafe fn give_back(&self, first: *mut Header) {
         // SAFETY: By contract.
         chunk::give_back_each(first, |next| unsafe {
@@ -600,7 +606,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         });
     }
 
-    /// Gives all chunks back. The arena is empty then.
+    /// Frees all chunks, and leaves the arena empty.
     ///
     /// # Safety
     ///
@@ -613,7 +619,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         let limit = chunk::empty_limit::<P>();
         self.pos.set(limit);
         self.limit.set(limit);
-        // SAFETY: By contract; they are the arena's no more.
+        // SAFETY: By contract; the chunks are no longer linked to the arena.
         unsafe {
             let spare = (*newest).spare_alone();
             let first = if spare.is_null() { newest } else { spare };
@@ -625,15 +631,15 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     }
 }
 
-/// Takes the largest chunk out of those from `newest` to that after `last`, and the spare one. It is
-/// alone then; the others are a list.
+/// Unlinks the largest chunk among those from `newest` to the one after `last`, and the spare one.
+/// Returns it alone, and the others as a list.
 ///
 /// # Safety
 ///
-/// `newest` is the newest chunk and not `last`, which is an older one or null.
+/// `newest` is the newest chunk, and not `last`. `last` is an older chunk, or null.
 unsafe fn largest<P: Policy>(newest: *mut Header, last: *mut Header) -> (*mut Header, *mut Header) {
     let mut rest = ptr::null_mut();
-    // SAFETY: The list is in order.
+    // SAFETY: The list is intact.
     unsafe {
         let mut kept = newest;
         let mut next = (*newest).prev;
@@ -658,10 +664,10 @@ unsafe fn largest<P: Policy>(newest: *mut Header, last: *mut Header) -> (*mut He
 }
 
 impl<'b, P: Policy> Arena<P, InBuffer<'b>> {
-    /// An arena inside a buffer: on the stack, or in a static. It never grows.
+    /// Creates an arena inside a buffer, on the stack or in a static. It never grows.
     ///
-    /// A header and alignment take up to 62 bytes of it, with a minimum alignment up to 16; in a
-    /// smaller buffer every allocation fails.
+    /// Header and alignment take up to 62 bytes of the buffer, with a minimum alignment of at most
+    /// 16. In a smaller buffer, every allocation fails.
     ///
     /// ```
     /// use core::mem::MaybeUninit;
@@ -677,11 +683,11 @@ impl<'b, P: Policy> Arena<P, InBuffer<'b>> {
         let skipped = buffer.as_ptr().addr().wrapping_neg() & (P::ALIGN - 1);
         let size = buffer.len().saturating_sub(skipped) & P::ALIGN.wrapping_neg();
         if size > P::HEADER {
-            // SAFETY: Not more is skipped than there is.
+            // SAFETY: `skipped` is at most the length of the buffer.
             let start = unsafe { NonNull::from(buffer).cast::<u8>().add(skipped) };
             if chunk::is_usable(start) {
                 // SAFETY: The buffer is borrowed for as long as the arena lives, the start is
-                // aligned, the size is a multiple of the alignment, and there is no chunk before.
+                // aligned, the size is a multiple of the alignment, and there is no older chunk.
                 let (pos, limit) = unsafe { chunk::write::<P>(start, size, ptr::null_mut()) };
                 arena.pos.set(pos);
                 arena.limit.set(limit);
@@ -694,12 +700,12 @@ impl<'b, P: Policy> Arena<P, InBuffer<'b>> {
 impl<P: Policy, A: Allocator> Drop for Arena<P, A> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: Nothing borrows from the arena, and it is gone then.
+        // SAFETY: Nothing borrows from the arena, which ends here.
         unsafe { self.give_back_all() };
     }
 }
 
-/// Without a chunk.
+/// Creates an arena without a chunk.
 impl<P: Policy, A: Allocator + Default> Default for Arena<P, A> {
     fn default() -> Arena<P, A> {
         Arena::empty_in(A::default())
@@ -712,7 +718,7 @@ impl<P: Policy, A: Allocator> fmt::Debug for Arena<P, A> {
     }
 }
 
-/// The one panic of whatever cannot report an error.
+/// The only panic of the methods that cannot return an error.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -725,7 +731,7 @@ pub(crate) fn out_of_memory(layout: Layout) -> ! {
     )
 }
 
-/// As [`out_of_memory`], where the size makes no layout.
+/// As [`out_of_memory`], for a size that has no valid layout.
 #[cold]
 #[inline(never)]
 #[track_caller]

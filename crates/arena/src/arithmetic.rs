@@ -1,13 +1,13 @@
-//! The arithmetic on addresses under every allocation: integers in, integers out, nothing unsafe.
+//! The address arithmetic of every allocation: integers in, integers out, nothing unsafe.
 //!
 //! An arena has a position and a limit, both multiples of the minimum alignment `min`. Upwards,
-//! free memory is `pos..limit`; downwards it is `limit..pos`. Each function answers where a block
-//! goes and what the position is then, or that it does not fit.
+//! free memory is `pos..limit`; downwards it is `limit..pos`. Each function returns where a block
+//! goes and the new position, or that the block does not fit.
 //!
-//! Each has two forms. Where a process' addresses are all below `isize::MAX` (`LOW`, checked when
-//! a chunk is made), sums cannot wrap and differences can be compared as signed numbers, which
-//! saves two or three instructions. The other form compares distances instead; it serves machines
-//! of 32 bits, kernels, and pointers with a tag in their uppermost bit.
+//! Each function has two forms. If all addresses of a process are below `isize::MAX` (`LOW`,
+//! checked when a chunk is created), sums cannot wrap and differences can be compared as signed
+//! numbers, which saves two or three instructions. The other form compares distances instead. It
+//! serves 32-bit machines, kernels, and pointers with a tag in their uppermost bit.
 //!
 //! A size and an alignment come from a `Layout`: `size + (align - 1) <= isize::MAX`.
 
@@ -19,7 +19,7 @@
 pub const LOW: bool =
     cfg!(all(target_arch = "x86_64", target_pointer_width = "64", not(target_os = "none")));
 
-/// Where a block lies, and the position behind it.
+/// The place of a block, and the position after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The address of the block's first byte.
@@ -28,9 +28,9 @@ pub struct Place {
     pub pos: usize,
 }
 
-/// What the compiler is sure to know of a request, so that it is left out of the code.
+/// What the compiler knows of a request, so that the code need not check it.
 ///
-/// Asking at run time would cost more than it saves.
+/// Checking at run time would cost more than it saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// Nothing.
@@ -59,14 +59,15 @@ pub const fn upwards<const LOW: bool>(
         Known::Alignment if align <= min => pos,
         _ => round_up(pos, align),
     };
-    // A size that is a multiple of an alignment above `min` need not be rounded.
+    // A size that is a multiple of an alignment of at least `min` needs no rounding.
     let size = match known {
         Known::Alignment if align >= min => size,
         _ => round_up(size, min),
     };
     let end = start.wrapping_add(size);
     // LOW: pos + (align - 1) + size + (min - 1) cannot wrap, since `limit` is at least `min` below
-    // the end of its chunk. Else the distance cannot: it is at most the same without `pos`.
+    // the end of its chunk. Otherwise the distance cannot wrap: it is at most the same sum without
+    // `pos`.
     let fits = if LOW { end <= limit } else { end.wrapping_sub(pos) <= limit - pos };
     if fits { Some(Place { start, pos: end }) } else { None }
 }
@@ -87,14 +88,14 @@ pub const fn downwards<const LOW: bool>(
         Known::Alignment => pos.wrapping_sub(size) & align.wrapping_neg(),
         Known::Nothing => pos.wrapping_sub(size) & align.wrapping_neg() & min.wrapping_neg(),
     };
-    // LOW: `pos - size` is a signed number, and rounding it down stops at `isize::MIN`. Else the
-    // distance, which is below `isize::MAX + min`, is compared.
+    // LOW: `pos - size` is a signed number, and rounding it down stops at `isize::MIN`. Otherwise
+    // the distance, which is below `isize::MAX + min`, is compared.
     let fits =
         if LOW { start as isize >= limit as isize } else { pos.wrapping_sub(start) <= pos - limit };
     if fits { Some(Place { start, pos: start }) } else { None }
 }
 
-/// The position after the last block of `start..` has taken `size` bytes, upwards.
+/// Upwards: the position after the last block, which starts at `start`, was resized to `size`.
 #[inline(always)]
 pub const fn grown_upwards<const LOW: bool>(
     start: usize,
@@ -107,7 +108,7 @@ pub const fn grown_upwards<const LOW: bool>(
     if fits { Some(end) } else { None }
 }
 
-/// The start of the last block, which was at `start`, after `more` bytes were added, downwards.
+/// Downwards: the start of the last block, which was at `start`, after growing by `more` bytes.
 #[inline(always)]
 pub const fn grown_downwards<const LOW: bool>(
     start: usize,

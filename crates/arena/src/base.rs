@@ -1,7 +1,7 @@
-//! Base allocators: where an arena's chunks come from.
+//! Base allocators, from which arenas take their chunks.
 //!
-//! Any [`Allocator`] serves. Here are one for a buffer that the caller owns, and one that limits
-//! another.
+//! Any [`Allocator`] works. This file has one for a buffer that the caller owns, and one that
+//! limits another.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -13,23 +13,22 @@ use allocator_api2::alloc::{AllocError, Allocator};
 
 use crate::sync::{AtomicUsize, Ordering, const_unless_loom};
 
-/// The base allocator of an arena that names none: the heap.
+/// The default base allocator of an arena: the heap.
 #[cfg(feature = "alloc")]
 pub type DefaultBase = allocator_api2::alloc::Global;
 
-/// The base allocator of an arena that names none: without the feature `alloc`, none at all.
+/// The default base allocator of an arena. Without the feature `alloc`, it has no values.
 ///
-/// So there is no arena with it, and a crate that does without a heap names another, such as
-/// [`InBuffer`].
+/// So no arena can use it, and a crate without a heap has to name another, such as [`InBuffer`].
 #[cfg(not(feature = "alloc"))]
 pub type DefaultBase = NoHeap;
 
-/// Stands for the heap where there is none.
+/// A placeholder for the heap if there is none.
 #[cfg(not(feature = "alloc"))]
 #[derive(Debug)]
 pub enum NoHeap {}
 
-// SAFETY: There is no value of it.
+// SAFETY: The type has no values.
 #[cfg(not(feature = "alloc"))]
 unsafe impl Allocator for NoHeap {
     fn allocate(&self, _: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -41,7 +40,7 @@ unsafe impl Allocator for NoHeap {
     }
 }
 
-/// The base allocator of an arena in a buffer, which has no memory but that.
+/// The base allocator of an arena in a buffer. It has no other memory.
 pub struct InBuffer<'b>(PhantomData<&'b mut [MaybeUninit<u8>]>);
 
 impl InBuffer<'_> {
@@ -50,7 +49,7 @@ impl InBuffer<'_> {
     }
 }
 
-// SAFETY: It never gives out a block; that of the buffer is its caller's.
+// SAFETY: It never returns a block; the buffer belongs to the caller.
 unsafe impl Allocator for InBuffer<'_> {
     fn allocate(&self, _: Layout) -> Result<NonNull<[u8]>, AllocError> {
         Err(AllocError)
@@ -65,10 +64,10 @@ impl fmt::Debug for InBuffer<'_> {
     }
 }
 
-/// A base allocator that takes no more than a limit from another.
+/// A base allocator that takes memory from another, up to a limit.
 ///
-/// It counts what it took in all, chunk headers included. One may serve many arenas, by reference,
-/// and on many threads.
+/// It counts all bytes that it took, including chunk headers. Many arenas can use one by reference,
+/// on many threads.
 ///
 /// ```
 /// use quipu_arena::{Arena, Global, Limited, Up};
@@ -99,27 +98,27 @@ impl<A> Limited<A> {
         }
     }
 
-    /// The bytes that are in use.
+    /// The number of bytes in use.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that were in use at a time.
+    /// The largest number of bytes that were in use at a time.
     pub fn peak(&self) -> usize {
         self.peak.load(Ordering::Relaxed)
     }
 
-    /// The most bytes that may be in use.
+    /// The maximum number of bytes in use.
     pub fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Sets another limit. What is in use already stays, even if it is more.
+    /// Changes the limit. Memory in use stays, even if it exceeds the new limit.
     pub fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Counts `more` bytes, if the limit allows.
+    /// Counts `more` bytes, if the limit allows it.
     fn reserve(&self, more: usize) -> Result<(), AllocError> {
         let limit = self.limit();
         let allowed = |used: usize| used.checked_add(more).filter(|&sum| sum <= limit);
@@ -137,13 +136,13 @@ impl<A> Limited<A> {
     }
 }
 
-// SAFETY: Every block is the base allocator's; the one here only counts.
+// SAFETY: Every block is the base allocator's; this type only counts.
 unsafe impl<A: Allocator> Allocator for Limited<A> {
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         self.reserve(layout.size())?;
         match self.base.allocate(layout) {
-            // What the base allocator gives beyond that is its own matter: a block is given back
-            // with the size that was counted.
+            // Drop any excess that the base allocator returned: a block is freed with the size that
+            // was counted.
             Ok(block) => Ok(NonNull::slice_from_raw_parts(block.cast(), layout.size())),
             Err(AllocError) => {
                 self.release(layout.size());

@@ -1,4 +1,4 @@
-//! [`ArenaBox`]: a value in an arena that is dropped.
+//! [`ArenaBox`]: owns a value in an arena, and drops it.
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -6,10 +6,10 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
-/// Owns a value in an arena, and drops it. Its memory stays the arena's.
+/// Owns a value in an arena, and drops it. The memory stays the arena's.
 ///
-/// It cannot be pinned: whoever forgot it would leave a value that is never dropped in memory that
-/// is used again.
+/// It cannot be pinned: if a pinned box were forgotten, its value would never be dropped, yet its
+/// memory would be reused.
 ///
 /// ```
 /// use quipu_arena::Arena;
@@ -20,7 +20,7 @@ use core::ptr::NonNull;
 /// drop(names); // frees what the vector has on the heap
 /// ```
 ///
-/// [`unsize!`](crate::unsize) makes a box of a trait object, or of a slice:
+/// [`unsize!`](crate::unsize) converts it into a box of a trait object or a slice:
 ///
 /// ```
 /// use quipu_arena::{Arena, ArenaBox, unsize};
@@ -31,28 +31,28 @@ use core::ptr::NonNull;
 /// ```
 pub struct ArenaBox<'a, T: ?Sized> {
     value: NonNull<T>,
-    /// It owns its value, and may stand for one that lives shorter.
+    /// The box owns its value. It may stand for one with a shorter lifetime.
     owns: PhantomData<(&'a (), T)>,
 }
 
-// SAFETY: It is to its value what a mutable reference is, and dropping it does not touch the arena.
+// SAFETY: It is like a mutable reference to its value, and dropping it does not touch the arena.
 unsafe impl<T: ?Sized + Send> Send for ArenaBox<'_, T> {}
 // SAFETY: As above.
 unsafe impl<T: ?Sized + Sync> Sync for ArenaBox<'_, T> {}
 
 impl<'a, T: ?Sized> ArenaBox<'a, T> {
-    /// Owns a value.
+    /// Creates a box that owns a value.
     ///
     /// # Safety
     ///
-    /// The value is in memory that lives as long as `'a`, nobody else uses or drops it, and it is
-    /// aligned.
+    /// The value is aligned, is in memory that lives as long as `'a`, and is used and dropped by
+    /// nothing else.
     #[inline(always)]
     pub const unsafe fn from_raw(value: NonNull<T>) -> ArenaBox<'a, T> {
         ArenaBox { value, owns: PhantomData }
     }
 
-    /// The value, which is not dropped then unless a box is made of it again.
+    /// Returns the value. It is not dropped, unless a box is created from it again.
     #[inline(always)]
     pub const fn into_raw(this: ArenaBox<'a, T>) -> NonNull<T> {
         let value = this.value;
@@ -60,7 +60,7 @@ impl<'a, T: ?Sized> ArenaBox<'a, T> {
         value
     }
 
-    /// The value, which is never dropped.
+    /// Returns the value. It is never dropped.
     #[inline(always)]
     pub fn leak(this: ArenaBox<'a, T>) -> &'a mut T {
         // SAFETY: The value lives as long as `'a`, and the box is gone.
@@ -68,7 +68,7 @@ impl<'a, T: ?Sized> ArenaBox<'a, T> {
     }
 }
 
-/// Makes an [`ArenaBox`] of a trait object or a slice from one of a value, as `Box` does by itself.
+/// Converts an [`ArenaBox`] into one of a trait object or a slice, as `Box` does by itself.
 ///
 /// ```
 /// use std::fmt::Display;
@@ -84,13 +84,13 @@ impl<'a, T: ?Sized> ArenaBox<'a, T> {
 macro_rules! unsize {
     ($boxed:expr) => {{
         let (value, life) = $crate::ArenaBox::into_parts($boxed);
-        // SAFETY: They come from a box, whose pointer becomes one to the same value, unsized.
+        // SAFETY: They come from a box, whose pointer is converted to one to the same value.
         unsafe { $crate::ArenaBox::from_parts(value, life) }
     }};
 }
 
 impl<'a, T: ?Sized> ArenaBox<'a, T> {
-    /// For [`unsize!`](crate::unsize): the value, and how long it lives.
+    /// For [`unsize!`](crate::unsize): the value and its lifetime.
     #[doc(hidden)]
     #[inline(always)]
     pub const fn into_parts(this: ArenaBox<'a, T>) -> (NonNull<T>, PhantomData<&'a ()>) {
@@ -101,20 +101,20 @@ impl<'a, T: ?Sized> ArenaBox<'a, T> {
     ///
     /// # Safety
     ///
-    /// They are from [`into_parts`](ArenaBox::into_parts) of one box.
+    /// Both come from one call of [`into_parts`](ArenaBox::into_parts).
     #[doc(hidden)]
     #[inline(always)]
     pub const unsafe fn from_parts(value: NonNull<T>, _: PhantomData<&'a ()>) -> ArenaBox<'a, T> {
-        // SAFETY: It was a box's value, which lives as long.
+        // SAFETY: A box owned the value, which lives as long as `'a`.
         unsafe { ArenaBox::from_raw(value) }
     }
 }
 
 impl<'a, T> ArenaBox<'a, T> {
-    /// The value itself.
+    /// Moves the value out of the box.
     #[inline]
     pub fn into_inner(this: ArenaBox<'a, T>) -> T {
-        // SAFETY: The value is initialised, and the box forgets it.
+        // SAFETY: The value is initialised, and the box no longer owns it.
         unsafe { ArenaBox::into_raw(this).read() }
     }
 }

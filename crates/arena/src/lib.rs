@@ -23,8 +23,8 @@ mod string;
 mod sync;
 mod vec;
 
-/// What the fallible methods return: the base allocator has no memory. With the feature `std` it is
-/// an `Error`.
+/// The error of fallible methods: the base allocator has no memory. With the feature `std`, it
+/// implements `Error`.
 pub use allocator_api2::alloc::AllocError;
 pub use allocator_api2::alloc::Allocator;
 #[cfg(feature = "alloc")]

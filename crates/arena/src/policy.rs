@@ -1,9 +1,9 @@
-//! How an arena allocates, as types: its direction, its minimum alignment, and what a shrink does.
+//! Policies, as types: the direction of an arena, its minimum alignment, and what shrinking does.
 //!
-//! [`Up`] is the default, and the one to take without a reason. [`Down`] saves one instruction or
-//! two where an alignment is not known to hold already, and pays with a copy each time that the
-//! last allocation grows. A minimum alignment makes values of at most that alignment cheaper, and
-//! smaller ones take more room. [`Reclaim`] makes a shrink give memory back.
+//! [`Up`] is the default, and the right choice without a reason for another. [`Down`] saves one or
+//! two instructions where an alignment is not known to hold already, but copies each time that the
+//! last allocation grows. A minimum alignment makes values of at most that alignment cheaper to
+//! allocate; smaller ones take more space. [`Reclaim`] makes shrinking free memory.
 
 use core::marker::PhantomData;
 
@@ -21,23 +21,23 @@ pub struct Up<const MIN_ALIGN: usize = 1>;
 /// Allocates downwards.
 pub struct Down<const MIN_ALIGN: usize = 1>;
 
-/// As the policy `P`, but shrinking the last allocation gives back what it does not need.
+/// Like the policy `P`, but shrinking the last allocation frees the rest of it.
 ///
 /// Without it, [`Allocator::shrink`](crate::Allocator::shrink) leaves the block as large as it is,
-/// which costs nothing. [`ArenaVec`](crate::ArenaVec) and [`ArenaString`](crate::ArenaString) give
-/// back what they do not need in either case.
+/// which costs nothing. [`ArenaVec`](crate::ArenaVec) and [`ArenaString`](crate::ArenaString) free
+/// unused capacity under any policy.
 pub struct Reclaim<P: Policy>(PhantomData<P>);
 
 /// How an arena allocates: [`Up`], [`Down`], or [`Reclaim`] of them.
 pub trait Policy: sealed::Sealed + 'static {
-    /// Every allocation starts at a multiple of so many bytes, a power of two up to 128; but a value
-    /// of no size, which has no place.
+    /// Every allocation starts at a multiple of this number of bytes, a power of two up to 128.
+    /// Values of size zero are an exception: they have no place.
     const MIN_ALIGN: usize;
     /// Whether it allocates upwards.
     const UP: bool;
-    /// Whether a shrink of the last allocation gives memory back.
+    /// Whether shrinking the last allocation frees memory.
     const RECLAIM: bool;
-    /// The size of the first chunk, in all.
+    /// The total size of the first chunk.
     #[doc(hidden)]
     const FIRST: usize = FIRST;
     /// Each chunk is twice as large as the one before, up to this size.
@@ -65,7 +65,7 @@ impl<P: Policy> Policy for Reclaim<P> {
     const MOST: usize = P::MOST;
 }
 
-/// Upwards in small chunks: the pieces that a [`Batch`](crate::Batch) takes.
+/// Upwards in small chunks: the policy of the pieces that a [`Batch`](crate::Batch) takes.
 pub struct Pieces;
 
 impl Policy for Pieces {
@@ -73,11 +73,11 @@ impl Policy for Pieces {
     const UP: bool = true;
     const RECLAIM: bool = false;
     const FIRST: usize = 4096;
-    // Enough for what taking one costs to be a hundredth of filling it, at 8 bytes a time.
+    // Large enough that taking a piece costs a hundredth of filling it with 8-byte blocks.
     const MOST: usize = 16 * 1024;
 }
 
-/// The greatest minimum alignment.
+/// The largest minimum alignment.
 pub(crate) const MAX_MIN_ALIGN: usize = 128;
 
 const fn checked(min_align: usize) -> usize {

@@ -1,4 +1,4 @@
-//! [`Pool`]: arenas that are used again, for whatever lives as long as one request.
+//! [`Pool`]: reusable arenas, for data that lives as long as one request.
 
 use core::fmt;
 use core::mem::ManuallyDrop;
@@ -11,11 +11,11 @@ use allocator_api2::alloc::{Allocator, Global};
 use crate::arena::Arena;
 use crate::policy::{Policy, Up};
 
-/// Arenas that are used again.
+/// A pool of reusable arenas.
 ///
-/// [`get`](Pool::get) hands one out; when its guard is dropped it is reset, and waits with its
-/// largest chunk for the next: after a while nothing is taken from the heap any more. For what
-/// lives as long as the pool, take a [`SharedArena`](crate::SharedArena).
+/// [`get`](Pool::get) hands out an arena. When its guard is dropped, the arena is reset, and waits
+/// with its largest chunk for the next request: after a while nothing is taken from the heap any
+/// more. For data that lives as long as the pool, use a [`SharedArena`](crate::SharedArena).
 ///
 /// ```
 /// use quipu_arena::Pool;
@@ -35,7 +35,7 @@ pub struct Pool<P: Policy = Up, A: Allocator + Clone = Global> {
 }
 
 impl Pool {
-    /// A pool of arenas on the heap.
+    /// Creates a pool of arenas on the heap.
     #[must_use]
     pub const fn new() -> Pool {
         Pool::new_in(Global)
@@ -49,21 +49,21 @@ impl Default for Pool {
 }
 
 impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
-    /// A pool of arenas on a base allocator.
+    /// Creates a pool of arenas on a base allocator.
     #[must_use]
     pub const fn new_in(base: A) -> Pool<P, A> {
         Pool { idle: Mutex::new(Vec::new()), keep: usize::MAX, base }
     }
 
-    /// Keeps no arena whose largest chunk has more than so many bytes: what one large request took
-    /// is given back then. Without it every arena is kept.
+    /// Sets the maximum size of the chunk that a waiting arena keeps. An arena with a larger chunk
+    /// is freed, so that one large request does not hold memory. By default, every arena is kept.
     #[must_use]
     pub const fn keep_at_most(mut self, bytes: usize) -> Pool<P, A> {
         self.keep = bytes;
         self
     }
 
-    /// An arena that nobody else has, from those that wait, or a new one without a chunk.
+    /// Returns a waiting arena for exclusive use, or a new one without a chunk.
     #[must_use]
     pub fn get(&self) -> PoolGuard<'_, P, A> {
         let arena = self.lock().pop();
@@ -71,17 +71,17 @@ impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
         PoolGuard { arena: ManuallyDrop::new(arena), pool: self }
     }
 
-    /// The number of arenas that wait.
+    /// The number of waiting arenas.
     pub fn idle(&self) -> usize {
         self.lock().len()
     }
 
-    /// The bytes that waiting arenas took from the base allocator.
+    /// The number of bytes that waiting arenas hold from the base allocator.
     pub fn reserved(&self) -> usize {
         self.lock().iter().map(|arena| arena.stats().reserved).sum()
     }
 
-    /// Frees the arenas that wait.
+    /// Frees the waiting arenas.
     pub fn clear(&self) {
         let arenas = core::mem::take(&mut *self.lock());
         drop(arenas);
@@ -91,14 +91,14 @@ impl<P: Policy, A: Allocator + Clone> Pool<P, A> {
         arena.reset();
         if arena.stats().reserved <= self.keep {
             let mut idle = self.lock();
-            // Where there is no memory to keep it, it is freed.
+            // If there is no memory to keep the arena, it is freed.
             if idle.try_reserve(1).is_ok() {
                 idle.push(arena);
             }
         }
     }
 
-    /// Nothing that panics is done under the lock, so a poisoned one is in order.
+    /// Nothing under the lock panics, so a poisoned lock can be ignored.
     fn lock(&self) -> MutexGuard<'_, Vec<Arena<P, A>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,9 +110,9 @@ impl<P: Policy, A: Allocator + Clone> fmt::Debug for Pool<P, A> {
     }
 }
 
-/// An arena of a pool, which goes back when the guard is dropped.
+/// An arena of a pool. Dropping the guard returns the arena to the pool.
 ///
-/// It takes lines of its own, so that those of two threads may lie side by side.
+/// It is aligned so that the guards of two threads never share a cache line.
 #[repr(align(128))]
 pub struct PoolGuard<'p, P: Policy = Up, A: Allocator + Clone = Global> {
     arena: ManuallyDrop<Arena<P, A>>,
@@ -137,7 +137,7 @@ impl<P: Policy, A: Allocator + Clone> DerefMut for PoolGuard<'_, P, A> {
 
 impl<P: Policy, A: Allocator + Clone> Drop for PoolGuard<'_, P, A> {
     fn drop(&mut self) {
-        // SAFETY: It is taken once, here, where the guard ends.
+        // SAFETY: The arena is taken only here, when the guard ends.
         let arena = unsafe { ManuallyDrop::take(&mut self.arena) };
         self.pool.put_back(arena);
     }

@@ -1,8 +1,8 @@
-//! Scopes: what is allocated in one is freed when it ends, and cannot outlive it.
+//! Scopes: allocations in a scope are freed when it ends, and cannot outlive it.
 //!
-//! A [`Scope`] is a reference to its arena. Opening one within another takes the outer one mutably:
-//! so the outer one cannot allocate until the inner one has ended, and what it allocated before
-//! stays usable, since that borrows from the arena and not from the handle.
+//! A [`Scope`] is a reference to its arena. Opening a scope within another borrows the outer one
+//! mutably, so the outer one cannot allocate until the inner one has ended. Earlier allocations of
+//! the outer scope stay usable, because they borrow from the arena and not from the handle.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -19,10 +19,10 @@ use crate::policy::{Policy, Up};
 use crate::string::ArenaString;
 use crate::vec::ArenaVec;
 
-/// A part of an arena's time: allocations live as long as `'a`, and end with it.
+/// A handle for allocations that live as long as `'a` and are freed together.
 ///
-/// It is made by [`Arena::scoped`], [`ScopeGuard::scope`] or [`Arena::as_scope`]. A function that
-/// allocates takes it by reference, and its results have the scope's lifetime, not that of the
+/// It is created by [`Arena::scoped`], [`ScopeGuard::scope`] or [`Arena::as_scope`]. A function
+/// that allocates takes it by reference, and its results have the scope's lifetime, not that of the
 /// reference:
 ///
 /// ```
@@ -36,7 +36,7 @@ use crate::vec::ArenaVec;
 /// assert_eq!(arena.scoped(|scope| fields(&scope, "GET / 200").len()), 3);
 /// ```
 ///
-/// One that opens scopes within it takes `&mut Scope<'_>`.
+/// A function that opens inner scopes takes `&mut Scope<'_>`.
 pub struct Scope<'a, P: Policy = Up, A: Allocator = DefaultBase> {
     arena: &'a Arena<P, A>,
 }
@@ -54,21 +54,21 @@ impl<'a, P: Policy, A: Allocator> Scope<'a, P, A> {
 
     allocating!([][] 'a);
 
-    /// Calls a function with a scope within this one, and frees what it allocated there; when the
-    /// function panics, too.
+    /// Calls a function with a scope within this one, and frees what was allocated there, even if
+    /// the function panics.
     #[inline]
     pub fn scoped<R>(&mut self, f: impl for<'s> FnOnce(Scope<'s, P, A>) -> R) -> R {
         let mut guard = self.guard();
         f(guard.scope())
     }
 
-    /// A guard, which frees what its scope allocated when it is dropped.
+    /// Returns a guard that frees what its scope allocated when it is dropped.
     #[inline]
     pub fn guard(&mut self) -> ScopeGuard<'_, P, A> {
         ScopeGuard { arena: self.arena, start: self.arena.checkpoint() }
     }
 
-    /// What the whole arena holds.
+    /// Statistics of the whole arena.
     pub fn stats(&self) -> crate::Stats {
         self.arena.stats()
     }
@@ -96,8 +96,8 @@ impl<P: Policy, A: Allocator> fmt::Debug for Scope<'_, P, A> {
 
 /// Frees what its scope allocated when it is dropped.
 ///
-/// One that is forgotten frees nothing: what its scope allocated is there until the outer scope
-/// ends, or the arena is reset.
+/// A forgotten guard frees nothing: the allocations of its scope stay until the outer scope ends,
+/// or the arena is reset.
 pub struct ScopeGuard<'a, P: Policy = Up, A: Allocator = DefaultBase> {
     arena: &'a Arena<P, A>,
     start: Checkpoint,
@@ -110,19 +110,19 @@ impl<'a, P: Policy, A: Allocator> ScopeGuard<'a, P, A> {
         ScopeGuard { arena, start }
     }
 
-    /// The scope. What it allocates lives until the guard is reset or dropped, or gives another
+    /// The scope. Its allocations live until the guard is reset or dropped, or returns another
     /// scope.
     #[inline]
     pub fn scope(&mut self) -> Scope<'_, P, A> {
         Scope { arena: self.arena }
     }
 
-    /// Frees what the scope allocated so far.
+    /// Frees what the scope has allocated so far.
     #[inline]
     pub fn reset(&mut self) {
-        // SAFETY: The guard took the checkpoint, and outlives whatever its scope allocated. The
-        // arena is borrowed mutably, or the outer scope is, for as long as the guard lives: nobody
-        // else allocates or resets. Guards and scopes within it are gone, since they borrow it.
+        // SAFETY: The guard took the checkpoint, and outlives whatever its scope allocated. As long
+        // as the guard lives, it borrows the arena or the outer scope mutably, so nothing else
+        // allocates or resets. Guards and scopes within it are gone, since they borrow it.
         unsafe { self.arena.reset_to(self.start) };
     }
 }

@@ -1,10 +1,10 @@
-//! [`SharedArena`]: an arena for threads, and [`Batch`], a thread's own pieces of it.
+//! [`SharedArena`]: an arena for several threads; and [`Batch`], one thread's pieces of it.
 //!
-//! The current chunk has an offset, to which an allocation adds its size by one atomic addition;
-//! if the sum is within the chunk, the block is the caller's. Whoever finds the chunk full puts
-//! another one in its place by a compare-and-exchange, and gives its own back if another thread
-//! was faster. Blocks of more than 64 KiB get chunks of their own, on a list beside.
-//! Nothing is freed before the arena is dropped, and nothing waits.
+//! The current chunk has an offset, to which an allocation adds its size by one atomic addition.
+//! If the sum is within the chunk, the block is the caller's. A thread that finds the chunk full
+//! replaces it by a compare-and-exchange, and frees its own chunk if another thread was faster.
+//! Blocks of more than 64 KiB get their own chunks, on a separate list. Nothing is freed before the
+//! arena is reset or dropped, and nothing waits.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -24,35 +24,36 @@ use crate::string::ArenaString;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, const_unless_loom};
 use crate::vec::ArenaVec;
 
-/// Sizes are rounded up to it, and every block is aligned to it.
+/// Sizes are rounded up to this, and every block is aligned to it.
 const UNIT: usize = 8;
 
-/// The size of the first chunk, in all.
+/// The total size of the first chunk.
 const FIRST: usize = 64 * 1024;
 
 /// Chunks double up to this size.
 const MOST: usize = 16 * 1024 * 1024;
 
-/// Chunks start at lines of their own, so that no neighbour's writes slow the offset.
+/// Chunks start at their own cache lines, so that no neighbour's writes slow down the offset.
 const ALIGN: usize = 128;
 
-/// The most that a block in a shared chunk may take, so that no sum of offsets wraps.
+/// The largest block in a shared chunk, so that no sum of offsets wraps.
 const MOST_SHARED: usize = 64 * 1024;
 
-/// The header of a chunk, at its start: a line that all write, and one that all only read.
+/// The header of a chunk, at its start: a cache line that all threads write, and one that they only
+/// read.
 #[repr(C)]
 struct Chunk {
     offset: Offset,
-    /// The bytes for blocks.
+    /// The number of bytes for blocks.
     room: usize,
-    /// The most that a block may take; larger ones make a larger chunk take its place.
+    /// The size of the largest block; for a larger one, a larger chunk takes its place.
     most: usize,
-    /// The chunk in use before this one, or the next of the list of large ones; or null.
+    /// The previous current chunk, or the next in the list of large chunks; or null.
     prev: *mut Chunk,
 }
 
-/// Where the next block goes, from the end of the header. Additions by threads that come too late
-/// may put it past the room, by a bounded sum: see [`SharedArena::block`].
+/// The place of the next block, relative to the end of the header. Threads that add too late may
+/// move it past the room, by a bounded sum: see [`block_in`].
 #[repr(align(64))]
 struct Offset(AtomicUsize);
 
@@ -60,11 +61,11 @@ const HEADER: usize = size_of::<Chunk>();
 
 /// A bump allocator that threads share.
 ///
-/// An allocation is one atomic addition. It has the methods for single values, slices and texts, and
-/// a reference to it is an [`Allocator`]; for all else there is a batch.
+/// An allocation is one atomic addition. The arena has methods for single values, slices and
+/// strings, and a reference to it is an [`Allocator`]; for all else, use a batch.
 ///
-/// Many threads that allocate much contend for it: let each
-/// have a [`Batch`], which takes some KiB at a time.
+/// Threads that allocate a lot contend for the offset: give each a [`Batch`], which takes some KiB
+/// at a time.
 ///
 /// ```
 /// use quipu_arena::SharedArena;
@@ -88,21 +89,21 @@ pub struct SharedArena<A: Allocator = Global> {
     base: A,
 }
 
-// SAFETY: Chunks belong to the arena; what threads share of them is atomic.
+// SAFETY: The arena owns its chunks; the fields that threads share are atomic.
 unsafe impl<A: Allocator + Send> Send for SharedArena<A> {}
-// SAFETY: As above; the base allocator is called by several threads.
+// SAFETY: As above; several threads call the base allocator.
 unsafe impl<A: Allocator + Sync> Sync for SharedArena<A> {}
 
 impl SharedArena {
     const_unless_loom! {
-        /// An arena on the heap, which takes 64 KiB when something is allocated.
+        /// Creates an arena on the heap that takes 64 KiB at the first allocation.
         #[must_use]
         pub fn new() -> SharedArena {
             SharedArena::new_in(Global)
         }
     }
 
-    /// An arena on the heap whose first chunk takes `size` bytes of it, header included.
+    /// Creates an arena on the heap whose first chunk has `size` bytes, including its header.
     ///
     /// # Panics
     ///
@@ -131,7 +132,7 @@ impl Default for SharedArena {
 
 impl<A: Allocator> SharedArena<A> {
     const_unless_loom! {
-        /// An arena on a base allocator, which takes 64 KiB of it when something is allocated.
+        /// Creates an arena on a base allocator that takes 64 KiB at the first allocation.
         #[must_use]
         pub fn new_in(base: A) -> SharedArena<A> {
             SharedArena {
@@ -142,7 +143,7 @@ impl<A: Allocator> SharedArena<A> {
         }
     }
 
-    /// An arena whose first chunk takes `size` bytes of the base allocator, header included.
+    /// Creates an arena whose first chunk has `size` bytes, including its header.
     ///
     /// # Panics
     ///
@@ -168,8 +169,8 @@ impl<A: Allocator> SharedArena<A> {
         Ok(arena)
     }
 
-    /// A thread's own part, which takes pieces of 4 to 16 KiB. What it allocates lives as long as the
-    /// shared arena; only the handle is the thread's.
+    /// Returns a handle for one thread, which takes pieces of 4 to 16 KiB. Its allocations live as
+    /// long as the shared arena; only the handle belongs to the thread.
     #[must_use]
     pub fn batch(&self) -> Batch<'_, A> {
         Batch { arena: ManuallyDrop::new(Arena::empty_in(self)) }
@@ -180,13 +181,13 @@ impl<A: Allocator> SharedArena<A> {
         &self.base
     }
 
-    /// Frees everything that was allocated. Of the chunks the current one stays.
+    /// Frees everything that was allocated. Keeps the current chunk.
     pub fn reset(&mut self) {
         let current = self.current.load(Ordering::Relaxed);
-        // What goes is taken out before it is given back: the base allocator may panic.
+        // Unlink everything before freeing it: the base allocator may panic.
         let mut rest = self.large.swap(ptr::null_mut(), Ordering::Relaxed);
         if !current.is_null() {
-            // SAFETY: The chunks are the arena's, and nobody borrows from it.
+            // SAFETY: The arena owns the chunks, and nothing borrows from it.
             unsafe {
                 (*current).offset.0.store(0, Ordering::Relaxed);
                 let mut older = core::mem::replace(&mut (*current).prev, ptr::null_mut());
@@ -199,8 +200,8 @@ impl<A: Allocator> SharedArena<A> {
         self.give_back_list(rest);
     }
 
-    /// What the arena holds. Pieces of batches count as allocated in whole, and so does what is left
-    /// at the ends of chunks that are full.
+    /// Statistics of the arena. Pieces of batches count as allocated in full, and so does the
+    /// unused space at the ends of full chunks.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         // Acquire: the chunks' fields were written before the chunk was published.
@@ -208,7 +209,7 @@ impl<A: Allocator> SharedArena<A> {
         for list in [current, self.large.load(Ordering::Acquire)] {
             let mut chunk = list;
             while !chunk.is_null() {
-                // SAFETY: Chunks stay until the arena is reset, which takes it mutably.
+                // SAFETY: Chunks stay until the arena is reset, which borrows it mutably.
                 let (room, used, prev) = unsafe {
                     let used = (*chunk).offset.0.load(Ordering::Relaxed);
                     ((*chunk).room, used.min((*chunk).room), (*chunk).prev)
@@ -226,14 +227,14 @@ impl<A: Allocator> SharedArena<A> {
     /// Allocates a block.
     #[inline(always)]
     fn block(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
-        // Blocks are aligned to the unit; a greater alignment takes room to choose a start from.
+        // Blocks are aligned to the unit; a larger alignment needs room to choose a start.
         let slack = layout.align().saturating_sub(UNIT);
         // A layout's size + (align - 1) does not overflow.
         let bytes = round_up(layout.size() + slack, UNIT);
         // Acquire: the chunk's fields were written before it was published.
         let chunk = self.current.load(Ordering::Acquire);
         if !chunk.is_null() {
-            // SAFETY: Chunks stay until the arena is reset, which takes it mutably.
+            // SAFETY: Chunks stay until the arena is reset, which borrows it mutably.
             if let Some(block) = unsafe { block_in(chunk, layout, bytes) } {
                 return Ok(block);
             }
@@ -257,21 +258,21 @@ impl<A: Allocator> SharedArena<A> {
             if !seen.is_null() {
                 // SAFETY: Chunks stay until the arena is reset.
                 unsafe {
-                    // What is left of it is nobody's: it is replaced.
+                    // The rest of this chunk is unused: the chunk is replaced.
                     (*seen).offset.0.store((*seen).room, Ordering::Relaxed);
                     let before = (*seen).room + HEADER;
                     size = before.saturating_mul(2).min(MOST).max(before);
                 }
             }
-            // So that the next block of the size finds its place.
+            // Grow until the next block of this size fits, too.
             while most_in(size - HEADER) < bytes {
                 size *= 2;
             }
             let chunk = match self.take_up_to(size, bytes, seen) {
                 Ok(chunk) => chunk,
                 Err(AllocError) => {
-                    // Another thread may have got the last memory, in which there is room.
-                    // Acquire: the chunk's fields.
+                    // Another thread may have taken the last memory, and its chunk may have room.
+                    // Acquire: the chunk's fields were written before it was published.
                     let current = self.current.load(Ordering::Acquire);
                     if current == seen {
                         return Err(AllocError);
@@ -284,8 +285,8 @@ impl<A: Allocator> SharedArena<A> {
                     continue;
                 }
             };
-            // Release: the chunk's fields are written before it is seen. Acquire, where another
-            // thread was faster: its chunk's fields.
+            // Release: the chunk's fields are written before it is published. Acquire on failure:
+            // so are those of the other thread's chunk.
             let swapped = self.current.compare_exchange(
                 seen,
                 chunk.as_ptr(),
@@ -293,10 +294,10 @@ impl<A: Allocator> SharedArena<A> {
                 Ordering::Acquire,
             );
             match swapped {
-                // SAFETY: Its first bytes are this thread's.
+                // SAFETY: The chunk's first bytes are reserved for this thread.
                 Ok(_) => return Ok(unsafe { block_at(chunk.as_ptr(), 0, layout.align()) }),
                 Err(faster) => {
-                    // SAFETY: Nobody has seen the chunk.
+                    // SAFETY: No other thread has seen the chunk.
                     unsafe { self.give_back(chunk.as_ptr()) };
                     // SAFETY: Chunks stay until the arena is reset.
                     if let Some(block) = unsafe { block_in(faster, layout, bytes) } {
@@ -308,25 +309,25 @@ impl<A: Allocator> SharedArena<A> {
         }
     }
 
-    /// A block in a chunk of its own.
+    /// Allocates a block in its own chunk.
     fn block_alone(&self, layout: Layout, bytes: usize) -> Result<NonNull<u8>, AllocError> {
         let size = bytes.checked_add(HEADER).ok_or(AllocError)?;
         let mut next = self.large.load(Ordering::Relaxed);
         let chunk = self.take(size, bytes, next)?;
-        // Release: the chunk's fields are written before it is seen.
+        // Release: the chunk's fields are written before it is published.
         while let Err(newer) =
             self.large.compare_exchange(next, chunk.as_ptr(), Ordering::Release, Ordering::Relaxed)
         {
             next = newer;
-            // SAFETY: Nobody has seen the chunk.
+            // SAFETY: No other thread has seen the chunk.
             unsafe { (*chunk.as_ptr()).prev = next };
         }
-        // SAFETY: The chunk is this thread's.
+        // SAFETY: The chunk's block belongs to this thread.
         Ok(unsafe { block_at(chunk.as_ptr(), 0, layout.align()) })
     }
 
-    /// Takes a chunk of `size` bytes, or a smaller one that has room for what is `used` of it, if
-    /// the base allocator has no memory for more.
+    /// Takes a chunk of `size` bytes. If the base allocator has no memory for that, takes a smaller
+    /// one with room for the first `used` bytes.
     fn take_up_to(
         &self,
         mut size: usize,
@@ -342,7 +343,7 @@ impl<A: Allocator> SharedArena<A> {
         }
     }
 
-    /// Takes a chunk of `size` bytes from the base allocator, `used` of them allocated already.
+    /// Takes a chunk of `size` bytes from the base allocator, with `used` bytes allocated already.
     fn take(
         &self,
         size: usize,
@@ -355,7 +356,7 @@ impl<A: Allocator> SharedArena<A> {
         let size = round_up(size, UNIT);
         let Ok(layout) = Layout::from_size_align(size, ALIGN) else { return Err(AllocError) };
         let chunk = self.base.allocate(layout)?.cast::<Chunk>();
-        // SAFETY: It is fresh, and large enough for a header.
+        // SAFETY: The memory is fresh, and large enough for a header.
         unsafe {
             let room = size - HEADER;
             let offset = Offset(AtomicUsize::new(used));
@@ -366,7 +367,7 @@ impl<A: Allocator> SharedArena<A> {
 
     /// # Safety
     ///
-    /// The chunk is this arena's, and nothing uses it any more.
+    /// The chunk belongs to this arena, and nothing uses it any more.
     unsafe fn give_back(&self, chunk: *mut Chunk) {
         // SAFETY: By contract.
         unsafe {
@@ -378,7 +379,7 @@ impl<A: Allocator> SharedArena<A> {
     }
 
     fn give_back_list(&mut self, first: *mut Chunk) {
-        // SAFETY: The chunks are the arena's, which is borrowed mutably, and are in it no more.
+        // SAFETY: The arena owns the chunks and is borrowed mutably; they are already unlinked.
         chunk::give_back_each(first, |next| unsafe {
             let chunk = core::mem::replace(next, (**next).prev);
             self.give_back(chunk);
@@ -389,8 +390,8 @@ impl<A: Allocator> SharedArena<A> {
 // ------------------------------------------------------------------------------ what it allocates
 
 impl<A: Allocator> SharedArena<A> {
-    /// Allocates a value, which must not need dropping; [`alloc_box`](SharedArena::alloc_box) takes
-    /// any.
+    /// Allocates a value of a type that does not need dropping. For other types, use
+    /// [`alloc_box`](SharedArena::alloc_box).
     ///
     /// # Panics
     ///
@@ -469,14 +470,14 @@ impl<A: Allocator> SharedArena<A> {
     #[allow(clippy::mut_from_ref)]
     pub fn try_alloc_slice_copy<T: Copy>(&self, source: &[T]) -> Result<&mut [T], AllocError> {
         let block = self.block(Layout::for_value(source))?.cast::<T>();
-        // SAFETY: The block is fresh and has room for as many values.
+        // SAFETY: The block is fresh and has room for all values.
         unsafe {
             ptr::copy_nonoverlapping(source.as_ptr(), block.as_ptr(), source.len());
             Ok(core::slice::from_raw_parts_mut(block.as_ptr(), source.len()))
         }
     }
 
-    /// Allocates a copy of a text.
+    /// Allocates a copy of a string.
     ///
     /// # Panics
     ///
@@ -497,19 +498,19 @@ impl<A: Allocator> SharedArena<A> {
     #[allow(clippy::mut_from_ref)]
     pub fn try_alloc_str(&self, text: &str) -> Result<&mut str, AllocError> {
         let bytes = self.try_alloc_slice_copy(text.as_bytes())?;
-        // SAFETY: They are those of a text.
+        // SAFETY: The bytes are a copy of a string.
         Ok(unsafe { core::str::from_utf8_unchecked_mut(bytes) })
     }
 }
 
-// SAFETY: Blocks stay where they are until the arena is reset, which takes it mutably, or dropped.
+// SAFETY: Blocks stay in place until the arena is dropped or is reset, which borrows it mutably.
 unsafe impl<A: Allocator> Allocator for SharedArena<A> {
     #[inline(always)]
     fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
         Ok(NonNull::slice_from_raw_parts(self.block(layout)?, layout.size()))
     }
 
-    /// Does nothing: a shared arena frees all at once.
+    /// Does nothing: a shared arena frees everything at once.
     #[inline(always)]
     unsafe fn deallocate(&self, _: NonNull<u8>, _: Layout) {}
 }
@@ -528,8 +529,8 @@ impl<A: Allocator> fmt::Debug for SharedArena<A> {
     }
 }
 
-/// A thread's own part of a [`SharedArena`]: it takes pieces of 4 to 16 KiB, and allocates in them
-/// without an atomic operation.
+/// A handle of one thread to a [`SharedArena`]. It takes pieces of 4 to 16 KiB, and allocates in
+/// them without atomic operations.
 ///
 /// ```
 /// use quipu_arena::SharedArena;
@@ -542,11 +543,11 @@ impl<A: Allocator> fmt::Debug for SharedArena<A> {
 /// assert!(name.starts_with("lives"));
 /// ```
 pub struct Batch<'a, A: Allocator = Global> {
-    /// Its chunks are the shared arena's, which has nothing to do when they are given back.
+    /// The chunks belong to the shared arena, for which freeing them would do nothing.
     arena: ManuallyDrop<Arena<Pieces, &'a SharedArena<A>>>,
 }
 
-// SAFETY: It is one thread's at a time, and its memory is its alone; the shared arena is `Sync`.
+// SAFETY: Only one thread at a time has it, and its pieces are its own; the shared arena is `Sync`.
 unsafe impl<A: Allocator + Sync> Send for Batch<'_, A> {}
 
 impl<'a, A: Allocator> Batch<'a, A> {
@@ -557,7 +558,7 @@ impl<'a, A: Allocator> Batch<'a, A> {
 
     allocating!([][] 'a);
 
-    /// What the batch holds, the pieces that it took being its chunks.
+    /// Statistics of the batch, whose chunks are the pieces that it took.
     pub fn stats(&self) -> Stats {
         self.arena.stats()
     }
@@ -569,22 +570,22 @@ impl<A: Allocator> fmt::Debug for Batch<'_, A> {
     }
 }
 
-/// The most that a block may take of a chunk with so much room, so that not much is left at its end.
+/// The largest block for a chunk with this much room, so that little is left over at its end.
 const fn most_in(room: usize) -> usize {
     if room / 4 < MOST_SHARED { room / 4 } else { MOST_SHARED }
 }
 
-/// A block in a chunk, if it is small enough to be there and there is room.
+/// Allocates a block in a chunk, if it is small enough and there is room.
 ///
 /// # Safety
 ///
-/// It is a chunk, and stays one while the block is in use.
+/// This is a chunk, and remains one while the block is in use.
 #[inline(always)]
 unsafe fn block_in(chunk: *mut Chunk, layout: Layout, bytes: usize) -> Option<NonNull<u8>> {
-    // An offset may be past the room by what threads add at a time: each adds 64 KiB at most, and
-    // then sets it back to the room. The sum wraps with 2^47 threads, or on 32 bits with 2^15, for
-    // whose stacks there is no room.
-    // SAFETY: By contract; the block is within the chunk, and nobody else's.
+    // Concurrent threads may move the offset past the room: each adds at most 64 KiB, and then sets
+    // it back to the room. The sum would wrap with 2^47 threads, or on 32 bits with 2^15, for whose
+    // stacks there is no room.
+    // SAFETY: By contract; the block is within the chunk, and reserved for this thread.
     unsafe {
         if bytes > (*chunk).most {
             return None;
@@ -598,7 +599,7 @@ unsafe fn block_in(chunk: *mut Chunk, layout: Layout, bytes: usize) -> Option<No
 ///
 /// # Safety
 ///
-/// The chunk has it, with room to choose an aligned start.
+/// The chunk has the block there, with room to choose an aligned start.
 #[inline(always)]
 unsafe fn block_at(chunk: *mut Chunk, offset: usize, align: usize) -> NonNull<u8> {
     // SAFETY: By contract.

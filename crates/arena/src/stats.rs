@@ -1,19 +1,19 @@
-//! What an arena holds, in bytes.
+//! Statistics of an arena, in bytes.
 
-/// What an arena holds. Counting costs an allocation nothing: the chunks are looked at when asked.
+/// Statistics of an arena. They cost an allocation nothing: the chunks are walked on request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The bytes that are allocated, with what alignment took.
+    /// Allocated bytes, including alignment padding.
     pub allocated: usize,
-    /// The bytes that the chunks have room for, headers aside. What is neither allocated nor wasted
-    /// is left in the current chunk.
+    /// The space for blocks in all chunks, without headers. What is neither allocated nor wasted is
+    /// free in the current chunk.
     pub capacity: usize,
-    /// The bytes at the ends of older chunks, in which the next allocation found no room.
+    /// The bytes at the ends of older chunks in which the next allocation did not fit.
     pub wasted: usize,
-    /// The bytes of the chunk that waits for the next time that the current one is full.
+    /// The bytes of the spare chunk, which is used next when the current one is full.
     pub spare: usize,
-    /// The bytes that were taken from the base allocator: all chunks, their headers and the spare.
+    /// The bytes taken from the base allocator: all chunks with their headers, and the spare one.
     pub reserved: usize,
     /// The number of chunks, without the spare one.
     pub chunks: usize,

@@ -1,4 +1,4 @@
-//! [`ArenaString`]: a text in an arena that grows.
+//! [`ArenaString`]: a growable string in an arena.
 
 use core::borrow::Borrow;
 use core::cmp::Ordering;
@@ -12,7 +12,7 @@ use allocator_api2::alloc::AllocError;
 use crate::arena::Arena;
 use crate::vec::{ArenaVec, Within};
 
-/// A text in an arena that grows.
+/// A growable string in an arena.
 ///
 /// ```
 /// use std::fmt::Write;
@@ -32,13 +32,13 @@ pub struct ArenaString<'a, H: Within<'a> = &'a Arena> {
 }
 
 impl<'a, H: Within<'a>> ArenaString<'a, H> {
-    /// An empty text, which allocates when something is pushed.
+    /// Creates an empty string, which allocates when something is pushed.
     #[inline]
     pub const fn new_in(home: H) -> ArenaString<'a, H> {
         ArenaString { bytes: ArenaVec::new_in(home) }
     }
 
-    /// A copy of a text.
+    /// Creates a copy of a string.
     ///
     /// # Panics
     ///
@@ -51,7 +51,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         copy
     }
 
-    /// An empty text with room for so many bytes.
+    /// Creates an empty string with room for this number of bytes.
     ///
     /// # Panics
     ///
@@ -72,12 +72,12 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         Ok(ArenaString { bytes: ArenaVec::try_with_capacity_in(bytes, home)? })
     }
 
-    /// The number of bytes that there is room for.
+    /// The number of bytes for which there is room.
     pub const fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Appends a text.
+    /// Appends a string.
     ///
     /// # Panics
     ///
@@ -92,7 +92,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory. The text is as it was.
+    /// When the base allocator has no memory. The string is unchanged then.
     #[inline]
     pub fn try_push_str(&mut self, text: &str) -> Result<(), AllocError> {
         self.bytes.try_extend_from_slice_copy(text.as_bytes())
@@ -113,7 +113,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory. The text is as it was.
+    /// When the base allocator has no memory. The string is unchanged then.
     #[inline]
     pub fn try_push(&mut self, character: char) -> Result<(), AllocError> {
         self.try_push_str(character.encode_utf8(&mut [0; 4]))
@@ -126,11 +126,11 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         Some(last)
     }
 
-    /// Removes what is behind so many bytes.
+    /// Shortens the string to this number of bytes. Does nothing if it is shorter.
     ///
     /// # Panics
     ///
-    /// When that is within a character.
+    /// When the new end is within a character.
     #[track_caller]
     pub fn truncate(&mut self, bytes: usize) {
         if bytes < self.len() {
@@ -139,7 +139,7 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         }
     }
 
-    /// Makes room for so many bytes more.
+    /// Makes room for at least this number of additional bytes.
     ///
     /// # Panics
     ///
@@ -149,22 +149,22 @@ impl<'a, H: Within<'a>> ArenaString<'a, H> {
         self.bytes.reserve(bytes);
     }
 
-    /// Removes everything. The room stays.
+    /// Removes all characters. The capacity stays.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 
-    /// The text.
+    /// The string as a slice.
     #[inline]
     pub const fn as_str(&self) -> &str {
-        // SAFETY: The bytes came from texts.
+        // SAFETY: All bytes came from strings.
         unsafe { str::from_utf8_unchecked(self.bytes.as_slice()) }
     }
 
-    /// The text, in the arena, which gets back the room that is not needed.
+    /// Returns the string in the arena, and frees unused capacity.
     #[inline]
     pub fn into_str(self) -> &'a mut str {
-        // SAFETY: The bytes came from texts.
+        // SAFETY: All bytes came from strings.
         unsafe { str::from_utf8_unchecked_mut(self.bytes.into_slice()) }
     }
 }

@@ -1,9 +1,9 @@
 //! [`ArenaVec`]: a vector in an arena.
 //!
-//! Beside a `Vec<T, &Arena>` of allocator-api2 it copies slices whole, needs no check of a layout
-//! that the compiler cannot see, gives back what it does not need when it becomes a slice, and that
-//! slice lives as long as the scope, not only as long as the borrow of it. Whoever wants the whole
-//! interface of `Vec` takes the other.
+//! Compared with a `Vec<T, &Arena>` of allocator-api2, it copies slices whole, needs no check of a
+//! layout that the compiler cannot see, and frees unused capacity when it becomes a slice. That
+//! slice lives as long as the scope, not only as long as the borrow of it. Use the other for the
+//! whole interface of `Vec`.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -21,9 +21,9 @@ use crate::boxed::ArenaBox;
 use crate::policy::Policy;
 use crate::scope::Scope;
 
-/// Where a vector or a string may live: `&Arena`, `&Scope` or `&Batch`.
+/// The places where a vector or a string can live: `&Arena`, `&Scope` or `&Batch`.
 ///
-/// A function that takes a vector from anywhere names it as a parameter:
+/// A function that takes a vector in any of them has it as a type parameter:
 ///
 /// ```
 /// use quipu_arena::{Arena, ArenaVec, Within};
@@ -39,7 +39,7 @@ use crate::scope::Scope;
 ///
 /// # Safety
 ///
-/// What is allocated there lives as long as `'a`.
+/// Allocations there live as long as `'a`.
 pub unsafe trait Within<'a>: Copy + sealed::Sealed {
     /// The arena's policy.
     type Policy: Policy;
@@ -50,7 +50,7 @@ pub unsafe trait Within<'a>: Copy + sealed::Sealed {
     fn arena(&self) -> &Arena<Self::Policy, Self::Base>;
 }
 
-// SAFETY: The arena is borrowed for as long.
+// SAFETY: The arena is borrowed for `'a`.
 unsafe impl<'a, P: Policy, A: Allocator> Within<'a> for &'a Arena<P, A> {
     type Policy = P;
     type Base = A;
@@ -61,7 +61,7 @@ unsafe impl<'a, P: Policy, A: Allocator> Within<'a> for &'a Arena<P, A> {
     }
 }
 
-// SAFETY: A scope's allocations live as long as its time.
+// SAFETY: Allocations of a scope live as long as its lifetime.
 unsafe impl<'a, P: Policy, A: Allocator> Within<'a> for &Scope<'a, P, A> {
     type Policy = P;
     type Base = A;
@@ -82,7 +82,7 @@ mod sealed {
     impl<A: Allocator> Sealed for &crate::Batch<'_, A> {}
 }
 
-// SAFETY: What a batch allocates lives as long as the shared arena.
+// SAFETY: Allocations of a batch live as long as the shared arena.
 #[cfg(feature = "alloc")]
 unsafe impl<'a, A: Allocator> Within<'a> for &crate::Batch<'a, A> {
     type Policy = crate::Pieces;
@@ -109,13 +109,14 @@ unsafe impl<'a, A: Allocator> Within<'a> for &crate::Batch<'a, A> {
 /// ```
 pub struct ArenaVec<'a, T, H: Within<'a> = &'a Arena> {
     room: Room<T, H>,
-    /// Beside the room, and not in it, so that a loop of pushes keeps it in a register.
+    /// Beside the room and not in it, so that a loop of pushes keeps it in a register.
     len: usize,
-    /// It owns its values, which may live shorter than the arena: they may hold a `&Scope`.
+    /// The vector owns its values, which may have shorter lifetimes than the arena: they may hold a
+    /// `&Scope`.
     owns: PhantomData<(&'a (), T)>,
 }
 
-/// Where the values of a vector are.
+/// The block that holds the values of a vector.
 struct Room<T, H> {
     start: NonNull<T>,
     capacity: usize,
@@ -123,7 +124,7 @@ struct Room<T, H> {
 }
 
 impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
-    /// An empty vector, which allocates when something is pushed.
+    /// Creates an empty vector, which allocates when something is pushed.
     #[inline(always)]
     pub const fn new_in(home: H) -> ArenaVec<'a, T, H> {
         let capacity = if size_of::<T>() == 0 { usize::MAX } else { 0 };
@@ -131,18 +132,18 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         ArenaVec { room, len: 0, owns: PhantomData }
     }
 
-    /// An empty vector with room for `capacity` values.
+    /// Creates an empty vector with room for `capacity` values.
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory, or there can be no slice so long.
+    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
     #[inline]
     #[track_caller]
     pub fn with_capacity_in(capacity: usize, home: H) -> ArenaVec<'a, T, H> {
         expect_array::<T, _>(ArenaVec::try_with_capacity_in(capacity, home), capacity)
     }
 
-    /// What an iterator yields.
+    /// Creates a vector of the values that an iterator yields.
     ///
     /// # Panics
     ///
@@ -159,7 +160,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory, or there can be no slice so long.
+    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
     #[inline]
     pub fn try_with_capacity_in(
         capacity: usize,
@@ -173,22 +174,22 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         Ok(vec)
     }
 
-    /// The number of values that there is room for.
+    /// The number of values for which there is room.
     pub const fn capacity(&self) -> usize {
         self.room.capacity
     }
 
-    /// The values.
+    /// The values as a slice.
     #[inline(always)]
     pub const fn as_slice(&self) -> &[T] {
-        // SAFETY: So many values are initialised.
+        // SAFETY: The first `len` values are initialised.
         unsafe { slice::from_raw_parts(self.room.start.as_ptr(), self.len) }
     }
 
-    /// The values.
+    /// The values as a mutable slice.
     #[inline(always)]
     pub const fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: So many values are initialised.
+        // SAFETY: The first `len` values are initialised.
         unsafe { slice::from_raw_parts_mut(self.room.start.as_ptr(), self.len) }
     }
 
@@ -228,14 +229,14 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         match self.len.checked_sub(1) {
             Some(len) => {
                 self.len = len;
-                // SAFETY: The value was initialised, and is the vector's no more.
+                // SAFETY: The value was initialised, and the vector no longer owns it.
                 Some(unsafe { self.room.start.add(len).read() })
             }
             None => None,
         }
     }
 
-    /// Puts a value at an index, and moves what is there and behind it.
+    /// Inserts a value at an index, and moves the values from there on up by one.
     ///
     /// # Panics
     ///
@@ -253,11 +254,11 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         self.len += 1;
     }
 
-    /// Removes the value at an index, and moves what is behind it.
+    /// Removes the value at an index, and moves the values after it down by one.
     ///
     /// # Panics
     ///
-    /// When there is none.
+    /// When the index is out of bounds.
     #[track_caller]
     pub fn remove(&mut self, index: usize) -> T {
         assert!(index < self.len, "an index of {index} in a vector of {}", self.len);
@@ -271,11 +272,11 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         }
     }
 
-    /// Removes the value at an index, and puts the last one there.
+    /// Removes the value at an index, and replaces it with the last one.
     ///
     /// # Panics
     ///
-    /// When there is none.
+    /// When the index is out of bounds.
     #[track_caller]
     pub fn swap_remove(&mut self, index: usize) -> T {
         assert!(index < self.len, "an index of {index} in a vector of {}", self.len);
@@ -289,12 +290,13 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         }
     }
 
-    /// Drops the values from an index on.
+    /// Drops the values from index `len` on.
     pub fn truncate(&mut self, len: usize) {
         if len < self.len {
             let dropped = self.len - len;
             self.len = len;
-            // SAFETY: They were initialised, and are the vector's no more, even if a drop panics.
+            // SAFETY: They were initialised, and the vector no longer owns them, even if a drop
+            // panics.
             unsafe {
                 ptr::slice_from_raw_parts_mut(self.room.start.as_ptr().add(len), dropped)
                     .drop_in_place();
@@ -302,11 +304,11 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         }
     }
 
-    /// Makes the vector so long: drops what is too many, or appends copies of a value.
+    /// Changes the length: drops excess values, or appends clones of `value`.
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory, or there can be no slice so long.
+    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
     pub fn resize(&mut self, len: usize, value: T)
     where
         T: Clone,
@@ -317,12 +319,12 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         self.extend(core::iter::repeat_n(value, missing));
     }
 
-    /// Drops all values. The room stays.
+    /// Drops all values. The capacity stays.
     pub fn clear(&mut self) {
         self.truncate(0);
     }
 
-    /// Drops the values for which the function says no.
+    /// Drops the values for which the function returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         let mut kept = 0;
         for index in 0..self.len {
@@ -334,11 +336,11 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         self.truncate(kept);
     }
 
-    /// Makes room for so many values more.
+    /// Makes room for at least `additional` more values.
     ///
     /// # Panics
     ///
-    /// When the base allocator has no memory, or there can be no slice so long.
+    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
     #[inline]
     #[track_caller]
     pub fn reserve(&mut self, additional: usize) {
@@ -349,7 +351,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory, or there can be no slice so long.
+    /// When the base allocator has no memory, or the slice would exceed `isize::MAX` bytes.
     #[inline]
     pub fn try_reserve(&mut self, additional: usize) -> Result<(), AllocError> {
         if additional > self.room.capacity - self.len {
@@ -398,7 +400,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         T: Copy,
     {
         self.try_reserve(source.len())?;
-        // SAFETY: There is room; a slice that exists cannot be part of what is not initialised.
+        // SAFETY: There is room. An existing slice cannot overlap with uninitialised room.
         unsafe {
             ptr::copy_nonoverlapping(
                 source.as_ptr(),
@@ -410,17 +412,17 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         Ok(())
     }
 
-    /// Appends what an iterator yields, until it ends or there is no memory for one value more.
+    /// Appends the values that an iterator yields, until it ends or memory runs out.
     ///
     /// # Errors
     ///
-    /// When the base allocator has no memory. What was appended stays.
+    /// When the base allocator has no memory. Values appended before that stay.
     #[inline]
     pub fn try_extend(&mut self, items: impl IntoIterator<Item = T>) -> Result<(), AllocError> {
         let items = items.into_iter();
         let least = items.size_hint().0;
         let reserved = if self.room.capacity == 0 && least != 0 {
-            // The way of a vector that is made by this: inlined, and without a minimum.
+            // A vector's first reservation: inlined, and without a minimum capacity.
             self.room.home.arena().try_room_for(least).map(|start| {
                 self.room.start = start;
                 self.room.capacity = least;
@@ -429,8 +431,8 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
             self.try_reserve(least)
         };
         if reserved.is_err() {
-            // Where there is no memory for all at once, as many as fit are appended all the same;
-            // but not where there can never be.
+            // If there is no memory for all at once, append what fits; but fail if the vector would
+            // exceed `isize::MAX` bytes.
             let sum = self.len.checked_add(least).ok_or(AllocError)?;
             Layout::array::<T>(sum).map_err(|_| AllocError)?;
         }
@@ -440,7 +442,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         Ok(())
     }
 
-    /// Gives back the room that is not needed, if the vector is the arena's last allocation.
+    /// Frees unused capacity, if the vector is the arena's last allocation.
     pub fn shrink_to_fit(&mut self) {
         if size_of::<T>() == 0 || self.len == self.room.capacity {
             return;
@@ -448,14 +450,14 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         let arena = self.room.home.arena();
         let block = self.room.start.cast::<u8>();
         if self.len == 0 {
-            // SAFETY: The block is the arena's, and holds nothing.
+            // SAFETY: The block belongs to the arena, and holds no values.
             unsafe { arena.free_block(block, self.room.capacity * size_of::<T>()) };
             self.room.start = NonNull::dangling();
             self.room.capacity = 0;
             return;
         }
-        // SAFETY: The block has a layout; the new one is smaller, with the same alignment, so that
-        // no memory is needed for it.
+        // SAFETY: The block has the old layout; the new one is smaller, with the same alignment, so
+        // that no memory is needed for it.
         unsafe {
             let new = layout_of::<T>(self.len);
             if let Ok(block) =
@@ -467,20 +469,20 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
         }
     }
 
-    /// The values, as a slice in the arena. They must not need dropping;
-    /// [`into_boxed_slice`](ArenaVec::into_boxed_slice) takes any.
+    /// Returns the values as a slice in the arena. The type must not need dropping; for other
+    /// types, use [`into_boxed_slice`](ArenaVec::into_boxed_slice).
     #[inline]
     pub fn into_slice(self) -> &'a mut [T] {
         refuse_drop!(T);
         ArenaBox::leak(self.into_boxed_slice())
     }
 
-    /// The values, as a slice in the arena that is dropped.
+    /// Returns the values as a boxed slice in the arena, which drops them.
     #[inline]
     pub fn into_boxed_slice(mut self) -> ArenaBox<'a, [T]> {
         self.shrink_to_fit();
         let this = ManuallyDrop::new(self);
-        // SAFETY: The block is the arena's, in which it lives as long as `'a`, and nobody else's.
+        // SAFETY: The block is the arena's, where it lives as long as `'a`, and has no other owner.
         unsafe { ArenaBox::from_raw(NonNull::slice_from_raw_parts(this.room.start, this.len)) }
     }
 
@@ -502,7 +504,7 @@ impl<'a, T, H: Within<'a>> Room<T, H> {
         self.take(grown_by_one(self.home, self.start, self.capacity));
     }
 
-    /// Makes room for so many values more than `len`, of which there is none.
+    /// Makes room for `additional` values beyond `len`.
     #[inline(always)]
     fn grow(&mut self, len: usize, additional: usize) -> Result<(), AllocError> {
         self.take(grown(self.home, self.start, self.capacity, len, additional)?);
@@ -516,8 +518,8 @@ impl<'a, T, H: Within<'a>> Room<T, H> {
     }
 }
 
-/// A larger room for the values of one that is full. It takes and returns values, so that nothing
-/// keeps the vector itself out of registers.
+/// Moves the values of a full block to a larger one. Takes and returns plain values, so that the
+/// vector itself can stay in registers.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -525,7 +527,7 @@ fn grown_by_one<'a, T, H: Within<'a>>(home: H, start: NonNull<T>, capacity: usiz
     expect_array::<T, _>(grown(home, start, capacity, capacity, 1), capacity.saturating_add(1))
 }
 
-/// A room for so many values more than `len`.
+/// A block with room for `additional` values beyond `len`.
 #[cold]
 #[inline(never)]
 fn grown<'a, T, H: Within<'a>>(
@@ -541,14 +543,14 @@ fn grown<'a, T, H: Within<'a>>(
     let Some(needed) = len.checked_add(additional) else { return Err(AllocError) };
     let least = if size_of::<T>() == 1 { 8 } else { 4 };
     let wished = needed.max(capacity.saturating_mul(2)).max(least);
-    // Where a limit is near there may be room for what is needed, if not for twice as much.
+    // Near a limit there may be memory for what is needed, though not for twice as much.
     match with_capacity(home, start, capacity, wished) {
         Err(AllocError) if wished > needed => with_capacity(home, start, capacity, needed),
         result => result,
     }
 }
 
-/// A room for `new` values in all, which is more than now.
+/// A block with room for `new` values in all, which is more than before.
 fn with_capacity<'a, T, H: Within<'a>>(
     home: H,
     start: NonNull<T>,
@@ -566,13 +568,13 @@ fn with_capacity<'a, T, H: Within<'a>>(
     Ok(NonNull::slice_from_raw_parts(block.cast(), new))
 }
 
-/// The layout of so many values.
+/// The layout of a block for `capacity` values.
 ///
 /// # Safety
 ///
-/// There is a block of it.
+/// Such a block exists.
 unsafe fn layout_of<T>(capacity: usize) -> Layout {
-    // SAFETY: A block of that layout exists, so it is one.
+    // SAFETY: A block of that layout exists, so the layout is valid.
     unsafe { Layout::from_size_align_unchecked(capacity * size_of::<T>(), align_of::<T>()) }
 }
 
@@ -588,7 +590,7 @@ impl<'a, T, H: Within<'a>> Drop for ArenaVec<'a, T, H> {
                 let vec = &self.0.room;
                 if size_of::<T>() != 0 && vec.capacity != 0 {
                     let bytes = vec.capacity * size_of::<T>();
-                    // SAFETY: The block is the arena's, and its values are gone.
+                    // SAFETY: The block belongs to the arena, and its values are gone.
                     unsafe { vec.home.arena().free_block(vec.start.cast(), bytes) };
                 }
             }
@@ -630,7 +632,7 @@ impl<'a, 'e, T: Copy + 'e, H: Within<'a>> Extend<&'e T> for ArenaVec<'a, T, H> {
     }
 }
 
-/// The values of a vector, one after the other. Those that are left are dropped with it; the room
+/// An iterator that owns the values of a vector. Remaining values are dropped with it; their memory
 /// stays with the arena.
 pub struct IntoIter<'a, T> {
     values: NonNull<T>,
@@ -680,7 +682,7 @@ impl<T> ExactSizeIterator for IntoIter<'_, T> {}
 
 impl<T> Drop for IntoIter<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: These values are initialised, and were not read.
+        // SAFETY: The remaining values are initialised, and were not read.
         unsafe {
             let rest = self.values.add(self.next).as_ptr();
             ptr::slice_from_raw_parts_mut(rest, self.len - self.next).drop_in_place();
@@ -729,7 +731,7 @@ impl<'a, T: fmt::Debug, H: Within<'a>> fmt::Debug for ArenaVec<'a, T, H> {
     }
 }
 
-// SAFETY: A shared reference gives its values out and nothing of the arena.
+// SAFETY: A shared reference gives access to the values, and to nothing of the arena.
 unsafe impl<'a, T: Sync, H: Within<'a>> Sync for ArenaVec<'a, T, H> {}
 
 impl<'a, 'b, T: PartialEq<U>, U, H: Within<'a>, I: Within<'b>> PartialEq<ArenaVec<'b, U, I>>
