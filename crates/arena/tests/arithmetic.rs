@@ -1,4 +1,4 @@
-//! The arithmetic on addresses, in both forms, beside its slow twin.
+//! Compares the address arithmetic, in both forms, with its slow twin.
 
 #![cfg(not(miri))] // Nothing of it is unsafe.
 
@@ -7,7 +7,7 @@ mod addresses;
 use addresses::Request;
 use proptest::prelude::*;
 
-/// Numbers as they come, near the ends, and small.
+/// Arbitrary numbers, numbers near the ends, and small ones.
 fn number() -> impl Strategy<Value = usize> {
     prop_oneof![
         any::<usize>(),

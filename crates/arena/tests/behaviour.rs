@@ -1,4 +1,4 @@
-//! What an arena promises: each promise by name.
+//! The guarantees of an arena, one test each.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use quipu_arena::{
     Policy, Pool, Reclaim, SharedArena, Up,
 };
 
-/// Runs a generic test under policies of each kind.
+/// Runs a generic test under each kind of policy.
 macro_rules! each_policy {
     ($($test:ident),* $(,)?) => {$(
         mod $test {
@@ -111,14 +111,14 @@ fn alignments_up_to_a_page_hold<P: Policy>() {
             let block = arena.alloc_layout(layout);
             assert_eq!(block.addr().get() % layout.align(), 0);
             assert_eq!(block.addr().get() % P::MIN_ALIGN, 0);
-            // SAFETY: The block is of that size.
+            // SAFETY: The block has that size.
             unsafe { block.write_bytes(7, size) };
         }
     }
 }
 
 fn requests_near_the_end_of_memory_are_errors<P: Policy>() {
-    // Miri ends where a machine's heap would say no.
+    // Miri runs out of memory where a real heap would return an error.
     let base = Limited::new(if cfg!(miri) { 1 << 24 } else { usize::MAX }, Global);
     let arena = Arena::<P, _>::empty_in(&base);
     let kept = arena.alloc(7u64);
@@ -152,7 +152,7 @@ fn requests_near_the_end_of_memory_are_errors<P: Policy>() {
     assert!(message.downcast_ref::<String>().unwrap().contains("too large"));
 }
 
-/// Fails at one call of all, and counts what it gave.
+/// Fails at one of its calls, and counts the blocks that it gave out.
 #[derive(Default)]
 struct Fails {
     calls: Cell<usize>,
@@ -190,7 +190,7 @@ fn a_base_allocator_that_fails_at_any_call_loses_nothing<P: Policy>() {
                         kept.push(slice);
                     }
                 }
-                // One call failed, after which a chunk of just the needed size was tried.
+                // One call failed, after which the arena tried a chunk of just the needed size.
                 assert!(kept.len() >= if cfg!(miri) { 4 } else { 39 });
                 assert!(
                     kept.iter().all(|slice| slice.iter().all(|n| *n + 1 == slice.len() as u64))
@@ -230,7 +230,7 @@ fn a_panic_in_a_closure_leaves_the_arena_in_order<P: Policy>() {
             }));
         }));
         assert!(panicked.is_err());
-        assert_eq!(drops.replace(0), made.get(), "what was made is dropped");
+        assert_eq!(drops.replace(0), made.get(), "all values that were made are dropped");
     }
     let panicked = catch_unwind(AssertUnwindSafe(|| {
         arena.alloc_with::<u8>(|| panic!("in a value"));
@@ -243,7 +243,7 @@ fn a_panic_in_a_closure_leaves_the_arena_in_order<P: Policy>() {
     assert_eq!(*arena.alloc(7), 7);
 }
 
-/// Counts how often it is dropped.
+/// Counts the drops of its values.
 #[derive(Clone)]
 struct Counted(Rc<Cell<u32>>);
 
@@ -261,7 +261,7 @@ fn boxes_drop_their_values_once<P: Policy>() {
     drop(ArenaBox::into_inner(arena.alloc_box(Counted(drops.clone()))));
     assert_eq!(drops.get(), 2);
     let leaked = NonNull::from(ArenaBox::leak(arena.alloc_box(Counted(drops.clone()))));
-    assert_eq!(drops.get(), 2, "nobody drops it");
+    assert_eq!(drops.get(), 2, "a leaked value is not dropped");
     // SAFETY: It is in the arena, and a box owns it again.
     drop(unsafe { ArenaBox::from_raw(leaked) });
     assert_eq!(drops.replace(2), 3);
@@ -279,7 +279,7 @@ fn boxes_drop_their_values_once<P: Policy>() {
     drop(boxed);
     assert_eq!(drops.get(), 12);
 
-    // A value that is refused is dropped as well.
+    // A refused value is dropped as well.
     let limited: Arena<P, _> = Arena::empty_in(Limited::new(0, Global));
     assert!(limited.try_alloc_box(Counted(drops.clone())).is_err());
     assert!(ArenaVec::new_in(&limited).try_push(Counted(drops.clone())).is_err());
@@ -321,9 +321,9 @@ fn a_scope_takes_no_memory_twice<P: Policy>() {
             scope.scoped(|inner| inner.alloc_uninit_slice::<u64>(5000).len());
             scope.alloc_uninit_slice::<u64>(3000);
         });
-        // In the first round each slice takes a chunk; in the second, a chunk takes them all.
+        // In the first round each slice takes a chunk; in the second, one chunk takes them all.
         if round > 1 {
-            assert_eq!(memory.used(), used, "the spare chunk serves again");
+            assert_eq!(memory.used(), used, "the spare chunk is reused");
         }
         used = memory.used();
     }
@@ -338,11 +338,11 @@ fn the_last_allocation_is_freed<P: Policy>() {
     let first = arena.allocate(layout).unwrap();
     let before = arena.stats().allocated;
     let second = arena.allocate(layout).unwrap();
-    // SAFETY: The blocks are of that layout, and used no more.
+    // SAFETY: The blocks have that layout, and are no longer used.
     unsafe {
         arena.deallocate(second.cast(), layout);
         assert_eq!(arena.stats().allocated, before);
-        assert_eq!(arena.allocate(layout).unwrap(), second, "it is used again");
+        assert_eq!(arena.allocate(layout).unwrap(), second, "it is reused");
         arena.deallocate(first.cast(), layout);
         assert!(arena.stats().allocated > before, "this one was not the last");
     }
@@ -365,7 +365,7 @@ fn the_last_allocation_is_freed<P: Policy>() {
     let new = Layout::from_size_align(16, 1).unwrap();
     let block = arena.allocate(old).unwrap();
     let before = arena.stats().allocated;
-    // SAFETY: The block is of the old layout.
+    // SAFETY: The block has the old layout.
     unsafe { arena.shrink(block.cast(), old, new).unwrap() };
     assert_eq!(arena.stats().allocated < before, P::RECLAIM);
 }
@@ -418,7 +418,7 @@ fn vectors_behave_as_vectors<P: Policy>() {
             vec.retain(|n| n % 3 != 0);
             twin.retain(|n| n % 3 != 0);
         }
-        // Another allocation, so that the vector is not the last one always.
+        // Allocate something else, so that the vector is not always last.
         if n % 50 == 0 {
             arena.alloc(n);
         }
@@ -437,10 +437,10 @@ fn vectors_behave_as_vectors<P: Policy>() {
     let drops = Rc::new(Cell::new(0));
     let counted = ArenaVec::from_iter_in((0..5).map(|_| Counted(drops.clone())), &arena);
     assert_eq!(counted.into_iter().take(2).count(), 2);
-    assert_eq!(drops.get(), 5, "what was not taken is dropped as well");
+    assert_eq!(drops.get(), 5, "values that were not taken are dropped as well");
     assert_eq!(arena.alloc_slice_clone(&[Some('a'), None]), [Some('a'), None]);
 
-    // As many as fit are appended, however many the iterator says there are.
+    // All values that fit are appended, whatever the iterator's size hint.
     let limited: Arena<P, _> = Arena::new_in(Limited::new(600, Global));
     let mut some = ArenaVec::new_in(&limited);
     assert!(some.try_extend(0..1000_u32).is_err());
@@ -525,7 +525,7 @@ fn hash_tables_and_vectors_of_others_work<P: Policy>() {
 
 #[test]
 fn a_base_allocator_that_panics_leaves_no_block_twice() {
-    /// Panics when it gets back a block, after it has freed it.
+    /// Panics whenever a block is returned to it, after freeing the block.
     #[derive(Default)]
     struct Panics(Cell<bool>);
 
@@ -577,7 +577,7 @@ fn a_base_allocator_that_panics_leaves_no_block_twice() {
 
 #[test]
 fn a_base_allocator_may_allocate_in_its_own_arena() {
-    /// Allocates in the arena whenever it is called by it, but not by itself.
+    /// Allocates in the arena whenever the arena calls it, but not recursively.
     #[derive(Clone, Default)]
     struct Hook(Rc<Inner>);
 
@@ -652,7 +652,7 @@ fn a_pool_uses_arenas_again() {
         other.alloc_uninit_slice::<u8>(200_000);
         assert_eq!(pool.idle(), 0);
     }
-    assert_eq!(pool.idle(), 1, "the one that grew too large is given back");
+    assert_eq!(pool.idle(), 1, "the one that grew too large is freed");
     assert!(pool.reserved() >= 1000);
     {
         let mut arena = pool.get();
@@ -754,14 +754,14 @@ fn a_shared_arena_aligns_limits_and_resets() {
         arena.reset();
         assert_eq!((arena.stats().chunks, arena.stats().allocated), (1, 0));
     }
-    // Batches fill shared chunks, which grow, whatever the first one's size.
+    // Batches fill shared chunks, which grow, whatever the size of the first one.
     for size in [512, 16 * 1024, 64 * 1024, 66 * 1024] {
         let shared = SharedArena::with_size(size);
         let batch = shared.batch();
         (0..if cfg!(miri) { 100 } else { 5000 }).for_each(|n| _ = batch.alloc([n; 100]));
         assert!(shared.stats().chunks < 16, "{size}: {:?}", shared.stats());
     }
-    // What is left of a limit serves small blocks.
+    // The rest of a limit can still be used for small blocks.
     let small = SharedArena::with_size_in(16 * 1024, Limited::new(100_000, Global));
     small.alloc_slice_copy(&[0u8; if cfg!(miri) { 70_000 } else { 8 }]);
     let mut words = 0;

@@ -1,4 +1,4 @@
-//! What must not compile: borrows that outlive their scope, and values that nobody would drop.
+//! Programs that must not compile: borrows that outlive their scope, and values never dropped.
 
 #![cfg(not(miri))]
 

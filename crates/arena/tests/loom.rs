@@ -1,6 +1,6 @@
-//! Every interleaving of threads that share an arena.
+//! Loom models of threads that share an arena, run under every interleaving.
 //!
-//! `make loom`. The chunks are small, so that threads meet where one is full.
+//! Run by `make loom`. The chunks are small, so that threads meet at a full one.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ fn arena() -> Arc<SharedArena<Limited<Global>>> {
     Arc::new(SharedArena::with_size_in(512, Limited::new(usize::MAX, Global)))
 }
 
-/// Distinct blocks, of which nobody writes over another's.
+/// Checks that no two blocks overlap.
 fn check(blocks: &[(usize, usize)]) {
     let mut blocks = blocks.to_vec();
     blocks.sort_unstable();
@@ -23,7 +23,7 @@ fn check(blocks: &[(usize, usize)]) {
     }
 }
 
-/// Allocates values of a number of words, and says where they are.
+/// Allocates values of a number of words, and returns their addresses.
 fn fill<const WORDS: usize>(
     arena: &SharedArena<Limited<Global>>,
     count: usize,
@@ -37,7 +37,7 @@ fn fill<const WORDS: usize>(
         .collect()
 }
 
-/// A block that is too large for a shared chunk. It is made on the heap: loom's stacks are small.
+/// A block too large for a shared chunk. The value is made on the heap: loom's stacks are small.
 fn large(arena: &SharedArena<Limited<Global>>) -> (usize, usize) {
     let block = arena.alloc_slice_copy(&vec![7_u8; 70_000]);
     (block.as_ptr().addr(), block.len())

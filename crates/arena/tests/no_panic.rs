@@ -1,4 +1,4 @@
-//! What can fail says so: no fallible function has a panic in its assembly.
+//! Fallible functions return errors: none has a panic in its assembly.
 
 #![cfg(not(miri))]
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use std::{env, fs};
 #[test]
 fn no_fallible_function_can_panic() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // A folder of its own: cargo holds a lock on the other while the tests run.
+    // A separate folder, since cargo locks the other one while the tests run.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no_panic");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -49,10 +49,10 @@ fn no_fallible_function_can_panic() {
     assert!(panics.is_empty(), "{panics:#?}");
 }
 
-/// What is in the names of the functions that panic, or abort.
+/// Parts of the names of functions that panic or abort.
 const PANICS: [&str; 4] = ["panic", "_fail", "handle_alloc_error", "abort"];
 
-/// Those that do not only serve to keep the others.
+/// Whether this is one of the functions to check, and not one that only keeps them in the program.
 fn is_ours(function: &str) -> bool {
     (function.contains("8fallible") || function.contains("11quipu_arena"))
         && !function.contains("9addresses")

@@ -1,5 +1,5 @@
-//! Where a panic says that it happened: at the caller's line. A test of its own, since it listens to
-//! all panics of the process.
+//! The location of a panic is the caller's line. This is a separate test, since its hook sees all
+//! panics of the process.
 
 #![allow(clippy::unwrap_used)]
 

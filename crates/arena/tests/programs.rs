@@ -1,4 +1,4 @@
-//! Random programs of operations against a shadow model, under every policy.
+//! Runs random programs of operations under every policy, and compares with a shadow model.
 
 mod model;
 
@@ -19,7 +19,7 @@ proptest! {
     }
 }
 
-/// Each policy once, so that none depends on luck.
+/// Runs each policy at least once, independently of chance.
 #[test]
 fn every_policy_runs() {
     let mut state = 1u32;

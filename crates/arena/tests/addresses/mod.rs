@@ -1,4 +1,4 @@
-//! The arithmetic on addresses beside a slow twin that counts in 128 bits.
+//! Compares the address arithmetic with a slow twin that computes in 128 bits.
 
 #![allow(unreachable_pub)]
 
@@ -6,7 +6,7 @@ use quipu_arena::arithmetic::{
     Known, Place, downwards, grown_downwards, grown_upwards, round_up, upwards,
 };
 
-/// A request that an arena may make, of any numbers.
+/// A request that an arena could make, with arbitrary numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     pub pos: usize,
@@ -17,23 +17,23 @@ pub struct Request {
 }
 
 impl Request {
-    /// Makes a request that keeps the promises of an arena of any four numbers.
+    /// Turns any numbers into a request that satisfies the invariants of an arena.
     ///
-    /// With `low`, addresses are below `isize::MAX`; else anywhere.
+    /// With `low`, addresses are below `isize::MAX`; otherwise anywhere.
     pub fn of(a: usize, b: usize, size: usize, bits: u8, low: bool) -> Request {
         let align = 1usize << (bits % (usize::BITS as u8 - 1));
         let min = 1usize << (bits / 32);
         let header = min.max(32);
-        // The end of the chunk is not after the last address, and a header is behind the limit.
+        // The chunk does not end after the last address, and a header follows the limit.
         let top = (if low { isize::MAX as usize } else { usize::MAX }) - header - min;
         let clamp = |n: usize| (n % top).max(header) & !(min - 1);
         let (a, b) = (clamp(a).max(min), clamp(b).max(min));
-        // What a layout promises.
+        // The invariant of a layout.
         let size = size % (isize::MAX as usize - (align - 1) + 1);
         Request { pos: a, limit: b, size, align, min }
     }
 
-    /// Checks all functions in the form that suits the addresses.
+    /// Checks all functions, in the form for such addresses.
     pub fn check<const LOW: bool>(self) {
         self.check_upwards::<LOW>();
         self.check_downwards::<LOW>();
@@ -59,7 +59,7 @@ impl Request {
     fn check_downwards<const LOW: bool>(self) {
         let Request { size, align, min, .. } = self;
         let (pos, limit) = (self.pos.max(self.limit), self.pos.min(self.limit));
-        // Rounding a negative number down: counted from the least multiple of all alignments.
+        // Rounds negative numbers down, by counting from a large multiple of all alignments.
         const ZERO: u128 = 1 << 100;
         let start = down(ZERO + pos as u128 - size as u128, align.max(min) as u128);
         let expected = (start >= ZERO + limit as u128).then(|| {

@@ -1,4 +1,4 @@
-//! What must compile: the outer scope's values while an inner one is open, and a batch's after it.
+//! Must compile: using the outer scope's values while an inner one is open, and a batch's after it.
 
 use quipu_arena::{Arena, ArenaBox, ArenaVec, Scope, SharedArena};
 
@@ -14,7 +14,7 @@ fn main() {
     outer.scoped(|inner| *kept += *inner.alloc(3) + slice[0]);
     assert_eq!(*kept, 6);
 
-    // A tree whose vectors are in a scope, and a scope that stands for a shorter one.
+    // A tree whose vectors are in a scope, and a scope that is used as one with a shorter lifetime.
     enum Tree<'s, 'a> {
         Leaf(i32),
         Many(ArenaVec<'a, Tree<'s, 'a>, &'s Scope<'a>>),

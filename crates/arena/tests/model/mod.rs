@@ -1,9 +1,10 @@
-//! Programs of operations on an arena, beside a shadow model that knows every block.
+//! Runs programs of operations on an arena, and compares with a shadow model that knows every
+//! block.
 //!
-//! A program is bytes, so that a property test and a fuzz target run the same. After each
-//! operation the model checks of all blocks: the alignment, that they lie in memory of the base
-//! allocator, that none overlap, and what is written in them. The base allocator fails when it is
-//! told to, sometimes gives more than it is asked for, and knows what it gave.
+//! A program is bytes, so that a property test and a fuzz target can share this code. After each
+//! operation, the model checks every block: its alignment, that it lies in memory of the base
+//! allocator, that no two blocks overlap, and their contents. The base allocator fails on request,
+//! sometimes returns more memory than requested, and records what it returned.
 
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub)]
 
@@ -16,7 +17,7 @@ use quipu_arena::{
     Within,
 };
 
-/// Runs a program under the policy that its first byte says.
+/// Runs a program under the policy that its first byte selects.
 pub fn run(program: &[u8]) {
     let Some((&policy, program)) = program.split_first() else { return };
     match policy % 16 {
@@ -39,7 +40,7 @@ pub fn run(program: &[u8]) {
     }
 }
 
-/// Runs a program under a policy: with checkpoints, or with scopes within scopes.
+/// Runs a program under a policy: with checkpoints, or with nested scopes.
 pub fn run_with<P: Policy>(program: &[u8]) {
     let mut input = Input(program);
     let base = Base::default();
@@ -61,13 +62,13 @@ pub fn run_with<P: Policy>(program: &[u8]) {
     assert_eq!(base.given.borrow().len(), 0, "all chunks are given back");
 }
 
-/// Checkpoints, resets and clears, with the arena itself.
+/// Checkpoints, resets and clears, on the arena itself.
 fn with_checkpoints<P: Policy>(
     arena: &mut Arena<P, &Base>,
     model: &mut Model<'_>,
     input: &mut Input<'_>,
 ) {
-    // A checkpoint, and how many blocks there were.
+    // Each checkpoint with the number of blocks at the time.
     let mut checkpoints: Vec<(Checkpoint, usize)> = Vec::new();
     while !input.0.is_empty() {
         let from = checkpoints.last().map_or(0, |&(_, blocks)| blocks);
@@ -79,8 +80,8 @@ fn with_checkpoints<P: Policy>(
                         checkpoints.pop();
                     }
                     model.blocks.truncate(blocks);
-                    // SAFETY: It is the newest checkpoint, older blocks are left alone, and the
-                    // model forgot those since.
+                    // SAFETY: This is the newest checkpoint, older blocks were left alone, and the
+                    // model has forgotten those since.
                     unsafe { arena.reset_to(checkpoint) };
                 }
             }
@@ -110,7 +111,7 @@ fn with_checkpoints<P: Policy>(
     }
 }
 
-/// Scopes within scopes.
+/// Nested scopes.
 fn within<P: Policy>(
     mut scope: Scope<'_, P, &Base>,
     model: &mut Model<'_>,
@@ -154,14 +155,14 @@ struct Block {
 impl Block {
     fn fill(&self) {
         for index in 0..self.layout.size() {
-            // SAFETY: The block is the model's.
+            // SAFETY: The block belongs to the model.
             unsafe { self.start.add(index).write(self.seed.wrapping_add(index as u8)) };
         }
     }
 
     fn check(&self, bytes: usize) {
         for index in 0..bytes {
-            // SAFETY: The block is the model's, and it was filled.
+            // SAFETY: The block belongs to the model, and was filled.
             let byte = unsafe { self.start.add(index).read() };
             assert_eq!(byte, self.seed.wrapping_add(index as u8), "what was written stays");
         }
@@ -175,7 +176,7 @@ struct Model<'b> {
 }
 
 impl Model<'_> {
-    /// One operation that scopes have as well. Blocks before `from` are another scope's.
+    /// One operation that arenas and scopes share. Blocks before `from` belong to another scope.
     fn step<'a, H: Within<'a> + Allocator>(
         &mut self,
         operation: u8,
@@ -185,14 +186,14 @@ impl Model<'_> {
     ) {
         let own = self.blocks.len() - from;
         let chosen = if own == 0 { None } else { Some(from + input.byte() as usize % own) };
-        // Mostly the last one, which can grow in place.
+        // Usually the last block, which can grow in place.
         let chosen = chosen.map(|index| if input.bit() { self.blocks.len() - 1 } else { index });
         match (operation, chosen) {
             (4, Some(index)) => {
                 let block = &self.blocks[index];
                 let size = block.layout.size().saturating_add(input.size());
                 let Ok(new) = Layout::from_size_align(size, input.align()) else { return };
-                // SAFETY: The block is of this scope, and the new size is not smaller.
+                // SAFETY: The block belongs to this scope, and the new size is not smaller.
                 let grown = unsafe { home.grow(block.start, block.layout, new) };
                 self.replace(index, grown, new);
             }
@@ -200,14 +201,14 @@ impl Model<'_> {
                 let block = &self.blocks[index];
                 let size = input.size() % (block.layout.size() + 1);
                 let Ok(new) = Layout::from_size_align(size, input.align()) else { return };
-                // SAFETY: The block is of this scope, and the new size is not larger.
+                // SAFETY: The block belongs to this scope, and the new size is not larger.
                 let shrunk = unsafe { home.shrink(block.start, block.layout, new) };
                 self.replace(index, shrunk, new);
             }
             (6 | 7, Some(index)) => {
                 let block = self.blocks.remove(index);
                 block.check(block.layout.size());
-                // SAFETY: The block is of this scope, and the model forgot it.
+                // SAFETY: The block belongs to this scope, and the model has forgotten it.
                 unsafe { home.deallocate(block.start, block.layout) };
             }
             (8, _) => self.base.fail_after.set(Some(u32::from(input.byte() % 4))),
@@ -222,7 +223,7 @@ impl Model<'_> {
                 }
                 vec.truncate(input.size());
                 assert!(vec.iter().enumerate().all(|(n, value)| n == *value as usize));
-                // An empty one is no block.
+                // An empty vector has no block.
                 if input.bit() && !vec.is_empty() {
                     let len = vec.len();
                     let bytes = NonNull::from(vec.into_slice()).cast();
@@ -233,7 +234,7 @@ impl Model<'_> {
                 let Ok(layout) = Layout::from_size_align(usize::MAX / 2 - input.size(), 1) else {
                     return;
                 };
-                assert!(home.allocate(layout).is_err(), "nobody has so much");
+                assert!(home.allocate(layout).is_err(), "no allocator has so much memory");
             }
             _ => {
                 let Ok(layout) = Layout::from_size_align(input.size(), input.align()) else {
@@ -295,22 +296,22 @@ impl Model<'_> {
 
 struct Given {
     start: NonNull<u8>,
-    /// What was asked for, and what was given.
+    /// The layout requested, and the length returned.
     layout: Layout,
     len: usize,
 }
 
-/// A base allocator that fails when it is told to, and knows what it gave.
+/// A base allocator that fails on request, and records what it returned.
 #[derive(Default)]
 pub struct Base {
     given: RefCell<Vec<Given>>,
-    /// How many calls succeed from now on.
+    /// The number of calls that still succeed.
     pub fail_after: Cell<Option<u32>>,
     calls: Cell<u32>,
 }
 
 impl Base {
-    /// The bytes that it gave and did not get back.
+    /// The number of bytes that were given out and not returned.
     pub fn bytes(&self) -> usize {
         self.given.borrow().iter().map(|given| given.len).sum()
     }
@@ -331,7 +332,7 @@ unsafe impl Allocator for Base {
             self.fail_after.set(Some(left));
         }
         self.calls.set(self.calls.get() + 1);
-        // Every third time it gives more than it was asked for.
+        // Every third call returns more than was requested.
         let len = layout.size() + if self.calls.get().is_multiple_of(3) { 40 } else { 0 };
         let larger = Layout::from_size_align(len, layout.align()).unwrap();
         let start = Global.allocate(larger)?.cast();
@@ -346,7 +347,7 @@ unsafe impl Allocator for Base {
         assert_eq!(layout.align(), given.layout.align());
         assert!((given.layout.size()..=given.len).contains(&layout.size()), "the size fits");
         let larger = Layout::from_size_align(given.len, layout.align()).unwrap();
-        // SAFETY: It was allocated by that layout.
+        // SAFETY: The block was allocated with that layout.
         unsafe { Global.deallocate(start, larger) };
     }
 }
@@ -369,7 +370,7 @@ impl Input<'_> {
         self.byte().is_multiple_of(2)
     }
 
-    /// Mostly small, sometimes larger than a chunk.
+    /// A size, usually small, sometimes larger than a chunk.
     fn size(&mut self) -> usize {
         let size = usize::from(self.byte());
         match self.byte() % 8 {
