@@ -1,11 +1,12 @@
-//! Workers of one machine count in one segment, which is flushed to Redis; what all machines
-//! counted is read back.
+//! The workers of one machine count in one segment, which is flushed to Redis. Then the totals of
+//! all machines are read back.
 //!
 //! ```text
 //! cargo run --release --features redis --example redis -- redis://127.0.0.1/ 4 5
 //! ```
 //!
-//! Address, number of workers, seconds. Run it on several machines, or several times at once.
+//! The arguments are the server's address, the number of workers, and the seconds to count for. Run
+//! it on several machines, or several times in parallel.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -27,31 +28,31 @@ fn main() -> Result<(), Box<dyn Error>> {
     let requests = store.metric(&spec)?;
     let end = Instant::now() + Duration::from_secs(seconds);
     for _ in 0..workers {
-        // SAFETY: the child counts and ends; it needs nothing that a fork takes away.
+        // SAFETY: the child only counts and exits; it needs nothing that a fork does not keep.
         if unsafe { libc::fork() } == 0 {
             while Instant::now() < end {
                 (0..1000).for_each(|_| requests.increment(&["200", "/x"], 1.0));
             }
-            // SAFETY: as a worker that is killed: what it counted is in the segment.
+            // SAFETY: ends like a worker that is killed: its counts are in the segment.
             unsafe { libc::_exit(0) };
         }
     }
     for _ in 0..workers {
-        // SAFETY: it waits for a child, and asks for nothing about it.
+        // SAFETY: waits for a child; the null pointer means that its status is not wanted.
         unsafe { libc::wait(std::ptr::null_mut()) };
     }
     let counted = requests.get(&["200", "/x"]);
     eprintln!("{:.1} million increments a second", counted / 1e6 / seconds as f64);
     store.flush(Duration::from_secs(5))?;
 
-    // What a scrape of any machine shows.
+    // What a scrape of any machine returns.
     let totals = Registry::new();
     totals.collect(store.totals())?;
     eprintln!("{}", totals.text());
     let own = store.registry().text();
     own.lines().filter(|line| line.starts_with("quipu_redis")).for_each(|line| eprintln!("{line}"));
 
-    // What an increment costs here, and in the segment alone.
+    // The cost of an increment here, and in a segment without Redis.
     let alone = Registry::on(quipu_segment::Segment::anonymous(1 << 20)?);
     let alone: MixedCounterFamily<Values<'static>> =
         alone.register(Description::new("requests", "").labels(["code", "path"]))?;
@@ -61,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("an increment: segment {segment:.1} ns, redis {redis:.1} ns");
     }
 
-    // What a flush of many changed series costs.
+    // The cost of a flush with many changed series.
     let many = store.metric(&Spec::new("many", Kind::Counter).labels(["n"]))?;
     let texts: Vec<String> = (0..10_000).map(|n| n.to_string()).collect();
     for _ in 0..4 {

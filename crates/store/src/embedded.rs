@@ -1,16 +1,16 @@
-//! An embedded transactional database, LMDB: each update is a transaction, of any process.
+//! [`Embedded`], a store in an embedded transactional database, LMDB. Each update is a transaction.
 //!
-//! It takes the place of Ruby's `PStore`: slower than a segment by two orders of magnitude, and for
-//! whoever wants values that are on the disk when an update returns, or that other tools read.
+//! It replaces Ruby's `PStore`. It is slower than a segment by two orders of magnitude. Use it for
+//! values that must be on the disk when an update returns, or that other tools read.
 //!
-//! One value for all processes is kept for each series, as 8 little-endian bytes of a float. Its key
-//! is the metric's name, a zero byte, its kind, the names of its labels each behind its length (four
-//! little-endian bytes), a zero byte, and the label values in the same way. Metrics of one name that
-//! two applications describe in different ways are so kept apart.
+//! Each series has one value for all processes: a float in 8 little-endian bytes. Its key is the
+//! metric's name, a zero byte, its kind, each label name after its length (four little-endian
+//! bytes), a zero byte, and the label values in the same form. So metrics of one name that two
+//! applications describe differently are kept apart.
 //!
-//! LMDB's memory must not cross a fork: it is closed before each fork, and opened again by whoever
-//! uses it next. An update waits for that of another process; should that process die, the kernel
-//! releases its lock.
+//! LMDB's memory mapping must not cross a fork: the store closes it before each fork, and opens it
+//! again at the next use. An update waits for those of other processes; if such a process dies, the
+//! kernel releases its lock.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -28,30 +28,30 @@ use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::{Lock, Locked};
 use crate::table::Table;
 
-/// Metrics in an LMDB database, which all processes that open its directory share.
+/// Metrics in an LMDB database. All processes that open its directory share them.
 pub struct Embedded {
     shared: Arc<Shared>,
     metrics: Table<Kept>,
 }
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Debug, Clone)]
 pub struct EmbeddedOptions {
     map_size: usize,
     is_durable: bool,
 }
 
-/// 64 MiB, some 500,000 series.
+/// 64 MiB: about 500,000 series.
 const MAP_SIZE: usize = 64 << 20;
-/// What LMDB wants its sizes to be multiples of, on every machine.
+/// A multiple of the page size of every machine, as LMDB requires of map sizes.
 const PAGE: usize = 64 << 10;
-/// The table of readers, which LMDB maps: made whole, so that a full disk shows when it is made and
-/// not as a signal when it is used.
+/// The size of LMDB's reader table, which it maps. It is allocated in full, so that a full disk is
+/// an error here and not a signal at a later access.
 const LOCK_BYTES: u64 = 32 << 10;
 const LOCK_FILE: &str = "lock.mdb";
 const DATA_FILE: &str = "data.mdb";
 
-/// What the metrics of a store, and the handler of forks, share.
+/// What the metrics of a store share with each other and with the fork handlers.
 struct Shared {
     directory: PathBuf,
     options: EmbeddedOptions,
@@ -67,37 +67,39 @@ struct Open {
 /// A metric in the database.
 struct Kept {
     spec: Spec,
-    /// What all keys of it begin with.
+    /// The prefix of all of its keys.
     prefix: Vec<u8>,
     together: Lock,
     shared: Arc<Shared>,
 }
 
 impl EmbeddedOptions {
-    /// A map of 64 MiB, without waiting for the disk.
+    /// The defaults: a map of 64 MiB, and updates that do not wait for the disk.
     pub fn new() -> Self {
         Self { map_size: MAP_SIZE, is_durable: false }
     }
 
-    /// The bytes that the database may grow to. What comes beyond is dropped, and counted as such.
+    /// The most bytes that the database may grow to. Updates that do not fit are dropped, and
+    /// counted as dropped.
     pub fn map_size(mut self, bytes: usize) -> Self {
         self.map_size = bytes.max(PAGE).next_multiple_of(PAGE);
         self
     }
 
-    /// Whether an update returns when it is on the disk, which takes as long as that takes. Without
-    /// it, a process that dies loses nothing, and a machine that loses power may lose the database.
+    /// Whether an update returns only when it is on the disk, which takes as long as the disk
+    /// takes. Without this, the death of a process loses nothing, but a power loss may lose the
+    /// database.
     pub fn durable(mut self, durable: bool) -> Self {
         self.is_durable = durable;
         self
     }
 
-    /// Opens the database in a directory, which is made where there is none. A process opens a
-    /// directory once.
+    /// Opens the database in a directory, which is created if it does not exist. A process can open
+    /// a directory only once.
     ///
     /// # Errors
-    /// A directory that cannot be written, a full disk, a file that is no database or was cut, and
-    /// one that this process has open already.
+    /// A directory that cannot be written, a full disk, a file that is not a database or was
+    /// truncated, and a database that this process has open already.
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Embedded, Error> {
         let directory = directory.as_ref().to_owned();
         let fail = |error| cannot(&directory, error);
@@ -130,15 +132,15 @@ impl Embedded {
         EmbeddedOptions::new().open(directory)
     }
 
-    /// Its options.
+    /// The default options.
     pub fn options() -> EmbeddedOptions {
         EmbeddedOptions::new()
     }
 
-    /// Waits until what was counted is on the disk.
+    /// Waits until all updates made so far are on the disk.
     ///
     /// # Errors
-    /// The disk's.
+    /// Those of the disk.
     pub fn sync(&self) -> Result<(), Error> {
         let synced = self.shared.with(|open| open.env.force_sync());
         synced.map_err(|error| cannot(&self.shared.directory, error))
@@ -156,7 +158,7 @@ impl Store for Embedded {
             };
             if !is_shared {
                 let what = "a database keeps one value for all processes; leave the aggregation \
-                            out, or take a segment";
+                            out, or use a segment";
                 return Err(Error::new(format!("metric {:?}", spec.name), what));
             }
             let prefix = prefix(spec);
@@ -200,7 +202,7 @@ impl Metric for Kept {
     }
 
     fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
-        // A copy: no reader stays in the database while `visit` runs, which may count, or fork.
+        // Copies the values: `visit` may count or fork, so no read transaction may be open then.
         let all = self.shared.with(|open| {
             let txn = open.env.read_txn()?;
             let mut all = Vec::new();
@@ -231,8 +233,8 @@ impl Metric for Kept {
 }
 
 impl Kept {
-    /// Makes of the value of these labels what `change` says, if `is_right` and it says anything,
-    /// and counts what is dropped.
+    /// Changes the value of these labels to what `change` returns, if `is_right`. `None` leaves the
+    /// value as it is. Counts an update that cannot be made as dropped.
     fn update(&self, labels: &[&str], is_right: bool, change: impl Fn(Option<f64>) -> Option<f64>) {
         let is_right = is_right && labels.len() == self.spec.labels.len();
         let key = self.key(labels);
@@ -262,19 +264,19 @@ impl Kept {
 impl Drop for Shared {
     fn drop(&mut self) {
         let _no_fork = forks::none();
-        // Without the lock: a fork that began while others had this may hold it, and does not find
-        // it any more to give it back.
+        // Bypasses the lock: a fork handler may have taken it while other handles existed, and can
+        // no longer find this store to release it.
         *self.open.get_mut() = None;
     }
 }
 
 impl Shared {
-    /// Works with the database, which is opened where a fork has closed it.
+    /// Calls `work` with the database, which is opened first if a fork has closed it.
     fn with<R>(&self, work: impl Fn(&Open) -> heed::Result<R>) -> heed::Result<R> {
         let done = self.open.with(|place| {
             let mut result = self.once(place, &work);
             if matches!(&result, Err(heed::Error::Mdb(MdbError::MapResized))) {
-                // Another process lets it grow further: opened again, the map is as large.
+                // Another process allows a larger size: a map that is opened again has it.
                 *place = None;
                 result = self.once(place, &work);
             }
@@ -295,7 +297,7 @@ impl Shared {
         work(open)
     }
 
-    /// Works in a transaction that writes.
+    /// Calls `work` in a write transaction.
     fn write<R>(&self, work: impl Fn(&Open, &mut RwTxn<'_>) -> heed::Result<R>) -> heed::Result<R> {
         let attempt = || {
             self.with(|open| {
@@ -309,7 +311,7 @@ impl Shared {
         };
         let result = attempt();
         if matches!(&result, Err(heed::Error::Mdb(MdbError::MapFull)))
-            // Readers that were killed may hold pages.
+            // Readers that were killed may still hold pages.
             && self.with(|open| open.env.clear_stale_readers()).is_ok_and(|readers| readers > 0)
         {
             return attempt();
@@ -328,16 +330,16 @@ impl Open {
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         open.map_size(options.map_size);
         if !options.is_durable {
-            // SAFETY: it gives up what a loss of power leaves, as the options say, and nothing else.
+            // SAFETY: this gives up only what survives a power loss, as the options say.
             unsafe { open.flags(EnvFlags::NO_SYNC) };
         }
-        // SAFETY: a process maps the files of a directory once, as heed sees to, and not across a
-        // fork, as the handler sees to. Nobody but LMDB writes to them, as for every database.
+        // SAFETY: heed ensures that a process maps the files of a directory only once, and the
+        // handlers that no mapping crosses a fork. As with any database, only LMDB writes to them.
         let env = unsafe { open.open(directory)? };
         let used = (env.info().last_page_number as u64 + 1).saturating_mul(page_size());
         if env.real_disk_size()? < used {
             let what = format!(
-                "{DATA_FILE} is shorter than the {used} bytes that are in use, so it was cut; \
+                "{DATA_FILE} is shorter than the {used} bytes that are in use: it was truncated; \
                  restore it, or move it away to start afresh"
             );
             return Err(std::io::Error::other(what).into());
@@ -350,20 +352,20 @@ impl Open {
     }
 }
 
-/// The bytes of a page, as LMDB takes them from the system.
+/// The system's page size in bytes, which LMDB uses too.
 fn page_size() -> u64 {
-    // SAFETY: it asks for a constant of the system.
+    // SAFETY: reads a constant of the system.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(size).unwrap_or(4096)
 }
 
-/// Gives a file its bytes on the disk.
+/// Allocates the blocks of the lock file on the disk.
 fn make_whole(path: &Path) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
-    // As LMDB makes its files.
+    // LMDB creates its files with this mode.
     let file = options.create(true).truncate(false).write(true).mode(0o600).open(path)?;
     if file.metadata()?.len() < LOCK_BYTES {
-        // It never writes over what another process has there.
+        // This keeps what another process has written there.
         rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, LOCK_BYTES)?;
     }
     Ok(())
@@ -388,7 +390,7 @@ fn put_text(key: &mut Vec<u8>, text: &str) {
     key.extend_from_slice(text.as_bytes());
 }
 
-/// As many texts as there are labels, and nothing behind them.
+/// The label values in the rest of a key. `None` unless it has exactly `count` of them.
 fn texts(mut key: &[u8], count: usize) -> Option<Vec<&str>> {
     let mut texts = Vec::with_capacity(count);
     for _ in 0..count {
@@ -410,15 +412,15 @@ fn cannot(directory: &Path, error: heed::Error) -> Error {
             "this process has the database open already; keep the first store and share it"
         }
         heed::Error::Mdb(MdbError::Invalid | MdbError::VersionMismatch) => {
-            "its data.mdb is no database of this version of LMDB; name another directory, or move \
+            "its data.mdb is not a database of this LMDB version; use another directory, or move \
              the file away"
         }
-        _ => "the database cannot be used; make the directory writable, with room on its disk",
+        _ => "the database cannot be used; check that the directory is writable and has space",
     };
     Error::because(printable(directory).to_string(), what, error)
 }
 
-/// Closes databases before a fork.
+/// Fork handlers, which close all databases before a fork.
 mod forks {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Weak};
@@ -430,17 +432,18 @@ mod forks {
     /// Held from before a fork until after it, in the parent.
     static FORKING: Lock = Lock::new();
 
-    /// No fork begins before what this returns is dropped: not the first time either, when the crate
-    /// of the database makes what it shares, behind a lock that a child would find locked.
+    /// Keeps forks from starting until the returned guard is dropped. That includes the first
+    /// call: heed then initializes shared state under a lock, which a child would find locked.
     pub(super) fn none() -> Guard<'static> {
         static WATCHED: AtomicBool = AtomicBool::new(false);
-        // Acquire and Release: who finds the handlers registered has them run at its forks. Two
-        // threads may both register them: they take the locks twice then, which these locks allow.
+        // Acquire pairs with the Release below: a thread that sees the flag has the handlers run at
+        // its forks. If two threads register them, each fork takes the locks twice, which these
+        // locks allow.
         if !WATCHED.load(Ordering::Acquire) {
             // Before the handlers below, so that a child has its own generation when they end.
             quipu_segment::watch_forks();
-            // SAFETY: the first runs before the fork, where all is allowed; the second stores
-            // atomics and allocates nothing.
+            // SAFETY: the first handler runs before the fork, where everything is allowed; the
+            // second stores atomics and allocates nothing.
             unsafe { libc::pthread_atfork(Some(before), Some(in_parent), None) };
             WATCHED.store(true, Ordering::Release);
         }
@@ -459,8 +462,8 @@ mod forks {
         all.iter().filter_map(Weak::upgrade).for_each(|shared| work(&shared));
     }
 
-    /// Nobody is in a database, and none is open, from here until the fork is over. A child finds
-    /// the locks free, and opens what it uses.
+    /// Closes every database. From here until the fork is over, no thread uses one and none is
+    /// open. A child finds the locks free, and opens a database when it uses one.
     extern "C" fn before() {
         FORKING.hold();
         each(|shared| shared.open.reset_and_hold());

@@ -1,23 +1,23 @@
-//! What can go wrong, and what to do about it.
+//! The error type of the crate: what failed, on which input, and what to do about it.
 
 use std::fmt;
 
-/// Why a store, or a metric of it, cannot be had.
+/// Why a store cannot be opened, or a metric cannot be created or read.
 #[derive(Debug)]
 pub struct Error {
-    /// What it is about: a metric, a directory, an address.
+    /// The input that failed: a metric, a directory, an address.
     subject: String,
     what: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
-    /// `what` says what is wrong with `subject`, and the way out.
+    /// `what` says what is wrong with `subject`, and what to do.
     pub(crate) fn new(subject: impl Into<String>, what: impl Into<String>) -> Self {
         Self { subject: subject.into(), what: what.into(), source: None }
     }
 
-    /// As [`Error::new`], for an error of what lies below.
+    /// As [`Error::new`], with the underlying error.
     pub(crate) fn because(
         subject: impl Into<String>,
         what: impl Into<String>,

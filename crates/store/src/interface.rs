@@ -1,4 +1,5 @@
-//! What all stores can do.
+//! The interface of all stores: the traits [`Store`] and [`Metric`], and [`Spec`], by which an
+//! application describes a metric.
 
 use std::sync::Arc;
 
@@ -6,89 +7,91 @@ use quipu::Aggregation;
 
 use crate::error::Error;
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A sum that only grows.
     Counter,
     /// A value that goes up and down.
     Gauge,
-    /// Buckets of a histogram, and its sum, each a series of its own as the application names them.
+    /// The buckets and the sum of a histogram, each a separate series that the application names.
     Histogram,
-    /// Count and sum of a summary, each a series of its own as the application names them.
+    /// The count and the sum of a summary, each a separate series that the application names.
     Summary,
 }
 
-/// A metric, as an application describes it to a store.
+/// The description of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its help, which may be empty.
+    /// The help text; may be empty.
     pub help: String,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// The names of its labels, in the order in which values are given.
+    /// The label names, in the order in which label values are given.
     pub labels: Vec<String>,
-    /// How the values of several processes become one. `None` is the store's own choice: the sum,
-    /// and for gauges of stores that keep one value a process, [`Aggregation::All`].
+    /// How the values of several processes are combined. `None` is the store's default: the sum, or
+    /// [`Aggregation::All`] for gauges of stores that keep one value per process.
     pub aggregation: Option<Aggregation>,
 }
 
 impl Spec {
-    /// A metric without help, labels and aggregation.
+    /// Describes a metric without help, labels and aggregation.
     pub fn new(name: impl Into<String>, kind: Kind) -> Self {
         let (help, labels) = (String::new(), Vec::new());
         Self { name: name.into(), help, kind, labels, aggregation: None }
     }
 
-    /// With this help.
+    /// Sets the help text.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = help.into();
         self
     }
 
-    /// With labels of these names.
+    /// Sets the label names.
     pub fn labels<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.labels = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// With this aggregation.
+    /// Sets the aggregation.
     pub fn aggregation(mut self, aggregation: Aggregation) -> Self {
         self.aggregation = Some(aggregation);
         self
     }
 
-    /// Checks what no store can keep.
+    /// Checks the rules that apply to every store.
     ///
     /// # Errors
-    /// A name or a label name that cannot be, and a label that is there twice.
+    /// A metric or label name that is empty or contains a newline or a NUL byte, a label name that
+    /// begins with `__`, and a duplicate label name.
     pub fn check(&self) -> Result<(), Error> {
         let subject = || format!("metric {:?}", self.name);
         if self.name.is_empty() || self.name.contains(['\n', '\0']) {
-            return Err(Error::new(subject(), "no name that can be written; give it another"));
+            let what = "the name is empty, or has a newline or a NUL byte; rename it";
+            return Err(Error::new(subject(), what));
         }
         for (i, label) in self.labels.iter().enumerate() {
             if label.is_empty() || label.contains(['\n', '\0']) || label.starts_with("__") {
-                let what = format!("the label {label:?} has no name that can be; rename it");
+                let what = format!("the label name {label:?} is not valid; rename it");
                 return Err(Error::new(subject(), what));
             }
             if self.labels[..i].contains(label) {
-                let what = format!("the label {label:?} is there twice; rename one");
+                let what = format!("duplicate label {label:?}; rename one");
                 return Err(Error::new(subject(), what));
             }
         }
         Ok(())
     }
 
-    /// Whether its values only grow, so that setting one never takes it back.
+    /// Whether the values only grow, so that [`Metric::set`] never lowers one.
     pub fn is_cumulative(&self) -> bool {
         self.kind != Kind::Gauge
     }
 
-    /// What of this contradicts another description of the same metric, in words. The help may
-    /// differ.
+    /// The first difference from another description of the same metric, in words. Differences in
+    /// the help do not count.
     pub(crate) fn contradiction(&self, other: &Self) -> Option<String> {
         if self.name != other.name {
             return Some(format!("its name is {:?}, not {:?}", self.name, other.name));
@@ -101,60 +104,63 @@ impl Spec {
             return Some(format!("its labels are ({ours}), not ({theirs})"));
         }
         if self.aggregation != other.aggregation {
-            let name = |spec: &Self| spec.aggregation.map_or("not said", Aggregation::name);
+            let name = |spec: &Self| spec.aggregation.map_or("the default", Aggregation::name);
             return Some(format!("its aggregation is {}, not {}", name(self), name(other)));
         }
         None
     }
 }
 
-/// Where metrics are kept.
+/// A place for metrics.
 pub trait Store: Send + Sync {
-    /// The metric of that name, made where there is none.
+    /// Returns the metric of that name, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Settings that this store does not have, a name or labels that cannot be, a description that
-    /// contradicts the metric that is there, and the errors of what lies below.
+    /// Settings that this store does not support, an invalid name or label name, a description that
+    /// contradicts the existing metric, and errors of the underlying storage.
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error>;
 
-    /// How many updates could not be kept: more or fewer label values than the spec has names, a
-    /// full disk, a counter that was to go back.
+    /// The number of updates that could not be kept, for example because the number of label values
+    /// was wrong, the disk was full, or a counter was given a negative increment.
     fn dropped(&self) -> u64;
 }
 
-/// A metric of a store. Label values are given in the order of the [`Spec`]'s names.
+/// A metric of a store. Label values are given in the order of the [`Spec`]'s label names.
 ///
-/// Nothing here fails or waits for what lies below: what cannot be kept is counted as dropped.
+/// Updates neither fail nor wait for the underlying storage: an update that cannot be kept is
+/// counted as dropped.
 pub trait Metric: Send + Sync {
-    /// What it is.
+    /// The metric's description.
     fn spec(&self) -> &Spec;
 
-    /// Adds to the value of these labels. A counter leaves a negative number out, all leave NaN out:
-    /// the update is counted as dropped.
+    /// Adds `by` to the value of these labels. An increment of NaN, or a negative one of a counter,
+    /// is dropped and counted as dropped.
     fn increment(&self, labels: &[&str], by: f64);
 
-    /// Makes the value of these labels `value`. Counters, histograms and summaries never go back:
-    /// theirs is raised to `value` where that is greater, and 0 does no more than make the series.
-    /// So a process that begins may set all its series to 0, whatever others have counted.
+    /// Sets the value of these labels. The values of counters, histograms and summaries never
+    /// decrease: they are raised to `value` if it is greater, and 0 only creates the series. So a
+    /// process that starts may set all its series to 0, whatever other processes have counted.
     fn set(&self, labels: &[&str], value: f64);
 
-    /// The value of these labels, 0 where there is none: this process' own, where the store keeps
-    /// one for each process.
+    /// The value of these labels, or 0 if there is no such series. Where the store keeps one value
+    /// per process, it is that of this process.
     fn get(&self, labels: &[&str]) -> f64;
 
-    /// Gives all series and their values, of all processes, aggregated. With [`Aggregation::All`]
-    /// and the like there is one label value more than the spec has names: the pid.
+    /// Calls `visit` with the label values and the value of every series, aggregated over all
+    /// processes. With [`Aggregation::All`] and [`Aggregation::LiveAll`], one label value follows
+    /// those of the spec's names: the pid.
     ///
     /// # Errors
-    /// Those of what lies below.
+    /// Those of the underlying storage.
     fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error>;
 
-    /// Calls `work` while no other thread of this process is in a `synchronize` of this metric.
-    /// What is counted in there may be seen as one by stores that can, and is never torn apart by
-    /// another `synchronize`. `work` may count, and may call `synchronize` again.
+    /// Calls `work` while no other thread of this process is in `synchronize` of this metric. The
+    /// updates in `work` never interleave with those of another `synchronize`, and some stores show
+    /// them to readers as one. `work` may count, and may call `synchronize` again.
     fn synchronize(&self, work: &mut dyn FnMut());
 
-    /// Removes the series of these labels; false where there is none, and where the store cannot.
+    /// Removes the series of these labels. Returns false if there is none, or if the store cannot
+    /// remove series.
     fn remove(&self, _labels: &[&str]) -> bool {
         false
     }

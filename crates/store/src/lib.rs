@@ -1,5 +1,5 @@
 #![doc = include_str!("../README.md")]
-// A child of a fork would wait for ever: see clippy.toml.
+// These may block a forked child forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 #[cfg(all(feature = "lmdb", target_os = "linux"))]

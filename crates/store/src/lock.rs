@@ -1,16 +1,17 @@
-//! A lock of one process' threads, which a thread may take again while it has it, and which a child
-//! of a fork finds free: a lock of the standard library that another thread of the parent held would
-//! stay locked there for ever.
+//! A reentrant lock between the threads of a process, which a forked child finds free.
+//!
+//! A lock of the standard library would stay locked in the child forever if another thread of the
+//! parent held it during the fork.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The lock. It is one word: 0, or the process and thread that has it.
+/// The lock. It is one word: 0, or the process and thread that hold it.
 #[derive(Debug, Default)]
 pub(crate) struct Lock {
     owner: AtomicU64,
-    /// How often the owner took it on top of the first time.
+    /// How many times the owner has taken it beyond the first.
     again: AtomicU32,
 }
 
@@ -19,7 +20,8 @@ pub(crate) struct Lock {
 pub(crate) struct Guard<'l> {
     lock: &'l Lock,
     own: u64,
-    /// Whether a thread that this process does not have was in there: what it did is half done.
+    /// Whether the lock was taken from a thread that did not survive the fork. The value may be in
+    /// the middle of a change.
     inherited: bool,
 }
 
@@ -30,7 +32,7 @@ pub(crate) struct Locked<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one thread at a time reaches the value, as `with` sees to.
+// SAFETY: `with` lets only one thread at a time reach the value.
 unsafe impl<T: Send> Sync for Locked<T> {}
 
 const SPINS: u32 = 64;
@@ -42,19 +44,19 @@ impl Lock {
         Self { owner: AtomicU64::new(0), again: AtomicU32::new(0) }
     }
 
-    /// Takes it until this thread calls `release`.
+    /// Takes the lock until this thread calls `release`.
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn hold(&self) {
         std::mem::forget(self.lock());
     }
 
-    /// What `hold` took; nothing, in a child that was forked since.
+    /// Releases what `hold` took. Does nothing in a child that was forked since.
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn release(&self) {
         drop(Guard { lock: self, own: own(), inherited: false });
     }
 
-    /// Waits until no other thread has it.
+    /// Waits until no other thread holds the lock, and takes it.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
         let own = own();
@@ -77,7 +79,7 @@ impl Lock {
             round = round.saturating_add(1);
             match self.owner.compare_exchange_weak(0, own, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return false,
-                // Its owner is a thread of an ancestor, which this process does not have.
+                // Its owner is a thread of an ancestor process, which does not exist here.
                 Err(owner) if owner != 0 && owner >> 32 != own >> 32 => {
                     let took = self.owner.compare_exchange(
                         owner,
@@ -105,7 +107,7 @@ impl Lock {
 impl Drop for Guard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // A child that was forked under the lock may have lost it to another of its threads.
+        // In a child that was forked under the lock, another thread may have taken it over.
         if self.lock.owner.load(Ordering::Relaxed) != self.own {
             return;
         }
@@ -124,7 +126,7 @@ impl<T> Locked<T> {
         Self { lock: Lock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Makes the value new, and keeps all other threads from it until `release`.
+    /// Replaces the value by its default, and keeps all other threads out until `release`.
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn reset_and_hold(&self)
     where
@@ -133,7 +135,7 @@ impl<T> Locked<T> {
         let guard = self.lock.lock();
         if !self.lock.is_again() {
             let value = self.value.get();
-            // SAFETY: as in `with`. What is inherited is not dropped.
+            // SAFETY: as in `with`. An inherited value is not dropped.
             let old = unsafe { value.replace(T::default()) };
             if guard.inherited {
                 std::mem::forget(old);
@@ -142,7 +144,7 @@ impl<T> Locked<T> {
         std::mem::forget(guard);
     }
 
-    /// The value, which nobody else has any more, whoever held the lock last.
+    /// The value. `&mut self` proves that no other thread can reach it, so the lock is not taken.
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
@@ -154,11 +156,11 @@ impl<T> Locked<T> {
         self.lock.release();
     }
 
-    /// Calls `work` with the value. `None` where this thread is in such a call already: by way of a
-    /// callback, or of a signal.
+    /// Calls `work` with the value. Returns `None` if this thread is already in such a call, which
+    /// a callback or a signal handler may cause.
     ///
-    /// A child that was forked while another thread was in here begins with a new value: what is
-    /// left of the old one may be half of a change.
+    /// A child that was forked while another thread was in here starts with the default value: the
+    /// inherited one may be in the middle of a change.
     #[inline]
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R>
     where
@@ -170,26 +172,26 @@ impl<T> Locked<T> {
         }
         let value = self.value.get();
         if guard.inherited {
-            // SAFETY: as below. The old value is not dropped, which would look at it.
+            // SAFETY: as below. The old value is not dropped, because dropping would read it.
             unsafe { value.write(T::default()) };
         }
-        // SAFETY: this thread has the lock, and not twice, so there is no other reference.
+        // SAFETY: this thread holds the lock, and only once, so there is no other reference.
         Some(work(unsafe { &mut *value }))
     }
 }
 
-/// The process and thread: never 0.
+/// Identifies this process and thread. Never 0.
 #[inline]
 fn own() -> u64 {
     static THREADS: AtomicU32 = AtomicU32::new(1);
     thread_local! {
         static NUMBER: u32 = {
-            // Whoever is in a lock is told from its copies in children.
+            // From here on, a thread differs from its copies in forked children.
             quipu_segment::watch_forks();
             THREADS.fetch_add(1, Ordering::Relaxed)
         };
     }
-    // A thread that is ending has no number any more; those take turns as one.
+    // A thread that is exiting no longer has a number; all such threads share one, as one owner.
     let number = NUMBER.try_with(|number| *number).unwrap_or(u32::MAX);
     u64::from(quipu_segment::generation()) << 32 | u64::from(number)
 }

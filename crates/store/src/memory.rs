@@ -1,7 +1,8 @@
-//! Memory of one process: a map a metric, for one thread or under a lock.
+//! Stores in the memory of one process, with a map per metric: [`Local`] for one thread, and
+//! [`Synchronized`], which takes a lock.
 //!
-//! A child of a fork gets a copy, and both count on for themselves. Neither store is what several
-//! processes share; both are what the other stores are measured against.
+//! A forked child gets a copy, and parent and child count independently. These stores share nothing
+//! between processes; they are what the other stores are measured against.
 
 use std::cell::UnsafeCell;
 use std::hash::{Hash, Hasher};
@@ -17,8 +18,9 @@ use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::{Lock, Locked};
 use crate::table::Table;
 
-/// A store for one thread, and the cheapest in memory. Others may use it too, one at a time: what
-/// meets another thread's update is dropped, and counted as such. It never waits.
+/// A store for one thread, the fastest of the in-memory stores. Other threads may use it too, one at
+/// a time: an update that collides with that of another thread is dropped, and counted as dropped.
+/// It never waits.
 #[derive(Default)]
 pub struct Local(Memory<Busy>);
 
@@ -63,12 +65,12 @@ impl Store for Synchronized {
 /// The values of a metric, by label values.
 type Series = HashMap<Box<[Box<str>]>, f64, Seeded>;
 
-/// Who may reach the values.
+/// Guards the values of a metric against concurrent access.
 trait Guarded: Default + Send + Sync {
     /// Whether `synchronize` keeps other threads out.
     const EXCLUDES: bool;
 
-    /// `None` where they cannot be had.
+    /// Calls `work` with the values. Returns `None` if another thread keeps them busy.
     fn with<R>(&self, work: impl FnOnce(&mut Series) -> R) -> Option<R>;
 }
 
@@ -105,7 +107,8 @@ impl<G: Guarded> Memory<G> {
 }
 
 impl<G: Guarded> Kept<G> {
-    /// Calls `change` with the value of these labels, if `is_right`, and counts what is dropped.
+    /// Calls `change` with the value of these labels, if `is_right`. Otherwise, or if the value
+    /// cannot be reached, counts the update as dropped.
     #[inline]
     fn change(&self, labels: &[&str], is_right: bool, change: impl FnOnce(&mut f64)) {
         let is_kept = is_right
@@ -142,9 +145,9 @@ impl<G: Guarded> Metric for Kept<G> {
     }
 
     fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
-        // A copy: `visit` may count.
+        // Copies the values, because `visit` may count.
         let Some(series) = self.series.with(|series| series.clone()) else {
-            return Err(Error::new(&self.spec.name, "another thread counts; call it from one"));
+            return Err(Error::new(&self.spec.name, "another thread uses it; use one thread only"));
         };
         let is_each =
             matches!(self.spec.aggregation, Some(Aggregation::All | Aggregation::LiveAll));
@@ -168,7 +171,7 @@ impl<G: Guarded> Metric for Kept<G> {
     }
 }
 
-/// Changes a value, which is 0 where there is none.
+/// Changes the value of these labels. A new series starts at 0.
 #[inline]
 fn update(series: &mut Series, labels: &[&str], change: impl FnOnce(&mut f64)) {
     if let Some(value) = series.get_mut(&Given(labels)) {
@@ -179,13 +182,13 @@ fn update(series: &mut Series, labels: &[&str], change: impl FnOnce(&mut f64)) {
     series.insert(labels.iter().map(|&text| text.into()).collect(), value);
 }
 
-/// Label values as a caller gives them, which are found without a copy.
+/// Label values as the caller passes them, so that a lookup needs no copy.
 struct Given<'a>(&'a [&'a str]);
 
 impl Hash for Given<'_> {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // As a slice of boxed texts does.
+        // The same hash as that of a slice of boxed strings.
         self.0.hash(state);
     }
 }
@@ -206,15 +209,15 @@ impl Guarded for Locked<Series> {
     }
 }
 
-/// Values that one thread at a time reaches, and that nobody waits for.
+/// Values that one thread at a time can reach; other threads do not wait but fail.
 #[derive(Default)]
 struct Busy {
-    /// The generation of the process of which a thread is in there, plus one; 0 for none.
+    /// The generation of the process whose thread uses the values, plus one; 0 for none.
     busy: AtomicU32,
     series: UnsafeCell<Series>,
 }
 
-// SAFETY: the mark lets one thread at a time reach the values.
+// SAFETY: the mark `busy` lets only one thread at a time reach the values.
 unsafe impl Sync for Busy {}
 
 impl Guarded for Busy {
@@ -223,31 +226,31 @@ impl Guarded for Busy {
     #[inline]
     fn with<R>(&self, work: impl FnOnce(&mut Series) -> R) -> Option<R> {
         let own = quipu_segment::generation().wrapping_add(1);
-        // Acquire: sees what the last one did.
+        // Acquire: sees what the last thread wrote.
         let take =
             |free| self.busy.compare_exchange(free, own, Ordering::Acquire, Ordering::Relaxed);
         if let Err(other) = take(0) {
-            // A thread of an ancestor is in there, which this process does not have: what it did is
-            // half done.
+            // A mark of another generation is that of a thread of an ancestor process, which does
+            // not exist here. The values may be in the middle of a change.
             if other == own || take(other).is_err() {
                 return None;
             }
-            // SAFETY: as below. The old values are not dropped, which would look at them.
+            // SAFETY: as below. The old values are not dropped, because dropping would read them.
             unsafe { self.series.get().write(Series::default()) };
         }
         let _done = Done(&self.busy);
-        // SAFETY: the mark was not set, and now it is: there is no other reference.
+        // SAFETY: this thread has set the mark, which was not set: there is no other reference.
         Some(work(unsafe { &mut *self.series.get() }))
     }
 }
 
-/// Clears the mark, whatever becomes of the work.
+/// Clears the mark, even if the work panics.
 struct Done<'b>(&'b AtomicU32);
 
 impl Drop for Done<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: as above.
+        // Release: the next thread sees what this one wrote.
         self.0.store(0, Ordering::Release);
     }
 }

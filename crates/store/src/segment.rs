@@ -1,11 +1,12 @@
-//! A segment that all processes of an application share: the store to take.
+//! [`SegmentStore`], the default store: metrics in a segment that all processes of an application
+//! share.
 //!
 //! Counters, and the parts of histograms and summaries, have one cell for all processes: a worker
-//! that dies leaves nothing behind, and a scrape reads each series once. Gauges have a value for
-//! each process, which a scrape puts together.
+//! that dies leaves no stale series, and a scrape reads each series once. Gauges have one value per
+//! process, which a scrape combines.
 //!
-//! Nothing that is wrong with a file or a directory reaches the application: the store counts in
-//! memory then, which the children of a later fork share, and says why to whom it is told to warn.
+//! Problems with a file or a directory never fail the application: the store then counts in memory
+//! that children forked later share, and passes the reason to the `warn` callback.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +44,7 @@ pub struct SegmentStore {
     metrics: Table<Kept>,
 }
 
-/// How a [`SegmentStore`] is made.
+/// Options for opening a [`SegmentStore`].
 #[derive(Clone)]
 pub struct SegmentOptions {
     limit: u64,
@@ -59,14 +60,13 @@ type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 struct Inner {
     options: SegmentOptions,
     registry: Registry,
-    /// Those of metrics that another application describes differently in the ones before.
+    /// For metrics that another application describes differently in all registries before.
     more: Replaced<Vec<Registry>>,
-    /// In this process' own memory: that of metrics for which there was no room in a segment that
-    /// is shared.
+    /// In private memory: for metrics that did not fit into a shared segment.
     own: Replaced<Option<Registry>>,
     dropped: AtomicU64,
     has_warned: AtomicBool,
-    /// The process that made it.
+    /// The generation of the process that created the store.
     generation: u32,
 }
 
@@ -80,86 +80,87 @@ struct Kept {
     inner: Arc<Inner>,
 }
 
-/// What a metric counts in.
+/// The instruments that a metric counts in.
 enum Cells {
     /// One total for all processes.
     Total(MixedCounterFamily<Values<'static>>),
-    /// One sum for all processes, to which negative numbers are added too.
+    /// One sum for all processes; negative numbers may be added.
     Sum(GaugeFamily<Values<'static>>),
-    /// A value for each process.
+    /// One value per process.
     Each(ProcessGaugeFamily<Values<'static>>),
 }
 
 /// The name of the file in a directory.
 const FILE: &str = "metrics.quipu";
-/// How many descriptions of one name are kept apart.
+/// The most descriptions of one name that are kept apart.
 const MOST_FILES: usize = 10;
-/// How many files are set aside in one directory.
+/// The most files that are set aside in one directory.
 const MOST_ASIDE: u32 = 100;
 const DEFAULT_LIMIT: u64 = 256 << 20;
 const LEAST_LIMIT: u64 = 256 << 10;
 
 impl SegmentOptions {
-    /// A limit of 256 MiB, files of mode 0600; warnings go nowhere.
+    /// The defaults: a limit of 256 MiB, files of mode 0600, and no `warn` callback.
     pub fn new() -> Self {
         let warn = Arc::new(|_: &str| ());
         Self { limit: DEFAULT_LIMIT, series: None, mode: 0o600, group: None, warn }
     }
 
-    /// The bytes to which the segment may grow: some 100 for each series.
+    /// The most bytes that the segment may grow to. A series takes about 100.
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// The most series of each metric. What comes beyond is counted in one series, whose label
+    /// The most series of each metric. Further label sets are counted in one series whose label
     /// values are all `quipu_overflow`.
     pub fn series(mut self, most: u64) -> Self {
         self.series = Some(most);
         self
     }
 
-    /// The permission bits of a new file, whatever the umask is; 0600 without this. A process that may
-    /// read the file may hold its locks, and make others wait or count in memory; one that may write
-    /// it may change every count.
+    /// The permission bits of a new file, regardless of the umask. The default is 0600. A process
+    /// that may read the file may hold its locks, and so make other processes wait or count in
+    /// memory; a process that may write it may change every count.
     pub fn mode(mut self, bits: u32) -> Self {
         self.mode = bits;
         self
     }
 
-    /// The group of a new file, by its number: one that this process is in, unless it is privileged.
+    /// The group id of a new file. An unprivileged process must be a member of the group.
     pub fn group(mut self, group: u32) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// Whom to tell, once each, what keeps the store from what it was asked for: a damaged file, a
-    /// directory that cannot be written, a full disk. It is called where the store is opened and
-    /// read, and never by an increment.
+    /// The callback for warnings: a damaged file, a directory that cannot be written, a full disk.
+    /// Each problem is reported once. The store calls it when it is opened, when it creates a
+    /// metric, and when it is read, never during an increment.
     pub fn warn(mut self, warn: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.warn = Arc::new(warn);
         self
     }
 
-    /// A store in a file. `path` is the file, if it has an extension, or a directory, which is made
-    /// where there is none; in it, the file is called `metrics.quipu`.
+    /// Opens a store in a file. If `path` has an extension and is not a directory, it is the file;
+    /// otherwise it is a directory, created if it does not exist, with the file `metrics.quipu` in
+    /// it.
     ///
-    /// A file that is damaged, or of a version that is not known, is renamed to `NAME.aside-1` and
-    /// so on, and a new one begun, unless other processes use it. Where a file cannot be had, the
-    /// store lies in memory without a name: also where another process has the file locked, and does
-    /// not let this one in within 10 seconds.
+    /// A file that is damaged, or of an unknown version, is renamed to `NAME.aside-1` (`-2`, and so
+    /// on) and replaced by a new one, unless other processes use it. If the file cannot be used
+    /// after all, for example because another process keeps it locked for 10 seconds, the store is
+    /// in anonymous memory.
     ///
-    /// All processes that open one file count in the same series, those of several applications
-    /// too. Where they describe a metric of one name differently, the later one's is kept in a file
-    /// beside the first, `metrics.1.quipu`, for all processes that describe it in its way.
+    /// All processes that open a file count in the same series, even those of different
+    /// applications. If two describe a metric of one name differently, the series of the later one
+    /// are in another file, `metrics.1.quipu`, which all processes with that description use.
     ///
     /// # Errors
-    /// A system that has no memory left.
+    /// The system has no memory left.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<SegmentStore, Error> {
         let path = path.as_ref();
         let file = if path.is_dir() || path.extension().is_none() {
             if let Err(error) = fs::create_dir_all(path) {
-                let what = format!("the directory {} cannot be made: {error}", printable(path));
+                let what = format!("the directory {} cannot be created: {error}", printable(path));
                 return self.in_memory(Some(&what));
             }
             path.join(FILE)
@@ -172,8 +173,8 @@ impl SegmentOptions {
         }
     }
 
-    /// A store in memory without a name, which the children of forks share: for where nothing can
-    /// be written. It is made before the fork.
+    /// Creates a store in anonymous memory, which forked children share: for systems on which no
+    /// directory is writable. Create it before the fork.
     ///
     /// # Errors
     /// As [`SegmentOptions::open`].
@@ -181,7 +182,7 @@ impl SegmentOptions {
         self.in_memory(None)
     }
 
-    /// A store in memory of this process' own. A child of a fork has a copy.
+    /// Creates a store in private memory. A forked child has a copy.
     ///
     /// # Errors
     /// As [`SegmentOptions::open`].
@@ -219,7 +220,7 @@ impl SegmentOptions {
         Ok(self.on(segment))
     }
 
-    /// Opens or makes a file; one that cannot be used is set aside.
+    /// Opens or creates a file, and sets aside one that cannot be used.
     fn file(&self, path: &Path) -> Result<Segment, quipu_segment::Error> {
         let mut options = Options::new().limit(self.limit).mode(self.mode).shared();
         if let Some(group) = self.group {
@@ -228,7 +229,7 @@ impl SegmentOptions {
         let names = |error: &quipu_segment::Error| is_useless(error).then(|| asides(path));
         let (segment, aside) = options.open_or_replace(path, names)?;
         if let Some(SetAside { error, name }) = aside {
-            (self.warn)(&format!("{error}; it is now {}, and a new one begun", printable(&name)));
+            (self.warn)(&format!("{error}; renamed to {}, a new file begins", printable(&name)));
         }
         Ok(segment)
     }
@@ -241,33 +242,35 @@ impl Default for SegmentOptions {
 }
 
 impl SegmentStore {
-    /// A store in a file or in a directory, with the default options. See [`SegmentOptions::open`].
+    /// Opens a store in a file or a directory with the default options. See
+    /// [`SegmentOptions::open`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`SegmentOptions::open`].
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         SegmentOptions::new().open(path)
     }
 
-    /// Its options.
+    /// The default options.
     pub fn options() -> SegmentOptions {
         SegmentOptions::new()
     }
 
-    /// The file, where it lies in one.
+    /// The path of the file; `None` for a store in memory.
     pub fn path(&self) -> Option<&Path> {
         self.inner.registry.segment().path()
     }
 
-    /// The registry of its metrics, for a scrape, and for instruments of the application's own. It
-    /// looks at every family for what there is to warn of: keep it where it is asked for often.
+    /// The registry of the store's metrics, for scrapes and for the application's own instruments.
+    /// Each call visits every family to look for overflows to warn of: keep the reference if you
+    /// need it often.
     pub fn registry(&self) -> &Registry {
         self.inner.look();
         &self.inner.registry
     }
 
-    /// All of its registries: the first, those of metrics that another application describes
-    /// differently there, and that of metrics for which there was no room.
+    /// All registries of the store: the one of [`SegmentStore::registry`], those with metrics that
+    /// another application describes differently, and the one with metrics that did not fit.
     pub fn registries(&self) -> Vec<Registry> {
         self.inner.registries()
     }
@@ -295,12 +298,12 @@ impl SegmentStore {
             let registry = inner.registry_of(number)?;
             match inner.register(&registry, spec, &description) {
                 Ok(cells) => return Ok(kept(registry, cells, last)),
-                // What has its name there may be a metric of the application's own, too, or one that
-                // differs by the `_total` of counters.
+                // The name may also belong to one of the application's own instruments, or to a
+                // metric whose name differs only by the `_total` of counters.
                 Err(error) if error.is_mismatch() || error.is_duplicate() => last = Some(error),
                 Err(error) => {
-                    // The system or the segment has no room for it; a description that is wrong is
-                    // refused again.
+                    // Either there is no room, which private memory solves, or the description is
+                    // invalid, and is refused again.
                     let own = inner.own()?;
                     return match inner.register(&own, spec, &description) {
                         Ok(cells) => {
@@ -308,20 +311,20 @@ impl SegmentStore {
                             (inner.options.warn)(&format!("{error}; {warning}"));
                             Ok(kept(own, cells, None))
                         }
-                        Err(_) => Err(Error::because(&spec.name, "it cannot be made", error)),
+                        Err(_) => Err(Error::because(&spec.name, "it cannot be created", error)),
                     };
                 }
             }
         }
-        let what = "too many applications describe it differently in one directory; give each its \
-                    own, or remove the files while none runs";
+        let what = "too many applications describe it differently in one directory; give each a \
+                    directory of its own, or remove the files while none of them runs";
         Err(Error::new(&spec.name, what))
     }
 }
 
 impl Store for SegmentStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
-        // What a family of counters is called; formats add the rest.
+        // The family's name has no `_total`: the formats add it.
         let family = match spec.name.strip_suffix("_total") {
             Some(name) if cells_of(spec) == Which::Total => name,
             _ => &spec.name,
@@ -330,8 +333,8 @@ impl Store for SegmentStore {
         Ok(self.metrics.get_or_make(spec, make)?)
     }
 
-    /// As everywhere; and the updates, of all processes, that were counted in the overflow series,
-    /// since the segment, its disk or the metric was full.
+    /// The updates that this process could not keep, and those of all processes that were counted
+    /// in overflow series because the segment, its disk or the metric was full.
     fn dropped(&self) -> u64 {
         self.inner.look();
         self.inner.dropped.load(Ordering::Relaxed) + self.inner.overflowed()
@@ -339,7 +342,7 @@ impl Store for SegmentStore {
 }
 
 impl Inner {
-    /// The registry of that number, made where it is not there yet.
+    /// Returns the registry of that number, and creates it if it does not exist.
     fn registry_of(&self, number: usize) -> Result<Registry, Error> {
         let Some(number) = number.checked_sub(1) else { return Ok(self.registry.clone()) };
         let found = self.more.read(|more| more.get(number).cloned());
@@ -351,7 +354,7 @@ impl Inner {
                 let name = numbered(path, number + 1);
                 let made = self.options.file(&name);
                 made.map_err(|error| {
-                    Error::because(printable(&name).to_string(), "no file", error)
+                    Error::because(printable(&name).to_string(), "cannot use this file", error)
                 })?
             }
             None => least(self.options.limit, Segment::anonymous)
@@ -364,14 +367,14 @@ impl Inner {
         Ok(registry)
     }
 
-    /// The registry in this process' own memory, made where it is not there yet.
+    /// Returns the registry in private memory, and creates it if it does not exist.
     fn own(&self) -> Result<Registry, Error> {
         if let Some(own) = self.own.read(Option::clone) {
             return Ok(own);
         }
         let segment = least(self.options.limit, Segment::private).map_err(no_memory)?;
         let made = Registry::on(segment);
-        // Of two threads that come first, one has made it in vain.
+        // If two threads create it at once, the first to store its registry wins.
         Ok(self.own.replace(|own| match own {
             Some(own) => (None, own.clone()),
             None => (Some(Some(made.clone())), made.clone()),
@@ -406,7 +409,7 @@ impl Inner {
         families.flatten().map(|family| family.overflowed()).sum()
     }
 
-    /// Warns if something overflows, once. It looks at every family.
+    /// Warns once if anything has overflowed. Visits every family.
     fn look(&self) {
         if self.has_warned.load(Ordering::Relaxed) {
             return;
@@ -417,8 +420,8 @@ impl Inner {
             let place = place.map_or_else(|| "the segment".into(), Path::to_string_lossy);
             (self.options.warn)(&format!(
                 "{place}: {overflowed} updates are counted without their labels, in overflow \
-                 series: the disk is full, the segment's limit of {} bytes is reached, or that of a \
-                 metric's series, or labels are longer than 256 KiB",
+                 series: the disk is full, the segment has reached its limit of {} bytes, a metric \
+                 has reached its limit of series, or labels are longer than 256 KiB",
                 self.registry.segment().limit()
             ));
         }
@@ -430,7 +433,7 @@ impl Inner {
 }
 
 impl Kept {
-    /// Whether there are as many label values as names; else it is counted as dropped.
+    /// Whether the number of label values is right. If not, counts the update as dropped.
     #[inline]
     fn fits(&self, labels: &[&str]) -> bool {
         let fits = labels.len() == self.spec.labels.len();
@@ -473,7 +476,7 @@ impl Metric for Kept {
             Cells::Sum(sum) if value > 0.0 => sum.raise(&key, value),
             Cells::Sum(sum) => sum.add(&key, 0.0),
             Cells::Each(each) if self.spec.is_cumulative() => {
-                // This process' own: others do not set it.
+                // No other process changes this value: a lock between threads is enough.
                 let _guard = self.together.lock();
                 each.add(&key, (value - each.get(&key).max(0.0)).max(0.0));
             }
@@ -522,10 +525,10 @@ impl Metric for Kept {
     }
 }
 
-/// Gives series by their label values.
+/// Passes the series of a family to `visit`, by their label values.
 struct Each<'v> {
     labels: usize,
-    /// Whether there was a series for what found no room.
+    /// Whether there was an overflow series.
     overflows: bool,
     visit: &'v mut dyn FnMut(&[&str], f64),
 }
@@ -568,7 +571,7 @@ fn cells_of(spec: &Spec) -> Which {
     }
 }
 
-/// Makes a segment of that limit, or of less where the system has not as many addresses.
+/// Creates a segment with that limit, or with a smaller one if the address space is too small.
 fn least(
     mut limit: u64,
     make: impl Fn(u64) -> Result<Segment, quipu_segment::Error>,
@@ -582,15 +585,15 @@ fn least(
 }
 
 fn no_memory(error: quipu_segment::Error) -> Error {
-    Error::because("segment", "there is no memory for it; raise this process' limits", error)
+    Error::because("segment", "not enough memory; raise the limits of this process", error)
 }
 
-/// Whether the file is one of ours, and cannot be read.
+/// Whether the file is a segment that cannot be used: damaged, or of another version.
 fn is_useless(error: &quipu_segment::Error) -> bool {
     error.is_damage() || matches!(error.flaw(), Flaw::Version { .. })
 }
 
-/// The names that a file may be given.
+/// The names that a file may get when it is set aside.
 fn asides(path: &Path) -> impl Iterator<Item = PathBuf> {
     let name = path.as_os_str().to_owned();
     (1..=MOST_ASIDE).map(move |number| {
@@ -600,7 +603,7 @@ fn asides(path: &Path) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// `metrics.1.quipu` beside `metrics.quipu`.
+/// For example `metrics.1.quipu`, for `metrics.quipu`.
 fn numbered(path: &Path, number: usize) -> PathBuf {
     let extension = path.extension().map(|extension| extension.to_string_lossy());
     path.with_extension(format!("{number}.{}", extension.as_deref().unwrap_or("quipu")))

@@ -1,4 +1,4 @@
-//! The metrics of a store, by name.
+//! The metrics of a store by name, and their registration in a segment's registry.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::interface::{Metric, Spec};
 use crate::lock::Locked;
 
-/// The metrics of a store by their names, each made once in a process.
+/// The metrics of a store by name; a process creates each once.
 pub(crate) struct Table<M> {
     metrics: Locked<HashMap<String, Arc<M>>>,
 }
@@ -21,7 +21,7 @@ impl<M> Default for Table<M> {
 }
 
 impl<M: Metric> Table<M> {
-    /// The metric of that name, which `make` makes where there is none.
+    /// Returns the metric of that name; `make` creates it if it does not exist.
     pub(crate) fn get_or_make(
         &self,
         spec: &Spec,
@@ -33,7 +33,7 @@ impl<M: Metric> Table<M> {
                 return match metric.spec().contradiction(spec) {
                     None => Ok(Arc::clone(metric)),
                     Some(what) => {
-                        let what = format!("{what}; use the metric that is there, or rename one");
+                        let what = format!("{what}; use the existing metric, or rename one");
                         Err(Error::new(format!("metric {:?}", spec.name), what))
                     }
                 };
@@ -43,20 +43,20 @@ impl<M: Metric> Table<M> {
             Ok(metric)
         });
         let again =
-            || Error::new(&spec.name, "it was asked for while another metric is made; ask again");
+            || Error::new(&spec.name, "another metric is being created by this thread; try again");
         found.unwrap_or_else(|| Err(again()))
     }
 }
 
-/// Registers what `once` does, for a store that the process of that generation made.
+/// Calls `once` to register a metric. `generation` is that of the process that created the store.
 pub(crate) fn register<T>(
     registry: &Registry,
     generation: u32,
     once: impl Fn(&Registry) -> Result<T, quipu::Error>,
 ) -> Result<T, quipu::Error> {
     match once(registry) {
-        // The parent's, from the moment of the fork; this process does not know it any more. What is
-        // made in the segment is in every registry on it.
+        // The parent registered it around the time of the fork, and this process has no handle to
+        // it. A new registry on the same segment has everything that the segment has.
         Err(error) if error.is_duplicate() && generation != quipu_segment::generation() => {
             once(&Registry::on(registry.segment().clone()))
         }

@@ -138,9 +138,9 @@ fn what_contradicts_is_refused() {
         assert!(told.contains("it is a Counter, not a Gauge"), "{told}");
         let told = tell(Spec::new("m", Kind::Counter).labels(["b"]));
         assert!(told.contains("its labels are (a), not (b)"), "{told}");
-        assert!(tell(Spec::new("", Kind::Counter)).contains("no name"));
+        assert!(tell(Spec::new("", Kind::Counter)).contains("the name is empty"));
         let told = tell(Spec::new("twice", Kind::Counter).labels(["a", "a"]));
-        assert!(told.contains("there twice"), "{told}");
+        assert!(told.contains("duplicate label"), "{told}");
         assert!(tell(Spec::new("m", Kind::Counter).labels(["__a"])).contains("rename"));
     };
     refused(&Local::new());
