@@ -18,9 +18,9 @@ use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::{Lock, Locked};
 use crate::table::Table;
 
-/// A store for one thread, the fastest of the in-memory stores. Other threads may use it too, one at
-/// a time: an update that collides with that of another thread is dropped, and counted as dropped.
-/// It never waits.
+/// A store for one thread, the cheapest of the in-memory stores. Other threads may use it too, one
+/// at a time: an update that collides with that of another thread is dropped, and counted as
+/// dropped. It never waits.
 #[derive(Default)]
 pub struct Local(Memory<Busy>);
 
@@ -70,7 +70,7 @@ trait Guarded: Default + Send + Sync {
     /// Whether `synchronize` keeps other threads out.
     const EXCLUDES: bool;
 
-    /// Calls `work` with the values. Returns `None` if another thread keeps them busy.
+    /// Calls `work` with the values. Returns `None` if they are in use.
     fn with<R>(&self, work: impl FnOnce(&mut Series) -> R) -> Option<R>;
 }
 
@@ -147,7 +147,7 @@ impl<G: Guarded> Metric for Kept<G> {
     fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
         // Copies the values, because `visit` may count.
         let Some(series) = self.series.with(|series| series.clone()) else {
-            return Err(Error::new(&self.spec.name, "another thread uses it; use one thread only"));
+            return Err(Error::new(&self.spec.name, "it is in use; call it from one thread only"));
         };
         let is_each =
             matches!(self.spec.aggregation, Some(Aggregation::All | Aggregation::LiveAll));

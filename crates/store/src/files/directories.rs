@@ -1,4 +1,7 @@
-//! A collector of directories in which processes leave files.
+//! [`Directories`], a collector that reads the metric files which processes keep in directories.
+//!
+//! A scrape lists the directories, reads the files on a few threads into tables by content, merges
+//! the tables, and turns them into families.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::OsString;
@@ -24,7 +27,7 @@ use super::walk::{Entry, Flaw, Layout, Window, walk};
 use crate::error::Error;
 use crate::lock::Locked;
 
-/// Shows what the processes of applications keep in files of their own.
+/// A collector of the metrics that processes of other applications keep in files.
 ///
 /// ```no_run
 /// let registry = quipu::Registry::new();
@@ -33,8 +36,8 @@ use crate::lock::Locked;
 /// # Ok::<(), quipu::Error>(())
 /// ```
 ///
-/// Every scrape reads all files anew. Its cost grows with their bytes: 500 files with 1,000 series
-/// each take some 20 milliseconds on two CPUs.
+/// Every scrape reads all files again. Its cost grows with their bytes: 500 files with 1,000 series
+/// each take about 20 milliseconds on two CPUs.
 pub struct Directories {
     paths: Vec<PathBuf>,
     hints: HashMap<String, Hint>,
@@ -45,7 +48,7 @@ pub struct Directories {
 
 type Warn = Box<dyn Fn(&Warning) + Send + Sync>;
 
-/// A file, or a whole directory, of which not all could be used.
+/// A file or directory that could not be used in full.
 #[derive(Debug)]
 pub struct Warning {
     path: PathBuf,
@@ -53,7 +56,7 @@ pub struct Warning {
 }
 
 impl Warning {
-    /// Which file.
+    /// The path of the file or directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -65,20 +68,20 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What stays from scrape to scrape.
+/// What is kept between scrapes.
 #[derive(Default)]
 struct State {
     workers: Vec<Worker>,
-    /// How many files were left out, in whole or in part, by reason.
+    /// The number of files that were left out, in whole or in part, by reason.
     skipped: BTreeMap<&'static str, u64>,
-    /// How many entries were left out whose key is of no use.
+    /// The number of entries that were left out because their key cannot be used.
     entries: u64,
-    /// Files of which the last scrape used anything.
+    /// The number of files that the last scrape used at least in part.
     used: usize,
     warned: HashSet<(PathBuf, &'static str)>,
 }
 
-/// What a thread needs to read files.
+/// The buffers that a thread needs to read files.
 #[derive(Default)]
 struct Worker {
     keys: Keys,
@@ -92,22 +95,22 @@ struct Found {
     name: String,
 }
 
-/// A file that is of no use, or not all of it.
+/// A file that cannot be used in full.
 struct Skipped {
     path: PathBuf,
     reason: &'static str,
     what: String,
 }
 
-/// The most threads that read: more wait for one another in the kernel.
+/// The most threads that read files: more would wait for each other in the kernel.
 const MOST_THREADS: usize = 4;
-/// So many files keep one thread busy for longer than it takes to begin another one.
+/// The number of files that take one thread longer to read than a further thread takes to start.
 const FILES_A_THREAD: usize = 16;
-/// Of how many files it is remembered that a warning was given.
+/// The most warnings that are remembered so as not to repeat them.
 const MOST_WARNED: usize = 4096;
 
 impl Directories {
-    /// The directories at these paths. None has to be there yet.
+    /// Collects from the directories at these paths. They need not exist yet.
     pub fn new<P: Into<PathBuf>>(paths: impl IntoIterator<Item = P>) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -119,29 +122,31 @@ impl Directories {
         }
     }
 
-    /// Says what a metric is whose files do not say it.
+    /// Gives the kind and the aggregation of a metric whose files do not tell them.
     pub fn hint(mut self, metric: impl Into<String>, hint: Hint) -> Self {
         self.hints.insert(metric.into(), hint);
         self
     }
 
-    /// Calls `warn` once for each file that cannot be used, and for what reason.
+    /// Calls `warn` for each file that cannot be used in full, once for each reason.
     pub fn on_warning(mut self, warn: impl Fn(&Warning) + Send + Sync + 'static) -> Self {
         self.warn = Some(Box::new(warn));
         self
     }
 
-    /// How many files there are to be read.
+    /// Counts the files to read.
     ///
     /// # Errors
-    /// A path that is not there, is no directory, or cannot be read.
+    /// A path that does not exist, is not a directory, or cannot be read.
     pub fn count(&self) -> Result<usize, Error> {
         let mut count = 0;
         for path in &self.paths {
             let names = list(path).map_err(|error| {
                 let what = match error.kind() {
-                    ErrorKind::NotFound => "there is no such directory; name one that is there",
-                    ErrorKind::NotADirectory => "it is no directory; name the one of the files",
+                    ErrorKind::NotFound => "there is no such directory; name an existing one",
+                    ErrorKind::NotADirectory => {
+                        "it is not a directory; name the one that has the files"
+                    }
                     ErrorKind::PermissionDenied => {
                         "it cannot be read; run as the user of the application"
                     }
@@ -154,12 +159,13 @@ impl Directories {
         Ok(count)
     }
 
-    /// How many files the last scrape could use, in whole or in part.
+    /// The number of files that the last scrape could use, in whole or in part.
     pub fn used(&self) -> usize {
         self.state.with(|state| state.used).unwrap_or_default()
     }
 
-    /// All files by directory and name, and those that nobody knows.
+    /// Finds all files, in order of directory and name. Adds those that no client writes to
+    /// `skipped`.
     fn find(&self, skipped: &mut Vec<Skipped>) -> Vec<Found> {
         let mut found = Vec::new();
         for (directory, path) in self.paths.iter().enumerate() {
@@ -177,8 +183,8 @@ impl Directories {
                     let name = name.to_string_lossy().into_owned();
                     found.push(Found { directory, name });
                 } else if is_candidate(&name.to_string_lossy()) {
-                    let what = "neither prometheus_client nor client_ruby names a file so; move \
-                                it out of the directory"
+                    let what = "neither prometheus_client nor client_ruby uses such a file name; \
+                                move it out of the directory"
                         .to_owned();
                     skipped.push(Skipped { path: path.join(&name), reason: "foreign", what });
                 }
@@ -203,8 +209,8 @@ impl Directories {
         let scope = first.keys.as_scope();
         std::thread::scope(|threads_scope| {
             let found = &found;
-            // Others take what is theirs; this thread takes its own meanwhile, and that of those
-            // which the system did not give.
+            // Each thread reads its share. This thread reads its own, and the shares of threads
+            // that the system did not let it start.
             let mut own = vec![0];
             let mut others = Vec::new();
             for (worker, at) in workers.zip(1..) {
@@ -226,7 +232,7 @@ impl Directories {
             let window = &mut first.window;
             let mut tables = self.tables(files, window, &scope, &mut skipped, &mut used);
             for other in others {
-                // A thread that panicked had a bug, which is shown as that of this one.
+                // A panic of another thread goes on as one of this thread.
                 let (more, also, others_used) =
                     other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 skipped.extend(also);
@@ -266,7 +272,7 @@ impl Directories {
         emit_own(&found, state, sink);
     }
 
-    /// Reads files into tables of their contents.
+    /// Reads files into one table for each content.
     fn tables<'f, 'a>(
         &self,
         files: impl Iterator<Item = (u32, &'f Found)>,
@@ -293,7 +299,7 @@ impl Directories {
             *used += usize::from(has_entries || result.is_ok());
             match result {
                 Ok(()) => {}
-                // Its process ended, and said so, since the directory was listed.
+                // Its process has exited and removed it since the directory was listed.
                 Err(Flaw::Unreadable(error)) if error.kind() == ErrorKind::NotFound => {}
                 Err(flaw) => {
                     let (reason, what) = (flaw.reason(), flaw.to_string());
@@ -333,7 +339,7 @@ pub(super) fn as_name(name: &OsString) -> Option<Name<'_>> {
     Name::parse(name.to_str()?)
 }
 
-/// Gives the entries of a file.
+/// Calls `visit` with each entry of a file.
 pub(super) fn read_file(
     path: &Path,
     content: Content<'_>,
@@ -349,19 +355,19 @@ pub(super) fn read_file(
     }
 }
 
-/// Opens a file for reading, and waits for nobody who might write to what is none.
+/// Opens a regular file for reading. Does not block on a FIFO that has no writer.
 fn open(path: &Path) -> io::Result<File> {
-    // The bits of flags are the same in both types.
+    // Both types of flags have the same bits.
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
     Ok(file)
 }
 
-/// A lock that Ruby's client takes while it counts several values that belong together. Whoever has
-/// it for longer than that is not waited for.
+/// The file lock that Ruby's client holds while it updates several values that belong together. A
+/// reader that does not get it within about a millisecond reads without it.
 struct Guard<'a>(&'a File);
 
 impl<'a> Guard<'a> {
@@ -388,7 +394,7 @@ impl Collector for Directories {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        // A sink that asks for these files again gets none.
+        // A sink that collects from this again within the call gets nothing.
         self.state.with(|state| self.read(state, sink));
     }
 }
@@ -399,7 +405,7 @@ impl fmt::Debug for Directories {
     }
 }
 
-/// What a scrape says of itself.
+/// Emits the collector's own metrics.
 fn emit_own(found: &[Found], state: &State, sink: &mut dyn Sink) {
     let count = |is_ruby: bool| {
         let is_of = |found: &&Found| found.name.ends_with(".bin") == is_ruby;
@@ -428,7 +434,7 @@ fn labelled(family: &Family<'_>, label: &str, value: Value<'_>, sink: &mut dyn S
     sink.series(family, &series);
 }
 
-/// The names of its own families and their samples.
+/// The names of the collector's own families and samples.
 const OWN: [&str; 5] = [
     "quipu_scrape_files",
     "quipu_scrape_files_skipped",

@@ -1,4 +1,4 @@
-//! Families of files, given to a sink.
+//! Emits the families that were read from files to a sink, which encodes them.
 
 use quipu::snapshot::{
     Bucket, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
@@ -7,7 +7,7 @@ use quipu::snapshot::{
 use super::families::{self, Families, Value};
 use super::key::Labels;
 
-/// Gives all families by name.
+/// Emits all families in order of their names.
 pub(super) fn emit(families: &mut Families, sink: &mut dyn Sink) {
     for (name, family) in &mut families.by_name {
         one(name, family, sink);
@@ -15,7 +15,7 @@ pub(super) fn emit(families: &mut Families, sink: &mut dyn Sink) {
 }
 
 fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
-    // A series that lacks a label of another has it without a value, which is the same.
+    // A series without one of these labels gets it with an empty value, which means the same.
     let names: Vec<String> = family.labels().into_iter().map(str::to_owned).collect();
     let labels: Vec<Label<'_>> = names.iter().map(|name| Label { name, values: None }).collect();
     let (help, kind) = (&*family.help, family.kind);
@@ -42,7 +42,7 @@ fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
                     .iter()
                     .map(|(bound, le, count)| {
                         let count = whole(*count);
-                        // However it was written.
+                        // Files may spell infinity differently.
                         let le = if *bound == f64::INFINITY { "+Inf" } else { le };
                         Bucket { bound: *bound, le: Some(le), count, exemplar: None }
                     })
@@ -78,7 +78,7 @@ impl Out<'_> {
         let mut plain = true;
         let mut rest = labels.iter().peekable();
         for name in self.names {
-            // Both are sorted.
+            // Both lists are sorted.
             let own = rest.next_if(|(label, _)| *label == name).map(|(_, value)| &**value);
             let text = own.or(pid.filter(|_| name == "pid")).unwrap_or("");
             plain &= !text.contains(['"', '\\', '\n']);
@@ -90,8 +90,8 @@ impl Out<'_> {
     }
 }
 
-/// How many, of a number in a file: applications count by whole numbers, and damage does not.
+/// A count from a number in a file. Applications write integers, but damaged files have any number.
 fn whole(count: f64) -> u64 {
-    // Saturating; NaN is 0.
+    // The cast saturates, and turns NaN into 0.
     count.round() as u64
 }

@@ -1,4 +1,4 @@
-//! An exposition of files whose bytes are at hand: for fuzz targets, which have no directory.
+//! An exposition of files in memory, for fuzz targets and tests.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ use super::name::{Content, Name};
 use super::table::{Place, Table};
 use super::walk::{Layout, Window, walk};
 
-/// The text of files with these names and bytes, and of how many of them all could be used. Those of
-/// other names are left out.
+/// Returns the exposition of files with these names and bytes, and the number of files that could
+/// be used in full. Files whose names no client uses are left out.
 #[doc(hidden)]
 pub fn exposition<'n>(
     files: impl IntoIterator<Item = (&'n str, &'n [u8])>,

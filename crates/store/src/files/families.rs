@@ -1,5 +1,7 @@
-//! From rows to families: what Python's `MultiProcessCollector` and Ruby's `DirectFileStore` make
-//! of the values of several processes, as families that an encoder takes.
+//! Turns the rows of tables into families, which an encoder takes.
+//!
+//! The result is that of Python's `MultiProcessCollector` and Ruby's `DirectFileStore` for the
+//! values of several processes.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -12,14 +14,16 @@ use super::key::{Labels, PythonKey, parse_query};
 use super::name::{Content, Mode};
 use super::table::{Fold, Reading, Row, Table};
 
-/// What is said of a metric whose files do not say it: those of Ruby's client have neither a kind
-/// nor an aggregation.
+/// The kind and the aggregation of a metric whose files do not tell them, as those of Ruby's client
+/// do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hint {
     /// The kind.
     pub kind: crate::Kind,
-    /// How the values of several processes become one, where it is no sum. The live ones and
-    /// [`Aggregation::All`] are those of files whose series have the label `pid`.
+    /// How the values of several processes are combined; `None` is the sum. A live aggregation
+    /// counts all files, because files do not say which processes live. With [`Aggregation::All`]
+    /// and [`Aggregation::LiveAll`], the values stay apart by the label `pid`, which the series in
+    /// such files have.
     pub aggregation: Option<Aggregation>,
 }
 
@@ -35,7 +39,7 @@ pub(super) struct Family {
     pub(super) kind: Kind,
     fold: Fold,
     pub(super) series: Vec<Series>,
-    /// Labels that some series have without a value, which is as if they did not have them.
+    /// Labels that some series have with an empty value, which is the same as not having them.
     pub(super) empty: BTreeSet<String>,
     index: HashMap<Labels, usize>,
 }
@@ -44,14 +48,14 @@ pub(super) struct Family {
 pub(super) struct Series {
     pub(super) labels: Labels,
     pub(super) value: Value,
-    /// The number of a file that has it.
+    /// The number of a file that has this series.
     file: u32,
 }
 
 #[derive(Debug)]
 pub(super) enum Value {
     Number(Reading),
-    /// For each process its value.
+    /// The value of each process.
     Each(BTreeMap<String, f64>),
     Histogram(Histogram),
     Summary {
@@ -62,14 +66,14 @@ pub(super) enum Value {
 
 #[derive(Debug, Default)]
 pub(super) struct Histogram {
-    /// Bound, the bound as it was written, and what is in this bucket alone; in any order, and some
-    /// bounds more than once.
+    /// The bound, its text as it was written, and the count of this bucket alone. In any order; a
+    /// bound may occur more than once.
     buckets: Vec<(f64, String, f64)>,
     pub(super) sum: f64,
 }
 
 impl Histogram {
-    /// The buckets by ascending bound, each once, `+Inf` last.
+    /// Sorts the buckets by ascending bound and merges equal bounds; `+Inf` is last.
     pub(super) fn finish(&mut self) -> &[(f64, String, f64)] {
         if !self.buckets.iter().any(|bucket| bucket.0 == f64::INFINITY) {
             self.buckets.push((f64::INFINITY, "+Inf".into(), 0.0));
@@ -86,7 +90,7 @@ impl Histogram {
     }
 }
 
-/// What a row is to its family.
+/// The role of a row in its family.
 enum Part {
     Number,
     Bucket(f64, String),
@@ -94,15 +98,16 @@ enum Part {
     Sum,
 }
 
-/// A row that cannot be used, by the number of a file that has it.
+/// A row that cannot be used: the number of a file that has it.
 pub(super) type Bad = u32;
 
 impl Families {
-    /// Leaves out what would be shown under the name of something else, so that no series is there
-    /// twice, and calls `bad` for each series that is left out. `taken` are names that others have.
+    /// Removes families and series whose escaped name is that of another, so that no series appears
+    /// twice. Calls `bad` for each removed series. `taken` are names that are already in use.
     ///
-    /// A damaged key may say anything. Families of a known kind come before those without, and names
-    /// that need no escaping before those that do: damage makes the latter of the former.
+    /// A damaged key may contain anything. So a family of a known kind wins over one without a
+    /// kind, and a name that needs no escaping over one that does: damage tends to turn the former
+    /// into the latter.
     pub(super) fn settle<'t>(
         &mut self,
         taken: impl IntoIterator<Item = &'t str>,
@@ -128,7 +133,7 @@ impl Families {
         }
     }
 
-    /// Takes all rows of a table, and calls `bad` for those that are of no use. `pid` answers the
+    /// Adds all rows of a table, and calls `bad` for those that cannot be used. `pid` returns the
     /// process that wrote a file.
     pub(super) fn take<'f>(
         &mut self,
@@ -140,7 +145,7 @@ impl Families {
     ) {
         let mut own: Vec<(u32, &str, f64)> =
             table.own.iter().map(|own| (own.row, pid(own.file), own.value)).collect();
-        // Of equal ones, the last one counts.
+        // The sort is stable: of equal entries, the last one counts.
         own.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
         let mut own = own.into_iter().peekable();
         for (at, row) in (0_u32..).zip(&table.rows) {
@@ -180,11 +185,11 @@ impl Families {
                 (Kind::Histogram, Part::Bucket(bound(&le)?, le))
             }
             (Content::Histograms, Some("_sum")) => (Kind::Histogram, Part::Sum),
-            // The sum of all buckets is shown instead.
+            // The sum of all buckets takes its place.
             (Content::Histograms, Some("_count")) => return Some(Vec::new()),
             (Content::Summaries, Some("_sum")) => (Kind::Summary, Part::Sum),
             (Content::Summaries, Some("_count")) => (Kind::Summary, Part::Count),
-            // A sample that has a name of its own.
+            // A sample whose name does not come from its metric.
             _ => (Kind::Unknown, Part::Number),
         };
         let name = match kind {
@@ -193,7 +198,7 @@ impl Families {
             _ => metric,
         };
         if let Content::Gauges(_) = content {
-            // The process takes the place of a label of that name, or nothing does.
+            // The label `pid` is reserved for the process, even if the aggregation does not add it.
             labels.remove("pid");
             if fold == Fold::MostRecent && reading.time == 0.0 {
                 return Some(Vec::new());
@@ -227,7 +232,7 @@ impl Families {
             (Some(crate::Kind::Summary), ..) => return None,
             (Some(crate::Kind::Gauge), ..) => (Kind::Gauge, Part::Number),
             (None, ..) if labels.contains_key("pid") => (Kind::Gauge, Part::Number),
-            // In all formats, the name of a counter ends so. One that does not keeps its name.
+            // All formats give counters this suffix. A metric without it keeps its name, untyped.
             _ if metric.ends_with("_total") => (Kind::Counter, Part::Number),
             _ => (Kind::Unknown, Part::Number),
         };
@@ -246,9 +251,11 @@ impl Families {
         Some(replaced)
     }
 
-    /// The series of these labels, and those that it takes the place of: of a family without a kind.
-    /// `None` where there is a family of that name which is another thing, and for labels that cannot
-    /// be shown.
+    /// Returns the series of these labels, created if it does not exist. Also returns the series
+    /// that were removed for it, because they belonged to a family of that name without a kind.
+    ///
+    /// Returns `None` if the existing family of that name has another kind or aggregation, and for
+    /// an empty metric name or invalid label names.
     fn series(
         &mut self,
         name: String,
@@ -258,7 +265,7 @@ impl Families {
         mut labels: Labels,
         file: u32,
     ) -> Option<(&mut Series, Vec<Bad>)> {
-        // That label of a summary is its own, and has to be a number.
+        // A summary has a label `quantile` of its own, which must be a number.
         let is_reserved = |label: &str| match label {
             "" | "__name__" => true,
             "quantile" => kind == Kind::Summary,
@@ -303,7 +310,7 @@ impl Families {
 }
 
 impl Family {
-    /// The names of all labels, sorted.
+    /// The names of all labels, in order.
     pub(super) fn labels(&self) -> BTreeSet<&str> {
         let mut names: BTreeSet<&str> = self.empty.iter().map(String::as_str).collect();
         for series in &self.series {
@@ -318,7 +325,7 @@ impl Family {
         names
     }
 
-    /// Leaves out series with a label whose name is that of another one when it is escaped.
+    /// Removes series with a label whose escaped name is that of another label.
     fn settle(&mut self, bad: &mut impl FnMut(Bad)) {
         let names = self.labels();
         if names.iter().all(|name| is_legacy_label(name)) {
@@ -341,7 +348,7 @@ impl Family {
     }
 }
 
-/// Whether all versions of Prometheus read the name of a label as it stands.
+/// Whether all versions of Prometheus accept the label name without escaping.
 fn is_legacy_label(name: &str) -> bool {
     is_legacy_name(name) && !name.contains(':')
 }
@@ -352,7 +359,7 @@ fn escaped(name: &str) -> String {
     escaped
 }
 
-/// The names of a family and its samples, where names are escaped.
+/// The escaped names of a family and its samples.
 fn shown_names(name: &str, kind: Kind) -> Vec<String> {
     let suffixes: &[&str] = match kind {
         Kind::Counter => &["", "_total"],
@@ -394,14 +401,14 @@ fn bound(le: &str) -> Option<f64> {
     le.parse().ok().filter(|bound: &f64| !bound.is_nan())
 }
 
-/// How what the files of this content have becomes one.
+/// How the values in files of this content are combined.
 pub(super) fn fold(content: Content<'_>, hints: &HashMap<String, Hint>) -> Fold {
     match content {
         Content::Gauges(mode) => gauge_fold(mode),
         Content::Ruby(metric) => {
             let aggregation = hints.get(metric).and_then(|hint| hint.aggregation);
             match aggregation.map(of) {
-                // There, the pid is one of the labels.
+                // In these files the pid is one of the labels, which keeps processes apart.
                 None | Some(Fold::Each) => Fold::Sum,
                 Some(fold) => fold,
             }

@@ -1,4 +1,4 @@
-//! What the key of an entry says: of Python's client JSON, of Ruby's a query string.
+//! The keys of entries: JSON in the files of Python's client, a query string in those of Ruby's.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_
 /// Names and values, sorted by name, each name once.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// A key of Python's client: metric, sample, labels, help.
+/// A key of Python's client: an array of metric name, sample name, labels, and help.
 pub(crate) struct PythonKey {
     pub(crate) metric: String,
     pub(crate) sample: String,
@@ -23,11 +23,11 @@ impl PythonKey {
     }
 }
 
-/// The labels of a key of Ruby's client. Where a name is there twice, the first counts, as for
-/// `CGI.parse`.
+/// Parses the labels of a key of Ruby's client. If a name occurs twice, the first value counts, as
+/// with `CGI.parse`.
 pub(crate) fn parse_query(key: &[u8]) -> Option<Labels> {
     let mut labels = Labels::new();
-    // What CGI escapes is printable ASCII.
+    // Escaping leaves only printable ASCII.
     if !key.iter().all(u8::is_ascii_graphic) {
         return None;
     }
@@ -48,7 +48,7 @@ fn unescape(text: &[u8]) -> Option<String> {
     percent_decode(&spaced).decode_utf8().ok().map(Cow::into_owned)
 }
 
-/// Appends `name=value`, behind an ampersand unless it is the first.
+/// Appends `name=value`, after an ampersand unless it is the first pair.
 pub(crate) fn push_query(out: &mut String, name: &str, value: &str) {
     if !out.is_empty() {
         out.push('&');
@@ -58,7 +58,7 @@ pub(crate) fn push_query(out: &mut String, name: &str, value: &str) {
     escape(out, value);
 }
 
-/// As `CGI.escape`.
+/// Escapes as Ruby's `CGI.escape` does.
 fn escape(out: &mut String, text: &str) {
     for piece in utf8_percent_encode(text, ESCAPED) {
         match piece {

@@ -1,13 +1,13 @@
-//! Files of one process each: those that Python's and Ruby's clients of Prometheus write when an
-//! application has several processes, and a store that writes such files.
+//! Metric files with one process each: a reader of those that the Python and Ruby clients of
+//! Prometheus write for applications with several processes, and a store that writes such files.
 //!
-//! [`Directories`] is a collector of what applications left, and still write, in directories. It
-//! shows what the clients themselves would show, in less time: a key that is in 500 files is read
-//! as JSON once. [`FileStore`] is a [`Store`](crate::Store) for those who want one file for each
-//! process and metric; Ruby's client reads them.
+//! [`Directories`] is a collector of the files that applications have written, or are writing, in
+//! some directories. It returns what the clients themselves would return, in less time: a key that
+//! is in 500 files is parsed as JSON once. [`FileStore`] is a [`Store`](crate::Store) with one file
+//! per process and metric, which Ruby's client can read.
 //!
-//! Nothing that is in a directory makes a scrape fail: what is of no use is left out, counted in
-//! `quipu_scrape_files_skipped_total`, and told to whoever asked for [warnings](Warning).
+//! Nothing in a directory makes a scrape fail: data that cannot be used is left out, counted in
+//! `quipu_scrape_files_skipped_total`, and reported as a [warning](Warning).
 
 mod directories;
 mod emit;

@@ -1,16 +1,19 @@
-//! What the name of a file says of it: whose it is, what is in there, and which process wrote it.
+//! File names: the client that wrote a file, its content, and the process that wrote it.
+//!
+//! Python's client names files `counter_PID.db`, `histogram_PID.db`, `summary_PID.db` and
+//! `gauge_MODE_PID.db`, Ruby's client `metric_NAME___PID.bin`.
 
 use quipu::Aggregation;
 
-/// The file of one process.
+/// A parsed file name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Name<'a> {
     pub(super) content: Content<'a>,
-    /// The process, as it named itself: its pid, as a rule.
+    /// The process's name for itself: usually its pid.
     pub(super) pid: &'a str,
 }
 
-/// What is in a file. All files of equal content are read into one table.
+/// The kind of content of a file. Files of equal content are read into one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Content<'a> {
     /// Counters of Python's client, from all its metrics.
@@ -19,9 +22,9 @@ pub(super) enum Content<'a> {
     Histograms,
     /// Summaries of Python's client.
     Summaries,
-    /// Gauges of Python's client that are aggregated in the same way.
+    /// Gauges of Python's client with this aggregation.
     Gauges(Mode),
-    /// The metric of this name of Ruby's client.
+    /// The metric of this name, written by Ruby's client.
     Ruby(&'a str),
 }
 
@@ -41,7 +44,7 @@ impl Mode {
 }
 
 impl<'a> Name<'a> {
-    /// `None` for a file of somebody else.
+    /// Parses a file name. `None` if neither client uses such a name.
     pub(super) fn parse(file: &'a str) -> Option<Self> {
         let (content, pid) = match file.strip_suffix(".db") {
             Some(stem) => Self::python(stem)?,
@@ -64,7 +67,7 @@ impl<'a> Name<'a> {
         })
     }
 
-    /// The last three underscores are the border, so that a metric `c` does not get the files of a
+    /// Splits at the last three underscores, so that a metric `c` does not get the files of a
     /// metric `c___x`.
     fn ruby(stem: &'a str) -> Option<(Content<'a>, &'a str)> {
         let (metric, pid) = stem.strip_prefix("metric_")?.rsplit_once("___")?;
@@ -72,8 +75,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// Whether a file of this name would be read if it were well named: what else is in a directory is
-/// nobody's concern.
+/// Whether the name has the extension of a metric file. Other files are ignored without a warning.
 pub(super) fn is_candidate(file: &str) -> bool {
     file.ends_with(".db") || file.ends_with(".bin")
 }

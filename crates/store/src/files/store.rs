@@ -1,4 +1,4 @@
-//! A store that writes one file for each process and metric.
+//! [`FileStore`], a store that writes one file per process and metric.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::{Lock, Locked};
 use crate::table;
 
-/// Keeps each metric of each process in a file of its own, as the `DirectFileStore` of Ruby's client
-/// does, whose files it reads and which reads those of this store.
+/// A store that keeps each metric of each process in a separate file, as the `DirectFileStore` of
+/// Ruby's client does. Each of the two can read the files of the other.
 ///
-/// An update is a call of the system: about a microsecond. Files of processes that ended stay, and
-/// a read takes as long as there are files; whoever does not need this format has more of a shared
-/// segment. A child of a fork gets files of its own at its first update.
+/// An update is a system call and takes about a microsecond. Files of processes that have exited
+/// remain, and the cost of a read grows with the number of files. If you do not need this format, a
+/// shared segment serves you better. A forked child gets its own files at its first update.
 ///
-/// The aggregations are those of Ruby's client: sum, min, max, most recent (of gauges), and all, in
-/// which each series has the label `pid` as well. An update that a full disk or a missing directory
-/// does not let through is counted in [`Store::dropped`]; a file that cannot be made is tried again
-/// a second later.
+/// The aggregations are those of Ruby's client: sum, min, max, most recent (for gauges), and all,
+/// with which each series also has the label `pid`. An update that fails because of a full disk or
+/// a missing directory is counted in [`Store::dropped`]. If a file cannot be created, the store
+/// tries again after a second.
 pub struct FileStore {
     shared: Arc<Shared>,
     metrics: table::Table<FileMetric>,
@@ -45,24 +45,24 @@ struct Shared {
 
 struct FileMetric {
     spec: Spec,
-    /// `None` where every process has series of its own.
+    /// `None` if each process has its own series.
     fold: Option<Fold>,
-    /// The numbers of the labels by name; the one behind the last is the pid.
+    /// The indexes of the labels, in order of their names. The index after the last is the pid.
     order: Vec<usize>,
     shared: Arc<Shared>,
     turn: Lock,
     state: Locked<State>,
 }
 
-/// What this process has of a metric.
+/// This process's part of a metric.
 #[derive(Default)]
 struct State {
-    /// Which child of a fork it belongs to.
+    /// The generation of the process that it belongs to.
     generation: u32,
     writer: Option<Writer>,
-    /// When a file could not be made.
+    /// When the file last could not be created.
     failed: Option<Instant>,
-    /// How many calls of `synchronize` are within another.
+    /// The number of nested calls of `synchronize`.
     depth: u32,
     is_locked: bool,
     /// The key of the last update.
@@ -74,14 +74,14 @@ const PID: &str = "pid";
 const MOST_NAME: usize = 200;
 
 impl FileStore {
-    /// Keeps files in this directory, which is made where there is none.
+    /// Opens a store in this directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// A directory that cannot be made or written.
+    /// A directory that cannot be created or written.
     pub fn new(directory: impl AsRef<Path>) -> Result<Self, Error> {
         let directory = directory.as_ref();
         let failed = |error: std::io::Error| {
-            let what = "the directory cannot be written; name one that this user may write";
+            let what = "the directory cannot be written; use one that this user may write";
             Error::because(printable(&directory).to_string(), what, error)
         };
         std::fs::create_dir_all(directory).map_err(failed)?;
@@ -109,7 +109,7 @@ impl FileMetric {
         let refuse = |what: String| Err(Error::new(format!("metric {:?}", spec.name), what));
         if spec.name.contains('/') || spec.name.len() > MOST_NAME {
             let what = format!(
-                "no file can be named after it; give it at most {MOST_NAME} bytes and no slash"
+                "the name does not fit a file name; use at most {MOST_NAME} bytes and no slash"
             );
             return refuse(what);
         }
@@ -117,20 +117,20 @@ impl FileMetric {
         let aggregation = spec.aggregation.unwrap_or(default);
         if aggregation.is_live() {
             let what = format!(
-                "files do not say which processes live; take {} instead of {aggregation}, or \
-                 another store",
+                "files do not record which processes are alive; take {} instead of {aggregation}, \
+                 or use another store",
                 &aggregation.name()["live".len()..]
             );
             return refuse(what);
         }
         if aggregation == Aggregation::MostRecent && spec.kind != Kind::Gauge {
-            return refuse("only a gauge can show what was set last; take the sum".into());
+            return refuse("only a gauge can have the most recent value; use the sum".into());
         }
         let fold = Some(of(aggregation)).filter(|&fold| fold != Fold::Each);
         let mut names: Vec<&str> = spec.labels.iter().map(String::as_str).collect();
         if fold.is_none() {
             if names.contains(&PID) {
-                let what = "each series gets the label \"pid\" as well; rename its own one".into();
+                let what = "the store adds a label \"pid\" to each series; rename yours".into();
                 return refuse(what);
             }
             names.push(PID);
@@ -142,8 +142,8 @@ impl FileMetric {
         Ok(Self { spec, fold, order, shared, turn, state })
     }
 
-    /// Calls `work` with the file of this process and the key of these labels. `None` where there is
-    /// no file, or no such series.
+    /// Calls `work` with the file of this process and the key of these labels. Returns `None` if
+    /// the number of labels is wrong, if there is no file, or if `work` returns `None`.
     fn with<R>(
         &self,
         labels: &[&str],
@@ -167,7 +167,7 @@ impl FileMetric {
         done.flatten()
     }
 
-    /// Changes a value, or counts that it could not be changed.
+    /// Changes a value, or counts the update as dropped.
     fn update(&self, labels: &[&str], change: impl FnOnce(Option<f64>) -> Option<f64>) {
         let done = self.with(labels, |writer, key| writer.set(key, change(writer.get(key))?).ok());
         if done.is_none() {
@@ -180,7 +180,7 @@ impl State {
     fn open(&mut self, directory: &Path, metric: &str) {
         let generation = quipu_segment::generation();
         if self.generation != generation {
-            // The parent goes on with its own file.
+            // This is a forked child; the file stays the parent's.
             *self = Self { generation, ..Self::default() };
         }
         if self.writer.is_some() || self.failed.is_some_and(|at| at.elapsed() < PATIENCE) {
@@ -205,7 +205,7 @@ impl Metric for FileMetric {
         let only_grows = self.spec.is_cumulative();
         self.update(labels, |before| match before {
             _ if only_grows && value.is_nan() => None,
-            // A series begins at 0, which a counter does not go below.
+            // A series starts at 0 and never falls below it.
             _ if only_grows => Some(before.unwrap_or(0.0).max(value)),
             _ => Some(value),
         });
@@ -232,7 +232,7 @@ impl Metric for FileMetric {
                 continue;
             }
             let mut place = Place::new(number);
-            // What is sound of a file counts; the rest is no reason to show nothing.
+            // A damaged file counts up to the damage, and does not fail the read.
             let _ = read_file(&directory.join(name), wanted, &mut window, |entry| {
                 table.take(&mut place, entry.key, entry.reading, &scope);
             });
@@ -244,7 +244,7 @@ impl Metric for FileMetric {
             let names = self.spec.labels.iter().map(String::as_str).chain(pid);
             let values: Vec<&str> =
                 names.filter_map(|name| labels.get(name).map(String::as_str)).collect();
-            // Others are of another description of the metric.
+            // Rows with other labels come from another description of the metric.
             if values.len() == expected && labels.len() == expected {
                 visit(&values, row.reading.value);
             }
@@ -259,7 +259,7 @@ impl Metric for FileMetric {
     }
 }
 
-/// While it is there, readers see all of what is written or none.
+/// A guard: readers see either all or none of what is written while it exists.
 struct Together<'a>(&'a FileMetric);
 
 impl<'a> Together<'a> {

@@ -1,22 +1,23 @@
-//! Tables of what many files have: one row for each key, whatever the number of files.
+//! [`Table`] aggregates the entries of many files: one row per key, regardless of the number of
+//! files.
 //!
-//! A key is known by its bytes; what they mean is found out once, when all files are read. Most
-//! files have the same keys in the same order, so the row that followed last time is tried before
-//! the key is hashed: of 500 files with 1,000 keys each, 1,000 keys are hashed.
+//! A key is identified by its bytes, and parsed once, after all files are read. Most files have the
+//! same keys in the same order, so the row that followed in the previous file is tried before the
+//! key is hashed: for 500 files with 1,000 keys each, 1,000 keys are hashed.
 
 use hashbrown::HashTable;
 use quipu_arena::{Arena, Scope};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
-/// How the values that several processes have for a key become one.
+/// How the values of several processes for a key are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fold {
     Sum,
     Min,
     Max,
-    /// The one with the latest time. A time of 0 is that of a value that nobody set.
+    /// The value with the latest time. A time of 0 means that the value was never set.
     MostRecent,
-    /// Each, with its process.
+    /// All values, each with its process.
     Each,
 }
 
@@ -28,8 +29,7 @@ pub(crate) struct Reading {
 }
 
 impl Fold {
-    /// Takes one more value. A number takes the place of NaN, so that the order of the files does
-    /// not matter.
+    /// Adds one value. A number replaces NaN, so that the order of the files does not matter.
     #[inline]
     pub(crate) fn take(self, into: &mut Reading, one: Reading) {
         match self {
@@ -42,18 +42,18 @@ impl Fold {
     }
 }
 
-/// A key, and what was found under it.
+/// A key and its combined value.
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) reading: Reading,
-    /// The number of a file that has it.
+    /// The number of a file that has this key.
     pub(crate) file: u32,
-    /// The row that followed in the file that was read last.
+    /// The row that followed this one in the file that was read last.
     next: u32,
 }
 
-/// One process' value, where each is kept.
+/// The value of one process, for [`Fold::Each`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Own {
     pub(crate) row: u32,
@@ -74,7 +74,7 @@ pub(crate) struct Table<'a> {
 
 const NONE: u32 = u32::MAX;
 
-/// The place in a table of the file that is being read.
+/// The position in a table while a file is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
     file: u32,
@@ -99,7 +99,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Takes an entry of a file; `scope` keeps keys that are new.
+    /// Adds an entry of a file. New keys are copied into `scope`.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -143,7 +143,7 @@ impl<'a> Table<'a> {
         if let Some(&at) = index.find(hash, |&at| rows[at as usize].key == key) {
             return at;
         }
-        // Each row has an entry in a file of its own; files have less than 4 billion entries.
+        // Every row comes from an entry of some file; all files have fewer than 2^32 entries.
         let at = u32::try_from(rows.len()).expect("fewer keys than 2^32");
         let reading = Reading { value: 0.0, time: 0.0 };
         rows.push(Row { key: scope.alloc_slice_copy(key), reading, file: NONE, next: NONE });
@@ -151,7 +151,7 @@ impl<'a> Table<'a> {
         at
     }
 
-    /// Takes everything of another table of the same fold.
+    /// Adds all rows of another table, which has the same fold.
     pub(crate) fn merge(&mut self, other: &Table<'_>, scope: &Scope<'a>) {
         let mut place = Place::new(NONE);
         let mut rows = Vec::with_capacity(other.rows.len());
@@ -175,14 +175,14 @@ fn hash(key: &[u8], secrets: &RapidSecrets) -> u64 {
     rapidhash_v3_micro_inline::<true, false>(key, secrets)
 }
 
-/// From the system, by way of the standard library's tables: nobody shall choose keys so that they
-/// fall together.
+/// A random seed, from the hasher of the standard library's maps, so that no one can choose keys
+/// that collide.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()
 }
 
-/// The memory of keys, used again for the next scrape.
+/// The memory of the keys, reused for the next scrape.
 pub(crate) type Keys = Arena;
 
 #[cfg(test)]

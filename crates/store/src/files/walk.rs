@@ -1,13 +1,23 @@
-//! A walk over the entries of one file, while its process writes.
+//! [`walk`] visits the entries of one file, while a process may be writing to it.
 //!
-//! Both clients write nearly the same: four bytes that say how much of the file is used, four
-//! bytes of padding, and entries: a length of four bytes, a key, padding up to a multiple of eight
-//! bytes, a value and a time of eight bytes each, little-endian. Python's length is that of the
-//! key, Ruby's that of key and padding. A writer appends an entry first and says so afterwards, so
-//! that what is used is whole.
+//! Both clients use nearly the same format, little-endian throughout:
 //!
-//! Files are read, not mapped: a file that is cut while it is mapped ends the process that looks at
-//! it (`SIGBUS`). A window of fixed size moves over the file, whatever it says of its own length.
+//! ```text
+//! 4 bytes      how many bytes of the file are used
+//! 4 bytes      padding
+//! then entries:
+//!   4 bytes    length of the key (Python), or of key and padding (Ruby)
+//!   n bytes    key, and padding up to a multiple of 8 bytes
+//!   8 bytes    value
+//!   8 bytes    time
+//! ```
+//!
+//! A writer first appends an entry and then updates the used length, so the used part has only
+//! whole entries.
+//!
+//! Files are read, not mapped: the kernel kills a process that reads from a mapping of a file that
+//! was truncated meanwhile (`SIGBUS`). A window of fixed size moves over the file, whatever length
+//! the file claims.
 
 use std::fmt;
 use std::fs::File;
@@ -16,38 +26,38 @@ use std::os::unix::fs::FileExt;
 
 use super::table::Reading;
 
-/// Whose entries they are.
+/// The layout of entries, by the client that writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// Those of Python's `prometheus_client`, 0.18 and later.
+    /// Python's `prometheus_client`, 0.18 and later.
     Python,
-    /// Those of Python's client before times were kept beside values.
+    /// Python's client before 0.18, which stored no times with the values.
     Timeless,
-    /// Those of Ruby's `prometheus-client`.
+    /// Ruby's `prometheus-client`.
     Ruby,
 }
 
 /// Why the rest of a file is not read.
 #[derive(Debug)]
 pub(crate) enum Flaw {
-    /// It has no bytes at all.
+    /// The file has no bytes.
     Empty,
-    /// It is shorter than a header.
+    /// The file is shorter than a header.
     Header,
-    /// What it says of its used part cannot be.
+    /// The used length in the header is not valid.
     Used(i32),
-    /// There is no entry at this offset.
+    /// There is no valid entry at this offset.
     Entry(u64),
-    /// It is shorter than what it says is used.
+    /// The file ends before its used length, in the entry at this offset.
     Cut(u64),
-    /// Its values have no times.
+    /// The values have no times.
     Old,
-    /// It cannot be read.
+    /// The file cannot be read.
     Unreadable(io::Error),
 }
 
 impl Flaw {
-    /// A word for the label of a metric.
+    /// The value of the label `reason`.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Empty => "empty",
@@ -63,16 +73,15 @@ impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str(
-                "it is empty: its process has just begun, or was killed as it did; remove it if \
-                 that process is gone",
+                "it is empty: its process has just started, or was killed at that moment; remove \
+                 it if that process is gone",
             ),
             Self::Header => {
                 f.write_str("it is shorter than a header; remove it if its process is gone")
             }
             Self::Used(used) => write!(
                 f,
-                "it says that {used} bytes are used, which cannot be; remove it if its process is \
-                 gone"
+                "its used length of {used} bytes is not valid; remove it if its process is gone"
             ),
             Self::Entry(at) => write!(
                 f,
@@ -81,8 +90,8 @@ impl fmt::Display for Flaw {
             ),
             Self::Cut(at) => write!(
                 f,
-                "it is cut in the entry at byte {at}; what comes before is used; remove the file \
-                 if its process is gone"
+                "it ends within the entry at byte {at}; what comes before is used; remove the \
+                 file if its process is gone"
             ),
             Self::Old => f.write_str(
                 "its values have no times, as prometheus_client before 0.18 and \
@@ -94,7 +103,7 @@ impl fmt::Display for Flaw {
     }
 }
 
-/// Bytes at an offset.
+/// A source of bytes that can be read at any offset.
 pub(crate) trait Source {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
@@ -114,10 +123,10 @@ impl Source for [u8] {
     }
 }
 
-/// The window, used again for the next file.
+/// The buffer through which a file is read; reused for the next file.
 pub(crate) struct Window {
     bytes: Box<[u8]>,
-    /// How much the last file had; the next one will be alike.
+    /// The used length of the last file: the next one is probably similar.
     guess: usize,
 }
 
@@ -127,24 +136,24 @@ impl Default for Window {
     }
 }
 
-/// How many bytes are looked at together: what fits into the second cache.
+/// The size of the buffer: fits into the L2 cache.
 const WINDOW: usize = 256 << 10;
-/// How much of a file is read at first, at least.
+/// The least number of bytes in the first read of a file.
 const FIRST: usize = 16 << 10;
-/// The longest key. Both clients keep a help, or none, and labels in it.
+/// The longest key that is read. Keys contain labels, and those of Python's client a help text.
 const MOST_KEY: usize = 128 << 10;
 const HEADER: usize = 8;
 
-/// What a file says of one key.
+/// An entry of a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) reading: Reading,
-    /// Where the value is in the file.
+    /// The offset of the value in the file.
     pub(crate) at: u64,
 }
 
-/// An entry, or what is in its place.
+/// The result of parsing an entry at the start of some bytes.
 enum Split<'a> {
     Entry {
         key: &'a [u8],
@@ -152,9 +161,9 @@ enum Split<'a> {
         time: f64,
         size: usize,
     },
-    /// One of this size, whose key is too long to be looked at.
+    /// An entry of this size, whose key is too long to read.
     Long(usize),
-    /// So many bytes are needed from here.
+    /// This many bytes are needed, counted from the start of the entry.
     More(usize),
     Bad,
 }
@@ -195,10 +204,11 @@ impl Layout {
     }
 }
 
-/// Gives every entry, up to the first that is none. One whose key is too long has no key.
+/// Calls `visit` with each entry, up to the first that is not valid. An entry whose key is too long
+/// is given an empty key.
 ///
 /// # Errors
-/// Why it ended before the end: entries that were given until then are sound.
+/// The reason why the walk ended early. The entries that were visited before are sound.
 #[inline]
 pub(crate) fn walk<S: Source + ?Sized>(
     source: &S,
@@ -214,19 +224,19 @@ pub(crate) fn walk<S: Source + ?Sized>(
     };
     let used = i32::from_le_bytes(*used);
     if used == 0 {
-        // A process that has just made its file.
+        // Its process has only just created the file.
         return Ok(());
     }
     let end = match u64::try_from(used) {
         Ok(end) if end >= HEADER as u64 => end,
         _ => return Err(Flaw::Used(used)),
     };
-    // No more than the window.
+    // At most WINDOW, so the cast is lossless.
     window.guess = end.min(WINDOW as u64) as usize;
     if window.guess > filled && filled == first {
         filled += fill(source, &mut bytes[filled..window.guess], filled as u64)?;
     }
-    // Where the window begins in the file, and where the walk is in the window.
+    // The offset of the window in the file, and the position of the walk in the window.
     let (mut base, mut at) = (0_u64, HEADER);
     let have = within(filled, base, end);
     if layout == Layout::Python && is_timeless(&bytes[..have], have as u64 == end) {
@@ -241,7 +251,7 @@ pub(crate) fn walk<S: Source + ?Sized>(
         let need = match layout.split(bytes.get(at..have).unwrap_or_default()) {
             Split::Entry { key, value, time, size } => {
                 at += size;
-                // Value and time are the last that an entry has.
+                // An entry ends with its value and time.
                 let end = base + at as u64;
                 visit(Entry { key, reading: Reading { value, time }, at: end - 16 });
                 continue;
@@ -268,7 +278,7 @@ pub(crate) fn walk<S: Source + ?Sized>(
             return Err(Flaw::Entry(place));
         }
         if at == 0 {
-            // The window begins here and has room for every entry: the file has no more.
+            // The window begins here and has room for any entry, so the file ends here.
             return Err(Flaw::Cut(place));
         }
         let room = (end - place).min(WINDOW as u64) as usize;
@@ -277,14 +287,14 @@ pub(crate) fn walk<S: Source + ?Sized>(
     }
 }
 
-/// How many of the window's bytes belong to the used part.
+/// The number of bytes in the window that belong to the used part of the file.
 #[inline]
 fn within(filled: usize, base: u64, end: u64) -> usize {
     (end - base).min(filled as u64) as usize
 }
 
-/// Whether these are entries without times: with times there is no entry in the first or second
-/// place, and without there are only entries. `is_whole` says whether these are all.
+/// Whether these are entries without times: read with times, the first or the second is not an
+/// entry, and read without times, all are. `is_whole` says whether `bytes` is the whole used part.
 fn is_timeless(bytes: &[u8], is_whole: bool) -> bool {
     let entries = bytes.get(HEADER..).unwrap_or_default();
     let second = match Layout::Python.split(entries) {
@@ -308,7 +318,7 @@ fn is_timeless(bytes: &[u8], is_whole: bool) -> bool {
     count > 1 || (count == 1 && is_whole && rest.is_empty())
 }
 
-/// Reads until the buffer is full or the file is over.
+/// Reads until the buffer is full or the file ends.
 fn fill<S: Source + ?Sized>(source: &S, buffer: &mut [u8], offset: u64) -> Result<usize, Flaw> {
     let mut filled = 0;
     while filled < buffer.len() {

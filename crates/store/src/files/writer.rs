@@ -1,8 +1,9 @@
-//! One file that this process writes, in the format of Ruby's client.
+//! Writes one file of this process, in the format of Ruby's client.
 //!
-//! Values are written with `pwrite`, not mapped: a full disk or a file that somebody cuts is an
-//! error of a call here, and not the end of the process; so is a limit on the size of files. A
-//! value costs one call, and three that keep the signal of that limit from the application.
+//! Values are written with `pwrite`, not through a mapping. So a full disk, a file that another
+//! process truncates, and a limit on file sizes are errors here, and do not kill the process. Each
+//! update costs one system call, and three more that keep the signal of that limit (`SIGXFSZ`)
+//! from the application.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -20,7 +21,7 @@ use super::walk::{Flaw, Layout, Window, walk};
 
 pub(super) struct Writer {
     file: File,
-    /// What tells this process' file from others': its pid, as a rule.
+    /// Distinguishes the file of this process from others: usually its pid.
     identity: String,
     used: u64,
     size: u64,
@@ -28,19 +29,19 @@ pub(super) struct Writer {
 }
 
 struct Slot {
-    /// Where the value is in the file.
+    /// The offset of the value in the file.
     at: u64,
     value: f64,
 }
 
-/// What a file has at first. It doubles.
+/// The initial size of a file. It doubles when it is full.
 const FIRST_SIZE: u64 = 16 << 10;
 const HEADER: u64 = 8;
-/// How many processes of one pid, in containers that share a directory, get files of their own.
+/// The most processes with the same pid, in containers that share a directory, that get files.
 const MOST_ALIKE: u32 = 1000;
 
 impl Writer {
-    /// Makes the file of this process, or goes on with that of an earlier process of the same pid.
+    /// Creates the file of this process, or continues that of an earlier process with the same pid.
     pub(super) fn open(directory: &Path, metric: &str) -> io::Result<Self> {
         let pid = std::process::id();
         for number in 0..MOST_ALIKE {
@@ -61,7 +62,7 @@ impl Writer {
         Err(io::Error::new(ErrorKind::AlreadyExists, "too many processes have the same pid"))
     }
 
-    /// Reads what is there. A file that is damaged is used up to there, and anew from there.
+    /// Reads the existing entries. In a damaged file, writing continues where the damage begins.
     fn begin(&mut self) -> io::Result<()> {
         let (mut slots, mut end) = (HashMap::new(), HEADER);
         let result = walk(&self.file, Layout::Ruby, &mut Window::default(), |entry| {
@@ -87,7 +88,7 @@ impl Writer {
         &self.identity
     }
 
-    /// The value of a key; `None` where there is none.
+    /// The value of a key; `None` if there is no entry.
     pub(super) fn get(&self, key: &str) -> Option<f64> {
         Some(self.slots.get(key)?.value)
     }
@@ -114,24 +115,24 @@ impl Writer {
         entry.extend_from_slice(&numbers(reading));
         let end = self.used + entry.len() as u64;
         if end > self.size {
-            // Where there is no room for twice as much, there may be for this.
+            // There may be space for this entry even if there is none for twice the size.
             self.grow((self.size * 2).max(end)).or_else(|_| self.grow(end))?;
         }
         self.file.write_all_at(&entry, self.used)?;
         let before = std::mem::replace(&mut self.used, end);
-        // Only now is it there for readers.
+        // From here on, readers see the entry.
         self.put_used().inspect_err(|_| self.used = before)?;
         self.slots.insert(key.into(), Slot { at: end - 16, value: reading.value });
         Ok(())
     }
 
     fn put_used(&self) -> io::Result<()> {
-        let full = |_| io::Error::new(ErrorKind::FileTooLarge, "the file has 2 GiB");
+        let full = |_| io::Error::new(ErrorKind::FileTooLarge, "the file has reached 2 GiB");
         let used = i32::try_from(self.used).map_err(full)?;
         self.file.write_all_at(&used.to_le_bytes(), 0)
     }
 
-    /// Takes blocks from the disk, so that what is written later does not find it full.
+    /// Allocates blocks on the disk, so that later writes do not fail because the disk is full.
     fn grow(&mut self, size: u64) -> io::Result<()> {
         match fallocate(&self.file, FallocateFlags::empty(), 0, size) {
             Ok(()) => {}
@@ -142,8 +143,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Keeps readers away who want to see several values together. Whoever is there already is not
-    /// waited for.
+    /// Locks out readers that want a consistent view of several values. Returns false, without
+    /// waiting, if a reader holds the lock.
     pub(super) fn lock(&self) -> bool {
         flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_ok()
     }
@@ -160,14 +161,14 @@ fn numbers(Reading { value, time }: Reading) -> [u8; 16] {
     bytes
 }
 
-/// Seconds of the monotonic clock, which is what Ruby's client compares.
+/// The monotonic clock in seconds, as Ruby's client writes and compares it.
 fn now() -> f64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// Takes the file for this process. `false` where a process that lives has it: one of the same pid,
-/// in another container. Readers take locks of another kind, and do not come in between.
+/// Claims the file for this process. Returns `false` if a live process has it: one with the same
+/// pid, in another container. Readers use locks of another kind, which do not conflict with this.
 #[cfg(target_os = "linux")]
 fn own(file: &File) -> io::Result<bool> {
     let lock = libc::flock {
