@@ -1,8 +1,8 @@
-//! One flush after the other: what changed is written, what died is folded.
+//! A flush: writes the values that changed to the server, and folds dead instances.
 //!
-//! All values are absolute, so that a write whose answer was lost may be repeated. After any error,
-//! everything is written again: what the server has of the last writes is not known, and what it has
-//! of the others may be lost with it.
+//! All values are absolute, so a write whose response was lost can be repeated. After any error,
+//! everything is written again: it is unknown which of the last writes the server has applied, and
+//! it may have lost earlier ones as well.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,78 +20,78 @@ use super::number::{float, float_text, is_same, push_number};
 use super::options::Options;
 use super::script::{ADOPT, BEAT, FOLD, FORGET, WRITE};
 
-/// Pairs of fields and values in one call, and calls in one pipeline: what the server does at once,
-/// and what is in memory at a time.
+/// The most pairs of field and value in one call, which the server runs as a unit.
 const MOST_PAIRS: usize = 500;
+/// The most calls in one pipeline, which bounds the memory for them.
 const MOST_CALLS: usize = 32;
-/// The dead instances that one flush folds.
+/// The most dead instances that one flush folds.
 const MOST_FOLDED: usize = 8;
 
-/// What the process that flushes knows of the server.
+/// What the flushing process knows about the server's state.
 pub(super) struct Flusher {
     options: Options,
     instance: Arc<Instance>,
     global: Global,
     link: Option<Link>,
     state: State,
-    /// When this instance was last heard of, by the server's clock.
+    /// The time of this instance's last heartbeat, by the server's clock.
     beat: u64,
     refreshed: Instant,
-    /// As [`quipu_segment::Segment::newest`] was at the last flush.
+    /// [`quipu_segment::Segment::newest`] at the last flush.
     newest: u64,
 }
 
-/// What a flush did.
+/// The result of a flush.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) series: u64,
     pub(super) folded: u64,
-    /// Why some dead instance could not be folded.
+    /// Why a dead instance could not be folded.
     pub(super) unfolded: Option<Failure>,
 }
 
 #[derive(Default)]
 struct State {
     metrics: HashMap<Box<str>, Metric>,
-    /// How gauges are put together, as the registry's own metric says.
+    /// How gauges are combined, from the registry's metric [`METRICS`].
     specs: HashMap<Box<str>, How>,
     round: u32,
 }
 
-/// A metric, and what the server was last sent of it.
+/// A metric, and the values that were last sent to the server.
 struct Metric {
     keys: [String; 5],
     meta: Meta,
     sent: HashMap<Box<[u8]>, Sent>,
-    /// How many fields its series have, as far as the walk over them has come.
+    /// The number of fields of its series that the walk has visited so far.
     live: u64,
-    /// Whether the server was told what it is.
+    /// Whether the server has the metric's description.
     is_known: bool,
-    /// Whether the server has fields that are no series any more.
+    /// Whether the server has strays: fields whose series no longer exist.
     has_strays: bool,
-    /// Those are left where they are: a series that is hidden while it is idle comes back with all
-    /// that it counted.
+    /// Whether strays are kept, because a series that is hidden while idle comes back with all its
+    /// counts.
     keeps_strays: bool,
-    /// The fields that are series, where they are collected.
+    /// The fields of existing series; collected only when needed.
     fields: Option<HashSet<String>>,
-    /// What the server was sent and is not known to have applied: it is sent again as it is, before
-    /// anything else, until it is. In order.
+    /// Lists of resets that the server may not have applied, in order. They are sent again
+    /// unchanged, before anything else, until it has.
     resets: Vec<Resets>,
 }
 
-/// Series that were removed and made again within the time by which series are told apart, or set
-/// back: their fields, and the last values of what they were before.
+/// Series that were set back, or were removed and created again within the resolution of start
+/// times: their fields, with the last values from before.
 struct Resets {
-    /// By which the server knows the list when it comes again.
+    /// The number by which the server recognizes a repeated list.
     number: u64,
     ended: Vec<(String, String)>,
 }
 
 struct Sent {
     value: Number,
-    /// Whether it is no series any more, and the server has its field still.
+    /// Whether the series no longer exists, but the server still has its field.
     is_gone: bool,
-    /// For values of which the last one counts: when it changed.
+    /// When the value last changed, for aggregations in which the most recent one counts.
     time: u64,
     round: u32,
     is_written: bool,
@@ -104,7 +104,7 @@ impl Flusher {
         Self { options, instance, global, link, state, beat, refreshed, newest: 0 }
     }
 
-    /// Writes what changed since the last flush.
+    /// Writes the values that changed since the last flush.
     pub(super) fn flush(&mut self, registry: &Registry) -> Result<Done, Failure> {
         let asked = self.instance.asked();
         let result = self.try_flush(registry, asked);
@@ -112,7 +112,7 @@ impl Flusher {
             self.link = None;
             self.newest = 0;
             self.state.distrust();
-            // Before the first look at the registry, all that is in it.
+            // Before the first walk over the registry, count everything in it.
             let known = match self.state.len() {
                 0 => registry.segment().families().map_or(0, |families| {
                     let counted = families.iter().filter(|f| !f.schema().name.starts_with(OWN));
@@ -144,7 +144,8 @@ impl Flusher {
         let heard = answer.first().and_then(text).and_then(|text| text.parse().ok()).unwrap_or(0);
         let now = answer.get(1).and_then(text).and_then(|text| text.parse().ok()).unwrap_or(0);
         let dead: Vec<&str> = answer.iter().skip(2).filter_map(text).collect();
-        // The server lost what it had, or went back to an older state.
+        // Another time than that of the last heartbeat means that the server has lost its data, or
+        // has gone back to an older state.
         let is_lost = heard != self.beat;
         if is_lost || self.refreshed.elapsed() >= self.options.refresh {
             self.state.distrust();
@@ -190,9 +191,11 @@ impl Flusher {
         writer.finish()?;
         let (newer, mut done) = (writer.newer, writer.done);
         if newer > 0 {
-            // Nothing that was refused is in the server: it comes again with a greater number.
+            // The server applied none of the refused writes: repeat them with greater numbers.
             self.instance.skip_writes(newer);
-            return Err(Failure::other("the segment was taken back; written again"));
+            return Err(Failure::other(
+                "the segment went back to an older state; everything is written again",
+            ));
         }
         self.state.trust();
         let strays = self.state.strays();
@@ -200,7 +203,7 @@ impl Flusher {
             self.retire(&mut link, &strays)?;
         }
         self.instance.acknowledge(asked, now, self.beat);
-        // What cannot be folded is tried again, and holds up neither this instance nor the others.
+        // A failure to fold is retried later, and delays neither this instance nor the others.
         for id in &dead {
             match self.fold(&mut link, id) {
                 Ok(was_there) => done.folded += u64::from(was_there),
@@ -219,11 +222,11 @@ impl Flusher {
         Ok(done)
     }
 
-    /// Moves what is no series any more into the archive.
+    /// Moves fields whose series no longer exist into the archive.
     fn retire(&mut self, link: &mut Link, strays: &[Box<str>]) -> Result<(), Failure> {
         for name in strays {
             let Some(metric) = self.state.metrics.get_mut(name) else { continue };
-            // They are collected by the next flush.
+            // If they were not collected yet, the next flush collects them.
             let Some(fields) = metric.fields.take() else { continue };
             metric.has_strays = false;
             let answer = link.run(&[Call::plain("HKEYS", &metric.keys[0])])?;
@@ -243,8 +246,8 @@ impl Flusher {
         Ok(())
     }
 
-    /// Folds an instance that is dead, and answers whether there was anything to fold. Whoever dies on
-    /// the way leaves the rest to the next one.
+    /// Folds a dead instance. Returns whether there was anything to fold. If this process dies
+    /// meanwhile, another one folds the rest.
     fn fold(&self, link: &mut Link, id: &str) -> Result<bool, Failure> {
         let answer = link.run(&[Call::plain("SMEMBERS", &self.global.metrics)])?;
         let metrics: Vec<&str> =
@@ -274,7 +277,7 @@ impl State {
         self.metrics.values_mut().for_each(Metric::distrust);
     }
 
-    /// Forgets what the server is known to have applied.
+    /// Forgets the resets, which the server has applied.
     fn trust(&mut self) {
         self.metrics.values_mut().for_each(|metric| metric.resets.clear());
     }
@@ -295,7 +298,7 @@ impl Metric {
         self.sent.values_mut().for_each(|sent| sent.is_written = false);
     }
 
-    /// A write, to which fields and values may be added.
+    /// A call of [`WRITE`]; the caller appends fields and values.
     fn write(
         &self,
         id: &str,
@@ -322,7 +325,8 @@ impl Metric {
         call
     }
 
-    /// Learns how many fields the server has, when all that changed was written.
+    /// Compares the number of fields that the server has, after all changes were written, with the
+    /// number of live ones.
     fn has_fields(&mut self, fields: i64) {
         if fields.unsigned_abs() < self.live {
             self.distrust();
@@ -331,9 +335,9 @@ impl Metric {
     }
 }
 
-/// Takes what a walk over the segment shows, and writes what changed.
+/// The sink of a walk over the segment: writes the values that changed.
 struct Writer<'f> {
-    /// The families that hide series which are idle.
+    /// The families that hide idle series.
     hiding: HashSet<String>,
     state: &'f mut State,
     link: &'f mut Link,
@@ -343,15 +347,15 @@ struct Writer<'f> {
     sequence: u64,
     now: u64,
     is_adopting: bool,
-    /// The name of the family that is being shown, where it is written.
+    /// The current family, if it is one that is written.
     metric: Option<Box<str>>,
-    /// Whether something of it was written, or is to be looked at.
+    /// Whether some of its values were written, or its number of fields is to be checked.
     is_touched: bool,
     calls: Vec<Call>,
-    /// For each call the metric whose fields it answers the number of.
+    /// For each call, the metric whose number of fields is in the response.
     of: Vec<Option<Box<str>>>,
     buffers: Buffers,
-    /// The greatest number of a write that the server had and this is not newer than.
+    /// The greatest number of a write on the server that is newer than this flush; 0 for none.
     newer: u64,
     done: Done,
     failure: Option<Failure>,
@@ -361,16 +365,17 @@ struct Writer<'f> {
 struct Buffers {
     key: Vec<u8>,
     field: String,
-    /// What is to be written of the family: fields and values, behind one another.
+    /// The fields and values to write for the family, one after another.
     text: String,
+    /// For each pair, where its field ends in `text`, and where its value ends.
     pairs: Vec<(usize, usize)>,
     /// The resets among them.
     ended: Vec<(String, String)>,
-    /// For pairs that are adopted: the value that was written before.
+    /// For each pair, the value that was written before; only while adopting.
     before: Vec<Option<Number>>,
 }
 
-/// The parts of a histogram that are no buckets.
+/// The parts of a histogram or summary that are not buckets.
 const SUM: u32 = u32::MAX;
 const COUNT: u32 = u32::MAX - 1;
 
@@ -417,7 +422,7 @@ impl Sink for Writer<'_> {
 
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
         if family.name == METRICS {
-            // The first of all families.
+            // This family comes before all others.
             let mut texts = series.texts;
             if let (Some(name), Some(kind), Some(how)) = (texts.next(), texts.next(), texts.next())
             {
@@ -471,7 +476,7 @@ impl Writer<'_> {
         for number in [series.group, part] {
             buffers.key.extend_from_slice(&number.to_le_bytes());
         }
-        // What a gauge was set to before does not count.
+        // Only sums need start times: an older value of a gauge does not count.
         let start = metric.meta.how.is_sum().then_some(start);
         buffers.key.extend_from_slice(&start.unwrap_or(0).to_le_bytes());
         for text in series.texts {
@@ -485,11 +490,11 @@ impl Writer<'_> {
         let is_new = before.is_none_or(|before| !is_same(before, value));
         let time = if is_new { self.now } else { sent.as_deref().map_or(0, |sent| sent.time) };
         let is_written = sent.as_deref().is_some_and(|sent| sent.is_written);
-        // If this fails, all that was sent is distrusted.
+        // This notes the value as written. If the flush fails, `distrust` undoes that.
         let ended = match sent {
             Some(sent) => {
                 let is_again = sent.is_gone && !metric.keeps_strays;
-                // A sum falls by what is observed below zero, too.
+                // Observations below zero lower a sum, too.
                 let only_grows = metric.meta.how == How::Counter && part != SUM;
                 let has_fallen = only_grows && float(value) < float(sent.value);
                 let ended = start.is_some() && (is_again || has_fallen);
@@ -546,7 +551,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Turns what was gathered into a call.
+    /// Turns the pairs gathered so far into a call.
     fn end_chunk(&mut self, is_last: bool) {
         self.is_touched = true;
         let Some((name, metric)) =
@@ -611,7 +616,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Sends resets again that the server may not have applied.
+    /// Repeats the resets that the server may not have applied.
     fn reset_again(&mut self) {
         let (id, sequence) = (self.instance.id(), self.sequence);
         let all = self.state.metrics.values().flat_map(|metric| {
@@ -627,7 +632,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Ends a family: its last chunk, and what became of series that are gone.
+    /// Ends a family: writes its last chunk, and marks the series that no longer exist.
     fn end_family(&mut self) {
         let round = self.state.round;
         let Some(metric) = self.metric.as_ref().and_then(|name| self.state.metrics.get_mut(name))
@@ -673,12 +678,12 @@ impl Writer<'_> {
     }
 }
 
-/// Whether a field says something of the instance, and is no series.
+/// Whether a field holds a note about the instance rather than a series.
 pub(super) fn is_note(field: &str) -> bool {
     matches!(field, "#" | "!")
 }
 
-/// The keys that a script about a metric of an instance takes.
+/// The keys of a script that works on a metric of an instance.
 fn keys_of(keys: &Keys, id: &str) -> [String; 5] {
     let own = (keys.of(id), keys.instances.clone());
     [own.0, own.1, keys.folded(id), keys.archive.clone(), keys.meta.clone()]

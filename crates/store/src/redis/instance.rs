@@ -1,4 +1,5 @@
-//! What all processes that share a segment know of the instance that they are.
+//! The instance: all processes that count in one segment, and the state that they share in a record
+//! of the segment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,10 +8,10 @@ use quipu_segment::{Cells, Kind, Lead, Segment};
 
 use crate::error::Error;
 
-/// The record in the segment.
+/// The kind of the record in the segment.
 const INSTANCE: Kind = Kind::new(*b"RDIS", 2);
 
-/// The cells of the record. All are zero at first.
+/// The cells of the record. All are initially zero.
 mod at {
     pub(super) const ID: usize = 0;
     pub(super) const LEAD: usize = 2;
@@ -35,7 +36,7 @@ pub(super) struct Instance {
 }
 
 impl Instance {
-    /// Finds the instance of a namespace in the segment, or makes it.
+    /// Finds the instance of a namespace in the segment, or creates it.
     pub(super) fn of(segment: &Segment, namespace: &str) -> Result<Self, Error> {
         let fail = |error| Error::because("redis", "its record in the segment", error);
         let name = record_name(namespace);
@@ -50,7 +51,7 @@ impl Instance {
             }
             draft.cells()[at::CREATED].store(now(), Ordering::Relaxed);
             draft.publish().map_err(fail)?;
-            // Another process may have made one as well: the first that was published counts.
+            // Another process may have created one too: the first that was published counts.
             cells = oldest(segment, &name).map_err(fail)?;
         }
         let Some(cells) = cells.filter(|cells| cells.len() >= at::END) else {
@@ -61,33 +62,33 @@ impl Instance {
         Ok(Self { segment: segment.clone(), cells, id })
     }
 
-    /// Its name among all.
+    /// The name of the instance, unique among all.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Lets this process be the one that flushes, if none is.
+    /// Makes this process the one that flushes, if none is.
     pub(super) fn lead(&self) -> Option<Lead> {
-        // Who cannot be marked as alive does not lead; another may.
+        // A process that cannot be marked as alive does not lead; another one may.
         self.segment.lead(&self.cells, at::LEAD).ok().flatten()
     }
 
-    /// The number of the next write, which is greater than all before it.
+    /// Returns the number for the next write, greater than all before it.
     pub(super) fn next_write(&self) -> u64 {
         self.cell(at::SEQUENCE).fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Makes later writes newer than this one: the segment was taken back, by a loss of power.
+    /// Makes the numbers of later writes greater than `last`. Needed after a power loss took the
+    /// segment back to an older state.
     pub(super) fn skip_writes(&self, last: u64) {
         self.cell(at::SEQUENCE).fetch_max(last, Ordering::Relaxed);
     }
 
-    /// The turn that the server acknowledged last, and the one to tell it next.
+    /// The turn that the server last acknowledged, and the one to send next.
     ///
-    /// Each time that the process which flushes tells the server that the instance lives, it tells a
-    /// turn: a number that is one more each time, and random bits. The segment has it before the
-    /// server does. So the segment knows every turn that the server may have, unless another segment
-    /// writes as this instance: a copy of its file.
+    /// A turn goes with each heartbeat: a number that increases by one, and random bits. It is
+    /// stored in the segment before it is sent. So the segment knows every turn that the server may
+    /// have, unless another segment writes as this instance: a copy of the file.
     pub(super) fn turns(&self) -> Result<(u64, u64), Error> {
         let turn = self.cell(at::TURN).load(Ordering::Relaxed);
         let mut next = self.cell(at::NEXT_TURN).load(Ordering::Relaxed);
@@ -99,14 +100,15 @@ impl Instance {
         Ok((turn, next))
     }
 
-    /// Notes that the server has that turn.
+    /// Notes that the server has acknowledged this turn.
     pub(super) fn turned(&self, turn: u64) {
         self.cell(at::TURN).store(turn, Ordering::Relaxed);
     }
 
-    /// Asks for a flush; answers the number to wait for.
+    /// Requests a flush. Returns the number of the request; it is done when [`Instance::done`]
+    /// reaches that number.
     pub(super) fn ask(&self) -> u64 {
-        // AcqRel: the flush sees what was counted before it was asked for.
+        // AcqRel: the flush sees what was counted before the request.
         self.cell(at::ASKED).fetch_add(1, Ordering::AcqRel) + 1
     }
 
@@ -118,7 +120,7 @@ impl Instance {
         self.cell(at::DONE).load(Ordering::Acquire)
     }
 
-    /// Notes that everything is in the server that was counted before `asked`.
+    /// Notes that the server has everything that was counted before request `asked`.
     pub(super) fn acknowledge(&self, asked: u64, there: u64, beat: u64) {
         self.cell(at::ACKED).store(now(), Ordering::Relaxed);
         self.cell(at::ACKED_THERE).store(there, Ordering::Relaxed);
@@ -127,7 +129,8 @@ impl Instance {
         self.cell(at::DONE).fetch_max(asked, Ordering::Release);
     }
 
-    /// When the last flush was acknowledged, by the server's clock in milliseconds; 0 for never.
+    /// The time at which the last flush was acknowledged, by the server's clock in milliseconds; 0
+    /// if none was.
     pub(super) fn acknowledged_there(&self) -> u64 {
         self.cell(at::ACKED_THERE).load(Ordering::Relaxed)
     }
@@ -140,7 +143,7 @@ impl Instance {
         self.cell(at::PENDING).load(Ordering::Relaxed)
     }
 
-    /// The seconds since the last flush that was acknowledged, or since the beginning.
+    /// The seconds since the last acknowledged flush, or since the instance was created.
     pub(super) fn lag(&self) -> f64 {
         let acked = self.cell(at::ACKED).load(Ordering::Relaxed);
         let since = if acked == 0 { self.cell(at::CREATED).load(Ordering::Relaxed) } else { acked };
@@ -152,10 +155,10 @@ impl Instance {
     }
 }
 
-/// The random bits of a turn: its number is above them.
+/// The number of random bits of a turn; its number is in the bits above them.
 const TURN_BITS: u32 = 24;
 
-/// A turn as the server has it.
+/// The text of a turn, as sent to the server.
 pub(super) fn turn_text(turn: u64) -> String {
     format!("{}-{:06x}", turn >> TURN_BITS, turn & ((1 << TURN_BITS) - 1))
 }
@@ -163,8 +166,8 @@ pub(super) fn turn_text(turn: u64) -> String {
 fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     let result = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    // Up to 256 bytes come at once.
-    result.map_err(|_| Error::new("redis", "the system gives no random numbers"))?;
+    // A call returns up to 256 bytes in one piece.
+    result.map_err(|_| Error::new("redis", "the system provides no random numbers"))?;
     Ok(bytes)
 }
 
@@ -179,13 +182,13 @@ fn oldest(segment: &Segment, name: &str) -> Result<Option<Cells>, quipu_segment:
     Ok(found)
 }
 
-/// The wall clock's milliseconds.
+/// The wall clock in milliseconds since 1970.
 pub(super) fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A name that fits a record: FNV-1a of the namespace.
+/// A record name of fixed length, by a hash (FNV-1a) of the namespace.
 fn record_name(namespace: &str) -> String {
     let hash = namespace.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

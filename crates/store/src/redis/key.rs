@@ -1,21 +1,21 @@
-//! The names of keys, and of the fields in them.
+//! The names of the keys on the server, and of the fields in them.
 //!
 //! ```text
-//! {ns}:metrics                 set      all metrics, by name
-//! {ns}:instances               zset     instances, by when they were last heard of
-//! {ns}:turns                   hash     instances, by the turn that was told last
-//! {ns}:claims                  hash     dead instances, by when somebody began to fold them
-//! {ns:metric}:meta             hash     kind, how, help, unit, labels
+//! {ns}:metrics                 set      the names of all metrics
+//! {ns}:instances               zset     instances, scored by the time of their last heartbeat
+//! {ns}:turns                   hash     instance -> the turn that it sent last
+//! {ns}:claims                  hash     dead instance -> the time at which its folding began
+//! {ns:metric}:meta             hash     kind, how, aggregation, help, unit, labels
 //! {ns:metric}:instances        set      the instances that have this metric
-//! {ns:metric}:<instance>       hash     series and values; `#`: the number of the last write;
-//!                                       `!`: which lists of resets were applied
-//! {ns:metric}:folded:<instance>  hash   the same, of an instance that was folded; it expires
-//! {ns:metric}:archive          hash     sums of all instances that were folded
+//! {ns:metric}:<instance>       hash     series -> value; `#`: the number of the last write;
+//!                                       `!`: the lists of resets that were applied
+//! {ns:metric}:folded:<instance>  hash   the same, for a folded instance; it expires
+//! {ns:metric}:archive          hash     the sums of all folded instances
 //! ```
 
 use std::fmt::Write as _;
 
-/// The keys that belong to no metric.
+/// The keys that do not belong to a metric.
 #[derive(Debug, Clone)]
 pub(super) struct Global {
     pub(super) metrics: String,
@@ -27,7 +27,7 @@ pub(super) struct Global {
 /// The keys of a metric.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
-    /// What the others begin with.
+    /// The prefix of all keys of the metric.
     pub(super) prefix: String,
     pub(super) meta: String,
     pub(super) instances: String,
@@ -45,7 +45,7 @@ impl Global {
         }
     }
 
-    /// The keys that a script about who lives takes.
+    /// The keys of the scripts that work on the list of instances.
     pub(super) fn of_instances(&self) -> [&str; 3] {
         [&self.instances, &self.claims, &self.turns]
     }
@@ -71,13 +71,13 @@ impl Keys {
     }
 }
 
-/// Without the braces that say which part of a key tells its node.
+/// Escapes braces, which mark the part of a key that selects its cluster node (the hash tag).
 fn escaped(text: &str) -> String {
     text.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
 }
 
-/// Writes a field: what part of a series it is, the labels as Prometheus writes them, and when the
-/// series began, which tells one that was removed from one that was made anew in its place.
+/// Writes a field name: the part of the series, the labels as Prometheus writes them, and the start
+/// time of the series, which distinguishes a removed series from a new one with the same labels.
 pub(super) fn write_field<'a>(
     out: &mut String,
     part: &str,
@@ -100,19 +100,20 @@ pub(super) fn write_field<'a>(
     }
     out.push('}');
     if let Some(start) = start {
-        // In microseconds: two series of the same labels do not begin in the same one.
+        // In microseconds. A new series with the start time of the one that it replaces has the
+        // same field; the flush then sends a reset.
         let _ = write!(out, "@{:x}", start / 1000);
     }
 }
 
-/// A field that was read: its part, and its labels.
+/// A parsed field name: its part, and its labels.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) part: String,
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// Reads a field. `None` where it is none: it was written by another program.
+/// Parses a field name. `None` if it is malformed, as another program may have written it.
 pub(super) fn read_field(text: &str) -> Option<Field> {
     let (part, rest) = text.split_once('{')?;
     let mut rest = rest.trim_end_matches(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
@@ -133,7 +134,7 @@ pub(super) fn read_field(text: &str) -> Option<Field> {
     Some(Field { part: part.to_owned(), labels })
 }
 
-/// Reads up to the closing quote; what is behind it is left.
+/// Reads up to the closing quote. Returns the text, and the rest after the quote.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut out = String::new();
     let mut chars = text.char_indices();

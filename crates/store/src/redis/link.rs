@@ -1,4 +1,4 @@
-//! The connection to a server or a cluster, and what can be wrong with it.
+//! The connection to a server or a cluster, and its errors by cause.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use ::redis::{
 use super::options::Options;
 use super::script::Source;
 
-/// A connection. It is given up at the first error that is no answer.
+/// A connection to one server or to a cluster. After any error, its user drops it.
 pub(super) enum Link {
     One(Box<Connection>),
     Cluster(Box<ClusterConnection>),
 }
 
-/// What went wrong, as far as it matters to who looks at the figures.
+/// The cause of an error, as the metric of errors distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     Connect,
@@ -38,7 +38,7 @@ pub(super) struct Failure {
     pub(super) error: RedisError,
 }
 
-/// A command or a call of a script, whose arguments are added one by one.
+/// A command or a script call. Arguments are appended one by one.
 pub(super) struct Call {
     command: Cmd,
     script: Option<&'static Source>,
@@ -54,8 +54,8 @@ impl Call {
         Self { command, script: Some(script) }
     }
 
-    /// As [`Call::new`], with the script's text: for scripts that later calls of the pipeline rely
-    /// on. By its hash, a server that does not know this one might run those without it.
+    /// As [`Call::new`], but sends the script's text. Needed if later calls in the pipeline rely on
+    /// this one: a server that does not know its hash would fail it, and still run the later ones.
     pub(super) fn in_order<K: AsRef<str>>(script: &Source, keys: &[K]) -> Self {
         let mut command = Cmd::new();
         command.arg("EVAL").arg(script.text).arg(keys.len());
@@ -76,7 +76,7 @@ impl Call {
         self
     }
 
-    /// With the script's text, for a server that does not know it by its hash.
+    /// The same call with the script's text, for a server that does not know its hash.
     fn in_full(&self) -> Cmd {
         let Some(script) = self.script else { return self.command.clone() };
         let mut command = Cmd::new();
@@ -104,7 +104,7 @@ impl Link {
             let client = ClusterClient::builder(options.urls.iter().map(String::as_str))
                 .connection_timeout(timeout)
                 .response_timeout(timeout)
-                // Whoever flushes tries again by itself, with what is new by then.
+                // The flush itself retries, with the values of that time.
                 .retries(1)
                 .build()
                 .map_err(fail)?;
@@ -123,14 +123,14 @@ impl Link {
         Err(fail(last.unwrap_or_else(none)))
     }
 
-    /// Makes all calls in one pipeline. A script that a server does not know is sent to it.
+    /// Makes all calls in one pipeline. If the server does not know a script, sends all scripts.
     pub(super) fn run(&mut self, calls: &[Call]) -> Result<Vec<Value>, Failure> {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
         let answer = self.pipe(calls.iter().map(|call| call.command.clone()));
         match answer {
-            // Each script may be run again.
+            // Repeating the pipeline is safe: every script may run again.
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 self.pipe(calls.iter().map(Call::in_full))
             }
@@ -139,7 +139,7 @@ impl Link {
         .map_err(Failure::from)
     }
 
-    /// The answers, or the first error among them.
+    /// Returns the responses, or the first error among them.
     fn pipe(&mut self, commands: impl Iterator<Item = Cmd>) -> RedisResult<Vec<Value>> {
         match self {
             Self::One(connection) => {
@@ -170,7 +170,7 @@ fn connect_one(url: &str, timeout: Duration) -> RedisResult<Connection> {
 }
 
 impl Cause {
-    /// Whether nothing else will come through this connection either.
+    /// Whether other calls on this connection would fail too.
     pub(super) fn is_of_link(self) -> bool {
         matches!(self, Self::Connect | Self::Lost | Self::Timeout)
     }
@@ -221,7 +221,7 @@ impl Cause {
             | ErrorKind::ClusterConnectionNotFound => Self::Cluster,
             ErrorKind::Io => Self::Lost,
             _ => {
-                // Older servers wrap what a script's command answered.
+                // Older servers wrap the error of a command within a script.
                 let text = error.to_string();
                 let has = |part: &str| text.contains(part);
                 if has("OOM ") || has("OOM:") || error.code() == Some("OOM") {
@@ -244,13 +244,13 @@ impl Cause {
 impl Failure {
     /// Another segment writes as this instance.
     pub(super) fn copied() -> Self {
-        let what = "another segment writes as this instance, since its file was copied: stop one of \
-                    them, or let it begin a new file. Counting goes on meanwhile, and what the other \
-                    wrote is replaced when it was not heard of for as long as makes an instance dead";
+        let what = "another segment writes as this instance, because its file was copied: stop one \
+                    of them, or give it a new file. Counting goes on; if the other is silent until \
+                    it is declared dead, this one replaces its values";
         Self { cause: Cause::Copied, ..Self::other(what) }
     }
 
-    /// What no server said.
+    /// An error that does not come from a server.
     pub(super) fn other(what: &str) -> Self {
         let error = RedisError::from((ErrorKind::Client, "not written", what.to_owned()));
         Self { cause: Cause::Other, error }
@@ -263,7 +263,7 @@ impl From<RedisError> for Failure {
     }
 }
 
-/// The text of an answer.
+/// The text of a response.
 pub(super) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
@@ -272,7 +272,7 @@ pub(super) fn text(value: &Value) -> Option<&str> {
     }
 }
 
-/// The items of an answer.
+/// The items of a response.
 pub(super) fn items(value: &Value) -> &[Value] {
     match value {
         Value::Array(items) | Value::Set(items) => items,

@@ -1,23 +1,23 @@
-//! What the server is told about a metric, and what that means for its values.
+//! The description of a metric on the server, and what it means for the values.
 
 use std::str::FromStr;
 
 use quipu::Aggregation;
 use quipu::snapshot::{Family, Kind};
 
-/// What the names of the store's own metrics begin with. They stay in the process.
+/// The name prefix of the store's own metrics, which are not written to the server.
 pub(super) const OWN: &str = "quipu_redis_";
-/// The store's metric that lists metrics: the only one with labels for name, kind and aggregation.
+/// The store's metric that lists all metrics, with their name, kind and aggregation as labels.
 pub(super) const METRICS: &str = "quipu_redis_metric";
 
-/// How the values of instances become one.
+/// How the values of instances are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// They add up, and only grow.
+    /// A sum of values that only grow.
     Counter,
-    /// As [`How::Counter`], for parts of histograms and summaries that an application names.
+    /// As [`How::Counter`], for parts of histograms and summaries that the application names.
     Parts,
-    /// As this says.
+    /// By this aggregation.
     Gauge(Aggregation),
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Meta {
 }
 
 impl How {
-    /// What the registry's own metric says.
+    /// From the labels of the registry's metric [`METRICS`].
     pub(super) fn of_spec(kind: &str, aggregation: &str) -> Self {
         match kind {
             "counter" => Self::Counter,
@@ -48,19 +48,19 @@ impl How {
         !matches!(self, Self::Gauge(_))
     }
 
-    /// Whether values stand behind the time at which they changed.
+    /// Whether each value is written after the time at which it changed (`time:value`).
     pub(super) fn has_time(self) -> bool {
         matches!(self, Self::Gauge(Aggregation::MostRecent | Aggregation::LiveMostRecent))
     }
 
-    /// Whether instances that do not live count as well.
+    /// Whether the values of dead instances count as well.
     pub(super) fn counts_dead(self) -> bool {
         use Aggregation::{LiveAll, LiveMax, LiveMin, LiveMostRecent, LiveSum};
 
         !matches!(self, Self::Gauge(LiveAll | LiveMax | LiveMin | LiveMostRecent | LiveSum))
     }
 
-    /// What the scripts call what becomes of the values of an instance that is folded.
+    /// The scripts' name for what happens to the values of a folded instance.
     pub(super) fn fold(self) -> &'static str {
         match self {
             Self::Counter | Self::Parts | Self::Gauge(Aggregation::Sum) => "sum",
@@ -98,7 +98,7 @@ impl Meta {
         }
     }
 
-    /// As the fields of a hash.
+    /// The description as the fields of a hash.
     pub(super) fn fields(&self) -> [(&'static str, String); 6] {
         let kind = KINDS.iter().find(|(kind, _)| *kind == self.kind).map_or("unknown", |k| k.1);
         [
@@ -111,7 +111,7 @@ impl Meta {
         ]
     }
 
-    /// From the fields of a hash.
+    /// Reads a description from the fields of a hash.
     pub(super) fn read<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let mut meta = Self {
             kind: Kind::Unknown,

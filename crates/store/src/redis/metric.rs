@@ -14,7 +14,7 @@ use crate::interface::{Kind, Metric, Spec};
 use crate::lock::Lock;
 use crate::table::register;
 
-/// The metric that tells whichever process flushes how the values of gauges become one.
+/// The metric by which the process that flushes learns how to combine the values of gauges.
 pub(super) struct Specs(GaugeFamily<Values<'static>>);
 
 /// A metric.
@@ -28,8 +28,8 @@ pub(super) struct Kept {
 
 enum Series {
     Sums(MixedCounterFamily<Values<'static>>),
-    /// Those that an application may take back: parts of histograms and summaries that are
-    /// negative are so rare that they share the counters' cells, and are dropped.
+    /// Gauges, the only series that may decrease. Negative increments of histogram and summary
+    /// parts are so rare that these share the counters' cells, and drop such increments.
     Gauges(GaugeFamily<Values<'static>>),
 }
 
@@ -63,7 +63,7 @@ impl Kept {
     ) -> Result<Self, Error> {
         let subject = || format!("metric {:?}", spec.name);
         if spec.is_cumulative() && !matches!(spec.aggregation, None | Some(Aggregation::Sum)) {
-            let what = "only gauges have another aggregation than the sum; leave it out";
+            let what = "only gauges can have an aggregation other than the sum; leave it out";
             return Err(Error::new(subject(), what));
         }
         let description = Description::new(&spec.name, &spec.help);

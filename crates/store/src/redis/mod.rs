@@ -1,9 +1,9 @@
-//! Redis, or Valkey: totals of many machines.
+//! Totals over many machines, in Redis or Valkey.
 //!
-//! Increments go into a segment of this machine, and cost what they cost there. One thread of one
-//! process of those that share the segment writes what changed to the server, as absolute values
-//! under the name of the *instance* that the segment is: a write that is repeated changes nothing.
-//! What instances counted that are gone is folded into an archive. Whoever reads adds up both.
+//! Increments go into a segment of this machine, and cost what they cost there. All processes that
+//! share the segment are one *instance*. One thread of one of them writes the changed values to the
+//! server, as absolute values under the name of the instance, so writes are idempotent. The counts
+//! of dead instances are folded into an archive. A reader adds up the instances and the archive.
 //!
 //! ```no_run
 //! use quipu_store::redis::Options;
@@ -48,7 +48,7 @@ use crate::error::Error;
 use crate::interface::{Metric, Spec, Store};
 use crate::table::Table;
 
-/// A store of totals in Redis. Clones share it; the last one that goes flushes once more.
+/// A store of totals in Redis. Clones share it; dropping the last one flushes once more.
 #[derive(Clone)]
 pub struct Redis {
     inner: Arc<Inner>,
@@ -59,9 +59,9 @@ struct Inner {
     registry: Registry,
     metrics: Table<Kept>,
     worker: Arc<Worker>,
-    /// Describes metrics to whichever process flushes.
+    /// Describes metrics to the process that flushes.
     specs: metric::Specs,
-    /// The process that made it.
+    /// The generation of the process that created the store.
     generation: u32,
 }
 
@@ -69,14 +69,14 @@ impl Redis {
     fn new(options: Options, registry: Registry) -> Result<Self, Error> {
         for url in &options.urls {
             let checked = ::redis::Client::open(url.as_str());
-            checked.map_err(|error| Error::because(url, "no address of a server", error))?;
+            checked.map_err(|error| Error::because(url, "not a valid server address", error))?;
         }
         if options.urls.is_empty() {
-            return Err(Error::new("redis", "no address of a server is given; give one"));
+            return Err(Error::new("redis", "no server address is given; give at least one"));
         }
         if registry.segment().is_private() {
-            let what = "its registry is in private memory, of which a fork would make two instances \
-                        of one name; take a file, or Segment::anonymous";
+            let what = "its registry is in private memory, which a fork would turn into two \
+                        instances of one name; use a file, or Segment::anonymous";
             return Err(Error::new("redis", what));
         }
         let instance = Arc::new(Instance::of(registry.segment(), &options.namespace)?);
@@ -88,32 +88,33 @@ impl Redis {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The registry in which this instance's counts lie: what is registered there is written, too.
+    /// The registry with this instance's counts. All metrics that are registered there are written
+    /// to the server, too.
     pub fn registry(&self) -> &Registry {
         &self.inner.registry
     }
 
-    /// The name of this instance: that of its segment, in all processes.
+    /// The name of this instance. All processes that share the segment have the same.
     pub fn instance(&self) -> &str {
         self.inner.worker.instance().id()
     }
 
-    /// Waits until all that was counted before is in the server, at most for so long. It may be
-    /// another process that writes it.
+    /// Waits until the server has everything that was counted before the call, at most for
+    /// `deadline`. Another process may do the writing.
     ///
     /// # Errors
-    /// The last error of the server, or that the time is over.
+    /// The time is over; the error has the last error of the server, if there was one.
     pub fn flush(&self, deadline: Duration) -> Result<(), Error> {
         self.inner.worker.flush(deadline)
     }
 
-    /// What all instances counted: to be read, or added to a registry as a collector. That must be
-    /// another registry than this instance's own, which has metrics of the same names.
+    /// The totals over all instances, to read, or to add to a registry as a collector. Use another
+    /// registry than this instance's own, which has metrics of the same names.
     pub fn totals(&self) -> Totals {
         Totals::new(self.inner.options.clone())
     }
 
-    /// The seconds since the server has acknowledged all that changed.
+    /// The seconds since the server last acknowledged all changes.
     pub fn lag(&self) -> f64 {
         self.inner.worker.instance().lag()
     }

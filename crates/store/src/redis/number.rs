@@ -1,8 +1,8 @@
-//! Numbers as texts that read back to the same number.
+//! Numbers as texts that parse to the same number, and exact sums of integers.
 
 use quipu::snapshot::Number;
 
-/// Appends a number: digits for a whole one, the shortest text that reads back for any other.
+/// Appends a number: an integer in digits, any other as the shortest text that parses back to it.
 pub(super) fn push_number(out: &mut String, number: Number) {
     match number {
         Number::Unsigned(n) => out.push_str(itoa::Buffer::new().format(n)),
@@ -11,7 +11,7 @@ pub(super) fn push_number(out: &mut String, number: Number) {
     }
 }
 
-/// A float as the server's scripts read it, too.
+/// The text of a float, in a form that the server's scripts can parse too.
 pub(super) fn float_text(n: f64) -> String {
     if n.is_nan() {
         "nan".into()
@@ -22,7 +22,7 @@ pub(super) fn float_text(n: f64) -> String {
     }
 }
 
-/// Whether nothing has to be written: to the bit.
+/// Whether two numbers are equal, so that nothing has to be written. Compares the bits of floats.
 pub(super) fn is_same(a: Number, b: Number) -> bool {
     match (a, b) {
         (Number::Float(a), Number::Float(b)) => a.to_bits() == b.to_bits(),
@@ -30,7 +30,7 @@ pub(super) fn is_same(a: Number, b: Number) -> bool {
     }
 }
 
-/// A sum of whole numbers, exactly, and of others.
+/// A sum: exact for integers, and a float for the rest.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sum {
     whole: i128,
@@ -38,7 +38,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Adds what a text says; nothing, where it is no number.
+    /// Adds the number of a text. Ignores a text that is not a number.
     pub(super) fn add(&mut self, text: &str) {
         if let Ok(whole) = text.parse::<i64>() {
             self.whole += i128::from(whole);

@@ -1,4 +1,4 @@
-//! What a store in Redis can be told.
+//! [`Options`], with which a store in Redis is opened.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quipu_segment::Segment;
 use super::Redis;
 use crate::error::Error;
 
-/// How a store in Redis (or Valkey) is made.
+/// Options for opening a store in Redis or Valkey.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(super) urls: Vec<String>,
@@ -22,11 +22,11 @@ pub struct Options {
     pub(super) backoff: Duration,
 }
 
-/// The bytes up to which a segment without a file may grow.
+/// The most bytes that a segment without a file may grow to.
 const LIMIT: u64 = 256 << 20;
 
 impl Options {
-    /// A server's address: `redis://user:password@host:port/db`, or `unix:///path`.
+    /// Options for one server, at `redis://user:password@host:port/db` or `unix:///path`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             urls: vec![url.into()],
@@ -41,75 +41,79 @@ impl Options {
         }
     }
 
-    /// The addresses of some nodes of a cluster, which tell of the others.
+    /// Options for a cluster, with the addresses of some of its nodes. Those report the others.
     pub fn cluster<S: Into<String>>(urls: impl IntoIterator<Item = S>) -> Self {
         let urls = urls.into_iter().map(Into::into).collect();
         Self { urls, cluster: true, ..Self::new("") }
     }
 
-    /// What all keys begin with: one application, whose instances add up. The default is `quipu`.
+    /// The prefix of all keys. The totals of a namespace cover all of its instances, so each
+    /// application needs its own. The default is `quipu`.
     pub fn namespace(mut self, name: impl Into<String>) -> Self {
         self.namespace = name.into();
         self
     }
 
-    /// How often what changed is written. The default is a second.
+    /// How often changed values are written. The default is a second, the minimum a millisecond.
     pub fn interval(mut self, interval: Duration) -> Self {
         self.interval = interval.max(Duration::from_millis(1));
         self
     }
 
-    /// How often everything is written, changed or not, so that what a server lost without saying
-    /// so comes back. The default is a minute.
+    /// How often all values are written, changed or not, which restores values that a server lost
+    /// silently. The default is a minute.
     pub fn refresh(mut self, interval: Duration) -> Self {
         self.refresh = interval;
         self
     }
 
-    /// How long an instance is not heard of until it is taken for dead and folded. The default is a
-    /// minute; it should be many intervals. An instance that is not dead after all comes back.
+    /// How long an instance must be silent to be declared dead and folded. The default is a minute;
+    /// use many intervals. An instance that turns out to be alive comes back.
     pub fn dead_after(mut self, time: Duration) -> Self {
         self.dead_after = time;
         self
     }
 
-    /// For how long an instance that was folded may come back and be counted exactly. The default is
-    /// seven days, for which what it had is kept aside in the server.
+    /// How long after it was folded an instance may come back and still be counted exactly. The
+    /// server keeps a copy of its values for that time. The default is seven days.
     pub fn keep_folded(mut self, time: Duration) -> Self {
         self.keep = time;
         self
     }
 
-    /// How long a connection, and an answer, may take. The default is two seconds.
+    /// The timeout for connecting, and for each response. The default is two seconds, the minimum a
+    /// millisecond.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout.max(Duration::from_millis(1));
         self
     }
 
-    /// The longest pause between attempts while the server fails. The default is ten seconds.
+    /// The longest pause between attempts while the server fails. The default is ten seconds; the
+    /// interval is used if it is longer.
     pub fn max_backoff(mut self, time: Duration) -> Self {
         self.backoff = time;
         self
     }
 
-    /// A store whose counts lie in memory that this process shares with the children that it forks
-    /// afterwards: make it before the fork. They are one instance, which ends with the last of them.
+    /// Opens a store whose counts are in anonymous memory, which children that are forked later
+    /// share: call this before the fork. Together they are one instance, which ends with the last
+    /// of them.
     ///
     /// # Errors
-    /// Those of [`Options::on`], and a system without such memory: only Linux has.
+    /// Those of [`Options::on`], and a system without such memory: only Linux has it.
     pub fn open(self) -> Result<Redis, Error> {
         let segment = Segment::anonymous(LIMIT)
             .map_err(|error| Error::because("redis", "no memory to share with children", error))?;
         self.on(Registry::on(segment))
     }
 
-    /// A store whose counts lie in this registry, and with them all others that the registry has:
-    /// they are written too. In a file that is shared, all processes that have it are one instance,
-    /// and go on as the same after a restart.
+    /// Opens a store whose counts are in this registry. All other metrics of the registry are
+    /// written to the server too. If the registry is in a file, all processes that open the file
+    /// are one instance, and remain so after a restart.
     ///
     /// # Errors
-    /// An address that is none, a registry in private memory, of which a fork would make two, and
-    /// the segment's errors. No connection is made yet: a server that is down is no error.
+    /// An invalid address, a registry in private memory, which a fork would duplicate, and the
+    /// segment's errors. No connection is made yet, so a server that is down is not an error.
     pub fn on(self, registry: Registry) -> Result<Redis, Error> {
         Redis::new(self, registry)
     }

@@ -1,4 +1,4 @@
-//! Reading what all instances counted.
+//! Reads the totals over all instances from the server.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -19,44 +19,44 @@ use super::options::Options;
 use super::script::{HEAD, READ};
 use crate::error::Error;
 
-/// The label of gauges that are shown for each instance.
+/// The label that gauges get if they have a series for each instance.
 pub(super) const INSTANCE: &str = "instance_id";
-/// The metrics that are read in one pipeline.
+/// The most metrics that are read in one pipeline.
 const MOST_CALLS: usize = 16;
 
-/// What all instances counted: the archive, and those that are there. As a collector it reads the
-/// server at every scrape, and shows nothing when it cannot.
+/// The totals over all instances: the archive, and the instances on the server. As a collector, it
+/// reads the server at every scrape, and returns nothing if that fails.
 #[derive(Clone)]
 pub struct Totals {
     options: Options,
 }
 
-/// A metric, put together.
+/// A metric, combined over all instances.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Total {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its help.
+    /// The help text.
     pub help: String,
-    /// Its unit.
+    /// The unit.
     pub unit: String,
-    /// Its kind.
+    /// The kind.
     pub kind: Kind,
-    /// The names of its labels.
+    /// The label names.
     pub labels: Vec<String>,
-    /// Its series, in order.
+    /// The series, in order.
     pub parts: Vec<Part>,
 }
 
-/// A series of a metric; of a histogram or a summary, one of its numbers.
+/// A series of a metric, or one of the numbers of a histogram or summary.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Part {
-    /// What it is of a histogram or a summary: `bucket` (that one alone, by the label `le`), `sum`
-    /// or `count`. Empty for all others.
+    /// The part of a histogram or summary: `bucket` (the count of that bucket alone, whose upper
+    /// bound is the label `le`), `sum` or `count`. Empty for other kinds.
     pub part: String,
-    /// Pairs of label names and values.
+    /// The label names and values.
     pub labels: Vec<(String, String)>,
     /// The value.
     pub value: Number,
@@ -72,15 +72,15 @@ impl Totals {
     /// Reads all metrics.
     ///
     /// # Errors
-    /// The server's.
+    /// Those of the server.
     pub fn read(&self) -> Result<Vec<Total>, Error> {
         self.try_read(None).map_err(|failure| self.error(failure))
     }
 
-    /// Reads one metric. `None` where nobody has written it.
+    /// Reads one metric. Returns `None` if no instance has written it.
     ///
     /// # Errors
-    /// The server's.
+    /// Those of the server.
     pub fn read_one(&self, name: &str) -> Result<Option<Total>, Error> {
         let mut all = self.try_read(Some(name)).map_err(|failure| self.error(failure))?;
         Ok(all.pop())
@@ -120,7 +120,7 @@ impl Totals {
     }
 }
 
-/// Puts a metric together from its description, its archive, and pairs of instance and hash.
+/// Combines a metric from its description, its archive, and pairs of an instance and its hash.
 fn total(name: &str, answer: &[Value], live: &HashSet<&str>) -> Total {
     let hash = |at: usize| pairs(answer.get(at));
     let meta = Meta::read(hash(0));
@@ -133,7 +133,7 @@ fn total(name: &str, answer: &[Value], live: &HashSet<&str>) -> Total {
         all.entry((field.labels, field.part)).or_default().add(meta.how, value);
     };
     if meta.how.counts_dead() {
-        // Numbers that are no whole ones have fields of their own.
+        // Numbers other than integers are in separate fields, marked by `~`.
         hash(1).for_each(|(field, value)| add(field.trim_start_matches('~'), value, None));
     }
     let is_each = matches!(meta.how, How::Gauge(Aggregation::All | Aggregation::LiveAll));
@@ -163,7 +163,7 @@ fn total(name: &str, answer: &[Value], live: &HashSet<&str>) -> Total {
 #[derive(Default)]
 struct Combined {
     sum: Sum,
-    /// The one that counts, and its time.
+    /// The value that counts and its time, for aggregations that pick one value.
     one: Option<(u64, Number)>,
 }
 
@@ -204,7 +204,7 @@ fn pairs(value: Option<&Value>) -> impl Iterator<Item = (&str, &str)> {
 
 impl Collector for Totals {
     fn names(&self) -> Vec<String> {
-        // They are known when it reads.
+        // They are known only after reading from the server.
         Vec::new()
     }
 
@@ -215,11 +215,11 @@ impl Collector for Totals {
 }
 
 impl Total {
-    /// Gives it to a sink.
+    /// Passes the metric to a sink.
     fn show(&self, sink: &mut dyn Sink) {
         let mut names: Vec<&str> = self.labels.iter().map(String::as_str).collect();
         let is_buckets = self.kind == Kind::Histogram;
-        // Instances of other versions may have other labels.
+        // Instances that run another version of the application may have other labels.
         for (name, _) in self.parts.iter().flat_map(|part| &part.labels) {
             let is_bound = is_buckets && name == "le";
             if !is_bound && !names.contains(&name.as_str()) {
@@ -278,7 +278,7 @@ impl Total {
 }
 
 impl Part {
-    /// The value of a label.
+    /// The value of a label, or `None` if the series does not have it.
     pub fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }

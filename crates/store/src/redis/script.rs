@@ -1,12 +1,14 @@
-//! What runs inside of the server: all that must happen at once or not at all.
+//! The Lua scripts that run on the server: everything that must be atomic.
 //!
-//! Every script may be run again with the same arguments, or with newer values, also when it was
-//! applied and its answer was lost. All keys of a script share a hash tag, so that they lie on one node of a cluster.
+//! Every script may run again with the same arguments, or with newer values, even if it was applied
+//! and its response was lost. All keys of a script share a hash tag, so that they are on one node
+//! of a cluster.
 
 use super::sha1::hexadecimal;
 
-/// A script, and the hash by which a server knows it once it was sent. All of it is a part of the
-/// program: a child of a fork would wait for ever for what another thread of its parent was making.
+/// A script, and the hash by which a server knows it once it was sent. Both are constants: a lazily
+/// initialized value could block a forked child forever, if another thread of its parent was
+/// initializing it.
 pub(super) struct Source {
     pub(super) text: &'static str,
     hash: [u8; 40],
@@ -22,14 +24,15 @@ impl Source {
     }
 }
 
-/// What [`WRITE`], [`ADOPT`] and [`FOLD`] begin with.
+/// The common head of [`WRITE`], [`ADOPT`] and [`FOLD`].
 ///
-/// Numbers in the archive lie in two fields: whole ones under the field's own name, where HINCRBY
-/// adds them up exactly to 2^63, and others behind a `~`, as the shortest text that 17 digits allow
-/// to read back.
+/// The archive keeps the sum of a series in two fields. Integers are under the field's own name,
+/// where HINCRBY adds them up exactly to 2^63. Other numbers are under the name after a `~`, as a
+/// text of up to 17 digits, which parses back to the same float.
 ///
-/// Who writes a metric may describe it in another way than who wrote it before: a value may stand
-/// behind a time, or be no number. A script that ended there would leave half of what it does.
+/// A metric may have been written under a different description before: a value may follow a time,
+/// or not be a number. The scripts must not fail on that, because an error midway would leave half
+/// of the work done.
 macro_rules! common {
     () => {
         r"
@@ -82,21 +85,22 @@ end
     };
 }
 
-/// Writes values of an instance's series, absolute ones; moves fields of series that are gone into
-/// the archive; and moves there what series had counted that were removed and made again, or set
-/// back, under the same field. An instance that was folded comes back first: what it had is taken
-/// out of the archive again.
+/// Writes absolute values of an instance's series. Also moves into the archive the fields of series
+/// that no longer exist, and the last values of resets: series that were removed and created again,
+/// or set back, under the same field. If the instance was folded, it first comes back: its values
+/// are subtracted from the archive.
 ///
-/// `ARGV`: id, how, sequence number, the number of the list of resets and that of the oldest list
-/// that may come again (0 for none), how many resets and how many gone fields there are, for each reset the field
-/// and its last value, the gone fields, then fields and values in turn. Returns the number of fields
-/// that the instance's series have now, or -1 and the number that was newer: an older write that was
-/// held up on its way is not applied.
+/// `ARGV`: the id, how to fold, and the sequence number; the number of this list of resets, and
+/// that of the oldest list that may be repeated (0 for none); the number of resets, and that of
+/// gone fields; for each reset its field and last value; the gone fields; and pairs of field and
+/// value. Returns the number of fields that the instance's series now have, and 0. If the server
+/// has a write with a greater sequence number, this one was delayed: returns -1 and the greater
+/// number, and writes nothing.
 ///
-/// The same list of resets may come again, when the answer was lost: the values may have changed
-/// since, and may be any. So the numbers of the lists that were applied are noted under `!`, and a
-/// list that is there is passed over. The note is written by the call that applies the list. A field
-/// that is not there was moved already, as that of a series that is gone.
+/// A list of resets may be repeated if its response was lost. The values may have changed since, so
+/// they cannot show whether the list was applied. Instead, the numbers of applied lists are noted
+/// under `!`, by the call that applies them, and a list that is noted there is skipped. A reset
+/// whose field does not exist was already moved, as the field of a series that was gone.
 pub(super) static WRITE: Source = Source::new(concat!(
     common!(),
     r"
@@ -136,10 +140,10 @@ return {redis.call('HLEN', inst) - 1 - redis.call('HEXISTS', inst, '!'), 0}
 "
 ));
 
-/// For an instance that was away for longer than what was folded is remembered: what it had counted
-/// then is in the archive, and is taken out again, as far as it is there.
+/// For an instance that comes back after the copy of its folded values has expired: subtracts the
+/// values that it had at that time from the archive, as far as the archive has them.
 ///
-/// `ARGV`: id, then fields and the values that they had, in turn.
+/// `ARGV`: the id, then pairs of a field and the value that it had.
 pub(super) static ADOPT: Source = Source::new(concat!(
     common!(),
     r"
@@ -160,8 +164,8 @@ return 0
 "
 ));
 
-/// Adds what a dead instance counted to the archive, and keeps it aside for as long as the instance
-/// may come back. `ARGV`: id, for how many milliseconds.
+/// Adds the values of a dead instance to the archive, and keeps a copy for as long as the instance
+/// may come back. `ARGV`: the id, and the time to keep the copy in milliseconds.
 pub(super) static FOLD: Source = Source::new(concat!(
     common!(),
     r"
@@ -178,17 +182,17 @@ return 1
 "
 ));
 
-/// Notes that an instance lives. `KEYS`: the instances with the times at which they were heard of,
-/// the claims of those who fold, the turns that instances told last. `ARGV`: id, after how many
-/// milliseconds one is dead, how many to fold at most, the turn that was acknowledged last, and the
-/// next one.
+/// Records a heartbeat of an instance. `KEYS`: the instances by the time of their last heartbeat,
+/// the claims on dead instances, and the last turns of the instances. `ARGV`: the id, the silence
+/// in milliseconds after which an instance is dead, the most instances to fold, the last
+/// acknowledged turn, and the next turn.
 ///
-/// Returns -1, and notes nothing, where the turn is one that the caller does not know, and that is
-/// none of before the server lost some: another segment writes as this instance, and lives.
-/// Otherwise it returns what the next paragraph says.
+/// Returns -1 and records nothing if another segment writes as this instance and is alive. The
+/// sign of that is a turn that the caller does not know, and that is not older than the last
+/// acknowledged one: a server that went back to an older state has an older turn.
 ///
-/// Answers the time at which it was heard of before, empty for never, the time, and the ids of
-/// dead instances for the caller to fold: nobody else is given them for a while.
+/// Otherwise returns the time of the previous heartbeat (empty for none), the current time, and the
+/// ids of dead instances for the caller to fold. For 10 seconds, no other caller gets these ids.
 pub(super) static BEAT: Source = Source::new(
     r"
 local t = redis.call('TIME')
@@ -219,10 +223,11 @@ return answer
 ",
 );
 
-/// Forgets an instance that was folded, unless it was heard of since, or there was something to fold:
-/// then it is looked at once more, as if it had been heard of now. It may have been held up between
-/// its beat and a write, and die after that. `KEYS` as for [`BEAT`]. `ARGV`: id, after how many
-/// milliseconds one is dead, and 1 where there was something to fold.
+/// Forgets a folded instance, unless it has sent a heartbeat since. If there was something to fold,
+/// keeps it as if its heartbeat were now, so that it is checked once more: it may have been delayed
+/// between a heartbeat and a write, and have died after that write. `KEYS` as for [`BEAT`].
+/// `ARGV`: the id, the silence in milliseconds after which an instance is dead, and 1 if there was
+/// something to fold.
 pub(super) static FORGET: Source = Source::new(
     r"
 local t = redis.call('TIME')
@@ -241,8 +246,8 @@ return 0
 ",
 );
 
-/// Reads who lives, and which metrics there are. `KEYS`: the instances, the metrics. `ARGV`: after
-/// how many milliseconds an instance is dead.
+/// Lists the live instances, and the metrics. `KEYS`: the instances, and the metrics. `ARGV`: the
+/// silence in milliseconds after which an instance is dead.
 pub(super) static HEAD: Source = Source::new(
     r"
 local t = redis.call('TIME')
@@ -252,8 +257,8 @@ return {live, redis.call('SMEMBERS', KEYS[2])}
 ",
 );
 
-/// Reads a metric: at once, so that no instance is missed, or seen twice, while it is folded.
-/// `KEYS`: its description, its archive, its instances. `ARGV`: what an instance's key begins with.
+/// Reads a metric atomically, so that an instance being folded is neither missed nor seen twice.
+/// `KEYS`: its description, its archive, and its instances. `ARGV`: the prefix of instances' keys.
 pub(super) static READ: Source = Source::new(
     r"
 local answer = {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2])}

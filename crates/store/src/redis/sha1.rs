@@ -1,4 +1,4 @@
-//! SHA-1 (RFC 3174) when the program is compiled: the names by which servers know scripts.
+//! SHA-1 (RFC 3174) at compile time. Servers identify scripts by this hash.
 
 /// The hash in hexadecimal digits.
 pub(super) const fn hexadecimal(bytes: &[u8]) -> [u8; 40] {
@@ -13,7 +13,7 @@ pub(super) const fn hexadecimal(bytes: &[u8]) -> [u8; 40] {
 
 const fn words(bytes: &[u8]) -> [u32; 5] {
     let mut hash = [0x6745_2301, 0xefcd_ab89, 0x98ba_dcfe, 0x1032_5476, 0xc3d2_e1f0];
-    // The bytes, a bit, and the number of bits in 8 bytes.
+    // The padded message is the bytes, a set bit, zeros, and the number of bits in 8 bytes.
     let (blocks, mut block) = ((bytes.len() + 9).div_ceil(64), 0);
     while block < blocks {
         hash = add_block(hash, bytes, block, block + 1 == blocks);

@@ -1,7 +1,8 @@
-//! The thread that flushes, if its process leads; of all processes that share a segment, one does.
+//! The background thread that flushes. Of all processes that share a segment, one leads, and only
+//! its thread flushes.
 //!
-//! A child of a fork has no threads of its parent: it makes its own at its next increment, and then
-//! waits to lead. The connection lives in the thread, so that no child has its parent's.
+//! A forked child has none of its parent's threads. It starts its own at its next increment, which
+//! then waits to lead. The connection belongs to the thread, so no child uses that of its parent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use super::own;
 use crate::error::Error;
 use crate::lock::Locked;
 
-/// What the thread and the store share.
+/// The state that the thread and the store share.
 pub(super) struct Worker {
     options: Options,
     registry: Registry,
@@ -28,7 +29,7 @@ pub(super) struct Worker {
     /// The generation of the process in which the thread runs, plus one; 0 for none.
     runs: AtomicU32,
     thread: Locked<Option<Thread>>,
-    /// When the system last gave no thread.
+    /// When the system last refused to start a thread.
     refused: Locked<Option<Instant>>,
     is_stopping: AtomicBool,
     dropped: AtomicU64,
@@ -44,11 +45,11 @@ struct Metrics {
     folded: CounterFamily<Values<'static>>,
 }
 
-/// How often the thread looks whether somebody asks for a flush, and how long who asks waits to
-/// look again.
+/// How often the leading thread checks for requests to flush.
 const GLANCE: Duration = Duration::from_millis(20);
+/// How often a caller that waits for a flush checks whether it is done.
 const NAP: Duration = Duration::from_millis(1);
-/// The least pause after an error.
+/// The shortest pause after an error.
 const LEAST_BACKOFF: Duration = Duration::from_millis(50);
 
 impl Worker {
@@ -81,7 +82,7 @@ impl Worker {
         &self.dropped
     }
 
-    /// Sees to it that this process has the thread.
+    /// Starts the thread if this process does not have it.
     #[inline]
     pub(super) fn ensure(self: &Arc<Self>) {
         if self.runs.load(Ordering::Relaxed) != quipu_segment::generation() + 1 {
@@ -105,7 +106,7 @@ impl Worker {
         let thread = std::thread::Builder::new().name("quipu-redis".into());
         match thread.spawn(move || worker.run(own)) {
             Ok(handle) => drop(self.thread.with(|t| *t = Some(handle.thread().clone()))),
-            // Another process may flush; this one tries again with an increment, a little later.
+            // Another process may flush meanwhile. A later increment of this one tries again.
             Err(_) => {
                 self.refused.with(|at| *at = Some(Instant::now()));
                 self.runs.store(0, Ordering::Release);
@@ -139,7 +140,7 @@ impl Worker {
             self.wait(lead.is_some(), failures);
         }
         drop(lead);
-        // Whoever waits for the end sees it.
+        // Release: `stop` sees that the thread has finished.
         let _ = self.runs.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
@@ -154,7 +155,7 @@ impl Worker {
         self.last.with(|last| *last = text);
     }
 
-    /// Waits for the next flush, or until somebody asks who leads for one.
+    /// Waits until the next flush is due, or is requested while this process leads.
     fn wait(&self, is_leading: bool, failures: u32) {
         let interval = self.options.interval;
         let pause = if failures == 0 || !is_leading {
@@ -162,7 +163,7 @@ impl Worker {
         } else {
             let pause = LEAST_BACKOFF.saturating_mul(1 << failures.min(16));
             let pause = pause.min(self.options.backoff.max(interval));
-            // All instances shall not come back at once.
+            // Jitter, so that instances do not reconnect together.
             pause.mul_f64(0.75 + 0.5 * f64::from(std::process::id() % 1024) / 1024.0)
         };
         let begin = Instant::now();
@@ -174,7 +175,7 @@ impl Worker {
             }
             let now = self.instance.asked();
             if is_leading && now > self.instance.done() && (failures == 0 || now > asked) {
-                // While the server fails, who asks again and again does not make it worse.
+                // A pause, so that repeated requests do not make the failure of a server worse.
                 std::thread::park_timeout(if failures == 0 { NAP } else { LEAST_BACKOFF });
                 return;
             }
@@ -208,7 +209,8 @@ impl Worker {
         });
     }
 
-    /// Lets the thread flush once more and end, and waits for it as long as an answer may take.
+    /// Lets the thread flush once more and exit. Waits for that at most twice the timeout of a
+    /// response.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         let own = quipu_segment::generation() + 1;
@@ -228,7 +230,7 @@ impl Metrics {
         let description = own("errors", "Flushes to Redis that failed, by cause.");
         let errors: CounterFamily<Values<'static>> =
             registry.register(description.labels(["cause"]))?;
-        // All causes are there from the beginning, so that the first error is an increase.
+        // Creates the series of all causes, so that the first error is visible as an increase.
         Cause::EVERY.iter().for_each(|cause| errors.inc_by(&Values(&[cause.name()]), 0));
         let counter = |name, help| registry.register(own(name, help));
         let metrics = Self {
