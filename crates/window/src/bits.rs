@@ -1,9 +1,9 @@
-//! Bits in 64-bit words, lowest first.
+//! A bit string in 64-bit words, lowest bit first.
 //!
-//! Behind the last word that is in use stands one more, so that any 64 bits that begin at a bit in
-//! use can be read from two words that are there.
+//! One spare word follows the last word in use, so that the 64 bits from any used bit on can be
+//! read from two existing words.
 
-/// Bits that are appended.
+/// A bit string that grows at its end.
 #[derive(Debug)]
 pub(crate) struct Bits {
     words: Vec<u64>,
@@ -11,7 +11,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// Room for `bits` bits.
+    /// Makes an empty string with room for `bits` bits.
     pub(crate) fn with_capacity(bits: usize) -> Self {
         let mut words = Vec::with_capacity(bits.div_ceil(64) + 2);
         words.extend([0, 0]);
@@ -33,17 +33,17 @@ impl Bits {
         }
     }
 
-    /// All that was appended, for [`peek`].
+    /// The words, for [`peek`].
     pub(crate) fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// The memory in bytes.
+    /// The allocated memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.words.capacity() * 8
     }
 
-    /// Forgets all, and keeps the memory.
+    /// Removes all bits, and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.words.clear();
         self.words.extend([0, 0]);
@@ -51,7 +51,7 @@ impl Bits {
     }
 }
 
-/// The 64 bits from bit `at` on, which is one that was put; zeros behind the last.
+/// The 64 bits from bit `at` on, padded with zeros after the last bit. `at` must be a bit in use.
 #[inline]
 pub(crate) fn peek(words: &[u64], at: usize) -> u64 {
     let (word, used) = (at / 64, (at % 64) as u32);

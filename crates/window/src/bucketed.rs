@@ -1,4 +1,4 @@
-//! Buckets on a ring of cells: the counter to take unless there is a reason.
+//! [`Bucketed`], the default counter: buckets on a ring of cells, in memory or in a segment.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -17,21 +17,23 @@ use crate::shape::Shape;
 ///
 /// # Error bound
 /// [`count`](Window::count) counts every event that is younger than the window, and none that is
-/// older than window and accuracy together: it is never too small, and too great by at most the
-/// events of one bucket. [`estimate`](Bucketed::estimate) spreads the oldest bucket evenly: its
-/// error is at most that bucket's events either way, and for steady traffic a hundredth of that.
-/// With a [`Coarse`] clock, the borders of buckets lie up to one kernel tick (1 to 10 ms) late. An
-/// event of a thread that sleeps between reading the time and adding counts from some moment in
-/// between. Saving and loading move the borders by up to half a bucket, where the clock and the
-/// wall clock lie apart by a part of one.
+/// older than window and accuracy together. So it is never too low, and too high by at most the
+/// events of one bucket. [`estimate`](Bucketed::estimate) spreads the events of the oldest bucket
+/// evenly over it: its error is at most that bucket's events in either direction, and a hundredth
+/// of that for steady traffic.
+///
+/// With a [`Coarse`] clock, the borders between buckets are up to one kernel tick (1 to 10 ms)
+/// late. If a thread is suspended between reading the time and adding, its event counts from some
+/// moment in between. Saving and loading move the borders by up to half a bucket, if the distance
+/// between the clock and the wall clock is not a whole number of buckets.
 ///
 /// # Cost
 /// Adding and counting take no lock and allocate nothing. Adding is one addition on a cache line
-/// of this CPU's own; counting reads three cells and a line for each CPU, for a window of any
+/// of the current CPU. Counting reads three cells and a line for each CPU, for a window of any
 /// length. When a bucket ends, one caller fills one cell for each bucket that has passed.
 ///
 /// # Range
-/// Counts are right below 2^64 events in the longest window, and modulo 2^64 above.
+/// Counts are correct below 2^64 events in the longest window, and modulo 2^64 above.
 #[derive(Debug, Clone)]
 pub struct Bucketed<C = Coarse> {
     ring: Ring,
@@ -40,13 +42,13 @@ pub struct Bucketed<C = Coarse> {
     segment: Segment,
 }
 
-/// A window of a counter, checked once and counted often. See [`Bucketed::over`].
+/// A validated window of a counter, to be counted many times. See [`Bucketed::over`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Over {
     ticks: u64,
 }
 
-/// How a [`Bucketed`] counter is made.
+/// Options for making or opening a [`Bucketed`] counter.
 #[derive(Debug, Clone)]
 pub struct BucketedOptions {
     window: Duration,
@@ -56,15 +58,15 @@ pub struct BucketedOptions {
 }
 
 impl BucketedOptions {
-    /// The longest window that the counter can be asked for, where it is longer than its own.
+    /// The longest window that the counter can count. The default is the counter's own window.
     pub fn span(mut self, span: Duration) -> Self {
         self.span = span;
         self
     }
 
-    /// All threads add to one cell, so that each [`add_and_count`](Window::add_and_count) gives a
-    /// number of its own, as tickets have. Threads that add at once wait for each other's cache
-    /// line, some ten nanoseconds.
+    /// Makes all threads add to one cell, so that each [`add_and_count`](Window::add_and_count)
+    /// returns a different number, like a ticket. Threads that add at the same time then wait for
+    /// each other's cache line, about ten nanoseconds.
     pub fn tickets(mut self) -> Self {
         self.lines = Lines::ONE;
         self
@@ -73,7 +75,7 @@ impl BucketedOptions {
     /// The bytes that the counter takes in its segment.
     ///
     /// # Errors
-    /// Durations that make no window, see [`Error`].
+    /// Invalid durations, see [`Error`].
     pub fn bytes(&self) -> Result<u64, Error> {
         let (_, span) = self.shapes()?;
         Ok(Segment::record_bytes(self.cells(span)))
@@ -82,12 +84,12 @@ impl BucketedOptions {
     /// Makes the counter in private memory, on the kernel's coarse clock.
     ///
     /// # Errors
-    /// Durations that make no window, see [`Error`].
+    /// Invalid durations, see [`Error`].
     pub fn private(&self) -> Result<Bucketed, Error> {
         self.private_on(Coarse::new())
     }
 
-    /// Makes the counter in private memory, on a clock of the caller's.
+    /// Makes the counter in private memory, on the given clock.
     ///
     /// # Errors
     /// As [`BucketedOptions::private`].
@@ -97,16 +99,16 @@ impl BucketedOptions {
         self.open_on(&segment, "window", clock)
     }
 
-    /// Opens the counter `name` of a segment, or makes it there, on the segment's own time.
+    /// Opens the counter `name` of a segment, or makes it, on the segment's clock.
     ///
     /// # Errors
-    /// Durations that make no window; a counter of that name which was made with another accuracy
-    /// or span; the segment's errors.
+    /// Invalid durations; an existing counter of that name with another accuracy or span; the
+    /// segment's errors.
     pub fn open(&self, segment: &Segment, name: &str) -> Result<Bucketed, Error> {
         self.open_on(segment, name, Coarse::anchored(segment.anchor()))
     }
 
-    /// As [`BucketedOptions::open`], on a clock of the caller's.
+    /// As [`BucketedOptions::open`], on the given clock.
     ///
     /// # Errors
     /// As [`BucketedOptions::open`].
@@ -123,7 +125,7 @@ impl BucketedOptions {
                 let ring = open_ring(segment, name, record.cells(), span)?;
                 if !ring.fits(clock.settle()) {
                     let what =
-                        format!("window {name:?} lies more than its span ahead of the clock");
+                        format!("window {name:?} is more than its span ahead of the clock");
                     return Err(Error::Segment(quipu_segment::Error::damaged(segment, what)));
                 }
                 if segment.may_have_lost_power() {
@@ -147,7 +149,7 @@ impl BucketedOptions {
         LINE_CELLS + Ring::cells(span.ticks, self.lines)
     }
 
-    /// The window and the span.
+    /// Validates the durations. Returns the shapes of the window and of the span.
     fn shapes(&self) -> Result<(Shape, Shape), Error> {
         Shape::with_span(self.window, self.accuracy, self.span)
     }
@@ -157,13 +159,13 @@ impl Bucketed {
     /// Makes a counter in private memory, on the kernel's coarse clock.
     ///
     /// # Errors
-    /// Durations that make no window: zero, over 292 years, a window that is no whole number of
-    /// accuracies, more than 2^24 buckets.
+    /// A duration of zero or over 292 years, a window that is not a multiple of the accuracy, and
+    /// more than 2^24 buckets.
     pub fn new(window: Duration, accuracy: Duration) -> Result<Self, Error> {
         Self::options(window, accuracy).private()
     }
 
-    /// How else a counter can be made: in a segment, with a longer span, on another clock.
+    /// Options for a counter in a segment, with a longer span, or on another clock.
     pub fn options(window: Duration, accuracy: Duration) -> BucketedOptions {
         let (cpus, shared) = Stripes::advised();
         BucketedOptions { window, accuracy, span: window, lines: Lines { cpus, shared } }
@@ -176,20 +178,20 @@ impl<C: Clock> Bucketed<C> {
         self.shape.accuracy()
     }
 
-    /// The longest window that can be asked for.
+    /// The longest window that the counter can count.
     pub fn span(&self) -> Duration {
         Shape { ticks: self.ring.span(), ..self.shape }.window()
     }
 
-    /// The segment in which it lies.
+    /// The segment that the counter is in.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// A window other than the counter's own, to be counted at the same price.
+    /// Returns a window of another length than the counter's own. Counting it costs the same.
     ///
     /// # Errors
-    /// A window that is no whole number of accuracies, or longer than the span.
+    /// A window that is not a multiple of the accuracy, or longer than the span.
     pub fn over(&self, window: Duration) -> Result<Over, Error> {
         let shape = Shape::new(window, self.accuracy())?;
         if shape.ticks > self.ring.span() {
@@ -210,25 +212,27 @@ impl<C: Clock> Bucketed<C> {
         self.ring.count(over.ticks)
     }
 
-    /// The events of that window, with the oldest bucket counted in part. See the error bound.
+    /// The events of that window, with the oldest bucket counted in part. See the error bound of
+    /// [`Bucketed`].
     pub fn estimate_over(&self, over: Over) -> f64 {
         let now = self.clock.now();
         self.turn(now);
         self.ring.estimate(over.ticks, now)
     }
 
-    /// The events of the window, with the oldest bucket counted in part. See the error bound.
+    /// The events of the window, with the oldest bucket counted in part. See the error bound of
+    /// [`Bucketed`].
     pub fn estimate(&self) -> f64 {
         self.estimate_over(self.own())
     }
 
-    /// Events a second over that window, from the estimate.
+    /// Events per second over that window, from the estimate.
     pub fn rate_over(&self, over: Over) -> f64 {
         let seconds = Shape { ticks: over.ticks, ..self.shape }.window().as_secs_f64();
         self.estimate_over(over) / seconds
     }
 
-    /// The most events that a bucket of that window has, the one that has begun included.
+    /// The most events of a bucket in that window, including the current bucket.
     pub fn max_over(&self, over: Over) -> u64 {
         let mut peak = self.peak_over(over);
         loop {
@@ -238,33 +242,33 @@ impl<C: Clock> Bucketed<C> {
         }
     }
 
-    /// Begins what [`Bucketed::max_over`] does, to be continued by [`Bucketed::peak_step`]. For
-    /// windows of so many buckets that looking at all of them at once would take too long.
+    /// Starts the search of [`Bucketed::max_over`], to be continued with [`Bucketed::peak_step`].
+    /// For windows with too many buckets to visit all of them at once.
     pub fn peak_over(&self, over: Over) -> Peak {
         self.turn(self.clock.now());
         self.ring.peak(over.ticks)
     }
 
-    /// Looks at up to `buckets` more buckets of a window, from the newest to the oldest. Returns
-    /// the events of the fullest one after the last of them. A bucket that expires between two
-    /// steps may count as empty.
+    /// Visits up to `buckets` more buckets of a window, from the newest to the oldest. Returns the
+    /// events of the fullest bucket when all have been visited, and `None` before. A bucket that
+    /// expires between two steps may count as empty.
     pub fn peak_step(&self, peak: &mut Peak, buckets: u64) -> Option<u64> {
         self.ring.peak_step(peak, buckets)
     }
 
-    /// The greatest rate in events a second that a bucket of that window had.
+    /// The highest rate of a bucket in that window, in events per second.
     pub fn max_rate_over(&self, over: Over) -> f64 {
         self.max_over(over) as f64 / self.accuracy().as_secs_f64()
     }
 
-    /// All events since the counter was made, loaded, or mended, modulo 2^64. A reset does not
-    /// change it: it only grows, as counters do that a scrape reads.
+    /// All events since the counter was made, loaded, or repaired, modulo 2^64. A reset does not
+    /// change the total, so it only grows, as a scrape expects of a counter.
     pub fn total(&self) -> u64 {
         self.ring.total()
     }
 
-    /// The buckets of that window, oldest first: when each began, in nanoseconds of the clock, and
-    /// its events. The last one has only begun.
+    /// The buckets of that window, oldest first: the start of each, in nanoseconds of the counter's
+    /// clock, and its events. The last one is the current bucket.
     pub fn buckets_over(&self, over: Over) -> Vec<(u64, u64)> {
         self.turn(self.clock.now());
         let mut buckets = self.ring.buckets(over.ticks);
@@ -274,12 +278,12 @@ impl<C: Clock> Bucketed<C> {
         buckets
     }
 
-    /// The counter's own window, for the calls that take one.
+    /// The counter's own window, for the methods that take one.
     pub fn own(&self) -> Over {
         Over { ticks: self.shape.ticks }
     }
 
-    /// Counts `n` events at time `now` of the counter's clock, which is not read.
+    /// Counts `n` events at time `now` of the counter's clock. Does not read the clock.
     #[inline]
     pub fn add_at(&self, now: u64, n: u64) {
         self.turn_to(now);
@@ -293,7 +297,7 @@ impl<C: Clock> Bucketed<C> {
         self.ring.count(self.shape.ticks)
     }
 
-    /// Both at once, by one addition.
+    /// Adds and counts at time `now`, with one addition.
     #[inline]
     pub fn add_and_count_at(&self, now: u64, n: u64) -> u64 {
         self.turn_to(now);
@@ -307,7 +311,7 @@ impl<C: Clock> Bucketed<C> {
         }
     }
 
-    /// As `turn_to`, with a closer look at the clock where a bucket begins.
+    /// As `turn_to`, but lets the clock settle when a bucket begins.
     #[inline]
     fn turn(&self, now: u64) {
         if self.ring.is_due(now) {
@@ -356,8 +360,8 @@ impl<C: Clock> Window for Bucketed<C> {
         self.ring.reset();
     }
 
-    /// Writes the JSON of `derlaft/ratecounter/counter`: an array of `{"Timeint":..,"Count":..}` of
-    /// the window's buckets. The whole span lives on in a segment only.
+    /// Writes the window's buckets in the JSON of `derlaft/ratecounter/counter`: an array of
+    /// `{"Timeint":..,"Count":..}`. Only a segment preserves the whole span.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error> {
         save_ring(&self.ring, self.shape.ticks, self.moment(), out)
     }
@@ -378,14 +382,14 @@ pub(crate) fn save_ring(
     json::write(out, &ring.buckets(ticks), ring.accuracy(), moment)
 }
 
-/// Replaces the buckets of a ring that nobody else uses.
+/// Replaces the buckets of a ring. No other thread may use the ring meanwhile.
 pub(crate) fn load_ring(
     ring: &Ring,
     moment: Moment,
     input: &mut dyn Read,
 ) -> Result<Loaded, Error> {
     let (counts, loaded) = json::read(input, ring.span(), ring.accuracy(), moment)?;
-    // The ring never goes back, so neither does what is loaded into it.
+    // A ring never goes back in time, not even when it is loaded.
     let now = moment.now.max(ring.last().saturating_mul(ring.accuracy()));
     let last = now / ring.accuracy();
     ring.fill_with(now, |tick| {
@@ -395,7 +399,7 @@ pub(crate) fn load_ring(
     Ok(loaded)
 }
 
-/// What a record of a ring holds.
+/// The kind of a record with a ring.
 const KIND: Kind = Kind::new(*b"RING", 1);
 
 /// The cells of a record's first line, written before it is published.
@@ -406,7 +410,7 @@ mod at {
     pub(super) const SHARED: usize = 3;
 }
 
-/// Lays a ring out on the cells of a new record.
+/// Lays out a ring on the cells of a new record.
 fn lay_ring(cells: &Cells, span: Shape, lines: Lines) -> Ring {
     let values = [
         (at::ACCURACY, span.accuracy),
@@ -420,7 +424,7 @@ fn lay_ring(cells: &Cells, span: Shape, lines: Lines) -> Ring {
     Ring::new(&cells.slice(LINE_CELLS..cells.len()), span.accuracy, span.ticks, lines)
 }
 
-/// Takes over the ring of a record, whose cells may say anything.
+/// Opens the ring of an existing record. Its cells may contain anything.
 fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Result<Ring, Error> {
     let mismatch = |what: String| {
         Error::Segment(quipu_segment::Error::mismatch(segment, format!("window {name:?} {what}")))
@@ -442,7 +446,7 @@ fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Resul
     }
     let (cpus, shared) = (value(at::CPUS), value(at::SHARED));
     if cpus > MOST_LINES || shared == 0 || shared > MOST_LINES {
-        return Err(mismatch(format!("states {cpus} + {shared} lines")));
+        return Err(mismatch(format!("has {cpus} + {shared} lines, which is not possible")));
     }
     let lines = Lines { cpus: cpus as usize, shared: shared as usize };
     if cells.len() != LINE_CELLS + Ring::cells(ticks, lines) {
@@ -451,5 +455,5 @@ fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Resul
     Ok(Ring::new(&cells.slice(LINE_CELLS..cells.len()), accuracy, ticks, lines))
 }
 
-/// More lines than any counter is made with.
+/// An upper bound on the lines of any counter.
 const MOST_LINES: u64 = 1 << 16;

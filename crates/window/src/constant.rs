@@ -1,4 +1,4 @@
-//! A few buckets and a time that somebody else noted: the cheapest window there is.
+//! [`Constant`], the cheapest window: a few buckets, on a clock that the program sets.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -9,22 +9,22 @@ use crate::bucketed::Bucketed;
 use crate::error::Error;
 use crate::save::{Loaded, Window};
 
-/// A sliding window in a few buckets, on a clock that costs a load.
+/// A sliding window in a few buckets, on a clock whose reading costs one load.
 ///
 /// It is for code that already knows roughly what time it is: an event loop, a server that handles
-/// a batch, a simulation. Whoever runs the loop calls [`Noted::note`] once a turn; adding and
-/// counting then read no clock at all. There is no timer, no thread, nothing to stop.
+/// a batch, a simulation. The loop calls [`Noted::note`] once per iteration; adding and counting
+/// then read no clock. There is no timer, no thread, and nothing to stop.
 ///
 /// # Error bound
-/// That of [`Bucketed`], with an accuracy of the window divided by its resolution (20 unless
-/// another is given): never too small, and too great by at most the events of one bucket, a
-/// twentieth of the window. To this comes the age of the note: what happens between two notes
-/// counts as if it happened at the first.
+/// That of [`Bucketed`], with an accuracy of the window divided by the resolution (20 by default):
+/// never too low, and too high by at most the events of one bucket, by default a twentieth of the
+/// window. The age of the noted time adds to this: an event between two notes counts as if it
+/// happened at the first.
 ///
 /// # Cost
-/// Adding is one addition, counting a subtraction; when a bucket ends, one caller fills a cell for
-/// each bucket that has passed, at most as many as the resolution. The memory is the same for
-/// ever: half a kilobyte and a cache line for each CPU.
+/// Adding is one addition, counting one subtraction. When a bucket ends, one caller fills a cell
+/// for each bucket that has passed, at most the number of buckets in the window. The memory is
+/// fixed: half a kilobyte, and a cache line for each CPU.
 #[derive(Debug, Clone)]
 pub struct Constant<C = Noted> {
     buckets: Bucketed<C>,
@@ -32,22 +32,23 @@ pub struct Constant<C = Noted> {
 }
 
 impl Constant {
-    /// Makes a counter of 20 buckets, and a clock for it that stands until it is noted.
+    /// Makes a counter of 20 buckets, with a new clock that stands still until [`Noted::note`].
     ///
     /// # Errors
-    /// Windows that are zero, over 292 years, or no multiple of 20 nanoseconds.
+    /// A window that is zero, longer than 292 years, or not a multiple of 20 nanoseconds.
     pub fn new(window: Duration) -> Result<Self, Error> {
         Self::on(Noted::new(), window, RESOLUTION)
     }
 }
 
 impl<C: Clock + Clone> Constant<C> {
-    /// Makes a counter of `resolution` buckets on a clock of the caller's.
+    /// Makes a counter of `resolution` buckets on the given clock.
     ///
     /// # Errors
-    /// Windows that are zero, over 292 years, or no multiple of so many nanoseconds.
+    /// A resolution of zero, and a window that is zero, longer than 292 years, or not a multiple of
+    /// `resolution` nanoseconds.
     pub fn on(clock: C, window: Duration, resolution: u32) -> Result<Self, Error> {
-        // A resolution of zero makes an accuracy over the window, which is refused as such.
+        // A resolution of zero becomes an accuracy of zero, which is refused below.
         let accuracy = window.checked_div(resolution).unwrap_or(Duration::ZERO);
         if !accuracy.is_zero() && accuracy * resolution != window {
             return Err(Error::NotMultiple { window, accuracy });
@@ -56,7 +57,7 @@ impl<C: Clock + Clone> Constant<C> {
         Ok(Self { buckets, clock })
     }
 
-    /// The clock that it counts by.
+    /// The counter's clock.
     pub fn clock(&self) -> &C {
         &self.clock
     }
@@ -66,7 +67,7 @@ impl<C: Clock + Clone> Constant<C> {
         self.buckets.accuracy()
     }
 
-    /// The greatest rate in events a second that a bucket of the window had.
+    /// The highest rate of a bucket in the window, in events per second.
     pub fn max_rate(&self) -> f64 {
         self.buckets.max_rate_over(self.buckets.own())
     }
@@ -110,5 +111,5 @@ impl<C: Clock> Window for Constant<C> {
     }
 }
 
-/// The buckets of a window, as `paulbellamy/ratecounter` has them.
+/// The default number of buckets, that of `paulbellamy/ratecounter`.
 const RESOLUTION: u32 = 20;

@@ -1,4 +1,4 @@
-//! What can go wrong with a window, each with the value that it names and the way out.
+//! The error type of the crate. Each message names the value that is wrong, and what to do.
 
 use std::fmt;
 use std::io;
@@ -13,7 +13,7 @@ use quipu_segment::printable;
 pub enum Error {
     /// A window or an accuracy of zero.
     Zero(&'static str),
-    /// A window or an accuracy over 292 years, which 63 bits of nanoseconds do not hold.
+    /// A window or an accuracy over 292 years, which does not fit into 63 bits of nanoseconds.
     TooLong(&'static str, Duration),
     /// The window is not a whole number of accuracies.
     NotMultiple {
@@ -22,41 +22,41 @@ pub enum Error {
         /// The width of a bucket.
         accuracy: Duration,
     },
-    /// The window would take more buckets than a counter may have.
+    /// The window would need more buckets than a counter may have.
     TooManyBuckets {
         /// The window.
         window: Duration,
         /// The width of a bucket.
         accuracy: Duration,
     },
-    /// A window longer than the counter remembers.
+    /// A window longer than the counter's span.
     OverSpan {
-        /// The window that was asked for.
+        /// The requested window.
         window: Duration,
-        /// The longest that there is.
+        /// The longest window that the counter can count.
         span: Duration,
     },
-    /// A key that is empty, or longer than the table has room for.
+    /// A key that is empty, or longer than the table allows.
     Key {
-        /// The bytes of the key.
+        /// The length of the key in bytes.
         length: usize,
-        /// The bytes that fit.
+        /// The greatest length that fits, in bytes.
         most: usize,
     },
     /// More events than one hit of a key may count.
     Events {
-        /// The events.
+        /// The number of events.
         n: u64,
     },
-    /// A table without room for a key, or with room for too many.
+    /// A table with room for no key or for too many, or for keys of no bytes.
     NoCapacity,
-    /// A saved counter that cannot be read as one.
+    /// Bytes that are not a valid saved counter.
     Malformed(String),
     /// Reading or writing failed.
     Io(io::Error),
-    /// As the inner error, for this file.
+    /// The inner error, for this file.
     File(PathBuf, Box<Error>),
-    /// The segment's error.
+    /// An error of the segment.
     Segment(quipu_segment::Error),
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Zero(what) => {
-                write!(f, "zero is no {what}; give at least a nanosecond")
+                write!(f, "the {what} is zero; give at least a nanosecond")
             }
             Self::TooLong(what, value) => {
                 write!(f, "a {what} of {value:?} is too long; give at most {LONGEST:?}")
@@ -78,7 +78,7 @@ impl fmt::Display for Error {
             Self::NotMultiple { window, accuracy } => {
                 write!(
                     f,
-                    "a window of {window:?} is no whole number of buckets of {accuracy:?}; "
+                    "a window of {window:?} is not a whole number of buckets of {accuracy:?}; "
                 )?;
                 let (below, above) = neighbours(*window, *accuracy);
                 match below {
@@ -94,7 +94,7 @@ impl fmt::Display for Error {
             Self::OverSpan { window, span } => write!(
                 f,
                 "a window of {window:?} is longer than the {span:?} that are remembered; \
-                 ask for less, or have more remembered"
+                 ask for less, or give the counter a longer span"
             ),
             Self::Key { length, most } => {
                 write!(f, "a key has 1 to {most} bytes; this one has {length}")
@@ -103,11 +103,11 @@ impl fmt::Display for Error {
                 let most = crate::keyed::MOST_EVENTS;
                 write!(
                     f,
-                    "{n} events are too many for one hit; give at most {most}, more in several"
+                    "{n} events are too many for one hit; give at most {most}, and split the rest"
                 )
             }
             Self::NoCapacity => {
-                write!(f, "a table has room for 1 to 2^28 keys, of at least a byte each")
+                write!(f, "a table has room for 1 to 2^28 keys, of at least one byte each")
             }
             Self::Malformed(what) => write!(f, "not a saved counter: {what}"),
             Self::Io(error) => write!(f, "{error}"),
@@ -146,7 +146,7 @@ pub(crate) const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
 /// The most buckets of a counter; they take 8 bytes each.
 pub(crate) const MOST_BUCKETS: u64 = 1 << 24;
 
-/// The multiples of the accuracy next to a window that is none; none below for the first.
+/// The multiples of the accuracy below and above a window. `None` below the first multiple.
 fn neighbours(window: Duration, accuracy: Duration) -> (Option<Duration>, Duration) {
     let nanos = accuracy.as_nanos().max(1);
     let below = window.as_nanos() / nanos * nanos;

@@ -1,4 +1,4 @@
-//! Every event to the nanosecond.
+//! [`Exact`], a window that keeps the time of every event to the nanosecond.
 
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -15,20 +15,22 @@ use crate::log::Log;
 use crate::save::{Loaded, Window};
 use crate::shape::nanoseconds;
 
-/// A sliding window that knows the nanosecond of every event.
+/// A sliding window that knows the time of every event to the nanosecond.
 ///
 /// # Error bound
-/// None: an event counts if and only if it is younger than the window, by the clock. Events of a
-/// thread that reads the clock and is then overtaken get the time of the one that overtook it.
+/// None: an event counts if and only if it is younger than the window, by the clock. If a thread
+/// reads the clock and another one with a later time adds first, its event gets that later time.
 ///
 /// # Range
-/// A window holds up to 2^64 - 1 events; more are not counted. Saving writes 8 bytes for each.
+/// A window holds up to 2^64 - 1 events; further events are not counted. Saving writes 8 bytes per
+/// event.
 ///
 /// # Cost
-/// Adding and counting take a lock that is held for some nanoseconds, never while a counter is
-/// saved. Events take about 2.3 bytes each while they come at random, up to 20 where several share
-/// a nanosecond; [`Exact::limit`] bounds them. A child of a fork makes a counter of its own: the lock
-/// of its parent's may be one that it waits for for ever.
+/// Adding and counting take a lock that is held for some nanoseconds; saving does not hold it while
+/// it writes. An event takes about 2.3 bytes if events come at random, and up to 20 if several
+/// share a nanosecond; [`Exact::limit`] bounds the memory.
+///
+/// A forked child must make its own counter: it could wait forever for the lock of its parent's.
 #[derive(Debug)]
 pub struct Exact<C = Precise> {
     window: u64,
@@ -67,7 +69,7 @@ impl Exact {
 }
 
 impl<C: Clock> Exact<C> {
-    /// Makes a counter on a clock of the caller's.
+    /// Makes a counter on the given clock.
     ///
     /// # Errors
     /// As [`Exact::new`].
@@ -77,14 +79,14 @@ impl<C: Clock> Exact<C> {
         Ok(Self { window, limit: usize::MAX, clock, state })
     }
 
-    /// Bounds the memory: over `bytes`, the oldest events leave before their time and are counted
-    /// as [`dropped`](Exact::dropped). About 20 KiB are always kept.
+    /// Limits the memory: beyond `bytes`, the oldest events are dropped early, and counted as
+    /// [`dropped`](Exact::dropped). About 20 KiB are always kept.
     pub fn limit(mut self, bytes: usize) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// How many events left early, for the bound on memory.
+    /// The number of events that were dropped early because of the limit on memory.
     pub fn dropped(&self) -> u64 {
         self.state().dropped
     }
@@ -94,7 +96,7 @@ impl<C: Clock> Exact<C> {
         self.state().log.bytes()
     }
 
-    /// Counts `n` events at time `now` of the counter's clock, which is not read.
+    /// Counts `n` events at time `now` of the counter's clock. Does not read the clock.
     #[inline]
     pub fn add_at(&self, now: u64, n: u64) {
         self.push(&mut self.state(), now, n);
@@ -106,7 +108,7 @@ impl<C: Clock> Exact<C> {
         self.expire(&mut self.state(), now)
     }
 
-    /// Both at once, under one lock.
+    /// Adds and counts at time `now`, taking the lock once.
     #[inline]
     pub fn add_and_count_at(&self, now: u64, n: u64) -> u64 {
         let state = &mut self.state();
@@ -114,7 +116,7 @@ impl<C: Clock> Exact<C> {
         self.expire(state, now)
     }
 
-    /// The events of a shorter window that ends now: some microseconds, for a window of any
+    /// The events of a shorter window that ends now. Takes some microseconds, for a window of any
     /// length up to the counter's own.
     ///
     /// # Errors
@@ -158,7 +160,7 @@ impl<C: Clock> Exact<C> {
 /// The newest time that a window which ends at `now` no longer holds.
 #[inline]
 fn border(state: &State, now: u64, window: u64) -> Option<u64> {
-    // A clock that went back must not bring events nearer than they were.
+    // A clock that went back must not make events younger.
     now.max(state.log.last()).checked_sub(window)
 }
 
@@ -188,8 +190,9 @@ impl<C: Clock> Window for Exact<C> {
         state.log.drop_until(last);
     }
 
-    /// Writes the binary form of `derlaft/ratecounter/nanocounter`: the Unix time of each event in
-    /// nanoseconds, oldest first, as little-endian 64-bit integers. Others add meanwhile.
+    /// Writes the binary format of `derlaft/ratecounter/nanocounter`: the Unix time of each event
+    /// in nanoseconds, oldest first, as little-endian 64-bit integers. Other threads may add
+    /// meanwhile.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error> {
         let (now, unix) = (self.clock.now(), self.clock.unix());
         let snapshot = {
@@ -231,7 +234,7 @@ impl<C: Clock> Window for Exact<C> {
             let whole = filled / 8 * 8;
             for bytes in buffer[..whole].chunks_exact(8) {
                 let time = i64::from_le_bytes(bytes.try_into().expect("a chunk has 8 bytes"));
-                // Before 1970 is before any window.
+                // A time before 1970 is older than any window.
                 let time = u64::try_from(time).unwrap_or(0);
                 if time > unix {
                     loaded.future += 1;
@@ -253,7 +256,7 @@ impl<C: Clock> Window for Exact<C> {
     }
 }
 
-/// Times as they are loaded: a log while they are in order, else a list to be sorted.
+/// Times as they are loaded: a log as long as they are in order, then a list to be sorted.
 #[derive(Default)]
 struct Times {
     state: State,

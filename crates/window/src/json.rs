@@ -1,7 +1,7 @@
-//! The JSON in which buckets are saved: an array of `{"Timeint":..,"Count":..}`.
+//! The JSON format of saved buckets: an array of `{"Timeint":..,"Count":..}`.
 //!
-//! It is the form of the Go package `derlaft/ratecounter/counter`. `Timeint` is a Unix time
-//! divided by the accuracy, which the form does not name: whoever reads it must know it.
+//! It is that of the Go package `derlaft/ratecounter/counter`. `Timeint` is a Unix time divided by
+//! the accuracy. The format does not contain the accuracy: the reader must know it.
 
 use std::io::{Read, Write};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::save::Loaded;
 
-/// A bucket, as the form has it.
+/// A bucket in the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Bucket {
     #[serde(rename = "Timeint")]
@@ -19,7 +19,7 @@ struct Bucket {
     count: u64,
 }
 
-/// Ties a counter's time to Unix time, at one moment.
+/// The same moment in a counter's time and in Unix time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     /// The counter's time.
@@ -35,8 +35,8 @@ pub(crate) fn write(
     accuracy: u64,
     moment: Moment,
 ) -> Result<(), Error> {
-    // Ticks of Unix time and of the counter's are apart by the distance of the two clocks, to the
-    // nearest whole tick.
+    // The distance between the two clocks, rounded to whole ticks, converts ticks of the counter's
+    // time to ticks of Unix time.
     let apart = divide_rounded(i128::from(moment.unix) - i128::from(moment.now), accuracy);
     let buckets: Vec<Bucket> = buckets
         .iter()
@@ -47,12 +47,12 @@ pub(crate) fn write(
         })
         .collect();
     let text = serde_json::to_vec(&buckets).map_err(|error| Error::Io(error.into()))?;
-    // In one piece: the writer may be a file.
+    // One write call, because the writer may be a file.
     Ok(out.write_all(&text)?)
 }
 
-/// Reads buckets into the counts of the last `ticks` ticks and the one that has begun, oldest
-/// first. No input at all holds no buckets.
+/// Reads buckets into the counts of the last `ticks` ticks and of the current one, oldest first.
+/// Empty input has no buckets.
 pub(crate) fn read(
     input: &mut dyn Read,
     ticks: u64,
@@ -63,7 +63,7 @@ pub(crate) fn read(
     let length = input.take(MOST_BYTES + 1).read_to_end(&mut text)? as u64;
     if length > MOST_BYTES {
         return Err(Error::Malformed(format!(
-            "it is longer than {MOST_BYTES} bytes, which no window fills"
+            "it is longer than {MOST_BYTES} bytes, the most that is read"
         )));
     }
     // The ticks of a window are at most 2^24, see `Shape`.
@@ -80,7 +80,8 @@ pub(crate) fn read(
     let newest = moment.unix / accuracy;
     let overflow = || Error::Malformed("its counts add up to 2^64 or more".into());
     for bucket in buckets {
-        // A clock may be late by a part of a tick, and the file be from this very moment.
+        // The next tick is not the future: a clock may be late by part of a tick, and the file may
+        // have been saved just now.
         if bucket.tick > newest + 1 {
             let ahead = (bucket.tick - newest).saturating_mul(accuracy);
             if ahead > PLAUSIBLE {
@@ -98,17 +99,18 @@ pub(crate) fn read(
             continue;
         }
         loaded.counted = loaded.counted.checked_add(bucket.count).ok_or_else(overflow)?;
-        // At most the total, which did not overflow.
+        // This is at most the total, which did not overflow.
         counts[(ticks - age) as usize] += bucket.count;
     }
     Ok((counts, loaded))
 }
 
-/// No window of this form is longer than 2^24 buckets, of at most 70 bytes each; real ones have
-/// hundreds.
+/// The most bytes that are read: far more than real windows take, which have hundreds of buckets of
+/// at most 70 bytes each. (The longest window, of 2^24 buckets, could take more.)
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The farthest from now, in nanoseconds, that a bucket is believed to be: 10 years.
+/// The greatest plausible distance of a bucket from now, in nanoseconds: 10 years. A greater one
+/// means that the file was saved with another accuracy.
 const PLAUSIBLE: u64 = 10 * 365 * 86_400 * 1_000_000_000;
 
 fn implausible(side: &str, tick: u64, accuracy: u64) -> Error {

@@ -1,4 +1,5 @@
-//! A window for each key, in a table that never takes more memory than it was given.
+//! [`Keyed`], a window for each key, in a table of fixed size that evicts the least recently used
+//! keys.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -22,20 +23,22 @@ use crate::shape::Shape;
 
 /// A sliding window for each key, with room for a fixed number of keys.
 ///
-/// When there is no room for a new key, the one that was hit least recently leaves, with its
-/// events; [`Keyed::evicted`] says how many have left. Reading a key does not count as a use.
+/// When the table is full, a new key evicts the key that was hit least recently, with its events;
+/// [`Keyed::evicted`] counts the evictions. Reading a key does not count as a use.
 ///
 /// # Error bound
-/// That of [`Bucketed`](crate::Bucketed), for each key since it came.
+/// That of [`Bucketed`](crate::Bucketed), for each key since it was inserted.
 ///
 /// # Cost
-/// A hit takes a lock for the time of a lookup in a hash table, an addition, and a move in a list.
-/// The memory is that of the table, all of it reserved from the start: see [`KeyedOptions::bytes`];
-/// and some 200 bytes for each key to find it by. In a
-/// segment's file, every hit is there after the process was killed. The hash is seeded anew in
-/// each process, so that nobody can choose keys that collide. Open a table once and share it: two
-/// that were opened on the same record do not know of each other's keys. A child of a fork does not
-/// use its parent's: the lock may be one that it waits for for ever.
+/// A hit takes a lock for the time of a hash table lookup, an addition, and a move in a list. The
+/// memory is that of the table, all of it reserved at the start (see [`KeyedOptions::bytes`]), and
+/// about 200 bytes per key for the index.
+///
+/// # Processes
+/// In a segment's file, every hit survives the death of the process. Each process has its own hash
+/// seed, so that no one can choose keys that collide. Open a table once and share it: two tables
+/// opened on the same record do not know each other's keys. A forked child must not use the table
+/// of its parent: it could wait forever for the lock.
 #[derive(Debug)]
 pub struct Keyed<C = Coarse> {
     shape: Shape,
@@ -50,7 +53,7 @@ pub struct Keyed<C = Coarse> {
     state: Mutex<State>,
 }
 
-/// The cells of a table, and how they are divided.
+/// The cells of a table, and their layout.
 #[derive(Debug)]
 struct Table {
     cells: Cells,
@@ -60,24 +63,25 @@ struct Table {
     slot_cells: usize,
 }
 
-/// The most events of one [hit](Keyed::hit): a count is a difference of sums modulo 2^64, and stays
-/// true for 2^32 such hits in one window.
+/// The most events of one [hit](Keyed::hit). A count is a difference of sums modulo 2^64, so it is
+/// correct for up to 2^32 such hits in one window.
 pub const MOST_EVENTS: u64 = 1 << 32;
 
-/// What is needed to find keys; made anew from the table whenever it is opened.
+/// The index of the keys. It is rebuilt from the table whenever that is opened.
 #[derive(Debug)]
 struct State {
-    /// The slots that ever had a key: a table that is not full touches no more of its memory.
+    /// The slots that have ever had a key. A table that is not full touches no other memory.
     slots: Vec<Slot>,
     index: HashTable<u32>,
-    /// Those of them that have none now.
+    /// The slots that have no key now.
     free: Vec<u32>,
-    /// The slots that were used most and least recently; [`NONE`] without any.
+    /// The most recently used slot; [`NONE`] if there is none.
     newest: u32,
+    /// The least recently used slot; [`NONE`] if there is none.
     oldest: u32,
 }
 
-/// A place for a key and its window.
+/// A slot of the table: a key and its window.
 #[derive(Debug)]
 struct Slot {
     cells: Cells,
@@ -87,7 +91,7 @@ struct Slot {
     older: u32,
 }
 
-/// How a [`Keyed`] table is made.
+/// Options for making or opening a [`Keyed`] table.
 #[derive(Debug, Clone)]
 pub struct KeyedOptions {
     window: Duration,
@@ -98,22 +102,22 @@ pub struct KeyedOptions {
 }
 
 impl KeyedOptions {
-    /// The longest window that can be asked for, where it is longer than the table's own.
+    /// The longest window that the table can count. The default is the table's own window.
     pub fn span(mut self, span: Duration) -> Self {
         self.span = span;
         self
     }
 
-    /// The bytes that a key may have, 128 unless another number is given.
+    /// The greatest length of a key in bytes. The default is 128.
     pub fn key_bytes(mut self, bytes: usize) -> Self {
         self.key_bytes = bytes;
         self
     }
 
-    /// The bytes that a table takes in its segment.
+    /// The bytes that the table takes in its segment.
     ///
     /// # Errors
-    /// Durations that make no window, and a table for no keys.
+    /// Invalid durations, and a table for no keys or for too many.
     pub fn bytes(&self) -> Result<u64, Error> {
         let (_, span) = self.shapes()?;
         Ok(Segment::record_bytes(self.cells(span)))
@@ -122,12 +126,12 @@ impl KeyedOptions {
     /// Makes the table in private memory, on the kernel's coarse clock.
     ///
     /// # Errors
-    /// Durations that make no window, and a table for no keys.
+    /// Invalid durations, and a table for no keys or for too many.
     pub fn private(&self) -> Result<Keyed, Error> {
         self.private_on(Coarse::new())
     }
 
-    /// Makes the table in private memory, on a clock of the caller's.
+    /// Makes the table in private memory, on the given clock.
     ///
     /// # Errors
     /// As [`KeyedOptions::private`].
@@ -137,16 +141,15 @@ impl KeyedOptions {
         self.open_on(&segment, "keys", clock)
     }
 
-    /// Opens the table `name` of a segment, or makes it there, on the segment's own time.
+    /// Opens the table `name` of a segment, or makes it, on the segment's clock.
     ///
     /// # Errors
-    /// Durations that make no window; a table of that name which was made with other settings;
-    /// the segment's errors.
+    /// Invalid durations; an existing table of that name with other settings; the segment's errors.
     pub fn open(&self, segment: &Segment, name: &str) -> Result<Keyed, Error> {
         self.open_on(segment, name, Coarse::anchored(segment.anchor()))
     }
 
-    /// As [`KeyedOptions::open`], on a clock of the caller's.
+    /// As [`KeyedOptions::open`], on the given clock.
     ///
     /// # Errors
     /// As [`KeyedOptions::open`].
@@ -180,7 +183,7 @@ impl KeyedOptions {
         Ok(Keyed { shape, key_bytes: self.key_bytes, clock, table, hasher, state: state.into() })
     }
 
-    /// The window and the span.
+    /// Validates the options. Returns the shapes of the window and of the span.
     fn shapes(&self) -> Result<(Shape, Shape), Error> {
         let shapes = Shape::with_span(self.window, self.accuracy, self.span)?;
         if self.capacity == 0 || self.capacity > MOST_KEYS || self.key_bytes == 0 {
@@ -189,7 +192,7 @@ impl KeyedOptions {
         Ok(shapes)
     }
 
-    /// The cells of a slot: its head, its key, its ring.
+    /// The number of cells of a slot: its head, its key, and its ring.
     fn slot_cells(&self, span: Shape) -> usize {
         let key = self.key_bytes.div_ceil(8).next_multiple_of(LINE_CELLS);
         LINE_CELLS.saturating_add(key).saturating_add(Ring::cells(span.ticks, Lines::ONE))
@@ -208,7 +211,7 @@ impl KeyedOptions {
         ]
     }
 
-    /// Checks a record that may say anything.
+    /// Checks an existing record, which may contain anything.
     fn check(&self, segment: &Segment, record: &Record, span: Shape) -> Result<(), Error> {
         let mismatch = |what: String| {
             let what = format!("key table {:?} {what}", record.name());
@@ -234,7 +237,7 @@ impl KeyedOptions {
         Ok(())
     }
 
-    /// Finds the keys of a table, and what was used when.
+    /// Builds the index of a table: its keys, and the order of their last uses.
     fn index(&self, table: &Table, hasher: &Seeded, now: u64, torn: bool) -> State {
         let begun = table.cells[at::BEGUN].load(Ordering::Relaxed);
         let begun = usize::try_from(begun).unwrap_or(usize::MAX).min(self.capacity);
@@ -245,12 +248,12 @@ impl KeyedOptions {
             newest: NONE,
             oldest: NONE,
         };
-        // Oldest first, so that each goes before the ones that are there. Should power loss have
-        // left a key twice, the one that was used last is kept.
+        // Oldest first, so that each is linked as the newest. If a power loss left a key in two
+        // slots, the slot that was used last is kept.
         let mut used: Vec<usize> = (0..begun).collect();
         used.sort_by_key(|&number| state.slots[number].used());
         if let Some(&newest) = used.last() {
-            // A power loss may have taken the number of uses back behind those of slots.
+            // A power loss may have set the number of uses below those of the slots.
             let uses = state.slots[newest].used();
             table.cells[at::USES].fetch_max(uses, Ordering::Relaxed);
         }
@@ -287,7 +290,7 @@ impl KeyedOptions {
 }
 
 impl Table {
-    /// Reaches into the slot of a number below the capacity.
+    /// The slot of this number, which must be below the capacity.
     fn slot(&self, number: usize) -> Slot {
         let start = LINE_CELLS + number * self.slot_cells;
         let cells = self.cells.slice(start..start + self.slot_cells);
@@ -303,18 +306,18 @@ impl Table {
 }
 
 impl Keyed {
-    /// How a table for `capacity` keys is made.
+    /// Options for a table of `capacity` keys.
     pub fn options(window: Duration, accuracy: Duration, capacity: usize) -> KeyedOptions {
         KeyedOptions { window, accuracy, span: window, capacity, key_bytes: 128 }
     }
 }
 
 impl<C: Clock> Keyed<C> {
-    /// Counts `n` events of a key, at most [`MOST_EVENTS`], and returns the events of its window
-    /// with them.
+    /// Counts `n` events of a key, at most [`MOST_EVENTS`], and returns the events of its window,
+    /// including them.
     ///
     /// # Errors
-    /// A key that is empty or longer than the table has room for, and more events than one hit takes.
+    /// A key that is empty or longer than the table allows, and more events than one hit may count.
     pub fn hit(&self, key: &[u8], n: u64) -> Result<u64, Error> {
         if n > MOST_EVENTS {
             return Err(Error::Events { n });
@@ -336,8 +339,8 @@ impl<C: Clock> Keyed<C> {
         let slot = &state.slots[number as usize];
         self.turn(&slot.ring, now);
         let count = slot.ring.add_and_count(n, self.shape.ticks);
-        // The order of uses outlives the process, with the events. Last: who sees another number
-        // of uses than before, and then syncs, has the event on the disk.
+        // The order of uses outlives the process, like the events. The number of uses is stored
+        // last: a thread that sees it change, and then syncs, has the event on the disk.
         let uses = self.table.cells[at::USES].load(Ordering::Relaxed);
         let use_number = uses.wrapping_add(1);
         slot.cells[slot_at::USED].store(use_number, Ordering::Relaxed);
@@ -345,21 +348,22 @@ impl<C: Clock> Keyed<C> {
         Ok(count)
     }
 
-    /// The events of a key's window; `None` for a key that is not there, or no longer.
+    /// The events of a key's window. `None` if the table does not have the key (any more).
     pub fn count(&self, key: &[u8]) -> Option<u64> {
         self.look(key, |ring, _| ring.count(self.shape.ticks))
     }
 
-    /// The events of a key in another window.
+    /// The events of a key in a window of another length.
     ///
     /// # Errors
-    /// A window that is no whole number of accuracies, or longer than the span.
+    /// A window that is not a multiple of the accuracy, or longer than the span.
     pub fn count_over(&self, key: &[u8], window: Duration) -> Result<Option<u64>, Error> {
         let ticks = self.ticks(window)?;
         Ok(self.look(key, |ring, _| ring.count(ticks)))
     }
 
-    /// A key's events of a window, and its events a second with the oldest bucket counted in part.
+    /// The events of a key in a window of this length, and its events per second, for which the
+    /// oldest bucket is counted in part.
     ///
     /// # Errors
     /// As [`Keyed::count_over`].
@@ -369,16 +373,16 @@ impl<C: Clock> Keyed<C> {
         Ok(self.look(key, |ring, now| (ring.count(ticks), ring.estimate(ticks, now) / seconds)))
     }
 
-    /// The `most` keys with the most events in their windows, most first. Looks at every key,
-    /// without holding the lock for more than some of them at a time.
+    /// The `most` keys with the most events in their windows, in descending order. Visits every
+    /// key, but releases the lock after every 1024 slots.
     pub fn top(&self, most: usize) -> Vec<(Vec<u8>, u64)> {
         let mut ranking = Ranking::new(most);
         while !self.rank(&mut ranking, RANKED_AT_ONCE) {}
         ranking.finish()
     }
 
-    /// Looks at up to `places` more places of the table for a ranking, with the lock held. True
-    /// when all have been seen. See [`Ranking`].
+    /// Visits up to `places` more slots of the table for a ranking, with the lock held. Returns
+    /// true when all have been visited. See [`Ranking`].
     pub fn rank(&self, ranking: &mut Ranking, places: usize) -> bool {
         let now = self.clock.now();
         let state = &self.state();
@@ -393,27 +397,27 @@ impl<C: Clock> Keyed<C> {
         ranking.seen >= state.slots.len()
     }
 
-    /// How many keys there are.
+    /// The number of keys in the table.
     pub fn len(&self) -> usize {
         self.state().index.len()
     }
 
-    /// Whether there is no key.
+    /// Whether the table has no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many keys fit.
+    /// The number of keys that fit into the table.
     pub fn capacity(&self) -> usize {
         self.table.capacity()
     }
 
-    /// How many keys have left since the table was made, for others to come.
+    /// The number of keys that were evicted since the table was made.
     pub fn evicted(&self) -> u64 {
         self.table.cells[at::EVICTED].load(Ordering::Relaxed)
     }
 
-    /// How many hits there have been since the table was made, of keys that have left too.
+    /// The number of hits since the table was made, including those of evicted keys.
     pub fn hits(&self) -> u64 {
         self.table.cells[at::USES].load(Ordering::Relaxed)
     }
@@ -423,7 +427,7 @@ impl<C: Clock> Keyed<C> {
         self.shape.window()
     }
 
-    /// The longest window that can be asked for.
+    /// The longest window that the table can count.
     pub fn span(&self) -> Duration {
         Shape { ticks: self.table.span, ..self.shape }.window()
     }
@@ -438,7 +442,7 @@ impl<C: Clock> Keyed<C> {
         }
     }
 
-    /// Gives a key a slot, if need be that of the key that was used least recently.
+    /// Assigns a slot to a new key, if necessary by evicting the least recently used key.
     fn admit(&self, state: &mut State, hash: u64, key: &[u8]) -> u32 {
         let number = match state.free.pop() {
             Some(number) => number,
@@ -492,17 +496,17 @@ impl<C: Clock> Keyed<C> {
     }
 }
 
-/// The keys with the most events, found in steps by [`Keyed::rank`]: a table of many keys is
-/// neither locked nor looked at for long at a time.
+/// A search for the keys with the most events, in steps by [`Keyed::rank`], so that a table of many
+/// keys is not locked for long.
 ///
-/// Each count is right at the time of its step. A key that leaves the table between two steps may
-/// still be in the ranking, and one that comes may be missing.
+/// Each count is correct at the time of its step. A key that is evicted between two steps may still
+/// be in the ranking, and a new key may be missing.
 #[derive(Debug)]
 pub struct Ranking {
     most: usize,
-    /// The places of the table that were looked at.
+    /// The number of slots visited so far.
     seen: usize,
-    /// The keys with the most events so far, least first out.
+    /// The keys with the most events so far; the least of them is popped first.
     best: BinaryHeap<Reverse<Ranked>>,
 }
 
@@ -515,15 +519,15 @@ struct Ranked {
 }
 
 impl Ranking {
-    /// Begins a ranking of the `most` first keys.
+    /// Starts a ranking of the first `most` keys.
     pub fn new(most: usize) -> Self {
         Self { most, seen: 0, best: BinaryHeap::new() }
     }
 
-    /// The keys that were found so far and their events, most first.
+    /// The keys found so far and their events, in descending order of events.
     pub fn finish(self) -> Vec<(Vec<u8>, u64)> {
         let ranked = self.best.into_sorted_vec();
-        // A key that left its place for another one between two steps was seen twice.
+        // A key that moved to another slot between two steps may have been visited twice.
         let mut keys = HashSet::with_capacity(ranked.len());
         let first: Vec<bool> = ranked.iter().map(|Reverse(it)| keys.insert(&it.key[..])).collect();
         let ranked = ranked.into_iter().zip(first).filter(|(_, first)| *first);
@@ -555,13 +559,13 @@ impl State {
             .copied()
     }
 
-    /// Takes a slot whose key is written into the index and the list.
+    /// Adds a slot, whose key is already written, to the index and the list.
     fn insert(&mut self, number: u32, hash: u64) {
         self.index.insert_unique(hash, number, |&number| self.slots[number as usize].hash);
         self.link_newest(number);
     }
 
-    /// Takes a slot out of the index and the list, and its key away.
+    /// Removes a slot from the index and the list, and clears its key.
     fn remove(&mut self, number: u32) {
         let hash = self.slots[number as usize].hash;
         if let Ok(entry) = self.index.find_entry(hash, |&other| other == number) {
@@ -595,9 +599,9 @@ impl State {
 }
 
 impl Slot {
-    /// The bytes of its key; 0 for a slot that is free.
+    /// The length of the key in bytes; 0 for a free slot.
     fn key_length(&self) -> u64 {
-        // Acquire: with the length come key and ring.
+        // Acquire: a thread that sees the length sees the key and the ring.
         self.cells[slot_at::KEY_LENGTH].load(Ordering::Acquire)
     }
 
@@ -612,7 +616,7 @@ impl Slot {
                 .all(|(word, cell)| cell.load(Ordering::Relaxed) == word)
     }
 
-    /// Reads the key, or as much of it as the slot has room for.
+    /// Reads the key, up to the end of the slot if its length is not valid.
     fn read_key(&self, key: &mut Vec<u8>) {
         key.clear();
         let length = usize::try_from(self.key_length()).unwrap_or(usize::MAX);
@@ -629,7 +633,7 @@ impl Slot {
         for (word, cell) in words(key).zip(&self.cells[slot_at::KEY..]) {
             cell.store(word, Ordering::Relaxed);
         }
-        // Release: whoever sees the length sees the key and the empty ring.
+        // Release: a thread that sees the length sees the key and the empty ring.
         self.cells[slot_at::KEY_LENGTH].store(key.len() as u64, Ordering::Release);
     }
 
@@ -638,7 +642,7 @@ impl Slot {
     }
 }
 
-/// A key as words, the last one filled with zeros.
+/// The words of a key; the last one is padded with zeros.
 fn words(key: &[u8]) -> impl Iterator<Item = u64> {
     key.chunks(8).map(|chunk| {
         let mut bytes = [0; 8];
@@ -655,10 +659,10 @@ mod at {
     pub(super) const SPAN: usize = 1;
     pub(super) const CAPACITY: usize = 2;
     pub(super) const KEY_BYTES: usize = 3;
-    /// Counts the hits of all keys: the order of uses.
+    /// The hits of all keys, which number the uses of slots.
     pub(super) const USES: usize = 4;
     pub(super) const EVICTED: usize = 5;
-    /// How many slots ever had a key.
+    /// The number of slots that have ever had a key.
     pub(super) const BEGUN: usize = 6;
 }
 
@@ -669,13 +673,13 @@ mod slot_at {
     pub(super) const KEY: usize = 8;
 }
 
-/// The settings as a message names them, in the order of `settings`.
+/// The settings as error messages name them, in the order of `settings`.
 const SETTINGS: [&str; 4] =
     ["an accuracy of", "a span in buckets of", "a capacity of", "a key size of"];
 
-/// The places that [`Keyed::top`] looks at before it lets others have the lock.
+/// The number of slots that [`Keyed::top`] visits before it releases the lock.
 const RANKED_AT_ONCE: usize = 1024;
 
-/// Stands for no slot.
+/// The number that stands for no slot.
 const NONE: u32 = u32::MAX;
 const MOST_KEYS: usize = 1 << 28;

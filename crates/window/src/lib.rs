@@ -1,16 +1,17 @@
 //! Sliding-window counters: how many events there were in the last second, minute, hour.
 //!
-//! | counter | answers | memory | choose it |
+//! | counter | count | memory | choose it |
 //! |---|---|---|---|
-//! | [`Bucketed`] | never too few, too many by at most the events of one bucket | 8 bytes a bucket | unless there is a reason |
-//! | [`Exact`] | exact to the nanosecond | about 2.3 bytes an event | where an event too many matters |
-//! | [`Constant`] | as `Bucketed`, in 20 buckets | half a kilobyte | where even a clock is too dear |
-//! | [`Keyed`] | as `Bucketed`, for each key | bounded, oldest keys leave | to count by client, path, tenant |
+//! | [`Bucketed`] | never too low; too high by at most the events of one bucket | 8 bytes per bucket | by default |
+//! | [`Exact`] | exact to the nanosecond | about 2.3 bytes per event | if one event too many matters |
+//! | [`Constant`] | as `Bucketed`, with 20 buckets | half a kilobyte | if even reading a clock costs too much |
+//! | [`Keyed`] | as `Bucketed`, for each key | bounded; least recently used keys are evicted | to count by client, path, tenant |
 //!
-//! None keeps a thread or a timer. `Bucketed` and `Constant` take no lock; `Bucketed`, `Exact` and
-//! `Keyed` count other windows too, at the price of one add. The first three are saved and loaded
-//! by the trait [`Window`]; `Bucketed` and `Keyed` can live in a segment's file. Time comes from a
-//! [`Clock`](quipu_segment::clock::Clock) that is injected, or is given with the event.
+//! None of them has a thread or a timer. `Bucketed` and `Constant` take no lock. `Bucketed`,
+//! `Exact` and `Keyed` can also count windows of other lengths, without another add. The first
+//! three are saved and loaded through the trait [`Window`]; `Bucketed` and `Keyed` can live in a
+//! segment's file. The time comes from an injected [`Clock`](quipu_segment::clock::Clock), or is
+//! passed with the event.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,11 +24,11 @@
 //! # Ok::<(), quipu_window::Error>(())
 //! ```
 //!
-//! The counters keep the clock's time, which follows the wall clock only when it begins: setting
-//! the wall clock moves no window. Where a clock that the program supplies goes back all the same,
-//! the window stands still until it has caught up; nothing is lost and nothing underflows.
+//! The counters follow their clock, which reads the wall clock only once, at its start: setting the
+//! wall clock moves no window. If a clock supplied by the program goes back nevertheless, the
+//! window stands still until the clock has caught up; nothing is lost and nothing underflows.
 
-// A child of a fork would wait for ever: see clippy.toml.
+// These may block a forked child forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod ring;
@@ -68,18 +69,18 @@ pub use ring::Peak;
 #[cfg(not(loom))]
 pub use save::{Loaded, Window, load_file, save_file, save_file_synced};
 
-/// The ring alone, for the models that loom checks.
+/// The ring without the counters around it, for the loom models.
 #[cfg(loom)]
 pub mod model {
     use quipu_segment::Cells;
 
     use crate::ring::{Lines, Ring};
 
-    /// A ring with one line for all, driven by given times in ticks of one nanosecond.
+    /// A ring whose threads share one line, driven by given times in ticks of one nanosecond.
     pub struct Model(Ring);
 
     impl Model {
-        /// A ring for windows of up to `span` ticks that begins at time `now`.
+        /// Makes a ring for windows of up to `span` ticks that starts at time `now`.
         pub fn new(span: u64, now: u64) -> Self {
             let cells = Cells::private(Ring::cells(span, Lines::ONE));
             let ring = Ring::new(&cells, 1, span, Lines::ONE);
@@ -87,25 +88,25 @@ pub mod model {
             Self(ring)
         }
 
-        /// Adds at a time, as the counters do.
+        /// Adds at a given time, as the counters do.
         pub fn add(&self, now: u64, n: u64) {
             self.turn(now);
             self.0.add(n);
         }
 
-        /// Counts at a time, as the counters do.
+        /// Counts at a given time, as the counters do.
         pub fn count(&self, now: u64, ticks: u64) -> u64 {
             self.turn(now);
             self.0.count(ticks)
         }
 
-        /// Adds and counts at a time, as the counters do.
+        /// Adds and counts at a given time, as the counters do.
         pub fn add_and_count(&self, now: u64, n: u64, ticks: u64) -> u64 {
             self.turn(now);
             self.0.add_and_count(n, ticks)
         }
 
-        /// Forgets, as the counters do.
+        /// Forgets all events, as the counters do.
         pub fn reset(&self) {
             self.0.reset();
         }

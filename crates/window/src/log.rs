@@ -1,20 +1,20 @@
-//! A log of times in about the bits that they are worth: sorted nanoseconds as Rice codes.
+//! A compressed log of sorted times in nanoseconds, as Rice codes close to their entropy.
 //!
-//! A time is stored as its distance from the one before, in a code of R. F. Rice (1979): the
-//! distance shifted right by `k` in unary, then its lowest `k` bits. For events that come at
-//! random at a steady rate that is within 0.1 bit of their entropy. `k` is chosen for each block
-//! of 2048 codes, from the mean of the block before. What is rare has an escape: a distance that
-//! would take long in unary, and several events in one nanosecond.
+//! A time is stored as its distance from the previous one, in a code of R. F. Rice (1979): the
+//! distance shifted right by `k` in unary, then its lowest `k` bits. For events that come at random
+//! at a steady rate, this is within 0.1 bit of their entropy. `k` is chosen for each block of 2048
+//! codes, from the mean of the previous block. Rare cases use an escape code: a distance that would
+//! be long in unary, and several events in one nanosecond.
 //!
-//! Tried and dropped: LEB128 distances, 2.8 bytes an event instead of 2.2 at 16,667 events a
-//! second, and no faster.
+//! Tried and dropped: LEB128 distances take 2.8 bytes per event instead of 2.2, at 16,667 events
+//! per second, and are no faster.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::bits::{Bits, peek};
 
-/// Times in the order in which they came, from which the oldest are dropped.
+/// A queue of times: new ones are appended, the oldest are dropped.
 #[derive(Debug)]
 pub(crate) struct Log {
     sealed: VecDeque<Arc<Block>>,
@@ -22,26 +22,26 @@ pub(crate) struct Log {
     sealed_bytes: usize,
     open: Open,
     head: Cursor,
-    /// Events that were pushed and not yet dropped.
+    /// The number of events that were pushed and not yet dropped.
     events: u64,
 }
 
-/// Codes that no longer change: a save reads them while the log goes on.
+/// A block of codes that no longer changes, so that a save can read it while the log goes on.
 #[derive(Debug)]
 struct Block {
-    /// The time before the first distance.
+    /// The time that the first distance starts from.
     base: u64,
     last: u64,
-    /// The events of all its codes.
+    /// The number of events of all codes.
     events: u64,
     codes: u32,
     shift: u32,
-    /// Whether it has no escapes: each code is one event.
+    /// Whether the block has no escapes, so that each code is one event.
     plain: bool,
     words: Box<[u64]>,
 }
 
-/// The block that is being written.
+/// The block that is still written to.
 #[derive(Debug)]
 struct Open {
     base: u64,
@@ -53,21 +53,21 @@ struct Open {
     bits: Bits,
 }
 
-/// The oldest event that is left, in the oldest block.
+/// The position of the oldest remaining event in the oldest block.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cursor {
-    /// The bit behind its code.
+    /// The first bit after its code.
     at: usize,
-    /// The codes of the block up to it and with it; 0 before the first was read.
+    /// The number of codes read so far, including this one; 0 before the first.
     codes: u32,
     time: u64,
-    /// The events of the code that are left.
+    /// The number of remaining events of the code.
     events: u64,
-    /// The events of the block that are gone.
+    /// The number of dropped events of the block.
     gone: u64,
 }
 
-/// One code: a distance, and how many events lie there.
+/// One code: a distance, and the number of events at that time.
 #[derive(Debug, PartialEq, Eq)]
 struct Code {
     distance: u64,
@@ -76,12 +76,12 @@ struct Code {
 }
 
 const CODES: u32 = 2048;
-/// A first block is sealed early, since its shift is a guess.
+/// The first block is sealed early, because its shift is a guess.
 const FIRST_CODES: u32 = 64;
 const FIRST_SHIFT: u32 = 12;
-/// So many ones instead of a quotient announce an escape.
+/// The number of ones that mark an escape, in place of a quotient.
 const ESCAPE: u32 = 24;
-/// The shift leaves room for quotient and remainder in one word.
+/// The greatest shift, so that quotient and remainder fit into one word.
 const MOST_SHIFT: u32 = 64 - ESCAPE - 1;
 
 impl Default for Log {
@@ -98,22 +98,22 @@ impl Log {
         Self { sealed: VecDeque::new(), sealed_bytes: 0, open, head: Cursor::default(), events: 0 }
     }
 
-    /// The events that are left.
+    /// The number of remaining events.
     pub(crate) fn events(&self) -> u64 {
         self.events
     }
 
-    /// The time of the newest event, of one that was dropped too.
+    /// The time of the newest event, even if that was dropped.
     pub(crate) fn last(&self) -> u64 {
         self.open.last
     }
 
-    /// Whether there is a block besides the one that is being written.
+    /// Whether there are blocks besides the one that is still written to.
     pub(crate) fn has_sealed(&self) -> bool {
         !self.sealed.is_empty()
     }
 
-    /// The memory in bytes.
+    /// The allocated memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.sealed_bytes
             + self.sealed.capacity() * size_of::<Arc<Block>>()
@@ -121,11 +121,11 @@ impl Log {
             + size_of::<Self>()
     }
 
-    /// Appends `events` events, at least one, at `time` or at the last time where that is later.
-    /// True where a block was sealed: a moment to drop what has expired.
+    /// Appends `events` events, at least one, at `time`, or at the last time if that is later.
+    /// Returns true if a block was sealed: a good moment to drop expired events.
     #[inline]
     pub(crate) fn push(&mut self, time: u64, events: u64) -> bool {
-        // A log holds no more than 2^64 - 1 events, those of its oldest block that are gone too.
+        // A log holds up to 2^64 - 1 events, including the dropped ones of its oldest block.
         let room = u64::MAX - self.events - self.head.gone;
         if events > room {
             return room > 0 && self.push(time, room);
@@ -160,7 +160,7 @@ impl Log {
         true
     }
 
-    /// Drops the events up to `border`, with it.
+    /// Drops the events up to and including `border`.
     #[inline]
     pub(crate) fn drop_until(&mut self, border: u64) {
         while self.events > 0 {
@@ -181,7 +181,7 @@ impl Log {
         }
     }
 
-    /// Drops the oldest block and returns how many events went with it.
+    /// Drops the oldest block. Returns the number of events dropped with it.
     pub(crate) fn drop_block(&mut self) -> u64 {
         let all = match self.sealed.pop_front() {
             Some(block) => {
@@ -198,7 +198,7 @@ impl Log {
 
     /// The events after `border`.
     pub(crate) fn count_after(&self, border: u64) -> u64 {
-        // Blocks are in order of time: those that end at the border or before do not count.
+        // Blocks are in order of time: those that end at or before the border do not count.
         let index = self.sealed.partition_point(|block| block.last <= border);
         let newer: u64 = self.sealed.iter().skip(index + 1).map(|block| block.events).sum();
         let (all, part) = match self.sealed.get(index) {
@@ -207,11 +207,12 @@ impl Log {
         };
         let older: u64 =
             part.take_while(|&(time, _)| time <= border).map(|(_, events)| events).sum();
-        // Events that were dropped are older than any border that is asked for, or not.
+        // If the border is before the oldest remaining event, the difference may include dropped
+        // events; then all remaining events count.
         (all - older).min(self.events)
     }
 
-    /// The events that are left, oldest first, as they are now: to be read while others push.
+    /// A snapshot of the remaining events, which can be read while others push.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let open = self.open.to_block(self.open.bits.words().into());
         let mut blocks: Vec<_> = self.sealed.iter().cloned().collect();
@@ -219,8 +220,8 @@ impl Log {
         Snapshot { blocks, gone: self.head.gone }
     }
 
-    /// Reads the next code of the oldest block. False where there is none, which a log with
-    /// events does not have.
+    /// Reads the next code of the oldest block. Returns false if there is none, which cannot happen
+    /// in a log with events.
     fn read_next(&mut self) -> bool {
         let (base, codes, shift, words) = match self.sealed.front() {
             Some(block) => (block.base, block.codes, block.shift, &*block.words),
@@ -231,7 +232,7 @@ impl Log {
         };
         let head = &mut self.head;
         if head.codes == codes {
-            // All of a block were dropped one by one.
+            // All events of this block were dropped one by one.
             if self.sealed.is_empty() {
                 return false;
             }
@@ -249,7 +250,7 @@ impl Log {
         true
     }
 
-    /// Closes the open block, and chooses the shift of the next.
+    /// Seals the open block, and chooses the shift of the next one.
     #[cold]
     fn seal(&mut self) {
         let open = &mut self.open;
@@ -264,7 +265,7 @@ impl Log {
 }
 
 impl Open {
-    /// Begins a new block. Returns how many events the old one had.
+    /// Starts a new block. Returns the number of events of the old one.
     fn begin(&mut self) -> u64 {
         self.bits.clear();
         self.codes = 0;
@@ -294,22 +295,22 @@ impl Block {
         Times::new(&self.words, self.codes, self.shift, self.base)
     }
 
-    /// Its memory, with the two counts of its `Arc`.
+    /// The memory of the block, including the two counts of its `Arc`.
     fn bytes(&self) -> usize {
         size_of::<Self>() + 2 * size_of::<usize>() + self.words.len() * 8
     }
 }
 
-/// A log as it was at one moment.
+/// A consistent snapshot of a log.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     blocks: Vec<Arc<Block>>,
-    /// The events of the first block that were dropped.
+    /// The number of dropped events of the first block.
     gone: u64,
 }
 
 impl Snapshot {
-    /// Calls `visit` with each time and how many events lie there, oldest first.
+    /// Calls `visit` with each time and the number of events at that time, oldest first.
     pub(crate) fn try_for_each<E>(
         &self,
         mut visit: impl FnMut(u64, u64) -> Result<(), E>,
@@ -344,11 +345,12 @@ impl Snapshot {
     }
 }
 
-/// Blocks that are decoded side by side.
+/// The number of blocks that are decoded side by side.
 const LANES: usize = 4;
 
-/// Decodes blocks without escapes, a lane of `times` each. Every code waits for the one before it
-/// in its block: four blocks at once keep the processor busy meanwhile (2.5 times as fast as one).
+/// Decodes blocks without escapes, each into a lane of `times`. A code can only be decoded after
+/// the previous one of its block; four blocks at once keep the processor busy meanwhile (2.5 times
+/// as fast as one).
 fn decode_together(blocks: &[Arc<Block>; LANES], times: &mut [[u64; LANES]]) {
     let mut at = [0; LANES];
     let mut time = blocks.each_ref().map(|block| block.base);
@@ -366,15 +368,16 @@ fn decode_together(blocks: &[Arc<Block>; LANES], times: &mut [[u64; LANES]]) {
     }
 }
 
-/// The times of a block, each with its events.
+/// An iterator over the times of a block, each with its number of events.
 ///
-/// The bits that were read last are kept: most codes are cut off there, so that the next one does
-/// not wait for memory (1.7 times as fast as a look into the words for each code).
+/// It keeps the bits read last. Most codes can be cut off from these, without waiting for memory
+/// (1.7 times as fast as reading the words for each code).
 struct Times<'a> {
     words: &'a [u64],
     at: usize,
-    /// The bits from `at` on, as many as `ready` says.
+    /// The bits from `at` on.
     bits: u64,
+    /// How many of `bits` are valid.
     ready: u32,
     codes: u32,
     shift: u32,
@@ -386,7 +389,8 @@ impl<'a> Times<'a> {
         Self { words, at: 0, bits: 0, ready: 0, codes, shift, time: base }
     }
 
-    /// Reads a code that does not lie in the bits at hand.
+    /// Refills `bits` for a code that is not fully in them. If it is an escape, reads it, and
+    /// returns its number of events.
     #[inline]
     fn refill(&mut self) -> Option<u64> {
         self.bits = peek(self.words, self.at);
@@ -441,7 +445,7 @@ fn decode(words: &[u64], at: usize, shift: u32) -> Code {
     Code { distance, events, bits: ESCAPE as usize + 128 }
 }
 
-/// The shift that takes the fewest bits for distances that are distributed exponentially.
+/// The shift that needs the fewest bits for exponentially distributed distances with this mean.
 fn shift_for(mean: u64) -> u32 {
     // The best shift is about log2(mean * ln 2) (Gallager, Van Voorhis 1975); 89/128 is ln 2.
     let half = mean.saturating_mul(89) / 128;
@@ -453,7 +457,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What a log does, said slowly.
+    /// A simple, slow model of a log.
     #[derive(Debug, Default)]
     struct Naive(VecDeque<u64>);
 

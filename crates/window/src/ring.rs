@@ -1,42 +1,43 @@
-//! The ring under every bucketed counter: one sum that only grows, and what it was when each of
-//! the last buckets began.
+//! The ring under every bucketed counter: one sum that only grows, and its value at the start of
+//! each of the last buckets.
 //!
-//! Time is cut into *ticks* of one accuracy. Slot `k` (modulo the ring) holds the *prefix* of
-//! tick `k`: the sum at its beginning. The count of a window is the sum minus the prefix of the
-//! tick in which the window begins, so that
+//! Time is divided into *ticks* of one accuracy. Slot `k` (modulo the length of the ring) holds the
+//! *prefix* of tick `k`: the sum at the start of that tick. The count of a window is the sum minus
+//! the prefix of the tick in which the window begins. Therefore:
 //!
-//! - adding is one addition, and no bucket is ever emptied: nothing can drift;
-//! - counting is a subtraction, for any window up to the span, at the same price;
-//! - what expires is forgotten by looking elsewhere, with no thread and no timer.
+//! - Adding is one addition. No bucket is ever emptied, so nothing can drift.
+//! - Counting is one subtraction, at the same cost for any window up to the span.
+//! - Events expire because later counts use a later prefix. No thread or timer is needed.
 //!
-//! All arithmetic is modulo 2^64: a count is right as long as it is below 2^64 itself.
+//! All arithmetic is modulo 2^64: a count is correct as long as it is itself below 2^64.
 //!
 //! # Advancing
 //!
-//! `last` is the tick up to which the slots are filled. Whoever comes with a later time fills the
-//! next slot and moves `last` on, by compare-and-swap both times; nobody waits for anybody, and
-//! whoever dies half-way leaves a slot that the next one fills again. The order is: read the slot,
-//! read the sum, see that `last` is still what it was, swap the slot, swap `last`. It follows:
+//! `last` is the tick up to which the slots are filled. A thread with a later time fills the next
+//! slot and then advances `last`, each by compare-and-swap. No thread waits for another. A thread
+//! that dies halfway leaves a slot that the next thread fills again. The order is: read the slot,
+//! read the sum, check that `last` has not changed, swap the slot, swap `last`. It follows:
 //!
-//! 1. A prefix is read while `last` is older than its tick. An adder has seen `last` at its own
-//!    tick or later before it adds. So an addition is never in the prefix of its own tick or of
+//! 1. The sum for a prefix is read while `last` is before its tick. An adder has seen `last` at its
+//!    own tick or later before it adds. So an addition is never in the prefix of its own tick or of
 //!    an earlier one: *no event leaves a window early*.
-//! 2. A filler that sleeps between its look and its swap does no harm. It expects a value that is
-//!    at most the sum that it brings, since it read the value first. Slots only grow; a slot that
-//!    was filled meanwhile for a later tick holds at least the sum of when `last` moved, which is
-//!    at least what the sleeper brings. So it finds another value and fails, or that same value,
-//!    and then brings it as well.
-//! 3. A slot that a reader at `last` needs is at most `span` ticks old, and the ring is longer: it
-//!    is not filled anew before `last` has moved, which the reader sees when it looks again.
+//! 2. A filler that is suspended between its check and its swap does no harm. It expects a value
+//!    that is at most the sum that it brings, because it read the value first. Slots only grow, and
+//!    a slot that was filled meanwhile for a later tick holds at least the sum at the time when
+//!    `last` moved, which is at least the sum that the suspended filler brings. So its swap finds
+//!    another value and fails, or it finds the expected value, which then equals the sum it brings.
+//! 3. A slot that a reader at `last` needs is at most `span` ticks old, and the ring is longer than
+//!    that. So it is not filled again before `last` has moved, which the reader notices when it
+//!    reads `last` a second time.
 //!
-//! After a silence longer than the span every window is empty. Then all slots that matter are
-//! filled with the one sum, and `last` jumps: readers in between see an empty window early, which
-//! by that time is the truth.
+//! After a silence longer than the span, every window is empty. Then all slots that matter are
+//! filled with the same sum, and `last` jumps. Readers in between see an empty window early, which
+//! is correct by that time.
 
 use quipu_segment::sync::{AtomicU64, Ordering};
 use quipu_segment::{Cells, Cycle, Line, Stripes};
 
-/// A ring on cells that somebody else laid out.
+/// A ring on cells that the caller has allocated.
 #[derive(Debug, Clone)]
 pub(crate) struct Ring {
     /// The width of a tick in nanoseconds.
@@ -48,44 +49,44 @@ pub(crate) struct Ring {
     slots: Cycle,
 }
 
-/// The cells of the head, on a line that is written once a tick.
+/// The cells of the head, on a cache line that is written once per tick.
 mod head {
     /// The tick up to which slots are filled.
     pub(super) const LAST: usize = 0;
     /// The sum at the last reset.
     pub(super) const FLOOR: usize = 1;
-    /// The tick of the last reset: windows that begin then or before begin at the floor instead.
+    /// The tick of the last reset. For ticks up to it, the floor replaces the prefix.
     pub(super) const RESET: usize = 2;
     pub(super) const CELLS: usize = 8;
 }
 
-/// Slots more than the span: the tick that begins, the one that ends, and room for a reader that
-/// is late.
+/// The slots beyond the span: for the tick that begins, for the one that ends, and for readers that
+/// are late.
 const SPARE: u64 = 4;
 
-/// How far ahead of its clock a ring may be, in nanoseconds, whatever its span: a clock that was
-/// set back before a reboot costs the time since the last sync.
+/// How far a ring may be ahead of its clock, in nanoseconds, regardless of its span: a clock that
+/// was set back before a reboot costs the time since the last sync.
 const AHEAD: u64 = 600_000_000_000;
 
-/// How often a reader looks again before it accepts an answer whose window began late.
+/// The number of attempts before a reader accepts a count whose window began late.
 const PATIENCE: usize = 16;
 
-/// How many prefixes are read before the sum.
+/// The number of prefixes that are read before the sum is.
 const PEAK_CHUNK: usize = 512;
 
-/// A search for the fullest bucket of a window that goes on in steps.
+/// A search, in steps, for the bucket of a window with the most events.
 #[derive(Debug, Clone)]
 pub struct Peak {
-    /// The tick that had begun when the search did.
+    /// The current tick when the search started.
     last: u64,
-    /// The newest tick that is left.
+    /// The newest tick that is not visited yet.
     newest: u64,
-    /// The ticks that are left.
+    /// The number of ticks that are not visited yet.
     left: u64,
     most: u64,
 }
 
-/// The lines of a ring's sum: one for each CPU, and shared ones.
+/// The number of cache lines of a ring's sum: one for each CPU, and shared ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lines {
     pub(crate) cpus: usize,
@@ -93,25 +94,25 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// One line for all: each `add_and_count` gets a number of its own.
+    /// One line for all threads: each `add_and_count` returns a different number.
     pub(crate) const ONE: Self = Self { cpus: 0, shared: 1 };
 }
 
 impl Ring {
-    /// The slots of a ring for windows of up to `span` ticks.
+    /// The number of slots of a ring for windows of up to `span` ticks.
     pub(crate) const fn slots(span: u64) -> usize {
         (span + SPARE).next_power_of_two() as usize
     }
 
-    /// The cells of a ring.
+    /// The number of cells of a ring.
     pub(crate) const fn cells(span: u64, lines: Lines) -> usize {
         head::CELLS + Stripes::cells(lines.cpus, lines.shared) + Self::slots(span)
     }
 
-    /// Takes over the cells of a ring, zeroed or in use.
+    /// Makes a ring on cells that are zeroed or already in use by one.
     ///
     /// # Panics
-    /// If there are not as many as [`Ring::cells`] says.
+    /// If there are fewer cells than [`Ring::cells`] returns.
     pub(crate) fn new(cells: &Cells, accuracy: u64, span: u64, lines: Lines) -> Self {
         let sum_end = head::CELLS + Stripes::cells(lines.cpus, lines.shared);
         let slots_end = sum_end + Self::slots(span);
@@ -132,11 +133,12 @@ impl Ring {
         self.span
     }
 
-    /// Whether a tick begins by `now`, so that [`Ring::advance`] is due.
+    /// Whether a new tick has begun by `now`, so that [`Ring::advance`] is due.
     #[inline]
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let last = self.head[head::LAST].load(Ordering::Acquire);
-        // Wraps in the last tick that 64 bits of nanoseconds hold, and is due too often then.
+        // Wraps in the last tick of 64-bit nanoseconds; the result is then true more often than
+        // needed.
         now >= last.wrapping_add(1).wrapping_mul(self.accuracy)
     }
 
@@ -146,14 +148,14 @@ impl Ring {
         self.sum.add(n);
     }
 
-    /// What was added in the last `ticks` ticks and in the one that has begun.
+    /// The sum of what was added in the last `ticks` ticks and in the current one.
     #[inline]
     pub(crate) fn count(&self, ticks: u64) -> u64 {
         let (count, late) = self.look(ticks);
         if late == 0 { count } else { self.count_again(ticks) }
     }
 
-    /// As `count`, when a tick ended between two looks.
+    /// As `count`, after a tick ended during the first attempt.
     #[cold]
     fn count_again(&self, ticks: u64) -> u64 {
         for _ in 0..PATIENCE {
@@ -163,8 +165,8 @@ impl Ring {
             }
         }
         loop {
-            // Who cannot keep up with the ticks, because they are as short as a look, accepts an
-            // answer whose window began late, by less than the spare slots.
+            // A reader that cannot keep up, because ticks are as short as an attempt, accepts a
+            // count whose window began late, by fewer ticks than there are spare slots.
             let (count, late) = self.look(ticks);
             if late <= SPARE - 2 {
                 return count;
@@ -172,7 +174,7 @@ impl Ring {
         }
     }
 
-    /// A count, and how many ticks ended while it was taken.
+    /// A count, and the number of ticks that ended while it was taken.
     #[inline]
     fn look(&self, ticks: u64) -> (u64, u64) {
         let last = self.last();
@@ -181,7 +183,7 @@ impl Ring {
         (count, self.last().wrapping_sub(last))
     }
 
-    /// Adds `n` and counts, by one addition. With [`Lines::ONE`], no two callers get the same
+    /// Adds `n` and counts, with one addition. With [`Lines::ONE`], no two callers get the same
     /// number while nothing expires.
     #[inline]
     pub(crate) fn add_and_count(&self, n: u64, ticks: u64) -> u64 {
@@ -191,7 +193,7 @@ impl Ring {
             let last = self.last();
             let count = sum.wrapping_sub(self.prefix(last.saturating_sub(ticks)));
             if count.cast_signed() < 0 {
-                // A reset, or a silence between the two loads, took the addition away again; or
+                // A reset, or a silence between the two loads, has removed the addition again, or
                 // there are 2^63 events.
                 return self.count(ticks);
             }
@@ -202,19 +204,19 @@ impl Ring {
         }
     }
 
-    /// As `count` at a time that may be later than the last tick, without advancing.
+    /// As `count`, but at a time that may be after the last tick, and without advancing.
     pub(crate) fn peek(&self, now: u64, ticks: u64) -> u64 {
         let passed = (now / self.accuracy).saturating_sub(self.last());
         if passed > ticks { 0 } else { self.count(ticks - passed) }
     }
 
-    /// All that was added so far.
+    /// The sum of everything added so far.
     pub(crate) fn total(&self) -> u64 {
         self.sum.sum()
     }
 
-    /// What was added, as if each bucket's events were spread evenly over it: the oldest bucket
-    /// counts by the part of it that the window still covers at `now`.
+    /// As `count`, but with the events of the oldest bucket spread evenly over it: only the part of
+    /// the bucket that the window still covers at `now` counts.
     pub(crate) fn estimate(&self, ticks: u64, now: u64) -> f64 {
         let whole = self.count(ticks) as f64;
         let inner = self.count(ticks - 1) as f64;
@@ -223,13 +225,12 @@ impl Ring {
         whole - (whole - inner).max(0.0) * part
     }
 
-    /// The buckets of the last `ticks` ticks and of the one that has begun, oldest first, as the
-    /// tick and what was added in it.
+    /// The last `ticks` ticks and the current one, oldest first, each with what was added in it.
     pub(crate) fn buckets(&self, ticks: u64) -> Vec<(u64, u64)> {
         let last = self.last();
         let first = last.saturating_sub(ticks);
-        // A slot that is filled anew meanwhile holds a greater prefix: as if less had been added
-        // since an older tick than since a newer one.
+        // A slot that is filled again meanwhile holds a greater prefix, as if less had been added
+        // since an older tick than since a newer one. `max` corrects that.
         let mut buckets: Vec<(u64, u64)> =
             (first..=last).map(|tick| (tick, self.prefix(tick))).collect();
         let sum = self.sum.sum();
@@ -242,21 +243,22 @@ impl Ring {
         buckets
     }
 
-    /// Begins to look for the fullest bucket of the last `ticks` ticks and of the one that has
-    /// begun.
+    /// Starts a search for the bucket with the most events, among the last `ticks` ticks and the
+    /// current one.
     pub(crate) fn peak(&self, ticks: u64) -> Peak {
         let last = self.last();
         Peak { last, newest: last, left: last - last.saturating_sub(ticks) + 1, most: 0 }
     }
 
-    /// Looks at up to `buckets` more, from the newest to the oldest. Returns the events of the
-    /// fullest one after the last. A bucket that expires between two steps may count as empty.
+    /// Visits up to `buckets` more buckets, from the newest to the oldest. Returns the most events
+    /// of a bucket when all have been visited. A bucket that expires between two steps may count as
+    /// empty.
     pub(crate) fn peak_step(&self, peak: &mut Peak, buckets: u64) -> Option<u64> {
         let mut prefixes = [0; PEAK_CHUNK];
         let mut allowed = buckets.min(peak.left);
         while allowed > 0 {
             let ticks = allowed.min(PEAK_CHUNK as u64);
-            // In this order, as in `buckets`: prefixes from the oldest on, and the sum last.
+            // The order matters, as in `buckets`: prefixes from the oldest on, and the sum last.
             let prefixes = &mut prefixes[..ticks as usize];
             for (tick, prefix) in (peak.newest + 1 - ticks..).zip(&mut *prefixes) {
                 *prefix = self.prefix(tick);
@@ -276,7 +278,7 @@ impl Ring {
         (peak.left == 0).then_some(peak.most)
     }
 
-    /// Forgets everything that was added so far.
+    /// Makes counts forget everything that was added so far.
     pub(crate) fn reset(&self) {
         loop {
             let last = self.last();
@@ -285,8 +287,8 @@ impl Ring {
             if self.last() != last {
                 continue;
             }
-            // Release: who sees the tick sees the floor. Who fails was overtaken by another reset,
-            // which may have read its sum before this one began.
+            // Release: a thread that sees the tick sees the floor. If this fails, another reset has
+            // overtaken this one; it may have read its sum before this one began, so try again.
             let swapped = self.head[head::FLOOR].compare_exchange(
                 floor,
                 sum,
@@ -301,7 +303,7 @@ impl Ring {
         }
     }
 
-    /// Brings the ring to the tick of `now`.
+    /// Advances the ring to the tick of `now`.
     #[cold]
     #[inline(never)]
     pub(crate) fn advance(&self, now: u64) {
@@ -317,7 +319,8 @@ impl Ring {
                 (last + 1, last + 1)
             };
             if self.fill(oldest, next, last) {
-                // Release: who sees the tick sees its slot. Who fails was overtaken.
+                // Release: a thread that sees the tick sees its slot. If this fails, another thread
+                // has advanced the ring.
                 let _ = self.head[head::LAST].compare_exchange(
                     last,
                     next,
@@ -328,13 +331,14 @@ impl Ring {
         }
     }
 
-    /// Begins a new ring at the tick of `now`, or empties one that nobody uses meanwhile.
+    /// Starts a new ring at the tick of `now`, or empties one. No other thread may use it
+    /// meanwhile.
     pub(crate) fn begin(&self, now: u64) {
         self.fill_with(now, |_| 0);
     }
 
-    /// Gives a ring that nobody uses meanwhile these buckets: `count(tick)` for each tick of the
-    /// span up to that of `now`.
+    /// Fills a ring with the buckets `count(tick)`, for each tick of the span up to that of `now`.
+    /// No other thread may use the ring meanwhile.
     pub(crate) fn fill_with(&self, now: u64, mut count: impl FnMut(u64) -> u64) {
         let last = now / self.accuracy;
         for slot in self.slots.iter() {
@@ -351,40 +355,41 @@ impl Ring {
         self.head[head::LAST].store(last, Ordering::Release);
     }
 
-    /// Whether the ring's time fits a clock that shows `now`. A ring that is far ahead would stand
-    /// still until the clock has caught up, and was not left so by anything that counts.
+    /// Whether the ring's time is plausible for a clock that reads `now`. A ring that is far ahead
+    /// would stand still until the clock has caught up, and no counter leaves one in that state.
     pub(crate) fn fits(&self, now: u64) -> bool {
         let most = self.span.max(AHEAD / self.accuracy);
         self.last().saturating_sub(now / self.accuracy) <= most
             && self.last().checked_mul(self.accuracy).is_some()
     }
 
-    /// Mends a ring of which some pages reached the disk and some did not, when power was lost.
-    /// Others may count meanwhile. Returns how many slots were wrong.
+    /// Repairs a ring after a power loss, when some of its pages had reached the disk and some had
+    /// not. Other threads may count meanwhile. Returns the number of wrong slots.
     ///
-    /// A prefix is at most the sum and at least its predecessor. One that is not was written at
-    /// another time than its neighbours: it takes its predecessor's value, or its successor's where
-    /// all before it are wrong.
+    /// A correct prefix is at most the sum and at least its predecessor. Any other was written at
+    /// another time than its neighbours. It gets the value of its predecessor, or that of its
+    /// successor if all before it are wrong.
     pub(crate) fn mend(&self) -> usize {
         let last = self.last();
         let ticks = last.saturating_sub(self.span)..=last;
         let found: Vec<u64> =
             ticks.clone().map(|tick| self.slot(tick).load(Ordering::Acquire)).collect();
         let floor = self.head[head::FLOOR].load(Ordering::Acquire);
-        // Read last: a prefix that is right is at most this, whoever adds meanwhile.
+        // Read last: every correct prefix is at most this, even if other threads add meanwhile.
         let sum = self.sum.sum();
         if self.last() != last {
-            // Somebody counts here, so that all of it was mended before.
+            // Another thread advances this ring, so it was repaired before.
             return 0;
         }
         let swap = |cell: &AtomicU64, old: u64, new: u64| {
-            // Who fails was overtaken by one who knows better.
+            // If this fails, another thread has stored a newer value, which is correct.
             let _ = cell.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
         };
         if floor > sum {
             swap(&self.head[head::FLOOR], floor, sum);
         }
-        // How much was added since a tick began, in the newest one so far that is right.
+        // For each tick, how much was added since it began. `older` is that of the newest correct
+        // tick so far.
         let sound = found.iter().map(|prefix| sum.wrapping_sub(*prefix));
         let mut older = sound.clone().find(|since| *since <= sum).unwrap_or(0);
         let mut mended = 0;
@@ -402,14 +407,14 @@ impl Ring {
     /// The tick up to which slots are filled.
     #[inline]
     pub(crate) fn last(&self) -> u64 {
-        // Acquire: with the tick comes its slot.
+        // Acquire: a thread that sees the tick sees its slot.
         self.head[head::LAST].load(Ordering::Acquire)
     }
 
     #[inline]
     fn prefix(&self, tick: u64) -> u64 {
-        // Acquire: with the tick of a reset comes its floor; with a prefix come the additions
-        // that are in it, so that a sum read later is at least as great.
+        // Acquire: a thread that sees the tick of a reset sees its floor, and one that sees a prefix
+        // sees the additions in it, so that a sum read later is at least as great.
         if tick <= self.head[head::RESET].load(Ordering::Acquire) {
             self.head[head::FLOOR].load(Ordering::Acquire)
         } else {
@@ -417,18 +422,18 @@ impl Ring {
         }
     }
 
-    /// Puts the sum into the slots from `oldest` to `next`. False where `last` has moved.
+    /// Stores the sum in the slots from `oldest` to `next`. Returns false if `last` has moved.
     fn fill(&self, oldest: u64, next: u64, last: u64) -> bool {
         for tick in oldest..=next {
             let slot = self.slot(tick);
-            // Acquire: the sum is read after this, and `last` after the sum.
+            // Acquire: keeps the read of the sum after this one, and that of `last` after the sum.
             let old = slot.load(Ordering::Acquire);
             let sum = self.sum.sum();
             if self.last() != last {
                 return false;
             }
-            // Release: who reads the prefix sees the additions that are in it. Who fails was
-            // overtaken by one who read a sum as good.
+            // Release: a thread that reads the prefix sees the additions in it. If this fails,
+            // another thread has stored a sum that is as good.
             let _ = slot.compare_exchange(old, sum, Ordering::Release, Ordering::Relaxed);
         }
         true
@@ -467,7 +472,7 @@ mod tests {
 
     #[test]
     fn slots_that_are_newer_than_the_sum_are_mended() {
-        // The disk stood still for 40 ticks, then took the slots and not the head.
+        // Nothing was written to the disk for 40 ticks, and then the slots but not the head.
         let (ring, cells) = filled(100, 2000);
         let old = image(&cells);
         for tick in 2001..=2040 {
@@ -487,8 +492,8 @@ mod tests {
 
     #[test]
     fn pages_that_power_loss_left_behind_are_mended() {
-        // Whatever pages are of the last sync and whatever are newer: no window counts more than
-        // a longer one, and none is off by more than what was added since the sync.
+        // For any mix of pages from the last sync and newer pages: no window counts more than a
+        // longer one, and none is off by more than what was added since the sync.
         let (ring, cells) = filled(300, if cfg!(miri) { 310 } else { 2000 });
         let old = image(&cells);
         for tick in 1..=5 {

@@ -1,4 +1,5 @@
-//! The interface that all windows share, and how they are saved to a file and loaded from one.
+//! The trait [`Window`], which all windows implement, and functions to save a window to a file and
+//! load it.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -8,9 +9,9 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// A counter of the events of a sliding window.
+/// A counter of the events in a sliding window.
 pub trait Window {
-    /// The window whose events [`Window::count`] counts.
+    /// The length of the window.
     fn window(&self) -> Duration;
 
     /// Counts `n` events now.
@@ -24,13 +25,13 @@ pub trait Window {
     /// The events of the window that ends now.
     fn count(&self) -> u64;
 
-    /// Counts `n` events now, and gives the events of the window with them.
+    /// Counts `n` events now, and returns the events of the window, including them.
     fn add_and_count(&self, n: u64) -> u64 {
         self.add(n);
         self.count()
     }
 
-    /// Events a second, over the window that ends now.
+    /// Events per second, over the window that ends now.
     fn rate(&self) -> f64 {
         self.count() as f64 / self.window().as_secs_f64()
     }
@@ -38,48 +39,50 @@ pub trait Window {
     /// Forgets all events.
     fn reset(&self);
 
-    /// Writes what is needed to go on counting elsewhere, while others go on here.
+    /// Writes the state that [`Window::load`] needs to continue. Other threads may go on counting
+    /// meanwhile.
     ///
     /// # Errors
-    /// The writer's.
+    /// Those of the writer.
     fn save(&self, out: &mut dyn Write) -> Result<(), Error>;
 
-    /// Replaces all events by the saved ones, without those that have expired since. Clones of a
+    /// Replaces all events by the saved ones, except those that have expired since. Clones of a
     /// counter share its events: none of them may be in use meanwhile.
     ///
     /// # Errors
-    /// The reader's, and [`Error::Malformed`] for bytes that no counter of this kind saved; the
-    /// counter is then as it was.
+    /// Those of the reader, and [`Error::Malformed`] for bytes that no counter of this kind has
+    /// saved. On an error, the counter is unchanged.
     fn load(&mut self, input: &mut dyn Read) -> Result<Loaded, Error>;
 }
 
-/// What became of the events of a saved counter.
+/// What happened to the events of a saved counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// Events that the window counts now.
+    /// Events that the window now counts.
     pub counted: u64,
     /// Events that were too old.
     pub expired: u64,
-    /// Events that lay in the future, as after a wall clock was set back.
+    /// Events with a time in the future, for example because the wall clock was set back.
     pub future: u64,
-    /// Bytes behind the last whole event.
+    /// Bytes after the last complete event.
     pub ragged: u64,
 }
 
-/// Saves a window to a file, which is there whole or as it was before, whatever becomes of this
-/// process. It reaches the disk when the system writes it: [`save_file_synced`] waits for that.
+/// Saves a window to a file. The file is replaced as a whole: even if this process dies, it has
+/// either its old or its new content. The system writes it to the disk some time later;
+/// [`save_file_synced`] waits for that.
 ///
 /// # Errors
-/// The file system's, naming the file.
+/// Those of the file system, with the name of the file.
 pub fn save_file(window: &(impl Window + ?Sized), path: impl AsRef<Path>) -> Result<(), Error> {
     replace(window, path.as_ref(), |_| Ok(()))
 }
 
-/// As [`save_file`], and the file outlives a power loss as well.
+/// As [`save_file`], and the file survives a power loss as well.
 ///
 /// # Errors
-/// The file system's, naming the file.
+/// Those of the file system, with the name of the file.
 pub fn save_file_synced(
     window: &(impl Window + ?Sized),
     path: impl AsRef<Path>,
@@ -91,14 +94,14 @@ pub fn save_file_synced(
     sync.map_err(|error| Error::from(error).in_file(path))
 }
 
-/// Writes a draft beside the file, and gives it the file's name.
+/// Writes a draft in the same directory, and renames it to the file's name.
 fn replace(
     window: &(impl Window + ?Sized),
     path: &Path,
     finish: impl FnOnce(&File) -> io::Result<()>,
 ) -> Result<(), Error> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
-    // Two threads may save at once.
+    // A number for each draft, because two threads may save at once.
     static DRAFTS: AtomicU64 = AtomicU64::new(0);
     let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
     name.push(format!(".{}-{number}.new", std::process::id()));
@@ -111,22 +114,24 @@ fn replace(
         finish(&file)?;
         Ok(fs::rename(&draft, path)?)
     };
-    // A limit on the size of files is an error, and not a signal that ends the application.
+    // Makes a limit on the size of files an error, instead of a signal that kills the application.
     #[cfg(unix)]
     let result = quipu_segment::without_size_signal(write);
     #[cfg(not(unix))]
     let result = write();
     result.map_err(|error| {
-        // The draft is worthless; what cannot be removed has a speaking name.
+        // If the incomplete draft cannot be removed either, its name tells what it is.
         let _ = fs::remove_file(&draft);
         error.in_file(path)
     })
 }
 
-/// Loads a window from a file. A file that is not there holds no events: the window is empty then.
+/// Loads a window from a file. A missing file counts as one without events: the window is then
+/// empty.
 ///
 /// # Errors
-/// The file system's and the format's, naming the file; the counter is then as it was.
+/// Those of the file system and of [`Window::load`], with the name of the file. On an error, the
+/// counter is unchanged.
 pub fn load_file(
     window: &mut (impl Window + ?Sized),
     path: impl AsRef<Path>,

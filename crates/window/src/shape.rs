@@ -1,4 +1,4 @@
-//! Windows and accuracies in nanoseconds, checked once so that nothing behind them can fail.
+//! Windows and accuracies in nanoseconds, validated once so that no later step can fail.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ impl Shape {
         Ok(Self { accuracy: narrow, ticks })
     }
 
-    /// A window, and the longest window that its counter can be asked for.
+    /// Returns the shape of a window, and that of the longest window of its counter, the span.
     pub(crate) fn with_span(
         window: Duration,
         accuracy: Duration,
@@ -82,8 +82,8 @@ mod tests {
     #[test]
     fn senseless_values_are_errors_that_say_what_to_do() {
         let (ms, s) = (Duration::from_millis(1), Duration::from_secs(1));
-        assert!(message(Duration::ZERO, ms).contains("zero is no window"));
-        assert!(message(s, Duration::ZERO).contains("zero is no accuracy"));
+        assert!(message(Duration::ZERO, ms).contains("the window is zero"));
+        assert!(message(s, Duration::ZERO).contains("the accuracy is zero"));
         assert!(message(Duration::MAX, ms).contains("too long; give at most"));
         assert!(message(LONGEST + ms, ms).contains("too long"));
         assert!(message(s, ms * 300).contains("take 900ms or 1.2s"));

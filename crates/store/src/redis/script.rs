@@ -95,7 +95,7 @@ end
 /// gone fields; for each reset its field and last value; the gone fields; and pairs of field and
 /// value. Returns the number of fields that the instance's series now have, and 0. If the server
 /// has a write with a greater sequence number, this one was delayed: returns -1 and the greater
-/// number, and writes nothing.
+/// number, and does not apply it.
 ///
 /// A list of resets may be repeated if its response was lost. The values may have changed since, so
 /// they cannot show whether the list was applied. Instead, the numbers of applied lists are noted
