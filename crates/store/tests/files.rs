@@ -1,4 +1,5 @@
-//! Files of processes: damage of every kind, and a store that writes such files.
+//! The reader of clients' metric files with damaged files of every kind, and the store that writes
+//! such files.
 #![cfg(all(feature = "files", unix))]
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -19,7 +20,7 @@ use quipu_store::files::{Directories, FileStore, Hint, exposition};
 use quipu_store::{Aggregation, Kind, Spec, Store};
 use textparse::textparse;
 
-/// Files of the real clients, which the fuzz target begins with; the first byte is its own.
+/// A file of the real clients, from the corpus of the fuzz target, without the target's first byte.
 fn saved(name: &str) -> Vec<u8> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/store_files");
     fs::read(corpus.join(name)).unwrap().split_off(1)
@@ -82,7 +83,7 @@ fn no_flipped_bit_breaks_a_scrape() {
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 bytes[at] ^= 1 << bit;
-                // The sound file beside it is there, whatever became of this one.
+                // The sound file next to it is used, whatever the damage to this one.
                 let both = [(name, &sound[..]), (name, &bytes[..])];
                 let (_, count) = exposition(both, Format::OpenMetrics);
                 assert!((1..=2).contains(&count));
@@ -107,7 +108,7 @@ fn python(keys: &[String]) -> Vec<u8> {
     out
 }
 
-/// No series and no family is there twice, and what is there can be read.
+/// Asserts that no series and no family appears twice, and that all can be parsed.
 fn assert_once(page: &str, what: &str) {
     let (mut seen, mut families) = (HashSet::new(), HashMap::new());
     let mut family = "";
@@ -120,7 +121,7 @@ fn assert_once(page: &str, what: &str) {
             None => line.rsplit_once(' ').unwrap().0,
         };
         assert!(seen.insert(key), "{what}: {key} twice in\n{page}");
-        // No sample has a name of another family, or of its samples.
+        // No sample has the name of another family, or of a sample of another family.
         let name = if key == line { family } else { key.split('{').next().unwrap() };
         let other = *families.entry(name).or_insert(family);
         assert_eq!(other, family, "{what}: {name} in\n{page}");
@@ -157,7 +158,7 @@ fn a_damaged_key_does_not_show_a_series_twice() {
             for bit in 0..8 {
                 bytes[at] ^= 1 << bit;
                 let what = format!("{name}, byte {at}, bit {bit}");
-                // Whichever comes first.
+                // In either order.
                 for both in [[&sound[..], &bytes], [&bytes, &sound]] {
                     let (page, _) = exposition(both.map(|bytes| (name, bytes)), Format::Text);
                     let page = String::from_utf8(page).unwrap();
@@ -176,12 +177,12 @@ fn what_damage_makes_of_names_is_left_out() {
     };
     let directory = tempfile::tempdir().unwrap();
     let keys = [
-        // Samples of no family, under the name of one that comes later.
+        // A sample without a family, under the name of a later family.
         key("x", "c_total", r#""k": "1""#),
         key("c", "c_total", r#""k": "1""#),
         key("a-b", "a-b_total", ""),
         key("a_b", "a_b_total", ""),
-        // Labels: without a value, without a name, and one whose name is escaped.
+        // Labels: without a value, without a name, and with a name that is escaped.
         key("c", "c_total", r#""k": "1", "l": """#),
         key("c", "c_total", r#""": "1""#),
         key("c", "c_total", r#""k\u007f": "1""#),
@@ -266,12 +267,12 @@ fn assert_many(directory: &Path) {
     }
 }
 
-/// Where the system gives no thread, the one that asks reads all.
+/// If the system refuses to start threads, the scraping thread reads all files.
 #[test]
 fn files_are_read_where_no_thread_is_to_be_had() {
-    // SAFETY: it has no preconditions.
+    // SAFETY: the call has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        // Only root can become somebody who has no other process.
+        // Only root can become a user that has no other process.
         return;
     }
     alone("files_are_read_where_no_thread_is_to_be_had", || {
@@ -279,7 +280,7 @@ fn files_are_read_where_no_thread_is_to_be_had() {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         write_many(directory.path());
         let one = libc::rlimit { rlim_cur: 1, rlim_max: 1 };
-        // SAFETY: the limit is there while it is read.
+        // SAFETY: the limit is valid during the call.
         unsafe {
             assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &raw const one), 0);
             assert_eq!(libc::setgid(65534), 0);
@@ -374,19 +375,19 @@ fn processes_are_aggregated_and_children_have_files_of_their_own() {
         metric.set(&["a"], 5.0);
     }
     for value in [3.0, 9.0] {
-        // SAFETY: the child calls nothing that another thread of the test may have left locked:
-        // allocation, which the C library keeps usable, and the store.
+        // SAFETY: the child uses only allocation, which the C library keeps usable, and the store:
+        // nothing that another thread of the test may have left locked.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             for metric in &metrics {
                 metric.set(&["a"], value);
             }
             let is_own = metrics.iter().all(|metric| metric.get(&["a"]) == value);
-            // SAFETY: ends the child without the test's own end.
+            // SAFETY: ends the child without running the test's clean-up.
             unsafe { libc::_exit(i32::from(!is_own)) };
         }
         let mut status = 0;
-        // SAFETY: a child of this process, and a place for its status.
+        // SAFETY: the pid is that of a child, and the pointer to the status is valid.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         assert_eq!(status, 0);
     }
@@ -416,7 +417,7 @@ fn a_file_of_an_earlier_process_is_gone_on_with() {
         assert_eq!(names(directory.path()).len(), 2);
         assert_eq!(all(&*metric)[&vec!["a".to_owned()]], 11.0);
     }
-    // It was cut within its second entry, which counts anew.
+    // The file is truncated within its second entry, which then starts at zero.
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(50).unwrap();
     let store = FileStore::new(directory.path()).unwrap();
@@ -425,7 +426,7 @@ fn a_file_of_an_earlier_process_is_gone_on_with() {
     metric.increment(&["b"], 5.0);
     assert_eq!(all(&*metric)[&vec!["a".to_owned()]], 12.0);
     assert_eq!(all(&*metric)[&vec!["b".to_owned()]], 5.0);
-    // Cut while it is written: no signal, and the rest goes on.
+    // Truncated while it is in use: no signal, and other updates go on.
     file.set_len(10).unwrap();
     metric.increment(&["b"], 1.0);
     file.write_all_at(&[0xff; 10], 0).unwrap();
@@ -443,7 +444,7 @@ fn a_full_disk_is_a_counted_drop() {
         .status()
         .is_ok_and(|status| status.success());
     if !mounted {
-        // Only root mounts.
+        // Only root can mount.
         eprintln!("NOT RUN: a small tmpfs cannot be mounted here");
         return;
     }
@@ -453,7 +454,7 @@ fn a_full_disk_is_a_counted_drop() {
         metric.increment(&[&i.to_string()], 1.0);
     }
     let kept = all(&*metric).len();
-    // What has its place is counted on.
+    // Existing series can still be counted.
     metric.increment(&["0"], 1.0);
     let first = metric.get(&["0"]);
     let dropped = store.dropped();

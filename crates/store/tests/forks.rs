@@ -1,6 +1,6 @@
-//! Forks at any moment: children of children, while threads count and make metrics.
+//! Forks at any moment: children and grandchildren, while threads count and create metrics.
 //!
-//! Each test starts this program again, so that nothing else runs in the process that forks.
+//! Each test runs in a new process of this program, so that no other test runs where it forks.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -14,7 +14,7 @@ use common::{Child, all, alone, total};
 use quipu_store::{Aggregation, Kind, Local, Metric, SegmentStore, Spec, Store, Synchronized};
 
 const FORKS: usize = 12;
-/// What a process adds to each of two metrics.
+/// The number of increments that `count` makes.
 const EACH: usize = 40;
 
 fn requests() -> Spec {
@@ -27,14 +27,14 @@ fn count(metric: &dyn Metric) {
     }
 }
 
-/// Counts in children and in their children, each with a thread of its own, while threads of the
-/// parent count, make metrics and read. Nothing is lost.
+/// Counts in children and grandchildren, while threads of the parent count, create metrics and
+/// read. Nothing is lost.
 fn storm(store: &(dyn Store + Sync)) {
     let metric = store.metric(&requests()).unwrap();
     let (done, counted) = (AtomicBool::new(false), AtomicU64::new(0));
     let work = |metric: &dyn Metric, name: &str| {
         count(metric);
-        // Made in a child, and by many of them.
+        // Created in the children, by many of them at once.
         let own = store.metric(&Spec::new(name, Kind::Counter).labels(["code"])).unwrap();
         count(&*own);
         metric.synchronize(&mut || metric.synchronize(&mut || count(metric)));
@@ -69,7 +69,7 @@ fn storm(store: &(dyn Store + Sync)) {
             });
             ended += usize::from(child.wait());
         }
-        // Before anything may fail: the threads wait for it.
+        // Before any assertion: the threads run until this is set.
         done.store(true, Ordering::Relaxed);
         assert_eq!(ended, FORKS, "a child failed, or waited for a thread that it does not have");
     });
@@ -94,7 +94,7 @@ fn memory_without_a_name_counts_all() {
     alone("memory_without_a_name_counts_all", || {
         let store = SegmentStore::options().anonymous().unwrap();
         assert!(store.path().is_none());
-        // Families that are made after the fork are the children's, too.
+        // Families that are created after the fork are shared with the children, too.
         storm(&store);
     });
 }
@@ -108,7 +108,7 @@ fn a_database_counts_all() {
     });
 }
 
-/// Each process counts for itself there; what matters is that a child goes on.
+/// In this store each process counts for itself; what matters is that a child can go on.
 #[test]
 fn a_child_of_a_store_in_memory_counts_on() {
     alone("a_child_of_a_store_in_memory_counts_on", || {
@@ -140,7 +140,7 @@ fn a_child_of_a_store_in_memory_counts_on() {
     });
 }
 
-/// A gauge has a value for each process, and what the dead left goes or stays as it is told.
+/// A gauge has one value per process; the aggregation says whether those of dead processes count.
 #[test]
 fn gauges_of_several_processes_become_one() {
     alone("gauges_of_several_processes_become_one", || {
@@ -177,7 +177,7 @@ fn gauges_of_several_processes_become_one() {
                 Aggregation::All => vec![3.0, 5.0],
                 Aggregation::Max | Aggregation::MostRecent => vec![5.0],
                 Aggregation::Sum => vec![8.0],
-                // The child is dead, and had the last say in what is left of the living.
+                // The smallest value, or that of this process alone, as the child is dead.
                 _ => vec![3.0],
             };
             assert_eq!(values(&**gauge), expected, "{}", gauge.spec().name);
@@ -185,7 +185,7 @@ fn gauges_of_several_processes_become_one() {
     });
 }
 
-/// Forks many children while another thread does `work`; each must be able to do what `check` does.
+/// Forks many children while another thread does `work`. Each child must be able to do `check`.
 fn fork_amid(work: impl Fn() + Sync, check: impl Fn()) {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -218,7 +218,7 @@ fn a_child_counts_where_another_thread_was_counting() {
 #[test]
 fn a_child_finds_the_metrics_that_another_thread_was_looking_for() {
     alone("a_child_finds_the_metrics_that_another_thread_was_looking_for", || {
-        // Nobody listens there.
+        // No server listens on this port.
         let options = quipu_store::redis::Options::new("redis://127.0.0.1:1/");
         let store = options.open().unwrap();
         fork_amid(

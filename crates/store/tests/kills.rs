@@ -1,7 +1,7 @@
-//! Processes that count in one store while others of them are killed, and a scraper reads.
+//! Processes that count in one store while some of them are killed and a scraper reads.
 //!
-//! The processes are this test's own program, started again: the test `worker` is what they run.
-//! Each acknowledges every update by a byte in a pipe, behind it.
+//! The processes run this test's own program, with the test `worker`. After every update, a process
+//! acknowledges it with a byte in a pipe.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -20,10 +20,10 @@ use std::time::Duration;
 use common::{all, total};
 use quipu_store::{Kind, Metric, SegmentStore, Spec, Store};
 
-/// How many processes work at a time.
+/// The number of processes that run at the same time.
 const WORKERS: usize = 3;
 
-/// Numbers that look random (Steele, Lea, Flood 2014).
+/// A pseudo-random number generator (Steele, Lea, Flood 2014).
 struct SplitMix(u64);
 
 impl SplitMix {
@@ -55,7 +55,7 @@ fn metrics(store: &dyn Store) -> Vec<Arc<dyn Metric>> {
     specs.iter().map(|spec| store.metric(spec).unwrap()).collect()
 }
 
-/// What a killed process does.
+/// The work of the processes that are killed.
 #[test]
 fn worker() {
     let (Ok(path), Ok(kind)) = (std::env::var("KILLS_PATH"), std::env::var("KILLS_STORE")) else {
@@ -64,7 +64,7 @@ fn worker() {
     let mut random = SplitMix(std::process::id().into());
     let store = open(&kind, Path::new(&path));
     let metrics = metrics(&*store);
-    // As `prometheus-client` does in each process.
+    // Every process of `prometheus-client` does this.
     metrics[0].set(&[], 0.0);
     let mut acknowledge = std::io::stderr();
     loop {
@@ -85,7 +85,7 @@ fn worker() {
                 1
             }
         };
-        // For each half that the second was incremented by, a byte.
+        // A byte for each half by which the second metric was incremented.
         let bytes = [b'0' + number as u8; 2];
         if acknowledge.write_all(&bytes[..times]).is_err() {
             return;
@@ -120,7 +120,7 @@ impl Worker {
         Self { child, acknowledged }
     }
 
-    /// Kills it, and answers what it acknowledged.
+    /// Kills the worker, and returns its numbers of acknowledged updates.
     fn kill(mut self) -> [u64; 3] {
         self.child.kill().unwrap();
         assert_eq!(self.child.wait().unwrap().signal(), Some(9));
@@ -128,7 +128,7 @@ impl Worker {
     }
 }
 
-/// Ends the scraper.
+/// Ends the scraper when it is dropped.
 struct Done<'d>(&'d AtomicBool);
 
 impl Drop for Done<'_> {
@@ -137,7 +137,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// Kills workers at random, and answers the totals and what was acknowledged.
+/// Kills workers at random, and compares the totals with what was acknowledged.
 fn storm(kind: &'static str, kills: usize) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
@@ -146,7 +146,7 @@ fn storm(kind: &'static str, kills: usize) {
     let (done, mut scrapes) = (AtomicBool::new(false), 0);
     let (mut acknowledged, mut started) = ([0; 3], 0_u64);
     std::thread::scope(|scope| {
-        // However this ends, the scraper does.
+        // Ends the scraper even if this panics.
         let _done = Done(&done);
         let scraper = scope.spawn(|| {
             let mut last = 0.0;
@@ -168,7 +168,7 @@ fn storm(kind: &'static str, kills: usize) {
         let mut workers: Vec<Worker> = (0..WORKERS).map(|_| start()).collect();
         for kill in 0..kills {
             std::thread::sleep(Duration::from_micros(random.below(40_000)));
-            // At times all die at once.
+            // Sometimes all of them die at once.
             for _ in 0..if kill % 20 == 19 { WORKERS } else { 1 } {
                 let victim = workers.swap_remove(random.below(workers.len() as u64) as usize);
                 let counts = victim.kill();
@@ -191,14 +191,14 @@ fn storm(kind: &'static str, kills: usize) {
         assert!(range.contains(&total), "{total} is not in {range:?}");
         assert!(acknowledged > kills as u64, "{acknowledged}");
     }
-    // Each worker had one update in flight at most, of one of them.
+    // Each worker had at most one update in flight, of one of the metrics.
     let sum = totals.iter().sum::<f64>();
     let in_flight = sum - acknowledged.iter().sum::<u64>() as f64;
     assert!(in_flight <= 2.0 * started as f64, "{in_flight} of {started}");
     assert!(scrapes > 0);
     assert_eq!(store.dropped(), 0);
     drop((metrics, store));
-    // Whoever opens it later finds the same.
+    // A store that is opened later has the same values.
     let store = open(kind, path);
     let again = self::metrics(&*store);
     assert_eq!(2.0 * total(&*again[1]), totals[1]);

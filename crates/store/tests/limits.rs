@@ -1,5 +1,5 @@
-//! Stores of a process that may not make large files (`ulimit -f`): the limit is met at an increment
-//! or when the store is opened, and is never a signal that ends the application.
+//! Stores in a process with a limit on file sizes (`ulimit -f`). The process reaches the limit at
+//! an increment or when it opens the store; no signal ends the application.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -17,14 +17,14 @@ fn spec() -> Spec {
     Spec::new("requests", Kind::Counter).labels(["path"])
 }
 
-/// Counts more series than there is room for, and those that are there once more.
+/// Counts more series than there is room for, and then two existing ones again.
 fn count(metric: &dyn Metric) {
     for path in (0..SERIES).chain([0, 1]) {
         metric.increment(&[&format!("a path of some length, {path}")], 1.0);
     }
 }
 
-/// Does `work` in a child that may make files of so many bytes.
+/// Does `work` in a child whose files may have at most `bytes` bytes.
 fn limited(bytes: u64, work: impl FnOnce()) {
     let child = Child::fork(|| {
         let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
@@ -44,7 +44,7 @@ fn a_segment_counts_on_without_labels() {
     assert_eq!(total(&*metric), (SERIES + 2) as f64);
     let overflow = all(&*metric)[&vec!["quipu_overflow".to_owned()]];
     assert!((1.0..SERIES as f64).contains(&overflow), "{overflow}");
-    // One that cannot even be opened lies in memory.
+    // A store that cannot even create its file is in memory.
     let warnings = Arc::new(Mutex::new(Vec::new()));
     limited(100, || {
         let told = Arc::clone(&warnings);

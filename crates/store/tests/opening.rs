@@ -1,4 +1,5 @@
-//! Files and directories as they should not be: the application counts on, and is told.
+//! Damaged, unwritable and shared files and directories: the application goes on counting, and is
+//! warned.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -15,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use common::{Child, all, alone, total};
 use quipu_store::{Kind, SegmentOptions, SegmentStore, Spec, Store};
 
-/// What is done to a file.
+/// A function that damages a file.
 type Damage<'d> = &'d dyn Fn(&Path);
 type Warnings = Arc<Mutex<Vec<String>>>;
 
@@ -68,7 +69,7 @@ fn a_file_outlives_its_processes() {
 
 #[test]
 fn a_damaged_file_is_set_aside() {
-    // No other test starts a process meanwhile, which has all files open for a moment.
+    // Alone, because a process that another test starts has all files open for a moment.
     alone("a_damaged_file_is_set_aside", || {
         let damages: [(&str, Damage<'_>); 4] = [
             ("cut", &|path| {
@@ -93,7 +94,7 @@ fn a_damaged_file_is_set_aside() {
             assert_eq!(store.path().unwrap(), path);
             let told = one(&warnings);
             assert!(told.contains(why) && told.contains("aside-1"), "{told}");
-            // Nothing of it is lost to whoever wants it back.
+            // The file that was set aside has all of the old bytes.
             assert_eq!(fs::read(directory.path().join("metrics.quipu.aside-1")).unwrap(), damaged);
         }
     });
@@ -119,7 +120,8 @@ fn a_directory_that_cannot_be_written_is_replaced_by_memory() {
         let directory = tempfile::tempdir().unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o555)).unwrap();
         let unprivileged = Child::fork(|| {
-            // SAFETY: it takes a number. Root may write whatever the permissions are.
+            // SAFETY: the call takes a number. It is needed because root may write regardless of
+            // the permissions.
             unsafe { libc::setuid(65_534) };
             for path in [directory.path().to_owned(), directory.path().join("missing/one")] {
                 let (options, warnings) = warned();
@@ -128,7 +130,7 @@ fn a_directory_that_cannot_be_written_is_replaced_by_memory() {
                 let told = one(&warnings);
                 assert!(told.contains("kept in memory"), "{told}");
                 let metric = store.metric(&requests()).unwrap();
-                // The children of a fork share it all the same.
+                // Forked children share the memory.
                 assert!(Child::fork(|| counts(&store)).wait());
                 assert_eq!(metric.get(&["200"]), 2.0);
             }
@@ -147,7 +149,7 @@ fn files_have_the_mode_that_was_asked_for() {
     assert_eq!((mode("a.quipu"), mode("b.quipu")), (0o600, 0o640));
 }
 
-/// Unlike others, two processes that find the same damage begin one new file.
+/// Several processes that find the same damage create only one new file.
 #[test]
 fn several_processes_agree_on_the_new_file() {
     alone("several_processes_agree_on_the_new_file", || {
@@ -167,7 +169,7 @@ fn several_processes_agree_on_the_new_file() {
             assert!(children.into_iter().all(Child::wait));
             let store = SegmentStore::open(directory.path()).unwrap();
             assert_eq!(store.metric(&requests()).unwrap().get(&["200"]), 8.0);
-            // One of them set the old file aside, and none the new one.
+            // One of them set the old file aside, and none set the new one aside.
             assert!(directory.path().join("metrics.quipu.aside-1").exists());
             assert!(!directory.path().join("metrics.quipu.aside-2").exists());
         }
@@ -180,7 +182,7 @@ fn what_does_not_fit_is_counted_without_labels() {
     let (options, warnings) = warned();
     let store = options.limit(1 << 20).open(directory.path()).unwrap();
     overflow(&store, &warnings, 30_000);
-    // That of one metric.
+    // The limit of one metric.
     let (options, warnings) = warned();
     let store = options.series(10).anonymous().unwrap();
     overflow(&store, &warnings, 50);
@@ -190,14 +192,14 @@ fn what_does_not_fit_is_counted_without_labels() {
 fn a_full_disk_stops_nobody() {
     let directory = tempfile::tempdir().unwrap();
     let Some(disk) = Disk::mount(directory.path()) else {
-        // Only root may: the limit above takes the same ways.
+        // Only root can mount. The limit of bytes in the test above takes the same code paths.
         return;
     };
     let (options, warnings) = warned();
     let store = options.limit(64 << 20).open(directory.path()).unwrap();
     assert!(store.path().is_some());
     overflow(&store, &warnings, 30_000);
-    // Who comes when it is full already counts in memory.
+    // A store that is opened when the disk is already full counts in memory.
     let other = directory.path().join("other");
     let _ = fs::create_dir(&other);
     fs::write(directory.path().join("filler"), vec![1; 1 << 20]).unwrap_err();
@@ -262,7 +264,7 @@ fn two_applications_share_a_directory() {
         metric.increment(&["x"], [1.0, 2.0, 10.0, 20.0][i]);
         same.increment(&["200"], 1.0);
     }
-    // What they describe alike is one sum; what they do not is kept apart.
+    // A metric that both describe alike is one sum; one that they describe differently is not.
     for ((store, metric, same, warnings), sum) in first.iter().zip([3.0; 2]) {
         assert_eq!((metric.get(&["x"]), same.get(&["200"])), (sum, 4.0));
         assert!(store.registry().text().contains("jobs_total{queue=\"x\"} 3\n"));
@@ -278,7 +280,7 @@ fn two_applications_share_a_directory() {
     }
 }
 
-/// What a process sets when it begins takes nothing from others.
+/// A process that sets its metrics to 0 when it starts takes nothing from others.
 #[test]
 fn who_begins_resets_nothing() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Programs of operations: each store answers as the map under a lock does.
+//! Property tests: for random programs of operations, each store returns the same values as
+//! [`Synchronized`], a map under a lock.
 
 #![allow(clippy::unwrap_used)]
 
@@ -15,11 +16,11 @@ enum Step {
     Increment(usize, usize, f64),
     Set(usize, usize, f64),
     Remove(usize, usize),
-    /// Asks for the metric again.
+    /// Gets the metric from the store again.
     Again(usize),
 }
 
-/// Label values, among them such as formats and keys might mistake for something else.
+/// Label values, some of which a format or a key might mistake for something else.
 const TEXTS: [&str; 8] =
     ["", "a", "200", "/x?y=\"1\"\\\n", "\0", "quipu_overflow", "ab", "\u{fffd}é"];
 
@@ -78,7 +79,7 @@ fn same(store: &dyn Store, steps: &[Step]) -> Result<(), TestCaseError> {
             }
             Step::Set(m, l, value) => {
                 let labels = labels(expected[m].spec(), l);
-                // Values that are NaN are equal to nothing.
+                // NaN is not equal to itself.
                 let value = if value.is_nan() { 0.5 } else { value };
                 expected[m].set(&labels, value);
                 metrics[m].set(&labels, value);
@@ -128,7 +129,8 @@ proptest! {
     }
 }
 
-/// What is there is refused in words where it is asked for as something else.
+/// An existing metric that is requested with another description is refused; the error names the
+/// difference.
 #[test]
 fn what_contradicts_is_refused() {
     let refused = |store: &dyn Store| {

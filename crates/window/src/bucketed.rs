@@ -124,8 +124,7 @@ impl BucketedOptions {
             Some(record) => {
                 let ring = open_ring(segment, name, record.cells(), span)?;
                 if !ring.fits(clock.settle()) {
-                    let what =
-                        format!("window {name:?} is more than its span ahead of the clock");
+                    let what = format!("window {name:?} is more than its span ahead of the clock");
                     return Err(Error::Segment(quipu_segment::Error::damaged(segment, what)));
                 }
                 if segment.may_have_lost_power() {

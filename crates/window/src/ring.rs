@@ -413,7 +413,7 @@ impl Ring {
 
     #[inline]
     fn prefix(&self, tick: u64) -> u64 {
-        // Acquire: a thread that sees the tick of a reset sees its floor, and one that sees a prefix
+        // Acquire: a thread that sees the tick of a reset sees its floor. One that sees a prefix
         // sees the additions in it, so that a sum read later is at least as great.
         if tick <= self.head[head::RESET].load(Ordering::Acquire) {
             self.head[head::FLOOR].load(Ordering::Acquire)

@@ -1,4 +1,4 @@
-//! The error bounds that the documentation states, and the clocks' oddities.
+//! Tests of the documented error bounds, and of clocks that behave oddly.
 
 #![cfg(not(any(loom, miri)))]
 #![allow(clippy::unwrap_used)]
@@ -10,7 +10,7 @@ use quipu_window::{Bucketed, Constant, Exact, Keyed, Window};
 
 const START: u64 = 1_700_000_000_000_000_000;
 
-/// A cheap source of numbers that look random.
+/// A cheap pseudo-random number generator.
 struct Random(u64);
 
 impl Random {
@@ -21,15 +21,15 @@ impl Random {
         self.0
     }
 
-    /// The distance to the next event, at random with this mean.
+    /// A random distance to the next event, exponentially distributed with this mean.
     fn distance(&mut self, mean: f64) -> u64 {
         let uniform = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         (-mean * (1.0 - uniform).ln()) as u64
     }
 }
 
-/// Runs three minutes of events through a counter of a minute, and calls `check` with the exact
-/// count, the count of the bucket that is leaving, and the time, now and then.
+/// Runs three minutes of events through a counter of one minute. Regularly calls `check` with the
+/// exact count, the count of the bucket that is leaving, and the time.
 fn traffic(
     mean: impl Fn(u64) -> f64,
     mut add: impl FnMut(u64),
@@ -166,7 +166,7 @@ fn windows_share_the_price_of_one_add() {
     assert!((counter.rate() - 2.0).abs() < 0.1);
     counter.add(50);
     assert_eq!(counter.max_over(overs[0]), 52);
-    // In steps too, and however far the clock goes on between them.
+    // The same in steps of any size.
     for (over, most) in overs.into_iter().zip([52, 52, 52]) {
         for buckets in [1, 7, 511, 512, 513] {
             let mut peak = counter.peak_over(over);
@@ -175,7 +175,7 @@ fn windows_share_the_price_of_one_add() {
         }
     }
     assert_eq!(counter.span(), hour);
-    // A silence of an hour empties all of them; one of a minute, two.
+    // A silence of a minute empties two of the windows, and one of an hour all three.
     clock.advance(minute + second);
     assert_eq!(overs.map(|over| counter.count_over(over)), [0, 0, 7250 - 120]);
     clock.advance(hour);
@@ -184,7 +184,7 @@ fn windows_share_the_price_of_one_add() {
 
 #[test]
 fn a_suspended_machine_is_a_silence() {
-    /// A clock that learns of a suspend only when it is asked to settle.
+    /// A clock that notices a suspend only when it settles.
     #[derive(Clone)]
     struct Sleepy {
         running: Manual,
@@ -220,7 +220,7 @@ fn counts_near_the_end_of_the_range() {
         clock.advance(second * 4);
         assert_eq!(counter.count(), 0);
     }
-    // Time at the end of its range does no harm either.
+    // A time at the end of its range does no harm either.
     clock.set(u64::MAX);
     counter.add(3);
     assert_eq!(counter.count(), 3);

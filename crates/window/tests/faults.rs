@@ -1,5 +1,7 @@
-//! The faults of the counters that came before, each of which must not happen here: those of
+//! Regression tests for faults of earlier counters, which must not happen here: those of
 //! `derlaft/ratecounter`, `paulbellamy/ratecounter` and `pingora-limits`.
+//!
+//! In the comments, *there* means in one of those counters.
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
@@ -22,7 +24,7 @@ fn minute() -> (Bucketed<Manual>, Manual) {
     (Bucketed::options(MINUTE, ACCURACY).private_on(clock.clone()).unwrap(), clock)
 }
 
-/// The events of a window that is full.
+/// The number of events in a full window.
 const FILLED: u64 = if cfg!(miri) { 3_000 } else { 30_000 };
 
 /// Fills every bucket of the minute with a hundred events.
@@ -37,7 +39,7 @@ fn filled() -> (Bucketed<Manual>, Manual) {
 
 #[test]
 fn all_expired_buckets_leave_at_once() {
-    // There, every second one stayed: 150, 75, 37, .. counts of nothing.
+    // There, a count removed only every second expired bucket: 150 stayed, then 75, then 37.
     let (counter, clock) = filled();
     assert_eq!(counter.count(), FILLED);
     clock.advance(MINUTE + ACCURACY);
@@ -46,7 +48,7 @@ fn all_expired_buckets_leave_at_once() {
 
 #[test]
 fn a_restart_after_a_day_begins_at_nothing() {
-    // There, it answered 7501 for the first request.
+    // There, the first request got the count 7501.
     let (counter, clock) = filled();
     let mut saved = Vec::new();
     counter.save(&mut saved).unwrap();
@@ -60,7 +62,7 @@ fn a_restart_after_a_day_begins_at_nothing() {
 
 #[test]
 fn an_empty_window_is_saved_as_one() {
-    // There, the old file stayed, and with it the events.
+    // There, the old file stayed, with its events.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
     let (mut counter, clock) = filled();
@@ -73,7 +75,7 @@ fn an_empty_window_is_saved_as_one() {
 
 #[test]
 fn the_wall_clock_may_be_set_back() {
-    // There, nothing expired until it had caught up.
+    // There, nothing expired until the wall clock had caught up.
     let (counter, clock) = filled();
     clock.set_unix(START - 3_600_000_000_000);
     clock.advance(MINUTE + ACCURACY);
@@ -83,7 +85,7 @@ fn the_wall_clock_may_be_set_back() {
 
 #[test]
 fn events_of_the_future_are_left_out_and_named() {
-    // There, a state an hour ahead froze 30,000 events for an hour.
+    // There, a saved state that was an hour ahead froze 30,000 events for an hour.
     let (counter, clock) = filled();
     let mut saved = Vec::new();
     counter.save(&mut saved).unwrap();
@@ -108,7 +110,7 @@ fn loading_twice_does_not_double() {
 
 #[test]
 fn another_accuracy_is_noticed() {
-    // There, a file saved at 200 ms and loaded at 400 ms lay 57 years ahead, for ever.
+    // There, a file saved with 200 ms and loaded with 400 ms was 57 years ahead, permanently.
     let (counter, clock) = filled();
     let mut saved = Vec::new();
     counter.save(&mut saved).unwrap();
@@ -124,7 +126,7 @@ fn another_accuracy_is_noticed() {
 
 #[test]
 fn a_file_is_whole_or_as_it_was() {
-    // There, it was cut to nothing before it was written.
+    // There, the file was truncated before it was written.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
     let (counter, _) = filled();
@@ -132,7 +134,7 @@ fn a_file_is_whole_or_as_it_was() {
     let save = if cfg!(miri) { save_file } else { save_file_synced };
     save(&counter, &path).unwrap();
     let whole = fs::read(&path).unwrap();
-    // A writer that fails half-way.
+    // A window whose save fails halfway.
     struct Failing<'a>(&'a Bucketed<Manual>);
     impl Window for Failing<'_> {
         fn window(&self) -> Duration {
@@ -164,7 +166,7 @@ fn a_file_is_whole_or_as_it_was() {
 
 #[test]
 fn torn_and_foreign_files_are_errors_that_name_the_file() {
-    // There, `[null]` was a panic and half a file the end of the start.
+    // There, `[null]` caused a panic, and half a file made the start fail.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
     let (mut counter, _) = filled();
@@ -190,7 +192,7 @@ fn torn_and_foreign_files_are_errors_that_name_the_file() {
         assert_eq!(counter.count(), FILLED);
         assert_eq!(fs::read(&path).unwrap(), bytes);
     }
-    // Counts that do not fit are an error as well, not a wrong number.
+    // Counts whose sum overflows are an error too, not a wrong number.
     let tick = START / 200_000_000;
     let huge = format!(
         "[{{\"Timeint\":{tick},\"Count\":18446744073709551615}},{{\"Timeint\":{tick},\"Count\":1}}]"
@@ -246,7 +248,7 @@ fn a_write_error_is_told() {
 #[cfg(not(miri))]
 #[test]
 fn memory_shrinks_when_events_expire() {
-    // There, 17 MB stayed at a count of nothing.
+    // There, 17 MB stayed allocated at a count of zero.
     let clock = Manual::new(START);
     let exact = Exact::on(clock.clone(), SECOND).unwrap();
     for _ in 0..200_000 {
@@ -284,7 +286,7 @@ fn times_that_are_not_in_order_are_sorted() {
 
 #[test]
 fn each_caller_gets_a_number_of_its_own() {
-    // There, two requests could get one number, and a number be skipped.
+    // There, two requests could get the same number, and a number could be skipped.
     let counter = Bucketed::options(MINUTE, ACCURACY).tickets().private().unwrap();
     let mut numbers: Vec<u64> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
@@ -305,7 +307,7 @@ fn each_caller_gets_a_number_of_its_own() {
 
 #[test]
 fn a_window_as_wide_as_its_accuracy_works() {
-    // There, it allocated at every call; elsewhere, windows of one bucket panicked.
+    // There, each call allocated; in another of them, windows of one bucket panicked.
     let clock = Manual::new(START);
     let counter = Bucketed::options(SECOND, SECOND).private_on(clock.clone()).unwrap();
     counter.add(3);
@@ -319,7 +321,7 @@ fn a_window_as_wide_as_its_accuracy_works() {
 
 #[test]
 fn a_total_comes_back_to_nothing() {
-    // There, a lost race of value and reset left up to 21 events for ever.
+    // There, a race between value and reset left up to 21 events in the total permanently.
     let clock = Manual::new(START);
     let counter = Constant::on(clock.clone(), Duration::from_nanos(20), 20).unwrap();
     let rounds = if cfg!(miri) { 20 } else { 20_000 };
@@ -338,21 +340,21 @@ fn a_total_comes_back_to_nothing() {
 
 #[test]
 fn no_threads_are_started() {
-    // There, a goroutine for each active counter.
+    // There, each active counter had a goroutine.
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         let threads = || fs::read_dir("/proc/self/task").unwrap().count();
         let before = threads();
         let counters: Vec<_> = (0..1000).map(|_| Constant::new(SECOND).unwrap()).collect();
         counters.iter().for_each(|counter| counter.increment());
-        // Other tests of this binary come and go meanwhile; a thousand would show.
+        // Other tests of this binary start threads too, but not hundreds.
         assert!(threads() < before + 100);
     }
 }
 
 #[test]
 fn a_clock_that_is_read_before_another_thread_moves_on_does_no_harm() {
-    // Elsewhere, the difference of two readings in the wrong order underflowed.
+    // There, the difference of two clock readings in the wrong order underflowed.
     let (counter, clock) = filled();
     let early = clock.now();
     clock.advance(MINUTE * 5);

@@ -1,4 +1,4 @@
-//! Every interleaving of the ring's operations, as far as loom reaches.
+//! Loom models of the ring: every interleaving of its operations, with up to three preemptions.
 //!
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p quipu-window --test loom`.
 
@@ -10,7 +10,7 @@ use quipu_window::model::Model;
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Three switches find all known faults of such algorithms, and end in minutes.
+    // Three preemptions find all known faults of such algorithms, and take minutes.
     builder.preemption_bound = Some(3);
     builder.check(model);
 }
@@ -89,7 +89,7 @@ fn a_jump_and_a_step_agree() {
         jumper.join().unwrap();
         stepper.join().unwrap();
         let count = ring.count(20, 1);
-        // The one that read its clock long ago counts when it adds, or has expired by then.
+        // The event of the thread with the old time counts from when it adds, or has expired.
         assert!(count == 1 || count == 2, "{count}");
         assert_eq!(ring.count(22, 1), 0);
     });
@@ -115,7 +115,7 @@ fn a_filler_that_slept_does_no_harm() {
 #[test]
 fn a_filler_that_slept_for_a_lap_does_no_harm() {
     check(|| {
-        // The event of tick 10 has left by tick 12; its sum must not come back at tick 19.
+        // The event of tick 10 has expired by tick 12; its sum must not come back at tick 19.
         let ring = Arc::new(Model::new(1, 10));
         let sleeper = {
             let ring = Arc::clone(&ring);

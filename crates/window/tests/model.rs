@@ -1,4 +1,4 @@
-//! Programs of operations, run on each counter and on a slow, obvious model of it.
+//! Property tests: random programs of operations, on each counter and on a simple, slow model.
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]
@@ -12,11 +12,11 @@ use quipu_window::{Bucketed, Constant, Exact, Keyed, Ranking, Window};
 
 const START: u64 = 1_700_000_000_000_000_123;
 
-/// Every event, with the time at which it counts.
+/// A list of all events, with the times at which they count.
 #[derive(Debug, Default)]
 struct Model {
     events: Vec<(u64, u64)>,
-    /// The latest time that was seen: a clock that goes back stands still instead.
+    /// The latest time seen so far, which earlier readings of the clock do not change.
     now: u64,
 }
 
@@ -29,7 +29,7 @@ impl Model {
         self.events.push((self.now, n));
     }
 
-    /// The events of the last `ticks` whole buckets, and of the one that has begun.
+    /// The events of the last `ticks` whole buckets, and of the current one.
     fn count(&self, accuracy: u64, ticks: u64) -> u64 {
         let first = (self.now / accuracy).saturating_sub(ticks);
         self.sum(|time| time / accuracy >= first)
@@ -48,9 +48,9 @@ impl Model {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// The clock goes on.
+    /// Advances the clock.
     Wait(u64),
-    /// The clock jumps back.
+    /// Sets the clock back.
     Back(u64),
     Add(u64),
     AddAndCount(u64),
@@ -60,7 +60,7 @@ enum Step {
     SaveAndLoad,
 }
 
-/// Steps for a window of `ticks` buckets: waits within a bucket, over some, over all of them.
+/// Steps for a window of `ticks` buckets, with waits within a bucket, over some, and over all.
 fn steps(accuracy: u64, ticks: u64) -> impl Strategy<Value = Vec<Step>> {
     let n = prop_oneof![8 => 0..100u64, 1 => Just(1 << 62), 1 => Just((1 << 63) - 50)];
     let wait = prop_oneof![
@@ -133,7 +133,7 @@ proptest! {
                     let mut all = model.events.iter();
                     let whole = all.try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
                     if whole.is_none() {
-                        // Single buckets need a sum that did not wrap.
+                        // Single buckets are only correct if the sum did not wrap.
                         continue;
                     }
                     let buckets = counter.buckets_over(over);
@@ -156,7 +156,7 @@ proptest! {
                     let sum = model.events.iter()
                         .filter(|(time, _)| time / accuracy + ticks >= model.now / accuracy)
                         .try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
-                    // A clock that stands before the last bucket would save it as the future.
+                    // A clock that is before the last bucket would save that as the future.
                     if sum.is_some() && clock.now() >= model.now {
                         let bytes = saved(&counter);
                         let loaded = counter.load(&mut &bytes[..]).unwrap();
@@ -207,8 +207,8 @@ proptest! {
         let mut counter = Exact::on(clock.clone(), nanos(window)).unwrap();
         let mut model = Model { now: START, ..Model::default() };
         let mut all: u64 = 0;
-        // The time of the newest event, of one that has expired too: the clock does not go back
-        // before it, but may go back between two looks.
+        // The time of the newest event, even if that has expired. Time never goes back before it,
+        // but the clock may go back between two reads.
         let mut last = 0;
         let forget = |model: &mut Model| {
             let now = model.now;
@@ -218,7 +218,7 @@ proptest! {
             match step {
                 Step::Wait(by) => clock.advance(nanos(by)),
                 Step::Back(by) => clock.set(clock.now().saturating_sub(by)),
-                // A log of events holds no more than 2^64 of them.
+                // A log holds fewer than 2^64 events.
                 Step::Add(n) | Step::AddAndCount(n) if all.checked_add(n).is_none() => {}
                 Step::Add(n) | Step::AddAndCount(n) => {
                     all += n;
@@ -274,7 +274,7 @@ proptest! {
             clock.advance(nanos(wait));
             match what {
                 0 => table.reset(),
-                // A table that is opened anew finds everything in the segment.
+                // A table that is opened again finds everything in the segment.
                 1 => table = options.open_on(&segment, "keys", clock.clone()).unwrap(),
                 _ => {}
             }

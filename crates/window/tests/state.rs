@@ -1,4 +1,4 @@
-//! Counters that live in a segment's file.
+//! Counters in a segment's file: restarts, other settings, and records with wrong contents.
 
 #![cfg(all(unix, not(loom), not(miri)))]
 #![allow(clippy::unwrap_used)]
@@ -65,7 +65,7 @@ fn other_settings_are_refused() {
         assert!(error.contains(message), "{error}");
         assert!(error.contains("start with those settings"), "{error}");
     }
-    // A shorter window needs no other ring.
+    // A shorter window can use the same ring.
     let shorter = Bucketed::options(MINUTE / 2, ACCURACY).span(MINUTE);
     shorter.open_on(&segment, "requests", clock.clone()).unwrap();
     let keys = |n| Keyed::options(MINUTE, ACCURACY * 5, n).open(&segment, "keys");
@@ -77,7 +77,7 @@ fn other_settings_are_refused() {
 #[test]
 fn a_record_that_lies_is_refused() {
     let clock = Manual::new(START);
-    // The cell, what it says, and a part of the message.
+    // The cell, its wrong value, and a part of the message.
     for (cell, value, message) in [
         (0, 7, "accuracy"),
         (1, u64::MAX, "span"),
@@ -105,7 +105,7 @@ fn a_window_ahead_of_its_clock_is_damage() {
     let segment = Segment::private(1 << 20).unwrap();
     counter(&segment, &clock).add(1);
     let record = segment.find(RING, "requests").unwrap().unwrap();
-    // A little ahead is what a reboot with a clock set back can leave; a year is not.
+    // A reboot with a clock that was set back can leave a ring a little ahead, but not a year.
     for (ahead, refused) in [(300, false), (158_000_000, true), (u64::MAX >> 20, true)] {
         record.cells()[8].store(START / 200_000_000 + ahead, Ordering::Relaxed);
         let options = Bucketed::options(MINUTE, ACCURACY);
@@ -128,7 +128,7 @@ fn a_key_table_with_nonsense_in_it_is_cleaned() {
     let record = segment.find(Kind::new(*b"KEYS", 1), "keys").unwrap().unwrap();
     let cells = record.cells();
     let step = (cells.len() - 8) / 4;
-    // "one" gets a length that no slot has; "three" becomes a second, older "two".
+    // "one" gets a length that does not fit a slot; "three" becomes a second, older "two".
     cells[8].store(1 << 60, Ordering::Relaxed);
     let (two, three) = (8 + step, 8 + 2 * step);
     for i in [0, 8] {

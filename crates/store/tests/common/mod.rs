@@ -1,4 +1,4 @@
-//! What the tests of stores share.
+//! Helpers that the tests of the stores share.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -12,7 +12,7 @@ pub(crate) fn all(metric: &dyn Metric) -> BTreeMap<Vec<String>, f64> {
     let mut all = BTreeMap::new();
     let mut visit = |labels: &[&str], value: f64| {
         let labels: Vec<String> = labels.iter().map(|&text| text.to_owned()).collect();
-        assert!(all.insert(labels, value).is_none(), "a series is there twice");
+        assert!(all.insert(labels, value).is_none(), "duplicate series");
     };
     metric.all_values(&mut visit).unwrap();
     all
@@ -23,8 +23,8 @@ pub(crate) fn total(metric: &dyn Metric) -> f64 {
     all(metric).values().sum()
 }
 
-/// Runs `work` in a process of its own, the test of that name started again: nothing else runs in
-/// it when it forks.
+/// Runs `work` in a separate process, which runs only the test of that name: so no other test runs
+/// in it when it forks.
 pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     if std::env::var("STORE_ALONE").is_ok() {
         return work();
@@ -37,20 +37,20 @@ pub(crate) fn alone(name: &str, work: impl FnOnce()) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// A child that does `work` and ends.
+/// A forked child, which runs `work` and exits.
 #[cfg(target_os = "linux")]
 pub(crate) struct Child(libc::pid_t);
 
 #[cfg(target_os = "linux")]
 impl Child {
     pub(crate) fn fork(work: impl FnOnce()) -> Self {
-        // SAFETY: the child uses stores, which is what is tested, and memory, which the C library
-        // keeps in order across forks; and it ends without the clean-up of its parent.
+        // SAFETY: the child uses stores, which is what is tested, and allocation, which the C
+        // library keeps usable across forks. It exits without running the parent's clean-up.
         unsafe {
             let child = libc::fork();
             assert!(child >= 0);
             if child == 0 {
-                // Whoever waits for ever is ended by the signal.
+                // The signal ends a child that hangs.
                 libc::alarm(30);
                 let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 libc::_exit(i32::from(result.is_err()));
@@ -60,11 +60,11 @@ impl Child {
     }
 
     pub(crate) fn kill(&self) {
-        // SAFETY: the child was not waited for: the number is its own.
+        // SAFETY: the child was not waited for, so the pid is still its own.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
     }
 
-    /// Whether it ended as it should.
+    /// Waits for the child. Returns whether it exited with success.
     pub(crate) fn wait(self) -> bool {
         let mut status = 0;
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Servers and networks that fail: nothing waits, nothing is lost, nothing counts twice.
+//! Failing servers and networks: no increment waits, nothing is lost, and nothing counts twice.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -36,12 +36,12 @@ fn a_server_that_comes_later_and_loses_everything() {
     server.restart();
     flush(&one);
     assert_eq!(total(&one, "jobs"), 1.0);
-    eventually("nothing is behind", || one.lag() < 1.0);
-    // It forgets everything, and nobody tells.
+    eventually("the lag is small", || one.lag() < 1.0);
+    // The server silently loses everything.
     server.run("FLUSHALL").unwrap();
     flush(&one);
     assert_eq!((total(&one, "jobs"), total(&one, "quiet")), (1.0, 7.0));
-    // It is killed and comes back empty, while others count.
+    // The server is killed and comes back empty, while the process counts.
     server.kill();
     let begin = Instant::now();
     (0..100_000).for_each(|_| quiet.increment(&[], 1.0));
@@ -94,14 +94,14 @@ fn answers_that_are_lost() {
     }
 }
 
-/// Series that are removed and made again within the time by which series are told apart, and whose
-/// values are the same then: what the server has says nothing of whether the answer was lost.
+/// Series that are removed and created again within the resolution of start times, and then have
+/// the same values: the server's data does not show whether the response was lost.
 #[test]
 fn answers_to_resets_that_are_lost() {
     let server = Server::start(&[]);
     let proxy = Proxy::to(server.port);
     let directory = tempfile::tempdir().unwrap();
-    // Flushes when it is asked to.
+    // Flushes only on request.
     let options = options(&proxy.url()).interval(PATIENCE).max_backoff(PATIENCE);
     let one = machine(options.clone(), &directory.path().join("one"));
     let jobs = one.metric(&Spec::new("jobs", Kind::Counter).labels(["a"])).unwrap();
@@ -113,7 +113,8 @@ fn answers_to_resets_that_are_lost() {
         jobs.increment(&[&label], 1.0);
         flush(&one);
         assert!(jobs.remove(&[&label]));
-        // Half of them are moved into the archive as series that are gone.
+        // In half of the trials, a flush first moves the field of the removed series into the
+        // archive.
         (0..trial % 2).for_each(|_| flush(&one));
         flush(&one);
         jobs.increment(&[&label], 1.0);
@@ -123,14 +124,14 @@ fn answers_to_resets_that_are_lost() {
             *proxy.lost.lock().unwrap() = Some((Lost::Answer, label.clone()));
             let _ = one.flush(Duration::ZERO);
             eventually("it is cut", || proxy.cuts.load(Ordering::SeqCst) > cuts);
-            // More is counted before it is repeated.
+            // In some trials, more is counted before the flush is repeated.
             jobs.increment(&[&label], f64::from(trial % 4 / 2));
             expected += f64::from(trial % 4 / 2);
         }
         (0..2).for_each(|_| flush(&one));
         assert_eq!(total(&one, "jobs"), expected, "trial {trial}");
     }
-    // The answer is lost, and the process with it: another one writes what it finds.
+    // The response is lost, and the process too: another process writes what it finds.
     jobs.remove(&["first"]);
     jobs.increment(&["first"], 1.0);
     let cuts = proxy.cuts.load(Ordering::SeqCst);
@@ -145,7 +146,7 @@ fn answers_to_resets_that_are_lost() {
     assert_eq!(total(&one, "jobs"), expected + 1.0);
 }
 
-/// What the server has of a series that is made again is not all that it counted.
+/// A series is removed and created again after a write of its last values failed.
 #[test]
 fn a_reset_after_a_write_that_failed() {
     let server = Server::start(&[]);
@@ -178,14 +179,15 @@ fn a_reset_after_a_write_that_failed() {
         jobs.increment(&[&label], 1.0);
         (0..trial % 3).for_each(|_| lose(&label));
         flush(&one);
-        // Where it began later than the first, what no write brought is not in the total.
+        // If the new series has a later start time, the lost 3 are not in the total.
         expected += if fields(&label) == 1 { 9.0 } else { 6.0 };
         flush(&one);
         assert_eq!(total(&one, "jobs"), expected);
     }
 }
 
-/// Both are the same instance: the one that the server does not know waits, and says so.
+/// A file and its copy are the same instance. The one whose turn the server does not know waits,
+/// and reports that.
 #[test]
 fn a_copy_of_a_file_that_is_in_use() {
     let server = Server::start(&[]);
@@ -200,13 +202,13 @@ fn a_copy_of_a_file_that_is_in_use() {
     let two = machine(options(), &copy);
     assert_eq!(two.instance(), one.instance());
     count(&two, 2.0);
-    eventually("it is told", || errors(&two, "copied") > 0);
+    eventually("the copy is noticed", || errors(&two, "copied") > 0);
     let error = two.flush(Duration::from_millis(50)).unwrap_err();
     assert!(error.to_string().contains("its file was copied"), "{error}");
     count(&one, 1.0);
     flush(&one);
     assert_eq!((total(&one, "jobs"), errors(&one, "copied")), (6.0, 0));
-    // A copy that takes the place of its original is written when that one is gone.
+    // When the original is gone, the copy takes its place.
     drop(one);
     flush(&two);
     assert_eq!(total(&two, "jobs"), 7.0);
@@ -274,7 +276,7 @@ fn scripts_that_a_server_forgets() {
 
 #[test]
 fn who_is_no_server_at_all() {
-    // It answers what is no Redis.
+    // A server that speaks another protocol.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -309,7 +311,7 @@ fn a_write_that_is_held_up_on_its_way() {
     count(&one, 1.0);
     flush(&one);
     assert_eq!(total(&one, "jobs"), 3.0);
-    // What the first one wrote arrives only now.
+    // The delayed write of the first store arrives only now.
     proxy.is_stuck.store(false, Ordering::SeqCst);
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(total(&one, "jobs"), 3.0);

@@ -1,4 +1,4 @@
-//! Processes that are killed, stopped, forked, and folded while they live.
+//! Processes that are killed, stopped, forked, or folded although they are alive.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -16,7 +16,7 @@ const FILE: &str = "QUIPU_TEST_FILE";
 const URL: &str = "QUIPU_TEST_URL";
 const WORK: &str = "QUIPU_TEST_WORK";
 
-/// Starts a process that does that work on that file, and waits until it is at it.
+/// Starts a process that does that work on that file, and waits until it has begun.
 fn spawn(work: &str, file: &Path, url: &str) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kills::process", "--ignored", "--nocapture"])
@@ -31,7 +31,7 @@ fn spawn(work: &str, file: &Path, url: &str) -> Child {
     child
 }
 
-/// What such a process does.
+/// The entry point of such a process.
 #[test]
 #[ignore = "a process that other tests start"]
 fn process() {
@@ -57,7 +57,7 @@ fn count_forever(store: &Redis) {
     }
 }
 
-/// What the segment has.
+/// The sum of the metric in the segment.
 fn local(path: &Path, name: &str) -> f64 {
     let text = Registry::open(path).unwrap().text();
     let lines = text.lines().filter(|line| line.starts_with(name));
@@ -93,7 +93,7 @@ fn a_hundred_kills_of_workers_and_twenty_of_the_connection() {
         }
     }
     workers.iter_mut().for_each(kill);
-    // Whoever comes next goes on as the instance that was left.
+    // A process that opens the file later continues as the same instance.
     let stores: Vec<Redis> =
         files.iter().map(|path| machine(options(&server.url()), path)).collect();
     stores.iter().for_each(flush);
@@ -113,7 +113,7 @@ fn a_flusher_that_is_killed_is_replaced() {
     let path = directory.path().join("one");
     let mut first = spawn("count", &path, &server.url());
     let one = machine(options(&server.url()), &path);
-    // The other one leads: its flushes are seen here.
+    // The other process leads, and does the flush that this one waits for.
     flush(&one);
     kill(&mut first);
     let begin = std::time::Instant::now();
@@ -123,7 +123,7 @@ fn a_flusher_that_is_killed_is_replaced() {
 }
 
 fn signal(child: &Child, signal: i32) {
-    // SAFETY: the child is there until it is waited for.
+    // SAFETY: the pid belongs to the child until it is waited for.
     unsafe { libc::kill(child.id().cast_signed(), signal) };
 }
 
@@ -140,7 +140,8 @@ fn who_was_only_stopped_comes_back() {
     eventually("it writes", || {
         server.run("EXISTS {quipu:jobs}:instances").unwrap() == redis::Value::Int(1)
     });
-    // Four that fold at once, and not who is only kept from working by a busy machine.
+    // Four instances fold at once. The time is long enough not to fold an instance that a busy
+    // machine merely delays.
     let quick = || options(&server.url()).dead_after(Duration::from_secs(1));
     let others: Vec<Redis> =
         (0..4).map(|i| machine(quick(), &directory.path().join(format!("other{i}")))).collect();
@@ -164,7 +165,7 @@ fn who_was_only_stopped_comes_back() {
     }
 }
 
-/// An instance is held up between its beat and a write, is folded meanwhile, writes, and dies.
+/// An instance is delayed between its heartbeat and a write, is folded meanwhile, writes, and dies.
 #[test]
 fn a_write_that_was_held_up_is_folded_too() {
     let server = Server::start(&[]);
@@ -219,18 +220,18 @@ fn who_comes_back_after_a_long_time_is_not_counted_twice() {
     assert_eq!(total(&other, "jobs"), 8.0);
 }
 
-/// Forks children that count, while the parent's thread flushes, and then without the parent.
+/// Forks children that count while the parent's thread flushes, and go on without the parent.
 fn fork_children(store: &Redis) {
     let jobs = store.metric(&Spec::new("jobs", Kind::Counter)).unwrap();
     jobs.increment(&[], 1.0);
     println!("begun");
     let parent = std::process::id();
     for child in 0..20 {
-        // SAFETY: the child goes on with what is made for it: memory, and a thread of its own.
+        // SAFETY: the child uses only what works after a fork: memory, and a thread of its own.
         if unsafe { libc::fork() } == 0 {
             (0..100).for_each(|_| jobs.increment(&[], 1.0));
             if child == 0 {
-                // Outlives its parent, and flushes in its place what all have counted.
+                // This child outlives its parent, and flushes the counts of all in its place.
                 eventually("the others have ended", || {
                     std::os::unix::process::parent_id() != parent && jobs.get(&[]) == 2001.0
                 });
@@ -238,7 +239,7 @@ fn fork_children(store: &Redis) {
                 let result = store.flush(crate::PATIENCE);
                 std::process::exit(i32::from(result.is_err()));
             }
-            // SAFETY: it ends here, as a worker that is killed.
+            // SAFETY: ends like a worker that is killed.
             unsafe { libc::_exit(0) };
         }
     }

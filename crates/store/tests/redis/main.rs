@@ -1,4 +1,4 @@
-//! Totals in Redis, with real servers: each test starts its own.
+//! Tests of totals in Redis, with real servers: each test starts its own.
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 #![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs)]
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use quipu::Registry;
 use quipu_store::redis::{Options, Redis};
 
-/// After this long, what was waited for does not come.
+/// The timeout after which a test fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Options with short times, but for what a busy machine may take long to answer.
+/// Options with short intervals, but long timeouts, because a busy machine may respond late.
 fn options(url: &str) -> Options {
     Options::new(url)
         .interval(Duration::from_millis(20))
@@ -26,7 +26,7 @@ fn options(url: &str) -> Options {
         .max_backoff(Duration::from_millis(100))
 }
 
-/// A store whose counts lie in that file.
+/// A store whose counts are in that file.
 fn machine(options: Options, path: &Path) -> Redis {
     options.on(Registry::open(path).unwrap()).unwrap()
 }
@@ -52,7 +52,7 @@ fn number(number: quipu::snapshot::Number) -> f64 {
     }
 }
 
-/// Waits until it is so.
+/// Waits until a condition holds.
 #[track_caller]
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! Real servers on free ports, which end with the test; and a proxy that cuts connections.
+//! Real servers on free ports, which end with the test, and a proxy that loses data.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -29,7 +29,7 @@ impl Server {
         server
     }
 
-    /// A server that is not there yet.
+    /// A server that is not started yet.
     pub(crate) fn later(arguments: &[&str]) -> Self {
         let mut server = Self::start(arguments);
         server.kill();
@@ -40,7 +40,7 @@ impl Server {
         assert!(self.is_started(), "redis-server does not start");
     }
 
-    /// Starts it; false where it ends at once.
+    /// Starts the server. Returns false if it exits before it accepts connections.
     fn is_started(&mut self) -> bool {
         self.kill();
         let mut command = Command::new("redis-server");
@@ -118,7 +118,7 @@ pub(crate) fn cluster() -> Vec<Server> {
     servers
 }
 
-/// A port that is free, and whose cluster port is one that exists.
+/// A free port whose cluster port (10,000 higher) is valid and free as well.
 pub(crate) fn free_port() -> u16 {
     loop {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -129,22 +129,23 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// What the network loses.
+/// The messages that the network loses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lost {
     Requests,
     Answer,
 }
 
-/// Stands between client and server.
+/// A proxy between client and server.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
-    /// When set, the next answer of the server is thrown away, and its connection cut: what was
-    /// asked for is done by then.
+    /// When set, the next response of the server is lost and its connection cut. The server has
+    /// processed the request by then.
     pub(crate) cut_after: Arc<AtomicBool>,
-    /// The next answer to a request that has the text in it is thrown away so, or every such request.
+    /// When set, the next response to a request that contains the text is lost in this way, or
+    /// every such request is.
     pub(crate) lost: Arc<Mutex<Option<(Lost, String)>>>,
-    /// When set, nothing goes through.
+    /// When set, requests do not get through.
     pub(crate) is_stuck: Arc<AtomicBool>,
     pub(crate) cuts: Arc<AtomicU64>,
 }
@@ -162,7 +163,7 @@ impl Proxy {
         let (cut, stuck, cuts) =
             (proxy.cut_after.clone(), proxy.is_stuck.clone(), proxy.cuts.clone());
         let lost = proxy.lost.clone();
-        // It ends with the process.
+        // The thread ends with the process.
         std::thread::spawn(move || {
             for client in listener.incoming() {
                 let Ok(client) = client else { return };
@@ -212,7 +213,7 @@ impl Proxy {
     }
 }
 
-/// Passes bytes on as long as `is_right` says so.
+/// Forwards bytes as long as `is_right` returns true.
 fn pass(mut from: TcpStream, mut to: TcpStream, mut is_right: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer) {

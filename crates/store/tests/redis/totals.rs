@@ -1,4 +1,4 @@
-//! What adds up to what.
+//! Totals: which values add up, for every kind, on one server and on a cluster.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn two_machines_add_up() {
     assert!(text.contains("# HELP requests_total Requests.\n"), "{text}");
     assert!(text.contains("requests_total{code=\"200\",path=\"/x\"} 3000\n"), "{text}");
     assert!(!text.contains("quipu_redis"), "{text}");
-    eventually("nothing is behind", || one.registry().text().contains("quipu_redis_lag_seconds 0"));
+    eventually("the lag is small", || one.registry().text().contains("quipu_redis_lag_seconds 0"));
     let text = one.registry().text();
     assert!(text.contains("quipu_redis_errors_total{cause=\"timeout\"} 0"), "{text}");
 }
@@ -64,7 +64,7 @@ fn numbers_are_exact() {
     let tenths = one.metric(&Spec::new("tenths", Kind::Counter)).unwrap();
     (0..10_000).for_each(|_| tenths.increment(&[], 0.1));
     flush(&one);
-    // To the last bit what is here, which depends on the processors that the thread ran on.
+    // Equal to the local sum in every bit. That sum depends on the CPUs that the thread ran on.
     let sum = tenths.get(&[]);
     assert!((sum - 1000.0).abs() < 1e-6, "{sum}");
     assert_eq!(values(&*small), [(String::new(), 1.23e-45)]);
@@ -92,7 +92,7 @@ fn whole_histograms_and_gauges() {
     let one = machine(options(&server.url()), &directory.path().join("one"));
     let two = machine(options(&server.url()), &directory.path().join("two"));
     for (store, value) in [(&one, 0.5), (&two, 3.0)] {
-        // What is set from here on is later than what the other one wrote.
+        // So that the values set below have a later time than those of the other store.
         flush(store);
         let description = Description::new("took", "").buckets([1.0, 2.0]);
         let took: quipu::Histogram = store.registry().register(description).unwrap();
@@ -150,7 +150,7 @@ fn what_is_removed_stays_in_the_total() {
         flush(&one);
     }
     let key = format!("HLEN {{quipu:jobs}}:{}", one.instance());
-    // The number of the write, and `b`.
+    // The two remaining fields: the number of the write, and `b`.
     eventually("fields of removed series go", || {
         flush(&one);
         server.run(&key).unwrap() == redis::Value::Int(2)
@@ -216,7 +216,7 @@ fn a_cluster_of_three() {
         let _ = two.flush(Duration::from_secs(1));
         is_right(&two)
     });
-    // On a busy machine, it may have been taken for dead before, and have come back.
+    // On a busy machine, an instance may have been folded before, and have come back.
     let folded = || {
         let text = two.registry().text();
         let mut lines = text.lines();
