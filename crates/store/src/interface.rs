@@ -69,12 +69,14 @@ impl Spec {
     pub fn check(&self) -> Result<(), Error> {
         let subject = || format!("metric {:?}", self.name);
         if self.name.is_empty() || self.name.contains(['\n', '\0']) {
-            let what = "the name is empty, or has a newline or a NUL byte; rename it";
-            return Err(Error::new(subject(), what));
+            return Err(Error::new(
+                subject(),
+                "the name is empty, or has a newline or a NUL byte; rename it",
+            ));
         }
         for (i, label) in self.labels.iter().enumerate() {
             if label.is_empty() || label.contains(['\n', '\0']) || label.starts_with("__") {
-                let what = format!("the label name {label:?} is not valid; rename it");
+                let what = format!("the label name {label:?} is reserved or invalid; rename it");
                 return Err(Error::new(subject(), what));
             }
             if self.labels[..i].contains(label) {

@@ -229,7 +229,7 @@ impl SegmentOptions {
         let names = |error: &quipu_segment::Error| is_useless(error).then(|| asides(path));
         let (segment, aside) = options.open_or_replace(path, names)?;
         if let Some(SetAside { error, name }) = aside {
-            (self.warn)(&format!("{error}; renamed to {}, a new file begins", printable(&name)));
+            (self.warn)(&format!("{error}; renamed to {}, and a new one made", printable(&name)));
         }
         Ok(segment)
     }
