@@ -11,7 +11,7 @@ use std::time::Duration;
 use quipu_segment::clock::Manual;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
-use quipu_window::{Bucketed, Exact, Keyed, Window};
+use quipu_window::{Bucketed, Exact, KeyedWindows, Window};
 use quipu_wire::{
     AnyFormat, BatchTimer, Counter, Framing, Gauge, Message, MetricType, MetricUnion,
 };
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             counter.add(5);
         }
         if records & 2 == 2 {
-            let keys = Keyed::options(minute, second, 3).key_bytes(16);
+            let keys = KeyedWindows::options(minute, second, 3).key_bytes(16);
             let keys = keys.open_on(&segment, "keys", clock.clone())?;
             keys.hit(b"one", 1)?;
             keys.hit(b"two", 2)?;

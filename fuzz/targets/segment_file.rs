@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use quipu_segment::series::{Cursor, Family, KeyWriter, Label, Schema};
-use quipu_segment::{Flaw, Segment};
-use quipu_window::{Bucketed, Keyed, Window};
+use quipu_segment::{ErrorKind, Segment};
+use quipu_window::{Bucketed, KeyedWindows, Window};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&mode, bytes)) = input.split_first() else { return };
@@ -32,7 +32,7 @@ fuzz_target!(|input: &[u8]| {
             assert!(error.to_string().contains(&file.path().display().to_string()));
             // A file that lost power is repaired first. If that runs out of room, it stays half
             // repaired.
-            if !matches!(error.flaw(), Flaw::Full { .. }) {
+            if !matches!(error.kind(), ErrorKind::Full { .. }) {
                 assert_eq!(std::fs::read(file.path()).expect("it is still there"), bytes);
             }
             return;
@@ -48,7 +48,7 @@ fuzz_target!(|input: &[u8]| {
         counter.count();
         counter.buckets_over(counter.own());
     }
-    if let Ok(keys) = Keyed::options(minute, second, 3).key_bytes(16).open(&segment, "keys") {
+    if let Ok(keys) = KeyedWindows::options(minute, second, 3).key_bytes(16).open(&segment, "keys") {
         for key in [&b"a"[..], b"one", b"two", b"three"] {
             keys.hit(key, 1).expect("short enough");
         }

@@ -16,9 +16,9 @@ use quipu_bench::progress::Progress;
 use quipu_bench::record::{self, Label, Record};
 use quipu_bench::{Error, Result, peer};
 use quipu_segment::Segment;
-use quipu_segment::clock::{Clock, Coarse, Manual, Noted, Precise};
+use quipu_segment::clock::{CachedClock, Clock, Coarse, Manual, Precise};
 use quipu_window::{
-    Bucketed, Constant, Exact, Keyed, Window, load_file, save_file, save_file_synced,
+    Bucketed, Constant, Exact, KeyedWindows, Window, load_file, save_file, save_file_synced,
 };
 
 #[global_allocator]
@@ -296,7 +296,7 @@ fn exact(options: &Options, threads: usize) -> Vec<Record> {
 }
 
 fn keyed(options: &Options, threads: usize) -> Vec<Record> {
-    let table = Keyed::options(WINDOW, Duration::from_secs(1), 10_000);
+    let table = KeyedWindows::options(WINDOW, Duration::from_secs(1), 10_000);
     let table = table.private().expect("the window is sound");
     let keys: Vec<String> = (0..10_000).map(|i| format!("client-{i}")).collect();
     Case::new("keyed/hit of 10,000")
@@ -426,7 +426,7 @@ fn memory() -> Vec<Record> {
         of(
             "constant/memory",
             heap_bytes(|| {
-                let counter = Constant::on(Noted::new(), WINDOW, 20).expect(sound);
+                let counter = Constant::on(CachedClock::new(), WINDOW, 20).expect(sound);
                 (0..EVENTS).for_each(|_| counter.add(1));
                 counter
             }),

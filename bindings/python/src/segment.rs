@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use quipu::Registry;
 use quipu::snapshot::Sink;
-use quipu_segment::{Error, Flaw, Options};
+use quipu_segment::{Error, ErrorKind, Options};
 
 use crate::error::NoRoomError;
 use crate::exposition;
@@ -174,7 +174,7 @@ fn cannot_open(error: Error) -> PyErr {
 
 /// Whether the file is none that this library can read, now or later.
 fn is_unreadable(error: &Error) -> bool {
-    error.is_damage() || matches!(error.flaw(), Flaw::NotASegment | Flaw::Version { .. })
+    error.is_damage() || matches!(error.kind(), ErrorKind::NotASegment | ErrorKind::Version { .. })
 }
 
 /// The names that a file may get when it is set aside.

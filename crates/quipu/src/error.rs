@@ -10,11 +10,11 @@ use std::fmt;
 #[derive(Debug)]
 pub struct Error {
     metric: String,
-    flaw: Flaw,
+    kind: ErrorKind,
 }
 
 #[derive(Debug)]
-enum Flaw {
+enum ErrorKind {
     /// A name, a label, or a setting is invalid.
     Invalid(String),
     /// The metric is already registered.
@@ -29,19 +29,19 @@ enum Flaw {
 
 impl Error {
     pub(crate) fn invalid(metric: &str, what: impl Into<String>) -> Self {
-        Self { metric: metric.to_owned(), flaw: Flaw::Invalid(what.into()) }
+        Self { metric: metric.to_owned(), kind: ErrorKind::Invalid(what.into()) }
     }
 
     pub(crate) fn duplicate(metric: &str) -> Self {
-        Self { metric: metric.to_owned(), flaw: Flaw::Duplicate }
+        Self { metric: metric.to_owned(), kind: ErrorKind::Duplicate }
     }
 
     pub(crate) fn segment(metric: &str, error: quipu_segment::Error) -> Self {
-        Self { metric: metric.to_owned(), flaw: Flaw::Segment(error) }
+        Self { metric: metric.to_owned(), kind: ErrorKind::Segment(error) }
     }
 
     pub(crate) fn window(metric: &str, error: quipu_window::Error) -> Self {
-        Self { metric: metric.to_owned(), flaw: Flaw::Window(error) }
+        Self { metric: metric.to_owned(), kind: ErrorKind::Window(error) }
     }
 
     /// The name of the metric; empty if the error concerns all of them.
@@ -51,19 +51,19 @@ impl Error {
 
     /// Whether a metric of that name is already registered.
     pub fn is_duplicate(&self) -> bool {
-        matches!(self.flaw, Flaw::Duplicate)
+        matches!(self.kind, ErrorKind::Duplicate)
     }
 
     /// Whether the error comes from the segment: the segment or the disk is full, the system
     /// refuses more memory, or the family in the segment does not match.
     pub fn is_of_segment(&self) -> bool {
-        matches!(self.flaw, Flaw::Segment(_))
+        matches!(self.kind, ErrorKind::Segment(_))
     }
 
     /// Whether the segment already has a family of that name with another kind, other labels, or
     /// other settings.
     pub fn is_mismatch(&self) -> bool {
-        matches!(&self.flaw, Flaw::Segment(error) if error.is_mismatch())
+        matches!(&self.kind, ErrorKind::Segment(error) if error.is_mismatch())
     }
 }
 
@@ -72,34 +72,34 @@ impl fmt::Display for Error {
         if !self.metric.is_empty() {
             write!(f, "metric {:?}: ", self.metric)?;
         }
-        match &self.flaw {
-            Flaw::Invalid(what) => write!(f, "{what}"),
-            Flaw::Duplicate => write!(
+        match &self.kind {
+            ErrorKind::Invalid(what) => write!(f, "{what}"),
+            ErrorKind::Duplicate => write!(
                 f,
                 "already registered: clone the handle of the first registration, or choose another \
                  name or prefix"
             ),
-            Flaw::Segment(error) => write!(f, "{error}"),
-            Flaw::Window(error) => write!(f, "{error}"),
-            Flaw::Io(error) => write!(f, "{error}"),
+            ErrorKind::Segment(error) => write!(f, "{error}"),
+            ErrorKind::Window(error) => write!(f, "{error}"),
+            ErrorKind::Io(error) => write!(f, "{error}"),
         }
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.flaw {
-            Flaw::Invalid(_) | Flaw::Duplicate => None,
-            Flaw::Segment(error) => Some(error),
-            Flaw::Window(error) => Some(error),
-            Flaw::Io(error) => Some(error),
+        match &self.kind {
+            ErrorKind::Invalid(_) | ErrorKind::Duplicate => None,
+            ErrorKind::Segment(error) => Some(error),
+            ErrorKind::Window(error) => Some(error),
+            ErrorKind::Io(error) => Some(error),
         }
     }
 }
 
 impl From<std::io::Error> for Error {
     fn from(error: std::io::Error) -> Self {
-        Self { metric: String::new(), flaw: Flaw::Io(error) }
+        Self { metric: String::new(), kind: ErrorKind::Io(error) }
     }
 }
 

@@ -6,7 +6,7 @@
 //! the others; for the other aggregations, those that no longer count are removed. So, except with
 //! [`Aggregation::All`], a group has at most one series more than there are living processes.
 //!
-//! Folding requires the family's lock, which the death of its owner releases. Taking in a value
+//! FoldGuard requires the family's lock, which the death of its owner releases. Taking in a value
 //! twice does no harm to a minimum or a maximum. For a sum, the result is logged before it is
 //! stored: see [`take_in`]. A scrape does not wait for the owner of the lock, which may be stopped,
 //! and shows the sum as it will be.
@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
 
 use quipu_segment::Error;
-use quipu_segment::series::{Claimed, Cursor, Family, Place};
+use quipu_segment::series::{Claimed, Cursor, Family, SeriesCells};
 use quipu_segment::sync::Ordering;
 
 use crate::instrument::Aggregation;
@@ -441,7 +441,13 @@ fn join(aggregation: Aggregation, one: Option<f64>, other: Option<f64>) -> Optio
 /// finds this log entry knows that an earlier one died, and repeats all stores: they are
 /// idempotent, since nothing else changes the cells of ended processes. The entry is cleared after
 /// the value in `from`, so that no value is taken in twice.
-fn take_in(aggregation: Aggregation, to: &Place<'_>, from: &Place<'_>, joined: u64, number: u64) {
+fn take_in(
+    aggregation: Aggregation,
+    to: &SeriesCells<'_>,
+    from: &SeriesCells<'_>,
+    joined: u64,
+    number: u64,
+) {
     if aggregation == Aggregation::Sum {
         to.plain(SUM_TO_BE).store(joined, Ordering::Relaxed);
         // Release, here and below: the stores stay in this order, since the process may die between
@@ -453,7 +459,7 @@ fn take_in(aggregation: Aggregation, to: &Place<'_>, from: &Place<'_>, joined: u
     }
 }
 
-fn finish_taking_in(to: &Place<'_>, from: Option<&Place<'_>>, sum: u64) {
+fn finish_taking_in(to: &SeriesCells<'_>, from: Option<&SeriesCells<'_>>, sum: u64) {
     to.plain(VALUE).store(sum, Ordering::Release);
     if let Some(from) = from {
         from.plain(VALUE).store(0, Ordering::Release);

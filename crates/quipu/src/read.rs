@@ -6,9 +6,9 @@ use std::ops::{ControlFlow, Deref};
 use std::sync::Arc;
 
 use quipu_arena::Arena;
-use quipu_segment::series::{self, Cursor, Place, View};
+use quipu_segment::series::{self, Cursor, SeriesCells, View};
 use quipu_segment::sync::Ordering;
-use quipu_segment::{Replaced, Segment};
+use quipu_segment::{ForkSafeCell, Segment};
 
 use crate::error::Error;
 use crate::instrument::process_gauge as process;
@@ -26,7 +26,7 @@ use crate::visit::Walk;
 /// The readers of a segment's families, cached until the segment gets a new family.
 #[derive(Default)]
 pub(crate) struct Readers {
-    known: Replaced<Known>,
+    known: ForkSafeCell<Known>,
 }
 
 #[derive(Default)]
@@ -191,20 +191,20 @@ impl Reader {
     pub(crate) fn reset(&self) -> Result<(), Error> {
         let fail = |error| Error::segment(&self.series.schema().name, error);
         let _ = self.series.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
-            self.clear_beside(&view.place);
+            self.clear_side(&view.place);
             ControlFlow::Continue(())
         });
-        let is_beside = |cell| match self.kind {
+        let is_side = |cell| match self.kind {
             MetricKind::Counter | MetricKind::FloatCounter => cell == EXEMPLAR,
             MetricKind::MixedCounter => cell == MIXED_EXEMPLAR,
-            MetricKind::Summary => SummaryLayout::is_beside(cell),
-            _ => self.histogram.as_ref().is_some_and(|layout| layout.is_beside(cell)),
+            MetricKind::Summary => SummaryLayout::is_side(cell),
+            _ => self.histogram.as_ref().is_some_and(|layout| layout.is_side(cell)),
         };
-        self.series.reset(is_beside).map_err(fail)
+        self.series.reset(is_side).map_err(fail)
     }
 
     /// Clears what a series has beside its cells.
-    fn clear_beside(&self, place: &Place<'_>) {
+    fn clear_side(&self, place: &SeriesCells<'_>) {
         match self.kind {
             MetricKind::Counter | MetricKind::FloatCounter => {
                 clear_exemplars(&self.series, place, EXEMPLAR);
@@ -213,10 +213,10 @@ impl Reader {
             _ => {}
         }
         if let Some(layout) = &self.histogram {
-            layout.clear_beside(&self.series, place);
+            layout.clear_side(&self.series, place);
         }
         if let Some(layout) = &self.summary {
-            layout.clear_beside(&self.series, place);
+            layout.clear_side(&self.series, place);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use quipu_segment::series::{self, Label, Schema};
-use quipu_segment::{Options, Replaced, Segment};
+use quipu_segment::{ForkSafeCell, Options, Segment};
 
 use crate::collector::{Callback, Collector};
 use crate::description::Description;
@@ -34,8 +34,8 @@ struct Inner {
     /// The registered names.
     names: Names,
     /// The unregistered names, sorted: their families are not shown.
-    hidden: Replaced<Arc<[Arc<str>]>>,
-    collectors: Replaced<Arc<[Arc<dyn Collector>]>>,
+    hidden: ForkSafeCell<Arc<[Arc<str>]>>,
+    collectors: ForkSafeCell<Arc<[Arc<dyn Collector>]>>,
     readers: Readers,
     /// Memory of finished scrapes, for later ones. A scrape takes its buffers out while it runs.
     buffers: [AtomicPtr<Buffers>; MOST_BUFFERS],
@@ -108,8 +108,8 @@ impl Registry {
         let inner = Inner {
             segment,
             names: Names::default(),
-            hidden: Replaced::default(),
-            collectors: Replaced::new(Arc::new([])),
+            hidden: ForkSafeCell::default(),
+            collectors: ForkSafeCell::new(Arc::new([])),
             readers: Readers::default(),
             buffers: Default::default(),
         };
@@ -386,14 +386,14 @@ impl Registry {
 
 /// A set of names, split into parts by hash: adding or removing a name copies one part only.
 struct Names {
-    parts: [Replaced<Vec<Arc<str>>>; NAME_PARTS],
+    parts: [ForkSafeCell<Vec<Arc<str>>>; NAME_PARTS],
 }
 
 const NAME_PARTS: usize = 64;
 
 impl Default for Names {
     fn default() -> Self {
-        Self { parts: std::array::from_fn(|_| Replaced::default()) }
+        Self { parts: std::array::from_fn(|_| ForkSafeCell::default()) }
     }
 }
 
@@ -418,7 +418,7 @@ impl Names {
         })
     }
 
-    fn part(&self, name: &str) -> &Replaced<Vec<Arc<str>>> {
+    fn part(&self, name: &str) -> &ForkSafeCell<Vec<Arc<str>>> {
         // FNV-1a.
         let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -3,8 +3,8 @@
 //! Time is an argument here, never a hidden call: every counter takes its clock, and can be told
 //! the time instead. Use [`Coarse`] unless there is a reason not to: it steps by the kernel's tick
 //! (1 to 10 ms), costs a few nanoseconds, and needs no thread. [`Precise`] steps by nanoseconds and
-//! costs five times as much. [`Noted`] is for a loop that already knows the time: it costs a load.
-//! [`Manual`] is for tests.
+//! costs five times as much. [`CachedClock`] is for a loop that already knows the time: it costs a
+//! load. [`Manual`] is for tests.
 //!
 //! All count from 1970 by the wall clock *as it was when the clock was made*; setting the wall
 //! clock later does not move them. After a suspend, they advance by the time that the machine
@@ -48,7 +48,7 @@ impl<C: Clock + ?Sized> Clock for &C {
 }
 
 #[cfg(not(loom))]
-pub use system::{Coarse, Noted, Precise};
+pub use system::{CachedClock, Coarse, Precise};
 
 /// A clock that stands still until it is set: for tests, and for time that comes with the events.
 #[derive(Debug, Clone)]
@@ -196,15 +196,15 @@ mod system {
 
     /// The time that was last noted: reading it costs a load instead of a clock.
     ///
-    /// The thread that runs a loop calls [`Noted::note`] once per iteration; a counter on this
-    /// clock is late by at most the age of the last iteration. Clones share the noted time.
+    /// The thread that runs a loop calls [`CachedClock::note`] once per iteration; a counter on
+    /// this clock is late by at most the age of the last iteration. Clones share the noted time.
     #[derive(Debug, Clone, Default)]
-    pub struct Noted {
+    pub struct CachedClock {
         source: Coarse,
         now: Arc<AtomicU64>,
     }
 
-    impl Noted {
+    impl CachedClock {
         /// A clock that stands at the wall clock's time until the next note.
         pub fn new() -> Self {
             let noted = Self::default();
@@ -221,7 +221,7 @@ mod system {
         }
     }
 
-    impl Clock for Noted {
+    impl Clock for CachedClock {
         #[inline]
         fn now(&self) -> u64 {
             self.now.load(Ordering::Relaxed)
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn clocks_go_on() {
-        let (coarse, precise, noted) = (Coarse::new(), Precise::new(), Noted::new());
+        let (coarse, precise, noted) = (Coarse::new(), Precise::new(), CachedClock::new());
         let before = (coarse.now(), precise.now(), noted.now());
         std::thread::sleep(Duration::from_millis(25));
         assert!(coarse.now() > before.0);

@@ -12,13 +12,13 @@ use crate::printable;
 #[derive(Debug)]
 pub struct Error {
     path: Option<PathBuf>,
-    flaw: Flaw,
+    kind: ErrorKind,
 }
 
 /// The cause of an [`Error`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Flaw {
+pub enum ErrorKind {
     /// The file does not begin with the magic of a segment: it belongs to another program.
     NotASegment,
     /// The file is shorter than a header, or than the size that its header states.
@@ -100,28 +100,28 @@ pub enum Flaw {
 }
 
 impl Error {
-    pub(crate) fn new(path: Option<&Path>, flaw: Flaw) -> Self {
-        Self { path: path.map(Path::to_owned), flaw }
+    pub(crate) fn new(path: Option<&Path>, kind: ErrorKind) -> Self {
+        Self { path: path.map(Path::to_owned), kind }
     }
 
     /// Returns the error for a record in `segment` that its reader cannot use.
     pub fn mismatch(segment: &crate::Segment, what: impl Into<String>) -> Self {
-        Self::new(segment.path(), Flaw::Mismatch(what.into()))
+        Self::new(segment.path(), ErrorKind::Mismatch(what.into()))
     }
 
     /// Returns the error for a record in `segment` that contradicts itself.
     pub fn damaged(segment: &crate::Segment, what: impl Into<String>) -> Self {
-        Self::new(segment.path(), Flaw::Damaged(what.into()))
+        Self::new(segment.path(), ErrorKind::Damaged(what.into()))
     }
 
     /// Returns the error for a request to `segment` that cannot be met.
     pub(crate) fn request(segment: &crate::Segment, what: String) -> Self {
-        Self::new(segment.path(), Flaw::Request(what))
+        Self::new(segment.path(), ErrorKind::Request(what))
     }
 
     /// Returns the error for bytes that do not fit into `segment`.
     pub(crate) fn full(segment: &crate::Segment, wanted: u64) -> Self {
-        Self::new(segment.path(), Flaw::Full { wanted, limit: segment.limit() })
+        Self::new(segment.path(), ErrorKind::Full { wanted, limit: segment.limit() })
     }
 
     /// Returns the error for a lock in `segment` that could not be taken.
@@ -136,12 +136,12 @@ impl Error {
                  do this outside the handler"
             ),
         };
-        Self::new(segment.path(), Flaw::Held(what))
+        Self::new(segment.path(), ErrorKind::Held(what))
     }
 
     /// The cause.
-    pub fn flaw(&self) -> &Flaw {
-        &self.flaw
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
     }
 
     /// The file, where the segment lies in one.
@@ -152,22 +152,25 @@ impl Error {
     /// Whether the file is a segment that was cut or damaged, so that setting it aside and starting
     /// afresh may help. A foreign file, a later version or a lock is not damage.
     pub fn is_damage(&self) -> bool {
-        matches!(self.flaw, Flaw::TooShort { .. } | Flaw::TooLong { .. } | Flaw::Damaged(_))
+        matches!(
+            self.kind,
+            ErrorKind::TooShort { .. } | ErrorKind::TooLong { .. } | ErrorKind::Damaged(_)
+        )
     }
 
     /// Whether a record is there, but was laid out with other settings.
     pub fn is_mismatch(&self) -> bool {
-        matches!(self.flaw, Flaw::Mismatch(_))
+        matches!(self.kind, ErrorKind::Mismatch(_))
     }
 
     /// Whether a lock inside the segment was held for too long. The operation may succeed later.
     pub fn is_held(&self) -> bool {
-        matches!(self.flaw, Flaw::Held(_))
+        matches!(self.kind, ErrorKind::Held(_))
     }
 
     /// Whether another process holds the file.
     pub fn is_locked(&self) -> bool {
-        matches!(self.flaw, Flaw::Locked | Flaw::Busy { .. })
+        matches!(self.kind, ErrorKind::Locked | ErrorKind::Busy { .. })
     }
 }
 
@@ -177,101 +180,101 @@ impl fmt::Display for Error {
             Some(path) => write!(f, "segment file {}: ", printable(path))?,
             None => write!(f, "segment without a file: ")?,
         }
-        match &self.flaw {
-            Flaw::NotASegment => write!(
+        match &self.kind {
+            ErrorKind::NotASegment => write!(
                 f,
                 "it is not a segment (its first 8 bytes are not \"QUIPUSEG\"); \
                  it was left untouched: name another file, or move this one away"
             ),
-            Flaw::TooShort { length, expected } => write!(
+            ErrorKind::TooShort { length, expected } => write!(
                 f,
                 "it has {length} bytes where {expected} are expected, so it was cut; \
                  it was left untouched: restore it, or move it away to start afresh"
             ),
-            Flaw::Cut { length, expected } => write!(
+            ErrorKind::Cut { length, expected } => write!(
                 f,
                 "it was cut to {length} bytes while it was in use, from {expected} or more; \
                  restart all processes that have it open before they touch what is gone (SIGBUS)"
             ),
-            Flaw::TooLong { length, expected } => write!(
+            ErrorKind::TooLong { length, expected } => write!(
                 f,
                 "it has {length} bytes where {expected} are expected, so something was appended; \
                  it was left untouched: restore it, or move it away to start afresh"
             ),
-            Flaw::Version { found } => write!(
+            ErrorKind::Version { found } => write!(
                 f,
                 "it has layout version {found} and this program reads only version {}; it was left \
                  untouched: use the quipu that wrote it, or move the file away to start afresh",
                 crate::LAYOUT_VERSION
             ),
-            Flaw::Damaged(what) => write!(
+            ErrorKind::Damaged(what) => write!(
                 f,
                 "it is damaged: {what}; \
                  it was left untouched: restore it, or move it away to start afresh"
             ),
-            Flaw::Mismatch(what) => write!(
+            ErrorKind::Mismatch(what) => write!(
                 f,
                 "it was made with other settings: {what}; \
                  start with those settings, or name another file"
             ),
-            Flaw::Moved => write!(
+            ErrorKind::Moved => write!(
                 f,
                 "it was removed or replaced while it was open: counts go to a file that no longer \
                  has a name; stop this process, and start it again with a file of its own"
             ),
-            Flaw::Locked => {
+            ErrorKind::Locked => {
                 write!(f, "another process has it open; stop that process, or name another file")
             }
-            Flaw::Busy { waited } => write!(
+            ErrorKind::Busy { waited } => write!(
                 f,
                 "another process has locked it and did not share it within {waited:?}; find that \
                  process (fuser FILE), and end it if it is stopped or does not belong there"
             ),
-            Flaw::IsDirectory => {
+            ErrorKind::IsDirectory => {
                 write!(f, "it is a directory; name a file, for example one inside it")
             }
-            Flaw::NoSpace { wanted } => write!(
+            ErrorKind::NoSpace { wanted } => write!(
                 f,
                 "no space left on the device for {wanted} bytes; \
                  free some, or name a file on another device"
             ),
-            Flaw::FileTooLarge { wanted, limit: Some(limit) } => write!(
+            ErrorKind::FileTooLarge { wanted, limit: Some(limit) } => write!(
                 f,
                 "this process may not make a file of {wanted} bytes: its limit is {limit}; \
                  raise that limit (ulimit -f), or ask for a smaller segment"
             ),
-            Flaw::FileTooLarge { wanted, limit: None } => write!(
+            ErrorKind::FileTooLarge { wanted, limit: None } => write!(
                 f,
                 "its file system does not support files of {wanted} bytes; name a file on another"
             ),
-            Flaw::NotWritable(error) => write!(
+            ErrorKind::NotWritable(error) => write!(
                 f,
                 "it cannot be written ({error}); \
                  make the file and its directory writable for this user, or name another file"
             ),
-            Flaw::NoDirectory => {
+            ErrorKind::NoDirectory => {
                 write!(f, "its directory does not exist; create it, or name another file")
             }
-            Flaw::NoMemory { wanted } => write!(
+            ErrorKind::NoMemory { wanted } => write!(
                 f,
                 "the system does not let this process reserve {wanted} bytes of addresses; \
                  raise its limit (ulimit -v), or ask for a smaller segment"
             ),
-            Flaw::Full { wanted, limit } => write!(
+            ErrorKind::Full { wanted, limit } => write!(
                 f,
                 "{wanted} more bytes do not fit into its limit of {limit} bytes; \
                  create it with a higher limit"
             ),
-            Flaw::Request(what) | Flaw::Held(what) => write!(f, "{what}"),
-            Flaw::Io(error) => write!(f, "{error}"),
+            ErrorKind::Request(what) | ErrorKind::Held(what) => write!(f, "{what}"),
+            ErrorKind::Io(error) => write!(f, "{error}"),
         }
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.flaw {
-            Flaw::Io(error) | Flaw::NotWritable(error) => Some(error),
+        match &self.kind {
+            ErrorKind::Io(error) | ErrorKind::NotWritable(error) => Some(error),
             _ => None,
         }
     }

@@ -20,12 +20,12 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, CWD};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
-use crate::error::{Error, Flaw};
+use crate::error::{Error, ErrorKind};
 use crate::fork;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::hold::{Hold, Holder};
 use crate::layout::{HEADER_BYTES, Header, at, check_header};
-use crate::lock::Latch;
+use crate::lock::ForkSafeMutex;
 use crate::presence::{Locked, Patience, cannot_lock, identity, is_at, is_locked, share};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::presence::{be_present, is_present, lock_byte};
@@ -54,7 +54,7 @@ pub(crate) struct MappedFile {
     /// generation that made it: a child of a fork is another process. 0 for none.
     token: AtomicU64,
     /// Held by the thread that makes the token.
-    making: Latch,
+    making: ForkSafeMutex,
     /// Holds the token's lock, in this process alone.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     own: Holder,
@@ -78,9 +78,9 @@ impl MappedFile {
         limit: u64,
         rights: Rights,
     ) -> Result<Option<Self>, Error> {
-        let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, size));
+        let fail = |error: io::Error| Error::new(Some(path), kind_of(error, size));
         if path.is_dir() {
-            return Err(Error::new(Some(path), Flaw::IsDirectory));
+            return Err(Error::new(Some(path), ErrorKind::IsDirectory));
         }
         if path.symlink_metadata().is_ok() {
             return Ok(None);
@@ -89,7 +89,7 @@ impl MappedFile {
         let draft = Draft::new(directory, path).map_err(fail)?;
         rights.give(&draft.file).map_err(|error| rights.refused(path, &error))?;
         draft.file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::new(Some(path), Flaw::Locked),
+            TryLockError::WouldBlock => Error::new(Some(path), ErrorKind::Locked),
             TryLockError::Error(error) => cannot_lock(path, &error),
         })?;
         space::write_in_place(&draft.file);
@@ -121,7 +121,7 @@ impl MappedFile {
     /// shared with the children that this process forks.
     pub(crate) fn anonymous(head: &[u8], size: u64, limit: u64) -> Result<Self, Error> {
         let file = memory_file()?;
-        let fail = |error: io::Error| Error::new(None, flaw_of(error, size));
+        let fail = |error: io::Error| Error::new(None, kind_of(error, size));
         allocate(&file, 0..size).map_err(fail)?;
         without_size_signal(|| file.write_all_at(head, 0)).map_err(fail)?;
         let mapped = Self::map(None, file, limit)?;
@@ -129,14 +129,14 @@ impl MappedFile {
             // Without a lock of its own, no process could tell which of the others live.
             let what = "a segment without a file needs /proc, by which each process opens it \
                         again; mount /proc, or open a segment in a file";
-            return Err(Error::new(None, Flaw::Request(what.into())));
+            return Err(Error::new(None, ErrorKind::Request(what.into())));
         }
         Ok(mapped)
     }
 
     /// Validates the header of a locked file, and maps it.
     pub(crate) fn open(path: &Path, locked: Locked) -> Result<(Self, Header), Error> {
-        let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
+        let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
         let Locked { file, is_first } = locked;
         let mut tries = if is_first { 1 } else { MOST_LOOKS };
         let (header, length) = loop {
@@ -151,22 +151,22 @@ impl MappedFile {
                 Ok(header) => break (header, length),
                 // A read is not atomic: others change the header meanwhile.
                 Err(_) if tries > 0 => std::thread::sleep(Duration::from_millis(1)),
-                Err(flaw) => return Err(Error::new(Some(path), flaw)),
+                Err(kind) => return Err(Error::new(Some(path), kind)),
             }
         };
         // A growth that was interrupted leaves a longer file, and so does one that is under way.
         // The extra bytes do not matter: they are zeroed before they are used.
         if length > header.size && header.clean && is_first {
-            let flaw = Flaw::TooLong { length, expected: header.size };
-            return Err(Error::new(Some(path), flaw));
+            let kind = ErrorKind::TooLong { length, expected: header.size };
+            return Err(Error::new(Some(path), kind));
         }
         Ok((Self::map(Some(path), file, header.limit)?, header))
     }
 
     fn map(path: Option<&Path>, file: File, limit: u64) -> Result<Self, Error> {
-        let fail = |error: io::Error| Error::new(path, flaw_of(error, limit));
+        let fail = |error: io::Error| Error::new(path, kind_of(error, limit));
         let length = usize::try_from(limit).map_err(|_| {
-            Error::new(path, Flaw::Request(format!("{limit} bytes cannot be addressed")))
+            Error::new(path, ErrorKind::Request(format!("{limit} bytes cannot be addressed")))
         })?;
         let identity = identity(&file).map_err(fail)?;
         fork::watch();
@@ -186,7 +186,7 @@ impl MappedFile {
             base,
             failed: AtomicBool::new(false),
             token: AtomicU64::new(0),
-            making: Latch::default(),
+            making: ForkSafeMutex::default(),
             #[cfg(any(target_os = "linux", target_os = "android"))]
             own: Holder::default(),
             #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -302,7 +302,9 @@ impl MappedFile {
     pub(crate) fn token(&self) -> Result<u64, Error> {
         match self.own_token() {
             Some(token) => Ok(token),
-            None => self.make_token().map_err(|error| Error::new(self.path(), Flaw::Io(error))),
+            None => {
+                self.make_token().map_err(|error| Error::new(self.path(), ErrorKind::Io(error)))
+            }
         }
     }
 
@@ -365,7 +367,7 @@ impl MappedFile {
     /// now.
     fn own_file(&self) -> io::Result<Own<'_>> {
         if self.has_descriptor() {
-            return Ok(Own::Kept(&self.file));
+            return Ok(Own::ClosedInChildren(&self.file));
         }
         let what = "its descriptor was closed by the program, and it cannot be opened again";
         self.reopen().map(|(file, _)| Own::Again(file)).ok_or_else(|| io::Error::other(what))
@@ -442,16 +444,16 @@ impl MappedFile {
         };
         let same = named.filter(|named| (named.dev(), named.ino()) == self.identity);
         match same.map(|named| named.len()) {
-            None => Err(Error::new(Some(path), Flaw::Moved)),
+            None => Err(Error::new(Some(path), ErrorKind::Moved)),
             Some(length) if length < size => {
-                Err(Error::new(Some(path), Flaw::Cut { length, expected: size }))
+                Err(Error::new(Some(path), ErrorKind::Cut { length, expected: size }))
             }
             Some(_) => Ok(()),
         }
     }
 
     fn fail(&self, error: io::Error, size: u64) -> Error {
-        Error::new(self.path(), flaw_of(error, size))
+        Error::new(self.path(), kind_of(error, size))
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {
@@ -467,8 +469,8 @@ impl MappedFile {
     pub(crate) fn settle(&self, size: u64, is_first: bool, torn: bool) -> Result<u64, Error> {
         let length = self.length()?;
         if length < size && !(is_first && torn) {
-            let flaw = Flaw::TooShort { length, expected: size };
-            return Err(Error::new(self.path(), flaw));
+            let kind = ErrorKind::TooShort { length, expected: size };
+            return Err(Error::new(self.path(), kind));
         }
         if is_first {
             let length = length.max(size);
@@ -521,7 +523,7 @@ impl MappedFile {
         // If its descriptor was closed and it cannot be opened again, the mapping still works.
         let Ok(length) = self.length() else { return Ok(()) };
         if length < size {
-            return Err(Error::new(self.path(), Flaw::Cut { length, expected: size }));
+            return Err(Error::new(self.path(), ErrorKind::Cut { length, expected: size }));
         }
         Ok(())
     }
@@ -561,7 +563,7 @@ impl Drop for MappedFile {
 
 /// The open file of a segment, for a single use.
 enum Own<'f> {
-    Kept(&'f File),
+    ClosedInChildren(&'f File),
     Again(File),
 }
 
@@ -570,7 +572,7 @@ impl Deref for Own<'_> {
 
     fn deref(&self) -> &File {
         match self {
-            Self::Kept(file) => file,
+            Self::ClosedInChildren(file) => file,
             Self::Again(file) => file,
         }
     }
@@ -600,7 +602,7 @@ impl Rights {
              name a file on another file system",
             self.mode
         );
-        Error::new(Some(path), Flaw::Request(what))
+        Error::new(Some(path), ErrorKind::Request(what))
     }
 }
 
@@ -611,9 +613,9 @@ pub(crate) fn set_aside(
     file: &File,
     names: impl Iterator<Item = PathBuf>,
 ) -> Result<PathBuf, Error> {
-    let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
+    let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
     if !is_at(file, path).map_err(fail)? {
-        return Err(Error::new(Some(path), Flaw::Locked));
+        return Err(Error::new(Some(path), ErrorKind::Locked));
     }
     for name in names {
         // A link instead of a rename, so that no file of that name is replaced.
@@ -753,7 +755,7 @@ fn memory_file() -> Result<File, Error> {
 
     let file = rustix::fs::memfd_create("quipu", MemfdFlags::CLOEXEC).map_err(|error| {
         let what = format!("the system cannot make files in memory ({error}); name a file instead");
-        Error::new(None, Flaw::Request(what))
+        Error::new(None, ErrorKind::Request(what))
     })?;
     Ok(file.into())
 }
@@ -761,7 +763,7 @@ fn memory_file() -> Result<File, Error> {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn memory_file() -> Result<File, Error> {
     let what = "this system has no files in memory that processes can share; name a file instead";
-    Err(Error::new(None, Flaw::Request(what.into())))
+    Err(Error::new(None, ErrorKind::Request(what.into())))
 }
 
 fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -777,20 +779,20 @@ fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> 
     Ok(filled)
 }
 
-pub(crate) fn flaw_of(error: io::Error, wanted: u64) -> Flaw {
+pub(crate) fn kind_of(error: io::Error, wanted: u64) -> ErrorKind {
     match error.kind() {
-        io::ErrorKind::IsADirectory => Flaw::IsDirectory,
+        io::ErrorKind::IsADirectory => ErrorKind::IsDirectory,
         io::ErrorKind::FileTooLarge => {
             let limit = space::size_limit().filter(|&limit| limit < wanted);
-            Flaw::FileTooLarge { wanted, limit }
+            ErrorKind::FileTooLarge { wanted, limit }
         }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Flaw::NoSpace { wanted },
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::NoSpace { wanted },
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            Flaw::NotWritable(error)
+            ErrorKind::NotWritable(error)
         }
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Flaw::NoDirectory,
-        io::ErrorKind::OutOfMemory => Flaw::NoMemory { wanted },
-        _ => Flaw::Io(error),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ErrorKind::NoDirectory,
+        io::ErrorKind::OutOfMemory => ErrorKind::NoMemory { wanted },
+        _ => ErrorKind::Io(error),
     }
 }
 

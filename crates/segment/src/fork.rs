@@ -5,7 +5,7 @@
 //! them by descriptors, [`keep`] has these closed in children.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use self::platform::{Kept, calm, forks, keep};
+pub(crate) use self::platform::{ClosedInChildren, calm, forks, keep};
 pub use self::platform::{generation, watch};
 
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -80,14 +80,14 @@ mod platform {
     extern "C" fn in_child() {
         GENERATION.fetch_add(1, Ordering::Relaxed);
         UNDER_WAY.store(0, Ordering::Relaxed);
-        for place in &KEPT {
+        for place in &CLOSED_IN_CHILDREN {
             place.close();
         }
     }
 
     /// A descriptor that is closed in children of this process for as long as this value lives.
     #[derive(Debug)]
-    pub(crate) struct Kept(usize);
+    pub(crate) struct ClosedInChildren(usize);
 
     /// A descriptor plus one, or 0, and the file that it refers to.
     struct Place {
@@ -96,7 +96,7 @@ mod platform {
         inode: AtomicU64,
     }
 
-    static KEPT: [Place; 1024] = [const {
+    static CLOSED_IN_CHILDREN: [Place; 1024] = [const {
         Place { descriptor: AtomicU64::new(0), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
     }; 1024];
     /// The descriptor of a place that is being filled.
@@ -104,29 +104,32 @@ mod platform {
 
     /// Has a descriptor closed in each child that is forked from here on, if it still refers to the
     /// file with that device and inode.
-    pub(crate) fn keep(descriptor: RawFd, (device, inode): (u64, u64)) -> io::Result<Kept> {
+    pub(crate) fn keep(
+        descriptor: RawFd,
+        (device, inode): (u64, u64),
+    ) -> io::Result<ClosedInChildren> {
         watch();
         let take = |place: &Place| {
             let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
             place.descriptor.compare_exchange(0, TAKEN, success, failure).is_ok()
         };
-        let number = KEPT.iter().position(take).ok_or_else(|| {
+        let number = CLOSED_IN_CHILDREN.iter().position(take).ok_or_else(|| {
             io::Error::other(
                 "too many segment files on overlayfs are open in this process; put them on a \
                  volume or in /dev/shm",
             )
         })?;
-        let place = &KEPT[number];
+        let place = &CLOSED_IN_CHILDREN[number];
         place.device.store(device, Ordering::Relaxed);
         place.inode.store(inode, Ordering::Relaxed);
         // Release: a child that finds the descriptor finds the file. Descriptors are not negative.
         place.descriptor.store(descriptor as u64 + 1, Ordering::Release);
-        Ok(Kept(number))
+        Ok(ClosedInChildren(number))
     }
 
-    impl Drop for Kept {
+    impl Drop for ClosedInChildren {
         fn drop(&mut self) {
-            KEPT[self.0].descriptor.store(0, Ordering::Release);
+            CLOSED_IN_CHILDREN[self.0].descriptor.store(0, Ordering::Release);
         }
     }
 
@@ -176,11 +179,11 @@ mod platform {
     /// Nothing is closed in a child here.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[derive(Debug)]
-    pub(crate) struct Kept;
+    pub(crate) struct ClosedInChildren;
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    pub(crate) fn keep(_: std::os::fd::RawFd, _: (u64, u64)) -> std::io::Result<Kept> {
-        Ok(Kept)
+    pub(crate) fn keep(_: std::os::fd::RawFd, _: (u64, u64)) -> std::io::Result<ClosedInChildren> {
+        Ok(ClosedInChildren)
     }
 
     /// Does nothing: a process id needs no watching.

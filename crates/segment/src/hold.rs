@@ -38,7 +38,7 @@ enum By {
     Page(NonNull<c_void>),
     /// A descriptor, valid as long as it refers to that file, and what [`fork::keep`] returned for
     /// it.
-    Descriptor(ManuallyDrop<File>, (u64, u64), Option<fork::Kept>),
+    Descriptor(ManuallyDrop<File>, (u64, u64), Option<fork::ClosedInChildren>),
 }
 
 impl Hold {

@@ -3,7 +3,7 @@
 //! The validation only reads bytes, so that a fuzz target can drive it. `docs/formats.md` draws the
 //! layout; both change together.
 
-use crate::error::Flaw;
+use crate::error::ErrorKind;
 
 /// The first 8 bytes of a segment.
 pub const MAGIC: [u8; 8] = *b"QUIPUSEG";
@@ -177,26 +177,26 @@ impl Found {
 }
 
 /// Validates the fixed part of the header: the first [`HEADER_BYTES`] of a file of `length` bytes.
-pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
+pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind> {
     let magic = &head[..head.len().min(MAGIC.len())];
     // A file that was cut inside its magic, or is empty, still counts as a segment that was cut.
     if !MAGIC.starts_with(magic) {
-        return Err(Flaw::NotASegment);
+        return Err(ErrorKind::NotASegment);
     }
     if (head.len() as u64) < HEADER_BYTES || length < HEADER_BYTES {
-        return Err(Flaw::TooShort { length, expected: HEADER_BYTES });
+        return Err(ErrorKind::TooShort { length, expected: HEADER_BYTES });
     }
     let first = head.word(at::VERSION as u64);
     let (version, header_bytes) = (first as u32, (first >> 32) as u32);
     // Version 0 was never written: it is a zeroed header, not an older layout.
     if version != 0 && version != LAYOUT_VERSION {
-        return Err(Flaw::Version { found: version });
+        return Err(ErrorKind::Version { found: version });
     }
     if head.word(at::CHECKSUM as u64) != checksum(&head[..at::CHECKSUM]) {
-        return Err(Flaw::Damaged("the checksum of its header does not match".into()));
+        return Err(ErrorKind::Damaged("the checksum of its header does not match".into()));
     }
     if version == 0 || u64::from(header_bytes) != HEADER_BYTES {
-        return Err(Flaw::Damaged(format!(
+        return Err(ErrorKind::Damaged(format!(
             "its header states version {version} and {header_bytes} bytes"
         )));
     }
@@ -205,26 +205,26 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
     let cursor = head.word(at::CURSOR as u64);
     let clean = head.word(at::CLEAN as u64);
     if limit > MAX_LIMIT {
-        return Err(Flaw::Damaged(format!("its limit of {limit} bytes is over {MAX_LIMIT}")));
+        return Err(ErrorKind::Damaged(format!("its limit of {limit} bytes is over {MAX_LIMIT}")));
     }
     if size < HEADER_BYTES || size > limit || !size.is_multiple_of(LINE_BYTES) {
-        return Err(Flaw::Damaged(format!("its size of {size} bytes is out of bounds")));
+        return Err(ErrorKind::Damaged(format!("its size of {size} bytes is out of bounds")));
     }
     // A loss of power takes what no sync has written to the disk, including the length.
     let least = if clean == 0 { size.min(head.word(at::SYNCED as u64)) } else { size };
     if length < least {
-        return Err(Flaw::TooShort { length, expected: size });
+        return Err(ErrorKind::TooShort { length, expected: size });
     }
     if length > limit {
-        return Err(Flaw::TooLong { length, expected: size });
+        return Err(ErrorKind::TooLong { length, expected: size });
     }
     if cursor < HEADER_BYTES || cursor > size || !cursor.is_multiple_of(LINE_BYTES) {
-        return Err(Flaw::Damaged(format!(
+        return Err(ErrorKind::Damaged(format!(
             "its allocation cursor {cursor} points outside of its {size} bytes"
         )));
     }
     if clean > 1 {
-        return Err(Flaw::Damaged(format!("its clean mark is {clean}, neither 0 nor 1")));
+        return Err(ErrorKind::Damaged(format!("its clean mark is {clean}, neither 0 nor 1")));
     }
     let boot = head[at::BOOT..at::BOOT + 16].try_into().expect("a slice of 16 bytes");
     Ok(Header { size, limit, clean: clean == 1, boot })
@@ -235,7 +235,7 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, Flaw> {
 /// A circular list ends soon after a record comes up again (Brent 1980, "An improved Monte Carlo
 /// factorization algorithm", section 2). A list that another process changes meanwhile ends after
 /// at most the number of records that fit before the cursor.
-pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<Found, Flaw>> {
+pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<Found, ErrorKind>> {
     // The root first: others may publish meanwhile, and its record ends before a later cursor.
     let mut next = words.word(at::ROOT as u64);
     let cursor = words.word(at::CURSOR as u64);
@@ -251,10 +251,10 @@ pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<
         let offset = std::mem::take(&mut next);
         if !is_inside {
             let what = format!("its allocation cursor {cursor} points outside of its bytes");
-            return Some(Err(Flaw::Damaged(what)));
+            return Some(Err(ErrorKind::Damaged(what)));
         }
         if left == 0 || offset == met {
-            return Some(Err(Flaw::Damaged("its list of records is circular".into())));
+            return Some(Err(ErrorKind::Damaged("its list of records is circular".into())));
         }
         left -= 1;
         steps += 1;
@@ -270,17 +270,17 @@ pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<
 }
 
 /// The record at an offset that a walk has returned, validated again.
-pub(crate) fn check_at(words: &(impl Words + ?Sized), offset: u64) -> Result<Found, Flaw> {
+pub(crate) fn check_at(words: &(impl Words + ?Sized), offset: u64) -> Result<Found, ErrorKind> {
     check_record(words, offset, words.word(at::CURSOR as u64))
 }
 
 /// Validates every record: that it lies inside, names itself, and overlaps no other.
-pub(crate) fn check_records(words: &(impl Words + ?Sized)) -> Result<Vec<Found>, Flaw> {
+pub(crate) fn check_records(words: &(impl Words + ?Sized)) -> Result<Vec<Found>, ErrorKind> {
     let mut records = walk(words).collect::<Result<Vec<_>, _>>()?;
     records.sort_by_key(|record| record.offset);
     for pair in records.windows(2) {
         if pair[0].offset + pair[0].length > pair[1].offset {
-            return Err(Flaw::Damaged(format!(
+            return Err(ErrorKind::Damaged(format!(
                 "its records {:?} at {} and {:?} at {} overlap",
                 pair[0].name, pair[0].offset, pair[1].name, pair[1].offset
             )));
@@ -289,9 +289,13 @@ pub(crate) fn check_records(words: &(impl Words + ?Sized)) -> Result<Vec<Found>,
     Ok(records)
 }
 
-fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Result<Found, Flaw> {
+fn check_record(
+    words: &(impl Words + ?Sized),
+    offset: u64,
+    cursor: u64,
+) -> Result<Found, ErrorKind> {
     let outside = |what: &str, value: u64| {
-        Flaw::Damaged(format!(
+        ErrorKind::Damaged(format!(
             "its record at {offset} has {what} {value}, outside of the {cursor} bytes in use"
         ))
     };
@@ -299,7 +303,7 @@ fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Resu
         || !offset.is_multiple_of(LINE_BYTES)
         || offset > cursor.saturating_sub(RECORD_BYTES)
     {
-        return Err(Flaw::Damaged(format!(
+        return Err(ErrorKind::Damaged(format!(
             "an offset {offset} to a record points outside of the {cursor} bytes in use"
         )));
     }
@@ -309,7 +313,7 @@ fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Resu
     }
     let kind = Kind::from_bits(words.word(offset + record_at::KIND as u64));
     if !kind.tag.iter().all(u8::is_ascii_graphic) {
-        return Err(Flaw::Damaged(format!("its record at {offset} has no kind ({kind:?})")));
+        return Err(ErrorKind::Damaged(format!("its record at {offset} has no kind ({kind:?})")));
     }
     let next = words.word(offset + record_at::NEXT as u64);
     let mut text = [0; TEXT_BYTES];
@@ -320,13 +324,13 @@ fn check_record(words: &(impl Words + ?Sized), offset: u64, cursor: u64) -> Resu
     // A flipped bit in a kind or a name would make the record another one, which nothing looks for.
     if words.word(offset + record_at::CHECKSUM as u64) != record_checksum(length, kind, &text) {
         let what = format!("the checksum of its record at {offset} does not match");
-        return Err(Flaw::Damaged(what));
+        return Err(ErrorKind::Damaged(what));
     }
     let name_length = usize::from(text[0]);
-    let name = text
-        .get(1..=name_length)
-        .and_then(|bytes| std::str::from_utf8(bytes).ok())
-        .ok_or_else(|| Flaw::Damaged(format!("its record at {offset} has no readable name")))?;
+    let name =
+        text.get(1..=name_length).and_then(|bytes| std::str::from_utf8(bytes).ok()).ok_or_else(
+            || ErrorKind::Damaged(format!("its record at {offset} has no readable name")),
+        )?;
     Ok(Found { offset, length, kind, name: name.to_owned(), next })
 }
 

@@ -32,7 +32,7 @@ mod claims;
 pub mod clock;
 pub mod hash;
 mod list;
-mod sequence;
+mod rseq;
 mod stripes;
 pub mod sync;
 
@@ -49,7 +49,7 @@ mod hold;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]
-mod lead;
+mod lease;
 #[cfg(not(loom))]
 mod lock;
 #[cfg(all(unix, not(loom)))]
@@ -79,7 +79,7 @@ pub use list::model;
 #[cfg(not(loom))]
 pub use anchor::Anchor;
 #[cfg(not(loom))]
-pub use error::{Error, Flaw};
+pub use error::{Error, ErrorKind};
 #[cfg(not(loom))]
 pub use fork::{generation, watch as watch_forks};
 #[cfg(not(loom))]
@@ -87,13 +87,13 @@ pub use layout::{
     CELL_BYTES, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, LINE_CELLS, MAGIC, NAME_BYTES,
 };
 #[cfg(not(loom))]
-pub use lead::Lead;
+pub use lease::LeaderLease;
 #[cfg(not(loom))]
 pub use printable::{Printable, printable};
 #[cfg(not(loom))]
 pub use readings::Readings;
 #[cfg(not(loom))]
-pub use replaced::Replaced;
+pub use replaced::ForkSafeCell;
 #[cfg(not(loom))]
 pub use segment::{Draft, Making, Options, Record, Segment, SetAside};
 #[cfg(all(unix, not(loom)))]

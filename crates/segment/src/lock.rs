@@ -257,22 +257,22 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// A lock for the threads of one process. If a process forks while another of its threads holds the
 /// lock, the child finds it free, unlike a lock of the standard library.
 #[derive(Debug, Default)]
-pub(crate) struct Latch {
+pub(crate) struct ForkSafeMutex {
     word: AtomicU64,
     broken: AtomicU64,
     stuck: Stuck,
 }
 
-impl Latch {
+impl ForkSafeMutex {
     /// Waits for the lock. Returns `None` in a signal handler that interrupted a thread which has
     /// the lock or is about to take it.
     pub(crate) fn lock(&self) -> Option<Guard<'_>> {
         self.lock_or_take_over().map(|(guard, _)| guard)
     }
 
-    /// As [`Latch::lock`]; also returns whether what the lock guards may be half changed: its
-    /// holder was a thread that this child of a fork does not have, or panicked. That remains set
-    /// until [`Latch::mended`].
+    /// As [`ForkSafeMutex::lock`]; also returns whether what the lock guards may be half changed:
+    /// its holder was a thread that this child of a fork does not have, or panicked. That remains
+    /// set until [`ForkSafeMutex::mended`].
     pub(crate) fn lock_or_take_over(&self) -> Option<(Guard<'_>, bool)> {
         let own = u64::from(fork::generation()) + 1;
         let is_alive = |token| token == own;
@@ -348,10 +348,10 @@ mod tests {
         });
         drop(guard);
         assert!(take(&words, &stuck, SCRAPE).is_ok());
-        let latch = Latch::default();
-        let guard = latch.lock();
-        assert!(guard.is_some() && latch.lock().is_none());
+        let mutex = ForkSafeMutex::default();
+        let guard = mutex.lock();
+        assert!(guard.is_some() && mutex.lock().is_none());
         drop(guard);
-        assert!(latch.lock().is_some());
+        assert!(mutex.lock().is_some());
     }
 }

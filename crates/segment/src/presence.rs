@@ -14,8 +14,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::error::{Error, Flaw};
-use crate::file::flaw_of;
+use crate::error::{Error, ErrorKind};
+use crate::file::kind_of;
 use crate::segment::Access;
 
 /// A file that this process has locked.
@@ -34,7 +34,7 @@ impl Locked {
         access: Access,
         patience: Patience,
     ) -> Result<Option<Self>, Error> {
-        let fail = |error: io::Error| Error::new(Some(path), flaw_of(error, 0));
+        let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
         loop {
             let file = match OpenOptions::new().read(true).write(true).open(path) {
                 Ok(file) => file,
@@ -43,7 +43,7 @@ impl Locked {
             };
             if !file.metadata().map_err(fail)?.is_file() {
                 let what = "it is not a regular file; name one".into();
-                return Err(Error::new(Some(path), Flaw::Request(what)));
+                return Err(Error::new(Some(path), ErrorKind::Request(what)));
             }
             loop {
                 let locked = lock(&file, access).map_err(|error| cannot_lock(path, &error))?;
@@ -55,7 +55,7 @@ impl Locked {
                     return Ok(Some(Self { file, is_first }));
                 }
                 if access == Access::Exclusive {
-                    return Err(Error::new(Some(path), Flaw::Locked));
+                    return Err(Error::new(Some(path), ErrorKind::Locked));
                 }
                 patience.pause(path)?;
             }
@@ -106,7 +106,7 @@ pub(crate) fn share(path: &Path, file: &File, patience: Patience) -> Result<(), 
 
 pub(crate) fn cannot_lock(path: &Path, error: &io::Error) -> Error {
     let what = format!("its file system cannot lock it ({error}); name a file on a local disk");
-    Error::new(Some(path), Flaw::Request(what))
+    Error::new(Some(path), ErrorKind::Request(what))
 }
 
 /// How long a process waits for another one that has the file locked.
@@ -125,7 +125,7 @@ impl Patience {
     /// Sleeps for a moment. Returns an error once the time is up.
     fn pause(self, path: &Path) -> Result<(), Error> {
         if self.begun.elapsed() >= self.most {
-            return Err(Error::new(Some(path), Flaw::Busy { waited: self.most }));
+            return Err(Error::new(Some(path), ErrorKind::Busy { waited: self.most }));
         }
         std::thread::sleep(NAP);
         Ok(())

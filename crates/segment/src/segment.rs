@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::anchor::{Anchor, AnchorCells};
 use crate::cells::Cells;
-use crate::error::{Error, Flaw};
+use crate::error::{Error, ErrorKind};
 #[cfg(unix)]
 use crate::file::{self, MappedFile, Rights};
 #[cfg(unix)]
@@ -20,7 +20,7 @@ use crate::layout::{
 };
 use crate::list;
 use crate::lock;
-use crate::lock::{Busy, Guard, Latch, Stuck};
+use crate::lock::{Busy, ForkSafeMutex, Guard, Stuck};
 #[cfg(unix)]
 use crate::presence::{Locked, Patience};
 use crate::printable;
@@ -71,9 +71,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Unmended {
     mark: AtomicBool,
-    clearing: Latch,
+    clearing: ForkSafeMutex,
     /// Held by the thread of this process that makes a record.
-    making: Latch,
+    making: ForkSafeMutex,
     /// For the two locks in the segment: that of making a record, and that of growth.
     stuck: [Stuck; 2],
     /// The size at which growth ahead of need failed.
@@ -98,8 +98,8 @@ impl Shared {
             access,
             unmended: Arc::new(Unmended {
                 mark,
-                clearing: Latch::default(),
-                making: Latch::default(),
+                clearing: ForkSafeMutex::default(),
+                making: ForkSafeMutex::default(),
                 stunted: AtomicU64::new(0),
                 stuck: Default::default(),
             }),
@@ -270,7 +270,7 @@ impl Options {
                     .into()
             }
         };
-        Err(Error::new(Some(path), Flaw::Request(what)))
+        Err(Error::new(Some(path), ErrorKind::Request(what)))
     }
 
     /// Opens the file at `path`, and never creates one.
@@ -285,7 +285,7 @@ impl Options {
             Opened::Segment(segment) => Ok(*segment),
             Opened::Missing | Opened::SetAside(_) => {
                 let what = "there is no such file; name one that exists";
-                Err(Error::new(Some(path), Flaw::Request(what.into())))
+                Err(Error::new(Some(path), ErrorKind::Request(what.into())))
             }
         }
     }
@@ -300,7 +300,7 @@ impl Options {
         if cfg!(target_endian = "big") {
             let what = "segment files are little-endian, and this machine is big-endian; use \
                         memory without a file";
-            return Err(Error::new(Some(path), Flaw::Request(what.into())));
+            return Err(Error::new(Some(path), ErrorKind::Request(what.into())));
         }
         let Some(locked) = Locked::open(path, self.access, patience)? else {
             return Ok(Opened::Missing);
@@ -341,7 +341,7 @@ impl Options {
             Some(file) => file.settle(header.size, is_first, header.is_torn(readings.boot))?,
             None => header.size,
         };
-        check_records(&region).map_err(|flaw| Error::new(Some(path), flaw))?;
+        check_records(&region).map_err(|kind| Error::new(Some(path), kind))?;
         let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
         let (anchor, rebooted) = if is_first {
             anchor_cells(&region).resume(&readings)
@@ -372,7 +372,7 @@ impl Options {
 
     #[cfg(unix)]
     fn create_new(&self, path: &Path) -> Result<Option<Segment>, Error> {
-        let fail = |what| Error::new(Some(path), Flaw::Request(what));
+        let fail = |what| Error::new(Some(path), ErrorKind::Request(what));
         let size = self.size.max(HEADER_BYTES).checked_next_multiple_of(LINE_BYTES);
         let Some(size) = size.filter(|&size| size <= self.limit && self.limit <= MAX_LIMIT) else {
             return Err(fail(format!(
@@ -413,10 +413,10 @@ impl Segment {
         let limit = limit.checked_next_multiple_of(LINE_BYTES).filter(|&limit| limit <= MAX_LIMIT);
         let Some(limit) = limit.filter(|&limit| limit >= HEADER_BYTES) else {
             let what = format!("its limit must be {HEADER_BYTES} to {MAX_LIMIT} bytes");
-            return Err(Error::new(None, Flaw::Request(what)));
+            return Err(Error::new(None, ErrorKind::Request(what)));
         };
         let Some(region) = Region::private(limit) else {
-            return Err(Error::new(None, Flaw::NoMemory { wanted: limit }));
+            return Err(Error::new(None, ErrorKind::NoMemory { wanted: limit }));
         };
         let readings = Readings::now();
         for (i, chunk) in header(limit, limit, &readings).chunks_exact(8).enumerate() {
@@ -442,7 +442,7 @@ impl Segment {
         let limit = limit.filter(|limit| (HEADER_BYTES..=MAX_LIMIT).contains(limit));
         let Some(limit) = limit else {
             let what = format!("its limit must be {HEADER_BYTES} to {MAX_LIMIT} bytes");
-            return Err(Error::new(None, Flaw::Request(what)));
+            return Err(Error::new(None, ErrorKind::Request(what)));
         };
         let readings = Readings::now();
         let head = header(HEADER_BYTES, limit, &readings);
@@ -478,7 +478,7 @@ impl Segment {
     ) -> Result<PathBuf, Error> {
         let path = path.as_ref();
         let locked = Locked::open(path, Access::Exclusive, Patience::new(DEFAULT_PATIENCE))?;
-        let locked = locked.ok_or_else(|| Error::new(Some(path), Flaw::NoDirectory))?;
+        let locked = locked.ok_or_else(|| Error::new(Some(path), ErrorKind::NoDirectory))?;
         file::set_aside(path, &locked.file, names)
     }
 
@@ -614,7 +614,7 @@ impl Segment {
     ///
     /// # Errors
     /// The system's, if it refuses a lock that the death of the process releases; and
-    /// [`Flaw::Held`] if another process, which may be stopped, holds the lock for 10 s.
+    /// [`ErrorKind::Held`] if another process, which may be stopped, holds the lock for 10 s.
     pub fn making(&self) -> Result<Making<'_>, Error> {
         // The threads of this process first. Then those of other processes, unless the file is
         // still unmarked and exclusive: an exclusive file in use, and memory without a name, may be
@@ -677,7 +677,7 @@ impl Segment {
                 "the record name {name:?} has {} bytes; at most {NAME_BYTES} fit",
                 name.len()
             );
-            return Err(Error::new(self.path(), Flaw::Request(what)));
+            return Err(Error::new(self.path(), ErrorKind::Request(what)));
         }
         if self.region.cell(at::CLEAN as u64).load(Ordering::Relaxed) != 0 {
             self.begin()?;
@@ -699,7 +699,7 @@ impl Segment {
         }
         word(record_at::CHECKSUM, record_checksum(length, kind, &text));
         let found = Found { offset, length, kind, name: name.to_owned(), next: 0 };
-        let record = self.record(found).map_err(|flaw| Error::new(self.path(), flaw))?;
+        let record = self.record(found).map_err(|kind| Error::new(self.path(), kind))?;
         Ok(Draft { segment: self.clone(), record })
     }
 
@@ -710,7 +710,7 @@ impl Segment {
     pub fn records(&self) -> impl Iterator<Item = Result<Record, Error>> {
         walk(&*self.region).map(|found| {
             let record = found.and_then(|found| self.record(found));
-            record.map_err(|flaw| Error::new(self.path(), flaw))
+            record.map_err(|kind| Error::new(self.path(), kind))
         })
     }
 
@@ -729,7 +729,7 @@ impl Segment {
                     "record {name:?} is of kind {:?} and this program reads {kind:?}",
                     record.kind()
                 );
-                return Err(Error::new(self.path(), Flaw::Mismatch(what)));
+                return Err(Error::new(self.path(), ErrorKind::Mismatch(what)));
             }
             return Ok(Some(record));
         }
@@ -741,7 +741,7 @@ impl Segment {
     /// replaced or cut.
     ///
     /// # Errors
-    /// [`Flaw::Moved`], [`Flaw::Cut`], and the system's.
+    /// [`ErrorKind::Moved`], [`ErrorKind::Cut`], and the system's.
     pub fn check_file(&self) -> Result<(), Error> {
         #[cfg(unix)]
         if let Some(file) = self.region.file() {
@@ -764,7 +764,7 @@ impl Segment {
         }
         self.check_file()?;
         let removed = std::fs::remove_file(path);
-        removed.map(|()| true).map_err(|error| Error::new(Some(path), Flaw::Io(error)))
+        removed.map(|()| true).map_err(|error| Error::new(Some(path), ErrorKind::Io(error)))
     }
 
     /// Writes everything to the disk, and waits for it: what was counted before survives a power
@@ -838,8 +838,8 @@ impl Segment {
     /// Those of [`Segment::reserve`], and an offset that does not fit into 32 bits.
     pub(crate) fn take(&self, words: u64, wait: Duration) -> Result<u32, Error> {
         let full = |length| {
-            let flaw = Flaw::Full { wanted: length, limit: self.limit().min(u32::MAX.into()) };
-            Error::new(self.path(), flaw)
+            let kind = ErrorKind::Full { wanted: length, limit: self.limit().min(u32::MAX.into()) };
+            Error::new(self.path(), kind)
         };
         let length = words
             .checked_mul(CELL_BYTES)
@@ -875,12 +875,12 @@ impl Segment {
         loop {
             if offset < HEADER_BYTES || !offset.is_multiple_of(LINE_BYTES) {
                 let what = format!("its allocation cursor {offset} is not at a cache line");
-                return Err(Error::new(self.path(), Flaw::Damaged(what)));
+                return Err(Error::new(self.path(), ErrorKind::Damaged(what)));
             }
             let end =
                 offset.checked_add(length).filter(|&end| end <= self.limit()).ok_or_else(|| {
-                    let flaw = Flaw::Full { wanted: length, limit: self.limit() };
-                    Error::new(self.path(), flaw)
+                    let kind = ErrorKind::Full { wanted: length, limit: self.limit() };
+                    Error::new(self.path(), kind)
                 })?;
             self.grow_to(end, wait)?;
             match cursor.compare_exchange_weak(offset, end, Ordering::Relaxed, Ordering::Relaxed) {
@@ -949,10 +949,10 @@ impl Segment {
         Ok(())
     }
 
-    pub(crate) fn record(&self, found: Found) -> Result<Record, Flaw> {
+    pub(crate) fn record(&self, found: Found) -> Result<Record, ErrorKind> {
         let outside = || {
             let Found { offset, length, .. } = found;
-            Flaw::Damaged(format!("a record of {length} bytes at {offset} lies outside of it"))
+            ErrorKind::Damaged(format!("a record of {length} bytes at {offset} lies outside of it"))
         };
         let cells = Cells::new(&self.region, found.cells(), found.cell_count());
         Ok(Record { cells: cells.ok_or_else(outside)?, found })

@@ -8,7 +8,7 @@
 //! before the read began, and at most what was added before it ended.
 
 use crate::cells::Cells;
-use crate::sequence::Sequence;
+use crate::rseq::Sequence;
 use crate::sync::Ordering;
 
 /// A counter on `cpus` lines, one for each CPU, and `shared` lines for the other threads.

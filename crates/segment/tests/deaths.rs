@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use quipu_segment::clock::Manual;
-use quipu_segment::series::{Bound, Cursor, Family, Label, Schema};
+use quipu_segment::series::{Cursor, Family, Label, Schema, SeriesHandle};
 use quipu_segment::{Options, Segment};
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -66,7 +66,7 @@ impl World {
         self.family.add(|key| key.text(&format!("{number:03}")), 0, 1);
     }
 
-    fn bind(&self, number: u64) -> Bound {
+    fn bind(&self, number: u64) -> SeriesHandle {
         self.family.bind(|key| key.text(&format!("{number:03}")))
     }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quipu_segment::{Error, Flaw, Kind, Options, Readings, Segment};
+use quipu_segment::{Error, ErrorKind, Kind, Options, Readings, Segment};
 
 const KIND: Kind = Kind::new(*b"TEST", 3);
 
@@ -108,7 +108,7 @@ fn it_grows_in_place_up_to_its_limit() {
         assert_eq!(fs::metadata(&path).unwrap().len(), segment.size());
     };
     assert_eq!(made, 16);
-    assert!(matches!(error.flaw(), Flaw::Full { limit: 1_048_576, .. }), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Full { limit: 1_048_576, .. }), "{error}");
     assert_eq!(std::ptr::from_ref(&first.cells()[0]), address);
     drop((segment, first));
     assert_eq!(options.open_or_create(&path).unwrap().limit(), 1 << 20);
@@ -165,7 +165,7 @@ fn every_truncation_is_refused() {
     for length in (0..whole.len()).step_by(7).chain([255, 256, 257, whole.len() - 1]) {
         fs::write(&cut, &whole[..length]).unwrap();
         let error = refused(&cut);
-        assert!(matches!(error.flaw(), Flaw::TooShort { .. }), "{length}: {error}");
+        assert!(matches!(error.kind(), ErrorKind::TooShort { .. }), "{length}: {error}");
         assert!(error.is_damage());
         assert!(error.to_string().contains("move it away to start afresh"), "{error}");
     }
@@ -178,7 +178,7 @@ fn a_foreign_file_is_refused() {
     for content in [&b"Dear diary, this is not a segment."[..], b"QUIPUSEx", b"x"] {
         fs::write(&path, content).unwrap();
         let error = refused(&path);
-        assert!(matches!(error.flaw(), Flaw::NotASegment));
+        assert!(matches!(error.kind(), ErrorKind::NotASegment));
         assert!(!error.is_damage(), "a file of another program is not a damaged segment");
     }
 }
@@ -191,7 +191,7 @@ fn another_version_is_refused() {
         patch(&path, 8, found | 256 << 32);
         let error = refused(&path);
         assert!(
-            matches!(error.flaw(), Flaw::Version { found: version } if u64::from(*version) == found)
+            matches!(error.kind(), ErrorKind::Version { found: version } if u64::from(*version) == found)
         );
         let says = format!("layout version {found} and this program reads only version 2");
         assert!(error.to_string().contains(&says), "{error}");
@@ -221,7 +221,7 @@ fn appended_bytes_are_refused() {
     let mut bytes = fs::read(&path).unwrap();
     bytes.extend([0; 64]);
     fs::write(&path, bytes).unwrap();
-    assert!(matches!(refused(&path).flaw(), Flaw::TooLong { .. }));
+    assert!(matches!(refused(&path).kind(), ErrorKind::TooLong { .. }));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn offsets_that_point_outside_are_refused() {
 fn a_directory_in_the_files_place_is_refused() {
     let directory = directory();
     let error = Segment::open_or_create(directory.path()).unwrap_err();
-    assert!(matches!(error.flaw(), Flaw::IsDirectory));
+    assert!(matches!(error.kind(), ErrorKind::IsDirectory));
     assert!(error.to_string().contains("it is a directory; name a file"));
 }
 
@@ -292,7 +292,7 @@ fn a_read_only_file_is_refused() {
         return;
     }
     let error = refused(&path);
-    assert!(matches!(error.flaw(), Flaw::NotWritable(_)));
+    assert!(matches!(error.kind(), ErrorKind::NotWritable(_)));
 }
 
 #[cfg(target_os = "linux")]
@@ -301,7 +301,10 @@ fn a_read_only_directory_is_refused() {
     // /proc takes no new files from any user.
     let error = Segment::open_or_create("/proc/state.quipu").unwrap_err();
     assert!(
-        matches!(error.flaw(), Flaw::NotWritable(_) | Flaw::NoDirectory | Flaw::Io(_)),
+        matches!(
+            error.kind(),
+            ErrorKind::NotWritable(_) | ErrorKind::NoDirectory | ErrorKind::Io(_)
+        ),
         "{error}"
     );
 }
@@ -315,7 +318,7 @@ fn a_full_disk_is_refused_at_once_and_leaves_no_file() {
     // by the size of the blocks that they allocated.
     match Options::new().limit(1 << 40).size(1 << 40).open_or_create(&path) {
         Err(error) => {
-            assert!(matches!(error.flaw(), Flaw::NoSpace { .. }), "{error}");
+            assert!(matches!(error.kind(), ErrorKind::NoSpace { .. }), "{error}");
             assert!(error.to_string().contains("no space left on the device"));
             assert!(!path.exists());
             assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
@@ -330,9 +333,9 @@ fn bad_requests_are_refused() {
     let error = segment.reserve(KIND, &"x".repeat(32), 1).unwrap_err();
     assert!(error.to_string().contains("at most 31 fit"));
     let error = segment.reserve(KIND, "big", 4096).unwrap_err();
-    assert!(matches!(error.flaw(), Flaw::Full { .. }));
+    assert!(matches!(error.kind(), ErrorKind::Full { .. }));
     let error = segment.reserve(KIND, "bigger", usize::MAX).unwrap_err();
-    assert!(matches!(error.flaw(), Flaw::Full { .. }));
+    assert!(matches!(error.kind(), ErrorKind::Full { .. }));
     assert!(Segment::private(8).is_err());
     assert!(Segment::private(u64::MAX).is_err());
     let directory = directory();
@@ -340,7 +343,7 @@ fn bad_requests_are_refused() {
     for options in
         [Options::new().limit(8), Options::new().limit(u64::MAX), Options::new().size(u64::MAX)]
     {
-        assert!(matches!(options.open_or_create(&path).unwrap_err().flaw(), Flaw::Request(_)));
+        assert!(matches!(options.open_or_create(&path).unwrap_err().kind(), ErrorKind::Request(_)));
         assert!(!path.exists());
     }
 }
@@ -399,7 +402,7 @@ fn a_short_file_that_is_refused_keeps_its_length() {
     bytes[256..320].fill(0xff);
     fs::write(&path, &bytes).unwrap();
     let error = open(2).unwrap_err();
-    assert!(matches!(error.flaw(), Flaw::Damaged(_)), "{error}");
+    assert!(matches!(error.kind(), ErrorKind::Damaged(_)), "{error}");
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
 

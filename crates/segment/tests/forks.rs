@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::{Child, alone};
 use quipu_segment::clock::Manual;
-use quipu_segment::series::{Bound, Cursor, Family, Label, Schema};
+use quipu_segment::series::{Cursor, Family, Label, Schema, SeriesHandle};
 use quipu_segment::{Options, Segment};
 
 /// Runs `work` in a child, and returns whether it returned true in time.
@@ -286,7 +286,7 @@ fn a_handle_that_is_made_in_a_fork_keeps_its_record() {
     use std::sync::Mutex;
 
     static FAMILY: Mutex<Option<Family>> = Mutex::new(None);
-    static HANDLE: Mutex<Option<Bound>> = Mutex::new(None);
+    static HANDLE: Mutex<Option<SeriesHandle>> = Mutex::new(None);
 
     extern "C" fn make() {
         if let Some(family) = &*FAMILY.lock().unwrap() {

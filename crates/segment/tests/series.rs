@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use quipu_segment::clock::{Clock, Manual};
-use quipu_segment::series::{Bound, Cursor, Family, Label, Schema, View};
+use quipu_segment::series::{Cursor, Family, Label, Schema, SeriesHandle, View};
 use quipu_segment::{Options, Segment};
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -299,7 +299,7 @@ struct Pair {
     path: Option<std::path::PathBuf>,
     _directory: Option<tempfile::TempDir>,
     twin: Twin,
-    handles: Vec<(Bound, usize)>,
+    handles: Vec<(SeriesHandle, usize)>,
 }
 
 impl Pair {
@@ -1090,7 +1090,7 @@ mod files {
 
     use super::*;
     use quipu_segment::Readings;
-    use quipu_segment::series::{Beside, Place};
+    use quipu_segment::series::{SeriesCells, SideAllocations};
 
     fn readings(boot: u8) -> Readings {
         let since_boot = Duration::from_secs(1000);
@@ -1276,17 +1276,17 @@ mod files {
     }
 
     /// What a family's block has after its words in use, after a power loss, belongs to no series:
-    /// no new series takes it for the offset of an extra.
+    /// no new series takes it for the offset of a side allocation.
     #[test]
     fn a_series_after_a_power_loss_has_nothing_of_another_beside_it() {
         struct Seen(Mutex<Vec<u64>>);
 
-        impl Beside for Seen {
+        impl SideAllocations for Seen {
             fn is_offset(&self, _: usize) -> bool {
                 true
             }
 
-            fn renew(&self, _: &Family, place: &Place<'_>) {
+            fn renew(&self, _: &Family, place: &SeriesCells<'_>) {
                 self.0.lock().unwrap().push(place.plain(0).load(Ordering::Relaxed));
             }
         }
@@ -1315,7 +1315,7 @@ mod files {
         fs::write(&path, after).unwrap();
         let (_segment, family) = open(2);
         let seen = Arc::new(Seen(Mutex::default()));
-        family.set_beside(Arc::<Seen>::clone(&seen));
+        family.set_side_allocations(Arc::<Seen>::clone(&seen));
         family.add(|key| key.text("eve"), 0, 1);
         assert_eq!(*seen.0.lock().unwrap(), [0]);
     }

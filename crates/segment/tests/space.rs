@@ -7,7 +7,7 @@ mod common;
 
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use common::{Child, alone, in_memory};
 use quipu_segment::series::{Family, Label, Schema};
-use quipu_segment::{Error, Flaw, Kind, Options, Readings, Segment, without_size_signal};
+use quipu_segment::{Error, ErrorKind, Kind, Options, Readings, Segment, without_size_signal};
 
 const KIND: Kind = Kind::new(*b"TEST", 1);
 
@@ -56,7 +56,7 @@ fn a_limit_on_files_is_an_error_and_not_a_signal() {
             limit_files(256 << 10);
             let error = work();
             eprintln!("{error}");
-            matches!(error.flaw(), Flaw::FileTooLarge { limit: Some(262_144), .. })
+            matches!(error.kind(), ErrorKind::FileTooLarge { limit: Some(262_144), .. })
                 && error.to_string().contains("its limit is 262144; raise that limit (ulimit -f)")
         });
         assert!(child.wait());
@@ -86,7 +86,7 @@ fn the_signal_of_a_limit_does_not_reach_the_application() {
     };
     let write = || {
         let result = without_size_signal(|| file.write_all_at(&[1; 64], 4096));
-        result.unwrap_err().kind() == ErrorKind::FileTooLarge
+        result.unwrap_err().kind() == io::ErrorKind::FileTooLarge
     };
     let block = |how: libc::c_int| {
         // SAFETY: the set is made by the first call.
@@ -152,7 +152,7 @@ fn cut_and_open() {
         at(length);
         // The machine was not rebooted: something has cut the file.
         let error = open(&path, 1).unwrap_err();
-        assert!(matches!(error.flaw(), Flaw::TooShort { .. }), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::TooShort { .. }), "{error}");
         assert_eq!(fs::metadata(&path).unwrap().len(), length);
         let segment = open(&path, 2).unwrap();
         assert!(segment.may_have_lost_power());
@@ -166,7 +166,7 @@ fn cut_and_open() {
     for length in [synced - 1, 256, 100] {
         at(length);
         let error = open(&path, 2).unwrap_err();
-        assert!(matches!(error.flaw(), Flaw::TooShort { .. }), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::TooShort { .. }), "{error}");
         assert_eq!(fs::metadata(&path).unwrap().len(), length);
     }
 }
@@ -323,7 +323,7 @@ fn holes_are_filled_before_the_disk_is_full() {
         let _ = fs::write(directory.path().join("filler"), vec![1; 4 << 20]);
         let before = fs::read(&path).unwrap();
         let error = Segment::open_or_create(&path).unwrap_err();
-        assert!(matches!(error.flaw(), Flaw::NoSpace { .. }), "{error}");
+        assert!(matches!(error.kind(), ErrorKind::NoSpace { .. }), "{error}");
         assert!(fs::read(&path).unwrap() == before);
         true
     });
@@ -339,7 +339,10 @@ fn a_file_that_is_cut_while_it_is_in_use_is_noticed() {
     let at_sync = segment.sync().unwrap_err();
     let at_growth = segment.reserve(KIND, "large", 10_000).unwrap_err();
     for error in [at_sync, at_growth] {
-        assert!(matches!(error.flaw(), Flaw::Cut { length: 8192, expected: 65_536 }), "{error}");
+        assert!(
+            matches!(error.kind(), ErrorKind::Cut { length: 8192, expected: 65_536 }),
+            "{error}"
+        );
     }
     assert_eq!(fs::metadata(&path).unwrap().len(), 8192);
 }

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use quipu_segment::Flaw;
+use quipu_segment::ErrorKind;
 use tracing::{debug, error, info};
 
 use crate::metrics::Metrics;
@@ -47,7 +47,7 @@ impl Checkpoints {
                 begun = Instant::now();
                 let is_there = state.segment.check_file();
                 if let Err(error) = &is_there
-                    && matches!(error.flaw(), Flaw::Cut { .. })
+                    && matches!(error.kind(), ErrorKind::Cut { .. })
                 {
                     // The next count past the truncated end would kill the process with SIGBUS.
                     error!(%error, "the daemon exits: its state file was truncated while in use");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use quipu_segment::printable;
-use quipu_window::{Bucketed, BucketedOptions, Keyed, KeyedOptions};
+use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 use serde::{Deserialize, Serialize};
 
 use crate::http;
@@ -311,7 +311,8 @@ impl Settings {
         let bucketed = bucketed.span(span);
         bucketed.bytes().map_err(value("span"))?;
         let key_bytes = number("key-bytes", flags.key_bytes, 1, 4096)?;
-        let keyed = Keyed::options(window, key_accuracy, set(flags.keys)).key_bytes(key_bytes);
+        let keyed =
+            KeyedWindows::options(window, key_accuracy, set(flags.keys)).key_bytes(key_bytes);
         keyed.bytes().map_err(|error| match error {
             quipu_window::Error::NoCapacity => value("keys")(error),
             quipu_window::Error::NotMultiple { window, accuracy } => {

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quipu_segment::{Flaw, Options, Segment, printable};
-use quipu_window::{Bucketed, Keyed};
+use quipu_segment::{ErrorKind, Options, Segment, printable};
+use quipu_window::{Bucketed, KeyedWindows};
 use tracing::{info, warn};
 
 use crate::config::{Damaged, Settings};
@@ -18,7 +18,7 @@ pub struct State {
     /// The window of all requests.
     pub requests: Bucketed,
     /// The windows of keys.
-    pub keys: Keyed,
+    pub keys: KeyedWindows,
 }
 
 /// Guards a state while its daemon starts. If the start fails, dropping this removes a state file
@@ -103,8 +103,8 @@ impl State {
         let size = size(settings)?;
         let options = Options::new().size(size).limit(size.saturating_add(ROOM)).unmarked();
         let segment =
-            options.open_or_create(&settings.state).map_err(|error| match error.flaw() {
-                Flaw::NoMemory { .. } => Error::Addresses(error, addresses(settings)),
+            options.open_or_create(&settings.state).map_err(|error| match error.kind() {
+                ErrorKind::NoMemory { .. } => Error::Addresses(error, addresses(settings)),
                 _ => error.into(),
             })?;
         let windows = || -> Result<_, Error> {
@@ -173,8 +173,8 @@ impl From<quipu_segment::Error> for Error {
         } else if error.is_mismatch() {
             Self::Mismatch(error)
         } else {
-            match error.flaw() {
-                Flaw::NoSpace { .. } | Flaw::FileTooLarge { .. } => Self::Size(error),
+            match error.kind() {
+                ErrorKind::NoSpace { .. } | ErrorKind::FileTooLarge { .. } => Self::Size(error),
                 _ => Self::Window(error.into()),
             }
         }

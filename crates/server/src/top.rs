@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::body::Bytes;
-use quipu_window::{Keyed, Ranking};
+use quipu_window::{KeyedWindows, Ranking};
 
 use crate::routes::digits;
 
@@ -41,7 +41,7 @@ pub struct Asked {
 impl Top {
     /// Returns a page at once: for a small table a new one with the first `most` keys, for a large
     /// table the last one if it is recent. Otherwise the caller continues with [`Top::step`].
-    pub fn ask(&self, keys: &Keyed, most: usize) -> Result<Arc<Page>, Asked> {
+    pub fn ask(&self, keys: &KeyedWindows, most: usize) -> Result<Arc<Page>, Asked> {
         if keys.len() <= FEW_KEYS {
             return Ok(Arc::new(Page::new(keys.top(most))));
         }
@@ -55,7 +55,7 @@ impl Top {
 
     /// Does one step of the ranking. Returns a page as soon as one was finished after the request
     /// asked, whether by this step or by another request's.
-    pub fn step(&self, keys: &Keyed, asked: &Asked) -> Option<Arc<Page>> {
+    pub fn step(&self, keys: &KeyedWindows, asked: &Asked) -> Option<Arc<Page>> {
         let mut shared = self.shared();
         if shared.finished == asked.finished {
             let ranking = shared.running.get_or_insert_with(|| Ranking::new(MOST_KEYS));
@@ -112,9 +112,9 @@ const FRESH: Duration = Duration::from_millis(100);
 mod tests {
     use super::*;
 
-    fn table(keys: usize) -> Keyed {
+    fn table(keys: usize) -> KeyedWindows {
         let second = Duration::from_secs(1);
-        let table = Keyed::options(second * 3600, second * 3600, keys).private().unwrap();
+        let table = KeyedWindows::options(second * 3600, second * 3600, keys).private().unwrap();
         (1..=keys).for_each(|n| {
             table.hit(format!("k{n}").as_bytes(), n as u64).unwrap();
         });

@@ -31,7 +31,7 @@ use crate::table::Table;
 /// Metrics in an LMDB database. All processes that open its directory share them.
 pub struct Embedded {
     shared: Arc<Shared>,
-    metrics: Table<Kept>,
+    metrics: Table<EmbeddedMetric>,
 }
 
 /// Options for opening a database.
@@ -65,7 +65,7 @@ struct Open {
 }
 
 /// A metric in the database.
-struct Kept {
+struct EmbeddedMetric {
     spec: Spec,
     /// The prefix of all of its keys.
     prefix: Vec<u8>,
@@ -163,7 +163,7 @@ impl Store for Embedded {
             }
             let prefix = prefix(spec);
             let (spec, shared) = (spec.clone(), Arc::clone(&self.shared));
-            Ok(Kept { spec, prefix, together: Lock::default(), shared })
+            Ok(EmbeddedMetric { spec, prefix, together: Lock::default(), shared })
         })?;
         Ok(metric)
     }
@@ -173,7 +173,7 @@ impl Store for Embedded {
     }
 }
 
-impl Metric for Kept {
+impl Metric for EmbeddedMetric {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -232,7 +232,7 @@ impl Metric for Kept {
     }
 }
 
-impl Kept {
+impl EmbeddedMetric {
     /// Changes the value of these labels to what `change` returns, if `is_right`. `None` leaves the
     /// value as it is. Counts an update that cannot be made as dropped.
     fn update(&self, labels: &[&str], is_right: bool, change: impl Fn(Option<f64>) -> Option<f64>) {

@@ -75,7 +75,7 @@ trait Guarded: Default + Send + Sync {
 }
 
 struct Memory<G> {
-    metrics: Table<Kept<G>>,
+    metrics: Table<MemoryMetric<G>>,
     dropped: Arc<AtomicU64>,
 }
 
@@ -86,7 +86,7 @@ impl<G> Default for Memory<G> {
 }
 
 /// A metric in memory.
-struct Kept<G> {
+struct MemoryMetric<G> {
     spec: Spec,
     series: G,
     together: Lock,
@@ -100,13 +100,13 @@ impl<G: Guarded> Memory<G> {
     {
         let metric = self.metrics.get_or_make(spec, || {
             let (spec, dropped) = (spec.clone(), Arc::clone(&self.dropped));
-            Ok(Kept { spec, series: G::default(), together: Lock::default(), dropped })
+            Ok(MemoryMetric { spec, series: G::default(), together: Lock::default(), dropped })
         });
         metric.map(|metric| metric as Arc<dyn Metric>)
     }
 }
 
-impl<G: Guarded> Kept<G> {
+impl<G: Guarded> MemoryMetric<G> {
     /// Calls `change` with the value of these labels, if `is_right`. Otherwise, or if the value
     /// cannot be reached, counts the update as dropped.
     #[inline]
@@ -120,7 +120,7 @@ impl<G: Guarded> Kept<G> {
     }
 }
 
-impl<G: Guarded> Metric for Kept<G> {
+impl<G: Guarded> Metric for MemoryMetric<G> {
     fn spec(&self) -> &Spec {
         &self.spec
     }

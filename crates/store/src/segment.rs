@@ -18,7 +18,7 @@ use quipu::snapshot::{Family, Number, Series, Sink, Value};
 use quipu::{
     Aggregation, Description, GaugeFamily, MixedCounterFamily, ProcessGaugeFamily, Registry,
 };
-use quipu_segment::{Flaw, Options, Replaced, Segment, SetAside, printable};
+use quipu_segment::{ErrorKind, ForkSafeCell, Options, Segment, SetAside, printable};
 
 use crate::error::Error;
 use crate::interface::{Kind, Metric, Spec, Store};
@@ -41,7 +41,7 @@ use crate::table::{Table, register};
 /// ```
 pub struct SegmentStore {
     inner: Arc<Inner>,
-    metrics: Table<Kept>,
+    metrics: Table<SegmentMetric>,
 }
 
 /// Options for opening a [`SegmentStore`].
@@ -61,9 +61,9 @@ struct Inner {
     options: SegmentOptions,
     registry: Registry,
     /// For metrics that another application describes differently in all registries before.
-    more: Replaced<Vec<Registry>>,
+    more: ForkSafeCell<Vec<Registry>>,
     /// In private memory: for metrics that did not fit into a shared segment.
-    own: Replaced<Option<Registry>>,
+    own: ForkSafeCell<Option<Registry>>,
     dropped: AtomicU64,
     has_warned: AtomicBool,
     /// The generation of the process that created the store.
@@ -71,7 +71,7 @@ struct Inner {
 }
 
 /// A metric in a segment.
-struct Kept {
+struct SegmentMetric {
     spec: Spec,
     family: String,
     registry: Registry,
@@ -195,8 +195,8 @@ impl SegmentOptions {
         let inner = Inner {
             options: self.clone(),
             registry: Registry::on(segment),
-            more: Replaced::default(),
-            own: Replaced::default(),
+            more: ForkSafeCell::default(),
+            own: ForkSafeCell::default(),
             dropped: AtomicU64::new(0),
             has_warned: AtomicBool::new(false),
             generation: quipu_segment::generation(),
@@ -275,7 +275,7 @@ impl SegmentStore {
         self.inner.registries()
     }
 
-    fn make(&self, spec: &Spec, family: String) -> Result<Kept, Error> {
+    fn make(&self, spec: &Spec, family: String) -> Result<SegmentMetric, Error> {
         let inner = &self.inner;
         let mut description = Description::new(&family, &spec.help)
             .labels(&spec.labels)
@@ -291,7 +291,14 @@ impl SegmentStore {
                 (inner.options.warn)(&format!("{why}; it is kept apart, in {place}"));
             }
             let (spec, inner) = (spec.clone(), Arc::clone(inner));
-            Kept { spec, family: family.clone(), registry, cells, together: Lock::new(), inner }
+            SegmentMetric {
+                spec,
+                family: family.clone(),
+                registry,
+                cells,
+                together: Lock::new(),
+                inner,
+            }
         };
         let mut last = None;
         for number in 0..MOST_FILES {
@@ -432,7 +439,7 @@ impl Inner {
     }
 }
 
-impl Kept {
+impl SegmentMetric {
     /// Whether the number of label values is right. If not, counts the update as dropped.
     #[inline]
     fn fits(&self, labels: &[&str]) -> bool {
@@ -444,7 +451,7 @@ impl Kept {
     }
 }
 
-impl Metric for Kept {
+impl Metric for SegmentMetric {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -590,7 +597,7 @@ fn no_memory(error: quipu_segment::Error) -> Error {
 
 /// Whether the file is a segment that cannot be used: damaged, or of another version.
 fn is_useless(error: &quipu_segment::Error) -> bool {
-    error.is_damage() || matches!(error.flaw(), Flaw::Version { .. })
+    error.is_damage() || matches!(error.kind(), ErrorKind::Version { .. })
 }
 
 /// The names that a file may get when it is set aside.

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use quipu_segment::clock::{Clock, Noted};
+use quipu_segment::clock::{CachedClock, Clock};
 
 use crate::bucketed::Bucketed;
 use crate::error::Error;
@@ -12,8 +12,8 @@ use crate::save::{Loaded, Window};
 /// A sliding window in a few buckets, on a clock whose reading costs one load.
 ///
 /// It is for code that already knows roughly what time it is: an event loop, a server that handles
-/// a batch, a simulation. The loop calls [`Noted::note`] once per iteration; adding and counting
-/// then read no clock. There is no timer, no thread, and nothing to stop.
+/// a batch, a simulation. The loop calls [`CachedClock::note`] once per iteration; adding and
+/// counting then read no clock. There is no timer, no thread, and nothing to stop.
 ///
 /// # Error bound
 /// That of [`Bucketed`], with an accuracy of the window divided by the resolution (20 by default):
@@ -26,18 +26,19 @@ use crate::save::{Loaded, Window};
 /// for each bucket that has passed, at most the number of buckets in the window. The memory is
 /// fixed: half a kilobyte, and a cache line for each CPU.
 #[derive(Debug, Clone)]
-pub struct Constant<C = Noted> {
+pub struct Constant<C = CachedClock> {
     buckets: Bucketed<C>,
     clock: C,
 }
 
 impl Constant {
-    /// Makes a counter of 20 buckets, with a new clock that stands still until [`Noted::note`].
+    /// Makes a counter of 20 buckets, with a new clock that stands still until
+    /// [`CachedClock::note`].
     ///
     /// # Errors
     /// A window that is zero, longer than 292 years, or not a multiple of 20 nanoseconds.
     pub fn new(window: Duration) -> Result<Self, Error> {
-        Self::on(Noted::new(), window, RESOLUTION)
+        Self::on(CachedClock::new(), window, RESOLUTION)
     }
 }
 

@@ -1,5 +1,5 @@
-//! [`Keyed`], a window for each key, in a table of fixed size that evicts the least recently used
-//! keys.
+//! [`KeyedWindows`], a window for each key, in a table of fixed size that evicts the least recently
+//! used keys.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
@@ -24,7 +24,7 @@ use crate::shape::Shape;
 /// A sliding window for each key, with room for a fixed number of keys.
 ///
 /// When the table is full, a new key evicts the key that was hit least recently, with its events;
-/// [`Keyed::evicted`] counts the evictions. Reading a key does not count as a use.
+/// [`KeyedWindows::evicted`] counts the evictions. Reading a key does not count as a use.
 ///
 /// # Error bound
 /// That of [`Bucketed`](crate::Bucketed), for each key since it was inserted.
@@ -40,7 +40,7 @@ use crate::shape::Shape;
 /// opened on the same record do not know each other's keys. A forked child must not use the table
 /// of its parent: it could wait forever for the lock.
 #[derive(Debug)]
-pub struct Keyed<C = Coarse> {
+pub struct KeyedWindows<C = Coarse> {
     shape: Shape,
     key_bytes: usize,
     clock: C,
@@ -63,8 +63,8 @@ struct Table {
     slot_cells: usize,
 }
 
-/// The most events of one [hit](Keyed::hit). A count is a difference of sums modulo 2^64, so it is
-/// correct for up to 2^32 such hits in one window.
+/// The most events of one [hit](KeyedWindows::hit). A count is a difference of sums modulo 2^64, so
+/// it is correct for up to 2^32 such hits in one window.
 pub const MOST_EVENTS: u64 = 1 << 32;
 
 /// The index of the keys. It is rebuilt from the table whenever that is opened.
@@ -91,7 +91,7 @@ struct Slot {
     older: u32,
 }
 
-/// Options for making or opening a [`Keyed`] table.
+/// Options for making or opening a [`KeyedWindows`] table.
 #[derive(Debug, Clone)]
 pub struct KeyedOptions {
     window: Duration,
@@ -127,7 +127,7 @@ impl KeyedOptions {
     ///
     /// # Errors
     /// Invalid durations, and a table for no keys or for too many.
-    pub fn private(&self) -> Result<Keyed, Error> {
+    pub fn private(&self) -> Result<KeyedWindows, Error> {
         self.private_on(Coarse::new())
     }
 
@@ -135,7 +135,7 @@ impl KeyedOptions {
     ///
     /// # Errors
     /// As [`KeyedOptions::private`].
-    pub fn private_on<C: Clock>(&self, clock: C) -> Result<Keyed<C>, Error> {
+    pub fn private_on<C: Clock>(&self, clock: C) -> Result<KeyedWindows<C>, Error> {
         let (_, span) = self.shapes()?;
         let segment = Segment::private(Segment::bytes_for(&[self.cells(span)]))?;
         self.open_on(&segment, "keys", clock)
@@ -145,7 +145,7 @@ impl KeyedOptions {
     ///
     /// # Errors
     /// Invalid durations; an existing table of that name with other settings; the segment's errors.
-    pub fn open(&self, segment: &Segment, name: &str) -> Result<Keyed, Error> {
+    pub fn open(&self, segment: &Segment, name: &str) -> Result<KeyedWindows, Error> {
         self.open_on(segment, name, Coarse::anchored(segment.anchor()))
     }
 
@@ -158,7 +158,7 @@ impl KeyedOptions {
         segment: &Segment,
         name: &str,
         clock: C,
-    ) -> Result<Keyed<C>, Error> {
+    ) -> Result<KeyedWindows<C>, Error> {
         let (shape, span) = self.shapes()?;
         let making = segment.making()?;
         let cells = match segment.find(KIND, name)? {
@@ -180,7 +180,14 @@ impl KeyedOptions {
         let hasher = Seeded::default();
         let torn = segment.may_have_lost_power();
         let state = self.index(&table, &hasher, clock.settle(), torn);
-        Ok(Keyed { shape, key_bytes: self.key_bytes, clock, table, hasher, state: state.into() })
+        Ok(KeyedWindows {
+            shape,
+            key_bytes: self.key_bytes,
+            clock,
+            table,
+            hasher,
+            state: state.into(),
+        })
     }
 
     /// Validates the options. Returns the shapes of the window and of the span.
@@ -305,14 +312,14 @@ impl Table {
     }
 }
 
-impl Keyed {
+impl KeyedWindows {
     /// Options for a table of `capacity` keys.
     pub fn options(window: Duration, accuracy: Duration, capacity: usize) -> KeyedOptions {
         KeyedOptions { window, accuracy, span: window, capacity, key_bytes: 128 }
     }
 }
 
-impl<C: Clock> Keyed<C> {
+impl<C: Clock> KeyedWindows<C> {
     /// Counts `n` events of a key, at most [`MOST_EVENTS`], and returns the events of its window,
     /// including them.
     ///
@@ -366,7 +373,7 @@ impl<C: Clock> Keyed<C> {
     /// oldest bucket is counted in part.
     ///
     /// # Errors
-    /// As [`Keyed::count_over`].
+    /// As [`KeyedWindows::count_over`].
     pub fn rate_over(&self, key: &[u8], window: Duration) -> Result<Option<(u64, f64)>, Error> {
         let ticks = self.ticks(window)?;
         let seconds = window.as_secs_f64();
@@ -496,8 +503,8 @@ impl<C: Clock> Keyed<C> {
     }
 }
 
-/// A search for the keys with the most events, in steps by [`Keyed::rank`], so that a table of many
-/// keys is not locked for long.
+/// A search for the keys with the most events, in steps by [`KeyedWindows::rank`], so that a table
+/// of many keys is not locked for long.
 ///
 /// Each count is correct at the time of its step. A key that is evicted between two steps may still
 /// be in the ranking, and a new key may be missing.
@@ -677,7 +684,7 @@ mod slot_at {
 const SETTINGS: [&str; 4] =
     ["an accuracy of", "a span in buckets of", "a capacity of", "a key size of"];
 
-/// The number of slots that [`Keyed::top`] visits before it releases the lock.
+/// The number of slots that [`KeyedWindows::top`] visits before it releases the lock.
 const RANKED_AT_ONCE: usize = 1024;
 
 /// The number that stands for no slot.

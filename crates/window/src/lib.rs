@@ -5,13 +5,13 @@
 //! | [`Bucketed`] | never too low; too high by at most the events of one bucket | 8 bytes per bucket | by default |
 //! | [`Exact`] | exact to the nanosecond | about 2.3 bytes per event | if one event too many matters |
 //! | [`Constant`] | as `Bucketed`, with 20 buckets | half a kilobyte | if even reading a clock costs too much |
-//! | [`Keyed`] | as `Bucketed`, for each key | bounded; least recently used keys are evicted | to count by client, path, tenant |
+//! | [`KeyedWindows`] | as `Bucketed`, for each key | bounded; least recently used keys are evicted | to count by client, path, tenant |
 //!
 //! None of them has a thread or a timer. `Bucketed` and `Constant` take no lock. `Bucketed`,
-//! `Exact` and `Keyed` can also count windows of other lengths, without another add. The first
-//! three are saved and loaded through the trait [`Window`]; `Bucketed` and `Keyed` can live in a
-//! segment's file. The time comes from an injected [`Clock`](quipu_segment::clock::Clock), or is
-//! passed with the event.
+//! `Exact` and `KeyedWindows` can also count windows of other lengths, without another add. The
+//! first three are saved and loaded through the trait [`Window`]; `Bucketed` and `KeyedWindows` can
+//! live in a segment's file. The time comes from an injected
+//! [`Clock`](quipu_segment::clock::Clock), or is passed with the event.
 //!
 //! ```
 //! use std::time::Duration;
@@ -63,7 +63,7 @@ pub use error::Error;
 #[cfg(not(loom))]
 pub use exact::Exact;
 #[cfg(not(loom))]
-pub use keyed::{Keyed, KeyedOptions, MOST_EVENTS, Ranking};
+pub use keyed::{KeyedOptions, KeyedWindows, MOST_EVENTS, Ranking};
 #[cfg(not(loom))]
 pub use ring::Peak;
 #[cfg(not(loom))]

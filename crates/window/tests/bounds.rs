@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use quipu_segment::clock::{Clock, Manual, Noted};
-use quipu_window::{Bucketed, Constant, Exact, Keyed, Window};
+use quipu_segment::clock::{CachedClock, Clock, Manual};
+use quipu_window::{Bucketed, Constant, Exact, KeyedWindows, Window};
 
 const START: u64 = 1_700_000_000_000_000_000;
 
@@ -142,7 +142,7 @@ fn constant_is_as_late_as_its_note() {
     assert_eq!(counter.count(), 4);
     counter.clock().note();
     assert_eq!(counter.count(), 0);
-    let noted = Noted::new();
+    let noted = CachedClock::new();
     assert!(noted.note() >= noted.now());
 }
 
@@ -229,7 +229,7 @@ fn counts_near_the_end_of_the_range() {
 #[test]
 fn keys_are_bounded_and_their_errors_name_the_bound() {
     let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
-    let table = Keyed::options(minute, second, 3).key_bytes(4).private().unwrap();
+    let table = KeyedWindows::options(minute, second, 3).key_bytes(4).private().unwrap();
     for key in ["", "12345"] {
         let message = table.hit(key.as_bytes(), 1).unwrap_err().to_string();
         assert!(message.contains("a key has 1 to 4 bytes"), "{message}");
@@ -241,8 +241,8 @@ fn keys_are_bounded_and_their_errors_name_the_bound() {
     assert!(table.count_over(b"99", minute * 2).is_err());
     assert_eq!(table.count_over(b"99", second).unwrap(), Some(1));
     assert!(table.rate_over(b"99", minute).unwrap().is_some());
-    assert!(Keyed::options(minute, second, 0).private().is_err());
-    assert!(Keyed::options(minute, second, usize::MAX).private().is_err());
+    assert!(KeyedWindows::options(minute, second, 0).private().is_err());
+    assert!(KeyedWindows::options(minute, second, usize::MAX).private().is_err());
 }
 
 #[test]

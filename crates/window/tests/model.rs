@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_segment::clock::{Clock, Manual};
-use quipu_window::{Bucketed, Constant, Exact, Keyed, Ranking, Window};
+use quipu_window::{Bucketed, Constant, Exact, KeyedWindows, Ranking, Window};
 
 const START: u64 = 1_700_000_000_000_000_123;
 
@@ -263,7 +263,7 @@ proptest! {
     ) {
         let nanos = Duration::from_nanos;
         let clock = Manual::new(START);
-        let options = Keyed::options(nanos(1000), nanos(100), capacity).key_bytes(9);
+        let options = KeyedWindows::options(nanos(1000), nanos(100), capacity).key_bytes(9);
         let segment = quipu_segment::Segment::private(1 << 20).unwrap();
         let mut table = options.open_on(&segment, "keys", clock.clone()).unwrap();
         // Keys by their last use, and a model of each.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quipu_segment::clock::{Clock, Manual};
 use quipu_segment::{Kind, Segment};
-use quipu_window::{Bucketed, Keyed, Window};
+use quipu_window::{Bucketed, KeyedWindows, Window};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const ACCURACY: Duration = Duration::from_millis(200);
@@ -68,7 +68,7 @@ fn other_settings_are_refused() {
     // A shorter window can use the same ring.
     let shorter = Bucketed::options(MINUTE / 2, ACCURACY).span(MINUTE);
     shorter.open_on(&segment, "requests", clock.clone()).unwrap();
-    let keys = |n| Keyed::options(MINUTE, ACCURACY * 5, n).open(&segment, "keys");
+    let keys = |n| KeyedWindows::options(MINUTE, ACCURACY * 5, n).open(&segment, "keys");
     keys(3).unwrap();
     let error = keys(4).unwrap_err().to_string();
     assert!(error.contains("was made with a capacity of 3, not 4"), "{error}");
@@ -119,7 +119,7 @@ fn a_window_ahead_of_its_clock_is_damage() {
 #[test]
 fn a_key_table_with_nonsense_in_it_is_cleaned() {
     let segment = Segment::private(1 << 20).unwrap();
-    let options = Keyed::options(MINUTE, ACCURACY * 5, 4).key_bytes(16);
+    let options = KeyedWindows::options(MINUTE, ACCURACY * 5, 4).key_bytes(16);
     let table = options.open(&segment, "keys").unwrap();
     for key in [&b"one"[..], b"two", b"three"] {
         table.hit(key, 1).unwrap();

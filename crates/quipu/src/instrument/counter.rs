@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Beside, Bound, Place, Schema};
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
 
 use super::exemplar::{self, Exemplars, KeptExemplar};
 use super::family::{Family, Instrument, single};
@@ -14,14 +14,14 @@ use crate::registry::{Register, Scope};
 
 /// A counter of integers, modulo 2^64.
 #[derive(Debug, Clone)]
-pub struct Counter(Bound);
+pub struct Counter(SeriesHandle);
 
 /// Counters by label.
 pub type CounterFamily<L> = Family<Counter, L>;
 
 /// A counter of floating-point numbers, such as seconds.
 #[derive(Debug, Clone)]
-pub struct FloatCounter(Bound);
+pub struct FloatCounter(SeriesHandle);
 
 /// Float counters by label.
 pub type FloatCounterFamily<L> = Family<FloatCounter, L>;
@@ -133,15 +133,15 @@ impl Instrument for Counter {
         Ok(())
     }
 
-    fn bound(bound: Bound, (): &()) -> Self {
+    fn bound(bound: SeriesHandle, (): &()) -> Self {
         Self(bound)
     }
 
-    fn clear_beside(series: &series::Family, (): &(), place: &Place<'_>) {
+    fn clear_side(series: &series::Family, (): &(), place: &SeriesCells<'_>) {
         exemplar::clear(series, place, EXEMPLAR);
     }
 
-    fn beside((): &()) -> Option<Arc<dyn Beside>> {
+    fn sides((): &()) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::new(Exemplars(EXEMPLAR)))
     }
 }
@@ -158,15 +158,15 @@ impl Instrument for FloatCounter {
         Ok(())
     }
 
-    fn bound(bound: Bound, (): &()) -> Self {
+    fn bound(bound: SeriesHandle, (): &()) -> Self {
         Self(bound)
     }
 
-    fn clear_beside(series: &series::Family, (): &(), place: &Place<'_>) {
+    fn clear_side(series: &series::Family, (): &(), place: &SeriesCells<'_>) {
         exemplar::clear(series, place, EXEMPLAR);
     }
 
-    fn beside((): &()) -> Option<Arc<dyn Beside>> {
+    fn sides((): &()) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::new(Exemplars(EXEMPLAR)))
     }
 }

@@ -1,7 +1,7 @@
 //! Exemplars in the segment: the last one of a counter, or of each bucket.
 //!
-//! The exemplar cell of a series holds the offset of a table (an extra) with one word per slot.
-//! Each word holds the offset of its slot, which is allocated for the first exemplar.
+//! The exemplar cell of a series holds the offset of a table (a side allocation) with one word per
+//! slot. Each word holds the offset of its slot, which is allocated for the first exemplar.
 //!
 //! A slot is a sequence lock: its sequence number is odd during a write. A reader checks the number
 //! again after reading. A writer that finds the number odd drops its exemplar. If the time in the
@@ -11,7 +11,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quipu_segment::series::{Beside, Family, Place};
+use quipu_segment::series::{Family, SeriesCells, SideAllocations};
 use quipu_segment::sync::{AtomicU64, Ordering, fence};
 
 use crate::snapshot::{Texts, Timestamp};
@@ -46,7 +46,7 @@ pub(crate) struct Slot {
 /// dropped if the family keeps none, if it is too long, or if the segment is full.
 pub(crate) fn keep(
     family: &Family,
-    place: &Place<'_>,
+    place: &SeriesCells<'_>,
     cell: usize,
     slot: usize,
     value: f64,
@@ -71,29 +71,29 @@ pub(crate) fn keep(
     let Some(table) = find_or_take(family, place, root, || family_slots(family).max(slots)) else {
         return;
     };
-    let Some(word) = family.extra(place, table).and_then(|extra| extra.words().get(slot)) else {
+    let Some(word) = family.side(place, table).and_then(|side| side.words().get(slot)) else {
         return;
     };
     let Some(at) = find_or_take(family, place, word, || usize::from(WORDS)) else { return };
-    let Some(extra) = family.extra(place, at) else { return };
-    write(extra.words(), now, value, pairs);
+    let Some(side) = family.side(place, at) else { return };
+    write(side.words(), now, value, pairs);
 }
 
 /// For series that have nothing but exemplars beside their cells: the exemplar cell.
 pub(crate) struct Exemplars(pub(crate) usize);
 
-impl Beside for Exemplars {
+impl SideAllocations for Exemplars {
     fn is_offset(&self, cell: usize) -> bool {
         cell == self.0
     }
 
-    fn renew(&self, family: &Family, place: &Place<'_>) {
+    fn renew(&self, family: &Family, place: &SeriesCells<'_>) {
         clear(family, place, self.0);
     }
 }
 
 /// Clears the exemplars of a series.
-pub(crate) fn clear(family: &Family, place: &Place<'_>, cell: usize) {
+pub(crate) fn clear(family: &Family, place: &SeriesCells<'_>, cell: usize) {
     each(family, place, cell, |words| {
         if let Some(length) = words.get(LENGTH) {
             // An exemplar without labels counts as none.
@@ -105,7 +105,7 @@ pub(crate) fn clear(family: &Family, place: &Place<'_>, cell: usize) {
 /// Reads the exemplars of a series into `slots`, indexed by slot; their texts go to `texts`.
 pub(crate) fn slots_of(
     family: &Family,
-    place: &Place<'_>,
+    place: &SeriesCells<'_>,
     cell: usize,
     slots: &mut Vec<Option<Slot>>,
     texts: &mut Vec<u8>,
@@ -116,17 +116,17 @@ pub(crate) fn slots_of(
 }
 
 /// Calls `act` with the words of each slot of a series; with an empty slice for an unused slot.
-fn each(family: &Family, place: &Place<'_>, cell: usize, mut act: impl FnMut(&[AtomicU64])) {
+fn each(family: &Family, place: &SeriesCells<'_>, cell: usize, mut act: impl FnMut(&[AtomicU64])) {
     if cell >= place.len() {
         return;
     }
     // Acquire, here and below: pairs with the release in `find_or_take`; a thread that sees an
-    // offset sees the extra that is there.
+    // offset sees the side allocation that is there.
     let root = place.plain(cell).load(Ordering::Acquire);
-    let Some(table) = family.extra(place, u32::try_from(root).unwrap_or(0)) else { return };
+    let Some(table) = family.side(place, u32::try_from(root).unwrap_or(0)) else { return };
     for word in table.words().iter().take(place.len()) {
         let at = u32::try_from(word.load(Ordering::Acquire)).unwrap_or(0);
-        act(family.extra(place, at).map_or(&[], |slot| slot.words()));
+        act(family.side(place, at).map_or(&[], |slot| slot.words()));
     }
 }
 
@@ -144,7 +144,7 @@ pub struct KeptExemplar {
 /// The exemplar in a slot, if there is one.
 pub(crate) fn kept(
     family: &Family,
-    place: &Place<'_>,
+    place: &SeriesCells<'_>,
     cell: usize,
     slot: usize,
 ) -> Option<KeptExemplar> {
@@ -251,21 +251,23 @@ fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<Slot> {
     Some(Slot { time, value, texts: (start, start + length) })
 }
 
-/// Returns the offset in `word`. If there is none, takes an extra of `words()` words and stores its
-/// offset there.
+/// Returns the offset in `word`. If there is none, takes a side allocation of `words()` words and
+/// stores its offset there.
 fn find_or_take(
     family: &Family,
-    like: &Place<'_>,
+    like: &SeriesCells<'_>,
     word: &AtomicU64,
     words: impl FnOnce() -> usize,
 ) -> Option<u32> {
-    // Acquire: pairs with the release below; a thread that sees the offset sees the extra.
+    // Acquire: pairs with the release below; a thread that sees the offset sees the side
+    // allocation.
     let found = word.load(Ordering::Acquire);
     if found != 0 {
         return u32::try_from(found).ok();
     }
-    let at = family.take_extra(like, u16::try_from(words()).ok()?, 0).ok()?;
-    // Release: pairs with the acquire above. Of two threads, the second leaks its extra, once.
+    let at = family.allocate_side(like, u16::try_from(words()).ok()?, 0).ok()?;
+    // Release: pairs with the acquire above. Of two threads, the second leaks its side allocation,
+    // once.
     match word.compare_exchange(0, at.into(), Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(at),
         Err(found) => u32::try_from(found).ok(),

@@ -4,7 +4,9 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Beside, Bound, KeyWriter, Label, Place, Schema, View};
+use quipu_segment::series::{
+    self, KeyWriter, Label, Schema, SeriesCells, SeriesHandle, SideAllocations, View,
+};
 
 use crate::description::Description;
 use crate::error::Error;
@@ -33,7 +35,7 @@ pub trait Instrument: Sized {
 
     /// Creates the instrument of one series.
     #[doc(hidden)]
-    fn bound(bound: Bound, shared: &Self::Shared) -> Self;
+    fn bound(bound: SeriesHandle, shared: &Self::Shared) -> Self;
 
     /// Binds an instrument to the series of these labels.
     #[doc(hidden)]
@@ -58,18 +60,18 @@ pub trait Instrument: Sized {
         if series.is_dense()
             && let Ok(Some(place)) = series.find(&labels)
         {
-            Self::clear_beside(series, shared, &place);
+            Self::clear_side(series, shared, &place);
         }
         series.remove(labels)
     }
 
     /// Clears what a series has beside its cells.
     #[doc(hidden)]
-    fn clear_beside(_: &series::Family, _: &Self::Shared, _: &Place<'_>) {}
+    fn clear_side(_: &series::Family, _: &Self::Shared, _: &SeriesCells<'_>) {}
 
     /// What series have beside their cells, if anything.
     #[doc(hidden)]
-    fn beside(_: &Self::Shared) -> Option<Arc<dyn Beside>> {
+    fn sides(_: &Self::Shared) -> Option<Arc<dyn SideAllocations>> {
         None
     }
 
@@ -120,7 +122,7 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
             pairs.retain(|(name, _)| Some(*name) != I::own_label(&self.shared));
             let is_kept = view.overflow || keep(&pairs);
             if !is_kept && self.series.is_dense() {
-                I::clear_beside(&self.series, &self.shared, &view.place);
+                I::clear_side(&self.series, &self.shared, &view.place);
             }
             is_kept
         });
@@ -196,8 +198,8 @@ impl<I: Instrument, L: LabelGroup> Register for Family<I, L> {
 /// What all handles of a family share.
 fn shared<I: Instrument>(series: &series::Family) -> Result<I::Shared, Error> {
     let shared = I::shared(series)?;
-    if let Some(beside) = I::beside(&shared) {
-        series.set_beside(beside);
+    if let Some(sides) = I::sides(&shared) {
+        series.set_side_allocations(sides);
     }
     Ok(shared)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quipu_segment::series::{self, Bound, Place, Schema};
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
@@ -14,14 +14,14 @@ use crate::registry::{Register, Scope};
 
 /// A number that can be set, raised, and lowered.
 #[derive(Debug, Clone)]
-pub struct Gauge(Bound);
+pub struct Gauge(SeriesHandle);
 
 /// Gauges by label.
 pub type GaugeFamily<L> = Family<Gauge, L>;
 
 /// An integer that can be set, raised, and lowered. Adding is cheaper than for a [`Gauge`].
 #[derive(Debug, Clone)]
-pub struct IntGauge(Bound);
+pub struct IntGauge(SeriesHandle);
 
 /// Integer gauges by label.
 pub type IntGaugeFamily<L> = Family<IntGauge, L>;
@@ -152,7 +152,7 @@ impl<L: LabelGroup> Family<Gauge, L> {
 
     /// Returns the value of these labels; `None` if there is no such series. It is not created.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
-        let read = |p: Place<'_>| f64::from_bits(p.plain(VALUE).load(Ordering::Relaxed));
+        let read = |p: SeriesCells<'_>| f64::from_bits(p.plain(VALUE).load(Ordering::Relaxed));
         self.series.look(Self::key(labels), read)
     }
 }
@@ -207,7 +207,7 @@ impl Instrument for Gauge {
         Ok(())
     }
 
-    fn bound(bound: Bound, (): &()) -> Self {
+    fn bound(bound: SeriesHandle, (): &()) -> Self {
         Self(bound)
     }
 }
@@ -225,7 +225,7 @@ impl Instrument for IntGauge {
         Ok(())
     }
 
-    fn bound(bound: Bound, (): &()) -> Self {
+    fn bound(bound: SeriesHandle, (): &()) -> Self {
         Self(bound)
     }
 }

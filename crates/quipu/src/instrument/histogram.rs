@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Beside, Bound, Place, Schema};
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
 
 use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
@@ -17,7 +17,7 @@ use crate::registry::{Register, Scope};
 /// Counts observations in buckets, and adds them up.
 #[derive(Debug, Clone)]
 pub struct Histogram {
-    bound: Bound,
+    bound: SeriesHandle,
     layout: Arc<Layout>,
 }
 
@@ -80,7 +80,7 @@ impl Layout {
     }
 
     #[inline]
-    fn observe(&self, family: &series::Family, place: &Place<'_>, value: f64) {
+    fn observe(&self, family: &series::Family, place: &SeriesCells<'_>, value: f64) {
         if self.is_classic() || value.is_nan() {
             place.add(FIRST_BUCKET + self.bucket(value), 1);
         }
@@ -101,7 +101,7 @@ impl Layout {
     }
 
     /// Clears the native buckets and the exemplars.
-    pub(crate) fn clear_beside(&self, family: &series::Family, place: &Place<'_>) {
+    pub(crate) fn clear_side(&self, family: &series::Family, place: &SeriesCells<'_>) {
         if self.native.is_some() {
             native::clear(family, place, self.table());
         }
@@ -109,7 +109,7 @@ impl Layout {
     }
 
     /// Whether a cell holds the offset of memory beside the cells.
-    pub(crate) fn is_beside(&self, cell: usize) -> bool {
+    pub(crate) fn is_side(&self, cell: usize) -> bool {
         (self.native.is_some() && cell == self.table()) || cell == self.exemplar()
     }
 
@@ -304,25 +304,25 @@ impl Instrument for Histogram {
         Layout::decode(series.schema()).map(Arc::new)
     }
 
-    fn bound(bound: Bound, layout: &Arc<Layout>) -> Self {
+    fn bound(bound: SeriesHandle, layout: &Arc<Layout>) -> Self {
         Self { bound, layout: Arc::clone(layout) }
     }
 
-    fn clear_beside(series: &series::Family, layout: &Arc<Layout>, place: &Place<'_>) {
-        layout.clear_beside(series, place);
+    fn clear_side(series: &series::Family, layout: &Arc<Layout>, place: &SeriesCells<'_>) {
+        layout.clear_side(series, place);
     }
 
-    fn beside(layout: &Arc<Layout>) -> Option<Arc<dyn Beside>> {
+    fn sides(layout: &Arc<Layout>) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::<Layout>::clone(layout))
     }
 }
 
-impl Beside for Layout {
+impl SideAllocations for Layout {
     fn is_offset(&self, cell: usize) -> bool {
-        self.is_beside(cell)
+        self.is_side(cell)
     }
 
-    fn renew(&self, family: &series::Family, place: &Place<'_>) {
+    fn renew(&self, family: &series::Family, place: &SeriesCells<'_>) {
         if let Some(native) = &self.native {
             native::renew(family, place, self.table(), native.schema);
         }

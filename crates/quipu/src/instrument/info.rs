@@ -1,6 +1,6 @@
 //! Infos: text about the program, as labels of a series that is always 1.
 
-use quipu_segment::series::{self, Bound, Schema};
+use quipu_segment::series::{self, Schema, SeriesHandle};
 
 use super::family::Instrument;
 use super::kind::MetricKind;
@@ -23,7 +23,7 @@ use crate::registry::{Register, Scope};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Info {
-    _bound: Bound,
+    _bound: SeriesHandle,
 }
 
 impl Instrument for Info {
@@ -39,7 +39,7 @@ impl Instrument for Info {
         Ok(())
     }
 
-    fn bound(bound: Bound, (): &()) -> Self {
+    fn bound(bound: SeriesHandle, (): &()) -> Self {
         Self { _bound: bound }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Beside, Bound, Place, Schema};
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
 use quipu_segment::sync::Ordering;
 
 use super::counter::TOTAL;
@@ -21,7 +21,7 @@ use crate::snapshot::Number;
 
 /// A counter of numbers that are mostly whole.
 #[derive(Debug, Clone)]
-pub struct MixedCounter(Bound);
+pub struct MixedCounter(SeriesHandle);
 
 /// Mixed counters by label.
 pub type MixedCounterFamily<L> = Family<MixedCounter, L>;
@@ -123,15 +123,15 @@ impl Instrument for MixedCounter {
         Ok(())
     }
 
-    fn bound(bound: Bound, (): &()) -> Self {
+    fn bound(bound: SeriesHandle, (): &()) -> Self {
         Self(bound)
     }
 
-    fn clear_beside(series: &series::Family, (): &(), place: &Place<'_>) {
+    fn clear_side(series: &series::Family, (): &(), place: &SeriesCells<'_>) {
         exemplar::clear(series, place, EXEMPLAR);
     }
 
-    fn beside((): &()) -> Option<Arc<dyn Beside>> {
+    fn sides((): &()) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::new(Exemplars(EXEMPLAR)))
     }
 }
@@ -145,7 +145,7 @@ impl Register for MixedCounter {
 /// The total of a series: an integer, as long as the sum of the other numbers is whole and below
 /// 2^53; else a float.
 #[inline]
-pub(crate) fn total(place: &Place<'_>) -> Number {
+pub(crate) fn total(place: &SeriesCells<'_>) -> Number {
     let (sum, rest) = (place.sum(TOTAL), place.sum_float(REST));
     match whole(rest).filter(|_| rest < EXACT) {
         Some(rest) => Number::Unsigned(sum.wrapping_add(rest)),
@@ -162,7 +162,7 @@ fn float(number: Number) -> f64 {
 }
 
 #[inline]
-fn add(place: Place<'_>, n: f64) {
+fn add(place: SeriesCells<'_>, n: f64) {
     if let Some(n) = whole(n) {
         place.add(TOTAL, n);
     } else if n > 0.0 {
@@ -179,7 +179,7 @@ fn whole(n: f64) -> Option<u64> {
 }
 
 /// Adds what is missing up to `n`. Of several threads that raise at once, only one adds it.
-fn raise(place: Place<'_>, n: f64) {
+fn raise(place: SeriesCells<'_>, n: f64) {
     let cell = place.plain(REST);
     loop {
         // Read before the total: another raise in between makes the exchange below fail. Acquire:

@@ -10,7 +10,7 @@
 //! The rules are those of Prometheus (`prometheus/docs`, "Native Histograms"). The bounds of the
 //! buckets agree with those of `client_golang`.
 
-use quipu_segment::series::{Extra, Family, Place};
+use quipu_segment::series::{Family, SeriesCells, SideAllocation};
 use quipu_segment::sync::Ordering;
 
 /// The valid schemas.
@@ -128,7 +128,7 @@ const MOST_INDEX: u32 = 1 << 20;
 #[inline]
 pub(crate) fn observe(
     family: &Family,
-    place: &Place<'_>,
+    place: &SeriesCells<'_>,
     table: usize,
     value: f64,
     schema: i8,
@@ -138,22 +138,22 @@ pub(crate) fn observe(
     for _ in 0..MOST_TABLES {
         // Acquire: pairs with the release in `begin`; a thread that sees a table sees its head.
         let newest = place.plain(table).load(Ordering::Acquire);
-        let extra = u32::try_from(newest).ok().and_then(|at| family.extra(place, at));
-        let Some(extra) = extra else {
+        let side = u32::try_from(newest).ok().and_then(|at| family.side(place, at));
+        let Some(side) = side else {
             if !begin(family, place, table, newest, None, schema, most) {
                 return false;
             }
             continue;
         };
-        let (schema, sign) = (schema_of(&extra), u64::from(value < 0.0) * NEGATIVE);
+        let (schema, sign) = (schema_of(&side), u64::from(value < 0.0) * NEGATIVE);
         // The lower 32 bits of the key are the index.
         let key = USED | sign | u64::from(index_of(value.abs(), schema).cast_unsigned());
-        match slot(&extra, key, most) {
+        match slot(&side, key, most) {
             Some((cells, slot)) => {
                 cells.add(slot, 1);
                 return true;
             }
-            None if begin(family, place, table, newest, Some(&extra), schema, most) => {}
+            None if begin(family, place, table, newest, Some(&side), schema, most) => {}
             None => return false,
         }
     }
@@ -164,7 +164,7 @@ pub(crate) fn observe(
 /// be more than `most` buckets. Returns the schema; without any table, that is `finest`.
 pub(crate) fn gather(
     family: &Family,
-    place: &Place<'_>,
+    place: &SeriesCells<'_>,
     table: usize,
     finest: i8,
     most: u16,
@@ -175,21 +175,21 @@ pub(crate) fn gather(
     negative.clear();
     // Acquire: as in `observe`.
     let mut at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
-    let Some(newest) = family.extra(place, at) else { return finest };
+    let Some(newest) = family.side(place, at) else { return finest };
     let mut schema = schema_of(&newest);
     // The newest table is the coarsest, with one exception: a thread reads the tables of a series,
     // is delayed until they belong to the next series, and then puts its own table in front.
     let mut below = newest.link();
     for _ in 0..MOST_TABLES {
-        let Some(extra) = family.extra(place, below) else { break };
-        (schema, below) = (schema.min(schema_of(&extra)), extra.link());
+        let Some(side) = family.side(place, below) else { break };
+        (schema, below) = (schema.min(schema_of(&side)), side.link());
     }
     // Bounded: a damaged list may be circular.
     for _ in 0..MOST_TABLES {
-        let Some(extra) = family.extra(place, at) else { break };
-        let Some(cells) = extra.place() else { break };
-        let steps = schema_of(&extra).saturating_sub(schema).clamp(0, 12);
-        for (i, word) in extra.words().iter().enumerate().take(cells.len()) {
+        let Some(side) = family.side(place, at) else { break };
+        let Some(cells) = side.place() else { break };
+        let steps = schema_of(&side).saturating_sub(schema).clamp(0, 12);
+        for (i, word) in side.words().iter().enumerate().take(cells.len()) {
             let key = word.load(Ordering::Relaxed);
             let count = if key & USED != 0 { cells.sum(i) } else { 0 };
             if count == 0 {
@@ -205,7 +205,7 @@ pub(crate) fn gather(
             let side = if key & NEGATIVE == 0 { &mut *positive } else { &mut *negative };
             side.push((index, count));
         }
-        at = extra.link();
+        at = side.link();
     }
     merge(positive);
     merge(negative);
@@ -220,29 +220,29 @@ pub(crate) fn gather(
 }
 
 /// Clears all tables. Concurrent updates may be lost.
-pub(crate) fn clear(family: &Family, place: &Place<'_>, table: usize) {
+pub(crate) fn clear(family: &Family, place: &SeriesCells<'_>, table: usize) {
     let at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
-    let Some(extra) = family.extra(place, at) else { return };
+    let Some(side) = family.side(place, at) else { return };
     // Only the newest stays in use: it is the largest, and has the coarsest schema.
-    extra.set_link(0);
-    empty(&extra);
+    side.set_link(0);
+    empty(&side);
 }
 
-fn empty(extra: &Extra<'_>) {
-    extra.note().store(0, Ordering::Relaxed);
-    for word in extra.words() {
+fn empty(side: &SideAllocation<'_>) {
+    side.note().store(0, Ordering::Relaxed);
+    for word in side.words() {
         word.store(0, Ordering::Relaxed);
     }
-    if let Some(cells) = extra.place() {
+    if let Some(cells) = side.place() {
         (0..cells.len()).for_each(|cell| cells.clear(cell));
     }
 }
 
 /// Like [`clear`], for a series in which no thread counts: the newest table gets the schema, and
 /// the others are kept as spares for when it is full.
-pub(crate) fn renew(family: &Family, place: &Place<'_>, table: usize, schema: i8) {
+pub(crate) fn renew(family: &Family, place: &SeriesCells<'_>, table: usize, schema: i8) {
     let at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
-    let Some(newest) = family.extra(place, at) else { return };
+    let Some(newest) = family.side(place, at) else { return };
     let others = newest.link();
     clear(family, place, table);
     set_schema(&newest, schema);
@@ -252,8 +252,8 @@ pub(crate) fn renew(family: &Family, place: &Place<'_>, table: usize, schema: i8
     let mut last = None;
     let mut at = others;
     for _ in 0..MOST_TABLES {
-        let Some(extra) = family.extra(place, at) else { break };
-        (last, at) = (Some(extra), extra.link());
+        let Some(side) = family.side(place, at) else { break };
+        (last, at) = (Some(side), side.link());
     }
     let kept = match last {
         Some(last) => {
@@ -290,23 +290,23 @@ fn merge(buckets: &mut Vec<(i32, u64)>) {
 /// Finds the slot of a bucket, or inserts the bucket. Returns the table's cells and the slot, or
 /// `None` if the table is full.
 #[inline]
-fn slot<'a>(extra: &Extra<'a>, key: u64, most: u16) -> Option<(Place<'a>, usize)> {
-    let cells = extra.place()?;
+fn slot<'a>(side: &SideAllocation<'a>, key: u64, most: u16) -> Option<(SeriesCells<'a>, usize)> {
+    let cells = side.place()?;
     // There is one word for each cell, except in a damaged file.
-    let words = extra.words().get(..cells.len()).unwrap_or_default();
+    let words = side.words().get(..cells.len()).unwrap_or_default();
     let mask = words.len().checked_sub(1)?;
     let mut slot = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & mask;
     for _ in 0..=mask {
         let mut found = words[slot].load(Ordering::Relaxed);
         if found == 0 {
             let room = (words.len() * 7 / 8).min(usize::from(most));
-            if extra.note().load(Ordering::Relaxed) >= room as u64 {
+            if side.note().load(Ordering::Relaxed) >= room as u64 {
                 return None;
             }
             let put = words[slot].compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
             found = put.err().unwrap_or(key);
             if put.is_ok() {
-                extra.note().fetch_add(1, Ordering::Relaxed);
+                side.note().fetch_add(1, Ordering::Relaxed);
             }
         }
         if found == key {
@@ -322,10 +322,10 @@ fn slot<'a>(extra: &Extra<'a>, key: u64, most: u16) -> Option<(Place<'a>, usize)
 #[cold]
 fn begin(
     family: &Family,
-    place: &Place<'_>,
+    place: &SeriesCells<'_>,
     table: usize,
     newest: u64,
-    full: Option<&Extra<'_>>,
+    full: Option<&SideAllocation<'_>>,
     schema: i8,
     most: u16,
 ) -> bool {
@@ -341,12 +341,12 @@ fn begin(
         Some(_) => (most_slots, schema),
     };
     let spare = full.and_then(|full| take_spare(family, place, full, slots));
-    let Ok(at) = spare.map_or_else(|| family.take_extra(place, slots, slots), Ok) else {
+    let Ok(at) = spare.map_or_else(|| family.allocate_side(place, slots, slots), Ok) else {
         return false;
     };
-    let Some(extra) = family.extra(place, at) else { return false };
-    set_schema(&extra, schema);
-    extra.set_link(u32::try_from(newest).unwrap_or(0));
+    let Some(side) = family.side(place, at) else { return false };
+    set_schema(&side, schema);
+    side.set_link(u32::try_from(newest).unwrap_or(0));
     // Release: pairs with the acquire in `observe`; a thread that sees the table sees its head. Of
     // two threads, the second leaks its table.
     let _ =
@@ -356,27 +356,32 @@ fn begin(
 
 /// Takes the first spare table of `full`, if it has `slots` slots, and clears it. The other spares
 /// become spares of the taken table.
-fn take_spare(family: &Family, place: &Place<'_>, full: &Extra<'_>, slots: u16) -> Option<u32> {
+fn take_spare(
+    family: &Family,
+    place: &SeriesCells<'_>,
+    full: &SideAllocation<'_>,
+    slots: u16,
+) -> Option<u32> {
     // The swap takes all spares: no other thread can reach them.
     let first = full.spare().swap(0, Ordering::AcqRel);
     let at = u32::try_from(first).ok()?;
-    let extra = family.extra(place, at)?;
-    if extra.words().len() != usize::from(slots) {
+    let side = family.side(place, at)?;
+    if side.words().len() != usize::from(slots) {
         full.spare().store(first, Ordering::Release);
         return None;
     }
-    extra.spare().store(extra.link().into(), Ordering::Relaxed);
-    empty(&extra);
+    side.spare().store(side.link().into(), Ordering::Relaxed);
+    empty(&side);
     Some(at)
 }
 
-fn set_schema(extra: &Extra<'_>, schema: i8) {
+fn set_schema(side: &SideAllocation<'_>, schema: i8) {
     // The sum is never negative.
-    extra.tag().store((i64::from(schema) + 128).cast_unsigned(), Ordering::Relaxed);
+    side.tag().store((i64::from(schema) + 128).cast_unsigned(), Ordering::Relaxed);
 }
 
-fn schema_of(extra: &Extra<'_>) -> i8 {
-    let tag = extra.tag().load(Ordering::Relaxed) as i64 - 128;
+fn schema_of(side: &SideAllocation<'_>) -> i8 {
+    let tag = side.tag().load(Ordering::Relaxed) as i64 - 128;
     i8::try_from(tag).unwrap_or(0).clamp(*SCHEMAS.start(), *SCHEMAS.end())
 }
 
@@ -464,7 +469,7 @@ mod tests {
         let (segment, family) = family();
         let bound = family.bind(|key| key.text("a"));
         let place = bound.place();
-        let none = family.take_extra(place, 0, 0).unwrap();
+        let none = family.allocate_side(place, 0, 0).unwrap();
         place.plain(0).store(none.into(), Ordering::Relaxed);
         let before = segment.used();
         assert!(observe(&family, place, 0, 1.0, 3, 20));

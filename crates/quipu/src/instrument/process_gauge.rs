@@ -11,7 +11,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quipu_segment::clock::{Clock, Precise};
 use quipu_segment::generation;
-use quipu_segment::series::{self, Bound, Follower, KeyWriter, Label, Place, Schema, Values};
+use quipu_segment::series::{
+    self, CachedSeries, KeyWriter, Label, Schema, SeriesCells, SeriesHandle, Values,
+};
 
 use super::aggregation::Aggregation;
 use super::family::{Family, Instrument, single};
@@ -51,8 +53,8 @@ pub struct ProcessGauge(Handle);
 pub type ProcessGaugeFamily<L> = Family<ProcessGauge, L>;
 
 enum Handle {
-    Shared(Bound),
-    Own { series: series::Family, layout: Arc<Layout>, values: Values, follower: Follower },
+    Shared(SeriesHandle),
+    Own { series: series::Family, layout: Arc<Layout>, values: Values, cached: CachedSeries },
 }
 
 /// What all series of a family share.
@@ -150,7 +152,7 @@ impl Layout {
     }
 
     #[inline]
-    fn set(&self, series: &series::Family, place: &Place<'_>, value: f64) {
+    fn set(&self, series: &series::Family, place: &SeriesCells<'_>, value: f64) {
         if self.is_shared() {
             place.plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
             return;
@@ -160,7 +162,7 @@ impl Layout {
     }
 
     #[inline]
-    fn add(&self, series: &series::Family, place: &Place<'_>, n: f64) {
+    fn add(&self, series: &series::Family, place: &SeriesCells<'_>, n: f64) {
         if self.is_shared() {
             return place.add_float(VALUE, n);
         }
@@ -179,14 +181,14 @@ impl Layout {
     /// Stores the time after the value: a reader that sees the time sees this value, or a later
     /// one. A process that is killed between the two no longer counts.
     #[inline]
-    fn date(&self, series: &series::Family, place: &Place<'_>) {
+    fn date(&self, series: &series::Family, place: &SeriesCells<'_>) {
         if self.aggregation == Aggregation::LiveMostRecent {
             let now = Precise::anchored(series.segment().anchor()).now();
             place.plain(TIME).fetch_max(now, Ordering::Release);
         }
     }
 
-    fn get(&self, place: &Place<'_>) -> f64 {
+    fn get(&self, place: &SeriesCells<'_>) -> f64 {
         let cell = place.plain(VALUE).load(Ordering::Relaxed);
         if self.is_shared() { f64::from_bits(cell) } else { decode(cell).unwrap_or(0.0) }
     }
@@ -234,8 +236,8 @@ impl ProcessGauge {
             Handle::Shared(bound) => {
                 bound.place().plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
             }
-            Handle::Own { series, layout, values, follower } => series.follow(
-                follower,
+            Handle::Own { series, layout, values, cached } => series.follow(
+                cached,
                 |key| write(series, layout, values, key),
                 |place| layout.set(series, &place, value),
             ),
@@ -247,8 +249,8 @@ impl ProcessGauge {
     pub fn add(&self, n: f64) {
         match &self.0 {
             Handle::Shared(bound) => bound.place().add_float(VALUE, n),
-            Handle::Own { series, layout, values, follower } => series.follow(
-                follower,
+            Handle::Own { series, layout, values, cached } => series.follow(
+                cached,
                 |key| write(series, layout, values, key),
                 |place| layout.add(series, &place, n),
             ),
@@ -346,7 +348,7 @@ impl Clone for ProcessGauge {
                 series: series.clone(),
                 layout: Arc::clone(layout),
                 values: values.clone(),
-                follower: Follower::default(),
+                cached: CachedSeries::default(),
             },
         })
     }
@@ -383,7 +385,7 @@ impl Instrument for ProcessGauge {
         Layout::decode(series.schema()).map(Arc::new)
     }
 
-    fn bound(bound: Bound, _: &Arc<Layout>) -> Self {
+    fn bound(bound: SeriesHandle, _: &Arc<Layout>) -> Self {
         Self(Handle::Shared(bound))
     }
 
@@ -395,8 +397,8 @@ impl Instrument for ProcessGauge {
         if layout.is_shared() {
             return Self::bound(series.bind(labels), layout);
         }
-        let (values, follower) = (series.values(labels), Follower::default());
-        Self(Handle::Own { series: series.clone(), layout: Arc::clone(layout), values, follower })
+        let (values, cached) = (series.values(labels), CachedSeries::default());
+        Self(Handle::Own { series: series.clone(), layout: Arc::clone(layout), values, cached })
     }
 
     fn remove(

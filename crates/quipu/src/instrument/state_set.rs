@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use quipu_segment::series::{self, Bound, Schema};
+use quipu_segment::series::{self, Schema, SeriesHandle};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
@@ -16,7 +16,7 @@ use crate::registry::{Register, Scope};
 /// A set of states. An enum that derives [`LabelValue`] names them; for `StateSet<&str>`, so does
 /// [`Description::states`]. All states are off initially.
 pub struct StateSet<S> {
-    bound: Bound,
+    bound: SeriesHandle,
     states: PhantomData<fn(S)>,
 }
 
@@ -86,7 +86,7 @@ impl<S: LabelValue> Instrument for StateSet<S> {
         Ok(())
     }
 
-    fn bound(bound: Bound, (): &()) -> Self {
+    fn bound(bound: SeriesHandle, (): &()) -> Self {
         Self { bound, states: PhantomData }
     }
 }

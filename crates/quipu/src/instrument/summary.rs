@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quipu_segment::clock::{Clock, Coarse};
-use quipu_segment::series::{self, Beside, Bound, Place, Schema};
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
@@ -29,7 +29,7 @@ use crate::registry::{Register, Scope};
 /// [`Histogram`]: crate::Histogram
 #[derive(Debug, Clone)]
 pub struct Summary {
-    bound: Bound,
+    bound: SeriesHandle,
     layout: Arc<Layout>,
 }
 
@@ -70,7 +70,7 @@ impl Layout {
     }
 
     #[inline]
-    fn observe(&self, family: &series::Family, place: &Place<'_>, value: f64) {
+    fn observe(&self, family: &series::Family, place: &SeriesCells<'_>, value: f64) {
         place.add(COUNT, 1);
         place.add_float(SUM, value);
         if value.is_nan() || self.quantiles.is_empty() {
@@ -92,7 +92,7 @@ impl Layout {
     /// Clears the current age if its turn has come again, unless another thread does. Returns its
     /// first cell.
     #[cold]
-    fn turn(&self, family: &series::Family, place: &Place<'_>) -> usize {
+    fn turn(&self, family: &series::Family, place: &SeriesCells<'_>) -> usize {
         // This process' cheap clock may not have noticed yet that the machine was suspended.
         let tick = self.tick(self.clock.settle());
         let age = FIRST_AGE + (tick % AGES) as usize * AGE_CELLS;
@@ -110,7 +110,7 @@ impl Layout {
     }
 
     /// Clears all ages.
-    pub(crate) fn clear_beside(&self, family: &series::Family, place: &Place<'_>) {
+    pub(crate) fn clear_side(&self, family: &series::Family, place: &SeriesCells<'_>) {
         for age in 0..AGES as usize {
             let age = FIRST_AGE + age * AGE_CELLS;
             place.plain(age + ZERO).store(0, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl Layout {
     }
 
     /// Whether a cell holds the offset of memory beside the cells.
-    pub(crate) fn is_beside(cell: usize) -> bool {
+    pub(crate) fn is_side(cell: usize) -> bool {
         cell >= FIRST_AGE && (cell - FIRST_AGE) % AGE_CELLS == TABLE
     }
 
@@ -127,7 +127,7 @@ impl Layout {
     pub(crate) fn read(
         &self,
         family: &series::Family,
-        place: &Place<'_>,
+        place: &SeriesCells<'_>,
         [positive, negative, all]: [&mut Vec<(i32, u64)>; 3],
         out: &mut Vec<(f64, f64)>,
     ) {
@@ -289,25 +289,25 @@ impl Instrument for Summary {
         Layout::decode(series).map(Arc::new)
     }
 
-    fn bound(bound: Bound, layout: &Arc<Layout>) -> Self {
+    fn bound(bound: SeriesHandle, layout: &Arc<Layout>) -> Self {
         Self { bound, layout: Arc::clone(layout) }
     }
 
-    fn clear_beside(series: &series::Family, layout: &Arc<Layout>, place: &Place<'_>) {
-        layout.clear_beside(series, place);
+    fn clear_side(series: &series::Family, layout: &Arc<Layout>, place: &SeriesCells<'_>) {
+        layout.clear_side(series, place);
     }
 
-    fn beside(layout: &Arc<Layout>) -> Option<Arc<dyn Beside>> {
+    fn sides(layout: &Arc<Layout>) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::<Layout>::clone(layout))
     }
 }
 
-impl Beside for Layout {
+impl SideAllocations for Layout {
     fn is_offset(&self, cell: usize) -> bool {
-        Self::is_beside(cell)
+        Self::is_side(cell)
     }
 
-    fn renew(&self, family: &series::Family, place: &Place<'_>) {
+    fn renew(&self, family: &series::Family, place: &SeriesCells<'_>) {
         for age in 0..AGES as usize {
             native::renew(family, place, FIRST_AGE + age * AGE_CELLS + TABLE, SCHEMA);
         }

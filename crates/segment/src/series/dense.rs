@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use super::place::{LANE_WORDS, Place};
+use super::cells::{LANE_WORDS, SeriesCells};
 use super::schema::Schema;
 use crate::cells::Cells;
 use crate::error::Error;
@@ -225,7 +225,7 @@ impl Dense {
 
     /// The cells of a slot; those of the last one if there is no such slot.
     #[inline]
-    pub(crate) fn place(&self, slot: u32) -> Place<'_> {
+    pub(crate) fn place(&self, slot: u32) -> SeriesCells<'_> {
         let slot = slot.min(self.slots - 1);
         let mut at = (slot * self.cells) as usize;
         if slot >= self.slots_per_slab {
@@ -240,7 +240,7 @@ impl Dense {
         });
         // SAFETY: `open` checked that all slots in all lanes lie inside the region, which the
         // family keeps alive for longer than this borrow.
-        unsafe { Place::new(self.first.add(at), self.cells, (self.cpus, self.lanes), base) }
+        unsafe { SeriesCells::new(self.first.add(at), self.cells, (self.cpus, self.lanes), base) }
     }
 
     /// Whether the slot is shown even if it is zero.

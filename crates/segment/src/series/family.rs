@@ -6,13 +6,13 @@ use std::ptr;
 use std::sync::atomic::AtomicPtr;
 use std::time::Duration;
 
+use super::cells::SeriesCells;
 use super::dense::{Dense, Layout, Slab};
-use super::extra::Beside;
 use super::key::{Key, KeyWriter};
-use super::keyed::{self, At, Found, Keyed, Moment};
+use super::keyed::{self, At, DynamicSeries, Found, Moment};
 use super::meta;
-use super::place::Place;
 use super::schema::Schema;
+use super::side::SideAllocations;
 use super::strings::StringSet;
 use crate::cells::Cells;
 use crate::clock::{Clock, Manual};
@@ -60,7 +60,7 @@ pub(super) struct Inner {
         clippy::disallowed_types,
         reason = "no child of a fork has a handle in which it is being set"
     )]
-    beside: std::sync::OnceLock<Arc<dyn Beside>>,
+    sides: std::sync::OnceLock<Arc<dyn SideAllocations>>,
     /// For the lock of [`Family::try_folding`].
     pub(super) folding: Stuck,
     /// The offset of its record, which is unique to it.
@@ -70,7 +70,7 @@ pub(super) struct Inner {
 /// How its series are stored.
 pub(super) enum Series {
     Dense(Dense),
-    Keyed(Keyed),
+    Dynamic(DynamicSeries),
 }
 
 /// A handle to one series, which is looked up only once: an update through it costs only the
@@ -78,8 +78,8 @@ pub(super) enum Series {
 ///
 /// Removing the series does not harm the handle. What it counts afterwards is not shown, unless all
 /// of the family's labels are of fixed cardinality: then the series restarts with it.
-pub struct Bound {
-    place: Place<'static>,
+pub struct SeriesHandle {
+    place: SeriesCells<'static>,
     /// The record of the series and its generation, if it has a record.
     record: Option<(u32, u32)>,
     /// The slot of the series, if it has one.
@@ -96,27 +96,27 @@ pub struct Bound {
 /// Cells that replace those of a series: those of the overflow series, or some that are never
 /// shown.
 struct OtherCells {
-    place: Place<'static>,
+    place: SeriesCells<'static>,
     _own: Box<[AtomicU64]>,
 }
 
 /// The cells of a series that was found. Until this is dropped, they belong to that series, or to
 /// no series once it is removed.
 pub struct Claimed<'f> {
-    place: Place<'f>,
+    place: SeriesCells<'f>,
     _claim: Option<Claim<'f>>,
 }
 
 impl<'f> Claimed<'f> {
-    pub(super) fn new(place: Place<'f>, claim: Option<Claim<'f>>) -> Self {
+    pub(super) fn new(place: SeriesCells<'f>, claim: Option<Claim<'f>>) -> Self {
         Self { place, _claim: claim }
     }
 }
 
 impl<'f> std::ops::Deref for Claimed<'f> {
-    type Target = Place<'f>;
+    type Target = SeriesCells<'f>;
 
-    fn deref(&self) -> &Place<'f> {
+    fn deref(&self) -> &SeriesCells<'f> {
         &self.place
     }
 }
@@ -137,7 +137,7 @@ pub struct View<'a> {
     /// When it started to count from zero, in nanoseconds of Unix time.
     pub start: u64,
     /// Its cells.
-    pub place: Place<'a>,
+    pub place: SeriesCells<'a>,
 }
 
 /// The position of a walk over a family's series. The default is the beginning.
@@ -269,7 +269,7 @@ impl Family {
             cells[at::DENSE].store(layout.pack(), Ordering::Relaxed);
             cells[at::MARKS].store(marks.into(), Ordering::Relaxed);
         } else {
-            Keyed::open(segment, cells, schema, groups, now.unix).begin(now)?;
+            DynamicSeries::open(segment, cells, schema, groups, now.unix).begin(now)?;
         }
         let record = draft.publish()?;
         Self::open(segment, &record, clock)
@@ -300,7 +300,7 @@ impl Family {
         }
         let created = head[at::CREATED].load(Ordering::Relaxed);
         let layout = if layout == 0 {
-            Series::Keyed(Keyed::open(segment, head, &schema, groups, created))
+            Series::Dynamic(DynamicSeries::open(segment, head, &schema, groups, created))
         } else {
             let marks = u32::try_from(head[at::MARKS].load(Ordering::Relaxed)).unwrap_or(0);
             let layout = Layout::unpack(layout);
@@ -314,7 +314,7 @@ impl Family {
         });
         let sets = sets.collect();
         let (segment, head, id) = (segment.clone(), head.clone(), record.offset());
-        let (beside, folding) = (Default::default(), Stuck::default());
+        let (sides, folding) = (Default::default(), Stuck::default());
         let inner = Inner {
             segment,
             head,
@@ -324,7 +324,7 @@ impl Family {
             created,
             layout,
             clock,
-            beside,
+            sides,
             folding,
             id,
         };
@@ -377,7 +377,7 @@ impl Family {
                     |slot: &u32| dense.is_marked(*slot) || !dense.place(*slot).is_zero(floats);
                 (0..dense.slots()).filter(is_there).count() as u64
             }
-            Series::Keyed(keyed) => keyed.len(),
+            Series::Dynamic(keyed) => keyed.len(),
         }
     }
 
@@ -398,13 +398,13 @@ impl Family {
     /// `act` changes only that series, however long it takes. If the series is removed meanwhile,
     /// the change may be lost with it.
     #[inline]
-    pub fn update(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(Place<'_>)) {
+    pub fn update(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
         let inner = &*self.inner;
         let mut writer = KeyWriter::new(&inner.sets);
         labels(&mut writer);
         match &inner.layout {
             Series::Dense(dense) => act(dense.place(inner.slot(&writer, dense))),
-            Series::Keyed(keyed) => {
+            Series::Dynamic(keyed) => {
                 // The writer is moved nowhere, so that it stays in registers.
                 let key = writer.finish(keyed.secrets(), keyed.texts);
                 if let Some(key) = &key
@@ -421,7 +421,7 @@ impl Family {
 
     /// As [`Family::update`], for values that are to be shown even if they are zero.
     #[inline]
-    pub fn update_shown(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(Place<'_>)) {
+    pub fn update_shown(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
         let inner = &*self.inner;
         if let Series::Dense(dense) = &inner.layout {
             let mut writer = KeyWriter::new(&inner.sets);
@@ -436,7 +436,7 @@ impl Family {
 
     /// Binds a handle to the series with the labels that `labels` writes. The series is made if
     /// there is none, and is shown from now on.
-    pub fn bind(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Bound {
+    pub fn bind(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> SeriesHandle {
         let inner = &self.inner;
         let mut writer = KeyWriter::new(&inner.sets);
         labels(&mut writer);
@@ -446,7 +446,7 @@ impl Family {
                 dense.mark(slot);
                 (dense.place(slot), None, slot, None)
             }
-            Series::Keyed(keyed) => {
+            Series::Dynamic(keyed) => {
                 let mut claim = keyed.claim_for_handle();
                 let found = claim.and_then(|claim| {
                     let key = writer.finish(keyed.secrets(), keyed.texts);
@@ -462,7 +462,7 @@ impl Family {
             }
         };
         let held = held(fork::generation(), claim);
-        Bound::new(self, place, (record, slot), held)
+        SeriesHandle::new(self, place, (record, slot), held)
     }
 
     /// Reads the cells of the series with the labels that `labels` writes. Returns `None`, and
@@ -472,7 +472,7 @@ impl Family {
     pub fn look<R>(
         &self,
         labels: impl Fn(&mut KeyWriter<'_>),
-        read: impl Fn(Place<'_>) -> R,
+        read: impl Fn(SeriesCells<'_>) -> R,
     ) -> Option<R> {
         let inner = &*self.inner;
         let mut writer = KeyWriter::new(&inner.sets);
@@ -482,7 +482,7 @@ impl Family {
                 let slot = writer.group().filter(|&group| group < inner.groups)?;
                 inner.view(dense, slot).map(|view| read(view.place))
             }
-            Series::Keyed(keyed) => {
+            Series::Dynamic(keyed) => {
                 let key = writer.finish(keyed.secrets(), keyed.texts)?;
                 let Some(claim) = keyed.claim() else {
                     return keyed.look_locked(&key, read);
@@ -497,14 +497,14 @@ impl Family {
     /// later update makes a new series, which starts at zero.
     ///
     /// # Errors
-    /// Those of the lock, if the segment lies in a file: [`Flaw::Held`](crate::Flaw::Held) if
+    /// Those of the lock, if the segment lies in a file: [`ErrorKind::Held`](crate::ErrorKind::Held) if
     /// another process, which may be stopped, holds it for a second.
     pub fn remove(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<bool, Error> {
         self.remove_within(labels, lock::REMOVAL)
     }
 
     /// As [`Family::remove`], unless another thread has the family's lock: then it returns
-    /// [`Flaw::Held`](crate::Flaw::Held) at once. This is for scrapes, which never wait.
+    /// [`ErrorKind::Held`](crate::ErrorKind::Held) at once. This is for scrapes, which never wait.
     ///
     /// # Errors
     /// Those of [`Family::remove`].
@@ -530,7 +530,7 @@ impl Family {
                 dense.begin_anew(slot, floats, inner.now().unix);
                 Ok(was_there)
             }
-            Series::Keyed(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
+            Series::Dynamic(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
                 Some(key) => keyed.remove(&key, wait),
                 None => Ok(false),
             },
@@ -556,7 +556,7 @@ impl Family {
                 }
                 Ok(removed)
             }
-            Series::Keyed(keyed) => keyed.retain(|seen| keep(&keyed_view(keyed, seen))),
+            Series::Dynamic(keyed) => keyed.retain(|seen| keep(&keyed_view(keyed, seen))),
         }
     }
 
@@ -571,7 +571,7 @@ impl Family {
     /// Resets all series. Those that handles are bound to stay, at zero; others with dynamic labels
     /// are removed. What other threads add at the same time may be lost, or stay. Cells for which
     /// `keep` returns true stay as they are: those that hold the offset of an
-    /// [`Extra`](super::Extra), which the caller empties.
+    /// [`SideAllocation`](super::SideAllocation), which the caller empties.
     ///
     /// # Errors
     /// Those of [`Family::remove`].
@@ -589,7 +589,7 @@ impl Family {
                 }
                 Ok(())
             }
-            Series::Keyed(keyed) => keyed.reset(inner.now(), keep),
+            Series::Dynamic(keyed) => keyed.reset(inner.now(), keep),
         }
     }
 
@@ -605,7 +605,7 @@ impl Family {
     pub fn sweep(&self) -> Result<(), Error> {
         match &self.inner.layout {
             Series::Dense(_) => Ok(()),
-            Series::Keyed(keyed) => keyed.sweep(self.inner.now()),
+            Series::Dynamic(keyed) => keyed.sweep(self.inner.now()),
         }
     }
 
@@ -633,7 +633,7 @@ impl Family {
                     }
                 }
             }
-            Series::Keyed(keyed) => {
+            Series::Dynamic(keyed) => {
                 let claim = keyed.claim();
                 while !cursor.done {
                     let Some(at) = keyed.next_record(&mut cursor.record) else {
@@ -651,24 +651,24 @@ impl Family {
 }
 
 impl Family {
-    /// Sets, once, which extras the series have. Then the extras of a removed series are emptied
-    /// for the next series in its record, instead of being allocated again.
-    pub fn set_beside(&self, beside: Arc<dyn Beside>) {
-        let _ = self.inner.beside.set(beside);
+    /// Sets, once, which side allocations the series have. Then the side allocations of a removed
+    /// series are emptied for the next series in its record, instead of being allocated again.
+    pub fn set_side_allocations(&self, sides: Arc<dyn SideAllocations>) {
+        let _ = self.inner.sides.set(sides);
     }
 
     /// Finds the series of a key, and claims it by `hold`; makes it if there is none. `None` if the
     /// update counts in the overflow series.
     pub(super) fn find_or_make(
         &self,
-        keyed: &Keyed,
+        keyed: &DynamicSeries,
         key: Option<Key<'_>>,
         hold: &dyn Fn(u32),
     ) -> Option<Found> {
         let key = key?;
         keyed
             .find_live(&key, hold)
-            .or_else(|| keyed.find_or_make(&key, hold, || self.inner.now(), self.beside()))
+            .or_else(|| keyed.find_or_make(&key, hold, || self.inner.now(), self.sides()))
     }
 
     /// Changes the cells of a series as [`Family::update`] does, if it was not found at once.
@@ -676,9 +676,9 @@ impl Family {
     #[cold]
     pub(super) fn update_slowly(
         &self,
-        keyed: &Keyed,
+        keyed: &DynamicSeries,
         key: Option<Key<'_>>,
-        act: &dyn Fn(Place<'_>),
+        act: &dyn Fn(SeriesCells<'_>),
     ) -> Option<Found> {
         if let Some(claim) = keyed.claim() {
             if let Some(found) = self.find_or_make(keyed, key, &|at| claim.set(at)) {
@@ -686,7 +686,7 @@ impl Family {
                 return Some(found);
             }
         } else if let Some(key) = key
-            && keyed.update_locked(&key, self.inner.now(), self.beside(), act)
+            && keyed.update_locked(&key, self.inner.now(), self.sides(), act)
         {
             return None;
         }
@@ -696,8 +696,8 @@ impl Family {
         None
     }
 
-    fn beside(&self) -> Option<(&Self, &dyn Beside)> {
-        self.inner.beside.get().map(|beside| (self, &**beside))
+    fn sides(&self) -> Option<(&Self, &dyn SideAllocations)> {
+        self.inner.sides.get().map(|sides| (self, &**sides))
     }
 }
 
@@ -723,7 +723,7 @@ impl Inner {
     }
 
     #[cold]
-    fn overflow_of(&self, keyed: &Keyed) -> Found {
+    fn overflow_of(&self, keyed: &DynamicSeries) -> Found {
         self.head[at::OVERFLOWED].fetch_add(1, Ordering::Relaxed);
         keyed.find_overflow()
     }
@@ -752,23 +752,23 @@ impl fmt::Debug for Family {
     }
 }
 
-impl Bound {
+impl SeriesHandle {
     fn new(
         family: &Family,
-        place: Place<'_>,
+        place: SeriesCells<'_>,
         (record, slot): (Option<(u32, u32)>, u32),
         held: u64,
     ) -> Self {
         // SAFETY: the handle owns a share of the family, which keeps the region alive; `place`
         // gives it out for no longer than the handle lives.
-        let place = unsafe { std::mem::transmute::<Place<'_>, Place<'static>>(place) };
+        let place = unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(place) };
         let (held, other) = (AtomicU64::new(held), AtomicPtr::new(ptr::null_mut()));
         Self { place, record, slot, held, other, family: family.clone() }
     }
 
     /// The cells of the series.
     #[inline]
-    pub fn place(&self) -> &Place<'_> {
+    pub fn place(&self) -> &SeriesCells<'_> {
         // Acquire: another thread may have claimed the record before it stored this.
         let held = self.held.load(Ordering::Acquire);
         if held_by(held) == fork::generation() { &self.place } else { self.inherit() }
@@ -784,7 +784,7 @@ impl Bound {
     pub fn restart(&self) {
         let inner = &self.family.inner;
         match (self.record, &inner.layout) {
-            (Some((at, generation)), Series::Keyed(keyed)) => {
+            (Some((at, generation)), Series::Dynamic(keyed)) => {
                 keyed.restart_series(at, generation, inner.now());
             }
             (None, Series::Dense(dense)) => dense.restart(self.slot, inner.now().unix),
@@ -796,7 +796,7 @@ impl Bound {
     #[inline]
     pub fn is_removed(&self) -> bool {
         match (self.record, &self.family.inner.layout) {
-            (Some((at, generation)), Series::Keyed(keyed)) => !keyed.is_series(at, generation),
+            (Some((at, generation)), Series::Dynamic(keyed)) => !keyed.is_series(at, generation),
             _ => false,
         }
     }
@@ -804,7 +804,7 @@ impl Bound {
     /// In a child of a fork, where the claim is its parent's: claims the record for the child, if
     /// the series still has it.
     #[cold]
-    fn inherit(&self) -> &Place<'_> {
+    fn inherit(&self) -> &SeriesCells<'_> {
         let inner = &*self.family.inner;
         let (before, generation) = (self.held.load(Ordering::Acquire), fork::generation());
         if held_by(before) == generation {
@@ -814,7 +814,7 @@ impl Bound {
             self.held.store(held(generation, None), Ordering::Release);
             return &self.place;
         };
-        let Series::Keyed(keyed) = &inner.layout else { return &self.place };
+        let Series::Dynamic(keyed) = &inner.layout else { return &self.place };
         if keyed.is_overflow(at) {
             // It is never removed.
             self.held.store(held(generation, None), Ordering::Release);
@@ -824,7 +824,8 @@ impl Bound {
             let Some(claim) = keyed.claim_for_handle() else {
                 let place = keyed.place(inner.overflow_of(keyed).at);
                 // SAFETY: as in `new`.
-                let place = unsafe { std::mem::transmute::<Place<'_>, Place<'static>>(place) };
+                let place =
+                    unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(place) };
                 return self.replace(OtherCells { place, _own: Box::default() });
             };
             keyed.hold(claim, at);
@@ -844,7 +845,7 @@ impl Bound {
     }
 
     /// Puts other cells in place of those of the series, unless there are some already.
-    fn replace(&self, other: OtherCells) -> &Place<'_> {
+    fn replace(&self, other: OtherCells) -> &SeriesCells<'_> {
         let null = ptr::null_mut();
         let own = Box::into_raw(Box::new(other));
         // Release: a thread that finds them finds all of them. Acquire: another thread may be
@@ -871,7 +872,7 @@ impl OtherCells {
         // At most 512.
         let count = count as u32;
         // SAFETY: there is one lane of that many cells, which are freed with this.
-        Self { place: unsafe { Place::new(first, count, (0, 1), None) }, _own: own }
+        Self { place: unsafe { SeriesCells::new(first, count, (0, 1), None) }, _own: own }
     }
 }
 
@@ -887,14 +888,14 @@ fn held_by(held: u64) -> u32 {
     (held >> 32) as u32
 }
 
-impl Clone for Bound {
+impl Clone for SeriesHandle {
     fn clone(&self) -> Self {
         let generation = fork::generation();
         let copy = |held| Self::new(&self.family, self.place, (self.record, self.slot), held);
         // Like an inherited one, it finds out by itself what it can claim.
         let inherited = held(!generation, None);
         let is_own = ptr::eq(self.place(), &self.place);
-        let (Some((at, series)), Series::Keyed(keyed)) = (self.record, &self.family.inner.layout)
+        let (Some((at, series)), Series::Dynamic(keyed)) = (self.record, &self.family.inner.layout)
         else {
             return copy(held(generation, None));
         };
@@ -911,7 +912,7 @@ impl Clone for Bound {
     }
 }
 
-impl Drop for Bound {
+impl Drop for SeriesHandle {
     fn drop(&mut self) {
         let held = *self.held.get_mut();
         // Truncation is meant: the lower half.
@@ -919,7 +920,7 @@ impl Drop for Bound {
         // Only the parent gives back what the parent claimed.
         if claim != 0
             && held_by(held) == fork::generation()
-            && let Series::Keyed(keyed) = &self.family.inner.layout
+            && let Series::Dynamic(keyed) = &self.family.inner.layout
         {
             keyed.give_back(HandleClaim(claim));
         }
@@ -931,9 +932,9 @@ impl Drop for Bound {
     }
 }
 
-impl fmt::Debug for Bound {
+impl fmt::Debug for SeriesHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound")
+        f.debug_struct("SeriesHandle")
             .field("family", &self.family.inner.schema.name)
             .finish_non_exhaustive()
     }
@@ -972,7 +973,7 @@ pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
     for family in all_families(segment)? {
         match &family.inner.layout {
             Series::Dense(dense) => claims.extend(dense.claims(&slabs)),
-            Series::Keyed(keyed) => {
+            Series::Dynamic(keyed) => {
                 keyed.inspect(segment.may_have_lost_power(), &mut claims).map_err(|what| {
                     let what = format!("its family {:?}: {what}", family.inner.schema.name);
                     Error::damaged(segment, what)
@@ -1021,7 +1022,7 @@ pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
         match &family.inner.layout {
             // A power loss may have set back the number of words in use of a slab.
             Series::Dense(dense) => slabs.iter().for_each(|slab| slab.keep(dense)),
-            Series::Keyed(keyed) => keyed.mend_alone(Moment::now(segment))?,
+            Series::Dynamic(keyed) => keyed.mend_alone(Moment::now(segment))?,
         }
     }
     Ok(())
@@ -1049,7 +1050,7 @@ fn families_since(segment: &Segment, last: u64) -> Result<(Vec<Family>, u64), Er
     Ok((families, newest.unwrap_or(0)))
 }
 
-fn keyed_view<'a>(keyed: &'a Keyed, seen: &keyed::Seen<'a>) -> View<'a> {
+fn keyed_view<'a>(keyed: &'a DynamicSeries, seen: &keyed::Seen<'a>) -> View<'a> {
     View {
         group: seen.group,
         texts: seen.texts,

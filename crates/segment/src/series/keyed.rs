@@ -16,13 +16,13 @@ use std::time::Duration;
 
 use rapidhash::v3::RapidSecrets;
 
-use super::extra::Beside;
+use super::cells::SeriesCells;
 use super::family::Family;
 use super::index::{Index, LEAST_BITS, MOST_BITS, Table};
 use super::key::{Key, next_text, with_bytes};
 use super::meta::{self, MOST_SLACK, PLAIN, WORDS, is_series, state, state_of, with_state};
-use super::place::Place;
 use super::schema::Schema;
+use super::side::SideAllocations;
 use crate::cells::Cells;
 use crate::claims::{Memory, Named};
 use crate::error::Error;
@@ -91,7 +91,7 @@ const BATCH: usize = 512;
 
 /// A keyed family.
 #[derive(Debug)]
-pub(crate) struct Keyed {
+pub(crate) struct DynamicSeries {
     segment: Segment,
     head: Cells,
     secrets: RapidSecrets,
@@ -114,8 +114,8 @@ pub(crate) struct Keyed {
     nowhere: Box<[AtomicU64]>,
 }
 
-/// A family, and the code that knows the extras of its series.
-type Known<'a> = (&'a Family, &'a dyn Beside);
+/// A family, and the code that knows the side allocations of its series.
+type Known<'a> = (&'a Family, &'a dyn SideAllocations);
 
 /// A record that was found.
 #[derive(Debug, Clone, Copy)]
@@ -130,7 +130,7 @@ struct Survey {
     last: u32,
     used: u32,
     /// What is wrong after that, in words.
-    flaw: Option<String>,
+    kind: Option<String>,
 }
 
 /// A time: nanoseconds of Unix time, and of the segment's time, which setting a clock does not
@@ -159,7 +159,7 @@ pub(crate) struct At {
     word: u32,
 }
 
-impl Keyed {
+impl DynamicSeries {
     /// Opens the head of a family.
     pub(crate) fn open(
         segment: &Segment,
@@ -247,7 +247,7 @@ impl Keyed {
     }
 
     /// Finds a series that is shown, without a lock, and claims it. It may miss one, as
-    /// [`Keyed::find`].
+    /// [`DynamicSeries::find`].
     #[inline]
     pub(crate) fn find_live(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
         self.find(key, hold).filter(|found| state_of(found.meta) == state::LIVE)
@@ -294,13 +294,13 @@ impl Keyed {
 
     /// The cells of a record.
     #[inline]
-    pub(crate) fn place(&self, at: u32) -> Place<'_> {
+    pub(crate) fn place(&self, at: u32) -> SeriesCells<'_> {
         let offset = (u64::from(at) + u64::from(self.header)) * CELL_BYTES;
         let first = self.region().cells(offset, self.cells as usize);
         let first = first.unwrap_or_else(|| NonNull::from(&*self.nowhere).cast());
         // SAFETY: the one lane lies inside the region, as `cells` checked, or is `nowhere`, which
         // has that many cells: this family keeps both alive for longer than the borrow.
-        unsafe { Place::new(first, self.cells, (0, 1), None) }
+        unsafe { SeriesCells::new(first, self.cells, (0, 1), None) }
     }
 
     /// The record of a series, if that series still has it and is shown. `hold` claims it.
@@ -619,8 +619,8 @@ impl Keyed {
         if torn {
             return Ok(());
         }
-        if let Some(flaw) = survey.flaw {
-            return Err(flaw);
+        if let Some(kind) = survey.kind {
+            return Err(kind);
         }
         for word in self.table_words() {
             let packed = word.load(Ordering::Relaxed);
@@ -652,10 +652,10 @@ impl Keyed {
         // While others count, nothing is cut off: they have claimed records there. A series with
         // unreadable labels is an error only when the file is opened.
         let survey = self.survey(torn || !alone, |_| ());
-        if survey.flaw.is_none() || alone {
+        if survey.kind.is_none() || alone {
             self.head[at::LAST_BLOCK].store(survey.last.into(), Ordering::Relaxed);
         }
-        if survey.flaw.is_some() && alone {
+        if survey.kind.is_some() && alone {
             // What follows was never complete, or was not on the disk when power was lost.
             if survey.last == 0 {
                 self.head[at::FIRST_BLOCK].store(0, Ordering::Relaxed);
@@ -726,12 +726,12 @@ impl Keyed {
         key: &Key<'_>,
         hold: &dyn Fn(u32),
         now: impl Fn() -> Moment,
-        beside: Option<Known<'_>>,
+        sides: Option<Known<'_>>,
     ) -> Option<Found> {
         if self.is_full_without(key) {
             return None;
         }
-        let found = self.make(key, hold, now(), beside).ok();
+        let found = self.make(key, hold, now(), sides).ok();
         // Without the lock, so that other series can be made meanwhile.
         self.segment.grow_ahead();
         found
@@ -745,11 +745,11 @@ impl Keyed {
         &self,
         key: &Key<'_>,
         now: Moment,
-        beside: Option<Known<'_>>,
-        act: &dyn Fn(Place<'_>),
+        sides: Option<Known<'_>>,
+        act: &dyn Fn(SeriesCells<'_>),
     ) -> bool {
         let update = || {
-            let found = self.make_locked(key, &|_| (), now, beside).ok()?;
+            let found = self.make_locked(key, &|_| (), now, sides).ok()?;
             act(self.place(found.at));
             Some(())
         };
@@ -762,7 +762,7 @@ impl Keyed {
     pub(crate) fn look_locked<R>(
         &self,
         key: &Key<'_>,
-        read: impl FnOnce(Place<'_>) -> R,
+        read: impl FnOnce(SeriesCells<'_>) -> R,
     ) -> Option<R> {
         let look = || {
             let found = self.find_locked(key)?;
@@ -843,14 +843,14 @@ impl Keyed {
         key: &Key<'_>,
         hold: &dyn Fn(u32),
         now: Moment,
-        beside: Option<Known<'_>>,
+        sides: Option<Known<'_>>,
     ) -> Result<Found, Error> {
         if !self.is_key(key) {
             let what = "a series whose labels are not those of its family".into();
             return Err(Error::request(&self.segment, what));
         }
         let _guard = self.lock()?;
-        self.make_locked(key, hold, now, beside)
+        self.make_locked(key, hold, now, sides)
     }
 
     fn make_locked(
@@ -858,7 +858,7 @@ impl Keyed {
         key: &Key<'_>,
         hold: &dyn Fn(u32),
         now: Moment,
-        beside: Option<Known<'_>>,
+        sides: Option<Known<'_>>,
     ) -> Result<Found, Error> {
         let fingerprint = fingerprint(key.hash);
         if let Some(found) = self.find_locked(key) {
@@ -875,7 +875,7 @@ impl Keyed {
             return Err(Error::full(&self.segment, 0));
         }
         self.make_room()?;
-        let at = self.write(key, now, beside)?;
+        let at = self.write(key, now, sides)?;
         hold(at);
         self.index().insert(fingerprint, at);
         let meta = self.set_state(at, state::LIVE);
@@ -894,7 +894,7 @@ impl Keyed {
     }
 
     /// Takes a record, and writes everything but its state.
-    fn write(&self, key: &Key<'_>, now: Moment, beside: Option<Known<'_>>) -> Result<u32, Error> {
+    fn write(&self, key: &Key<'_>, now: Moment, sides: Option<Known<'_>>) -> Result<u32, Error> {
         let words = u64::from(self.header + self.cells) + key.words.len() as u64;
         if words > MOST_WORDS.into() {
             return Err(Error::full(&self.segment, words * CELL_BYTES));
@@ -905,14 +905,14 @@ impl Keyed {
         // Release, here and below: a walk without a claim that sees what is written here sees the
         // new generation.
         region.word(at + 1).store(origin, Ordering::Release);
-        if let Some((family, beside)) = beside {
-            beside.renew(family, &self.place(at));
+        if let Some((family, sides)) = sides {
+            sides.renew(family, &self.place(at));
         }
         for i in 2..self.header + self.cells {
-            let is_offset = |(_, beside): Known<'_>| {
-                i.checked_sub(self.header).is_some_and(|cell| beside.is_offset(cell as usize))
+            let is_offset = |(_, sides): Known<'_>| {
+                i.checked_sub(self.header).is_some_and(|cell| sides.is_offset(cell as usize))
             };
-            if !beside.is_some_and(is_offset) {
+            if !sides.is_some_and(is_offset) {
                 region.word(at + i).store(0, Ordering::Release);
             }
         }
@@ -1350,8 +1350,8 @@ impl Keyed {
     fn survey(&self, passes_labels: bool, mut claim: impl FnMut(Range<u64>)) -> Survey {
         let region = self.region();
         let end = self.end();
-        let mut survey = Survey { last: 0, used: 0, flaw: None };
-        let flaw = |at: u64, what: &str| {
+        let mut survey = Survey { last: 0, used: 0, kind: None };
+        let kind = |at: u64, what: &str| {
             Some(format!("{what} at {} of a family", at.saturating_mul(CELL_BYTES)))
         };
         let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
@@ -1362,19 +1362,19 @@ impl Keyed {
             let at = u32::try_from(block).ok().filter(|_| left > 0 && block + 2 <= end);
             let length = at.map(|at| region.word(at).load(Ordering::Acquire) >> 32);
             let (Some(at), Some(length)) = (at, length) else {
-                survey.flaw = flaw(block, "a block that lies outside of the bytes in use");
+                survey.kind = kind(block, "a block that lies outside of the bytes in use");
                 return survey;
             };
             // Since the block ends inside, all of its offsets are word offsets, of 32 bits.
             if length < LEAST_BLOCK.into() || block + length > end {
-                survey.flaw = flaw(block, "a block that ends outside of the bytes in use");
+                survey.kind = kind(block, "a block that ends outside of the bytes in use");
                 return survey;
             }
             claim(block..block + length);
             (survey.last, survey.used) = (at, BLOCK_HEAD);
             let used = region.word(at + 1).load(Ordering::Acquire);
             if used < u64::from(BLOCK_HEAD) || used > length {
-                survey.flaw = flaw(block, "a block with more words in use than it has");
+                survey.kind = kind(block, "a block with more words in use than it has");
                 return survey;
             }
             while u64::from(survey.used) < used {
@@ -1384,18 +1384,18 @@ impl Keyed {
                 let fits = meta::used_words(meta) >= u64::from(self.header + self.cells)
                     && u64::from(survey.used) + words <= used;
                 if !fits || state_of(meta) > state::HIDDEN {
-                    survey.flaw = flaw(record.into(), "a record that contradicts the layout");
+                    survey.kind = kind(record.into(), "a record that contradicts the layout");
                     return survey;
                 }
                 if is_series(meta) && !passes_labels && !self.is_sound(record, meta) {
-                    survey.flaw = flaw(record.into(), "a series whose labels are unreadable");
+                    survey.kind = kind(record.into(), "a series whose labels are unreadable");
                     return survey;
                 }
                 survey.used += words as u32;
             }
             let next = region.word(at).load(Ordering::Acquire) & u64::from(u32::MAX);
             if next != 0 && next <= block {
-                survey.flaw = flaw(next, "a block that does not lie after the one before");
+                survey.kind = kind(next, "a block that does not lie after the one before");
                 return survey;
             }
             block = next;
@@ -1699,7 +1699,7 @@ mod tests {
         let labels = vec![Label { name: "user".into(), values: None }];
         let schema = Schema { name: "requests".into(), cells: 1, labels, ..Schema::default() };
         let family = segment.family(&schema).unwrap();
-        let Series::Keyed(keyed) = &family.inner.layout else { panic!("its label is dynamic") };
+        let Series::Dynamic(keyed) = &family.inner.layout else { panic!("its label is dynamic") };
         let mut names = (0..).map(|i| i.to_string());
         let mut churn = || {
             let name = names.next().unwrap();

@@ -27,13 +27,13 @@
 //! texts of its labels and its cells. An index finds it without a lock.
 
 #[cfg(not(loom))]
+mod cached;
+#[cfg(not(loom))]
+mod cells;
+#[cfg(not(loom))]
 mod dense;
 #[cfg(not(loom))]
-mod extra;
-#[cfg(not(loom))]
 mod family;
-#[cfg(not(loom))]
-mod follower;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 mod index;
 #[cfg(not(loom))]
@@ -45,24 +45,24 @@ mod meta;
 #[cfg(not(loom))]
 mod names;
 #[cfg(not(loom))]
-mod place;
-#[cfg(not(loom))]
 mod schema;
+#[cfg(not(loom))]
+mod side;
 #[cfg(not(loom))]
 mod strings;
 
 #[cfg(not(loom))]
-pub use extra::{Beside, Extra};
+pub use cached::{CachedSeries, FoldGuard};
 #[cfg(not(loom))]
-pub use family::{Bound, Claimed, Cursor, Family, View};
+pub use cells::SeriesCells;
 #[cfg(not(loom))]
-pub use follower::{Folding, Follower};
+pub use family::{Claimed, Cursor, Family, SeriesHandle, View};
 #[cfg(not(loom))]
 pub use key::{KeyWriter, Values};
 #[cfg(not(loom))]
-pub use place::Place;
-#[cfg(not(loom))]
 pub use schema::{Label, MOST_CELLS, Schema};
+#[cfg(not(loom))]
+pub use side::{SideAllocation, SideAllocations};
 #[cfg(not(loom))]
 pub use strings::StringSet;
 

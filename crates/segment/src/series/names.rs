@@ -10,15 +10,15 @@ use std::fmt;
 
 use super::dense::Slab;
 use super::family;
-use crate::error::{Error, Flaw};
+use crate::error::{Error, ErrorKind};
 use crate::layout::{check_at, walk};
-use crate::lock::{Busy, Latch};
+use crate::lock::{Busy, ForkSafeMutex};
 use crate::segment::{Record, Segment};
 
 /// The records of families by name, and the slabs, as far as this process has seen them.
 #[derive(Default)]
 pub(crate) struct Names {
-    latch: Latch,
+    mutex: ForkSafeMutex,
     known: UnsafeCell<Known>,
 }
 
@@ -35,7 +35,7 @@ struct Known {
     steps: usize,
 }
 
-// SAFETY: what is known is accessed only by the thread that holds the latch.
+// SAFETY: what is known is accessed only by the thread that holds the mutex.
 unsafe impl Sync for Names {}
 
 /// The number of slabs in which a new family looks for room, from the newest one.
@@ -68,14 +68,14 @@ impl Names {
     /// Calls `look` with all that is known, brought up to date.
     fn with<R>(&self, segment: &Segment, look: impl FnOnce(&Known) -> R) -> Result<R, Error> {
         let interrupted = || Error::held(segment, "the names of families", Busy::Interrupted);
-        let (_locked, was_left) = self.latch.lock_or_take_over().ok_or_else(interrupted)?;
-        // SAFETY: the latch is held until the end.
+        let (_locked, was_left) = self.mutex.lock_or_take_over().ok_or_else(interrupted)?;
+        // SAFETY: the mutex is held until the end.
         let known = unsafe { &mut *self.known.get() };
         if was_left {
             // A thread of the parent, which does not exist in this child of a fork, was changing
             // it: it may be half changed, and is not even dropped.
             std::mem::forget(std::mem::take(known));
-            self.latch.mended();
+            self.mutex.mended();
         }
         known.go_on(segment)?;
         Ok(look(known))
@@ -91,7 +91,7 @@ impl Known {
         }
         let mut new = Vec::new();
         for found in walk(&*segment.region) {
-            let found = found.map_err(|flaw| Error::new(segment.path(), flaw))?;
+            let found = found.map_err(|kind| Error::new(segment.path(), kind))?;
             if found.offset == self.newest {
                 break;
             }
@@ -105,7 +105,7 @@ impl Known {
         // Oldest first, so that a newer record of the same name replaces an older one.
         for found in new.into_iter().rev() {
             let offset = found.offset;
-            let record = segment.record(found).map_err(|flaw| Error::new(segment.path(), flaw))?;
+            let record = segment.record(found).map_err(|kind| Error::new(segment.path(), kind))?;
             if let Some(name) = family::name_in(&record) {
                 self.families.insert(name.into(), offset);
             } else if Slab::of(&record).is_some() {
@@ -122,7 +122,7 @@ impl Known {
 
 /// The record at an offset, validated again: other processes can write to it.
 fn record(segment: &Segment, offset: u64) -> Result<Record, Error> {
-    let fail = |flaw: Flaw| Error::new(segment.path(), flaw);
+    let fail = |kind: ErrorKind| Error::new(segment.path(), kind);
     let found = check_at(&*segment.region, offset).map_err(fail)?;
     segment.record(found).map_err(fail)
 }

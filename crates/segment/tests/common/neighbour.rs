@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use quipu_segment::clock::Manual;
-use quipu_segment::series::{Bound, Cursor, Family, Label, Schema};
+use quipu_segment::series::{Cursor, Family, Label, Schema, SeriesHandle};
 use quipu_segment::{Options, Segment};
 
 const START: u64 = 1_700_000_000_000_000_000;
@@ -56,7 +56,8 @@ impl World {
         let segment = options().open_or_create(&path).unwrap();
         let clock = Manual::new(START);
         let families = families(&segment, &clock);
-        let bound: Vec<Bound> = families.iter().map(|f| f.bind(|key| key.text("0"))).collect();
+        let bound: Vec<SeriesHandle> =
+            families.iter().map(|f| f.bind(|key| key.text("0"))).collect();
         let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
         let token = segment.process().unwrap();
         if !is_at_once {
@@ -194,7 +195,7 @@ fn act(
     segment: &Segment,
     clock: &Manual,
     families: &[Family],
-    bound: &[Bound],
+    bound: &[SeriesHandle],
     also: &mut dyn FnMut(&Segment),
 ) {
     let choice = program.byte();
@@ -220,7 +221,7 @@ fn act(
             family.look(|key| key.text(&number.to_string()), |place| place.sum(0));
             let _ = (family.len(), family.overflowed());
         }
-        12 => extra(family, number),
+        12 => side(family, number),
         13 => {
             let records = segment.records().take_while(Result::is_ok).count() as u64;
             assert!(records * 64 <= LIMIT);
@@ -256,22 +257,22 @@ fn walk(family: &Family) {
     assert!(count * 8 <= LIMIT, "a walk showed {count} series");
 }
 
-/// Keeps the offset of an extra in the last cell of a series.
-fn extra(family: &Family, number: u8) {
+/// Keeps the offset of a side allocation in the last cell of a series.
+fn side(family: &Family, number: u8) {
     let cell = usize::from(family.schema().cells) - 1;
     let Ok(Some(place)) = family.find(|key| key.text(&number.to_string())) else { return };
     let known = u32::try_from(place.plain(cell).load(Ordering::Relaxed)).unwrap_or(0);
-    let at = match family.extra(&place, known) {
+    let at = match family.side(&place, known) {
         Some(_) => known,
-        None => match family.take_extra(&place, u16::from(number), 9) {
+        None => match family.allocate_side(&place, u16::from(number), 9) {
             Ok(at) => at,
             Err(_) => return,
         },
     };
     place.plain(cell).store(at.into(), Ordering::Relaxed);
-    let Some(extra) = family.extra(&place, at) else { return };
-    extra.words().iter().for_each(|word| word.store(1, Ordering::Relaxed));
-    if let Some(place) = extra.place() {
+    let Some(side) = family.side(&place, at) else { return };
+    side.words().iter().for_each(|word| word.store(1, Ordering::Relaxed));
+    if let Some(place) = side.place() {
         (0..place.len()).for_each(|cell| place.add(cell, 1));
     }
 }

@@ -12,6 +12,7 @@
 //! box; one coarse sweep per thread enforces the deadlines (see `worker`).
 
 mod connection;
+mod connections;
 mod error;
 mod handler;
 mod host;
@@ -19,7 +20,6 @@ mod limits;
 mod listener;
 mod memory;
 mod refusal;
-mod registry;
 mod server;
 mod service;
 mod wire;

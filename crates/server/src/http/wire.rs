@@ -31,12 +31,12 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, getpeername, recv, send, shutd
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::registry::Registry;
+use super::connections::Connections;
 
 /// A nonblocking connected socket, shared by hyper, its connection task and the sweep.
 pub(super) struct Wire {
     socket: RefCell<Socket>,
-    registry: Rc<Registry>,
+    registry: Rc<Connections>,
     phase: Cell<Phase>,
     /// When the phase began; in `Body`, when the request's head began.
     since: Cell<u64>,
@@ -93,7 +93,7 @@ pub(super) enum Overdue {
 }
 
 impl Wire {
-    pub(super) fn new(socket: OwnedFd, registry: Rc<Registry>) -> Wire {
+    pub(super) fn new(socket: OwnedFd, registry: Rc<Connections>) -> Wire {
         let (since, number) = (registry.now(), registry.number());
         Wire {
             socket: RefCell::new(Socket::Fresh(socket.into())),
@@ -116,7 +116,7 @@ impl Wire {
         }
     }
 
-    pub(super) fn registry(&self) -> &Registry {
+    pub(super) fn registry(&self) -> &Connections {
         &self.registry
     }
 

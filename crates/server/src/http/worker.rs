@@ -19,18 +19,18 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
 use super::connection::Connection;
+use super::connections::Connections;
 use super::error::Error;
 use super::handler::{Event, Handler};
 use super::limits::{DEFAULT_HEADERS, Limits, Places};
 use super::listener;
 use super::refusal::Refusal;
-use super::registry::Registry;
 use super::wire::Wire;
 
 /// The parts that a thread needs to serve.
 pub(super) struct Worker<H> {
     handler: Rc<H>,
-    registry: Rc<Registry>,
+    registry: Rc<Connections>,
     http: Rc<http1::Builder>,
     places: Places,
 }
@@ -50,7 +50,7 @@ impl<H: Handler> Worker<H> {
         if limits.headers != DEFAULT_HEADERS {
             http.max_headers(limits.headers);
         }
-        let registry = Rc::new(Registry::new(limits, &places));
+        let registry = Rc::new(Connections::new(limits, &places));
         Worker { handler: Rc::new(handler), registry, http: Rc::new(http), places }
     }
 

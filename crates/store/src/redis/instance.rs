@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quipu_segment::{Cells, Kind, Lead, Segment};
+use quipu_segment::{Cells, Kind, LeaderLease, Segment};
 
 use crate::error::Error;
 
@@ -68,7 +68,7 @@ impl Instance {
     }
 
     /// Makes this process the one that flushes, if none is.
-    pub(super) fn lead(&self) -> Option<Lead> {
+    pub(super) fn lead(&self) -> Option<LeaderLease> {
         // A process that cannot be marked as alive does not lead; another one may.
         self.segment.lead(&self.cells, at::LEAD).ok().flatten()
     }

@@ -18,7 +18,7 @@ use crate::table::register;
 pub(super) struct Specs(GaugeFamily<Values<'static>>);
 
 /// A metric.
-pub(super) struct Kept {
+pub(super) struct RedisMetric {
     spec: Spec,
     series: Series,
     together: Lock,
@@ -53,7 +53,7 @@ impl Specs {
     }
 }
 
-impl Kept {
+impl RedisMetric {
     pub(super) fn new(
         spec: &Spec,
         registry: &Registry,
@@ -93,7 +93,7 @@ impl Kept {
     }
 }
 
-impl Metric for Kept {
+impl Metric for RedisMetric {
     fn spec(&self) -> &Spec {
         &self.spec
     }

@@ -40,7 +40,7 @@ use std::time::Duration;
 use quipu::{Description, Registry};
 
 use self::instance::Instance;
-use self::metric::Kept;
+use self::metric::RedisMetric;
 pub use self::options::Options;
 pub use self::read::{Part, Total, Totals};
 use self::worker::Worker;
@@ -57,7 +57,7 @@ pub struct Redis {
 struct Inner {
     options: Options,
     registry: Registry,
-    metrics: Table<Kept>,
+    metrics: Table<RedisMetric>,
     worker: Arc<Worker>,
     /// Describes metrics to the process that flushes.
     specs: metric::Specs,
@@ -126,7 +126,7 @@ impl Store for Redis {
         let inner = &self.inner;
         let metric = inner.metrics.get_or_make(spec, || {
             inner.specs.describe(spec);
-            Kept::new(spec, &inner.registry, inner.generation, &inner.worker, self.totals())
+            RedisMetric::new(spec, &inner.registry, inner.generation, &inner.worker, self.totals())
         })?;
         Ok(metric)
     }

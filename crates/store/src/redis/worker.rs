@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use quipu::label::Values;
 use quipu::{CounterFamily, Registry};
-use quipu_segment::Lead;
+use quipu_segment::LeaderLease;
 
 use super::flush::Flusher;
 use super::instance::Instance;
@@ -115,12 +115,12 @@ impl Worker {
     }
 
     fn run(&self, own: u32) {
-        let mut lead: Option<Lead> = None;
+        let mut lead: Option<LeaderLease> = None;
         let mut flusher: Option<Flusher> = None;
         let mut failures = 0_u32;
         loop {
             let is_stopping = self.is_stopping.load(Ordering::Acquire);
-            if !lead.as_ref().is_some_and(Lead::is_held) {
+            if !lead.as_ref().is_some_and(LeaderLease::is_held) {
                 lead = self.instance.lead();
                 flusher = None;
             }

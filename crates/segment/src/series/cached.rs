@@ -1,14 +1,14 @@
 //! Series of processes: a handle that finds its series again after a fork, and the lock for folding
 //! the series that ended processes left.
 //!
-//! A follower does not bind its series, which may be removed and made again at any time: it
+//! A cached series does not bind its series, which may be removed and made again at any time: it
 //! remembers where the series was, and checks that it is still there.
 
+use super::cells::SeriesCells;
 use super::family::{Claimed, Family, Series};
 use super::key::{KeyWriter, Values};
-use super::keyed::{Found, Keyed};
+use super::keyed::{DynamicSeries, Found};
 use super::meta;
-use super::place::Place;
 use crate::error::Error;
 use crate::fork;
 use crate::lock::{self, Guard};
@@ -16,10 +16,10 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Where a series was last found. Always used with the same family and the same labels.
 ///
-/// Unlike a [`Bound`](super::Bound), it does not keep the record of a removed series: if the series
-/// is gone, it is made again.
+/// Unlike a [`SeriesHandle`](super::SeriesHandle), it does not keep the record of a removed series:
+/// if the series is gone, it is made again.
 #[derive(Debug, Default)]
-pub struct Follower {
+pub struct CachedSeries {
     /// The generation of the process that found it, plus one; 0 if none did.
     process: AtomicU64,
     /// The record, and its generation in the upper half.
@@ -28,43 +28,43 @@ pub struct Follower {
 
 /// Held by the only thread of all processes that may fold the series that ended processes left.
 #[must_use]
-pub struct Folding<'f>(#[expect(dead_code, reason = "it is held until it is dropped")] Guard<'f>);
+pub struct FoldGuard<'f>(#[expect(dead_code, reason = "it is held until it is dropped")] Guard<'f>);
 
 impl Family {
     /// Changes the cells of the series with the labels that `labels` writes, as
-    /// [`Family::update_shown`] does, and finds it where `follower` left it. In a child of a fork,
+    /// [`Family::update_shown`] does, and finds it where `cached` left it. In a child of a fork,
     /// `labels` is called again.
     #[inline]
     pub fn follow(
         &self,
-        follower: &Follower,
+        cached: &CachedSeries,
         labels: impl Fn(&mut KeyWriter<'_>),
-        act: impl Fn(Place<'_>),
+        act: impl Fn(SeriesCells<'_>),
     ) {
-        let Series::Keyed(keyed) = &self.inner.layout else {
+        let Series::Dynamic(keyed) = &self.inner.layout else {
             return self.update_shown(labels, act);
         };
         if let Some(claim) = keyed.claim_at_hand()
-            && let Some(found) = follower.found(keyed, |at| claim.set(at))
+            && let Some(found) = cached.found(keyed, |at| claim.set(at))
         {
             return act(keyed.place(found.at));
         }
-        self.follow_slowly(keyed, follower, &labels, &act);
+        self.follow_slowly(keyed, cached, &labels, &act);
     }
 
     #[cold]
     fn follow_slowly(
         &self,
-        keyed: &Keyed,
-        follower: &Follower,
+        keyed: &DynamicSeries,
+        cached: &CachedSeries,
         labels: &dyn Fn(&mut KeyWriter<'_>),
-        act: &dyn Fn(Place<'_>),
+        act: &dyn Fn(SeriesCells<'_>),
     ) {
         let mut writer = KeyWriter::new(&self.inner.sets);
         labels(&mut writer);
         let key = writer.finish(keyed.secrets(), keyed.texts);
         if let Some(found) = self.update_slowly(keyed, key, act) {
-            follower.leave(found);
+            cached.leave(found);
         }
     }
 
@@ -73,7 +73,7 @@ impl Family {
     ///
     /// # Errors
     /// Those of the lock, which is taken while the family's index is changing;
-    /// [`Flaw::Held`](crate::Flaw::Held) if another thread has it, so that it is unknown whether
+    /// [`ErrorKind::Held`](crate::ErrorKind::Held) if another thread has it, so that it is unknown whether
     /// the series is there; and a full segment.
     pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<Option<Claimed<'_>>, Error> {
         let mut writer = KeyWriter::new(&self.inner.sets);
@@ -83,7 +83,7 @@ impl Family {
                 let slot = writer.group().filter(|&group| group < self.groups());
                 slot.map(|slot| Claimed::new(dense.place(slot), None))
             }
-            Series::Keyed(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
+            Series::Dynamic(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
                 Some(key) => {
                     let claim = keyed.claim().ok_or_else(|| Error::full(self.segment(), 0))?;
                     let found = keyed.find_surely(&key, |at| claim.set(at))?;
@@ -104,7 +104,7 @@ impl Family {
     /// Takes the lock for folding the series of ended processes. Returns `None` if another thread
     /// has it, which may be stopped. The death of its owner releases it: the next owner must expect
     /// half-done work.
-    pub fn try_folding(&self) -> Option<Folding<'_>> {
+    pub fn try_folding(&self) -> Option<FoldGuard<'_>> {
         let (word, broken) = self.inner.folding_words();
         let segment = self.segment();
         let (token, stuck) = (segment.process().ok()?, &self.inner.folding);
@@ -112,13 +112,13 @@ impl Family {
         let taken = lock::acquire(word, broken, token, is_alive, stuck, lock::SCRAPE);
         let (guard, _) = taken.ok()?;
         broken.store(0, Ordering::Relaxed);
-        Some(Folding(guard))
+        Some(FoldGuard(guard))
     }
 }
 
-impl Follower {
+impl CachedSeries {
     #[inline]
-    fn found(&self, keyed: &Keyed, hold: impl Fn(u32)) -> Option<Found> {
+    fn found(&self, keyed: &DynamicSeries, hold: impl Fn(u32)) -> Option<Found> {
         // Acquire: a thread that sees the process sees the spot that it stored, and not its
         // parent's.
         if self.process.load(Ordering::Acquire) != u64::from(fork::generation()) + 1 {

@@ -9,7 +9,7 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use crate::sequence::Sequence;
+use crate::rseq::Sequence;
 use crate::stripes::thread_number;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -20,7 +20,7 @@ const _: () = assert!(LANE_WORDS * 8 == 1 << SHIFT);
 
 /// The cells of one series.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct SeriesCells<'a> {
     first: NonNull<AtomicU64>,
     cells: u32,
     cpus: u16,
@@ -32,11 +32,11 @@ pub struct Place<'a> {
 }
 
 // SAFETY: it gives out only shared atomics, which live for 'a.
-unsafe impl Send for Place<'_> {}
+unsafe impl Send for SeriesCells<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for Place<'_> {}
+unsafe impl Sync for SeriesCells<'_> {}
 
-impl<'a> Place<'a> {
+impl<'a> SeriesCells<'a> {
     /// Makes a place of `cells` cells in each of `lanes` lanes, of which `cpus` belong to CPUs and
     /// at least one is shared.
     ///

@@ -1,13 +1,13 @@
 //! Memory that a series takes beside its cells when it needs more: the buckets of a native
 //! histogram, exemplars.
 //!
-//! An *extra* has shared words, and cells that are laid out as those of the series are: in lanes or
-//! not. It is never moved. The code that takes extras says by [`Beside`] which cells hold their
-//! offsets, so that the next series in the same record has them too. `docs/formats.md` draws their
-//! head.
+//! A *side allocation* has shared words, and cells that are laid out as those of the series are: in
+//! lanes or not. It is never moved. The code that takes side allocations says by
+//! [`SideAllocations`] which cells hold their offsets, so that the next series in the same record
+//! has them too. `docs/formats.md` draws their head.
 
+use super::cells::{LANE_WORDS, SeriesCells};
 use super::family::Family;
-use super::place::{LANE_WORDS, Place};
 use crate::error::Error;
 use crate::layout::CELL_BYTES;
 use crate::lock;
@@ -18,32 +18,32 @@ const HEAD: u64 = 8;
 
 /// Memory beside the cells of a series.
 #[derive(Debug, Clone, Copy)]
-pub struct Extra<'a> {
+pub struct SideAllocation<'a> {
     head: &'a [AtomicU64; HEAD as usize],
     words: &'a [AtomicU64],
-    place: Option<Place<'a>>,
+    place: Option<SeriesCells<'a>>,
 }
 
-/// Tells which extras the series of a family have. Implemented by the code that knows what the
-/// cells mean.
-pub trait Beside: Send + Sync {
-    /// Whether a cell holds the offset of an extra.
+/// Tells which side allocations the series of a family have. Implemented by the code that knows
+/// what the cells mean.
+pub trait SideAllocations: Send + Sync {
+    /// Whether a cell holds the offset of a side allocation.
     fn is_offset(&self, cell: usize) -> bool;
 
-    /// Empties the extras of a removed series, whose record another series is about to have.
-    /// Nothing else uses them.
-    fn renew(&self, family: &Family, place: &Place<'_>);
+    /// Empties the side allocations of a removed series, whose record another series is about to
+    /// have. Nothing else uses them.
+    fn renew(&self, family: &Family, place: &SeriesCells<'_>);
 }
 
-impl<'a> Extra<'a> {
-    /// The offset of the extra that was there before this one; 0 if there is none.
+impl<'a> SideAllocation<'a> {
+    /// The offset of the side allocation that was there before this one; 0 if there is none.
     pub fn link(&self) -> u32 {
         // It was stored as a word offset.
         self.head[0].load(Ordering::Acquire) as u32
     }
 
-    /// Sets the link. Only before another thread can find this extra, or to drop the extra that was
-    /// linked.
+    /// Sets the link. Only before another thread can find this one, or to drop the side
+    /// allocation that was linked.
     pub fn set_link(&self, at: u32) {
         self.head[0].store(at.into(), Ordering::Release);
     }
@@ -58,7 +58,7 @@ impl<'a> Extra<'a> {
         &self.head[4]
     }
 
-    /// The offset of an extra kept in reserve for the owner; 0 if there is none.
+    /// The offset of a side allocation kept in reserve for the owner; 0 if there is none.
     pub fn spare(&self) -> &'a AtomicU64 {
         &self.head[5]
     }
@@ -71,7 +71,7 @@ impl<'a> Extra<'a> {
 
     /// The cells; `None` if it was made without any.
     #[inline]
-    pub fn place(&self) -> Option<Place<'a>> {
+    pub fn place(&self) -> Option<SeriesCells<'a>> {
         self.place
     }
 }
@@ -83,7 +83,12 @@ impl Family {
     ///
     /// # Errors
     /// A full segment, and the errors of the disk.
-    pub fn take_extra(&self, like: &Place<'_>, words: u16, cells: u16) -> Result<u32, Error> {
+    pub fn allocate_side(
+        &self,
+        like: &SeriesCells<'_>,
+        words: u16,
+        cells: u16,
+    ) -> Result<u32, Error> {
         debug_assert!(usize::from(cells) <= LANE_WORDS);
         let (cpus, lanes) = like.lanes();
         let segment = self.segment();
@@ -109,11 +114,11 @@ impl Family {
         Ok(at)
     }
 
-    /// The memory at an offset that [`Family::take_extra`] returned for these cells, and that was
-    /// stored in memory which may be damaged. `None` if there is no such memory, or if it belongs
-    /// to another series, as may happen after a loss of power.
+    /// The memory at an offset that [`Family::allocate_side`] returned for these cells, and that
+    /// was stored in memory which may be damaged. `None` if there is no such memory, or if it
+    /// belongs to another series, as may happen after a loss of power.
     #[inline]
-    pub fn extra(&self, of: &Place<'_>, at: u32) -> Option<Extra<'_>> {
+    pub fn side(&self, of: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
         let region = &self.segment().region;
         let head = region.slice(u64::from(at) * CELL_BYTES, HEAD as usize);
         let head: &[AtomicU64; HEAD as usize] = head.try_into().ok().filter(|_| at != 0)?;
@@ -140,14 +145,14 @@ impl Family {
         let place = (cells > 0).then(|| {
             // SAFETY: all cells in all lanes lie inside the segment, which the family keeps alive
             // for longer than the borrow.
-            unsafe { Place::new(first, cells.into(), (cpus, lanes), None) }
+            unsafe { SeriesCells::new(first, cells.into(), (cpus, lanes), None) }
         });
-        Some(Extra { head, words: shared, place })
+        Some(SideAllocation { head, words: shared, place })
     }
 
     /// A number unique to the series of these cells: the offset of its first cell.
     #[inline]
-    fn owner(&self, place: &Place<'_>) -> u64 {
+    fn owner(&self, place: &SeriesCells<'_>) -> u64 {
         place.address().wrapping_sub(self.segment().region.address()) as u64
     }
 }

@@ -14,7 +14,7 @@ use crate::sync::Ordering;
 /// Held by the process that leads, until it is dropped.
 #[derive(Debug)]
 #[must_use = "a lead that is dropped goes to the next process that asks"]
-pub struct Lead {
+pub struct LeaderLease {
     cells: Cells,
     at: usize,
     token: u64,
@@ -31,7 +31,7 @@ impl Segment {
     ///
     /// # Panics
     /// If there is no such cell.
-    pub fn lead(&self, cells: &Cells, at: usize) -> Result<Option<Lead>, Error> {
+    pub fn lead(&self, cells: &Cells, at: usize) -> Result<Option<LeaderLease>, Error> {
         let token = self.region.token()?;
         let word = &cells[at];
         let owner = word.load(Ordering::Relaxed);
@@ -41,11 +41,11 @@ impl Segment {
         // Acquire: sees what the last leader wrote. No leader has the token of an earlier one.
         let took = word.compare_exchange(owner, token, Ordering::Acquire, Ordering::Relaxed);
         let (cells, generation) = (cells.clone(), fork::generation());
-        Ok(took.is_ok().then_some(Lead { cells, at, token, generation }))
+        Ok(took.is_ok().then_some(LeaderLease { cells, at, token, generation }))
     }
 }
 
-impl Lead {
+impl LeaderLease {
     /// Whether this process still leads: a child of a fork has the handle, but not the lead.
     pub fn is_held(&self) -> bool {
         self.generation == fork::generation()
@@ -53,7 +53,7 @@ impl Lead {
     }
 }
 
-impl Drop for Lead {
+impl Drop for LeaderLease {
     fn drop(&mut self) {
         if self.generation == fork::generation() {
             // Release: the next leader sees what this one wrote.

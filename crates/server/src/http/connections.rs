@@ -17,7 +17,7 @@ use super::memory;
 use super::wire::Wire;
 
 /// State that the connections of a thread share.
-pub(super) struct Registry {
+pub(super) struct Connections {
     pub(super) limits: Limits,
     pub(super) deadlines: Deadlines,
     /// The receive buffer, shared so that no connection keeps one of this size.
@@ -62,10 +62,10 @@ struct Candidates {
     searches: u32,
 }
 
-impl Registry {
-    pub(super) fn new(limits: Limits, places: &Places) -> Registry {
+impl Connections {
+    pub(super) fn new(limits: Limits, places: &Places) -> Connections {
         let millis = |timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        Registry {
+        Connections {
             deadlines: Deadlines {
                 read: millis(limits.read_timeout),
                 write: millis(limits.write_timeout),
@@ -107,7 +107,7 @@ impl Registry {
         self.draining.get()
     }
 
-    /// Adds a connection, to watch its deadlines until [`remove`](Registry::remove).
+    /// Adds a connection, to watch its deadlines until [`remove`](Connections::remove).
     pub(super) fn insert(&self, wire: Rc<Wire>) {
         self.begin_sweeping();
         wire.restart_clock();
