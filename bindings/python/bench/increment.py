@@ -1,8 +1,8 @@
-"""What an increment costs, beside prometheus_client in one process and in multi-process mode.
+"""Measures an increment, compared to prometheus_client in one process and in multi-process mode.
 
     python bench/increment.py [--calls N] [--rounds N]
 
-Each library runs in a process of its own. A line is the least of the rounds, in nanoseconds, the
+Each library runs in a process of its own. A line shows the fastest round, in nanoseconds per call,
 loop included.
 """
 
@@ -31,7 +31,7 @@ CASES = {
 
 
 def measure(library: str, calls: int, rounds: int) -> dict:
-    """The nanoseconds of each case, in this process."""
+    """Measures each case in this process; returns nanoseconds per call."""
     import itertools
 
     if library == "quipu":
@@ -64,7 +64,7 @@ def measure(library: str, calls: int, rounds: int) -> dict:
 
 
 def main() -> None:
-    """Measures all libraries, and prints a table."""
+    """Measures all libraries and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=7)

@@ -1,4 +1,5 @@
-//! What all metrics are made of: the family, the labels, and the series that one is bound to.
+//! The common part of all metrics: the family, the labels, and the series that a metric is bound
+//! to; and the macro `metric!` with the methods that all classes have.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +16,7 @@ use crate::error::{self, refused};
 use crate::labels::{Labels, with_texts};
 use crate::segment::{Segment, Source};
 
-/// An instrument, and the series that it counts in.
+/// An instrument and the series that it counts in.
 #[derive(Clone)]
 pub struct Raw<I> {
     pub instrument: I,
@@ -42,9 +43,9 @@ impl<I: Instrument> Instrument for Raw<I> {
     }
 }
 
-/// What a metric holds of its series.
+/// An instrument that knows whether its series was removed.
 pub trait Held: Instrument {
-    /// Whether the series was removed, so that what is counted is not shown.
+    /// Whether the series was removed, so that its counts are no longer shown.
     fn is_removed(&self) -> bool;
 }
 
@@ -65,13 +66,14 @@ impl Held for quipu::ProcessGauge {
 /// All series of one metric.
 type Many<I> = Family<I, Values<'static>>;
 
-/// What a Python object holds: nothing until its `__init__` has run, which subclasses call as they
-/// like. No Python runs while it is set, so that no other thread waits for it, nor a child of a fork.
+/// The state of a Python object, empty until its `__init__` has run, which a subclass may call late
+/// or never. No Python code runs while it is set, so no other thread waits for it, nor does the
+/// child of a fork.
 pub type Slot<I> = OnceLock<Core<I>>;
 
-/// A metric: a parent, whose series have labels; one of its children; or one without labels.
+/// A metric: a parent, whose series have labels; one of its children; or a metric without labels.
 pub struct Core<I: Held> {
-    /// What it is bound to; a parent is not.
+    /// The instrument of its series. A parent has none.
     pub bound: Option<I>,
     labels: Labels,
     origin: Origin<I>,
@@ -79,7 +81,7 @@ pub struct Core<I: Held> {
 
 /// Where a metric comes from.
 enum Origin<I: Held> {
-    /// It was made by a program.
+    /// The program made it.
     Segment {
         segment: Py<Segment>,
         family: Many<I>,
@@ -91,7 +93,7 @@ enum Origin<I: Held> {
     Parent { parent: Py<PyAny>, values: Py<PyTuple> },
 }
 
-/// What a metric is made of.
+/// The arguments for making a metric.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Made<'py> {
@@ -100,15 +102,15 @@ pub struct Made<'py> {
     help: Bound<'py, PyAny>,
     unit: String,
     labelnames: Vec<String>,
-    /// Whether it is the one metric of that name in the segment, which other processes have too.
+    /// Whether it is the one metric of that name in the segment, which other processes find by it.
     is_named: bool,
 }
 
 impl Made<'_> {
-    /// The description: any name that `prometheus_client` takes, counted on one line, since all
-    /// threads of a process count one after the other.
+    /// The description. It allows any name that `prometheus_client` allows, and is not striped: the
+    /// GIL makes the threads of a process count one after the other.
     fn description(&self) -> PyResult<Description> {
-        // As there, it may be any object: a text that is translated when it is shown.
+        // As in `prometheus_client`, it may be any object, such as a lazily translated text.
         let help = if self.help.is_none() {
             String::new()
         } else {
@@ -157,7 +159,7 @@ impl<I: Held + 'static> Core<I> {
         Ok(Self { bound: Some(bound), labels: Labels::new(py, &[]), origin })
     }
 
-    /// Shows the collector of garbage that a parent and its children have each other.
+    /// Shows the garbage collector the reference cycle of a parent and its children.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.labels.traverse(visit)?;
         match &self.origin {
@@ -172,7 +174,7 @@ impl<I: Held + 'static> Core<I> {
         }
     }
 
-    /// The child of these label values.
+    /// Returns the child with these label values.
     #[inline]
     pub fn child<'py, T: Metric<I>>(
         metric: &Bound<'py, T>,
@@ -212,7 +214,7 @@ impl<I: Held + 'static> Core<I> {
         }
     }
 
-    /// Its name, help and unit, where its numbers are, and what a scrape reads.
+    /// Returns one property of the registered metric.
     pub fn about<'py, T: Metric<I>>(
         &self,
         py: Python<'py>,
@@ -232,7 +234,7 @@ impl<I: Held + 'static> Core<I> {
         })?
     }
 
-    /// The metric that the program made, of this or of its child.
+    /// The metric that the program made: `metric` itself, or its parent.
     pub fn root<'py>(&self, metric: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
         match &self.origin {
             Origin::Segment { .. } => metric.clone(),
@@ -250,7 +252,7 @@ impl<I: Held + 'static> Core<I> {
         }
     }
 
-    /// The values of its labels; of a child alone.
+    /// The values of its labels; empty unless it is a child.
     pub fn labelvalues<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
         match &self.origin {
             Origin::Segment { .. } => PyTuple::empty(py),
@@ -258,7 +260,7 @@ impl<I: Held + 'static> Core<I> {
         }
     }
 
-    /// Removes the series of these labels, for all processes.
+    /// Removes the series with these label values, for all processes.
     pub fn remove(&self, metric: &Bound<'_, PyAny>, values: &Bound<'_, PyTuple>) -> PyResult<bool> {
         let Origin::Segment { family, .. } = &self.origin else {
             return Err(self.no_children(metric));
@@ -290,7 +292,7 @@ impl<I: Held + 'static> Core<I> {
     }
 }
 
-/// What is told of a metric.
+/// A property of a metric; see [`Core::about`].
 #[derive(Clone, Copy)]
 pub enum About {
     Name,
@@ -304,44 +306,44 @@ pub enum About {
 pub trait Metric<I: Held + 'static>:
     PyClass<Frozen = pyo3::pyclass::boolean_struct::True> + Sync
 {
-    /// Where it keeps what it is made of.
+    /// Where the object keeps its state.
     fn slot(&self) -> &Slot<I>;
 
-    /// Called once for a child, before it is given to anybody.
+    /// Called once for a child, before any other code has a reference to it.
     fn adopt(&self, _parent: &Self) {}
 
-    /// What it is bound to.
+    /// The instrument that it is bound to.
     #[inline]
     fn bound(&self) -> Option<&I> {
         self.slot().get().and_then(|core| core.bound.as_ref())
     }
 
-    /// What it is made of.
+    /// The state of the object, or an error before its `__init__` has run.
     fn core(&self) -> PyResult<&Core<I>> {
         self.slot().get().ok_or_else(|| {
             PyRuntimeError::new_err(
-                "the metric is not made yet; call super().__init__() in the class' __init__",
+                "the metric is not initialized: call super().__init__() in the class's __init__",
             )
         })
     }
 
-    /// Takes over what it is made of.
+    /// Sets the state of the object, once.
     fn take(&self, core: Core<I>) -> PyResult<()> {
-        self.slot()
-            .set(core)
-            .map_err(|_| PyRuntimeError::new_err("the metric is made already; make another object"))
+        self.slot().set(core).map_err(|_| {
+            PyRuntimeError::new_err("the metric is already initialized: make another object")
+        })
     }
 
-    /// Why it is not bound: it has labels, or is not made.
+    /// The error of a metric that is not bound: it has labels, or is not initialized.
     #[cold]
     fn unbound(&self, kind: &str) -> PyErr {
         self.core().err().unwrap_or_else(|| error::no_labels(kind))
     }
 }
 
-/// Makes a child by the class' own `__new__`, so that it is of the same Python class as its parent.
-/// A subclass' `__init__` is not called, since it may want other arguments: where there is one, the
-/// child has the attributes that it gave to the parent.
+/// Makes a child with `__new__` of this class, so that it has the same Python class as its parent.
+/// The `__init__` of a subclass is not called, since it may require other arguments. Instead, the
+/// child of a subclass gets a copy of its parent's attributes.
 #[cold]
 fn make_child<'py, I: Held + 'static, T: Metric<I>>(
     parent: &Bound<'py, T>,
@@ -361,7 +363,7 @@ fn make_child<'py, I: Held + 'static, T: Metric<I>>(
     Ok(child)
 }
 
-/// The methods that all metrics have, and those of one class.
+/// Implements a class: the methods that all metrics have, and its own.
 macro_rules! metric {
     ($class:ident, $instrument:ty, { $($own:tt)* } $($adopt:item)?) => {
         impl $crate::core::Metric<$instrument> for $class {
@@ -393,7 +395,7 @@ macro_rules! metric {
                 self.core.get().map_or(Ok(()), |core| core.traverse(&visit))
             }
 
-            /// The child of these label values.
+            /// Returns the child with these label values.
             #[pyo3(signature = (*labelvalues, **labelkwargs))]
             fn labels<'py>(
                 slf: &Bound<'py, Self>,
@@ -403,7 +405,7 @@ macro_rules! metric {
                 $crate::core::Core::child(slf, labelvalues, labelkwargs)
             }
 
-            /// Removes the series of these label values.
+            /// Removes the series with these label values, for all processes.
             #[pyo3(signature = (*labelvalues))]
             fn remove(
                 slf: &Bound<'_, Self>,
@@ -427,7 +429,7 @@ macro_rules! metric {
                 Ok(slf.get().core()?.root(slf.as_any()))
             }
 
-            /// Whether it has a value, or is the parent of what has.
+            /// Whether it has a value of its own, as a parent does not.
             fn _is_observable(&self) -> bool {
                 self.bound().is_some()
             }
@@ -452,7 +454,7 @@ macro_rules! metric {
                 self.core()?.about::<Self>(py, $crate::core::About::Segment)
             }
 
-            /// What a scrape reads.
+            /// The sources that a scrape reads.
             #[getter]
             fn _sources<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
                 Ok(vec![self.core()?.about::<Self>(py, $crate::core::About::Source)?])

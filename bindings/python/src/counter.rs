@@ -1,4 +1,4 @@
-//! `Counter`.
+//! `Counter`: a sum that only increases.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use quipu::MixedCounter;
 use crate::core::{Core, Made, Metric, Raw, Slot, metric};
 use crate::exemplar;
 
-/// A sum that only grows.
+/// A sum that only increases.
 #[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Counter {
@@ -15,7 +15,7 @@ pub struct Counter {
 }
 
 metric!(Counter, Raw<MixedCounter>, {
-    /// Makes it of what its Python class has checked.
+    /// Initializes the metric. Its Python class has checked the arguments.
     fn _make(&self, made: Made<'_>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.exemplars())?)
     }
@@ -35,7 +35,7 @@ metric!(Counter, Raw<MixedCounter>, {
         }
     }
 
-    /// Makes it zero, for all processes: it begins now.
+    /// Sets it to zero for all processes, and its creation time to now.
     fn reset(&self) -> PyResult<()> {
         let Some(bound) = self.bound() else { return Err(self.unbound("counter")) };
         bound.instrument.clear();

@@ -10,7 +10,7 @@ use crate::core::{Core, Made, Metric, Raw, Slot, metric};
 
 type States = StateSet<&'static str>;
 
-/// Which of its states is on.
+/// A set of states, one of which is on.
 #[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Enum {
@@ -19,7 +19,7 @@ pub struct Enum {
 }
 
 metric!(Enum, Raw<States>, {
-    /// Makes it of what its Python class has checked.
+    /// Initializes the metric. Its Python class has checked the arguments.
     fn _make(&self, made: Made<'_>, states: Vec<String>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.states(&states))?)?;
         let _ = self.states.set(states);
@@ -32,14 +32,14 @@ metric!(Enum, Raw<States>, {
         let Some(bound) = self.bound() else { return Err(self.unbound("stateset")) };
         let states = self.states.get().map_or(&[][..], Vec::as_slice);
         let Some(index) = states.iter().position(|known| known == state) else {
-            let what = format!("{state:?} is none of the states {states:?}");
+            let what = format!("unknown state {state:?}: use one of {states:?}");
             return Err(PyValueError::new_err(what));
         };
         bound.instrument.set_index(index);
         Ok(())
     }
 
-    /// The number of the state that is on.
+    /// The index of the state that is on.
     fn _index(&self) -> PyResult<Option<usize>> {
         let Some(bound) = self.bound() else { return Err(self.unbound("stateset")) };
         let place = bound.series.place();
@@ -54,7 +54,7 @@ metric!(Enum, Raw<States>, {
 });
 
 impl Enum {
-    /// Turns the first state on, where none is: another process may have set one before.
+    /// Turns the first state on unless another process has already set one.
     fn begin(&self) {
         let Some(bound) = self.bound() else { return };
         let place = bound.series.place();

@@ -1,4 +1,4 @@
-//! Errors of the library as exceptions.
+//! Converts the library's errors to Python exceptions, and issues its warnings.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -14,10 +14,10 @@ pyo3::create_exception!(
     _quipu,
     NoRoomError,
     PyValueError,
-    "The segment or the system does not give the memory for a metric."
+    "The segment or the system has no memory left for a metric."
 );
 
-/// What the library refuses is a `ValueError`, as it is in `prometheus_client`.
+/// Converts an error to a `ValueError` or a subclass, as `prometheus_client` raises.
 pub fn refused(error: quipu::Error) -> PyErr {
     if error.is_mismatch() {
         return MismatchError::new_err(error.to_string());
@@ -28,7 +28,7 @@ pub fn refused(error: quipu::Error) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Warns, once for each metric, that series are counted as one.
+/// Warns, once for each metric, that its new series are counted as one.
 #[cold]
 pub fn warn_overflow(py: Python<'_>, name: &str) -> PyResult<()> {
     let what = format!(
@@ -39,7 +39,7 @@ pub fn warn_overflow(py: Python<'_>, name: &str) -> PyResult<()> {
     warn.call1((what,)).map(drop)
 }
 
-/// A use of a metric that has labels, without them.
+/// The error of counting in a metric with labels without giving any.
 #[cold]
 pub fn no_labels(kind: &str) -> PyErr {
     PyValueError::new_err(format!("{kind} metric is missing label values"))

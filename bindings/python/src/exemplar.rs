@@ -1,4 +1,4 @@
-//! Exemplars: pairs of texts that stand for what was counted last.
+//! Exemplars: labels, such as a trace ID, that identify the latest observation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,19 +6,19 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// As many characters as names and values have at most, together.
+/// The maximum number of characters in all names and values together.
 const MOST_CHARACTERS: usize = 128;
 
-/// Whether names are refused that older versions of Prometheus do not read.
+/// Whether to refuse names that older versions of Prometheus cannot parse.
 static IS_LEGACY: AtomicBool = AtomicBool::new(false);
 
-/// Sets whether such names are refused.
+/// Sets whether to refuse names that older versions of Prometheus cannot parse.
 #[pyfunction]
 pub fn set_legacy(is_legacy: bool) {
     IS_LEGACY.store(is_legacy, Ordering::Relaxed);
 }
 
-/// Hands the pairs of a mapping to `keep`; an empty one to nobody.
+/// Checks the pairs of a mapping and passes them to `keep`. An empty mapping is ignored.
 pub fn read(exemplar: &Bound<'_, PyAny>, keep: impl FnOnce(&[(&str, &str)])) -> PyResult<()> {
     if !exemplar.is_truthy()? {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The exposition of families as bytes, and which one a scraper wants.
+//! The exposition of families as bytes, and the negotiation of its format.
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -7,7 +7,7 @@ use quipu::snapshot::{Family, Series, Sink};
 
 use crate::segment::Shown;
 
-/// Families in one of the formats. `end` says whether nothing comes after it.
+/// Writes families in one of the formats. `end` says whether nothing follows the output.
 pub fn expose<'py>(
     py: Python<'py>,
     shown: Shown,
@@ -18,7 +18,7 @@ pub fn expose<'py>(
     let escaping = Escaping::from_name(escaping).unwrap_or_default();
     let mut encoder = Encoder::new(format.unwrap_or_default(), escaping);
     encoder.bounds(put_bound);
-    // Other threads go on meanwhile: nothing here is Python's.
+    // Releases the GIL: nothing here is a Python object.
     let encoder = py.detach(move || {
         let mut headed = Headed(encoder);
         shown.visit(&mut headed);
@@ -31,7 +31,7 @@ pub fn expose<'py>(
     PyBytes::new(py, encoder.buffer())
 }
 
-/// The format that a header `Accept` asks for: its name, the scheme for names, the content type.
+/// The format that an `Accept` header asks for: its name, its escaping scheme, its content type.
 #[pyfunction]
 pub fn negotiate(accept: &str) -> (&'static str, &'static str, String) {
     let negotiated = negotiate_format(accept);
@@ -49,7 +49,7 @@ const FORMATS: [(&str, Format); 5] = [
     ("protobuf", Format::Protobuf),
 ];
 
-/// An encoder that writes the header of a family without series, too.
+/// An encoder that also writes the headers of families without series.
 struct Headed(Encoder);
 
 impl Sink for Headed {
@@ -63,19 +63,20 @@ impl Sink for Headed {
     }
 }
 
-/// Appends a bound as `prometheus_client` writes it, so that an application's series go on.
+/// Appends a bound as `prometheus_client` writes it, so that an application that switches keeps its
+/// series.
 fn put_bound(bound: f64, out: &mut Vec<u8>) {
     out.extend_from_slice(bound_text(bound).as_bytes());
 }
 
-/// A bound as Python's `repr` has it, and from a million on with an exponent.
+/// Formats a bound as Python's `repr` does, but from a million on with an exponent.
 pub fn bound_text(bound: f64) -> String {
     if bound.is_nan() {
         return "NaN".into();
     } else if bound.is_infinite() {
         return if bound > 0.0 { "+Inf".into() } else { "-Inf".into() };
     }
-    // The shortest digits that tell it apart, in exponents from 1e16 on and below 1e-4: as Python.
+    // The shortest digits that round-trip; exponents from 1e16 on and below 1e-4, as in Python.
     let text = format!("{bound:?}");
     if let Some((digits, exponent)) = text.split_once('e') {
         let (sign, exponent) =

@@ -1,4 +1,4 @@
-//! `Gauge`: one value that all processes share, or one for each.
+//! `Gauge`: one value that all processes share, or one value per process.
 
 use std::sync::OnceLock;
 
@@ -13,12 +13,12 @@ use crate::core::{Core, Made, Metric, Slot, metric};
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Gauge {
     core: Slot<ProcessGauge>,
-    /// Its mode, and whether it refuses to be added to.
+    /// Its mode, and whether it refuses `inc` and `dec`.
     mode: OnceLock<(Aggregation, bool)>,
 }
 
 metric!(Gauge, ProcessGauge, {
-    /// Makes it of what its Python class has checked.
+    /// Initializes the metric. Its Python class has checked the arguments.
     fn _make(&self, made: Made<'_>, mode: &str, is_set_only: bool) -> PyResult<()> {
         let mode = mode
             .parse()
@@ -38,7 +38,7 @@ metric!(Gauge, ProcessGauge, {
         Ok(())
     }
 
-    /// Takes `amount` away.
+    /// Subtracts `amount`.
     #[pyo3(signature = (amount = 1.0))]
     fn dec(&self, amount: f64) -> PyResult<()> {
         let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
@@ -47,21 +47,21 @@ metric!(Gauge, ProcessGauge, {
         Ok(())
     }
 
-    /// Makes it `value`.
+    /// Sets it to `value`.
     fn set(&self, value: f64) -> PyResult<()> {
         let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
         bound.set(value);
         Ok(())
     }
 
-    /// Makes it the wall clock's time, in seconds since 1970.
+    /// Sets it to the current Unix time in seconds.
     fn set_to_current_time(&self) -> PyResult<()> {
         let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
         bound.set_to_current_time();
         Ok(())
     }
 
-    /// The value; this process' own, where each has one.
+    /// The value; with a mode, that of this process.
     fn _get(&self) -> PyResult<f64> {
         let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
         Ok(bound.get())
@@ -84,7 +84,7 @@ impl Gauge {
         }
     }
 
-    /// Shows a zero at once, where it is no value that others' would be compared with.
+    /// Shows a zero at once, except in modes that compare it with the values of other processes.
     fn begin(&self) {
         use Aggregation::{All, LiveAll, LiveSum, Sum};
         let mode = self.mode.get().map(|(mode, _)| *mode);

@@ -1,11 +1,11 @@
-//! `Histogram`.
+//! `Histogram`: counts of observations in buckets.
 
 use pyo3::prelude::*;
 
 use crate::core::{Core, Made, Metric, Raw, Slot, metric};
 use crate::exemplar;
 
-/// Counts of observations by size.
+/// Counts of observations in buckets by size.
 #[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Histogram {
@@ -13,12 +13,12 @@ pub struct Histogram {
 }
 
 metric!(Histogram, Raw<quipu::Histogram>, {
-    /// Makes it of what its Python class has checked.
+    /// Initializes the metric. Its Python class has checked the arguments.
     fn _make(&self, made: Made<'_>, buckets: Vec<f64>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.buckets(buckets).exemplars())?)
     }
 
-    /// Counts `amount`.
+    /// Records an observation of `amount`.
     #[pyo3(signature = (amount, exemplar = None))]
     fn observe(&self, amount: f64, exemplar: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let Some(bound) = self.bound() else { return Err(self.unbound("histogram")) };

@@ -1,8 +1,8 @@
-//! `Info`: texts as labels of a series that is always 1.
+//! `Info`: key-value pairs ("texts") as labels of a series that is always 1.
 //!
-//! The names of its texts are known when they are first given. Each set of names is a family, with
-//! these labels behind the metric's own; each set of the metric's own labels has one series in one
-//! of the families.
+//! The keys are known only when a program first sets them. Each set of keys is a family of its own,
+//! whose labels are those of the metric followed by the keys. Each combination of the metric's own
+//! label values has one series, in one of the families.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -15,7 +15,7 @@ use crate::segment::{Segment, Source};
 
 type Infos = Family<quipu::Info, Values<'static>>;
 
-/// The texts of one metric. Parents and children are Python's.
+/// The texts of one metric. Parents and children are Python objects.
 #[pyclass(frozen, module = "quipu._quipu")]
 pub struct Info {
     name: String,
@@ -24,13 +24,13 @@ pub struct Info {
     families: Replaced<Vec<Texts>>,
 }
 
-/// The family of one set of names of texts.
+/// The family of one set of keys.
 #[derive(Clone)]
 struct Texts {
     names: Vec<String>,
     family: Infos,
     source: quipu::snapshot::Source,
-    /// Whether it is the one of that name in its segment.
+    /// Whether other processes find it in its segment by its name.
     is_named: bool,
 }
 
@@ -41,8 +41,8 @@ impl Info {
         Self { name, help, labelnames, families: Replaced::default() }
     }
 
-    /// Makes `texts` those of the series of these label values: in `named`, where that has the metric
-    /// with these names of texts or not at all; else in `apart`.
+    /// Replaces the texts of the series with these label values. The series is in `named` if that
+    /// segment has the metric with the same keys, or not at all; otherwise it is in `apart`.
     fn set(
         &self,
         named: Option<&Segment>,
@@ -67,7 +67,7 @@ impl Info {
         let row: Vec<&str> =
             values.iter().chain(texts.iter().map(|(_, text)| text)).map(String::as_str).collect();
         now.family.with(&Values(&row));
-        // Whatever these labels had before is gone.
+        // Remove the previous texts of these label values.
         let is_ours = |series: &[(&str, &str)]| {
             self.labelnames
                 .iter()
@@ -84,7 +84,7 @@ impl Info {
         Ok(())
     }
 
-    /// Removes the series that have all of these pairs.
+    /// Removes the series that have all of these pairs of label names and values.
     fn remove(&self, pairs: Vec<(String, String)>) -> PyResult<()> {
         let has = |series: &[(&str, &str)], (n, v): &(String, String)| {
             series.contains(&(n.as_str(), v.as_str()))
@@ -96,7 +96,7 @@ impl Info {
         Ok(())
     }
 
-    /// Whether all of it is the family of its name in the segment that was given for that.
+    /// Whether all its series are in the family that other processes find by its name.
     #[getter]
     fn is_named(&self) -> bool {
         self.families.read(|all| match &all[..] {
@@ -106,7 +106,7 @@ impl Info {
         })
     }
 
-    /// What a scrape reads.
+    /// The sources that a scrape reads.
     #[getter]
     fn sources(&self) -> Vec<Source> {
         self.families.read(|all| all.iter().map(|texts| Source(texts.source.clone())).collect())

@@ -1,7 +1,7 @@
-//! `labels(...)`: from the arguments to the child that is bound to their series.
+//! `labels(...)`: finds the child for some label values, or makes it.
 //!
-//! Children are kept by the tuple of their label values. A tuple's hash is made of those that its
-//! texts have cached, so that finding a child costs less than making one.
+//! Children are cached by the tuple of their label values. Strings cache their hashes, so the hash
+//! of a tuple is cheap, and finding a child costs less than making one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,23 +10,24 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 use pyo3::{PyClass, PyTraverseError, PyTypeInfo, PyVisit};
 
-/// The label names of a metric, and its children. A metric without labels has none.
+/// The label names of a metric, and its cached children. A metric without labels has neither.
 pub struct Labels {
     pub names: Vec<Py<PyString>>,
-    /// By tuples of texts, of exactly that type: what is equal to a text but of another type may
-    /// have another text.
+    /// The children by tuples of exactly `str`: an object of another type may be equal to a `str`
+    /// and yet convert to another text.
     children: Py<PyDict>,
-    /// The [`EPOCH`] that they are of.
+    /// The [`EPOCH`] in which the children were cached.
     epoch: AtomicU32,
 }
 
-/// Changes when no child that is kept is right any more: in a child of a fork, a series' record is
-/// held by its parent.
+/// Incremented when all cached children become invalid: after a fork, the parent process holds the
+/// records of their series.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
-/// When there are more children, all are forgotten: they are found again by the series' labels.
+/// The most children that are cached. Beyond, the cache is emptied; they are found again by the
+/// labels of their series.
 const MOST_CHILDREN: usize = 4096;
 
-/// Makes every metric find its children anew: called in a child of a fork.
+/// Makes every metric look up its children again: called in the child of a fork.
 #[pyfunction]
 pub fn forget_children() {
     EPOCH.fetch_add(1, Ordering::Relaxed);
@@ -39,8 +40,8 @@ impl Labels {
         Self { names, children: PyDict::new(py).unbind(), epoch }
     }
 
-    /// The child of these values; `make` makes one that is not there, of the values as texts, and
-    /// `is_gone` tells of one whether its series was removed.
+    /// Returns the child with these label values. `make` makes a missing one from the values as
+    /// texts; `is_gone` returns whether the series of a child was removed.
     #[inline]
     pub fn child<'py, T: PyClass + PyTypeInfo>(
         &self,
@@ -64,8 +65,8 @@ impl Labels {
         let children = self.children.bind(py);
         if self.epoch.load(Ordering::Relaxed) == EPOCH.load(Ordering::Relaxed) {
             if let Some(found) = children.get_item(texts)? {
-                // SAFETY: the dictionary is given to nobody, and only what `make` made is put into it.
-                // Who takes it out of the collector's lists to change it may break any object.
+                // SAFETY: the dictionary is private, and holds only what `make` made. A program
+                // that gets it from the garbage collector and changes it could break any object.
                 let found = unsafe { found.cast_into_unchecked::<T>() };
                 if !is_gone(&found) {
                     return Ok(found);
@@ -82,7 +83,7 @@ impl Labels {
         Ok(made)
     }
 
-    /// The values in the order of the names, as texts.
+    /// Returns the values as texts, in the order of the label names.
     #[cold]
     pub fn texts<'py>(
         &self,
@@ -112,19 +113,19 @@ impl Labels {
         PyTuple::new(py, texts)
     }
 
-    /// Shows the children to the collector of garbage, which empties their dictionary by itself.
+    /// Shows the children to the garbage collector, which clears their dictionary by itself.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.children)
     }
 
-    /// Forgets all children.
+    /// Empties the cache.
     pub fn forget(&self, py: Python<'_>) {
         self.children.bind(py).clear();
         self.epoch.store(EPOCH.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// `str(value)`, as exactly a `str`.
+/// Returns `str(value)` as an object of exactly the type `str`.
 fn text<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     let text = value.str()?;
     if text.is_exact_instance_of::<PyString>() {
@@ -133,7 +134,7 @@ fn text<'py>(value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
     Ok(PyString::new(value.py(), &text.to_string_lossy()))
 }
 
-/// Calls `with` with the texts of a tuple. What is no UTF-8, a lone surrogate, is replaced.
+/// Calls `with` with the texts of a tuple. Lone surrogates, which are not UTF-8, are replaced.
 pub fn with_texts<R>(values: &Bound<'_, PyTuple>, with: impl FnOnce(&[&str]) -> R) -> PyResult<R> {
     let texts: Vec<Bound<'_, PyString>> =
         values.iter().map(|value| Ok(value.cast_into::<PyString>()?)).collect::<PyResult<_>>()?;

@@ -1,4 +1,4 @@
-//! Families as Python objects, for who asks for samples instead of text.
+//! Families as Python objects, for `collect()`, which returns samples instead of text.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -11,13 +11,13 @@ use crate::exposition::bound_text;
 pub struct Lists<'py> {
     py: Python<'py>,
     families: Bound<'py, PyList>,
-    /// The samples of the family that was given last.
+    /// The samples of the latest family.
     samples: Option<Bound<'py, PyList>>,
-    /// The name of that family. One of the same name goes on with it.
+    /// The name of that family. Another one of the same name is appended to it.
     name: String,
-    /// Whether it is shown when a series began.
+    /// Whether to add `_created` samples.
     created: bool,
-    /// The first error that Python made.
+    /// The first error that Python raised.
     result: PyResult<()>,
 }
 

@@ -1,5 +1,5 @@
-//! Where the numbers are: a segment that the processes of an application share; and what a scrape
-//! reads there.
+//! A segment that the processes of an application share, and the functions with which a scrape
+//! reads it.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,27 +15,27 @@ use crate::error::NoRoomError;
 use crate::exposition;
 use crate::samples::Lists;
 
-/// A segment, and the families in it.
+/// A segment and the families in it.
 #[pyclass(frozen, weakref, module = "quipu._quipu")]
 pub struct Segment {
     registry: Registry,
     path: Option<PathBuf>,
 }
 
-/// What a scrape reads of one metric.
+/// The handle with which a scrape reads one metric.
 #[pyclass(frozen, module = "quipu._quipu")]
 pub struct Source(pub quipu::snapshot::Source);
 
-/// The least address range that private memory is tried with.
+/// The smallest limit to try for private memory, in bytes of address space.
 const LEAST_LIMIT: u64 = 1 << 20;
 
 #[pymethods]
 impl Segment {
-    /// A segment in memory that this process and its children share; or in private memory, where
-    /// the system has no such memory, or gives no more of it, with the reason.
+    /// A segment in memory that this process and its children share. If the system cannot provide
+    /// that, returns one in private memory, with the reason.
     #[staticmethod]
     fn anonymous(limit: u64) -> PyResult<(Self, Option<String>)> {
-        // What a process takes on its first use of a lock is taken now, when there is a way out.
+        // Acquire now what a process needs for its first lock, while there still is a fallback.
         let made = quipu_segment::Segment::anonymous(limit)
             .and_then(|segment| segment.process().map(|_| segment));
         match made {
@@ -44,7 +44,7 @@ impl Segment {
         }
     }
 
-    /// A segment in private memory: a child has a copy.
+    /// A segment in private memory: the child of a fork gets a copy.
     #[staticmethod]
     fn private(mut limit: u64) -> PyResult<Self> {
         loop {
@@ -56,29 +56,29 @@ impl Segment {
         }
     }
 
-    /// A segment in a file, which every process may open that is given its name. A file that cannot
-    /// be read is set aside, and said to be.
+    /// A segment in a file, which any process may open by its path. A file that cannot be read is
+    /// renamed and replaced; the second value then says why, and gives the new name.
     #[staticmethod]
     fn open(path: PathBuf, limit: u64) -> PyResult<(Self, Option<String>)> {
         let names = |error: &Error| is_unreadable(error).then(|| names_aside(&path));
         let opened = Options::new().limit(limit).shared().open_or_replace(&path, names);
         let (segment, aside) = opened.map_err(cannot_open)?;
-        let why = aside.map(|aside| format!("{}; now it is {}", aside.error, aside.name.display()));
+        let why = aside.map(|a| format!("{}; it was renamed to {}", a.error, a.name.display()));
         Ok((Self::new(segment, Some(path)), why))
     }
 
-    /// The file.
+    /// The path of the file, if it is in one.
     #[getter]
     fn path(&self) -> Option<PathBuf> {
         self.path.clone()
     }
 
-    /// Frees a name, so that it can be registered again.
+    /// Frees a name so that it can be registered again.
     fn unregister(&self, name: &str) -> bool {
         self.registry.unregister(name)
     }
 
-    /// The family of that name as a list of none or one.
+    /// Collects the family of that name, as a list of zero or one.
     fn find<'py>(
         &self,
         py: Python<'py>,
@@ -91,7 +91,7 @@ impl Segment {
         lists.finish()
     }
 
-    /// The bytes in use.
+    /// The number of bytes in use.
     #[getter]
     fn used(&self) -> u64 {
         self.registry.segment().used()
@@ -109,8 +109,8 @@ impl Segment {
     }
 }
 
-/// What a scrape reads: the families of a segment but for those that are not to be shown, and then
-/// others one by one.
+/// What a scrape reads: the families of a segment except the hidden ones, followed by single
+/// metrics.
 pub struct Shown {
     registry: Option<Registry>,
     hidden: HashSet<String>,
@@ -128,7 +128,7 @@ impl Shown {
         Self { registry, hidden, sources }
     }
 
-    /// Gives all to a sink.
+    /// Passes all families to a sink.
     pub fn visit(self, sink: &mut impl Sink) {
         let Self { registry, hidden, sources } = self;
         match registry {
@@ -141,7 +141,7 @@ impl Shown {
     }
 }
 
-/// Families in one of the formats. `end` says whether nothing comes after it.
+/// Writes families in one of the formats. `end` says whether nothing follows the output.
 #[pyfunction]
 pub fn expose<'py>(
     py: Python<'py>,
@@ -154,7 +154,7 @@ pub fn expose<'py>(
     exposition::expose(py, Shown::new(segment, hidden, sources), (&form.0, &form.1), end)
 }
 
-/// Families as lists.
+/// Collects families as lists.
 #[pyfunction]
 pub fn collect<'py>(
     py: Python<'py>,
@@ -172,12 +172,12 @@ fn cannot_open(error: Error) -> PyErr {
     PyOSError::new_err(error.to_string())
 }
 
-/// Whether the file is none that this library can read, now or later.
+/// Whether this library can never read the file, so that it is to be replaced.
 fn is_unreadable(error: &Error) -> bool {
     error.is_damage() || matches!(error.kind(), ErrorKind::NotASegment | ErrorKind::Version { .. })
 }
 
-/// The names that a file may get when it is set aside.
+/// The names to try when a file is set aside.
 fn names_aside(path: &Path) -> impl Iterator<Item = PathBuf> {
     let path = path.to_owned();
     (1..=100).map(move |i| {

@@ -1,10 +1,10 @@
-//! `Summary`: a count and a sum, as `prometheus_client` has it.
+//! `Summary`: a count and a sum without quantiles, as in `prometheus_client`.
 
 use pyo3::prelude::*;
 
 use crate::core::{Core, Made, Metric, Raw, Slot, metric};
 
-/// How many observations there were, and their sum.
+/// The number of observations, and their sum.
 #[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Summary {
@@ -12,12 +12,12 @@ pub struct Summary {
 }
 
 metric!(Summary, Raw<quipu::Summary>, {
-    /// Makes it of what its Python class has checked.
+    /// Initializes the metric. Its Python class has checked the arguments.
     fn _make(&self, made: Made<'_>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.quantiles([]))?)
     }
 
-    /// Counts `amount`.
+    /// Records an observation of `amount`.
     fn observe(&self, amount: f64) -> PyResult<()> {
         let Some(bound) = self.bound() else { return Err(self.unbound("summary")) };
         bound.instrument.observe(amount);

@@ -1,4 +1,4 @@
-//! One number of a metric, with the interface of `prometheus_client`'s value classes.
+//! One number of a metric, with the interface of the value classes of `prometheus_client`.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,29 +14,29 @@ use crate::gauge::Gauge;
 use crate::histogram::Histogram;
 use crate::summary::Summary;
 
-/// A number: nothing until it is attached to a metric.
+/// A number. It is empty until it is attached to a metric.
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Value {
-    /// No Python runs while it is locked, so that no thread holds it where a process is forked.
+    /// No Python code runs while it is locked, so no thread holds the lock during a fork.
     part: Mutex<Option<Part>>,
 }
 
-/// What part of which metric it is.
+/// The part of a metric that the number is.
 enum Part {
     Counter(Raw<MixedCounter>),
     Gauge(ProcessGauge),
-    /// A sum of floats, in the cell of that number.
+    /// A sum of floats, in the cell with that index.
     Sum(quipu_segment::series::Bound, usize),
-    /// A count, in the cell of that number.
+    /// A count, in the cell with that index.
     Count(quipu_segment::series::Bound, usize),
-    /// A histogram's bucket: its number and its bound.
+    /// A bucket of a histogram: the index of its cell, and its bound.
     Bucket(Raw<quipu::Histogram>, usize, f64),
 }
 
-/// An exemplar: pairs of names and values, what was observed, seconds since 1970.
+/// An exemplar: pairs of names and values, the observation, and its Unix time in seconds.
 type Kept = (Vec<(String, String)>, f64, f64);
 
-/// The cells of a histogram and of a summary: see `docs/formats.md`.
+/// The cells of a histogram and of a summary; see `docs/formats.md`.
 const HISTOGRAM_SUM: usize = 0;
 const FIRST_BUCKET: usize = 1;
 const SUMMARY_SUM: usize = 0;
@@ -53,8 +53,8 @@ impl Value {
         Self { part: Mutex::default() }
     }
 
-    /// Makes it a part of a metric that is bound: `value`, `sum`, `count`, or `bucket` with its
-    /// number and bound.
+    /// Attaches it to a part of a bound metric: `value`, `sum`, `count`, or `bucket` with its index
+    /// and bound.
     #[pyo3(signature = (metric, part, number = 0, bound = 0.0))]
     fn attach(
         &self,
@@ -63,7 +63,7 @@ impl Value {
         number: usize,
         bound: f64,
     ) -> PyResult<()> {
-        let wrong = || PyTypeError::new_err(format!("no {part} of {metric}"));
+        let wrong = || PyTypeError::new_err(format!("{metric} has no {part}"));
         let part = if let Ok(counter) = metric.cast::<Counter>() {
             Part::Counter(counter.get().bound().ok_or_else(wrong)?.clone())
         } else if let Ok(gauge) = metric.cast::<Gauge>() {
@@ -72,7 +72,7 @@ impl Value {
             let raw = histogram.get().bound().ok_or_else(wrong)?.clone();
             match part {
                 "sum" => Part::Sum(raw.series, HISTOGRAM_SUM),
-                // Behind the buckets is the cell of the exemplars.
+                // The cell after the buckets holds the exemplars.
                 "bucket" if number < raw.series.place().len() - FIRST_BUCKET - 1 => {
                     Part::Bucket(raw, FIRST_BUCKET + number, bound)
                 }
@@ -107,7 +107,7 @@ impl Value {
         Ok(())
     }
 
-    /// Makes it `value`, for all processes.
+    /// Sets it to `value`, for all processes.
     #[pyo3(signature = (value, timestamp = None))]
     fn set(
         slf: &Bound<'_, Self>,
@@ -137,7 +137,7 @@ impl Value {
         Ok(())
     }
 
-    /// The number of all processes.
+    /// The number, over all processes.
     fn get(slf: &Bound<'_, Self>) -> PyResult<f64> {
         if slf.get().locked().is_none() {
             Self::follow(slf)?;
@@ -152,7 +152,7 @@ impl Value {
         })
     }
 
-    /// Attaches it, where it is not yet, or its series was removed: for a subclass that can.
+    /// Attaches it if it is not, or if its series was removed. Subclasses override this.
     fn _rebind(&self) {}
 
     /// Keeps an exemplar: an object with `labels` and `value`.
@@ -167,7 +167,7 @@ impl Value {
         })
     }
 
-    /// The last exemplar as `(labels, value, seconds)`, of whichever process.
+    /// The latest exemplar of all processes, as `(labels, value, seconds)`.
     fn _exemplar(&self) -> Option<Kept> {
         let kept = match self.locked().as_ref()? {
             Part::Counter(counter) => counter.instrument.exemplar(),
@@ -183,7 +183,7 @@ impl Value {
         self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has its Python class attach it, where it is not, or its series was removed.
+    /// Calls `_rebind` if it is not attached, or if its series was removed.
     fn follow(slf: &Bound<'_, Self>) -> PyResult<()> {
         let is_loose = slf.get().locked().as_ref().is_none_or(Part::is_removed);
         if is_loose {

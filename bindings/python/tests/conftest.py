@@ -1,4 +1,4 @@
-"""What the tests share."""
+"""Fixtures that several tests use."""
 
 import os
 import subprocess
@@ -10,9 +10,9 @@ import pytest
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs a program in a process of its own, and answers what it prints."""
+    """Runs a program in a new process; returns the completed process with its output."""
 
-    # The limit is for what hangs: a machine that does much else may take its time.
+    # The timeout is only for hangs: a busy machine may be slow.
     def run(program, timeout=300, check=True, **environment):
         clean = {k: v for k, v in os.environ.items() if "MULTIPROC" not in k and k != "QUIPU_DIR"}
         done = subprocess.run(
@@ -33,7 +33,7 @@ def run(tmp_path):
 
 @pytest.fixture
 def registry():
-    """A registry of the test's own."""
+    """A new registry for the test."""
     import quipu
 
     return quipu.CollectorRegistry()

@@ -1,4 +1,4 @@
-"""Where the numbers are: directories, files of others, full disks."""
+"""Files of segments: directories, unreadable files, full disks."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The WSGI and ASGI applications, a server's thread, and a file."""
+"""The WSGI and ASGI applications, the server thread, and the text file."""
 
 import asyncio
 import gzip

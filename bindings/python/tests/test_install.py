@@ -1,4 +1,4 @@
-"""The metrics of prometheus_client itself, on a segment."""
+"""quipu.install(): the metrics of prometheus_client itself count in a segment."""
 
 
 def test_everything_is_shared_and_shown(run):
@@ -152,14 +152,14 @@ APART = """
     fresh = p.CollectorRegistry()
     p.Counter("same", "S.", ["a"], registry=fresh)
     assert value(fresh) is None
-    # A metric outlives its registrations, and may have several.
+    # A metric outlives its registrations, and may have several at once.
     R1.unregister(one)
     one.labels("x").inc(10)
     R1.register(one)
     fresh.unregister(next(iter(fresh._collector_to_names)))
     fresh.register(one)
     assert value(R1) == value(fresh) == 11
-    # One that is made again begins at zero.
+    # A metric that is created again starts at zero.
     p.REGISTRY.unregister(shared)
     again = p.Counter("same", "S.", ["a"])
     assert value(p.REGISTRY) is None

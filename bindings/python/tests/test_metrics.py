@@ -1,4 +1,4 @@
-"""Metrics, one by one."""
+"""The metrics of each type in one process."""
 
 import asyncio
 import threading

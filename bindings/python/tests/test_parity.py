@@ -1,4 +1,4 @@
-"""The same calls on prometheus_client and here: what a scraper reads is equal."""
+"""The same calls on prometheus_client and on quipu: a scraper reads the same from both."""
 
 import random
 
@@ -13,7 +13,7 @@ from quipu.openmetrics.exposition import generate_latest as our_open_metrics
 
 
 def program(library, registry, seed):
-    """Calls that make metrics of every kind and use them."""
+    """Creates metrics of every kind and makes random calls on them."""
     choice = random.Random(seed)
     counter = library.Counter("requests_total", "Requests.", ["code", "path"], registry=registry)
     plain = library.Counter("jobs", 'Jobs "done" \\ \n now.', unit="seconds", registry=registry)
@@ -62,13 +62,13 @@ def program(library, registry, seed):
 
 
 def seen(counter):
-    """The label values that a counter has."""
+    """The label values of all series of a counter."""
     [metric] = counter.collect()
     return {(s.labels["code"], s.labels["path"]) for s in metric.samples}
 
 
 def read(text, parse):
-    """What a parser finds, in an order of its own; but for when exemplars were."""
+    """What a parser finds, sorted, without the times of exemplars."""
     families = {}
     for family in parse(text.decode()):
         samples = []
@@ -128,7 +128,7 @@ def test_samples_are_equal():
 
 
 def errors(library):
-    """What is refused, and by which exception."""
+    """The exception class that each wrong call raises."""
     registry = library.CollectorRegistry()
     counter = library.Counter("c", "C.", ["a"], registry=registry)
     plain = library.Counter("p", "P.", registry=registry)

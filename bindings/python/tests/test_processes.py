@@ -1,4 +1,4 @@
-"""Processes that count in the same numbers: forks, spawned ones, and a real gunicorn."""
+"""Processes that share metrics: forked ones, spawned ones, and those of a real gunicorn."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 
-# Seconds after which something does not come any more, on a machine that does much else.
+# Seconds to wait before giving up, on a busy machine.
 PATIENCE = 120
 
 FORKS = """
@@ -201,10 +201,10 @@ def gunicorn(directory, application, arguments, **environment):
     (directory / "application.py").write_text(application)
     clean = {k: v for k, v in os.environ.items() if "MULTIPROC" not in k and k != "QUIPU_DIR"}
     command = [sys.executable, "-m", "gunicorn", "application:app", "--workers", "4"]
-    # No thread that is there when workers that were killed are forked again.
+    # Without the control socket, the master has no other thread when it forks new workers.
     command += ["--no-control-socket", "--log-level", "warning", *arguments]
-    # It gets the socket instead of a free port, which somebody else could take before it. Requests
-    # wait in the socket until there is a worker.
+    # It inherits the socket: another process could take a free port first. Requests wait in the
+    # socket until there is a worker.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         command += ["--bind", f"fd://{listener.fileno()}"]
@@ -220,7 +220,7 @@ def gunicorn(directory, application, arguments, **environment):
     finally:
         server.terminate()
         try:
-            # It waits 30 seconds itself for a worker that was forked just now and missed the signal.
+            # gunicorn waits 30 seconds for a worker that was just forked and missed the signal.
             server.wait(timeout=PATIENCE)
         finally:
             server.kill()
@@ -274,7 +274,8 @@ def test_gunicorn_with_workers_that_are_killed(tmp_path, application, arguments,
                     assert "requests_total" in get(url + "/metrics")
         found = [samples(get(url + "/metrics")) for _ in range(8)]
         counts = {each['requests_total{path="/x"}'] for each in found}
-        # Any worker shows the same. What was counted and not answered died with its worker's answer.
+        # All workers show the same. A request may be counted although its worker died before it
+        # responded.
         assert len(counts) == 1
         [count] = counts
         assert answered <= count <= answered + failed

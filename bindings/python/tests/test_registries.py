@@ -1,4 +1,4 @@
-"""Registries and the metrics in them, beside those of prometheus_client."""
+"""Registries and their metrics, compared to those of prometheus_client."""
 
 import gc
 import re
@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("library", [prometheus_client, quipu], ids=lambda
 
 
 def text(library, registry):
-    """The text, with numbers and times as they are in both libraries."""
+    """The text format, without the differences that are intended: numbers and creation times."""
     lines = library.generate_latest(registry).decode().splitlines()
     lines = [re.sub(r"^(\S.*) (\d+)\.0$", r"\1 \2", line) for line in lines if "_created" not in line]
     return "\n".join(lines)
@@ -52,7 +52,7 @@ def test_registries_are_apart(library):
         counter.inc(n + 1)
     values = [registry.get_sample_value("same_total") for registry in registries]
     assert values == [1, 2, 3] and alone.collect()[0].samples[0].value == 4
-    # One that is made again has nothing of the first, which counts on.
+    # A metric that is created again shares nothing with the first, which keeps counting.
     [old], registry = made[:1], registries[0]
     registry.unregister(old)
     new = library.Counter("same", "S.", ["other"], registry=registry)
@@ -169,7 +169,7 @@ def test_subclasses_whose_children_need_other_arguments():
             super().__init__("my_" + name, "Mine.", ["a"], registry=None)
             self.extra = name
 
-    # In prometheus_client, a child is made by `__init__`, which fails here.
+    # In prometheus_client, `__init__` makes a child, which would fail here.
     child = Prefixed("c").labels("x")
     child.inc()
     assert child.extra == "c" and child._value.get() == 1
@@ -277,7 +277,7 @@ def test_reset_begins_again(library):
     for one, name, labels in ((counter.labels("x"), "c", {"a": "x"}), (alone, "alone", {})):
         one.inc()
         before = registry.get_sample_value(name + "_created", labels)
-        # Times of series are tenths of a second here.
+        # quipu's creation times have a resolution of a tenth of a second.
         with mock.patch("time.time", return_value=before + 60):
             if library is prometheus_client:
                 one.reset()
@@ -322,7 +322,7 @@ def test_exemplars_are_checked(library, exemplar, error):
     else:
         with pytest.raises(error):
             counter.inc(1, exemplar)
-    # What is counted is counted, whatever the exemplar.
+    # The increment counts even if the exemplar is refused.
     assert registry.get_sample_value("c_total") == 1
 
 
@@ -362,7 +362,7 @@ def test_what_overflows_is_warned_of(registry):
 
 
 def test_many_metrics_are_made_and_shown_in_linear_time(run):
-    # Of the work in Python, each call is counted: twice as many metrics, twice as many calls.
+    # The profiler counts the calls in Python: they must be proportional to the number of metrics.
     program = """
         import sys, quipu
 

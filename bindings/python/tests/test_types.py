@@ -1,4 +1,4 @@
-"""The types, as mypy sees them."""
+"""The type stubs, checked by mypy."""
 
 import subprocess
 import sys

@@ -1,13 +1,13 @@
-"""Metrics with ``prometheus_client``'s interface, which all workers of a server share.
+"""Metrics with the interface of ``prometheus_client``, shared by all workers of a server.
 
     from quipu import Counter, make_wsgi_app
 
     requests = Counter("requests", "Requests.", ["code", "path"])
     requests.labels("200", "/x").inc()
 
-A counter is one number in memory that all processes add to, whether the server forks its workers or
-starts them. See ``configure`` for where that memory is, and ``install`` for applications that use
-``prometheus_client`` itself.
+A counter is one number in shared memory to which every process adds, whether the server forks its
+workers or starts them. See ``configure`` for where that memory is, and ``install`` for applications
+that use ``prometheus_client`` itself.
 """
 
 from . import interpreters

@@ -1,4 +1,4 @@
-"""The native part."""
+"""The native part: segments, the metrics that count in them, and the exposition."""
 
 from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 

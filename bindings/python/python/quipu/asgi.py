@@ -1,4 +1,4 @@
-"""The ASGI application: ``uvicorn`` and others serve it, or a framework mounts it."""
+"""The ASGI application, for ``uvicorn`` and other servers, or to mount in a framework."""
 
 from urllib.parse import parse_qs
 
@@ -9,7 +9,7 @@ __all__ = ["make_asgi_app"]
 
 
 def make_asgi_app(registry=REGISTRY, disable_compression: bool = False):
-    """An ASGI application that answers every path."""
+    """Returns an ASGI application that serves the metrics on every path."""
 
     async def application(scope, receive, send):
         if scope.get("type") == "lifespan":
@@ -49,7 +49,7 @@ def make_asgi_app(registry=REGISTRY, disable_compression: bool = False):
 
 
 async def _lifespan(receive, send):
-    """Takes part in a server's start and stop, where it is the whole application."""
+    """Handles the lifespan protocol, for a server that runs this as the whole application."""
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":

@@ -1,4 +1,4 @@
-"""What ``time()``, ``count_exceptions()`` and ``track_inprogress()`` answer.
+"""What ``time()``, ``count_exceptions()`` and ``track_inprogress()`` return.
 
 Each is a context manager and a decorator. A decorated coroutine function is measured until its
 coroutine ends.
@@ -10,7 +10,7 @@ from timeit import default_timer
 
 
 def _decorate(function, context):
-    """Calls ``function`` inside of what ``context()`` makes for each call."""
+    """Wraps each call of ``function`` in a new ``context()``."""
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
@@ -49,7 +49,7 @@ class ExceptionCounter:
 
 
 class InprogressTracker:
-    """Counts a block as in progress while it runs."""
+    """Adds 1 to a gauge while a block runs."""
 
     __slots__ = ("_gauge",)
 
@@ -67,7 +67,7 @@ class InprogressTracker:
 
 
 class Timer:
-    """Gives the seconds that a block took to a method of a metric."""
+    """Passes the duration of a block, in seconds, to a method of a metric."""
 
     __slots__ = ("_metric", "_method", "_start", "duration")
 
@@ -80,15 +80,15 @@ class Timer:
         return self
 
     def __exit__(self, typ, value, traceback):
-        # The clock may be set back.
+        # The clock may jump backwards.
         self.duration = max(default_timer() - self._start, 0)
         getattr(self._metric, self._method)(self.duration)
         return False
 
     def labels(self, *args, **kwargs):
-        """Chooses the series, for a block whose labels are known at its end."""
+        """Chooses the series inside the block, for labels that are known only then."""
         self._metric = self._metric.labels(*args, **kwargs)
 
     def __call__(self, function):
-        # One for each call, so that calls may overlap.
+        # A new timer for each call, since calls may overlap.
         return _decorate(function, lambda: Timer(self._metric, self._method))

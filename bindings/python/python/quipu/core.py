@@ -1,7 +1,7 @@
-"""What a scrape reads: metrics, and their samples.
+"""What a scrape reads: metrics and their samples.
 
-The classes have the interface of those in ``prometheus_client.core``. A collector of either kind may
-be registered: what is asked of a metric is its attributes.
+The classes have the interface of those in ``prometheus_client.core``. A collector may return
+metrics of either library: only their attributes are used.
 """
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -38,7 +38,7 @@ class Timestamp:
 
 
 class Exemplar(NamedTuple):
-    """Labels that stand for a sample, such as a trace's id."""
+    """Labels that identify one observation, such as a trace ID, with its value and time."""
 
     labels: Dict[str, str]
     value: float
@@ -63,7 +63,7 @@ class Metric:
         if unit and not name.endswith("_" + unit):
             name += "_" + unit
         if not name:
-            raise ValueError("a metric without a name; give it one")
+            raise ValueError("metric name is empty: give the metric a name")
         if typ == "untyped":
             typ = "unknown"
         if typ not in METRIC_TYPES:
@@ -122,7 +122,7 @@ def _only_one(value: object, labels: object) -> None:
 
 
 class UnknownMetricFamily(_Family):
-    """A metric of no known type, for a collector."""
+    """A metric of unknown type, for a collector."""
 
     _typ = "unknown"
 
@@ -213,7 +213,7 @@ class HistogramMetricFamily(_Family):
 
 
 class GaugeHistogramMetricFamily(HistogramMetricFamily):
-    """A histogram whose counts may fall, for a collector."""
+    """A histogram whose counts may decrease, for a collector."""
 
     _typ = "gaugehistogram"
     _count, _sum = "_gcount", "_gsum"

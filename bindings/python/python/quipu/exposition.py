@@ -1,7 +1,7 @@
-"""The exposition as bytes, and what serves it.
+"""The exposition as bytes, and the servers for it.
 
-The numbers of a registry's segment are written by the native part. Foreign collectors are asked for
-their samples, which are written here.
+The native part writes the metrics of a registry's segment. Foreign collectors return their samples
+as Python objects, which are written here.
 """
 
 import gzip
@@ -23,7 +23,7 @@ from .registry import REGISTRY, CollectorRegistry
 CONTENT_TYPE_PLAIN_0_0_4 = "text/plain; version=0.0.4; charset=utf-8"
 CONTENT_TYPE_PLAIN_1_0_0 = "text/plain; version=1.0.0; charset=utf-8"
 CONTENT_TYPE_LATEST = CONTENT_TYPE_PLAIN_1_0_0
-"""The header ``Content-Type`` of what ``generate_latest`` answers."""
+"""The ``Content-Type`` header for what ``generate_latest`` returns."""
 
 _created = False
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
@@ -31,19 +31,19 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_:]")
 
 
 def enable_created_metrics() -> None:
-    """Shows when counters, histograms and summaries began, as samples ``_created``."""
+    """Shows when each counter, histogram and summary began, as ``_created`` samples."""
     global _created
     _created = True
 
 
 def disable_created_metrics() -> None:
-    """Shows no samples ``_created``. So it is at first."""
+    """Shows no ``_created`` samples. This is the default."""
     global _created
     _created = False
 
 
 def generate_latest(registry=REGISTRY, escaping: str = "underscores") -> bytes:
-    """Everything in Prometheus' text format."""
+    """Returns all metrics of a registry in the Prometheus text format."""
     return _expose(registry, "text", escaping)
 
 
@@ -60,15 +60,15 @@ def _expose(registry, form: str, escaping: str) -> bytes:
 
 
 def choose_encoder(accept_header) -> Tuple[Callable, str]:
-    """What encodes a registry as a header ``Accept`` asks, and its content type."""
-    # Any registry may come, and what Python's collectors answer is written as text alone.
+    """Returns an encoder of the format that an ``Accept`` header asks for, and its content type."""
+    # The caller may pass any registry to the encoder, and foreign metrics are written only as text.
     ranges = [r for r in (accept_header or "").split(",") if "protobuf" not in r]
     form, escaping, content_type = _quipu.negotiate(",".join(ranges))
     return partial(_expose, form=form, escaping=escaping), content_type
 
 
 def _choose(registry, accept_header) -> Tuple[Callable, str]:
-    """The same for a registry that is known."""
+    """The same for one given registry, in protobuf where it has no foreign collectors."""
     is_native = (
         isinstance(registry, CollectorRegistry)
         and not (_created or registry._target_info or registry._foreign)
@@ -80,7 +80,7 @@ def _choose(registry, accept_header) -> Tuple[Callable, str]:
 
 
 def gzip_accepted(accept_encoding_header) -> bool:
-    """Whether a header ``Accept-Encoding`` takes gzip."""
+    """Whether an ``Accept-Encoding`` header accepts gzip."""
     for coding in (accept_encoding_header or "").split(","):
         name, *parameters = (part.strip().lower() for part in coding.split(";"))
         if name == "gzip":
@@ -89,7 +89,7 @@ def gzip_accepted(accept_encoding_header) -> bool:
 
 
 def bake_output(registry, accept, accept_encoding, names, disable_compression):
-    """The headers and the body of an answer."""
+    """The headers and the body of a response."""
     if names:
         registry = registry.restricted_registry(names)
     encoder, content_type = _choose(registry, accept)
@@ -98,17 +98,17 @@ def bake_output(registry, accept, accept_encoding, names, disable_compression):
     if not disable_compression:
         headers.append(("Vary", "Accept, Accept-Encoding"))
         if gzip_accepted(accept_encoding):
-            # The least effort takes a third of the time, and a tenth more bytes.
+            # The lowest level takes a third of the time and makes a tenth more bytes.
             output = gzip.compress(output, 1)
             headers.append(("Content-Encoding", "gzip"))
     return headers, output
 
 
-# Text of metrics that are Python objects.
+# The text formats for metrics that are Python objects.
 
 
 def float_to_go_string(value) -> str:
-    """A number as ``prometheus_client`` writes it."""
+    """Formats a number as ``prometheus_client`` does."""
     value = float(value)
     if math.isinf(value):
         return "+Inf" if value > 0 else "-Inf"
@@ -190,7 +190,7 @@ def _text(metrics, form: str, escaping: str) -> bytes:
         }.get(metric.type, metric.type)
         suffix = {"counter": "_total", "info": "_info"}.get(metric.type, "")
         out += _header(metric.name + suffix, metric.documentation, typ, False, escaping)
-        # Samples that the format does not know are gauges behind the metric.
+        # Samples that the format does not know become gauges after the metric.
         later = {}
         for sample in metric.samples:
             for end in ("_created", "_gsum", "_gcount"):
@@ -217,11 +217,11 @@ def _header(name, documentation, typ, is_open_metrics, escaping):
     return [f"# HELP {name} {documentation}\n", f"# TYPE {name} {typ}\n"]
 
 
-# What serves it.
+# Servers.
 
 
 def make_wsgi_app(registry=REGISTRY, disable_compression: bool = False):
-    """A WSGI application that answers every path."""
+    """Returns a WSGI application that serves the metrics on every path."""
 
     def application(environ, start_response):
         method = environ["REQUEST_METHOD"]
@@ -268,7 +268,7 @@ def start_wsgi_server(
     client_capath=None,
     client_auth_required: bool = False,
 ):
-    """Serves a registry from a thread of this process; answers the server and the thread."""
+    """Serves a registry from a daemon thread; returns the server and the thread."""
     family = socket.getaddrinfo(addr, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
     server_class = type("_Server", (_Server,), {"address_family": family})
     server = make_server(addr, port, make_wsgi_app(registry), server_class, _SilentHandler)
@@ -293,7 +293,7 @@ start_http_server = start_wsgi_server
 
 
 def write_to_textfile(path: str, registry, escaping: str = "allow-utf-8") -> None:
-    """Writes a registry to a file, which is whole at any time."""
+    """Writes a registry to a file, which it replaces atomically: readers never see half a file."""
     directory = os.path.dirname(os.path.abspath(path))
     handle, temporary = tempfile.mkstemp(dir=directory, prefix=os.path.basename(path) + ".")
     try:

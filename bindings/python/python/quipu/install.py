@@ -1,9 +1,10 @@
-"""``prometheus_client``'s own metrics on a segment, for an application that uses it already.
+"""Makes the metrics of ``prometheus_client`` itself count in a segment, for applications that
+already use it. The application's code does not change.
 
-Each of its metrics gets one of this package behind it, whose numbers its value objects are: for those
-of its default registry one in this package's default registry, which the processes of an application
-share by name; for others one that stands apart. In its multi-process mode all count by name, as they
-do there. Its collectors read what all processes counted. The application's code stays as it is.
+Each metric of ``prometheus_client`` gets a backing metric of this package, which holds its numbers.
+A metric of its default registry gets one in this package's default registry, which the processes of
+an application share by name; any other metric gets a standalone one. In its multi-process mode, all
+are shared by name, as they are there. Its collectors read the numbers of all processes.
 """
 
 import warnings
@@ -21,12 +22,13 @@ _is_installed = False
 
 
 def install(path=None, limit: int = segments.LIMIT) -> None:
-    """Puts the metrics of ``prometheus_client`` onto a segment, those that are there already, too.
+    """Makes the metrics of ``prometheus_client`` count in a segment, existing ones included.
 
     With a path, the segment of the default registry is in a file in that directory: see
-    ``configure``. Call it as early as can be: before the server forks its workers, or in each of them with the same path. Afterwards
-    ``prometheus_client.generate_latest()``, its applications and its ``MultiProcessCollector`` show
-    what all processes counted, and so does ``quipu.generate_latest()``.
+    ``configure``. Call this as early as possible: before the server forks its workers, or in each
+    of them with the same path. Afterwards, ``prometheus_client.generate_latest()``, its
+    applications and its ``MultiProcessCollector`` show the counts of all processes, and so does
+    ``quipu.generate_latest()``.
     """
     global _is_installed
     if path is not None:
@@ -53,7 +55,7 @@ def install(path=None, limit: int = segments.LIMIT) -> None:
 
 
 class _Others:
-    """What the registry of ``prometheus_client`` has that is on no segment."""
+    """The collectors in the registry of ``prometheus_client`` that have no backing metric."""
 
     def __init__(self, registry):
         self._registry = registry
@@ -67,7 +69,7 @@ class _Others:
                 yield from collector.collect()
 
 
-# The metric behind one of theirs.
+# Backing metrics. "Theirs" is a metric of prometheus_client.
 
 
 def _backing(metric):
@@ -75,14 +77,14 @@ def _backing(metric):
 
 
 def _back(metric, is_named: bool) -> None:
-    """Gives one of their metrics the one of this package that has its numbers."""
+    """Creates the backing metric of one of theirs."""
     typ, more = metric._type, {}
     if typ == "gauge":
         more["multiprocess_mode"] = _mode(metric._multiprocess_mode)
     elif typ == "histogram":
         more["buckets"] = metric._upper_bounds
     names = list(metric._labelnames)
-    # The name is whole: the end that is taken off a counter's is put there for that.
+    # The name is complete; a counter's gets the suffix that this package strips again.
     name = metric._name + ("_total" if typ == "counter" else "")
     more["unit"] = metric._unit
 
@@ -97,14 +99,14 @@ def _back(metric, is_named: bool) -> None:
         except DuplicateTimeseries:
             made = REGISTRY._names_to_collectors.get(metric._name)
             is_like = type(made) is _TYPES[typ] and made._labelnames == tuple(names)
-            # There, all metrics of a name have one set of numbers in multi-process mode.
+            # In their multi-process mode, all metrics with the same name share their numbers.
             if not (is_like and segments.is_multiprocess()):
                 made = make(None)
     metric._quipu_metric = made
 
 
 class _Children(dict):
-    """Children of one of their metrics, whose numbers are bound when they come."""
+    """The children of one of their metrics. Adding a child binds its values."""
 
     __slots__ = ("_parent",)
 
@@ -118,7 +120,7 @@ class _Children(dict):
 
 
 def _bind(metric, backing) -> None:
-    """Binds the values of one of their metrics that has no labels, or of a child."""
+    """Binds the values of a child, or of a metric without labels, to the backing metric."""
     metric._quipu_metric, labelvalues = backing, metric._labelvalues
     for name, part in _PARTS[metric._type].items():
         getattr(metric, name)._bind(backing, labelvalues, part)
@@ -135,8 +137,8 @@ _PARTS = {
 
 
 def _mode(mode):
-    """The mode of a gauge. One that says nothing is one value for all, where they are not in what
-    they call multi-process mode: ``all`` is their default."""
+    """The mode of a gauge. Outside multi-process mode, ``all`` means one value that all processes
+    share, since it is their default and cannot be told from a mode that was chosen."""
     return None if mode in ("", "all") and not segments.is_multiprocess() else mode or "all"
 
 
@@ -158,14 +160,14 @@ def _value_class():
 
         def _rebind(self):
             if self._source is None:
-                # It is no metric's: a number of its own.
+                # It belongs to no metric: give it a gauge of its own.
                 alone = metrics.Gauge("alone", "", registry=None)
                 self._source = (alone, (), ("value",))
             metric, labelvalues, part = self._source
             self.attach(metric.labels(*labelvalues) if labelvalues else metric, *part)
 
         def get_exemplar(self):
-            """The last exemplar, of whichever process."""
+            """The latest exemplar of all processes."""
             kept = self._exemplar()
             return Exemplar(dict(kept[0]), kept[1], kept[2]) if kept else None
 
@@ -173,7 +175,7 @@ def _value_class():
 
 
 def _carry_over(metric, registry) -> None:
-    """Moves the numbers of a metric that was made before."""
+    """Moves the numbers of a metric that was created before ``install``."""
     _back(metric, True)
     is_parent = metric._is_parent()
     for one in list(metric._metrics.values()) if is_parent else [metric]:
@@ -192,7 +194,7 @@ def _carry_over(metric, registry) -> None:
         metric._metrics = _Children(metric, metric._metrics)
 
 
-# What their metrics read, and what they remove.
+# Collection and removal.
 
 
 def _has_created(theirs) -> bool:
@@ -200,7 +202,7 @@ def _has_created(theirs) -> bool:
 
 
 def _converted(metric, like=None):
-    """A metric of this package as one of theirs."""
+    """Converts a collected metric of this package to one of theirs."""
     from prometheus_client.metrics_core import Metric
     from prometheus_client.samples import Exemplar, Sample
 
@@ -221,7 +223,7 @@ def _converted(metric, like=None):
 
 
 def _patch_registry(registry_class, default) -> None:
-    """Has what comes and goes in their default registry come and go in this package's."""
+    """Mirrors registrations in their default registry to this package's default registry."""
     original = {name: getattr(registry_class, name) for name in ("register", "unregister")}
 
     def register(self, collector):
@@ -237,7 +239,7 @@ def _patch_registry(registry_class, default) -> None:
     def unregister(self, collector):
         original["unregister"](self, collector)
         backing = _backing(collector)
-        # In multi-process mode, others may count in it.
+        # In multi-process mode, other processes may count in it.
         if self is default and backing is not None and not segments.is_multiprocess():
             if backing in REGISTRY._collector_to_names:
                 REGISTRY.unregister(backing)
@@ -267,7 +269,7 @@ def _patch_metrics(theirs, default) -> None:
     ):
         args = (name, documentation, labelnames, namespace, subsystem, unit)
         is_ours = self._type in _TYPES
-        # It is registered when it has its numbers. A child gets them from its parent.
+        # Register it only once it has its numbers. A child gets them from its parent.
         later = registry if is_ours and not _labelvalues else None
         now = None if is_ours else registry
         original["__init__"](self, *args, registry=now, _labelvalues=_labelvalues, **more)
@@ -283,7 +285,7 @@ def _patch_metrics(theirs, default) -> None:
     def ask_functions(metric):
         children = list(metric._metrics.values()) if metric._is_parent() else [metric]
         for child in children:
-            # A function takes the place of the method.
+            # `set_function` replaced this method.
             samples = child.__dict__.get("_child_samples")
             if samples is not None:
                 child._value.set(list(samples())[0][2])
@@ -305,7 +307,7 @@ def _patch_metrics(theirs, default) -> None:
     def removing(name):
         def remove(self, *args, **kwargs):
             with warnings.catch_warnings():
-                # That it does not work with several processes is true no more.
+                # The warning that removal does not work with several processes no longer applies.
                 warnings.simplefilter("ignore", UserWarning)
                 original[name](self, *args, **kwargs)
             found = _backing(self)

@@ -1,4 +1,4 @@
-"""Refuses interpreters that the native part cannot run in, before it is loaded."""
+"""Refuses subinterpreters, in which the native part cannot run, before it is loaded."""
 
 import importlib
 
@@ -6,8 +6,8 @@ import importlib
 def check() -> None:
     """Raises ImportError in a subinterpreter.
 
-    The native part belongs to the process' main interpreter: in another one it is refused when it is
-    loaded, at the earliest, and some versions of Python end the process then.
+    The native part runs only in the main interpreter of a process. In a subinterpreter, loading it
+    fails, and some versions of Python then end the process.
     """
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:
@@ -17,12 +17,12 @@ def check() -> None:
         if _number(interpreters.get_current()) != _number(interpreters.get_main()):
             raise ImportError(
                 "quipu does not run in a subinterpreter; run the application in the main one: under "
-                "mod_wsgi, set 'WSGIApplicationGroup %{GLOBAL}', under uWSGI, 'single-interpreter = "
+                "mod_wsgi, set 'WSGIApplicationGroup %{GLOBAL}'; under uWSGI, 'single-interpreter = "
                 "true'"
             )
         return
 
 
 def _number(interpreter) -> int:
-    # From Python 3.13 on, a pair with the number in front.
+    # From Python 3.13 on, a pair whose first part is the number.
     return int(interpreter[0] if isinstance(interpreter, tuple) else interpreter)

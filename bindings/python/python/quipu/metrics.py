@@ -1,7 +1,7 @@
-"""The metrics, with the signatures of ``prometheus_client``'s.
+"""The metrics, with the signatures of ``prometheus_client``.
 
-Here are names, checks and decorators. What counts is native: ``inc``, ``dec``, ``set``, ``observe``
-and ``labels`` are methods of the classes in ``_quipu``.
+This module has names, checks and decorators. The methods that count are native: ``inc``, ``dec``,
+``set``, ``observe`` and ``labels`` belong to the classes in ``_quipu``.
 """
 
 import os
@@ -20,14 +20,14 @@ _quipu.set_legacy(_is_legacy)
 
 
 def enable_legacy_validation() -> None:
-    """Refuses names that older versions of Prometheus do not read."""
+    """Refuses names that older versions of Prometheus cannot parse."""
     global _is_legacy
     _is_legacy = True
     _quipu.set_legacy(True)
 
 
 def disable_legacy_validation() -> None:
-    """Takes any name."""
+    """Accepts any name."""
     global _is_legacy
     _is_legacy = False
     _quipu.set_legacy(False)
@@ -73,20 +73,20 @@ class _Children(dict):
         self._metric = metric
 
     def clear(self) -> None:
-        """Removes all, of the metric too."""
+        """Removes all children, from the metric, too."""
         super().clear()
         self._metric.clear()
 
 
 class MetricWrapperBase:
-    """What all metrics have."""
+    """The methods that all metrics have in common."""
 
     __slots__ = ()
     _type = ""
     _reserved_labelnames: Sequence[str] = ()
-    # Whether the class is a program's own, whose `__init__` may give attributes to a metric.
+    # Whether a program defined the class, so that its `__init__` may set attributes.
     _is_subclass = False
-    # What is asked for values at a scrape: a gauge has some.
+    # The functions of a gauge, which are called at a scrape, with their children by label values.
     _functions = None
 
     def __init_subclass__(cls, **kwargs) -> None:
@@ -125,7 +125,7 @@ class MetricWrapperBase:
         return [metric]
 
     def collect(self) -> List[Metric]:
-        """The metric with its samples, those of other processes included; a child with its own."""
+        """The metric with its samples, including those of other processes; of a child, its own."""
         return self._collect(True)
 
     def _collect(self, created: bool) -> List[Metric]:
@@ -145,7 +145,7 @@ class MetricWrapperBase:
             ]
         return found
 
-    # What a registry shows without asking, unless a subclass has a method of its own.
+    # A registry calls `collect` only if a subclass has overridden it.
     _native_collect = collect
 
     def remove_by_labels(self, labels: Dict[str, str]) -> None:
@@ -167,7 +167,7 @@ class MetricWrapperBase:
 
     @property
     def _metrics(self):
-        """The children of all processes by their label values, for tests that look at them."""
+        """The children of all processes by their label values, for tests."""
         if not self._labelnames or self._labelvalues:
             raise AttributeError(f"{self} has no children")
         found = {}
@@ -189,7 +189,7 @@ class MetricWrapperBase:
 
 
 class Counter(_quipu.Counter, MetricWrapperBase):
-    """A sum that only grows, over all processes."""
+    """A sum over all processes, which only increases."""
 
     _type = "counter"
 
@@ -207,11 +207,11 @@ class Counter(_quipu.Counter, MetricWrapperBase):
 
     @property
     def _value(self):
-        """The number, for tests that look at it."""
+        """The number, for tests."""
         return _number(self, "value")
 
     def count_exceptions(self, exception=Exception) -> ExceptionCounter:
-        """A context manager and decorator that counts exceptions of that type."""
+        """Returns a context manager and decorator that counts exceptions of that type."""
         self._raise_if_not_observable()
         return ExceptionCounter(self, exception)
 
@@ -219,9 +219,9 @@ class Counter(_quipu.Counter, MetricWrapperBase):
 class Gauge(_quipu.Gauge, MetricWrapperBase):
     """A value that goes up and down.
 
-    Without a mode it is one value that all processes share. With one of ``prometheus_client``'s
-    modes each process has its own, and a scrape shows what the mode says; so it is without a mode
-    where the environment has ``PROMETHEUS_MULTIPROC_DIR``: the mode is ``all`` then, as there.
+    Without a mode, it is one value that all processes share. With one of the modes of
+    ``prometheus_client``, each process has its own value, and the mode chooses what a scrape shows.
+    If ``PROMETHEUS_MULTIPROC_DIR`` is set, the default mode is ``all``, as there.
     """
 
     _type = "gauge"
@@ -246,27 +246,27 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
             mode = "all" if segments.is_multiprocess() else "mostrecent"
         elif mode not in self._MULTIPROC_MODES:
             raise ValueError(f"Invalid multiprocess mode: {mode}")
-        # Where the program asked for it, to add makes no sense.
+        # Adding to a gauge that the program declared as the most recent value makes no sense.
         is_set_only = multiprocess_mode is not None and mode.endswith("mostrecent")
         more = (mode, is_set_only)
         self._init(name, documentation, labelnames, namespace, subsystem, unit, registry, *more)
 
     @property
     def _value(self):
-        """The number, for tests that look at it."""
+        """The number, for tests."""
         return _number(self, "value")
 
     def track_inprogress(self) -> InprogressTracker:
-        """A context manager and decorator that counts what is in progress."""
+        """Returns a context manager and decorator that counts the blocks in progress."""
         self._raise_if_not_observable()
         return InprogressTracker(self)
 
     def time(self) -> Timer:
-        """A context manager and decorator that sets the seconds that a block took."""
+        """Returns a context manager and decorator that sets a block's duration in seconds."""
         return Timer(self, "set")
 
     def set_function(self, f) -> None:
-        """Calls ``f`` at each scrape that this process answers, and sets what it answers."""
+        """Sets the gauge to what ``f`` returns, now and at each scrape of this process."""
         self._raise_if_not_observable()
         root = self._root
         if root._functions is None:
@@ -282,7 +282,7 @@ class Gauge(_quipu.Gauge, MetricWrapperBase):
 
 
 class Summary(_quipu.Summary, MetricWrapperBase):
-    """How many observations there were, and their sum."""
+    """The number of observations, and their sum."""
 
     _type = "summary"
     _reserved_labelnames = ("quantile",)
@@ -301,21 +301,21 @@ class Summary(_quipu.Summary, MetricWrapperBase):
 
     @property
     def _count(self):
-        """The number of observations, for tests that look at it."""
+        """The number of observations, for tests."""
         return _number(self, "count")
 
     @property
     def _sum(self):
-        """The sum, for tests that look at it."""
+        """The sum, for tests."""
         return _number(self, "sum")
 
     def time(self) -> Timer:
-        """A context manager and decorator that observes the seconds that a block took."""
+        """Returns a context manager and decorator that observes a block's duration in seconds."""
         return Timer(self, "observe")
 
 
 class Histogram(_quipu.Histogram, MetricWrapperBase):
-    """Counts of observations by size."""
+    """Counts of observations in buckets by size."""
 
     _type = "histogram"
     _reserved_labelnames = ("le",)
@@ -348,7 +348,7 @@ class Histogram(_quipu.Histogram, MetricWrapperBase):
 
     @property
     def _sum(self):
-        """The sum, for tests that look at it."""
+        """The sum, for tests."""
         return _number(self, "sum")
 
     @property
@@ -357,17 +357,17 @@ class Histogram(_quipu.Histogram, MetricWrapperBase):
 
     @property
     def _buckets(self):
-        """The number of each bucket, for tests that look at them."""
+        """The count of each bucket, for tests."""
         bounds = enumerate(self._upper_bounds)
         return [_number(self, "bucket", number, bound) for number, bound in bounds]
 
     def time(self) -> Timer:
-        """A context manager and decorator that observes the seconds that a block took."""
+        """Returns a context manager and decorator that observes a block's duration in seconds."""
         return Timer(self, "observe")
 
 
 class Enum(_quipu.Enum, MetricWrapperBase):
-    """Which of its states is on. The first is, until another one is set."""
+    """One of several states. The first one is on until another is set."""
 
     _type = "stateset"
 
@@ -392,15 +392,15 @@ class Enum(_quipu.Enum, MetricWrapperBase):
 
     @property
     def _value(self):
-        """The number of the state, for tests that look at it."""
+        """The index of the state, for tests."""
         return self._index()
 
 
 class Info(MetricWrapperBase):
-    """Texts, as labels of a series that is always 1. What is set last counts, of all processes.
+    """Key-value pairs, as labels of a series that is always 1. The last process to set them wins.
 
-    It is shown from the first ``info()`` on. Where another process has it with other names of texts,
-    this one's are in memory of this process and its children.
+    It is shown after the first ``info()``. If another process uses it with different keys, the
+    pairs of this process are in memory that only it and its children share.
     """
 
     _type = "info"
@@ -430,7 +430,7 @@ class Info(MetricWrapperBase):
             registry.register(self)
 
     def labels(self, *labelvalues, **labelkwargs) -> "Info":
-        """The child of these label values."""
+        """Returns the child with these label values."""
         if not self._labelnames:
             raise ValueError(f"No label names were set when constructing {self}")
         if self._labelvalues:
@@ -453,7 +453,7 @@ class Info(MetricWrapperBase):
         return child
 
     def info(self, val: Dict[str, str]) -> None:
-        """Makes these the texts."""
+        """Replaces the key-value pairs."""
         self._raise_if_not_observable()
         if set(self._labelnames) & set(val):
             raise ValueError(
@@ -474,12 +474,12 @@ class Info(MetricWrapperBase):
         is_first = was_named and not self._native.is_named
         if is_first and named is not None and named.path is not None:
             segments.warn(
-                f"the info {self._name!r} is there with other names of texts; those of this process "
-                "are in memory of it and its children"
+                f"the info {self._name!r} exists with different keys; those of this process are in "
+                "memory of only it and its children"
             )
 
     def _is_in(self, segment) -> bool:
-        """Whether all of it is in this segment, by its name."""
+        """Whether all its series are in this segment, found by its name."""
         return segment is not None and segment is self._segment and self._native.is_named
 
     @property
@@ -487,7 +487,7 @@ class Info(MetricWrapperBase):
         return self._native.sources
 
     def remove(self, *labelvalues) -> None:
-        """Removes the texts of these label values, for all processes."""
+        """Removes the series with these label values, for all processes."""
         if not self._labelnames:
             raise ValueError(f"No label names were set when constructing {self}")
         if len(labelvalues) != len(self._labelnames):

@@ -1,4 +1,4 @@
-"""The registry: which metrics a scrape shows, and the segment that has their numbers."""
+"""The registry: which metrics a scrape shows, and the segment that holds their numbers."""
 
 import os
 import threading
@@ -20,7 +20,7 @@ _registries: "weakref.WeakSet[CollectorRegistry]" = weakref.WeakSet()
 
 
 class DuplicateTimeseries(ValueError):
-    """A metric whose names another one has already."""
+    """Raised for a metric that has a name in common with one in the registry."""
 
     def __init__(self, duplicates):
         super().__init__(f"Duplicated timeseries in CollectorRegistry: {duplicates}")
@@ -30,11 +30,11 @@ class DuplicateTimeseries(ValueError):
 class CollectorRegistry:
     """A set of metrics that are scraped together.
 
-    A metric of this package that is made for it counts in memory of its own, which this process and
-    the children share that it forks afterwards: registries are apart, whatever the names are. With
-    the ``path`` of a directory, its metrics count by their names in a file there, which all
-    processes share that are given the same path; so do those of the default registry, where
-    ``configure`` says. What else has a method ``collect()`` is asked at each scrape.
+    A metric of this package counts in memory that this process shares with the children that it
+    forks afterwards. Registries are independent: two metrics with the same name in different ones
+    have nothing in common. With ``path``, a directory, metrics are shared by name, in a file there,
+    with all processes that use the same path. Those of the default registry are shared by name
+    where ``configure`` says. Any other object with a method ``collect()`` is called at each scrape.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class CollectorRegistry:
         self._support_collectors_without_names = support_collectors_without_names
         self._collector_to_names: Dict[object, List[str]] = {}
         self._names_to_collectors: Dict[str, object] = {}
-        # Metrics of this package: those that are found by name in this registry's segment, and how
-        # many forks there had been when each was registered; those that are elsewhere; infos, which
-        # may be both. What else there is, is asked.
+        # Metrics of this package: `_own` are those found by name in this registry's segment, with
+        # the number of forks at their registration; `_apart` are those elsewhere; `_infos` may be
+        # in both. `_foreign` are all other collectors, which are called at each scrape.
         self._own: Dict[object, int] = {}
         self._apart: Dict[object, None] = {}
         self._infos: Dict[object, None] = {}
         self._foreign: Dict[object, None] = {}
         self._gauges: Dict[object, None] = {}
-        # Names in the segment that are not shown: they were unregistered, or have been made again
+        # Names in the segment that are not shown: those metrics were unregistered, or created again
         # elsewhere.
         self._hidden = set()
-        # Names of those that this process alone had: who makes one again begins at zero.
+        # Names of unregistered metrics that only this process had: a new one starts at zero.
         self._gone = set()
         self._lock = threading.Lock()
         self._target_info: Optional[Dict[str, str]] = None
@@ -78,20 +78,20 @@ class CollectorRegistry:
         with self._lock:
             if self._own or self._infos:
                 raise RuntimeError(
-                    "quipu.configure() comes after the first metric; call it before any is made, or "
-                    "set QUIPU_DIR in the environment"
+                    "quipu.configure() was called after a metric was made: call it before any is "
+                    "made, or set QUIPU_DIR in the environment"
                 )
             self._own_segment = segment
             self._hidden.clear()
             self._gone.clear()
 
     def _named_segment(self, name):
-        """The segment in which a metric of that name goes on with what is counted there under it, if
-        it does."""
+        """The segment in which a metric of that name continues from what is counted there, or None
+        if it starts at zero elsewhere."""
         return None if name in self._gone else self._own_segment
 
     def _make(self, name, make) -> None:
-        """Makes a metric in the segment; where it cannot be there, in another one."""
+        """Makes a metric in this registry's segment, or in another if it does not fit there."""
         segment = self._named_segment(name)
         if segment is None:
             return segments.apart.make(make)
@@ -100,17 +100,17 @@ class CollectorRegistry:
         except (_quipu.MismatchError, _quipu.NoRoomError) as error:
             is_mismatch = isinstance(error, _quipu.MismatchError)
             segments.apart.make(make)
-            # In memory, it is a metric of that name that was unregistered: nothing is amiss.
+            # In anonymous memory, the mismatch is with an unregistered metric: no reason to warn.
             if segment.path is not None or not is_mismatch:
                 segments.warn(
-                    f"{error}; now it counts in memory of this process and its children",
+                    f"{error}; it now counts in memory of only this process and its children",
                     name if is_mismatch else "full",
                 )
 
     # Which metrics there are.
 
     def register(self, collector) -> None:
-        """Adds a metric, or anything that has a method ``collect()``."""
+        """Adds a metric, or any object with a method ``collect()``."""
         with self._lock:
             names = self._get_names(collector)
             duplicates = {name for name in names if name in self._names_to_collectors}
@@ -141,12 +141,12 @@ class CollectorRegistry:
             self._hidden.discard(name)
             self._gone.discard(name)
         elif self._own_segment is not None:
-            # Only now: another thread may have been first with the name in this segment.
+            # Only now: another thread may have been the first to use the name in this segment.
             self._hidden.add(name)
 
     def unregister(self, collector) -> None:
-        """Removes a metric: this registry of this process shows it no more. What is counted in it
-        goes on, and is there when it is registered again."""
+        """Removes a metric: this registry no longer shows it in this process. The metric keeps
+        counting, and its numbers are there when it is registered again."""
         with self._lock:
             for name in self._collector_to_names.pop(collector):
                 del self._names_to_collectors[name]
@@ -158,8 +158,8 @@ class CollectorRegistry:
                 return
             self._hidden.add(collector._name)
             segment.unregister(collector._name)
-            # A file is shared with processes that nobody knows of, and a fork may have left it to a
-            # child.
+            # Unknown processes may share a file, and a child may have inherited the metric by a
+            # fork.
             is_only_ours = registered is None or registered == _forks
             if segment.path is None and is_only_ours:
                 self._gone.add(collector._name)
@@ -183,7 +183,7 @@ class CollectorRegistry:
     # What a scrape shows.
 
     def _scraped(self):
-        """What is read without asking: a segment, the names in it that are not shown, and sources."""
+        """What the native part reads: a segment, the names in it to leave out, and sources."""
         with self._lock:
             hidden = set(self._hidden)
             gauges, apart, infos = list(self._gauges), list(self._apart), list(self._infos)
@@ -212,7 +212,7 @@ class CollectorRegistry:
         yield from self._foreign_metrics()
 
     def _collect_all(self, created: bool):
-        """The metrics of this package alone, those included that this process has unregistered."""
+        """Only the metrics of this package, including those that this process unregistered."""
         with self._lock:
             apart, infos = list(self._apart), list(self._infos)
             gauges = list(self._gauges)
@@ -222,7 +222,7 @@ class CollectorRegistry:
             yield metric_of(family)
 
     def _collect_names(self, names, created: bool):
-        """The metrics that have samples of some of these names: no other collector is asked."""
+        """The metrics with samples of these names. No other collector is called."""
         found: Dict[object, None] = {}
         others = set()
         with self._lock:
@@ -244,20 +244,20 @@ class CollectorRegistry:
                 yield from collector._collect(created)
             else:
                 yield from collector.collect()
-        # What other processes have made.
+        # Metrics that only other processes have made.
         if self._own_segment is not None:
             for name in others.difference(self._names_to_collectors):
                 for family in self._own_segment.find(name, created):
                     yield metric_of(family)
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics with their samples, those that other processes made included."""
+        """The metrics with their samples, including metrics that other processes made."""
         return self._collect(True)
 
     def get_sample_value(
         self, name: str, labels: Optional[Dict[str, str]] = None
     ) -> Optional[float]:
-        """The value of a sample; None where there is none. It is for tests: it reads all."""
+        """The value of a sample, or None. For tests only: it collects the whole registry."""
         labels = labels or {}
         for metric in self.collect():
             for sample in metric.samples:
@@ -266,7 +266,7 @@ class CollectorRegistry:
         return None
 
     def restricted_registry(self, names: Iterable[str]) -> "RestrictedRegistry":
-        """A view that shows only the samples of these names."""
+        """A view that shows only the samples with these names."""
         return RestrictedRegistry(names, self)
 
     # Labels of the target.
@@ -293,7 +293,7 @@ class CollectorRegistry:
 
 
 class RestrictedRegistry:
-    """What a registry shows of some names."""
+    """A view of a registry that shows only the samples with some names."""
 
     def __init__(self, names: Iterable[str], registry: CollectorRegistry) -> None:
         self._names = set(names)
@@ -307,12 +307,12 @@ class RestrictedRegistry:
                 yield restricted
 
     def collect(self) -> Iterable[Metric]:
-        """The metrics with those of their samples that have one of the names."""
+        """The metrics with only those samples that have one of the names."""
         return self._collect(True)
 
 
 def names_of(name: str, typ: str) -> List[str]:
-    """The names that a metric takes: its own, and those of its samples."""
+    """The names that a metric occupies: its own, and those of its samples."""
     return [name, *(name + suffix for suffix in _SUFFIXES.get(typ, ()))]
 
 
@@ -325,14 +325,14 @@ def _stems(name: str):
 
 
 def _is_native(collector) -> bool:
-    """Whether it is a metric of this package that does not collect in a way of its own."""
+    """Whether it is a metric of this package, not a child, whose ``collect`` is not overridden."""
     cls = type(collector)
     native = getattr(cls, "_native_collect", None)
     return native is not None and cls.collect is native and not collector._labelvalues
 
 
 def ask_functions(metrics) -> None:
-    """Asks for the values of the gauges among these that have functions."""
+    """Sets the gauges that have functions to what their functions return."""
     for metric in metrics:
         if metric._functions:
             for child, function in list(metric._functions.values()):
@@ -340,7 +340,7 @@ def ask_functions(metrics) -> None:
 
 
 def metric_of(family) -> Metric:
-    """A metric of what the native part answers."""
+    """Converts a family that the native part returned."""
     name, documentation, typ, unit, samples = family
     metric = Metric(name, documentation, typ)
     metric.unit = unit
@@ -352,9 +352,9 @@ def metric_of(family) -> Metric:
 
 
 def _in_child() -> None:
-    # Where the fork is made outside of Python, this is all that is called.
+    # A fork outside of Python, such as uWSGI's, calls only this function.
     _before_fork()
-    # A thread that the child does not have may have held a lock.
+    # A thread that does not exist in the child may have held a lock.
     for registry in list(_registries):
         registry._lock = threading.Lock()
     segments._warned_lock = threading.Lock()
@@ -366,7 +366,7 @@ def _before_fork() -> None:
     _forks += 1
 
 
-# How often this process was forked, and its ancestors while they had this.
+# The number of forks of this process, and of its ancestors since this module was loaded.
 _forks = 0
 
 if hasattr(os, "register_at_fork"):
@@ -378,10 +378,12 @@ REGISTRY = CollectorRegistry(
 
 
 def configure(path: Optional[str] = None, limit: int = segments.LIMIT) -> None:
-    """Chooses where the numbers of the default registry are, before the first metric is made.
+    """Chooses where the numbers of the default registry are. Call it before a metric is made.
 
-    Without a path they are in memory that this process shares with the children that it forks from
-    then on. With the path of a directory they are in a file there, which all processes share that
-    are given the same path; it outlives them. ``limit`` is the bytes up to which it may grow.
+    Without a path, they are in memory that this process shares with the children that it forks
+    afterwards. With the path of a directory, they are in a file there, which all processes with
+    the same path share, and which outlives them. ``limit`` is the maximum size in bytes.
+
+    Raises ``RuntimeError`` if the default registry already has a metric.
     """
     REGISTRY._replace_segment(segments.open_segment(path, limit))

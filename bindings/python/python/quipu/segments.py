@@ -1,4 +1,8 @@
-"""Where the numbers are."""
+"""Chooses the memory that metrics count in: a file in a configured directory, anonymous shared
+memory that children inherit, or, where the system provides neither, private memory.
+
+Where the better memory cannot be had, it warns once and falls back to the next.
+"""
 
 import os
 import threading
@@ -7,17 +11,17 @@ import warnings
 from . import _quipu
 
 LIMIT = 256 << 20
-"""The bytes up to which a segment may grow, where nothing else is said. It takes what it uses."""
+"""The default limit on the size of a segment, in bytes. A segment takes only the memory it uses."""
 
 FILE_NAME = "metrics.quipu"
-"""The file in the directory that is configured."""
+"""The name of the file in the configured directory."""
 
 _warned = set()
 _warned_lock = threading.Lock()
 
 
 def warn(message: str, about: str = "") -> None:
-    """Warns, once in a process about each thing."""
+    """Warns once per process about each ``about``, which defaults to the message."""
     about = about or message
     with _warned_lock:
         if about in _warned:
@@ -27,18 +31,20 @@ def warn(message: str, about: str = "") -> None:
 
 
 def anonymous(limit: int = LIMIT):
-    """A segment that this process and the children that it forks share."""
+    """A segment that this process shares with the children that it forks."""
     segment, why = _quipu.Segment.anonymous(limit)
     if why:
-        warn(f"{why}; the numbers are in memory of each process' own", "private")
+        warn(f"{why}; each process counts in private memory of its own", "private")
     return segment
 
 
 class _Apart:
-    """Where metrics are that stand apart: those of registries that no other process has, and of none.
+    """The memory of metrics that other processes do not find by name, such as those of a registry
+    without a path, or of none.
 
-    They share one segment, so that each takes no descriptors and no mapping of its own. When it has
-    grown, the next metrics are made in another one: a segment goes with the last of its metrics.
+    They share one segment, so that a metric needs no descriptors and no mapping of its own. When
+    the segment has grown beyond ``_ENOUGH`` bytes, the next metrics go to a new one, since a
+    segment is freed only with the last of its metrics.
     """
 
     def __init__(self) -> None:
@@ -51,17 +57,17 @@ class _Apart:
         return self._segment
 
     def make(self, make):
-        """Makes a metric; in memory of this process' own, where the system gives no other."""
+        """Makes a metric, in private memory where the system provides no other."""
         try:
             return make(self.segment())
         except _quipu.NoRoomError:
             pass
         try:
-            # It may be full of series.
+            # The segment may be full of series: try a new one.
             self._segment = None
             return make(self.segment())
         except _quipu.NoRoomError as error:
-            warn(f"{error}; the numbers are in memory of each process' own", "private")
+            warn(f"{error}; each process counts in private memory of its own", "private")
         if self._private is None or self._private.used > _ENOUGH:
             self._private = _quipu.Segment.private(LIMIT)
         return make(self._private)
@@ -73,7 +79,7 @@ apart = _Apart()
 
 
 def open_segment(path=None, limit: int = LIMIT):
-    """The segment in a directory; where it cannot be had, one that children share, and a warning."""
+    """The segment in a directory; if it cannot be opened, warns and makes one for children."""
     if path is None:
         return anonymous(limit)
     directory = os.fspath(path)
@@ -83,8 +89,8 @@ def open_segment(path=None, limit: int = LIMIT):
         segment, why = _quipu.Segment.open(file, limit)
     except OSError as error:
         warn(
-            f"{error}; this process and its children count in memory, and workers that are not its "
-            "children count apart: name a directory that can be written, in QUIPU_DIR or configure()"
+            f"{error}; this process and its children count in memory, and all other workers count "
+            "separately: set QUIPU_DIR to a writable directory, or pass one to configure()"
         )
         return anonymous(limit)
     if why:
@@ -93,7 +99,7 @@ def open_segment(path=None, limit: int = LIMIT):
 
 
 def configured_path():
-    """The directory that the environment names."""
+    """The directory that the environment names, or None."""
     return (
         os.environ.get("QUIPU_DIR")
         or os.environ.get("PROMETHEUS_MULTIPROC_DIR")
@@ -103,7 +109,7 @@ def configured_path():
 
 
 def is_multiprocess() -> bool:
-    """Whether the environment asks for what ``prometheus_client`` calls multi-process mode."""
+    """Whether the environment asks for the multi-process mode of ``prometheus_client``."""
     return bool(
         os.environ.get("PROMETHEUS_MULTIPROC_DIR") or os.environ.get("prometheus_multiproc_dir")
     )

@@ -1,4 +1,4 @@
-"""The WSGI application: ``gunicorn`` and others serve it, or a framework mounts it."""
+"""The WSGI application, for ``gunicorn`` and other servers, or to mount in a framework."""
 
 from .exposition import make_wsgi_app
 

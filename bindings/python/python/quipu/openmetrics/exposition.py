@@ -1,13 +1,13 @@
-"""The exposition in OpenMetrics' text format."""
+"""The exposition in the OpenMetrics text format."""
 
 from ..exposition import _expose
 from ..registry import REGISTRY
 
 CONTENT_TYPE_LATEST = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-"""The header ``Content-Type`` of what ``generate_latest`` answers."""
+"""The ``Content-Type`` header for what ``generate_latest`` returns."""
 
 
 def generate_latest(registry=REGISTRY, escaping: str = "underscores", version="1.0.0") -> bytes:
-    """Everything in OpenMetrics' text format, with exemplars and units."""
+    """Returns all metrics of a registry as OpenMetrics text, with exemplars and units."""
     form = "openmetrics-2" if version.startswith("2.") else "openmetrics"
     return _expose(registry, form, escaping)
