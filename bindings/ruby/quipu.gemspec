@@ -6,16 +6,16 @@ Gem::Specification.new do |spec|
   spec.name = "quipu"
   spec.version = Quipu::VERSION
   spec.authors = ["The quipu maintainers"]
-  spec.summary = "Metrics for Prometheus that all processes of a pre-fork server share."
+  spec.summary = "Prometheus metrics shared by all processes of a pre-fork server."
   spec.description = "Counters, gauges, histograms and summaries in memory that all workers share: " \
-                     "one set of numbers, whichever worker is scraped, at less than 0.2 microseconds " \
-                     "an increment. Also a data store for the gem prometheus-client."
+                     "every worker shows the same numbers, and an increment takes less than 0.2 " \
+                     "microseconds. Also a data store for the gem prometheus-client."
   spec.homepage = "https://github.com/quipu-metrics/quipu"
   spec.licenses = ["MIT", "Apache-2.0"]
   spec.required_ruby_version = ">= 3.0"
   spec.metadata = { "rubygems_mfa_required" => "true" }
 
-  # `rake gem` puts the crates beside this file, without which the native part cannot be built.
+  # `rake gem` copies the crates next to this file; the native part cannot be built without them.
   Dir.chdir(__dir__) do
     spec.files = Dir["lib/**/*.rb", "ext/**/*.{rb,rs,toml,lock}", "crates/**/*", "Cargo.toml",
                      "README.md", "LICENSE-*"].select { |file| File.file?(file) }

@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Nanoseconds of a call, the loop included: the best of many short rounds, so that a machine that does
-# something else at times does no harm.
+# Measures calls in nanoseconds, loop included. It prints the best of many short rounds, so that
+# other work on the machine does not distort the results.
 
 require "quipu"
 

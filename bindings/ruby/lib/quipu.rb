@@ -22,24 +22,25 @@ require "quipu/data_store"
 require "quipu/middleware/collector"
 require "quipu/middleware/exporter"
 
-# Metrics that all processes of a pre-fork server share.
+# Prometheus metrics shared by all processes of a pre-fork server.
 #
 #   requests = Quipu.registry.counter(:requests, docstring: "Requests.", labels: [:code, :path])
 #   requests.increment(labels: { code: 200, path: "/x" })
 #   puts Quipu.registry
 #
-# The default registry is made when this file is loaded: load it before the server forks.
+# Loading this file creates the default registry: load it before the server forks.
 module Quipu
   class << self
     # The default registry.
     attr_reader :registry
 
-    # Makes the default registry anew: in a file, with `dir:` or `path:`; in memory that forks share,
-    # with none of them. It is for the beginning: metrics that are there stay where they are.
+    # Replaces the default registry: by one in a file, with `dir:` or `path:`, or by one in memory
+    # that later forks share. `limit` is the maximum size in bytes. Raises ArgumentError if the
+    # default registry already has a metric.
     def configure(dir: nil, path: nil, limit: nil)
       unless @registry.nil? || @registry.metrics.empty?
-        raise ArgumentError, "configure quipu before the first metric is made, not behind " \
-                             "#{@registry.metrics.first.name}"
+        raise ArgumentError, "Quipu.configure was called after the metric " \
+                             "#{@registry.metrics.first.name} was made: call it before any is made"
       end
       @registry = Registry.new(dir: dir, path: path, limit: limit)
     end

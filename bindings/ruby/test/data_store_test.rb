@@ -2,7 +2,7 @@
 
 require "helper"
 
-# What client_ruby documents of a store, and what its own stores do.
+# The documented interface of a store of client_ruby, and the behaviour of its own stores.
 module StoreExamples
   def test_what_was_not_set_is_zero
     assert_same_value 0.0, metric_store.get(labels: { foo: "bar" })
@@ -104,10 +104,10 @@ class DataStoreTest < Minitest::Test
     labels = { foo: "bar" }
     metric_store
     4.times { in_child { 100.times { metric_store.increment(labels: labels) } } }
-    # This process has not counted yet: it learns the labels from the others.
+    # This process has not counted yet: it learns the labels from the segment.
     assert_equal({ labels => 400.0 }, metric_store.all_values)
     in_child { metric_store.set(labels: labels, val: 0) }
-    assert_equal 400.0, metric_store.get(labels: labels), "setting zero makes the series, no more"
+    assert_equal 400.0, metric_store.get(labels: labels), "setting zero only creates the series"
   end
 
   def test_histograms_as_the_gem_keeps_them
@@ -133,7 +133,7 @@ class DataStoreTest < Minitest::Test
     assert_equal({ { a: "1" } => 2.0, { a: "1", b: "2" } => 1.0, {} => 1.0 }, metric_store.all_values)
   end
 
-  # What another process counts in is learned by one that has not, whatever the number of metrics.
+  # A process learns the series that another has created, for any number of metrics.
   def test_many_metrics
     metrics = Array.new(300) { |i| store.for_metric(:"m_#{i}_total", metric_type: :counter) }
     in_child { metrics.each_with_index { |metric, i| metric.increment(labels: { a: "x" }, by: i) } }

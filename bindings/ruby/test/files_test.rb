@@ -13,7 +13,7 @@ class FilesTest < Minitest::Test
     FileUtils.rm_rf(@dir)
   end
 
-  # Runs a program with the gem; answers its output and its warnings.
+  # Runs a program with the gem; returns its output and its warnings.
   def run_ruby(code, *arguments)
     command = ["ruby", "-W2", *$LOAD_PATH.flat_map { |path| ["-I", path.to_s] }, "-rquipu", "-e", code]
     out, err, status = Open3.capture3(*command, *arguments)
@@ -41,7 +41,7 @@ class FilesTest < Minitest::Test
     assert_includes samples(second), "a_total 1"
   end
 
-  # They share what is counted, and nothing else.
+  # They share the counts, and nothing else.
   def test_registries_on_one_file_have_names_of_their_own
     first, second = Array.new(2) { Quipu::Registry.new(dir: @dir) }
     one, other = [first, second].map { |registry| registry.counter(:a, docstring: "A.", labels: [:x]) }
@@ -188,7 +188,7 @@ class FilesTest < Minitest::Test
     assert_operator err.lines.size, :<=, 3, err
   end
 
-  # Two programs with one directory, of which each describes a metric in its way.
+  # Two programs use one directory and describe a metric differently.
   def test_other_descriptions_are_kept_apart
     run_ruby(COUNT, @dir)
     out, err = run_ruby(<<~'RUBY', @dir)

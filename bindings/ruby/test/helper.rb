@@ -6,21 +6,21 @@ require "tmpdir"
 
 require "quipu"
 
-# What several tests need.
+# Helpers that several tests use.
 module Helper
-  # A registry in memory, of its own.
+  # A new registry in memory.
   def fresh
     Quipu::Registry.new
   end
 
-  # Runs the block in a child process; fails unless it ends well.
+  # Runs the block in a child process; fails unless the child succeeds.
   def in_child(&block)
     pid = fork_child(&block)
     _, status = Process.wait2(pid)
     assert status.success?, "a child process failed: #{status.inspect}"
   end
 
-  # Forks a child that runs nothing but the block.
+  # Forks a child that runs only the block; returns its process ID.
   def fork_child
     fork do
       yield
@@ -31,7 +31,7 @@ module Helper
     end
   end
 
-  # Lines of text that are no comments.
+  # The lines of the text format that are not comments.
   def samples(registry)
     registry.to_s.lines(chomp: true).reject { |line| line.start_with?("#") }
   end

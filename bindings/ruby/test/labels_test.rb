@@ -55,7 +55,7 @@ class LabelsTest < Minitest::Test
     assert_empty @counter.values
   end
 
-  # `to_s` of one value changes another, and the Hash itself.
+  # `to_s` of one value changes another one and the Hash itself.
   def test_a_value_that_changes_others
     counter = @registry.counter(:changing, docstring: "C.", labels: %i[a b c])
     text = +"first"

@@ -7,7 +7,7 @@ require "socket"
 # A real pre-fork server, whose workers are killed.
 class PumaTest < Minitest::Test
   WORKERS = 3
-  # Seconds after which something does not come any more, on a machine that does much else.
+  # Seconds to wait before giving up, on a busy machine.
   PATIENCE = 120
 
   def setup
@@ -55,7 +55,7 @@ class PumaTest < Minitest::Test
   private
 
   def start(config, environment = {})
-    # Puma gets the socket instead of a free port, which somebody else could take before it.
+    # Puma inherits the socket: another process could take a free port first.
     listener = TCPServer.new("127.0.0.1", 0)
     @port = listener.addr[1]
     path = File.join(@dir, "puma.rb")
@@ -90,7 +90,7 @@ class PumaTest < Minitest::Test
     end
   end
 
-  # Counts in all workers, kills each of them, counts in those that come.
+  # Counts in all workers, kills each of them, and counts in those that replace them.
   def exercise
     sent = 0
     2.times do
@@ -98,7 +98,7 @@ class PumaTest < Minitest::Test
       20.times { sent += 1 if get("/x") }
       old.each do |pid|
         Process.kill(:KILL, pid)
-        # A scrape at once, and one when there is another worker.
+        # Scrape at once; each scrape must show all counts, whether or not there is a new worker.
         assert_equal sent.to_f, samples_of(scrape)['hits_total{path="/x"}']
       end
       wait_until { (workers - old).size == WORKERS }
@@ -110,7 +110,7 @@ class PumaTest < Minitest::Test
     end
   end
 
-  # The processes that answer now.
+  # The processes that currently serve requests.
   def workers
     found = 40.times.map { get("/who") }
     found.compact.map(&:to_i).uniq
@@ -119,7 +119,7 @@ class PumaTest < Minitest::Test
   def get(path)
     http = Net::HTTP.new("127.0.0.1", @port)
     http.open_timeout = http.read_timeout = PATIENCE
-    # A request that was sent twice would be counted twice.
+    # A retried request would be counted twice.
     http.max_retries = 0
     http.start { |connection| connection.get(path).body }
   rescue SystemCallError, EOFError, Net::ReadTimeout, Net::OpenTimeout
@@ -143,6 +143,6 @@ class PumaTest < Minitest::Test
 
       sleep 0.1
     end
-    flunk "it did not come: #{File.read(File.join(@dir, "log"))}"
+    flunk "timed out; the server's log: #{File.read(File.join(@dir, "log"))}"
   end
 end

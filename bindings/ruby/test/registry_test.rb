@@ -74,11 +74,11 @@ class RegistryTest < Minitest::Test
     assert_equal ['c_total 1', 'l_total{a="1"} 1'], samples(@registry)
     assert_equal [2, 2], [before.size, after.size]
     assert_operator after.first, :>, before.first
-    # Those of labels know it to a tenth of a second.
+    # Series with labels have a start time with a resolution of a tenth of a second.
     assert_operator after.last, :>=, before.last
   end
 
-  # The times at which the series began to count, once this is done.
+  # Runs the block; returns the start times of all series afterwards.
   def starts
     yield
     _, text = @registry.render("application/openmetrics-text;version=2.0.0")
@@ -146,7 +146,7 @@ class RegistryTest < Minitest::Test
 
         begin
           Quipu.configure
-          raise "configured behind a metric"
+          raise "configured after a metric was made"
         rescue ArgumentError
           nil
         end

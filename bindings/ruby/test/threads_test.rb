@@ -36,7 +36,7 @@ class ThreadsTest < Minitest::Test
     assert_equal([5_000.0] * 8, histogram.values.values.map { |value| value["+Inf"] })
   end
 
-  # A thread that is killed or raised at leaves a scrape well.
+  # Killing a thread, or raising in it, during a scrape does no harm.
   def test_scrapes_are_interrupted
     registry = fresh
     counter = registry.counter(:c, docstring: "C.", labels: [:a])
@@ -49,7 +49,7 @@ class ThreadsTest < Minitest::Test
       rescue ArgumentError
         nil
       end
-      # What raises in a thread that has not come so far is rescued by nobody.
+      # An exception before the thread reaches this point would not be rescued.
       scraping.pop
       sleep 0.005
       i.even? ? thread.kill : thread.raise(ArgumentError)

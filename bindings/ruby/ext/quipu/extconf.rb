@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
-# Writes the Makefile by which `gem install` and `rake compile` build the native part: it calls cargo.
+# Writes the Makefile with which `gem install` and `rake compile` build the native part by cargo.
 
 require "rbconfig"
 
 cargo = ENV.fetch("CARGO", "cargo")
 unless system(cargo, "--version", out: File::NULL, err: File::NULL)
-  abort "quipu needs Rust to be built: #{cargo} does not run. Install it from https://rustup.rs, or " \
-        "set CARGO to where it is."
+  abort "building quipu requires Rust, but #{cargo} does not run: install Rust from " \
+        "https://rustup.rs, or set CARGO to the path of cargo"
 end
 
 here = __dir__
-# Where cargo builds: beside the sources, unless the environment says otherwise.
+# Cargo builds in the source directory unless the environment names another one.
 target = ENV.fetch("CARGO_TARGET_DIR", File.join(here, "target"))
 built = RbConfig::CONFIG["host_os"].include?("darwin") ? "libquipu_ruby.dylib" : "libquipu_ruby.so"
 library = "native.#{RbConfig::CONFIG["DLEXT"]}"

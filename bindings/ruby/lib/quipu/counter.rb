@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
 module Quipu
-  # A sum that only grows, over all processes.
+  # A sum over all processes, which only increases.
   class Counter
     TYPE = :counter
 
-    # Adds `by`, which is not negative. `exemplar` is kept as what stands for it, a Hash such as
-    # `{ trace_id: "abc" }`, with `store_settings: { exemplars: true }`.
+    # Adds `by`, which must be finite and not negative. `exemplar` is a Hash that identifies the
+    # event, such as `{ trace_id: "abc" }`; it requires `store_settings: { exemplars: true }`.
     def increment(by: 1, labels: nil, exemplar: nil)
       return native_increment(labels, by) unless exemplar
 
@@ -18,7 +18,7 @@ module Quipu
       native_get(labels)
     end
 
-    # Formats add `_total`.
+    # Omits the suffix that the formats add.
     def family_name
       name.to_s.delete_suffix("_total")
     end
@@ -33,7 +33,7 @@ module Quipu
       [store_settings[:exemplars] ? true : false]
     end
 
-    # A counter whose labels all have their values. `increment` alone is native.
+    # A counter with values for all its labels. Only `increment` is native.
     class Child
       private
 

@@ -7,13 +7,13 @@ module Quipu
   #
   #   Prometheus::Client.config.data_store = Quipu::DataStore.new(dir: "/dev/shm/my_app")
   #
-  # All processes that were forked from this one share it. With `dir`, so do all that name the same
-  # directory, and the counts outlive them.
+  # All processes forked from this one share it. With `dir`, all processes that use the same
+  # directory share it, and the counts outlive them.
   class DataStore
-    # The class that other stores have under this name, too.
+    # The stores of prometheus-client have a class with this name.
     InvalidStoreSettingsError = Quipu::InvalidStoreSettingsError
 
-    # What a metric may set as `:aggregation`. Those of `live` leave out processes that have ended.
+    # The values of the setting `:aggregation`. Those with `live` leave out ended processes.
     AGGREGATIONS = %i[sum max min all most_recent livesum livemax livemin liveall].freeze
 
     # The name of the file in a directory.
@@ -23,8 +23,8 @@ module Quipu
       @segment = Segment.at(dir && File.join(dir.to_s, FILE), limit: limit)
     end
 
-    # The metric of that name. Gauges show each process' value without `:aggregation`; all others
-    # are summed up.
+    # Returns the store of the metric of that name. Without `:aggregation`, a gauge shows the value
+    # of each process; all other metrics are summed over the processes.
     def for_metric(metric_name, metric_type:, metric_settings: {})
       default = metric_type == :gauge ? :all : :sum
       settings = { aggregation: default }.merge(metric_settings)
@@ -34,7 +34,7 @@ module Quipu
       store_class.new(@segment, metric_name, metric_type, settings[:aggregation])
     end
 
-    # How many updates could not be kept as they were meant.
+    # The number of updates that were lost or counted without their labels.
     def dropped
       @segment.dropped
     end
@@ -55,7 +55,7 @@ module Quipu
       raise InvalidStoreSettingsError, "only gauges support the aggregation :most_recent"
     end
 
-    # A metric, by the labels that it is given.
+    # The values of one metric by label set.
     class MetricStore
       def initialize(segment, name, type, aggregation)
         @segment = segment
@@ -63,7 +63,8 @@ module Quipu
         native_open(segment, name.to_s, type.to_s, aggregation.to_s)
       end
 
-      # Runs the block while no other thread of this process is in one. Increments need none.
+      # Runs the block in a critical section among the threads of this process. Increments do not
+      # need it.
       def synchronize(&block)
         @together.synchronize(&block)
       end
@@ -76,12 +77,12 @@ module Quipu
         native_set(labels, val)
       end
 
-      # The value of these labels: this process' own, where each has one.
+      # The value for a label set; if each process has its own, that of this process.
       def get(labels:)
         native_get(labels)
       end
 
-      # The values of all processes, put together.
+      # The values by label set, aggregated over all processes.
       def all_values
         native_known.each { |names| native_declare(names.map(&:to_sym)) }
         native_values.each_with_object(Hash.new(0.0)) do |(names, rows), all|
@@ -94,14 +95,14 @@ module Quipu
 
       private
 
-      # Where each process' value is shown, its id comes last.
+      # If the values of each process are shown, the process ID is the last text.
       def labels_of(names, texts)
         labels = names.zip(texts).to_h
         labels[:pid] = texts.last if texts.size > names.size
         labels
       end
 
-      # Called by the native part for labels whose names it has not met.
+      # Called by the native part for a Hash with new label names.
       def declare(labels)
         unless labels.is_a?(Hash) && labels.each_key.all?(Symbol)
           raise InvalidLabelSetError, "#{labels.inspect} is not a valid label set"

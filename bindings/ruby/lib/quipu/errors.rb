@@ -1,19 +1,19 @@
 # frozen_string_literal: true
 
 module Quipu
-  # What is wrong with labels.
+  # The base class of errors about labels.
   class LabelSetError < StandardError; end
   # A Hash whose keys are not the labels of the metric.
   class InvalidLabelSetError < LabelSetError; end
-  # A name that no label can have.
+  # A name that is not a valid label name.
   class InvalidLabelError < LabelSetError; end
-  # A name that Prometheus or the format uses itself.
+  # A label name that Prometheus or the format reserves.
   class ReservedLabelError < LabelSetError; end
 
-  # A metric of that name is registered already.
+  # A metric of that name is already registered.
   class AlreadyRegisteredError < StandardError; end
-  # Settings that a metric cannot have.
+  # Settings that are not valid for a metric.
   class InvalidStoreSettingsError < StandardError; end
-  # Metrics cannot be kept or read: the message says why. Counting never raises it.
+  # Metrics cannot be stored or read; the message says why. Counting never raises it.
   class StoreError < StandardError; end
 end

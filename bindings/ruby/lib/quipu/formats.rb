@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module Quipu
-  # What a scraper reads.
+  # The exposition formats.
   module Formats
-    # Prometheus' text, version 0.0.4.
+    # The Prometheus text format, version 0.0.4.
     module Text
       MEDIA_TYPE = "text/plain"
       VERSION = "0.0.4"
@@ -14,7 +14,7 @@ module Quipu
       end
     end
 
-    # OpenMetrics 1.0.0: with exemplars.
+    # OpenMetrics 1.0.0, which includes exemplars.
     module OpenMetrics
       MEDIA_TYPE = "application/openmetrics-text"
       VERSION = "1.0.0"
@@ -25,7 +25,7 @@ module Quipu
       end
     end
 
-    # Messages `io.prometheus.client.MetricFamily`, each behind its length.
+    # Messages of type `io.prometheus.client.MetricFamily`, each prefixed with its length.
     module Protobuf
       MEDIA_TYPE = "application/vnd.google.protobuf"
 
@@ -34,7 +34,7 @@ module Quipu
       end
     end
 
-    # Content type and body for a header `Accept`; nil stands for none.
+    # Returns the content type and body for an `Accept` header; nil means that there is none.
     def self.negotiate(registry, accept)
       registry.render(accept.to_s)
     end

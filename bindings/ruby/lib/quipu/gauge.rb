@@ -1,13 +1,13 @@
 # frozen_string_literal: true
 
 module Quipu
-  # A value that goes up and down. Each process has its own; `store_settings: { aggregation: ... }`
-  # says how they are shown.
+  # A value that goes up and down. Each process has its own value; `store_settings: { aggregation:
+  # ... }` says how a scrape shows them.
   class Gauge
     TYPE = :gauge
 
-    # `all` shows each process' value, with the label `pid`. Those of `live` leave out processes that
-    # have ended.
+    # `all` shows the value of each process, with the label `pid`. Those with `live` leave out
+    # processes that have ended.
     AGGREGATIONS = %i[all liveall min livemin max livemax sum livesum most_recent mostrecent
                       livemostrecent].freeze
 
@@ -20,21 +20,21 @@ module Quipu
     end
 
     def decrement(by: 1, labels: nil)
-      # What is no number is for the native part to refuse.
+      # The native part refuses an amount that is not a number.
       native_add(labels, by.is_a?(Numeric) ? -by : by)
     end
 
-    # Sets it to the seconds since 1970.
+    # Sets it to the current Unix time in seconds.
     def set_to_current_time(labels: nil)
       native_set(labels, Process.clock_gettime(Process::CLOCK_REALTIME))
     end
 
-    # This process' value.
+    # The value of this process.
     def get(labels: {})
       native_get(labels)
     end
 
-    # Sets it to the seconds that the block takes, and answers what the block does.
+    # Sets it to the duration of the block in seconds; returns what the block returns.
     def time(labels: nil)
       start = clock
       begin
@@ -46,7 +46,7 @@ module Quipu
 
     private
 
-    # Most recent is one value, which all processes set.
+    # `most_recent` is one value, which all processes set.
     def native_settings
       [(store_settings[:aggregation] || :all).to_s]
     end
@@ -54,11 +54,11 @@ module Quipu
     def check_aggregation(aggregation)
       return if aggregation.nil? || AGGREGATIONS.include?(aggregation)
 
-      raise InvalidStoreSettingsError, "#{aggregation.inspect} is no aggregation; take one of " \
+      raise InvalidStoreSettingsError, "unknown aggregation #{aggregation.inspect}: use one of " \
                                        "#{AGGREGATIONS.join(", ")}"
     end
 
-    # A gauge whose labels all have their values. `set` alone is native.
+    # A gauge with values for all its labels. Only `set` is native.
     class Child
       private
 

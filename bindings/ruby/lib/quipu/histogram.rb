@@ -1,11 +1,11 @@
 # frozen_string_literal: true
 
 module Quipu
-  # Counts of observations by size, and their sum, over all processes.
+  # Counts of observations in buckets by size, and their sum, over all processes.
   class Histogram
     TYPE = :histogram
 
-    # The bounds that Prometheus' clients agree on, in seconds.
+    # The default bounds of the Prometheus client libraries, in seconds.
     DEFAULT_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10].freeze
 
     # The upper bounds of its buckets.
@@ -29,14 +29,14 @@ module Quipu
                   store_settings: store_settings, registry: registry)
     end
 
-    # Counts a value. `exemplar`: see Counter#increment.
+    # Records an observation. `exemplar`: see Counter#increment.
     def observe(value, labels: nil, exemplar: nil)
       return native_observe(labels, value) unless exemplar
 
       native_exemplify(labels, value, exemplar_pairs(exemplar))
     end
 
-    # Observes the seconds that the block takes, and answers what the block does.
+    # Observes the duration of the block in seconds; returns what the block returns.
     def time(labels: nil)
       start = clock
       begin
@@ -68,7 +68,7 @@ module Quipu
       [0.0] * (finite_buckets.size + 2)
     end
 
-    # From the sum and the counts up to each bound.
+    # The numbers are the sum, followed by the cumulative counts.
     def value_of(numbers)
       sum, *counts = numbers
       value = finite_buckets.zip(counts).to_h { |bound, count| [bound.to_s, count] }
@@ -77,12 +77,12 @@ module Quipu
       value
     end
 
-    # The native part has one bucket for what is infinite, whether it is asked for or not.
+    # The native part always has one bucket for infinity, whether or not the program names it.
     def finite_buckets
       @buckets.reject { |bound| bound == Float::INFINITY }
     end
 
-    # A histogram whose labels all have their values. `observe` alone is native.
+    # A histogram with values for all its labels. Only `observe` is native.
     class Child
       private
 

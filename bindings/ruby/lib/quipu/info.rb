@@ -3,25 +3,25 @@
 module Quipu
   # Text about the program, such as its version, as the labels of a series that is always 1.
   #
-  #   build = Quipu.registry.info(:build, docstring: "What runs here.", labels: [:version])
+  #   build = Quipu.registry.info(:build, docstring: "The running build.", labels: [:version])
   #   build.set(version: "1.2.3")
   class Info
     TYPE = :info
 
-    # Makes this the text. It is that of all processes.
+    # Replaces the labels, for all processes.
     def set(labels)
       texts = text_labels(labels)
       native_set(texts, pairs(texts))
       nil
     end
 
-    # Formats add `_info`.
+    # Omits the suffix that the formats add.
     def family_name
       name.to_s.delete_suffix("_info")
     end
 
     def with_labels(_labels)
-      raise NoMethodError, "an info has one series; give all labels to set"
+      raise NoMethodError, "an info has only one series: pass all labels to set"
     end
 
     private

@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module Quipu
-  # Label values as text in UTF-8: for those that the native part cannot read where they lie.
+  # Converts label values to UTF-8 text, for those that the native part cannot read in place.
   module LabelText
-    # Answers a new string. What cannot be said in UTF-8 becomes U+FFFD.
+    # Returns a new string. What cannot be expressed in UTF-8 becomes U+FFFD.
     def self.of(value)
       text = String.new(value.to_s)
       if text.encoding == Encoding::BINARY || text.encoding == Encoding::UTF_8
@@ -11,7 +11,7 @@ module Quipu
       end
       text.encode(Encoding::UTF_8, invalid: :replace, undef: :replace, replace: "\uFFFD")
     rescue EncodingError
-      # An encoding of which Ruby knows no more than the name.
+      # An encoding of which Ruby knows only the name.
       text.force_encoding(Encoding::UTF_8).scrub
     end
   end

@@ -1,24 +1,24 @@
 # frozen_string_literal: true
 
 module Quipu
-  # The rules for names of labels and metrics.
+  # The rules for the names of labels and metrics.
   module Labels
     NAME = /\A[a-zA-Z_][a-zA-Z0-9_]*\z/.freeze
     METRIC = /\A[a-zA-Z_:][a-zA-Z0-9_:]*\z/.freeze
-    # `pid` tells the values of processes apart, where a gauge shows all of them.
+    # `pid` identifies the process if a gauge shows the values of all.
     RESERVED = %i[pid quipu_process quipu_overflow].freeze
 
     class << self
       # Checks names of labels, given as an array or as the keys of a Hash.
       def check(names, reserved)
         unless names.respond_to?(:each)
-          raise InvalidLabelSetError, "#{names.inspect} is not a valid label set; give an array of " \
+          raise InvalidLabelSetError, "#{names.inspect} is not a valid label set: use an array of " \
                                       "symbols, or a Hash with symbols as keys"
         end
         seen = {}
         names.each do |name, _|
           check_one(name, reserved)
-          raise InvalidLabelSetError, "label #{name} is there twice" if seen.key?(name)
+          raise InvalidLabelSetError, "duplicate label #{name}: use each once" if seen.key?(name)
 
           seen[name] = true
         end
@@ -27,8 +27,8 @@ module Quipu
       # Checks the labels of an exemplar.
       def check_exemplar(exemplar)
         unless exemplar.is_a?(Hash)
-          raise InvalidLabelSetError, "#{exemplar.inspect} is no exemplar; give a Hash with symbols " \
-                                      "as keys"
+          raise InvalidLabelSetError, "exemplar #{exemplar.inspect} is not a Hash: use one with " \
+                                      "symbols as keys"
         end
         exemplar.each_key do |name|
           next if (name.is_a?(Symbol) || name.is_a?(String)) && NAME.match?(name)
@@ -47,7 +47,7 @@ module Quipu
       def check_docstring(docstring)
         return if docstring.is_a?(String) && !docstring.empty?
 
-        raise ArgumentError, "docstring must be given: what the metric counts, as a String"
+        raise ArgumentError, "docstring is missing or empty: describe the metric in a String"
       end
 
       private

@@ -1,17 +1,17 @@
 # frozen_string_literal: true
 
 module Quipu
-  # What all metrics share. Its series lie in the segment of a registry, where all processes that
-  # share the segment count.
+  # The base class of all metrics. The series of a metric are in the segment of a registry, and all
+  # processes that share the segment count in them.
   class Metric
-    # What a metric shows for series beyond a limit, or that found no room.
+    # The labels of the series that counts for all those beyond a limit, or without room.
     OVERFLOW = { quipu_overflow: "true" }.freeze
-    # What OpenMetrics allows the names and values of an exemplar's labels.
+    # The limit of OpenMetrics for the names and values of an exemplar's labels together.
     MOST_EXEMPLAR_CHARACTERS = 128
 
     attr_reader :name, :docstring, :labels, :preset_labels, :store_settings, :registry
 
-    # Makes the metric and registers it, with `Quipu.registry` unless `registry` is given.
+    # Creates the metric and registers it in `registry`, by default `Quipu.registry`.
     def initialize(name, docstring:, labels: [], preset_labels: {}, store_settings: {}, registry: nil)
       Labels.check_metric(name)
       Labels.check_docstring(docstring)
@@ -31,8 +31,8 @@ module Quipu
       self.class::TYPE
     end
 
-    # The same metric with values for some or all labels. Keep what it answers where those do not
-    # change: a child with all its labels counts without looking at any.
+    # Returns the same metric with values for some or all labels. Keep the result for labels that
+    # do not change: a child with all its labels counts without a lookup.
     def with_labels(labels)
       Labels.check(labels, reserved_labels)
       all = @preset_labels.merge(labels)
@@ -50,17 +50,17 @@ module Quipu
       end
     end
 
-    # The value of a series, as one of `values`.
+    # The value of one series, in the form of `values`.
     def get(labels: {})
       values.fetch(text_labels(labels)) { value_of(nothing) }
     end
 
-    # Makes the series of these labels, so that it is shown at zero.
+    # Creates the series with these labels, so that it is shown at zero.
     def init_label_set(labels)
       native_init(labels)
     end
 
-    # Removes the series of these labels, for all processes: whether there was one.
+    # Removes the series with these labels, for all processes; returns whether there was one.
     def remove(labels)
       native_remove(labels)
     end
@@ -69,18 +69,18 @@ module Quipu
       "#<#{self.class.name} #{name}>"
     end
 
-    # The name of the family, to which formats add what they add.
+    # The name of the family, without the suffix that a format adds.
     def family_name
       name.to_s
     end
 
-    # A metric counts in the segment that it was made in; a copy would count there too.
+    # A copy would count in the same series.
     def initialize_copy(_)
-      raise TypeError, "a metric cannot be copied; use with_labels"
+      raise TypeError, "a metric cannot be copied: use with_labels"
     end
 
-    # Called by the registry that it was made for, when it was unregistered meanwhile: the name is
-    # taken again, and this shows and counts on.
+    # Called by its registry to register it again after it was unregistered: takes the name again,
+    # so that the metric's counts are shown again.
     def open_again(segment)
       twin = self.class.allocate
       instance_variables.each { |name| twin.instance_variable_set(name, instance_variable_get(name)) }
@@ -110,7 +110,7 @@ module Quipu
       Labels.check(labels, reserved_labels)
       unknown = labels.keys - @labels
       unless unknown.empty?
-        raise InvalidLabelSetError, "preset labels #{unknown} are none of the labels #{@labels}"
+        raise InvalidLabelSetError, "unknown preset labels #{unknown}: the labels are #{@labels}"
       end
       labels.transform_values { |value| LabelText.of(value).freeze }.freeze
     end
@@ -119,14 +119,14 @@ module Quipu
       @labels.map { |name| @preset_labels[name] }
     end
 
-    # The labels that are meant, in the order of the metric, as texts.
+    # The preset labels and these, in the order of the metric, as texts.
     def text_labels(labels)
       all = @preset_labels.merge(labels || {})
       refuse_labels(labels) unless all.size == @labels.size && @labels.all? { |name| all.key?(name) }
       @labels.to_h { |name| [name, LabelText.of(all[name])] }
     end
 
-    # Called by the native part for a Hash whose keys are not the labels.
+    # Called by the native part for a Hash whose keys are not the labels of the metric.
     def refuse_labels(labels)
       given = labels.is_a?(Hash) ? labels.keys : labels.inspect
       raise InvalidLabelSetError, "labels must have the same signature (keys given: #{given} vs. " \
@@ -137,7 +137,7 @@ module Quipu
       []
     end
 
-    # What a metric of this kind may be told beside what all may.
+    # The kind-specific settings.
     def allowed_settings
       []
     end
@@ -150,11 +150,11 @@ module Quipu
       check_aggregation(settings[:aggregation])
     end
 
-    # The processes share the series of all metrics but gauges.
+    # Only a gauge has an aggregation: the processes share the series of all other metrics.
     def check_aggregation(aggregation)
       return if aggregation.nil? || aggregation == :sum
 
-      raise InvalidStoreSettingsError, "the values of a #{type} are summed up over all processes; " \
+      raise InvalidStoreSettingsError, "the values of a #{type} are summed over all processes: " \
                                        "leave out the aggregation #{aggregation.inspect}"
     end
 
@@ -172,19 +172,19 @@ module Quipu
       numbers.first
     end
 
-    # Names and values in turn.
+    # Alternating names and values.
     def pairs(labels)
       labels.flat_map { |name, value| [LabelText.of(name), LabelText.of(value)] }
     end
 
-    # The same of an exemplar, which is no longer than OpenMetrics allows.
+    # The same for an exemplar; raises if it is longer than OpenMetrics allows.
     def exemplar_pairs(exemplar)
       Labels.check_exemplar(exemplar)
       texts = pairs(exemplar)
       length = texts.sum(&:size)
       return texts if length <= MOST_EXEMPLAR_CHARACTERS
 
-      raise InvalidLabelSetError, "the exemplar has #{length} characters in its labels; give it at " \
+      raise InvalidLabelSetError, "the labels of the exemplar have #{length} characters: use at " \
                                   "most #{MOST_EXEMPLAR_CHARACTERS}"
     end
 

@@ -1,15 +1,15 @@
 # frozen_string_literal: true
 
 module Quipu
-  # The metrics of a program, and where they lie.
+  # The metrics of a program, and the segment that holds them.
   class Registry
     # The name of the file in a directory.
     FILE = "metrics.quipu"
 
-    # Metrics in a file when `dir` or `path` is given; in memory that the children of later forks
-    # share, when none is. `limit` is the bytes to which the segment may grow.
+    # With `dir` or `path`, metrics are in a file; otherwise in memory that the children of later
+    # forks share. `limit` is the maximum size of the segment in bytes.
     #
-    # A directory that cannot be written is warned of, and memory serves instead.
+    # If the directory is not writable, this warns and uses memory instead.
     def initialize(dir: nil, path: nil, limit: nil)
       path ||= File.join(dir, FILE) if dir
       @segment = Segment.at(path&.to_s, limit: limit).view
@@ -41,22 +41,24 @@ module Quipu
       StateSet.new(name, **options, registry: self)
     end
 
-    # A metric is registered when it is made, with one registry, and may be registered there again
-    # after it was unregistered. This raises for any other of its name.
+    # Registers a metric again after it was unregistered. A metric belongs to one registry, which
+    # registers it when it is created. Raises AlreadyRegisteredError if another metric has the name,
+    # and ArgumentError for a metric of another registry.
     def register(metric)
       return metric if get(metric.name).equal?(metric)
 
       unless metric.registry.equal?(self)
         raise AlreadyRegisteredError, "#{metric.name} has already been registered" if exist?(metric.name)
 
-        raise ArgumentError, "#{metric.name} was made for another registry; make it with " \
-                             "registry: or with the registry's methods"
+        raise ArgumentError, "#{metric.name} belongs to another registry: make it with " \
+                             "registry: or with the methods of this registry"
       end
       add(metric) { |segment| metric.open_again(segment) }
       metric
     end
 
-    # Forgets a metric, and removes its series, for all processes. Its name may be used again.
+    # Unregisters a metric and removes its series, for all processes. Its name may be used again.
+    # Returns the metric, or nil.
     def unregister(name)
       @lock.synchronize do
         metric = @metrics.delete(name.to_sym)
@@ -80,30 +82,32 @@ module Quipu
       @lock.synchronize { @metrics.values }
     end
 
-    # Begins everything at zero, for all processes. Series with labels are removed, but for those of
-    # children that are kept.
+    # Resets all metrics to zero, for all processes. Series with labels are removed, except those of
+    # children that the program still holds.
     def reset
       @segment.reset
     end
 
-    # The metrics of all processes as text for Prometheus.
+    # The metrics of all processes in the Prometheus text format.
     def to_s
       render("text").last
     end
 
-    # Content type and body. `accept` is the header, or one of "text", "openmetrics", "protobuf".
+    # Returns the content type and the body. `accept` is an `Accept` header, or one of "text",
+    # "openmetrics" and "protobuf".
     def render(accept)
       @segment.render(accept)
     ensure
       @segment.warn_now
     end
 
-    # The file; nil where they lie in memory.
+    # The path of the file, or nil if the metrics are in memory.
     def path
       @segment.path
     end
 
-    # How many updates could not be kept as they were meant: a full disk, a limit that is reached.
+    # The number of updates that were lost or counted without their labels, for example because the
+    # disk was full or a limit was reached.
     def dropped
       @segment.dropped
     end
@@ -112,7 +116,7 @@ module Quipu
       "#<#{self.class.name} #{path || "in memory"}, #{metrics.size} metrics>"
     end
 
-    # Called by a metric that is made.
+    # Called by the constructor of a metric.
     def add(metric)
       @lock.synchronize do
         if @metrics.key?(metric.name)

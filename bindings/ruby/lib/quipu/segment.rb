@@ -1,14 +1,15 @@
 # frozen_string_literal: true
 
 module Quipu
-  # Where metrics lie. The native part has the rest.
+  # A segment: the file or memory that holds metrics. Most of the class is native; this part opens
+  # files and issues warnings.
   class Segment
     @open = {}
     @lock = Mutex.new
 
     class << self
-      # The segment in that file; nil for one without a file, which children of forks share. A file
-      # is opened once in a process, and again when it was removed or replaced.
+      # Returns the segment in a file; with nil, one in memory that the children of forks share. A
+      # process opens a file only once, unless it was removed or replaced.
       def at(path, limit: nil)
         return new(nil, limit).tap(&:warn_now) unless path
 
@@ -24,7 +25,7 @@ module Quipu
 
       private
 
-      # Where it cannot be made, the native part warns of a file that cannot be had.
+      # If this fails, the native part cannot open the file, and warns.
       def make_directory(path)
         FileUtils.mkdir_p(path)
       rescue SystemCallError
@@ -32,28 +33,28 @@ module Quipu
       end
     end
 
-    # Says what there is to warn of: a damaged file that was set aside, a directory that cannot be
-    # written, a full disk, a file that was removed. Each is said once.
+    # Issues pending warnings, each once: a damaged file that was set aside, a directory that is not
+    # writable, a full disk, a file that was removed.
     def warn_now
       warnings.each { |warning| warn("quipu: #{warning}") }
       return if @has_told || !gone?
 
       @has_told = true
-      warn("quipu: #{path} was removed or replaced: this process and the children of its forks " \
-           "count on without a file, and no other process sees it; open it again, or restart")
+      warn("quipu: #{path} was removed or replaced: this process and its forks continue without a " \
+           "file, and no other process sees their counts; open it again, or restart")
     end
 
-    # Whether its file is not where it was any more.
+    # Whether its file was removed or replaced.
     def gone?
       !@place.nil? && @place != place
     end
 
-    # Notes which file it is.
+    # Records the identity of the file.
     def note_place
       @place = place
     end
 
-    # The same one for another registry: names that are taken in one are free in the other.
+    # Returns the same segment for another registry, with its own set of names.
     def view
       self.class.allocate.view_of(self, @place)
     end
@@ -68,8 +69,8 @@ module Quipu
 
     private
 
-    # What tells a file from others; nil without one. Where it cannot be looked at, as after a
-    # change of the user, it is taken to be there.
+    # The identity of the file at the path, or nil if there is none. If the file cannot be examined,
+    # such as after a change of the user, it is taken to be unchanged.
     def place
       stat = path && File.stat(path)
       stat && [stat.dev, stat.ino]

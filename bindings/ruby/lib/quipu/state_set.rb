@@ -1,9 +1,9 @@
 # frozen_string_literal: true
 
 module Quipu
-  # Named states, of which one is on: that of all processes.
+  # Named states, one of which is on. All processes share it.
   #
-  #   mode = Quipu.registry.state_set(:mode, docstring: "What it does.", states: %w[idle busy])
+  #   mode = Quipu.registry.state_set(:mode, docstring: "Current mode.", states: %w[idle busy])
   #   mode.state = "busy"
   class StateSet
     TYPE = :state_set
@@ -13,17 +13,17 @@ module Quipu
     def initialize(name, docstring:, states:, labels: [], preset_labels: {}, store_settings: {},
                    registry: nil)
       @states = states.map { |state| LabelText.of(state).freeze }.freeze
-      raise ArgumentError, "a state set has states" if @states.empty?
-      raise ArgumentError, "a state is there twice" if @states.uniq.size < @states.size
+      raise ArgumentError, "states is empty: name at least one state" if @states.empty?
+      raise ArgumentError, "duplicate state: use each once" if @states.uniq.size < @states.size
 
       super(name, docstring: docstring, labels: labels, preset_labels: preset_labels,
                   store_settings: store_settings, registry: registry)
     end
 
-    # Turns this state on, and all others off.
+    # Turns this state on and all others off.
     def set(state, labels: nil)
       index = @states.index(state.to_s)
-      raise ArgumentError, "#{state.inspect} is none of the states #{@states}" unless index
+      raise ArgumentError, "unknown state #{state.inspect}: use one of #{@states}" unless index
 
       native_set(labels, index)
     end
@@ -34,7 +34,7 @@ module Quipu
 
     private
 
-    # The states are told by a label that has the name of the metric.
+    # The formats show the state in a label with the name of the metric.
     def reserved_labels
       [name]
     end

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Quipu
-  # Count and sum of observations, over all processes. With `quantiles: [0.5, 0.99]`, it shows those
-  # of the last ten minutes too.
+  # Count and sum of observations, over all processes. With `quantiles: [0.5, 0.99]`, it also shows
+  # those quantiles over the last ten minutes.
   class Summary
     TYPE = :summary
 
@@ -19,7 +19,7 @@ module Quipu
       native_observe(labels, value)
     end
 
-    # Observes the seconds that the block takes, and answers what the block does.
+    # Observes the duration of the block in seconds; returns what the block returns.
     def time(labels: nil)
       start = clock
       begin
@@ -54,7 +54,7 @@ module Quipu
       value
     end
 
-    # A summary whose labels all have their values. `observe` alone is native.
+    # A summary with values for all its labels. Only `observe` is native.
     class Child
       private
 

@@ -1,4 +1,4 @@
-//! `Quipu::Counter`.
+//! `Quipu::Counter`: a sum that only increases.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ static TYPE: DataType = DataType::new::<Metric<MixedCounter>>(c"Quipu::Counter")
 impl Class for MixedCounter {
     const TYPE: &'static DataType = &TYPE;
 
-    /// Whether it has exemplars.
+    /// The setting says whether it has exemplars.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
         let has_exemplars = settings.first() == Some(&ruby::TRUE);
         Ok(if has_exemplars { description.exemplars() } else { description })
@@ -44,16 +44,16 @@ unsafe extern "C" fn increment(this: VALUE, labels: VALUE, by: VALUE) -> VALUE {
     NIL
 }
 
-/// The symbol `:by`. It is one that is never freed.
+/// The symbol `:by`, which is never freed.
 static BY: OnceLock<VALUE> = OnceLock::new();
 
 fn by() -> VALUE {
     rb_sys::ID2SYM(ruby::id(c"by"))
 }
 
-/// `child.increment(by: 1)`: without arguments, nothing is looked at.
+/// `child.increment(by: 1)`. A call without arguments skips all parsing.
 unsafe extern "C" fn increment_child(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
-    // SAFETY: as above; Ruby gives as many arguments as it says.
+    // SAFETY: as above; Ruby passes `count` arguments.
     unsafe {
         let counter: &Metric<MixedCounter> = ruby::value(this);
         match &counter.bound {
@@ -70,7 +70,7 @@ unsafe extern "C" fn increment_child(count: c_int, arguments: *const VALUE, this
 
 /// `native_exemplify(labels or nil, by, [name, value, ...])`: counts, and keeps an exemplar.
 unsafe extern "C" fn exemplify(this: VALUE, labels: VALUE, by: VALUE, exemplar: VALUE) -> VALUE {
-    // SAFETY: as above. What is read of the exemplar calls no Ruby, so that the key stays.
+    // SAFETY: as above. Reading the exemplar does not call Ruby, so the key stays valid.
     unsafe {
         let counter: &Metric<MixedCounter> = ruby::value(this);
         let by = number::amount(by);

@@ -1,4 +1,4 @@
-//! `Quipu::Gauge`: a value for each process, put together as its aggregation says.
+//! `Quipu::Gauge`: one value per process, combined according to its aggregation.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ static TYPE: DataType = DataType::new::<Metric<ProcessGauge>>(c"Quipu::Gauge");
 impl Class for ProcessGauge {
     const TYPE: &'static DataType = &TYPE;
 
-    /// The name of its aggregation.
+    /// The setting is the name of its aggregation.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
         let Some(name) = settings.first() else { return Ok(description) };
         let aggregation = ruby::text(*name)?.parse::<Aggregation>();
@@ -57,7 +57,7 @@ unsafe extern "C" fn add(this: VALUE, labels: VALUE, n: VALUE) -> VALUE {
     NIL
 }
 
-/// `native_get(labels or nil)`: this process' value.
+/// `native_get(labels or nil)`: the value of this process.
 unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
     // SAFETY: as above.
     unsafe {
@@ -70,7 +70,7 @@ unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
 
 /// `child.set(value)`
 unsafe extern "C" fn set_child(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
-    // SAFETY: as above; Ruby gives as many arguments as it says.
+    // SAFETY: as above; Ruby passes `count` arguments.
     unsafe {
         let gauge: &Metric<ProcessGauge> = ruby::value(this);
         match &gauge.bound {

@@ -1,4 +1,4 @@
-//! `Quipu::Histogram`.
+//! `Quipu::Histogram`: counts of observations in buckets, and their sum.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ static TYPE: DataType = DataType::new::<Metric<Histogram>>(c"Quipu::Histogram");
 impl Class for Histogram {
     const TYPE: &'static DataType = &TYPE;
 
-    /// The bounds of its buckets, and whether it has exemplars.
+    /// The settings are the bounds of its buckets, and whether it has exemplars.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
         let [bounds, exemplars] = settings else { return Ok(description) };
         let description = description.buckets(ruby::floats(*bounds)?);
@@ -45,7 +45,7 @@ unsafe extern "C" fn observe(this: VALUE, labels: VALUE, value: VALUE) -> VALUE 
 
 /// `child.observe(value)`
 unsafe extern "C" fn observe_child(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
-    // SAFETY: as above; Ruby gives as many arguments as it says.
+    // SAFETY: as above; Ruby passes `count` arguments.
     unsafe {
         let histogram: &Metric<Histogram> = ruby::value(this);
         match &histogram.bound {
@@ -60,7 +60,7 @@ unsafe extern "C" fn observe_child(count: c_int, arguments: *const VALUE, this: 
 
 /// `native_exemplify(labels or nil, value, [name, value, ...])`: counts, and keeps an exemplar.
 unsafe extern "C" fn exemplify(this: VALUE, labels: VALUE, value: VALUE, exemplar: VALUE) -> VALUE {
-    // SAFETY: as above. What is read of the exemplar calls no Ruby, so that the key stays.
+    // SAFETY: as above. Reading the exemplar does not call Ruby, so the key stays valid.
     unsafe {
         let histogram: &Metric<Histogram> = ruby::value(this);
         let value = number::observed(value);

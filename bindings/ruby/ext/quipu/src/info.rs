@@ -22,11 +22,11 @@ pub(crate) fn define() {
     method!(class, c"native_set", set, 2);
 }
 
-/// `native_set(labels, [name, value, ...])`: makes this the only series. The second argument says
-/// the same as the first, in texts.
+/// `native_set(labels, [name, value, ...])`: makes this the only series. The second argument has
+/// the same labels as the first, as texts.
 unsafe extern "C" fn set(this: VALUE, labels: VALUE, pairs: VALUE) -> VALUE {
-    // SAFETY: receiver and arguments live; the frame has plain data only. What is read of the pairs
-    // calls no Ruby, so that the key stays.
+    // SAFETY: receiver and arguments live; the frame has plain data only. Reading the pairs does
+    // not call Ruby, so the key stays valid.
     unsafe {
         let info: &Metric<Info> = ruby::value(this);
         let mut key = Key::new();
@@ -34,7 +34,7 @@ unsafe extern "C" fn set(this: VALUE, labels: VALUE, pairs: VALUE) -> VALUE {
         guarded(|| {
             let pairs = ruby::texts(pairs)?;
             let wanted = metric::pairs(&pairs);
-            // The new one first: a scrape in between sees two, and never none.
+            // Make the new series first: a scrape in between sees two, never none.
             drop(info.family.with(&key));
             let kept = |found: &[(&str, &str)]| found.iter().all(|pair| wanted.contains(pair));
             info.family.retain(kept).map_err(Raise::store)?;

@@ -1,7 +1,8 @@
-//! The labels of a metric: their names, as symbols, and from a Hash of the application to a key.
+//! The labels of a metric: their names, as symbols, and the conversion of an application's Hash to
+//! a key.
 //!
-//! A label costs one look into the Hash. That all are found, and that the Hash has no more, is the
-//! check of its keys.
+//! A label costs one lookup in the Hash. The keys of the Hash are valid if all labels are found
+//! and the Hash has no more entries.
 
 use std::mem::MaybeUninit;
 
@@ -16,11 +17,10 @@ use rb_sys::{
 use crate::ruby::{self, NIL, Raise};
 use crate::text::{self, Text};
 
-/// More labels than this cannot be declared: their values are gathered on the stack.
+/// The most labels that a metric can have: their values are collected on the stack.
 pub(crate) const MOST: usize = 32;
 
-/// The labels of a metric in the order of its family, each with its value where that is given
-/// beforehand.
+/// The labels of a metric in the order of its family, each with its preset value, if any.
 #[derive(Clone, Default)]
 pub(crate) struct Labels(Box<[Name]>);
 
@@ -30,18 +30,18 @@ struct Name {
     preset: Option<Box<str>>,
 }
 
-/// The values of all labels. Nothing calls Ruby while it lives, or the objects may go.
+/// The values of all labels. Nothing may call Ruby while it lives, since that may free the objects.
 pub(crate) struct Key<'a> {
     count: usize,
     texts: [MaybeUninit<Text<'a>>; MOST],
 }
 
 impl Labels {
-    /// From an array of symbols, and one of strings, with `nil` where no value is given.
+    /// Makes labels from an array of symbols and one of preset values, with `nil` for none.
     pub(crate) fn new(names: VALUE, presets: VALUE) -> Result<Self, Raise> {
         let (names, presets) = (ruby::list(names)?, ruby::list(presets)?);
         if names.len() > MOST || names.len() != presets.len() {
-            let what = format!("{} labels; at most {MOST} can be", names.len());
+            let what = format!("too many labels, {}: use at most {MOST}", names.len());
             return Err(Raise::New(c"InvalidLabelSetError", what));
         }
         let names = names.into_iter().zip(presets).map(|(symbol, preset)| {
@@ -54,16 +54,16 @@ impl Labels {
         names.collect::<Result<_, Raise>>().map(Self)
     }
 
-    /// Of these symbols, without values.
+    /// Makes labels from symbols, without preset values.
     pub(crate) fn without_presets(symbols: &[VALUE]) -> Result<Self, Raise> {
         if symbols.len() > MOST {
-            let what = format!("{} labels; at most {MOST} can be", symbols.len());
+            let what = format!("too many labels, {}: use at most {MOST}", symbols.len());
             return Err(Raise::New(c"InvalidLabelSetError", what));
         }
         Ok(Self(symbols.iter().map(|&symbol| Name { symbol, preset: None }).collect()))
     }
 
-    /// Whether all values are given.
+    /// Whether all labels have preset values.
     pub(crate) fn are_preset(&self) -> bool {
         self.0.iter().all(|name| name.preset.is_some())
     }
@@ -82,11 +82,11 @@ impl Labels {
         self.0.iter().for_each(|name| ruby::mark(name.symbol));
     }
 
-    /// Reads the values from a Hash into an empty key, or raises: the caller's frame has plain data
-    /// only.
+    /// Reads the values from a Hash into an empty key, or raises; so the caller's frame must have
+    /// plain data only.
     ///
     /// # Safety
-    /// Nothing calls Ruby while the key is used.
+    /// The caller must not call Ruby while it uses the key.
     #[inline(always)]
     pub(crate) unsafe fn read<'a>(&'a self, metric: VALUE, labels: VALUE, key: &mut Key<'a>) {
         // SAFETY: the caller's promise; the frame has plain data only.
@@ -97,15 +97,15 @@ impl Labels {
         }
     }
 
-    /// As [`Labels::read`]; false where some label is missing, or there are others.
+    /// Like [`Labels::read`], but returns false if a label is missing, or the Hash has others.
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Labels::read`].
     #[inline(always)]
     pub(crate) unsafe fn matches<'a>(&'a self, labels: VALUE, key: &mut Key<'a>) -> bool {
         let mut values = [const { MaybeUninit::<VALUE>::uninit() }; MOST];
-        // SAFETY: the Hash outlives the call, and its values with it. All are found before the first
-        // is read, so that nothing runs in between.
+        // SAFETY: the Hash and its values outlive the call. All values are looked up before the
+        // first is read, so no Ruby code runs between the reads.
         unsafe {
             if !self.find(labels, &mut values) {
                 return false;
@@ -128,12 +128,12 @@ impl Labels {
         true
     }
 
-    /// The values that are given beforehand, where all are.
+    /// The preset values, if all labels have one.
     pub(crate) fn preset(&self) -> Option<Vec<&str>> {
         self.0.iter().map(|name| name.preset.as_deref()).collect()
     }
 
-    /// Looks up all labels; false where some is missing, or there are others.
+    /// Looks up all labels; returns false if one is missing, or the Hash has others.
     #[inline(always)]
     unsafe fn find(&self, labels: VALUE, values: &mut [MaybeUninit<VALUE>; MOST]) -> bool {
         if !ruby::is(labels, ruby_value_type::RUBY_T_HASH) {
@@ -159,13 +159,13 @@ impl Labels {
         found == unsafe { rb_hash_size_num(labels) } as usize
     }
 
-    /// As [`Labels::matches`], for values of which some are no text that can be read where it lies.
+    /// Like [`Labels::matches`], if some values are not texts that can be read in place.
     #[cold]
     unsafe fn convert<'a>(&'a self, values: &[MaybeUninit<VALUE>; MOST], key: &mut Key<'a>) {
         key.count = 0;
-        // SAFETY: `find` has written as many values as there are names. The strings are new, in an
-        // array that is nobody else's, and alive for as long as that: until `keep`, which is behind
-        // all calls of Ruby, and then until the key is used, which calls none.
+        // SAFETY: `find` has written one value per name. The strings are new, and a private array
+        // keeps them alive: until `keep`, which comes after all calls of Ruby. Using the key calls
+        // no Ruby, so they live until then.
         unsafe {
             let strings = rb_ary_new_capa(MOST as _);
             for (name, value) in self.0.iter().zip(values) {
@@ -184,7 +184,7 @@ impl Labels {
         }
     }
 
-    /// Raises that these are not the labels.
+    /// Raises an error that says which labels the metric has.
     #[cold]
     unsafe fn refuse(&self, metric: VALUE, labels: VALUE) -> ! {
         let arguments = [labels];
@@ -196,14 +196,14 @@ impl Labels {
 
 const UNDEFINED: VALUE = Qundef as VALUE;
 
-/// Makes the compiler hold an object until here.
+/// Makes the compiler keep an object on the stack up to this point.
 #[inline(always)]
 pub(crate) fn keep(object: VALUE) {
     std::hint::black_box(object);
 }
 
 impl<'a> Key<'a> {
-    /// Without values.
+    /// Makes a key without values.
     #[inline(always)]
     pub(crate) fn new() -> Self {
         Self { count: 0, texts: [const { MaybeUninit::uninit() }; MOST] }
@@ -242,8 +242,8 @@ impl LabelGroup for Key<'_> {
     #[inline(always)]
     fn encode(&self, key: &mut KeyWriter<'_>) {
         for text in &self.texts[..self.count] {
-            // SAFETY: `push` has written the first `count`. They are read by their parts, as they
-            // were written: a load of more than one store waits for both.
+            // SAFETY: `push` has written the first `count`. They are read in the parts in which
+            // they were written: a load that spans two stores would wait for both.
             match *unsafe { text.assume_init_ref() } {
                 Text::Str(text) => key.text(text),
                 Text::Number(n) => key.text(itoa::Buffer::new().format(n)),

@@ -1,11 +1,11 @@
 //! The native part of the gem `quipu`.
 //!
-//! The Ruby part, in `lib/quipu`, has the classes that an application sees, checks what it is given
-//! where that is cheap or rare, and says what is wrong. This part has what counts, and what reads.
-//! Each concept of the Ruby part that has a native half has a file here.
+//! The Ruby part, in `lib/quipu`, has the public classes, checks their arguments where that is
+//! cheap or rare, and raises most errors. This part counts and reads metrics. Each class of the
+//! Ruby part that has a native half has a file here.
 //!
-//! All of it runs under Ruby's lock, but for the encoding of a scrape. See `ruby.rs` for what a
-//! function must keep to.
+//! All of it runs while holding the GVL, except for the encoding of a scrape. See `ruby.rs` for the
+//! rules that a function must follow.
 
 mod counter;
 mod gauge;
@@ -21,12 +21,13 @@ mod store;
 mod summary;
 mod text;
 
-/// What Ruby calls when it loads the library.
+/// The entry point: Ruby calls it when it loads the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn Init_native() {
     ruby::guarded(|| {
         if !text::check() {
-            return Err(ruby::Raise::store("this version of Ruby numbers its encodings otherwise"));
+            let what = "unsupported version of Ruby: its encodings have unexpected indexes";
+            return Err(ruby::Raise::store(what));
         }
         segment::define();
         counter::define();

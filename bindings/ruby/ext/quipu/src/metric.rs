@@ -1,4 +1,4 @@
-//! What all metrics share: their family, their labels, and the series that these name already.
+//! The common part of all metrics: the family, the labels, and the series if all labels are preset.
 
 use std::ffi::{CStr, c_int};
 
@@ -15,7 +15,7 @@ use crate::segment::{Family, Segment};
 pub(crate) struct Metric<I: Instrument> {
     pub(crate) family: Family<I>,
     pub(crate) labels: Labels,
-    /// The series, where its labels have their values.
+    /// The series, if all labels have values.
     pub(crate) bound: Option<I>,
     registry: Registry,
     name: String,
@@ -25,7 +25,7 @@ pub(crate) struct Metric<I: Instrument> {
 pub(crate) trait Class: Instrument + Clone + 'static {
     const TYPE: &'static DataType;
 
-    /// Adds what this kind of metric can be told, from an array of the Ruby part.
+    /// Adds the kind-specific settings, in the order in which the Ruby part passes them.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise>;
 }
 
@@ -42,11 +42,11 @@ impl<I: Class> Metric<I> {
         Some(family.with(&Values(&labels.preset()?)))
     }
 
-    /// Calls `one` with the series, where it is known already, or `any` with the values of the
-    /// labels. It may raise before: the caller's frame has plain data only.
+    /// Calls `one` with the series if it is already known, otherwise `any` with the values of the
+    /// labels. It may raise before; so the caller's frame must have plain data only.
     ///
     /// # Safety
-    /// `one` and `any` do not call Ruby.
+    /// `one` and `any` must not call Ruby.
     #[inline(always)]
     pub(crate) unsafe fn count<'a>(
         &'a self,
@@ -67,7 +67,7 @@ impl<I: Class> Metric<I> {
     }
 }
 
-/// Defines a class, and the methods that all metrics have.
+/// Defines a class and the methods that all metrics have.
 pub(crate) fn define<I: Class>(name: &CStr) -> VALUE {
     // SAFETY: the classes are new ones, with objects that `allocate` makes.
     let class = unsafe {
@@ -86,16 +86,16 @@ pub(crate) fn define<I: Class>(name: &CStr) -> VALUE {
     class
 }
 
-/// Defines the class of what `with_labels` answers when all labels have their values.
+/// Defines the class of what `with_labels` returns if all labels have values.
 pub(crate) fn define_child(class: VALUE) -> VALUE {
     // SAFETY: it is a new class, which allocates as its parent does.
     unsafe { rb_sys::rb_define_class_under(class, c"Child".as_ptr(), class) }
 }
 
-/// The value of a keyword that is the only argument.
+/// The value of a keyword, if that is the only argument.
 ///
 /// # Safety
-/// The arguments are those of the call that is under way.
+/// The arguments must be those of the current call.
 #[inline(always)]
 pub(crate) unsafe fn only_keyword(
     keyword: VALUE,
@@ -114,11 +114,11 @@ pub(crate) unsafe fn only_keyword(
     }
 }
 
-/// Calls a method of the Ruby part with the arguments that came. It may raise: the caller's frame
-/// has plain data only.
+/// Calls a method of the Ruby part with the same arguments. It may raise; so the caller's frame
+/// must have plain data only.
 ///
 /// # Safety
-/// The arguments are those of the call that is under way.
+/// The arguments must be those of the current call.
 #[cold]
 pub(crate) unsafe fn general(
     this: VALUE,
@@ -133,7 +133,7 @@ pub(crate) unsafe fn general(
     }
 }
 
-/// The exemplar that an array of names and values in turn is.
+/// The labels of an exemplar, from alternating names and values.
 pub(crate) fn pairs(texts: &[String]) -> Vec<(&str, &str)> {
     texts.chunks_exact(2).map(|pair| (pair[0].as_str(), pair[1].as_str())).collect()
 }
@@ -141,7 +141,7 @@ pub(crate) fn pairs(texts: &[String]) -> Vec<(&str, &str)> {
 /// `native_open(segment, name, help, label names, preset values, *settings)`
 unsafe extern "C" fn open<I: Class>(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
     guarded(|| {
-        // SAFETY: Ruby gives as many arguments as it says.
+        // SAFETY: Ruby passes `count` arguments.
         let arguments = unsafe {
             std::slice::from_raw_parts(arguments, usize::try_from(count).unwrap_or_default())
         };
@@ -185,7 +185,7 @@ unsafe extern "C" fn view<I: Class>(
     })
 }
 
-/// Removes the series of these labels, and answers whether there was one.
+/// Removes the series with these labels; returns whether there was one.
 unsafe extern "C" fn remove<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only, and so has the key.
     unsafe {
@@ -200,7 +200,7 @@ unsafe extern "C" fn remove<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
     }
 }
 
-/// Makes the series of these labels, at zero.
+/// Creates the series with these labels, at zero.
 unsafe extern "C" fn init<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only, and so has the key.
     unsafe {
@@ -212,19 +212,19 @@ unsafe extern "C" fn init<I: Class>(this: VALUE, labels: VALUE) -> VALUE {
     NIL
 }
 
-/// Removes all series, and answers how many there were.
+/// Removes all series; returns how many there were.
 unsafe extern "C" fn clear<I: Class>(this: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let metric: &Metric<I> = unsafe { ruby::value(this) };
     guarded(|| {
         let removed = metric.family.clear().map_err(Raise::store)?;
-        // SAFETY: it answers a number.
+        // SAFETY: it returns a number.
         protect(|| unsafe { rb_sys::rb_ull2inum(removed) })
     })
 }
 
-/// Answers the names of the labels, and for each series its label values, or `nil` for the one that
-/// stands for those beyond a limit, and its numbers.
+/// Returns the names of the labels, and for each series a pair of its label values and its numbers.
+/// The label values of the overflow series are `nil`.
 unsafe extern "C" fn series<I: Class>(this: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let metric: &Metric<I> = unsafe { ruby::value(this) };
@@ -235,7 +235,7 @@ unsafe extern "C" fn series<I: Class>(this: VALUE) -> VALUE {
     })
 }
 
-/// What a family shows.
+/// The series of a family.
 #[derive(Default)]
 pub(crate) struct Rows {
     names: Vec<String>,

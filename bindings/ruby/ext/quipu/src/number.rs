@@ -1,14 +1,14 @@
-//! Amounts: what Ruby has, as a float.
+//! Amounts: converts Ruby's numbers to floats and checks their range.
 
 use rb_sys::{FIX2LONG, FIXNUM_P, FLONUM_P, VALUE, rb_float_value, rb_num2dbl};
 
 use crate::ruby::{Raise, guarded};
 
-/// A number of any class, or it raises TypeError: the caller's frame has plain data only. What is
-/// beyond all floats becomes infinite.
+/// Converts a number of any class, or raises TypeError; so the caller's frame must have plain data
+/// only. A number beyond the range of floats becomes infinite.
 #[inline(always)]
 pub(crate) unsafe fn float(n: VALUE) -> f64 {
-    // SAFETY: each is called for what it is made for; the last raises for what is no number.
+    // SAFETY: each function is called for its class; the last raises for anything but a number.
     unsafe {
         if FIXNUM_P(n) {
             FIX2LONG(n) as f64
@@ -20,7 +20,7 @@ pub(crate) unsafe fn float(n: VALUE) -> f64 {
     }
 }
 
-/// What a counter is incremented by, or it raises: the caller's frame has plain data only.
+/// Converts the increment of a counter, or raises; so the caller's frame must have plain data only.
 #[inline(always)]
 pub(crate) unsafe fn amount(n: VALUE) -> f64 {
     // SAFETY: the caller's promise.
@@ -31,13 +31,14 @@ pub(crate) unsafe fn amount(n: VALUE) -> f64 {
     n
 }
 
-/// What a histogram or a summary observes, or it raises: the caller's frame has plain data only.
+/// Converts the observation of a histogram or summary, or raises; so the caller's frame must have
+/// plain data only.
 #[inline(always)]
 pub(crate) unsafe fn observed(n: VALUE) -> f64 {
     // SAFETY: the caller's promise.
     let n = unsafe { float(n) };
     if n.is_nan() {
-        guarded(|| Err(Raise::argument("what is not a number cannot be observed")));
+        guarded(|| Err(Raise::argument("NaN cannot be observed: use a number")));
     }
     n
 }
@@ -45,7 +46,7 @@ pub(crate) unsafe fn observed(n: VALUE) -> f64 {
 #[cold]
 fn refuse(n: f64) {
     guarded(|| {
-        let what = format!("increment must be a non-negative, finite number, and is {n}");
+        let what = format!("increment {n} is out of range: use a non-negative, finite number");
         Err(Raise::argument(what))
     });
 }

@@ -1,9 +1,9 @@
-//! The little of Ruby's interface that is needed, with the rules that keep it sound.
+//! The part of Ruby's C interface that is needed, with the rules that keep its use sound.
 //!
-//! Ruby raises by `longjmp`: it leaves frames without dropping what is in them. So a function that
-//! may raise has nothing in its frame that needs to be dropped while it calls Ruby. The functions
-//! that count keep to that by having plain data only. All others run in [`guarded`], and call Ruby
-//! for what may raise in [`protect`], whose closures borrow and own nothing.
+//! Ruby raises by `longjmp`, which leaves frames without running destructors. So while a function
+//! calls Ruby code that may raise, its frame must hold nothing that needs to be dropped. The
+//! functions that count hold plain data only. All others run in [`guarded`], and call Ruby in
+//! [`protect`] wherever it may raise; the closures of `protect` only borrow and own nothing.
 
 use std::cell::OnceCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -21,11 +21,11 @@ pub(crate) const NIL: VALUE = Qnil as VALUE;
 pub(crate) const TRUE: VALUE = Qtrue as VALUE;
 pub(crate) const FALSE: VALUE = Qfalse as VALUE;
 
-/// What becomes an exception in Ruby.
+/// An error that becomes a Ruby exception.
 pub(crate) enum Raise {
-    /// A class of this module, or of Ruby's, and the message.
+    /// The name of a class of this module or of Ruby, and the message.
     New(&'static CStr, String),
-    /// What Ruby has raised already.
+    /// An exception that Ruby has already raised.
     Tag(c_int),
 }
 
@@ -39,8 +39,8 @@ impl Raise {
     }
 }
 
-/// Calls `work`, and raises what it answers as an error when nothing of it is left to be dropped.
-/// A panic becomes an exception, too.
+/// Calls `work`; if it returns an error, raises that once everything of `work` has been dropped. A
+/// panic becomes an exception, too.
 pub(crate) fn guarded(work: impl FnOnce() -> Result<VALUE, Raise>) -> VALUE {
     let result = catch_unwind(AssertUnwindSafe(work));
     let raise = match result {
@@ -72,20 +72,19 @@ pub(crate) fn guarded(work: impl FnOnce() -> Result<VALUE, Raise>) -> VALUE {
 /// Calls `work`, which may raise and owns nothing that needs to be dropped.
 pub(crate) fn protect<F: Fn() -> VALUE + Copy>(work: F) -> Result<VALUE, Raise> {
     unsafe extern "C" fn call<F: Fn() -> VALUE>(work: VALUE) -> VALUE {
-        // SAFETY: `protect` gives a pointer to its closure, which outlives the call.
+        // SAFETY: `protect` passes a pointer to its closure, which outlives the call.
         unsafe { (*(work as *const F))() }
     }
     let mut tag = 0;
-    // SAFETY: the closure lives until `rb_protect` is back; it is `Copy`, so that nothing of it
-    // needs to be dropped.
+    // SAFETY: the closure lives until `rb_protect` returns. It is `Copy`, so it needs no drop.
     let value = unsafe { rb_protect(Some(call::<F>), &raw const work as VALUE, &raw mut tag) };
     if tag == 0 { Ok(value) } else { Err(Raise::Tag(tag)) }
 }
 
-/// Calls `work` while other threads of Ruby may run. It does not touch Ruby.
+/// Calls `work` without the GVL, so that other Ruby threads may run. `work` must not touch Ruby.
 pub(crate) fn without_lock<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Raise> {
     unsafe extern "C" {
-        // `ruby/thread.h`, which is not among the bindings.
+        // From `ruby/thread.h`, which the bindings do not cover.
         fn rb_thread_call_without_gvl(
             work: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
             data: *mut c_void,
@@ -98,7 +97,7 @@ pub(crate) fn without_lock<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T
         result: Option<T>,
     }
     unsafe extern "C" fn call<T, W: FnOnce() -> T>(data: *mut c_void) -> *mut c_void {
-        // SAFETY: it is the `Call` of the caller, who waits.
+        // SAFETY: it is the `Call` of the caller, which waits.
         let call = unsafe { &mut *data.cast::<Call<W, T>>() };
         if let Some(work) = call.work.take() {
             call.result = catch_unwind(AssertUnwindSafe(work)).ok();
@@ -107,8 +106,8 @@ pub(crate) fn without_lock<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T
     }
     fn run<T, W: FnOnce() -> T>(data: &mut Call<W, T>) {
         let data: *mut Call<W, T> = data;
-        // SAFETY: `data` lives until the call is back. Ruby may raise what came for this thread
-        // before and after it: see `protect` in the caller.
+        // SAFETY: `data` lives until the call returns. Before and after it, Ruby may raise an
+        // exception that is pending for this thread: see `protect` in the caller.
         unsafe {
             rb_thread_call_without_gvl(call::<T, W>, data.cast(), None, std::ptr::null_mut());
         }
@@ -116,7 +115,7 @@ pub(crate) fn without_lock<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T
     let mut data = Call { work: Some(work), result: None };
     let pointer = &raw mut data;
     protect(|| {
-        // SAFETY: `data` is not used by anybody else before `protect` is back.
+        // SAFETY: nothing else uses `data` before `protect` returns.
         run(unsafe { &mut *pointer });
         NIL
     })?;
@@ -134,38 +133,38 @@ fn error_class(name: &CStr) -> VALUE {
 
 /// The module `Quipu`.
 pub(crate) fn module() -> VALUE {
-    // SAFETY: it answers the module that is there, or makes it.
+    // SAFETY: it returns the existing module, or creates it.
     unsafe { rb_sys::rb_define_module(c"Quipu".as_ptr()) }
 }
 
-/// What an object of Ruby holds.
+/// A Rust value that a Ruby object holds.
 pub(crate) trait Wrapped: Sized + 'static {
-    /// A `static` of the type's own: Ruby compares its address, and a constant that is no static may
-    /// have one in each codegen unit.
+    /// A `static` of this type: Ruby compares its address, and a constant that is not a static may
+    /// have one address per codegen unit.
     const TYPE: &'static DataType;
 
     /// Marks the objects that it refers to.
     fn mark(&self) {}
 }
 
-/// A type of objects with a Rust value in them.
+/// The type of Ruby objects that hold a Rust value.
 #[repr(transparent)]
 pub(crate) struct DataType(rb_data_type_t);
 
-// SAFETY: it is never changed; what its pointers point to is never changed either.
+// SAFETY: neither it nor what its pointers point to ever changes.
 unsafe impl Sync for DataType {}
 
 impl DataType {
     pub(crate) const fn new<T: Wrapped>(name: &'static CStr) -> Self {
         unsafe extern "C" fn mark<T: Wrapped>(data: *mut c_void) {
-            // SAFETY: Ruby gives what `allocate` gave it.
+            // SAFETY: Ruby passes the pointer that it got from `allocate`.
             if let Some(value) = unsafe { &*data.cast::<OnceCell<T>>() }.get() {
                 value.mark();
             }
         }
         unsafe extern "C" fn free<T: Wrapped>(data: *mut c_void) {
-            // SAFETY: it is the box of `allocate`, and Ruby frees it once. A panic while it is
-            // dropped goes no further.
+            // SAFETY: it is the box of `allocate`, and Ruby frees it once. A panic in the drop is
+            // caught here.
             let _ = catch_unwind(|| drop(unsafe { Box::from_raw(data.cast::<OnceCell<T>>()) }));
         }
         unsafe extern "C" fn size<T>(_: *const c_void) -> size_t {
@@ -177,7 +176,7 @@ impl DataType {
         data.function.dmark = Some(mark::<T>);
         data.function.dfree = Some(free::<T>);
         data.function.dsize = Some(size::<T>);
-        // It may be freed while Ruby sweeps: it calls nothing of Ruby's.
+        // Ruby may free it during a sweep, since freeing it does not call Ruby.
         data.flags = FREE_IMMEDIATELY;
         Self(data)
     }
@@ -189,23 +188,23 @@ const FREE_IMMEDIATELY: VALUE = 1;
 /// Allocates an object without a value.
 pub(crate) unsafe extern "C" fn allocate<T: Wrapped>(class: VALUE) -> VALUE {
     let data = Box::into_raw(Box::new(OnceCell::<T>::new()));
-    // SAFETY: `class` is what Ruby allocates. Where there is no memory left, the box is leaked.
+    // SAFETY: `class` is the class that Ruby allocates. If memory is exhausted, the box is leaked.
     unsafe { rb_data_typed_object_wrap(class, data.cast(), &raw const T::TYPE.0) }
 }
 
 /// Gives an object its value, once.
 pub(crate) fn fill<T: Wrapped>(object: VALUE, value: T) -> Result<(), Raise> {
-    // SAFETY: it answers a pointer or raises, in `protect`.
+    // SAFETY: it returns a pointer or raises, in `protect`.
     let data = protect(|| unsafe { rb_check_typeddata(object, &raw const T::TYPE.0) as VALUE })?;
     // SAFETY: the object has data of this type, which `allocate` gave it.
     let cell = unsafe { &*(data as *const OnceCell<T>) };
-    cell.set(value).map_err(|_| Raise::argument("it is initialized already"))
+    cell.set(value).map_err(|_| Raise::argument("already initialized: create another object"))
 }
 
-/// The value of an object. It raises when there is none: the caller's frame has plain data only.
+/// The value of an object. Raises if it has none; so the caller's frame must have plain data only.
 ///
 /// # Safety
-/// The object outlives the reference, as the receiver and the arguments of a method do.
+/// The object must outlive the reference, as the receiver and the arguments of a method do.
 #[inline(always)]
 pub(crate) unsafe fn value<'a, T: Wrapped>(object: VALUE) -> &'a T {
     // SAFETY: it raises unless `object` has data of this type, which `allocate` gave it.
@@ -218,20 +217,21 @@ pub(crate) unsafe fn value<'a, T: Wrapped>(object: VALUE) -> &'a T {
 
 #[cold]
 fn uninitialized() -> ! {
-    guarded(|| Err(Raise::New(c"TypeError", "it is not initialized".into())));
+    guarded(|| Err(Raise::New(c"TypeError", "not initialized: call new, not allocate".into())));
     unreachable!("the line above raises")
 }
 
-/// Marks an object, which then stays where it is.
+/// Marks an object, which also keeps compaction from moving it.
 pub(crate) fn mark(object: VALUE) {
-    // SAFETY: it is called by `Wrapped::mark` alone.
+    // SAFETY: only `Wrapped::mark` calls it.
     unsafe { rb_gc_mark(object) }
 }
 
-/// Defines a method. The number of its arguments is that of `function` without the receiver.
+/// Defines a method. Its arity is the number of arguments of `function` without the receiver, or
+/// -1 for a count and a pointer to the arguments, before the receiver.
 macro_rules! method {
     ($class:expr, $name:literal, $function:expr, $arity:literal) => {
-        // SAFETY: Ruby calls the function with the arguments that its arity says.
+        // SAFETY: Ruby calls the function with the arguments that its arity promises.
         unsafe {
             $crate::ruby::define($class, $name, $function as *const (), $arity);
         }
@@ -239,10 +239,12 @@ macro_rules! method {
 }
 pub(crate) use method;
 
+/// Defines a method; see the macro `method!`.
+///
 /// # Safety
-/// `function` has the signature that goes with `arity`.
+/// `function` must have the signature for `arity`.
 pub(crate) unsafe fn define(class: VALUE, name: &CStr, function: *const (), arity: c_int) {
-    // SAFETY: the caller's promise. Ruby casts it back to what `arity` says.
+    // SAFETY: the caller's promise. Ruby casts it back to the type for `arity`.
     unsafe {
         let function = std::mem::transmute::<*const (), unsafe extern "C" fn() -> VALUE>(function);
         rb_define_method(class, name.as_ptr(), Some(function), arity);
@@ -250,14 +252,14 @@ pub(crate) unsafe fn define(class: VALUE, name: &CStr, function: *const (), arit
 }
 
 pub(crate) fn id(name: &CStr) -> ID {
-    // SAFETY: it answers the name's number.
+    // SAFETY: it returns the ID of the name.
     unsafe { rb_intern(name.as_ptr()) }
 }
 
-/// The bytes of a string, as long as nobody changes it: until Ruby is called again.
+/// The bytes of a string, valid until Ruby is called again, which may change the string.
 ///
 /// # Safety
-/// `object` is a string that lives.
+/// `object` must be a live string.
 #[inline(always)]
 pub(crate) unsafe fn bytes<'a>(object: VALUE) -> &'a [u8] {
     // SAFETY: the caller's promise.
@@ -277,10 +279,10 @@ pub(crate) fn is(object: VALUE, kind: ruby_value_type) -> bool {
     unsafe { rb_sys::RB_TYPE_P(object, kind) }
 }
 
-/// A string as Rust's own.
+/// Copies a Ruby string to a Rust one.
 pub(crate) fn text(object: VALUE) -> Result<String, Raise> {
     if !is_string(object) {
-        return Err(Raise::New(c"TypeError", "a string is wanted".into()));
+        return Err(Raise::New(c"TypeError", "wrong argument type: use a String".into()));
     }
     // SAFETY: it is a string, and is copied before Ruby is called again.
     Ok(String::from_utf8_lossy(unsafe { bytes(object) }).into_owned())
@@ -289,9 +291,9 @@ pub(crate) fn text(object: VALUE) -> Result<String, Raise> {
 /// The elements of an array.
 pub(crate) fn list(object: VALUE) -> Result<Vec<VALUE>, Raise> {
     if !is(object, ruby_value_type::RUBY_T_ARRAY) {
-        return Err(Raise::New(c"TypeError", "an array is wanted".into()));
+        return Err(Raise::New(c"TypeError", "wrong argument type: use an Array".into()));
     }
-    // SAFETY: it is an array. `rb_ary_entry` answers nil beyond its end.
+    // SAFETY: it is an array. `rb_ary_entry` returns nil beyond its end.
     unsafe {
         let length = rb_sys::RARRAY_LEN(object);
         Ok((0..length).map(|i| rb_ary_entry(object, i)).collect())
@@ -308,18 +310,18 @@ pub(crate) fn floats(object: VALUE) -> Result<Vec<f64>, Raise> {
     let float = |object: VALUE| match is(object, ruby_value_type::RUBY_T_FLOAT) {
         // SAFETY: it is a float.
         true => Ok(unsafe { rb_sys::rb_float_value(object) }),
-        false => Err(Raise::New(c"TypeError", "a float is wanted".into())),
+        false => Err(Raise::New(c"TypeError", "wrong argument type: use a Float".into())),
     };
     list(object)?.into_iter().map(float).collect()
 }
 
-/// A new string. It is called in [`protect`].
+/// Makes a string. It may raise: call it in [`protect`].
 pub(crate) fn string(text: &str) -> VALUE {
     // SAFETY: the text is copied.
     unsafe { rb_utf8_str_new(text.as_ptr().cast(), text.len().try_into().unwrap_or(0)) }
 }
 
-/// A new array. It is called in [`protect`].
+/// Makes an array. It may raise: call it in [`protect`].
 pub(crate) fn array<T>(items: &[T], make: impl Fn(&T) -> VALUE) -> VALUE {
     // SAFETY: the array is on the stack, where Ruby finds it.
     unsafe {
@@ -331,8 +333,8 @@ pub(crate) fn array<T>(items: &[T], make: impl Fn(&T) -> VALUE) -> VALUE {
     }
 }
 
-/// A float. It is called in [`protect`], or where nothing needs to be dropped.
+/// Makes a float. It may raise: call it in [`protect`], or where nothing needs to be dropped.
 pub(crate) fn float(n: f64) -> VALUE {
-    // SAFETY: it answers a new object.
+    // SAFETY: it returns a new object.
     unsafe { rb_float_new(n) }
 }

@@ -1,4 +1,4 @@
-//! `Quipu::Segment`: where metrics lie, in a file or in memory that forks share.
+//! `Quipu::Segment`: the metrics in a file, or in memory that forks share.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,17 +15,16 @@ use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
 
 use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect};
 
-/// A segment, and those beside it of metrics that another program describes differently there.
-/// Several objects may share them, each with registries of its own: a name that is registered in
-/// one, or hidden there, is not in the others.
+/// A segment, and further segments for metrics that another program describes differently in it.
+/// Several objects may share them, each with its own registries: registering or hiding a name in
+/// one does not affect the others.
 pub(crate) struct Segment {
     pub(crate) store: Rc<SegmentStore>,
-    /// What has metrics that another program describes differently in `store`.
+    /// The further segments, for metrics that another program describes differently in `store`.
     others: Rc<RefCell<Vec<SegmentStore>>>,
-    /// A registry on `store`, and one on each of `others` as far as they were asked for.
+    /// A registry on `store`, followed by those on `others` that were used so far.
     registries: RefCell<Vec<Registry>>,
-    /// In this process' own memory: that of metrics for which there was no room in a segment that
-    /// is shared.
+    /// Private memory, for metrics that did not fit into a shared segment.
     own: RefCell<Option<SegmentStore>>,
     known: RefCell<Known>,
     options: SegmentOptions,
@@ -34,13 +33,13 @@ pub(crate) struct Segment {
 
 static TYPE: DataType = DataType::new::<Segment>(c"Quipu::Segment");
 
-/// The names of the labels of all families of the stores of a [`Segment`], as they were when there
-/// was last a new record.
+/// The label names of all families in the stores of a [`Segment`], cached until there is a new
+/// record.
 #[derive(Default)]
 struct Known {
-    /// The newest record of each registry.
+    /// The newest record of each registry when the names were read.
     newest: Vec<u64>,
-    /// By what is before the `{` of the family's name.
+    /// The label names by the part of the family's name before the `{`.
     labels: HashMap<String, Vec<Vec<String>>>,
 }
 
@@ -48,10 +47,10 @@ impl Wrapped for Segment {
     const TYPE: &'static DataType = &TYPE;
 }
 
-/// How many descriptions of one name are kept beside the first.
+/// The most descriptions of one name that are kept in addition to the first.
 const MOST_OTHERS: usize = 9;
 
-/// A family whose labels are known at run time only.
+/// A family whose labels are known only at run time.
 pub(crate) type Family<I> = quipu::Family<I, Values<'static>>;
 
 impl Segment {
@@ -75,7 +74,7 @@ impl Segment {
         Ok(Self { store, others, registries, own, known, options, warnings })
     }
 
-    /// The same segment, with registries of its own.
+    /// The same segment, with its own registries.
     fn view(&self) -> Self {
         Self {
             store: Rc::clone(&self.store),
@@ -88,8 +87,8 @@ impl Segment {
         }
     }
 
-    /// Adds the names of the labels of each family that is called `name`, or that and its labels in
-    /// braces. Its cost depends on the number of families only after there was a new one.
+    /// Adds the label names of each family that is named `name`, or `name` followed by its labels
+    /// in braces. The cost depends on the number of families only if there is a new one.
     pub(crate) fn known(&self, name: &str, found: &mut Vec<Vec<String>>) -> Result<(), Raise> {
         let registries = self.store.registries();
         let newest: Vec<u64> = registries.iter().map(|one| one.segment().newest()).collect();
@@ -117,9 +116,9 @@ impl Segment {
         (0..=last).map(|number| self.registry_of(number)).chain(own).collect()
     }
 
-    /// Registers a family, and answers in which registry. What the segment has of that name and
-    /// differs, since another program made it or an earlier version of this one, stays; the family
-    /// is kept apart from it, in a segment beside it.
+    /// Registers a family; returns it with its registry. If the segment already has a family of
+    /// that name with a different description, from another program or an earlier version of this
+    /// one, that one stays, and the new family goes to a separate segment.
     pub(crate) fn family<I: Instrument>(
         &self,
         description: Description,
@@ -133,7 +132,7 @@ impl Segment {
                     if let Some(why) = why {
                         let place = registry.segment().path();
                         let place = place.map_or_else(|| "memory".into(), Path::to_string_lossy);
-                        self.warn(format!("{why}; it is kept apart, in {place}"));
+                        self.warn(format!("{why}; it is kept separately, in {place}"));
                     }
                     return Ok((family, registry));
                 }
@@ -146,13 +145,13 @@ impl Segment {
             }
         }
         Err(Raise::store(format!(
-            "{name} is described differently by too many programs in one directory; give each its \
-             own, or remove the files while none runs"
+            "too many programs describe {name} differently in one directory: give each program its \
+             own directory, or remove the files while no program runs"
         )))
     }
 
-    /// Registers a family for which the system or the segment has no room; a description that is
-    /// wrong is refused again, for the reason that is given.
+    /// Registers a family, for which the system or the segment has no room, in private memory. If
+    /// that fails, too, the description is at fault, and the error is `why`.
     fn in_own_memory<I: Instrument>(
         &self,
         description: Description,
@@ -167,11 +166,11 @@ impl Segment {
             }
         };
         let Ok(family) = registry.register(description) else { return Err(Raise::store(why)) };
-        self.warn(format!("{why}; it is kept in the memory of this process alone"));
+        self.warn(format!("{why}; this process counts it in private memory"));
         Ok((family, registry))
     }
 
-    /// The registry of that number, made where it is not there yet.
+    /// The registry of that number, created if necessary.
     fn registry_of(&self, number: usize) -> Result<Registry, Raise> {
         let mut registries = self.registries.borrow_mut();
         while registries.len() <= number {
@@ -184,7 +183,7 @@ impl Segment {
         Ok(registries[number].clone())
     }
 
-    /// A registry on the segment of that index beside the first, made where it is not there yet.
+    /// A registry on the segment with that index in `others`, which is opened if necessary.
     fn other(&self, index: usize) -> Result<Registry, Raise> {
         let mut others = self.others.borrow_mut();
         if others.len() <= index {
@@ -200,7 +199,7 @@ impl Segment {
         Ok(Registry::on(others[index].registry().segment().clone()))
     }
 
-    /// Looks at all families for what there is to warn of.
+    /// Checks all families, so that warnings about them are issued.
     fn look(&self) {
         self.store.registry();
         self.others.borrow().iter().for_each(|store| {
@@ -239,7 +238,10 @@ unsafe extern "C" fn initialize(this: VALUE, path: VALUE, limit: VALUE) -> VALUE
             NIL => None,
             // SAFETY: it is a small number; others are refused.
             n if rb_sys::FIXNUM_P(n) => u64::try_from(unsafe { rb_sys::FIX2LONG(n) }).ok(),
-            _ => return Err(Raise::New(c"TypeError", "the limit is no number of bytes".into())),
+            _ => {
+                let what = "the limit is not an Integer: use a number of bytes";
+                return Err(Raise::New(c"TypeError", what.into()));
+            }
         };
         ruby::fill(this, Segment::open(path, limit)?)?;
         Ok(this)
@@ -258,7 +260,7 @@ unsafe extern "C" fn path(this: VALUE) -> VALUE {
     })
 }
 
-/// What there is to warn of, each once.
+/// The pending warnings, each returned once.
 unsafe extern "C" fn warnings(this: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let this: &Segment = unsafe { ruby::value(this) };
@@ -269,19 +271,19 @@ unsafe extern "C" fn warnings(this: VALUE) -> VALUE {
     })
 }
 
-/// How many updates could not be kept as they were meant.
+/// The number of updates that were lost or counted without their labels.
 unsafe extern "C" fn dropped(this: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| {
         let dropped = this.store.dropped();
-        // SAFETY: it answers a number.
+        // SAFETY: it returns a number.
         protect(|| unsafe { rb_sys::rb_ull2inum(dropped) })
     })
 }
 
-/// `render("text", "openmetrics", "protobuf", or a header Accept)` answers the content type and the
-/// body.
+/// `render("text", "openmetrics", "protobuf", or an Accept header)` returns the content type and
+/// the body.
 unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let this: &Segment = unsafe { ruby::value(this) };
@@ -327,7 +329,7 @@ unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
     })
 }
 
-/// An encoder that says what a family is about before it has a series, too.
+/// An encoder that also writes the headers of families without series.
 struct Page(Encoder);
 
 impl Sink for Page {
@@ -341,7 +343,7 @@ impl Sink for Page {
     }
 }
 
-/// `native_view(other)`: this becomes one on the same segment, with registries of its own.
+/// `native_view(other)`: initializes this object on the same segment, with its own registries.
 unsafe extern "C" fn view(this: VALUE, other: VALUE) -> VALUE {
     // SAFETY: the argument lives; the frame has plain data only.
     let other: &Segment = unsafe { ruby::value(other) };
@@ -351,7 +353,7 @@ unsafe extern "C" fn view(this: VALUE, other: VALUE) -> VALUE {
     })
 }
 
-/// Begins everything anew.
+/// Resets all metrics to zero.
 unsafe extern "C" fn reset(this: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let this: &Segment = unsafe { ruby::value(this) };
@@ -363,7 +365,7 @@ unsafe extern "C" fn reset(this: VALUE) -> VALUE {
     })
 }
 
-/// Frees the name of a family for this registry, whether it was taken.
+/// Frees the name of a family in this registry; returns whether it was taken.
 unsafe extern "C" fn forget(this: VALUE, name: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let this: &Segment = unsafe { ruby::value(this) };

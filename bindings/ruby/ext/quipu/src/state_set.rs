@@ -1,4 +1,4 @@
-//! `Quipu::StateSet`: named states, of which one is on.
+//! `Quipu::StateSet`: named states, one of which is on.
 
 use quipu::{Description, StateSet};
 use rb_sys::{FIX2LONG, FIXNUM_P, VALUE};
@@ -13,7 +13,7 @@ static TYPE: DataType = DataType::new::<Metric<States>>(c"Quipu::StateSet");
 impl Class for States {
     const TYPE: &'static DataType = &TYPE;
 
-    /// The names of its states.
+    /// The setting is the names of its states.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
         let Some(names) = settings.first() else { return Ok(description) };
         Ok(description.states(ruby::texts(*names)?))
@@ -36,7 +36,7 @@ unsafe extern "C" fn set(this: VALUE, labels: VALUE, index: VALUE) -> VALUE {
             false => None,
         };
         let Some(index) = index else {
-            return guarded(|| Err(Raise::argument("a state has an index")));
+            return guarded(|| Err(Raise::argument("the index of a state is not an Integer")));
         };
         let one = |bound: &States| bound.set_index(index);
         states.count(this, labels, one, |family, key| family.with(key).set_index(index));

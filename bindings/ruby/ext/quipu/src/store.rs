@@ -1,7 +1,7 @@
-//! `Quipu::DataStore::MetricStore`: a metric as the interface of client_ruby's stores has it.
+//! `Quipu::DataStore::MetricStore`: a metric with the interface of client_ruby's stores.
 //!
-//! A store learns the labels of a metric with the first Hash that it is given. All that come later
-//! have the same, so that a metric has one set of names nearly always; others are kept beside it.
+//! A store learns the label names of a metric from the first Hash that it gets. Later ones nearly
+//! always have the same names, so a metric usually has one set of names; others are kept with it.
 
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect}
 use crate::segment::Segment;
 
 struct MetricStore {
-    /// The segment's object.
+    /// The Ruby object of the segment.
     segment: VALUE,
     spec: Spec,
-    /// They are added under Ruby's lock, and stay where they are until the object is freed.
+    /// Sets are added while holding the GVL, and stay in place until the object is freed.
     #[expect(clippy::vec_box, reason = "a reference outlives a push")]
     sets: UnsafeCell<Vec<Box<Set>>>,
 }
@@ -42,35 +42,35 @@ impl Wrapped for MetricStore {
 
 impl MetricStore {
     fn sets(&self) -> &[Box<Set>] {
-        // SAFETY: only `add` changes it, which runs under Ruby's lock and calls no Ruby meanwhile.
+        // SAFETY: only `add` changes it, while it holds the GVL and does not call Ruby.
         unsafe { &*self.sets.get() }
     }
 
     fn add(&self, labels: Labels) -> Result<(), Raise> {
-        // SAFETY: the object is marked, and so lives; it is a segment, as `initialize` has checked.
+        // SAFETY: the object is marked, and so lives; `open` has checked that it is a segment.
         let segment: &Segment = unsafe { ruby::value(self.segment) };
         let names = labels.names()?;
         let mut spec = self.spec.clone().labels(&names);
         let metric = segment.store.metric(&spec).or_else(|_| {
-            // The name with the labels is another metric's.
+            // The name exists with other labels: add the label names to the name.
             spec.name = format!("{}{{{}}}", self.spec.name, names.join(","));
             segment.store.metric(&spec)
         });
         let metric = metric.map_err(Raise::store)?;
-        // SAFETY: nobody has a reference to the vector: see `sets`.
+        // SAFETY: no reference to the vector exists: see `sets`.
         unsafe { (*self.sets.get()).push(Box::new(Set { labels, metric })) };
         Ok(())
     }
 
-    /// The set whose names a Hash has, whose values are in the key then. It may raise: the caller's frame has plain
-    /// data only.
+    /// Finds the set with the names in a Hash, and reads the values into the key. It may raise; so
+    /// the caller's frame must have plain data only.
     ///
     /// # Safety
-    /// Nothing calls Ruby while the key lives.
+    /// The caller must not call Ruby while the key lives.
     #[inline(always)]
     unsafe fn find<'a>(&'a self, this: VALUE, labels: VALUE, key: &mut Key<'a>) -> &'a Set {
         for _ in 0..2 {
-            // By index: what converts a value may add a set.
+            // By index: converting a value may run Ruby code that adds a set.
             let mut index = 0;
             while let Some(set) = self.sets().get(index) {
                 // SAFETY: the caller's promise; the box stays where it is.
@@ -82,10 +82,10 @@ impl MetricStore {
                 index += 1;
             }
             let arguments = [labels];
-            // SAFETY: the method of the Ruby part raises, or adds a set of these names.
+            // SAFETY: the method of the Ruby part raises, or adds a set with these names.
             unsafe { rb_sys::rb_funcallv(this, ruby::id(c"declare"), 1, arguments.as_ptr()) };
         }
-        guarded(|| Err(Raise::New(c"InvalidLabelSetError", "the labels cannot be kept".into())));
+        guarded(|| Err(Raise::New(c"InvalidLabelSetError", "cannot store this label set".into())));
         unreachable!("the line above raises")
     }
 }
@@ -121,14 +121,14 @@ unsafe extern "C" fn open(
     aggregation: VALUE,
 ) -> VALUE {
     guarded(|| {
-        // SAFETY: it answers the segment or raises.
+        // SAFETY: it returns the segment or raises.
         protect(|| unsafe { std::ptr::from_ref::<Segment>(ruby::value(segment)) as VALUE })?;
         let kind = match ruby::text(kind)?.as_str() {
             "counter" => Kind::Counter,
             "gauge" => Kind::Gauge,
             "histogram" => Kind::Histogram,
             "summary" => Kind::Summary,
-            other => return Err(Raise::argument(format!("{other} is no type of a metric"))),
+            other => return Err(Raise::argument(format!("unknown metric type {other}"))),
         };
         let aggregation = ruby::text(aggregation)?.parse();
         let refuse = |error| Raise::New(c"InvalidStoreSettingsError", format!("{error}"));
@@ -149,8 +149,8 @@ unsafe extern "C" fn declare(this: VALUE, names: VALUE) -> VALUE {
     })
 }
 
-/// Answers the sets of names, as arrays of strings, that the segment has and this store does not:
-/// other processes have made them.
+/// Returns the sets of names, as arrays of strings, that the segment has and this store does not:
+/// those that other processes have added.
 unsafe extern "C" fn known(this: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let store: &MetricStore = unsafe { ruby::value(this) };
@@ -171,7 +171,7 @@ unsafe extern "C" fn known(this: VALUE) -> VALUE {
     })
 }
 
-/// Whether it is the label by which a segment tells the values of processes apart.
+/// Whether it is the label with which a segment identifies the process of a value.
 fn is_process(label: &str) -> bool {
     matches!(label, "pid" | "quipu_process")
 }
@@ -213,7 +213,7 @@ unsafe extern "C" fn get(this: VALUE, labels: VALUE) -> VALUE {
     }
 }
 
-/// Answers for each set its names, as strings, and the series: label values and value.
+/// Returns, for each set, its names as strings, and its series: label values and value.
 unsafe extern "C" fn values(this: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let store: &MetricStore = unsafe { ruby::value(this) };
@@ -238,9 +238,9 @@ unsafe extern "C" fn values(this: VALUE) -> VALUE {
     })
 }
 
-/// An array of two. It is called in `protect`.
+/// Makes an array of two. It may raise: call it in `protect`.
 fn pair(first: VALUE, second: impl Fn() -> VALUE) -> VALUE {
-    // SAFETY: the array is on the stack, where Ruby finds it, and `first` is in there before another
+    // SAFETY: the array is on the stack, where Ruby finds it, and `first` is in it before the next
     // object is made.
     unsafe {
         let pair = rb_ary_new_capa(2);

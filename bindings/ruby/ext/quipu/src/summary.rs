@@ -1,4 +1,4 @@
-//! `Quipu::Summary`.
+//! `Quipu::Summary`: the count and sum of observations, and their quantiles.
 
 use std::ffi::c_int;
 
@@ -14,7 +14,7 @@ static TYPE: DataType = DataType::new::<Metric<Summary>>(c"Quipu::Summary");
 impl Class for Summary {
     const TYPE: &'static DataType = &TYPE;
 
-    /// Its quantiles.
+    /// The setting is its quantiles.
     fn describe(description: Description, settings: &[VALUE]) -> Result<Description, Raise> {
         let quantiles = settings.first().map(|list| ruby::floats(*list)).transpose()?;
         Ok(description.quantiles(quantiles.unwrap_or_default()))
@@ -42,7 +42,7 @@ unsafe extern "C" fn observe(this: VALUE, labels: VALUE, value: VALUE) -> VALUE 
 
 /// `child.observe(value)`
 unsafe extern "C" fn observe_child(count: c_int, arguments: *const VALUE, this: VALUE) -> VALUE {
-    // SAFETY: as above; Ruby gives as many arguments as it says.
+    // SAFETY: as above; Ruby passes `count` arguments.
     unsafe {
         let summary: &Metric<Summary> = ruby::value(this);
         match &summary.bound {

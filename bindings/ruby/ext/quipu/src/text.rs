@@ -1,7 +1,7 @@
-//! Label values: what Ruby has, as text.
+//! Label values: converts Ruby objects to text.
 //!
-//! Numbers, symbols, `true`, `false`, `nil` and strings in UTF-8 are read where they lie. Anything
-//! else is made a string by `Quipu::LabelText`, in Ruby: there it may raise, and run any code.
+//! Numbers, symbols, `true`, `false`, `nil` and strings in UTF-8 are read in place. Anything else
+//! is converted by `Quipu::LabelText`, in Ruby, which may raise and run any code.
 
 use std::ffi::c_int;
 
@@ -19,10 +19,11 @@ pub(crate) enum Text<'a> {
     Number(i64),
 }
 
-/// Reads a value where it lies; `None` where that cannot be. It calls no code of the application.
+/// Reads a value in place, or returns `None` if that is not possible. It never runs code of the
+/// application.
 ///
 /// # Safety
-/// Nothing calls Ruby while the text is used.
+/// The caller must not call Ruby while it uses the text.
 #[inline(always)]
 pub(crate) unsafe fn read<'a>(value: VALUE) -> Option<Text<'a>> {
     if FIXNUM_P(value) {
@@ -47,10 +48,10 @@ pub(crate) unsafe fn read<'a>(value: VALUE) -> Option<Text<'a>> {
     }
 }
 
-/// Makes a string in UTF-8 of any object: a new one, which nobody else knows. It may raise.
+/// Converts any object to a new string in UTF-8, to which nothing else refers. It may raise.
 ///
 /// # Safety
-/// The caller's frame has nothing that needs to be dropped.
+/// The caller's frame must have nothing that needs to be dropped.
 #[cold]
 pub(crate) unsafe fn convert(value: VALUE) -> VALUE {
     let arguments = [value];
@@ -62,11 +63,10 @@ pub(crate) unsafe fn convert(value: VALUE) -> VALUE {
     if ruby::is_string(text) { text } else { NIL }
 }
 
-/// The text of a string that has an encoding of which UTF-8 is known to be a part, or is one, and
-/// is valid. Bytes without an encoding are taken for UTF-8 where they can be.
+/// The text of a string whose encoding is UTF-8, ASCII or binary, and whose bytes are valid UTF-8.
 ///
 /// # Safety
-/// As [`read`]'s; `string` is one.
+/// As for [`read`]; and `string` must be a string.
 #[inline(always)]
 unsafe fn utf8<'a>(string: VALUE) -> Option<Text<'a>> {
     // SAFETY: it is a string.
@@ -77,7 +77,8 @@ unsafe fn utf8<'a>(string: VALUE) -> Option<Text<'a>> {
     std::str::from_utf8(bytes).ok().map(Text::Str)
 }
 
-/// These three have the same numbers in every version of Ruby, which [`check`] makes sure of.
+/// Whether it is binary, UTF-8 or ASCII. These have the same indexes in every version of Ruby;
+/// [`check`] verifies that.
 #[inline(always)]
 fn is_known(encoding: c_int) -> bool {
     (BINARY..=ASCII).contains(&encoding)
@@ -87,9 +88,9 @@ const BINARY: c_int = 0;
 const UTF_8: c_int = 1;
 const ASCII: c_int = 2;
 
-/// Whether the encodings have the numbers that they are taken to have.
+/// Whether the encodings have the expected indexes.
 pub(crate) fn check() -> bool {
-    // SAFETY: these answer numbers.
+    // SAFETY: these return numbers.
     let found = unsafe { (rb_ascii8bit_encindex(), rb_utf8_encindex(), rb_usascii_encindex()) };
     found == (BINARY, UTF_8, ASCII)
 }

@@ -2,19 +2,20 @@
 
 module Quipu
   module Middleware
-    # Counts the requests of a Rack application, by code, method and path; their durations, by method
-    # and path; and its exceptions, by class.
+    # Counts the requests of a Rack application by code, method and path, their durations by method
+    # and path, and its exceptions by class.
     #
     #   use Quipu::Middleware::Collector
     #
-    # Options: `registry:`, and `metrics_prefix:`, which is "http_server" unless it is given. Ids in
-    # paths are replaced, so that there are not more series than routes: override `path_of` where
-    # that does not do.
+    # Options: `registry:`, and `metrics_prefix:`, by default "http_server". IDs in paths are
+    # replaced, so that there is about one series per route: override `path_of` if that does not
+    # suffice.
     class Collector
       UUID = %r{/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?=/|\z)}.freeze
       NUMBER = %r{/\d+(?=/|\z)}.freeze
 
-      # Other texts than these come from whoever sends the request: each would be a series.
+      # The client chooses the method: any other text is counted as "other", since each would make a
+      # new series.
       METHODS = %w[GET HEAD POST PUT PATCH DELETE OPTIONS TRACE CONNECT LINK UNLINK]
                 .to_h { |name| [name, name.downcase.freeze] }.freeze
 
@@ -47,7 +48,7 @@ module Quipu
 
       protected
 
-      # The path that is a label.
+      # The path to use as a label value.
       def path_of(env)
         path = "#{env["SCRIPT_NAME"]}#{env["PATH_INFO"]}"
         path = LabelText.of(path) unless path.valid_encoding?
@@ -56,7 +57,8 @@ module Quipu
 
       private
 
-      # A program may have the middleware twice, or make its application anew.
+      # Reuses existing metrics: a program may use the middleware twice, or build its application
+      # again.
       def metric(type, name, docstring, labels)
         @registry.get(name) || @registry.public_send(type, name, docstring: docstring, labels: labels)
       end

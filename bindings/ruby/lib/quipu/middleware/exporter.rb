@@ -2,11 +2,11 @@
 
 module Quipu
   module Middleware
-    # Answers GET /metrics with the metrics of all processes, in the format that the scraper asks for.
+    # Serves the metrics of all processes at /metrics, in the format that the scraper asks for.
     #
     #   use Quipu::Middleware::Exporter
     #
-    # Options: `registry:`, `path:`, and `port:`, to answer on that port alone.
+    # Options: `registry:`, `path:`, and `port:`, to serve them only on that port.
     class Exporter
       attr_reader :app, :registry, :path
 
