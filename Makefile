@@ -1,4 +1,4 @@
-# The one entry point. `make help` lists the targets.
+# The entry point for building, testing and measuring. `make help` lists the targets.
 
 CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 4
@@ -6,7 +6,7 @@ FUZZ_SEED ?= 1
 FUZZ_TARGETS := segment_file segment_neighbour buckets_json times_binary \
 	arena_programs arena_addresses wire_stream wire_dialects store_files \
 	$(addprefix wire_decode/,$(notdir $(wildcard fuzz/corpus/wire_decode/*)))
-# What the tests and benchmarks need from Debian's packages: command:package.
+# The Debian packages that the tests and benchmarks need, as command:package.
 TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	prometheus-pushgateway:prometheus-pushgateway g++:g++ \
 	taskset:util-linux unshare:util-linux faketime:faketime fusermount3:fuse3 \
@@ -23,37 +23,37 @@ run: ## Build the daemon and start it on 127.0.0.1:8081, with its state in state
 	$(CARGO) build --release --locked --package quipu-server
 	exec target/release/quipu serve
 
-# Each is a target of its own: what fails is run again alone.
+# The stages of `make test`. Each is a target, so that a failing stage can be run again alone.
 STAGES := test-rust test-ruby test-python test-storm test-go test-targets loom fuzz test-counts miri
 
 .PHONY: test
-test: tools ## Install what the tests need, and run them all
+test: tools ## Install what the tests need, and run all tests
 	@start=$$(date +%s); number=0; \
 	for stage in $(STAGES); do \
 		number=$$((number + 1)); \
 		echo "== stage $$number of $(words $(STAGES)), make $$stage, after $$(($$(date +%s) - start)) s"; \
 		$(MAKE) --no-print-directory $$stage || { \
-			echo "== failed: run it alone by 'make $$stage'"; exit 1; \
+			echo "== failed: run this stage alone with 'make $$stage'"; exit 1; \
 		}; \
 	done; \
 	echo "== all tests passed, in $$(($$(date +%s) - start)) s"
 
 .PHONY: test-long
-test-long: tools ## What finds rare faults: long storms, long fuzzing, all of miri (an hour or more)
+test-long: tools ## Search for rare faults: long storms, long fuzzing, all of miri (an hour or more)
 	$(MAKE) storm power-loss test-arm
 	$(MAKE) fuzz SECONDS_PER_FUZZ_TARGET=60 FUZZ_SEED=0
 	$(MAKE) miri MIRI_STAGES="miri-segment miri-arena miri-arena-long"
 
-# Tests ask whether code is right, not how fast it is: without link-time optimisation, a release
-# build takes a third of the time.
+# Tests check correctness, not speed: without link-time optimisation, a release build takes a third
+# of the time.
 QUICK_RELEASE := CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16
 
-# The property tests begin with the same seed at each run, as the fuzzing does; PROPTEST_RNG_SEED is
-# not set where cargo is run by hand, which takes another seed each time.
+# The property tests start from the same seed in each run, as the fuzzing does. If cargo is run by
+# hand, PROPTEST_RNG_SEED is not set, and each run takes another seed.
 PROPTEST_SEED ?= 1
 
-# Temporary files in memory, where there is room: the tests sync thousands of small files. Those that
-# are about disks make their own.
+# Temporary files are in memory if there is room, since the tests sync thousands of small files. The
+# tests of disks choose their own directory.
 FAST_TMP := $(shell [ "$$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null \
 	&& echo TMPDIR=/dev/shm)
 
@@ -63,13 +63,13 @@ test-rust: ## Unit, property, state, HTTP and end-to-end tests
 
 PYTHON_VENV := target/python/venv
 
-# What other versions do differently must not fail a change that has nothing to do with it.
+# The versions are pinned: a new release of a peer must not fail an unrelated change.
 $(PYTHON_VENV)/complete: bindings/python/tests/requirements.txt | tools
 	python3 -m venv --clear $(PYTHON_VENV)
 	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	touch $@
 
-# The wheel as the tests want it, in their virtual environment.
+# The wheel for the tests, installed in their virtual environment.
 .PHONY: wheel
 wheel: tools $(PYTHON_VENV)/complete
 	rm -rf target/python/wheels
@@ -80,12 +80,12 @@ wheel: tools $(PYTHON_VENV)/complete
 		target/python/wheels/*.whl
 
 .PHONY: test-python
-test-python: wheel ## The Python package: its wheel, beside the real prometheus_client and gunicorn
+test-python: wheel ## The Python package: its wheel, with the real prometheus_client and gunicorn
 	cd bindings/python && $(CARGO) fmt --check && $(CARGO) clippy --locked --quiet --all-targets \
 		--target-dir $(CURDIR)/target/python/cargo -- -D warnings
 	cd bindings/python && $(CURDIR)/$(PYTHON_VENV)/bin/python -m pytest -q -p no:cacheprovider
 
-# The wheel as users build it, which the tests do not: without link-time optimisation it is slower.
+# The wheel as users build it. That of the tests has no link-time optimisation, and is slower.
 BENCH_PYTHON := target/bench-python
 
 .PHONY: bench-wheel
@@ -97,15 +97,15 @@ bench-wheel: tools
 	$(BENCH_PYTHON)/bin/pip install --quiet $(BENCH_PYTHON)/wheels/*.whl
 
 .PHONY: bench-python
-bench-python: bench-wheel ## An increment from Python beside prometheus_client
+bench-python: bench-wheel ## An increment from Python, compared to prometheus_client
 	$(BENCH_PYTHON)/bin/python bindings/python/bench/increment.py
 
 .PHONY: test-ruby
-test-ruby: tools ## The gem: its tests under the real interpreter and puma, and its installation
+test-ruby: tools ## The gem: its tests with the real interpreter and puma, and its installation
 	cd bindings/ruby/ext/quipu && $(CARGO) clippy --locked --all-targets -- -D warnings
 	cd bindings/ruby && $(QUICK_RELEASE) rake test test_gem
 
-# How many rounds, and the seed of all choices; 0 draws one.
+# The number of rounds, and the seed of all choices; 0 draws a random seed.
 ROUNDS ?= 10000
 SEED ?= 0
 STORM := target/storm/release/storm
@@ -117,16 +117,16 @@ storm-tools: wheel
 		--target-dir target/storm
 
 .PHONY: storm
-storm: storm-tools ## Everything that can go wrong, at random: ROUNDS=10000 SEED=0
+storm: storm-tools ## Random sequences of faults: ROUNDS=10000 SEED=0
 	$(STORM) run --rounds $(ROUNDS) --seed $(SEED) --python $(PYTHON_VENV)/bin/python
 
 .PHONY: power-loss
-power-loss: storm-tools ## Losses of power at random moments: ROUNDS=10000 SEED=0
+power-loss: storm-tools ## Power losses at random moments: ROUNDS=10000 SEED=0
 	$(STORM) power --rounds $(ROUNDS) --seed $(SEED)
 
-# A dose of both, with the same seed each time; what each process does when is another matter.
+# A short run of both, always with the same seed. The timing of the processes still varies.
 .PHONY: test-storm
-test-storm: storm-tools ## A dose of make storm and of make power-loss
+test-storm: storm-tools ## A short run of make storm and of make power-loss
 	$(STORM) run --rounds 300 --seed 1 --python $(PYTHON_VENV)/bin/python
 	$(STORM) power --rounds 400 --seed 1
 
@@ -135,8 +135,8 @@ GO_MODULES := bench/peers/go crates/quipu/tests/judges/textparse
 ARM := aarch64-unknown-linux-gnu
 ARM_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 
-# Emulation has neither restartable sequences nor weak memory order: this is for what is laid out, cast
-# and called differently there. loom and miri are for the order.
+# Emulation has neither restartable sequences nor weak memory order. This tests layouts, casts and
+# calls that differ on Arm; loom and miri test memory order.
 .PHONY: test-arm
 test-arm: ## The libraries on 64-bit Arm, emulated
 	@if ! dpkg -s $(ARM_PACKAGES) >/dev/null 2>&1; then \
@@ -155,14 +155,14 @@ test-arm: ## The libraries on 64-bit Arm, emulated
 		--test behaviour
 
 .PHONY: test-go
-test-go: ## The peers that the benchmarks drive, and what the tests judge by
+test-go: ## The Go peers of the benchmarks, and the Go judges of the tests
 	@for module in $(GO_MODULES); do (cd $$module && go vet ./... && go test ./...) || exit 1; done
 
-# Where rustup cannot give a target, the build says so instead of failing for what is no fault of
-# the code.
+# If rustup cannot install a target, the build says so instead of failing, since the code is not at
+# fault.
 ARENA_TARGETS := i686-unknown-linux-gnu thumbv7em-none-eabihf x86_64-unknown-none
 
-# What needs no standard library.
+# The formats that do not need the standard library.
 WIRE_FEATURES := bson,capnp,colfer,flatbuffers,gencode,gob,hprose,msgpack,otlp,postcard,protobuf,quipu,$(strip \
 	)remote-write,sereal,statsd,thrift,tsv,xdr
 
@@ -178,7 +178,7 @@ test-targets: ## The arena and the formats without std and on 32 bits; each form
 					--no-default-features --features "$$features" || exit 1; \
 			done; \
 		else \
-			echo "NOT RUN: quipu-arena for $$target, which rustup does not give here"; \
+			echo "NOT RUN: quipu-arena for $$target, which rustup cannot install here"; \
 		fi; \
 	done
 	@for target in i686-unknown-linux-gnu thumbv7em-none-eabihf; do \
@@ -195,7 +195,7 @@ test-targets: ## The arena and the formats without std and on 32 bits; each form
 	done
 
 .PHONY: test-counts
-test-counts: tools ## The instructions of the arena, none above those of its peers
+test-counts: tools ## Instruction counts of the arena: none above those of its peers
 	$(CARGO) run --locked --release --quiet --package quipu-bench-callgrind -- check
 
 .PHONY: loom
@@ -203,19 +203,20 @@ loom: ## Every interleaving of the lock-free parts
 	$(QUICK_RELEASE) RUSTFLAGS="--cfg loom" $(CARGO) test --locked --release --target-dir target/loom \
 		--package quipu-segment --package quipu-window --package quipu-arena --test loom
 
-# Coverage alone needs no nightly compiler. `cargo fuzz run TARGET` adds the address sanitizer.
+# Coverage does not need a nightly compiler. `cargo fuzz run TARGET` adds the address sanitizer.
 FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
 	-Ccodegen-units=1
 
-# Each format's decoder is a target with a fifth of the time, in the binary that all share: behind
-# the slash is the format.
+# The decoder of each format is a target with a fifth of the time. All of them share one binary; the
+# part of the target's name after the slash is the format.
 #
-# The tests begin with the same seed at each run, so that what fails fails again; a run of its own
-# takes another one each time (FUZZ_SEED=0). With a seed, the inputs are the same on all machines
-# until the time or the runs are over: libFuzzer would read the corpus in the order of the file
-# system, and read it again by the clock. Files of segments and stores take other ways through the
-# code each time, and vary still.
+# `make test` uses the same seed in each run, so that a failure is reproducible; with FUZZ_SEED=0,
+# each run takes another seed. With a seed, the inputs are the same on all machines until the time
+# or the runs are used up. That requires listing the corpus and turning reloading off: by default,
+# libFuzzer reads the corpus in the order of the file system, and reads it again by the clock.
+# Targets with files of segments and stores take different paths through the code in each run, and
+# still vary.
 RUNS_PER_FUZZ_SECOND := 20000
 
 .PHONY: fuzz
@@ -236,18 +237,18 @@ fuzz: ## A short run of each fuzz target; SECONDS_PER_FUZZ_TARGET=3600 FUZZ_SEED
 			fuzz/target/found/$$target || exit 1; \
 	done
 
-# In make test, a dose of it that takes a few minutes; all of it in make test-long.
+# `make test` runs a part that takes a few minutes; `make test-long` runs all of miri.
 MIRI_STAGES ?= miri-segment miri-arena
 
-# Miri comes with nightly toolchains only, and what it supports changes from one to the next, so the
-# tests name theirs. rustup installs it; on a machine where it cannot, the tests say so and go on.
+# Miri comes only with nightly toolchains, and its features change from one to the next, so the
+# tests pin a toolchain. rustup installs it; if it cannot, the tests say so and continue.
 NIGHTLY := nightly-2026-10-30
 MIRI := cargo +$(NIGHTLY) miri
 MIRI_ARENA := $(MIRI) test --locked --quiet --target-dir target/miri/arena \
 	--package quipu-arena --test behaviour --test programs
 
 .PHONY: miri
-miri: ## The unsafe parts and the windows, under the interpreter that knows undefined behaviour
+miri: ## The unsafe code and the windows under miri, which detects undefined behaviour
 	@if $(MIRI) --version >/dev/null 2>&1 || rustup toolchain install $(NIGHTLY) \
 		--profile minimal --component miri --component rust-src; then \
 		$(MIRI) setup && \
@@ -256,7 +257,7 @@ miri: ## The unsafe parts and the windows, under the interpreter that knows unde
 		echo "NOT RUN: miri, since rustup cannot install $(NIGHTLY) here"; \
 	fi
 
-# Two halves of about the same length, at the same time: each is one thread.
+# Two halves of about the same length, which run in parallel: each uses one thread.
 .PHONY: miri-segment
 miri-segment:
 	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance" \
@@ -288,7 +289,7 @@ lint: ## Formatting, lints, documentation
 		while read -r test; do \
 			grep -qE "(fn|def) $${test##*::}\\b" "$${test%%::*}" || echo "$$test"; \
 		done); \
-	test -z "$$missing" || { echo "docs/promises.md names tests that are not there: $$missing"; exit 1; }
+	test -z "$$missing" || { echo "docs/promises.md names tests that do not exist: $$missing"; exit 1; }
 
 .PHONY: fmt
 fmt: ## Format everything
@@ -298,10 +299,10 @@ fmt: ## Format everything
 	gofmt -w $(GO_MODULES)
 
 .PHONY: bench
-bench: bench-rates bench-counting bench-arena bench-wire bench-stores ## Run every benchmark beside its peers, and write docs/benchmarks
+bench: bench-rates bench-counting bench-arena bench-wire bench-stores ## Run all benchmarks with their peers, and write docs/benchmarks
 
 .PHONY: bench-rates
-bench-rates: tools ## The windows and the daemon beside the Go packages and their server
+bench-rates: tools ## The windows and the daemon, compared to the Go packages and their server
 	$(CARGO) build --release --locked --package quipu-server --package quipu-bench
 	target/release/rates
 	target/release/report rates
@@ -309,34 +310,34 @@ bench-rates: tools ## The windows and the daemon beside the Go packages and thei
 	target/release/report rates-server
 
 .PHONY: bench-counting
-bench-counting: ## Counters and histograms beside those of other libraries
+bench-counting: ## Counters and histograms, compared to those of other libraries
 	$(CARGO) build --release --locked --package quipu-bench
 	target/release/counting_seed
 	target/release/counting
 	target/release/report counting
 
 .PHONY: bench-arena
-bench-arena: tools ## The bump allocator beside others: instructions and times
+bench-arena: tools ## The bump allocator, compared to others: instructions and times
 	$(CARGO) build --release --locked --package quipu-bench --package quipu-bench-callgrind
 	target/release/arena
 	target/release/report arena
 	target/release/arena-table measure
 
 .PHONY: bench-wire
-bench-wire: ## Messages on the wire beside the libraries of Go and crates
+bench-wire: ## Messages on the wire, compared to Go libraries and Rust crates
 	$(CARGO) build --release --locked --package quipu-bench
 	target/release/wire
 	target/release/report wire
 
-# A checkout of github.com/prometheus/client_ruby, where there is one: it is measured then.
+# Optional: a checkout of github.com/prometheus/client_ruby to measure.
 CLIENT_RUBY ?=
 
-# What the stores' benchmark needs besides: Redis, and Ruby with the libraries of its users.
+# The additional packages for the benchmark of stores: Redis, and Ruby with its metrics libraries.
 STORES_PACKAGES := redis-server ruby ruby-dev ruby-redis ruby-connection-pool \
 	ruby-prometheus-client-mmap
 
 .PHONY: bench-stores
-bench-stores: tools bench-wheel ## Stores from Rust, Ruby and Python beside what users have today
+bench-stores: tools bench-wheel ## Stores from Rust, Ruby and Python, compared to existing ones
 	@if ! dpkg -s $(STORES_PACKAGES) >/dev/null 2>&1; then \
 		sudo=""; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 		echo "installing $(STORES_PACKAGES)"; \
@@ -349,12 +350,12 @@ bench-stores: tools bench-wheel ## Stores from Rust, Ruby and Python beside what
 	target/release/stores $(if $(CLIENT_RUBY),--client-ruby $(CLIENT_RUBY))
 	target/release/report stores
 
-# A mirror that fails once, or another apt that is at work, as on a machine that has just started:
-# only the installation waits for it by itself.
+# Retries for a mirror that fails once, and a timeout for the lock of another apt, as on a machine
+# that has just started. By itself, apt waits for the lock only when it installs.
 APT_PATIENCE := -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600
 
 .PHONY: tools
-tools: ## Install the programs that tests and benchmarks run, where they are missing
+tools: ## Install missing programs that the tests and benchmarks run
 	@missing=""; for tool in $(TOOLS); do \
 		command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; \
 	done; \
