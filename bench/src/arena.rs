@@ -1,9 +1,9 @@
-//! Measures the bump allocator beside others and the heap.
+//! Measures the bump allocator, compared to others and the heap.
 //!
-//! A workload is a file of this module: what it does is written once for all libraries, over
-//! the interface in `library`, and once for the heap. A library's arena lives as long as its
-//! case, has room for a round from the start, and is reset where the heap frees. Rounds before the
-//! first run have touched its pages. Where that is not so, the workload says it.
+//! Each workload is a file of this module. It is written once for all libraries, using the
+//! interface in `library`, and once for the heap. Unless the workload says otherwise, a library's
+//! arena lives as long as its case, has room for a round from the start, and is reset at the point
+//! where the heap frees; rounds before the first run have touched its pages.
 
 mod data;
 mod decode;
@@ -21,7 +21,7 @@ use library::{BlinkAlloc, BumpScopeDown, BumpScopeUp, Bumpalo, Library, QuipuDow
 
 pub use intern::resident;
 
-/// A workload's name, and what measures it.
+/// A workload's name and the function that measures it.
 pub type Workload = (&'static str, fn(&Options) -> Vec<Record>);
 
 /// All workloads.
@@ -34,7 +34,7 @@ pub const WORKLOADS: &[Workload] = &[
     ("shared", shared::run),
 ];
 
-/// What the heap is called. It is the system's allocator: the benchmark installs no other.
+/// The subject of the heap, which is the system allocator: the benchmark installs no other.
 const MALLOC: &str = "malloc";
 
 /// The rounds before a subject is measured.
@@ -42,7 +42,7 @@ const WARMING: usize = 3;
 
 /// The work of one round, for any library. It ends with a reset.
 trait Round {
-    /// The bytes that are enough for what a round allocates.
+    /// A number of bytes that suffices for the allocations of a round.
     const ROOM: usize;
 
     /// Does the work.

@@ -1,12 +1,12 @@
-//! Counters and histograms of quipu beside those of its peers.
+//! Counters and histograms of quipu, compared to those of its peers.
 //!
-//! A [`contender`] is a library, a [`workload`] is what it is measured at. One contender takes one
-//! turn at one workload in a process of its own, so that no library's memory is in another's way;
-//! the binary `counting` lets the contenders take turns, and merges the rounds.
+//! A [`contender`] is a library; a [`workload`] is a task to measure. Each turn of a contender at a
+//! workload runs in a new process, so that the memory of one library does not affect another. The
+//! binary `counting` lets the contenders take turns, and merges the rounds.
 //!
-//! On several threads, a figure here is the *core time* of an operation: the elapsed time by the
-//! operations of a core. It is what the operation costs, and stays the same where adding threads
-//! costs nothing, also where there are more threads than cores.
+//! On several threads, a figure here is the *core time* of an operation: the elapsed time divided
+//! by the operations per core. It is the cost of the operation, and constant if adding threads
+//! costs nothing, even with more threads than cores.
 
 pub mod contender;
 pub mod data;
@@ -25,9 +25,9 @@ pub use quipu::{Quipu, QuipuInFile};
 /// How much to measure in a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// What a loop of calls should take.
+    /// The duration of a loop of calls.
     pub run_time: Duration,
-    /// By how much less there is of all else than in a full measurement.
+    /// The divisor for all other amounts, compared to a full measurement.
     pub divisor: usize,
 }
 
@@ -37,30 +37,31 @@ impl Plan {
         Plan { run_time: Duration::from_millis(60), divisor: 1 }
     }
 
-    /// A turn of some milliseconds, to try a benchmark out.
+    /// A turn of a few milliseconds, to try out a benchmark.
     pub fn quick() -> Plan {
         Plan { run_time: Duration::from_millis(2), divisor: 200 }
     }
 
-    /// The number of series instead of that of a full turn.
+    /// Scales the number of series of a full turn.
     fn series(&self, full: usize) -> usize {
         (full / self.divisor).max(100)
     }
 
-    /// The numbers of series instead of those of a full turn, each of them once.
+    /// Scales the numbers of series of a full turn, without duplicates.
     fn sizes<const N: usize>(&self, full: [usize; N]) -> Vec<usize> {
         let mut sizes = full.map(|full| self.series(full)).to_vec();
         sizes.dedup();
         sizes
     }
 
-    /// The time instead of that of a full turn.
+    /// Scales the time of a full turn.
     fn time(&self, full: Duration) -> Duration {
         (full / self.divisor as u32).max(Duration::from_millis(10))
     }
 }
 
-/// One contender's turn at a workload: the records of one run, none if the contender has no part.
+/// One contender's turn at a workload. It returns the records of one run, or none if the contender
+/// does not support the workload.
 pub type Turn = fn(&Plan) -> Vec<Record>;
 
 /// A contender with its turns.
@@ -69,7 +70,7 @@ pub struct Entrant {
     pub key: &'static str,
     /// The turns in the order of [`WORKLOADS`].
     turns: [Turn; WORKLOADS.len()],
-    /// The workloads in which it has a part.
+    /// The workloads in which it takes part.
     workloads: &'static [&'static str],
 }
 
@@ -96,12 +97,12 @@ impl Entrant {
         }
     }
 
-    /// A variant that only differs in some workloads.
+    /// A variant that takes part only in the workloads in which it differs.
     fn only(self, workloads: &'static [&'static str]) -> Entrant {
         Entrant { workloads, ..self }
     }
 
-    /// The turn at a workload of that name, if it has a part in it.
+    /// The turn at a workload of that name, if it takes part in it.
     pub fn turn(&self, workload: &str) -> Option<Turn> {
         let index = WORKLOADS.iter().position(|name| *name == workload)?;
         self.workloads.contains(&workload).then(|| self.turns[index])
@@ -134,11 +135,11 @@ mod tests {
     use data::Keys;
     use std::collections::BTreeSet;
 
-    /// The samples of a scrape, without what describes them.
+    /// The samples of a scrape, without comments.
     fn samples(family: &impl Scrape) -> BTreeSet<String> {
         let mut page = Default::default();
         family.scrape(&mut page);
-        // The second scrape has the page of the first, and must not be longer for that.
+        // The second scrape reuses the page of the first, and must not be longer.
         let text = String::from_utf8(family.scrape(&mut page).to_vec()).unwrap();
         let mut streamed = Vec::new();
         if let Some(result) = family.stream(&mut streamed) {

@@ -1,6 +1,6 @@
-//! Reads the tables that divan prints, since it has no other output.
+//! Parses the tables that divan prints, since it has no other output.
 //!
-//! A leaf of the tree has its times in columns, and below them what was allocated:
+//! A leaf of the tree has its times in columns, and its allocations below them:
 //!
 //! ```text
 //! counting_seed           fastest       | slowest       | median        | mean     | samples | iters
@@ -11,17 +11,17 @@
 //! |  |                      47 B        | 47 B          | 47 B          | 47 B     |         |
 //! ```
 //!
-//! Its lines are those that terminals draw boxes with.
+//! In the real output, the lines are box-drawing characters.
 
 use crate::record::Record;
 use crate::{Error, Result};
 
-/// The records of all leaves. The case of a leaf is `prefix/group`, its subject what `subject` says
-/// of its name.
+/// The records of all leaves. The case of a leaf is `prefix/group`; its subject is what `subject`
+/// returns for its name.
 ///
-/// The metrics are `time`, `allocations` and `allocated`, for an iteration. The time is the median
-/// of the samples; what was allocated, or added to a block, is the mean, which alone is of all
-/// samples.
+/// The metrics are `time`, `allocations` and `allocated`, per iteration. The time is the median of
+/// the samples. The others, which include the growth of blocks, are the mean, since only that
+/// covers all samples.
 pub fn records(
     prefix: &str,
     table: &str,
@@ -83,10 +83,10 @@ pub fn records(
 }
 
 const VERTICAL: char = '\u{2502}';
-/// What stands before the name of a node, and of the last of its siblings.
+/// The prefix of the name of a node, and that of the last of its siblings.
 const BRANCHES: [&str; 2] = ["\u{251c}\u{2500} ", "\u{2570}\u{2500} "];
 
-/// A number with its unit, in nanoseconds, bytes or as it is.
+/// A number with a unit, converted to nanoseconds or bytes; without a unit, as it is.
 fn quantity(text: &str) -> Option<f64> {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let factor = match unit {
@@ -104,7 +104,7 @@ fn quantity(text: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// A table with plain lines instead of those of boxes.
+    /// Replaces the plain lines of a table by box-drawing characters.
     fn drawn(table: &str) -> String {
         let table = table.replace("`-", "\u{2570}\u{2500}").replace("|-", "\u{251c}\u{2500}");
         table.replace('|', "\u{2502}")

@@ -1,4 +1,4 @@
-//! What can go wrong in a benchmark: a file, a record, a template or another program.
+//! The errors of a benchmark: of a file, a record, a template or another program.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The result of a step of a benchmark.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a benchmark or its report could not be made.
+/// The reason why a benchmark or its report failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,12 +15,12 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What was tried, as in "read".
+        /// The operation, such as "read".
         doing: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A line of a file or of a program's output is not what it should be.
+    /// A line of a file or of a program's output is invalid.
     Line {
         /// The file or the program.
         place: String,
@@ -29,9 +29,9 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// The records of a report do not fit together.
+    /// The records do not match the report.
     Report {
-        /// What is wrong, and with which records.
+        /// The problem, and the records that have it.
         problem: String,
     },
     /// Another program could not be run, or failed.
@@ -44,7 +44,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: what was tried with a file.
+    /// For `map_err`: the failed operation on a file.
     pub fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_path_buf();
         move |source| Error::File { path, doing, source }
@@ -54,7 +54,7 @@ impl Error {
         Error::Line { place: place.into(), line, problem: problem.into() }
     }
 
-    /// What is asked for is not there.
+    /// The records do not match the report.
     pub fn report(problem: impl Into<String>) -> Error {
         Error::Report { problem: problem.into() }
     }

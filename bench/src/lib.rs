@@ -1,11 +1,11 @@
-//! The ground on which quipu is measured beside its peers.
+//! Benchmarks of quipu and its peers.
 //!
 //! A benchmark is a binary of this crate. It times subjects with [`measure`] (code in this
-//! process), [`peer`] (programs in other languages) or [`server`] (HTTP servers under load), and
-//! writes one [`record::Record`] a figure to `docs/benchmarks/NAME.jsonl` through
-//! [`output::Output`], with the [`machine::Machine`] beside it. [`report`] turns these two files
-//! and the text of `bench/reports/NAME.md` into the tables and plots of `docs/benchmarks/NAME.md`,
-//! and needs nothing else: whoever doubts a table can read the figures that it was made of.
+//! process), [`peer`] (programs in other languages) or [`server`] (HTTP servers under load). It
+//! writes one [`record::Record`] per figure to `docs/benchmarks/NAME.jsonl` through
+//! [`output::Output`], and the [`machine::Machine`] to a file next to it. [`report`] generates the
+//! tables and plots of `docs/benchmarks/NAME.md` from these two files and the text of
+//! `bench/reports/NAME.md`, and from nothing else: the figures of every table can be looked up.
 
 pub mod arena;
 pub mod counting;
@@ -31,7 +31,7 @@ pub fn root() -> &'static std::path::Path {
     bench.parent().unwrap_or(bench)
 }
 
-/// What a benchmark ends with: its error is written to standard error.
+/// The exit code of a benchmark. An error is written to standard error.
 pub fn end(name: &str, result: Result<()>) -> std::process::ExitCode {
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,

@@ -1,4 +1,4 @@
-//! What a report says about where and how its figures were taken.
+//! The description of the machine and tools with which figures were taken, for a report.
 
 use std::fs;
 use std::path::Path;
@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// The machine, the tools and the command of a benchmark. What is not known is `unknown`.
+/// The machine, the tools and the command of a benchmark. Unknown facts are `unknown`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
-    /// The model of the processor, and whether it is a virtual machine's.
+    /// The model of the processor, and whether the machine is virtual.
     pub cpu: String,
     /// The number of cores that the benchmark may use.
     pub cores: u32,
@@ -21,24 +21,24 @@ pub struct Machine {
     pub memory: String,
     /// The operating system and the version of its kernel.
     pub kernel: String,
-    /// What the kernel reads the time from.
+    /// The clock source of the kernel.
     pub clocksource: String,
-    /// The versions of the compilers, which are those of now, not of when a binary was built.
+    /// The version of the Rust compiler: that at the time of the run, not that of the build.
     pub rustc: String,
-    /// See `rustc`.
+    /// The version of the Go compiler, as for `rustc`.
     pub go: String,
     /// The mean number of running tasks in the minute before the start.
     pub load_before: String,
     /// When the benchmark started, in UTC.
     pub date: String,
-    /// The commit that was measured, with `+changes` if the checkout had others.
+    /// The commit that was measured, with `+changes` if the checkout had uncommitted changes.
     pub commit: String,
-    /// The command that was given.
+    /// The command line.
     pub command: String,
 }
 
 impl Machine {
-    /// Looks at this machine.
+    /// Collects the facts about this machine.
     pub fn collect() -> Machine {
         let cpuinfo = read("/proc/cpuinfo");
         let mut cpu = field(&cpuinfo, "model name").unwrap_or("unknown").to_string();
@@ -66,7 +66,7 @@ impl Machine {
         }
     }
 
-    /// Reads what [`Machine::write`] wrote.
+    /// Reads the file that [`Machine::write`] wrote.
     pub fn read(path: &Path) -> Result<Machine> {
         let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
         serde_json::from_str(&text).map_err(|error| {
@@ -81,7 +81,7 @@ impl Machine {
         fs::write(path, text).map_err(Error::file("write", path))
     }
 
-    /// The facts as the rows of a table, in the order of a report.
+    /// The facts as rows of a table, in the order of a report.
     pub fn rows(&self) -> [(&'static str, String); 10] {
         [
             ("Processor", format!("{}, {} cores", self.cpu, self.cores)),
@@ -98,8 +98,8 @@ impl Machine {
     }
 }
 
-/// The command, without the paths of this machine: of the program its name, of the checkout's files
-/// their path in it, of others their name.
+/// The command, without the paths of this machine: the name of the program, the paths of the
+/// checkout's files relative to it, and only the names of other files.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     let root = crate::root().display().to_string() + "/";
     let mut words = Vec::new();
@@ -122,7 +122,7 @@ fn command(arguments: impl Iterator<Item = String>) -> String {
     words.join(" ")
 }
 
-/// The commit, where the figures that benchmarks write do not count as changes.
+/// The commit. The figures that benchmarks write do not count as changes.
 fn commit() -> String {
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         return unknown();

@@ -1,12 +1,12 @@
 //! Times code in this process.
 //!
-//! A [`Case`] holds the subjects that do the same thing and measures them in rotation, one run of
-//! each in turn, so that a drift of the machine reaches all alike. Each subject's number of
-//! operations is calibrated so that a run takes [`Options::run_time`], which also warms it up.
+//! A [`Case`] holds subjects that do the same work and measures them in rotation, one run of each
+//! in turn, so that drift of the machine affects all equally. The number of operations of each
+//! subject is calibrated so that a run takes [`Options::run_time`]; that also warms it up.
 //!
-//! The figure is the wall time of an operation. On several threads it is aggregate: the elapsed
-//! time, from the first thread's start to the last one's end, by all operations of all threads.
-//! Perfect scaling to two threads halves it.
+//! The figure is the wall time per operation. On several threads it is aggregate: the elapsed time,
+//! from the start of the first thread to the end of the last, divided by the operations of all
+//! threads. Perfect scaling to two threads halves it.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +34,7 @@ use crate::record::{Label, Record};
 pub struct Options {
     /// The number of timed runs of a subject.
     pub runs: u32,
-    /// What one run should take.
+    /// The target duration of a run.
     pub run_time: Duration,
 }
 
@@ -46,33 +46,32 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Nine runs of 10 ms, to try a benchmark out.
+    /// Nine runs of 10 ms, to try out a benchmark.
     pub fn quick() -> Options {
         Options { run_time: Duration::from_millis(10), ..Options::default() }
     }
 }
 
-/// Subjects that do the same thing.
+/// Subjects that do the same work.
 pub struct Case<'a> {
     name: String,
     threads: usize,
     subjects: Vec<Subject<'a>>,
 }
 
-/// A subject's `run` does so many operations on each of so many threads and returns how long that
-/// took.
+/// A subject. `run(threads, n)` does `n` operations on each thread and returns the elapsed time.
 struct Subject<'a> {
     name: String,
     run: Box<dyn FnMut(usize, u64) -> Duration + 'a>,
 }
 
 impl<'a> Case<'a> {
-    /// A case on one thread, without subjects so far.
+    /// A case on one thread, without subjects.
     pub fn new(name: impl Into<String>) -> Case<'a> {
         Case { name: name.into(), threads: 1, subjects: Vec::new() }
     }
 
-    /// Measures on so many threads at the same time.
+    /// Measures on this number of threads at the same time.
     pub fn threads(self, threads: usize) -> Case<'a> {
         assert!(threads > 0, "a case needs a thread");
         Case { threads, ..self }
@@ -87,13 +86,13 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Adds a subject that does `n` operations on the given thread, which is called on all threads
-    /// at the same time as `body(thread, n)`.
+    /// Adds a subject whose `body(thread, n)` does `n` operations. It is called on all threads at
+    /// the same time.
     pub fn shared(self, subject: &str, body: impl Fn(usize, u64) + Sync + 'a) -> Case<'a> {
         self.timed(subject, move |threads, n| on_threads(threads, |thread| body(thread, n)))
     }
 
-    /// Adds a subject that starts each run from a fresh state, whose making is not timed.
+    /// Adds a subject that starts each run from a new state, whose creation is not timed.
     pub fn prepared<T: Sync>(
         self,
         subject: &str,
@@ -106,7 +105,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Adds a subject for one thread, which needs exclusive access to what it changes.
+    /// Adds a subject for one thread, which needs exclusive access to its state.
     ///
     /// # Panics
     ///
@@ -120,8 +119,8 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// Adds a subject that takes its own time: `run(threads, n)` does `n` operations on each of so
-    /// many threads and returns the elapsed wall time.
+    /// Adds a subject that measures its own time: `run(threads, n)` does `n` operations on each
+    /// thread and returns the elapsed wall time.
     pub fn timed(
         mut self,
         subject: &str,
@@ -158,8 +157,8 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Runs the body on so many threads that start together, and returns the wall time from the first
-/// one's start to the last one's end.
+/// Runs the body on threads that start together; returns the wall time from the start of the first
+/// to the end of the last.
 pub fn on_threads(threads: usize, body: impl Fn(usize) + Sync) -> Duration {
     if threads == 1 {
         let start = Instant::now();
@@ -169,7 +168,7 @@ pub fn on_threads(threads: usize, body: impl Fn(usize) + Sync) -> Duration {
     together(threads, body)
 }
 
-/// As [`on_threads`], with each thread on a core of its own as long as there are enough.
+/// Like [`on_threads`], with each thread pinned to a different core as long as there are enough.
 pub fn on_cores(threads: usize, body: impl Fn(usize) + Sync) -> Duration {
     together(threads, |thread| {
         pin(thread);
@@ -177,9 +176,9 @@ pub fn on_cores(threads: usize, body: impl Fn(usize) + Sync) -> Duration {
     })
 }
 
-/// Keeps this thread on a core. Beyond the last core, the first comes again.
+/// Pins this thread to a core. Numbers beyond the last core wrap around.
 ///
-/// A thread that the system does not let choose stays free: the figures are noisier then.
+/// If the system refuses, the thread stays unpinned, and the figures are noisier.
 pub fn pin(core: usize) {
     let Ok(allowed) = sched_getaffinity(None) else { return };
     let cores: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
@@ -190,14 +189,14 @@ pub fn pin(core: usize) {
     }
 }
 
-/// Runs the body on a thread that stays on a core.
+/// Runs the body on a thread that is pinned to a core.
 pub fn on_core<T: Send>(core: usize, body: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             pin(core);
             body()
         });
-        // A panic of the body is the benchmark's own.
+        // A panic of the body is a panic of the benchmark.
         thread.join().expect("the body panicked")
     })
 }
@@ -216,7 +215,7 @@ fn together(threads: usize, body: impl Fn(usize) + Sync) -> Duration {
                 })
             })
             .collect();
-        // A panic of the body is the benchmark's own.
+        // A panic of the body is a panic of the benchmark.
         handles.into_iter().map(|handle| handle.join().expect("the body panicked")).collect()
     });
     let first = spans.iter().map(|span| span.0).min();
@@ -229,7 +228,7 @@ fn calibrate(mut run: impl FnMut(u64) -> Duration, run_time: Duration) -> u64 {
     let mut n = 1u64;
     loop {
         let elapsed = run(n);
-        // A bound on n ends the search where an operation was optimised away.
+        // The bound on n ends the search if the operation was optimised away.
         if elapsed >= run_time / 4 || n >= 1 << 40 {
             let scale = run_time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
             return ((n as f64 * scale) as u64).max(1);

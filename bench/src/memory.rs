@@ -1,4 +1,4 @@
-//! Counts the bytes that a subject holds on the heap, and the pages of the process.
+//! Counts the bytes that a subject holds on the heap, and the resident pages of the process.
 //!
 //! A benchmark binary that measures memory installs the counting allocator:
 //!
@@ -11,19 +11,19 @@
 //! assert_eq!(heap_bytes(|| vec![0u64; 100]), 800);
 //! ```
 //!
-//! It costs an atomic addition for each allocation: time allocating code in another binary, or
-//! install [`OnDemand`], which counts only while it is told to.
+//! It costs an atomic addition per allocation: time allocating code in another binary, or install
+//! [`OnDemand`], which counts only while it is switched on.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
-/// The system's allocator, which counts the bytes that are in use as they were asked for.
+/// The system allocator, counting the requested bytes that are in use.
 pub struct Counting;
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
-/// How many bytes the heap grows by what `build` returns. Nothing else may allocate meanwhile.
+/// The growth of the heap by what `build` returns, in bytes. Nothing else may allocate meanwhile.
 pub fn heap_bytes<T>(build: impl FnOnce() -> T) -> i64 {
     let before = LIVE.load(Ordering::Relaxed);
     let kept = build();
@@ -68,24 +68,24 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// The system's allocator, which counts only while it is told to. Otherwise it costs a branch.
+/// The system allocator, counting only while it is switched on. Otherwise it costs a branch.
 pub struct OnDemand;
 
 static COUNTING: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 impl OnDemand {
-    /// Begins or ends to count.
+    /// Switches counting on or off.
     pub fn count(on: bool) {
         COUNTING.store(on, Ordering::Relaxed);
     }
 
-    /// The bytes that were allocated less those that were freed, while it counted.
+    /// The bytes allocated minus those freed while it counted.
     pub fn live_bytes() -> i64 {
         LIVE.load(Ordering::Relaxed)
     }
 
-    /// How often memory was asked for while it counted. To grow a block is to ask as well.
+    /// The number of requests for memory while it counted, including those to grow a block.
     pub fn allocations() -> u64 {
         ALLOCATIONS.load(Ordering::Relaxed)
     }
@@ -131,8 +131,8 @@ unsafe impl GlobalAlloc for OnDemand {
     }
 }
 
-/// The memory that the process has in use, on the heap and elsewhere, by whole pages. 0 where the
-/// system does not say.
+/// The resident memory of the process in bytes, on the heap and elsewhere, in whole pages; 0 if the
+/// system does not report it.
 pub fn resident_bytes() -> i64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn pages_in_use_are_resident() {
-        // Other tests give memory back meanwhile: more than they ever have is more than that.
+        // Other tests free memory meanwhile; this allocates more than they ever hold.
         let before = resident_bytes();
         let block = vec![1u8; 256 << 20];
         let grown = resident_bytes() - before;

@@ -1,4 +1,4 @@
-//! Where a benchmark puts its figures: `NAME.jsonl` with `NAME.machine.json` beside it.
+//! The output files of a benchmark: `NAME.jsonl` for its figures, and `NAME.machine.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,18 +17,18 @@ pub fn records_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.jsonl"))
 }
 
-/// The path of what is known of the machine that took them.
+/// The path of the description of the machine.
 pub fn machine_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.machine.json"))
 }
 
-/// The figures of one benchmark, as they come.
+/// The figures of one benchmark, written as they are measured.
 pub struct Output {
     path: PathBuf,
 }
 
 impl Output {
-    /// Notes the machine and starts an empty file of records in place of an older one.
+    /// Writes the description of the machine, and starts an empty file of records.
     pub fn create(folder: &Path, name: &str) -> Result<Output> {
         fs::create_dir_all(folder).map_err(Error::file("make the folder", folder))?;
         Machine::collect().write(&machine_path(folder, name))?;

@@ -1,6 +1,6 @@
 //! Runs a peer: a program in any language that measures itself and prints records on stdout.
 //!
-//! Its stderr, which shows its progress, goes where ours goes.
+//! It inherits our stderr, to show its progress.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::record::{self, Record};
 use crate::{Error, Result};
 
-/// Runs a program to its end and returns the records that it printed.
+/// Runs a program to completion and returns the records that it printed.
 pub fn run(command: &mut Command) -> Result<Vec<Record>> {
     let records = turn(command)?;
     if records.is_empty() {
@@ -17,7 +17,7 @@ pub fn run(command: &mut Command) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// As [`run`], for a program that may have nothing to print.
+/// Like [`run`], for a program that may print no records.
 pub fn turn(command: &mut Command) -> Result<Vec<Record>> {
     let name = describe(command);
     let output = command
@@ -52,7 +52,7 @@ pub fn go(program: &str) -> Result<PathBuf> {
     }
 }
 
-/// A command as one would type it, without the path of the program.
+/// A command line, without the directory of the program.
 pub(crate) fn describe(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut text = program.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -1,4 +1,4 @@
-//! Shows on stderr how far long work has come: one line a case, rewritten in place on a terminal.
+//! Shows the progress of long work on stderr: one line per case, rewritten in place on a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts the clock of work in so many steps.
+    /// Starts the clock for work in `total` steps.
     pub fn new(total: usize) -> Progress {
         let terminal = std::io::stderr().is_terminal();
         Progress { total, done: 0, started: Instant::now(), terminal }
     }
 
-    /// Says that a step begins.
+    /// Shows the start of a step.
     pub fn step(&mut self, what: &str) {
         self.done += 1;
         let line = line(self.done, self.total, self.started.elapsed(), what);
@@ -29,16 +29,16 @@ impl Progress {
         }
     }
 
-    /// Ends the work with a last line. Dropping does the same on a terminal, without words.
+    /// Ends the work with a last line. On a terminal, dropping ends the line without a text.
     pub fn finish(mut self, what: &str) {
         let line = line(self.done, self.total, self.started.elapsed(), what);
         self.write(&format!("{}{line}\n", if self.terminal { "\r\x1b[K" } else { "" }));
-        // The line has ended: nothing is left for the drop to do.
+        // The line has ended: the drop has nothing to do.
         self.terminal = false;
     }
 
     fn write(&self, text: &str) {
-        // Progress that cannot be shown is no reason to stop the work.
+        // A failure to show progress must not stop the work.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }

@@ -1,7 +1,7 @@
 //! One figure of a benchmark, and the JSON lines that hold the figures.
 //!
-//! A file of records has one object a line, with exactly the keys of [`Record`]. The same form is
-//! what a peer program prints, so that figures of any origin stand in one file.
+//! A file of records has one object per line, with exactly the keys of [`Record`]. Peer programs
+//! print the same format, so figures of any origin can be in one file.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -11,43 +11,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
-/// What was measured of whom, and what came out over all runs.
+/// A figure: the case, the subject and the metric, and the values over all runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// What was done, as `group/action`, for instance `bucketed/add`.
+    /// The operation, as `group/action`, for instance `bucketed/add`.
     pub case: String,
-    /// Who did it: `quipu`, `quipu (variant)`, or a peer's name and version.
+    /// The library: `quipu`, `quipu (variant)`, or a peer's name and version.
     pub subject: String,
-    /// On how many threads at the same time.
+    /// The number of concurrent threads.
     pub threads: u32,
-    /// What was measured, for instance `time`, `memory` or `requests/s`.
+    /// The measured quantity, for instance `time`, `memory` or `requests/s`.
     pub metric: String,
     /// The unit of the values: `ns`, `us`, `ms`, `s`, `B`, `1/s`, `%`, or the plural of a thing.
     pub unit: String,
     /// The median of the runs: the mean of the two middle ones if their number is even.
     pub median: f64,
-    /// The least of the runs.
+    /// The minimum of the runs.
     pub min: f64,
-    /// The greatest of the runs.
+    /// The maximum of the runs.
     pub max: f64,
     /// The number of runs, at least 1.
     pub runs: u32,
 }
 
 impl Record {
-    /// Whether the record is quipu's own figure.
+    /// Whether the record is a figure of quipu.
     pub fn is_ours(&self) -> bool {
         is_ours(&self.subject)
     }
 
-    /// Whether a greater value is the better one: rates and shares, but not times and sizes.
+    /// Whether higher values are better: so for rates and shares, but not for times and sizes.
     pub fn higher_is_better(&self) -> bool {
         self.metric.ends_with("/s") || self.metric.starts_with("share")
     }
 
-    /// How many times better this figure is than another of the same unit, below 1 if it is worse.
-    /// There is no such number if either is zero or the units differ.
+    /// How many times better this figure is than another one, below 1 if it is worse; `None` if
+    /// either is zero or the units differ.
     pub fn times_better_than(&self, other: &Record) -> Option<f64> {
         let (ours, theirs) = (self.median, other.median);
         if self.unit != other.unit || ours <= 0.0 || theirs <= 0.0 {
@@ -66,7 +66,7 @@ pub fn is_ours(subject: &str) -> bool {
     subject == "quipu" || subject.starts_with("quipu (") || subject.starts_with("quipu:")
 }
 
-/// What a figure is a figure of: a record before its values are known.
+/// A record without its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Label {
     /// See [`Record::case`].
@@ -102,10 +102,10 @@ impl Label {
     ///
     /// # Panics
     ///
-    /// If there is no value, or one is not finite: the benchmark itself is wrong then.
+    /// If there is no value, or one is not finite, which is a bug in the benchmark.
     pub fn of(&self, values: &[f64]) -> Record {
         assert!(!values.is_empty(), "{self:?} has no runs");
-        assert!(values.iter().all(|v| v.is_finite()), "{self:?} has a value that is no number");
+        assert!(values.iter().all(|v| v.is_finite()), "{self:?} has a value that is not finite");
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
@@ -160,7 +160,7 @@ pub fn parse(place: &str, text: &str) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Adds records to the end of a file, which is made if there is none.
+/// Appends records to a file, which is created if necessary.
 pub fn append(path: &Path, records: &[Record]) -> Result<()> {
     OpenOptions::new()
         .create(true)
@@ -170,7 +170,7 @@ pub fn append(path: &Path, records: &[Record]) -> Result<()> {
         .map_err(Error::file("append to", path))
 }
 
-/// Writes records, for instance for the program that started this one.
+/// Writes records, for instance to the program that started this one.
 pub fn write(writer: &mut impl Write, records: &[Record]) -> io::Result<()> {
     let mut text = String::new();
     for record in records {
@@ -180,11 +180,11 @@ pub fn write(writer: &mut impl Write, records: &[Record]) -> io::Result<()> {
     writer.write_all(text.as_bytes())
 }
 
-/// Joins rounds of one run each into records of many runs.
+/// Merges rounds of one run each into records of many runs.
 ///
 /// This is for subjects in several programs: each round runs every program once, with one run, so
-/// that a drift of the machine reaches all alike. A round that lacks a figure of the first, or
-/// has one more, is an error, and so is a record of more than one run.
+/// that drift of the machine affects all equally. All rounds must have the same figures, each of
+/// one run; otherwise an error is returned.
 pub fn merge(rounds: &[Vec<Record>]) -> Result<Vec<Record>> {
     let Some(first) = rounds.first() else {
         return Ok(Vec::new());

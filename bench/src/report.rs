@@ -1,29 +1,36 @@
-//! Makes `docs/benchmarks/NAME.md` and its plots from the records and a text.
+//! Generates `docs/benchmarks/NAME.md` and its plots from the records and a text.
 //!
-//! The text is `bench/reports/NAME.md`: Markdown with placeholders, each of which may stand
-//! anywhere in a line. A word with spaces is quoted; a case may hold `*` for any text.
+//! The text is `bench/reports/NAME.md`: Markdown with placeholders, which may be anywhere in a
+//! line. A word with spaces is quoted; in a case, `*` matches any text.
 //!
 //! | placeholder | becomes |
 //! |---|---|
-//! | `{{machine}}` | a table of where and how the figures were taken |
-//! | `{{with NAME...}}` | nothing; the records of other benchmarks count as well |
+//! | `{{machine}}` | a table of the machine, the tools and the command |
+//! | `{{with NAME...}}` | nothing; it adds the records of other benchmarks |
 //! | `{{text FILE}}` | a text file of the folder, as a block of code |
 //! | `{{table CASE... peer="P" metric=M by=B}}` | a table of the cases, with ratios to the peer |
-//! | `{{versus CASE... metric=M}}` | a table of the cases, of `quipu:NAME` beside `go:NAME` |
+//! | `{{versus CASE... metric=M}}` | a table of the cases that compares `quipu:NAME` to `go:NAME` |
 //! | `{{plot CASE... file=F.svg title="T" metric=M}}` | a plot of the cases |
 //! | `{{scatter CASE CASE file=F.svg title="T"}}` | points: the first case along, the second up |
 //! | `{{ratio CASE subject=S peer="P" threads=N metric=M}}` | how many times better, as `12.1x` |
 //! | `{{value CASE subject=S threads=N metric=M}}` | a median, as `4.70 ns` |
 //! | `{{goal CASE at_most="2.5 ns" subject=S peer=P threads=N metric=M}}` | four cells, see below |
 //!
-//! `peer` of a table, `threads` and `metric` may be left out: without ratios, 1, and any metric
-//! (the only one, for `plot`, `ratio` and `value`). `subject` is quipu if it is left out. The
-//! metric of a table may be several, with commas between. A row of a table is a case; with
-//! `by=subject` it is a subject. The subject or the peer `best` is the best of all that are not
-//! ours; its value says who it is. All but `versus` may have `only=S`: subjects with commas
-//! between, with `*` for any text, and no other subject counts. The cells of a goal are its bound,
-//! the median, whether it is reached, and the peer's median. A goal has `at_most` or `at_least`;
-//! its subject and its peer may hold `*`, and the first of those that there are counts.
+//! Options and their defaults:
+//!
+//! - `peer` of a table: by default, there are no ratios.
+//! - `threads`: 1.
+//! - `metric`: any metric; `plot`, `ratio` and `value` require that there is only one. A table may
+//!   have several metrics, separated by commas.
+//! - `subject`: quipu. The subject or the peer `best` is the best of all that are not ours; its
+//!   value includes its name.
+//! - `by`: a row of a table is a case; with `by=subject` it is a subject.
+//! - `only=S`, for all but `versus`: restricts the subjects to a list separated by commas, in which
+//!   `*` matches any text.
+//!
+//! The cells of a goal are its bound, the median, whether the goal is reached, and the peer's
+//! median. A goal has `at_most` or `at_least`. Its subject and its peer may contain `*`; the first
+//! match is used.
 
 pub(crate) mod format;
 mod goal;
@@ -42,7 +49,7 @@ use crate::{Error, Result, output};
 use goal::Bound;
 use template::{Part, Placeholder};
 
-/// The files that a report is made of, and where it goes.
+/// The files from which a report is generated, and its folder.
 pub struct Report {
     name: String,
     template: PathBuf,
@@ -56,12 +63,12 @@ impl Report {
         Report { name: name.into(), template, folder: output::default_folder() }
     }
 
-    /// Takes the records from another folder and puts the report there.
+    /// Reads the records from another folder, and writes the report there.
     pub fn folder(self, folder: &Path) -> Report {
         Report { folder: folder.into(), ..self }
     }
 
-    /// Takes another text.
+    /// Uses another text.
     pub fn template(self, template: &Path) -> Report {
         Report { template: template.into(), ..self }
     }
@@ -116,21 +123,21 @@ fn best<'a>(records: &[&'a Record]) -> Option<&'a Record> {
     })
 }
 
-/// What the placeholders are filled from.
+/// The records that fill the placeholders.
 struct Source {
     folder: PathBuf,
     records: Vec<Record>,
     machine: Machine,
 }
 
-/// What a placeholder becomes: a text, and maybe a file of the given name and content.
+/// The replacement of a placeholder: a text, and possibly a file with this name and content.
 struct Filled {
     text: String,
     file: Option<(String, String)>,
 }
 
 impl Source {
-    /// Reads the records of a benchmark, and of those that its text names.
+    /// Reads the records of a benchmark, and of others that its text names.
     fn read(folder: &Path, name: &str, parts: &[Part]) -> Result<Source> {
         let mut records = record::read(&output::records_path(folder, name))?;
         let machine = Machine::read(&output::machine_path(folder, name))?;
@@ -227,7 +234,7 @@ impl Source {
         Ok(Filled { text: format!("![{title}]({file})"), file: Some((file.into(), svg)) })
     }
 
-    /// The records of the placeholder's cases and metric: an error if there are none.
+    /// The records of the placeholder's cases and metric, or an error if there are none.
     fn select(&self, placeholder: &Placeholder) -> Result<Vec<&Record>> {
         let metric = placeholder.option("metric");
         let only = placeholder.option("only");

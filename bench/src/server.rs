@@ -1,9 +1,9 @@
 //! Drives HTTP servers that count requests, on the loopback interface only.
 //!
-//! A server is any [`Program`] that answers a GET with the count as 20 digits and keeps it in a
-//! state file. [`loads`] measures it under `ab`, `ab -k` and `wrk`; [`kills`] sends it SIGKILL
-//! under load and looks what it still knows after a restart. Every measurement starts a fresh
-//! process on a fresh state, and the servers take turns.
+//! A server is any [`Program`] that responds to a GET with the count as 20 digits and keeps the
+//! count in a state file. [`loads`] measures it under `ab`, `ab -k` and `wrk`; [`kills`] kills it
+//! with SIGKILL under load and checks its count after a restart. Every measurement starts a new
+//! process with an empty state, and the servers take turns.
 
 mod client;
 mod load;
@@ -22,20 +22,20 @@ pub use load::{Figures, Load, Sizes};
 pub use process::{Program, Running};
 pub(crate) use process::{end_with_us, free_port};
 
-/// The window over which the servers count. A trial that takes longer would see events expire.
+/// The window over which the servers count. In a longer trial, events would expire.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// How long and how often to measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Options {
-    /// How often each load runs on each server.
+    /// The number of runs of each load on each server.
     pub rounds: u32,
-    /// How much each load sends.
+    /// The size of each load.
     pub sizes: Sizes,
-    /// How often each server is killed.
+    /// The number of kills of each server.
     pub kills: u32,
-    /// Whether each load also runs with the server and its client on one core, where a client that
-    /// needs more time than the server cannot hide the difference.
+    /// Whether each load also runs with the server and its client on one core. There, a client that
+    /// is slower than the server cannot hide the difference between servers.
     pub one_core: bool,
 }
 
@@ -49,8 +49,8 @@ impl Default for Options {
 /// Measures each program under each load.
 ///
 /// The cases are `ab`, `ab -k` and `wrk`, the metrics `requests/s`, `p50`, `p99`, `failed
-/// requests`, `cpu us/request` (user and system time of the server) and `memory` (the most that was
-/// resident). Cases with both on one core end with `, one core`.
+/// requests`, `cpu us/request` (user and system time of the server) and `memory` (the peak resident
+/// memory). Cases with both on one core end with `, one core`.
 pub fn loads(programs: &[Program], options: &Options) -> Result<Vec<Record>> {
     let mut cases = Vec::new();
     for one_core in [false, true] {
@@ -90,10 +90,10 @@ pub fn loads(programs: &[Program], options: &Options) -> Result<Vec<Record>> {
 
 /// Kills each program under load and asks it for the count after a restart on the same state.
 ///
-/// The case is `kill -9`, the metrics are `lost requests` (in a count that was answered before the
-/// kill, but not in the count after it) and `share kept` (of the answered ones, in %). Requests that were on their way
-/// at the kill may be in the count without an answer; more than those are an error, since the state
-/// would count requests that nobody sent.
+/// The case is `kill -9`. The metrics are `lost requests` (those in a count that was returned
+/// before the kill, but not in the count after it) and `share kept` (of those with a response, in
+/// %). The count may include requests without a response that were in flight at the kill. A higher
+/// count is an error, since it includes requests that were never sent.
 pub fn kills(programs: &[Program], options: &Options) -> Result<Vec<Record>> {
     let trials = options.kills as usize;
     let mut outcomes = vec![Vec::new(); programs.len()];
@@ -120,7 +120,7 @@ pub fn kills(programs: &[Program], options: &Options) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// What one load found out about a server.
+/// The results of one load on a server.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     figures: Figures,
@@ -131,7 +131,7 @@ struct Sample {
 fn measure(program: &Program, load: Load, sizes: &Sizes, core: Option<usize>) -> Result<Sample> {
     let folder = temporary_folder()?;
     let server = program.start(folder.path(), None, core)?;
-    // Some keep-alive requests fault in the code and the buffers of the server.
+    // Some keep-alive requests fault in the server's code and buffers.
     warm_up(&server);
     let before = server.cpu_time()?;
     let figures = load.run(server.address(), sizes, core)?;
@@ -160,13 +160,14 @@ fn sample_records(case: &str, subject: &str, samples: &[Sample]) -> Vec<Record> 
     ]
 }
 
-/// What a kill left.
+/// The counts around a kill.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Outcome {
-    /// How many requests were answered before the kill.
+    /// The number of responses before the kill.
     answered: u64,
-    /// How many were counted for sure: the greatest number that an answer showed, or the answers,
-    /// where they are more. Requests that were counted and not answered cannot hide lost ones.
+    /// A lower bound on the requests that were counted: the highest count in a response, or the
+    /// number of responses if that is higher. So requests that were counted without a response
+    /// cannot hide lost ones.
     counted: u64,
     /// The count after the restart, which includes the request that asked for it.
     shown: u64,
@@ -212,8 +213,8 @@ fn kill(program: &Program, after: Duration) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Sends keep-alive requests for a while, does something under this load, and says how many were
-/// sent and answered. The clients also end when the server does.
+/// Sends keep-alive requests for `duration`, calls `at_the_end` under this load, and returns the
+/// numbers of requests and responses. The clients also stop when the server ends.
 fn load_for(server: &Running, duration: Duration, at_the_end: impl FnOnce()) -> Tally {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -225,7 +226,7 @@ fn load_for(server: &Running, duration: Duration, at_the_end: impl FnOnce()) -> 
         stop.store(true, Ordering::Relaxed);
         let mut sum = Tally::default();
         for client in clients {
-            // The client has no reason to panic: it takes every failure as the server's end.
+            // The client never panics: it treats every failure as the end of the server.
             let tally = client.join().expect("the client panicked");
             sum.sent += tally.sent;
             sum.answered += tally.answered;
@@ -235,8 +236,8 @@ fn load_for(server: &Running, duration: Duration, at_the_end: impl FnOnce()) -> 
     })
 }
 
-/// Between 1 and 2 seconds after the start, spread evenly, so that kills meet every phase of a
-/// server that saves on a timer.
+/// A time between 1 and 2 seconds after the start, spread evenly over the trials, so that kills hit
+/// every phase of a server that saves on a timer.
 fn time_to_kill(trial: usize) -> Duration {
     let golden = 0.618_033_988_75;
     Duration::from_secs_f64(1.0 + (trial as f64 * golden).fract())
@@ -259,7 +260,7 @@ mod tests {
         let outcome = |counted, shown| Outcome { answered: counted, counted, shown };
         assert_eq!(outcome(100, 101).lost(), 0);
         assert_eq!(outcome(100, 61).lost(), 40);
-        assert_eq!(outcome(100, 104).lost(), 0, "requests on their way were counted");
+        assert_eq!(outcome(100, 104).lost(), 0, "requests in flight were counted");
         assert_eq!(outcome(99, 50).share_kept(), 0.5);
     }
 

@@ -1,9 +1,9 @@
-//! Stores for the processes of one application: quipu's beside what users of Ruby and of Python
-//! have today.
+//! Stores for the processes of one application: those of quipu, compared to what users of Ruby and
+//! of Python have today.
 //!
-//! A [`Workload`] is taken in turns by programs in three languages, each of which measures itself:
-//! this one, and those of `peers/ruby` and `peers/python`. The seed's six benchmarks are among
-//! them: a raw hash, keys as texts, system calls, Redis, threads, and stores with many metrics.
+//! Programs in three languages take turns at a [`Workload`] and measure themselves: this one, and
+//! those of `peers/ruby` and `peers/python`. The workloads include the seed's six benchmarks: a raw
+//! hash, keys as texts, system calls, Redis, threads, and stores with many metrics.
 
 mod children;
 mod increments;
@@ -32,13 +32,13 @@ pub use redis_server::RedisServer;
 /// How much to measure in a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// What a loop should take.
+    /// The duration of a loop.
     pub run_time: Duration,
-    /// The most workers that have died before a scrape.
+    /// The highest number of dead workers before a scrape.
     pub dead: usize,
-    /// How often a scrape runs.
+    /// The number of timed scrapes.
     pub scrapes: u32,
-    /// The workers that come and go.
+    /// The number of workers that come and go.
     pub respawns: usize,
 }
 
@@ -48,7 +48,7 @@ impl Plan {
         Plan { run_time: Duration::from_millis(60), dead: 500, scrapes: 15, respawns: 10_000 }
     }
 
-    /// A turn of a second, to try the benchmark out.
+    /// A turn of a second, to try out the benchmark.
     pub fn quick() -> Plan {
         Plan { run_time: Duration::from_millis(4), dead: 60, scrapes: 2, respawns: 200 }
     }
@@ -58,14 +58,14 @@ impl Plan {
     }
 }
 
-/// Where a turn may put its files, and whom it may ask.
+/// The folders for the files of a turn, and the servers and programs that it may use.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// A folder in memory.
     pub tmpfs: PathBuf,
     /// A folder on a disk.
     pub disk: PathBuf,
-    /// The socket of a Redis server that nobody else uses.
+    /// The socket of a Redis server that is private to the benchmark.
     pub redis: PathBuf,
     /// The port of the same server.
     pub redis_port: u16,
@@ -80,19 +80,19 @@ impl Places {
     }
 }
 
-/// Something to measure, and who takes part in it besides Rust.
+/// A task to measure, and the contenders in other languages.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// Its name.
     pub name: &'static str,
-    /// Whether it is taken in rounds, so that a drift of the machine reaches all alike. What is not
-    /// repeats itself in the one turn that it takes.
+    /// Whether it is measured in rounds, so that drift of the machine affects all equally. If not,
+    /// it has one turn, in which it repeats itself.
     pub in_rounds: bool,
     /// The contenders of Ruby.
     pub ruby: &'static [&'static str],
     /// The contenders of Python.
     pub python: &'static [&'static str],
-    /// What this program does.
+    /// The turn of this program.
     pub rust: fn(Plan, &Places) -> Result<Vec<Record>>,
 }
 

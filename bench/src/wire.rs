@@ -1,8 +1,8 @@
-//! Messages on the wire: quipu's formats beside the Go libraries whose bytes they are, and beside
-//! what a Rust program would take.
+//! Messages on the wire: quipu's formats, compared to the Go libraries whose formats they
+//! implement, and to the crates that a Rust program would use.
 //!
-//! A format is a line of `formats`, a crate is a file of `peer` and a line of `singles`, of
-//! `streams`, or of both. The labels of single messages are those of the Go program `wirebench`.
+//! A format is a line of `formats`; a crate is a file of `peer`, and a line of `singles`, of
+//! `streams`, or of both. Single messages have the same labels as in the Go program `wirebench`.
 
 mod contender;
 mod ours;
@@ -26,9 +26,9 @@ use streaming::Streams;
 /// How much to measure in a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Plan {
-    /// What a loop of single messages should take.
+    /// The duration of a loop of single messages.
     pub run_time: Duration,
-    /// The messages of a stream.
+    /// The number of messages of a stream.
     pub messages: usize,
 }
 
@@ -38,7 +38,7 @@ impl Plan {
         Plan { run_time: Duration::from_millis(60), messages: 1_000_000 }
     }
 
-    /// A turn of some milliseconds, to try the benchmark out.
+    /// A turn of a few milliseconds, to try out the benchmark.
     pub fn quick() -> Plan {
         Plan { run_time: Duration::from_millis(2), messages: 20_000 }
     }
@@ -48,10 +48,10 @@ impl Plan {
     }
 }
 
-/// A workload's name, and what takes a turn at it: the records of one run.
+/// A workload's name, and its turn, which returns the records of one run.
 pub type Workload = (&'static str, fn(Plan) -> Vec<Record>);
 
-/// All workloads. The first four are those of the Go program, too.
+/// All workloads. The Go program has the first four, too.
 pub const WORKLOADS: [Workload; 8] = [
     ("counter", |plan| singles!(Counters, plan)),
     ("batch-timer", |plan| singles!(BatchTimers, plan)),
@@ -63,15 +63,15 @@ pub const WORKLOADS: [Workload; 8] = [
     ("stream-timers", |plan| streams(stream::Mix::BatchTimers, plan)),
 ];
 
-/// The workloads in which the Go program has a part.
+/// The workloads in which the Go program takes part.
 pub const WITH_GO: [&str; 4] = ["counter", "batch-timer", "gauge", "union"];
 
-/// What takes in the formats of quipu.
+/// A visitor of quipu's formats.
 trait Formats {
     fn add<F: Format>(&mut self);
 }
 
-/// Every format of quipu.
+/// Passes every format of quipu to a visitor.
 fn formats(to: &mut impl Formats) {
     to.add::<quipu_wire::Quipu>();
     to.add::<quipu_wire::QuipuCompact>();
@@ -99,8 +99,8 @@ fn formats(to: &mut impl Formats) {
     to.add::<quipu_wire::Postcard>();
 }
 
-/// One message, by every format and crate. A macro, since a crate's functions are for one message
-/// and not for any.
+/// Measures one message with every format and crate. It is a macro, since a crate has separate
+/// functions for each message.
 macro_rules! singles {
     ($shape:ident, $plan:ident) => {{
         pin(0);
@@ -127,7 +127,7 @@ macro_rules! singles {
 }
 use singles;
 
-/// A stream of messages, by every format and crate.
+/// Measures a stream of messages with every format and crate.
 fn streams(mix: stream::Mix, plan: Plan) -> Vec<Record> {
     pin(0);
     let mut all = Streams::new(mix, plan.messages);

@@ -1,4 +1,4 @@
-//! Every contender takes every turn once, and its figures can be read.
+//! Every contender takes every turn once, and the figures are valid records.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ fn all_contenders_take_their_turns() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_counting"));
     command.args(["--quick", "--runs", "1", "--folder"]).arg(folder.path());
-    // The one in Go has tests of its own.
+    // The contender in Go has its own tests.
     for entrant in entrants() {
         command.args(["--contender", entrant.key]);
     }

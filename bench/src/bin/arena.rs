@@ -1,8 +1,8 @@
-//! Measures the bump allocator beside others and the heap.
+//! Measures the bump allocator, compared to others and the heap.
 //!
 //! `cargo run --release -p quipu-bench --bin arena`
 //!
-//! No allocator is installed that counts: the heap's own time is measured.
+//! No counting allocator is installed, so the heap's own time is measured.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -23,19 +23,19 @@ const NAME: &str = "arena";
 #[derive(Parser)]
 #[command(name = "arena")]
 struct Arguments {
-    /// How often each case runs.
+    /// The number of runs of each case.
     #[arg(long, default_value_t = 9)]
     runs: u32,
-    /// Take a tenth of the time, to try it out.
+    /// Use a tenth of the time, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Measure this workload only. May be given more than once.
+    /// Measure only this workload. May be repeated.
     #[arg(long, value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|(name, _)| *name)))]
     workload: Vec<String>,
-    /// Print the memory of this subject's interned labels, and do nothing else.
+    /// Only print the memory of this subject's interned labels.
     #[arg(long, hide = true)]
     resident: Option<String>,
-    /// Where the records go.
+    /// The folder for the records.
     #[arg(long, default_value_os_t = output::default_folder())]
     folder: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Measures counters and histograms beside those of other libraries.
+//! Measures counters and histograms, compared to those of other libraries.
 //!
 //! `cargo run --release -p quipu-bench --bin counting`
 
@@ -22,30 +22,30 @@ const NAME: &str = "counting";
 /// The contender that is a program in Go.
 const CLIENT_GOLANG: &str = "client_golang";
 
-/// The runs of a workload whose figures hardly differ from run to run.
+/// The number of runs of the workload `memory`, whose figures hardly differ from run to run.
 const RUNS_OF_MEMORY: u32 = 3;
 
-/// Measures counters and histograms of quipu and of its peers, in rotation, each turn in a process
-/// of its own.
+/// Measures counters and histograms of quipu and of its peers, in rotation, each turn in a new
+/// process.
 #[derive(Parser)]
 #[command(name = "counting")]
 struct Arguments {
-    /// How often each case runs.
+    /// The number of runs of each case.
     #[arg(long, default_value_t = 5)]
     runs: u32,
-    /// Take a small part of the time and of the series, to try it out.
+    /// Use a small part of the time and of the series, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Measure this contender only. May be given more than once.
+    /// Measure only this contender. May be repeated.
     #[arg(long)]
     contender: Vec<String>,
-    /// Measure this workload only. May be given more than once.
+    /// Measure only this workload. May be repeated.
     #[arg(long)]
     workload: Vec<String>,
     /// Take one turn in this process and print its records.
     #[arg(long, hide = true, requires = "contender", requires = "workload")]
     turn: bool,
-    /// Where the records go.
+    /// The folder for the records.
     #[arg(long, default_value_os_t = output::default_folder())]
     folder: PathBuf,
 }
@@ -72,7 +72,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             if workload == "memory" && round > RUNS_OF_MEMORY {
                 continue;
             }
-            // Whoever comes first in a round comes last in the next.
+            // The first contender of a round is the last of the next.
             let mut order = contenders.clone();
             if round % 2 == 0 {
                 order.reverse();
@@ -89,7 +89,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// All names, or those that were asked for.
+/// The names in `asked`, or all if it is empty.
 fn chosen(what: &str, all: Vec<&'static str>, asked: &[String]) -> Result<Vec<&'static str>> {
     if let Some(unknown) = asked.iter().find(|name| !all.contains(&name.as_str())) {
         let problem = format!("no {what} is named {unknown}; there are: {}", all.join(", "));
@@ -129,7 +129,7 @@ impl Programs {
         Ok(Programs { rust, go })
     }
 
-    /// One turn of a contender, in a process of its own.
+    /// One turn of a contender, in a new process.
     fn turn(&self, contender: &str, workload: &str, quick: bool) -> Result<Vec<Record>> {
         let mut command = match (&self.go, contender) {
             (Some(go), CLIENT_GOLANG) => {

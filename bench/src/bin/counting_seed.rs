@@ -1,12 +1,12 @@
-//! The two groups of the benchmark that `measured` was published with, in its form: tables by
-//! divan, with what was allocated.
+//! The two groups of the benchmark with which `measured` was published, in its form: tables by
+//! divan, including allocations.
 //!
 //! `cargo run --release -p quipu-bench --bin counting_seed`
 //!
 //! An iteration of `fixed_cardinality` adds 36,000 times to 18 series of two labels and writes them
 //! as text. One of `high_cardinality` adds once to each of 18,000 new series of three labels and
-//! writes all series so far. All threads do so at the same time, on the same family, and each
-//! iteration begins with a new buffer.
+//! writes all series so far. All threads do this at the same time, on the same family, and each
+//! iteration starts with a new buffer.
 
 use std::fs;
 use std::io::Write;
@@ -36,22 +36,22 @@ static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 /// The name of the records.
 const NAME: &str = "counting-seed";
 
-/// The rounds through all kinds and routes in an iteration.
+/// The number of rounds through all kinds and routes in an iteration.
 const FIXED_ROUNDS: usize = 2000;
 const HIGH_ROUNDS: usize = 1000;
 
-/// Measures the seed's benchmark on all threads, prints its tables and writes them with their
+/// Measures the seed's benchmark on all threads, prints its tables, and writes them and their
 /// medians.
 #[derive(Parser)]
 #[command(name = "counting_seed")]
 struct Arguments {
-    /// Take a few samples only, to try it out.
+    /// Take only a few samples, as a trial.
     #[arg(long)]
     quick: bool,
     /// Measure in this process and print the tables.
     #[arg(long, hide = true)]
     tables: bool,
-    /// Where the records go.
+    /// The folder for the records.
     #[arg(long, default_value_os_t = output::default_folder())]
     folder: PathBuf,
 }
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     quipu_bench::end(NAME, run(&arguments))
 }
 
-/// Runs the tables in a process of its own, to read what it prints.
+/// Measures the tables in a child process, to capture its output.
 fn run(arguments: &Arguments) -> Result<()> {
     let output = Output::create(&arguments.folder, NAME)?;
     let itself = Path::new("/proc/self/exe");

@@ -1,4 +1,4 @@
-//! Measures the sliding windows beside those of the Go packages.
+//! Measures the sliding windows, compared to those of the Go packages.
 //!
 //! `cargo run --release -p quipu-bench --bin rates`
 
@@ -31,16 +31,16 @@ const NAME: &str = "rates";
 #[derive(Parser)]
 #[command(name = "rates")]
 struct Arguments {
-    /// How often each case runs.
+    /// The number of runs of each case.
     #[arg(long, default_value_t = 9)]
     runs: u32,
-    /// Take a tenth of the time, to try it out.
+    /// Use a tenth of the time, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Measure quipu alone.
+    /// Measure only quipu.
     #[arg(long)]
     alone: bool,
-    /// Where the records go.
+    /// The folder for the records.
     #[arg(long, default_value_os_t = output::default_folder())]
     folder: PathBuf,
 }
@@ -61,7 +61,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     for round in 1..=arguments.runs {
         progress.step(&format!("round {round}"));
         let mut records = Vec::new();
-        // Whoever comes first in a round comes second in the next.
+        // The two take turns at being the first of a round.
         if round % 2 == 1 {
             records = ours(&options, scratch.path());
         }
@@ -85,7 +85,7 @@ fn run(arguments: &Arguments) -> Result<()> {
 const WINDOW: Duration = Duration::from_secs(60);
 const ACCURACY: Duration = Duration::from_millis(200);
 const EVENTS: u64 = 1_000_000;
-/// The calls that a loop makes between two notes of the time.
+/// The calls that a loop makes between two updates of the time.
 const TURN: u64 = 1024;
 
 /// One round of all cases.
@@ -106,7 +106,7 @@ fn ours(options: &Options, scratch: &Path) -> Vec<Record> {
 
 fn bucketed(options: &Options, threads: usize, scratch: &Path) -> Vec<Record> {
     let path = scratch.join("state.quipu");
-    // The file of the round before is not the subject.
+    // Remove the file of the previous round.
     let _ = std::fs::remove_file(&path);
     let segment = Segment::open_or_create(&path).expect("a new segment in a scratch folder");
     let sound = "the window is sound";
@@ -186,7 +186,7 @@ fn constant(options: &Options, threads: usize) -> Vec<Record> {
     records
 }
 
-/// The time stamp counter, for whoever trusts it on all cores.
+/// The time stamp counter, for machines whose cores have synchronized ones.
 struct StampCounter {
     clock: quanta::Clock,
     start: quanta::Instant,
@@ -206,7 +206,7 @@ impl Clock for StampCounter {
     }
 }
 
-/// Fills a counter with a million events of the last minute, at distances that look random.
+/// Fills a counter with a million events of the last minute, at pseudo-random intervals.
 fn fill<C: Clock>(clock: C, now: u64) -> Exact<C> {
     let counter = Exact::on(clock, WINDOW).expect("the window is sound");
     for time in minute(now) {
@@ -229,7 +229,7 @@ fn minute(now: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Calls so often, with the number of the call.
+/// Calls `call` `n` times, with the number of the call.
 fn each<R>(n: u64, call: impl Fn(u64) -> R) {
     for i in 0..n {
         black_box(call(i));
@@ -372,7 +372,7 @@ fn exact_files(options: &Options, scratch: &Path) -> Vec<Record> {
     records
 }
 
-/// Saves as the Go packages do: a process that is killed meanwhile leaves half a file.
+/// Saves as the Go packages do: a process killed meanwhile leaves an incomplete file.
 fn cut_and_write(window: &impl Window, path: &Path) {
     let mut file = File::create(path).expect("the scratch folder takes the file");
     window.save(&mut file).expect("the file takes the bytes");

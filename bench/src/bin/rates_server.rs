@@ -1,4 +1,4 @@
-//! Measures the rate server beside its peer under load, and kills both.
+//! Measures the rate server and its peer under load, and kills both.
 //!
 //! `cargo run --release -p quipu-bench --bin rates_server`
 
@@ -20,26 +20,26 @@ const PEER: &str = "derlaft/ratecounter rateserver (equivalent)";
 #[derive(Parser)]
 #[command(name = "rates_server")]
 struct Arguments {
-    /// A server, as SUBJECT=COMMAND with {port} and {state}; may be repeated. Without any: quipu,
-    /// from the folder of this program, and the peer written in Go, which is built.
+    /// A server, as SUBJECT=COMMAND with {port} and {state}. May be repeated. Default: quipu, from
+    /// the folder of this program, and the peer written in Go, which is built.
     #[arg(long = "server", value_name = "SUBJECT=COMMAND", value_parser = Program::parse)]
     servers: Vec<Program>,
-    /// How often each load runs on each server; 0 for no load.
+    /// The number of runs of each load on each server; 0 for no load.
     #[arg(long, default_value_t = Options::default().rounds)]
     rounds: u32,
-    /// How often each server is killed; 0 for never.
+    /// The number of kills of each server; 0 for none.
     #[arg(long, default_value_t = Options::default().kills)]
     kills: u32,
     /// Send a million requests with ab and with ab -k.
     #[arg(long, conflicts_with = "quick")]
     full: bool,
-    /// Send a tenth of the requests, to try it out.
+    /// Send a tenth of the requests, as a trial.
     #[arg(long)]
     quick: bool,
     /// Also run each load with the server and its client on one core.
     #[arg(long)]
     one_core: bool,
-    /// Where the records go.
+    /// The folder for the records.
     #[arg(long, default_value_os_t = output::default_folder())]
     folder: PathBuf,
 }
@@ -85,7 +85,7 @@ fn default_servers() -> Result<Vec<Program>> {
     let go = peer::go("rateserver")?;
     let program = |subject, path: PathBuf, arguments: &str| Program {
         subject: String::from(subject),
-        // The path may hold spaces, the arguments do not.
+        // The path may contain spaces; the arguments do not.
         command: std::iter::once(path.display().to_string())
             .chain(arguments.split(' ').map(String::from))
             .collect(),

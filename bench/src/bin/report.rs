@@ -1,4 +1,4 @@
-//! Makes the tables and plots of a benchmark from its records.
+//! Generates the tables and plots of a benchmark from its records.
 //!
 //! `cargo run --release -p quipu-bench --bin report -- NAME...`
 
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use quipu_bench::report::Report;
 
-/// Makes docs/benchmarks/NAME.md and its plots from NAME.jsonl and bench/reports/NAME.md.
+/// Generates docs/benchmarks/NAME.md and its plots from NAME.jsonl and bench/reports/NAME.md.
 #[derive(Parser)]
 #[command(name = "report")]
 struct Arguments {

@@ -1,4 +1,4 @@
-//! Measures quipu's stores beside what users of Ruby and Python have today.
+//! Measures quipu's stores, compared to what users of Ruby and Python have today.
 //!
 //! `cargo run --release -p quipu-bench --bin stores`
 
@@ -17,18 +17,17 @@ use quipu_bench::{Error, Result, peer};
 /// The name of the report.
 const NAME: &str = "stores";
 
-/// Measures stores from Rust, Ruby and Python, in rotation, each contender's turn in a process of
-/// its own.
+/// Measures stores from Rust, Ruby and Python, in rotation, each turn in a new process.
 #[derive(Parser)]
 #[command(name = "stores")]
 struct Arguments {
-    /// How often each case runs.
+    /// The number of runs of each case.
     #[arg(long, default_value_t = 5)]
     runs: u32,
-    /// Take a small part of the time, of the workers and of the rounds, to try it out.
+    /// Use a small part of the time, of the workers and of the rounds, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Measure this workload only. May be given more than once.
+    /// Measure only this workload. May be repeated.
     #[arg(long, value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|w| w.name)))]
     workload: Vec<String>,
     /// The Ruby to measure, with Debian's packages ruby-redis and ruby-prometheus-client-mmap.
@@ -37,16 +36,16 @@ struct Arguments {
     /// The folder of quipu's gem, with its extension built.
     #[arg(long, default_value_os_t = quipu_bench::root().join("bindings/ruby"))]
     gem: PathBuf,
-    /// Leave quipu's gem out.
+    /// Leave out quipu's gem.
     #[arg(long)]
     without_gem: bool,
-    /// A checkout of prometheus/client_ruby. Without, figures that were recorded stand for it.
+    /// A checkout of prometheus/client_ruby. Without one, recorded figures are used instead.
     #[arg(long)]
     client_ruby: Option<PathBuf>,
     /// The Python to measure, with prometheus_client and quipu's wheel.
     #[arg(long, default_value_os_t = quipu_bench::root().join("target/bench-python/bin/python"))]
     python: PathBuf,
-    /// Leave quipu's wheel out.
+    /// Leave out quipu's wheel.
     #[arg(long)]
     without_wheel: bool,
     /// The program of the daemon, for `quipu scrape`.
@@ -61,13 +60,13 @@ struct Arguments {
     /// Take one turn in this process and print its records.
     #[arg(long, hide = true, requires = "workload")]
     turn: bool,
-    /// The socket of the server, of a turn.
+    /// The socket of the Redis server, for a turn.
     #[arg(long, hide = true, requires = "turn")]
     redis: Option<PathBuf>,
     /// Its port.
     #[arg(long, hide = true, requires = "turn", default_value_t = 0)]
     redis_port: u16,
-    /// Where the records go.
+    /// The folder for the records.
     #[arg(long, default_value_os_t = output::default_folder())]
     folder: PathBuf,
 }
@@ -122,7 +121,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Who takes the turns.
+/// The programs that take turns.
 struct Bench<'a> {
     arguments: &'a Arguments,
     rust: PathBuf,
@@ -130,7 +129,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// A turn of each contender, with folders and a server that nothing was in before.
+    /// A turn of each contender, with empty folders and an empty server.
     fn round(&self, workload: &Workload) -> Result<Vec<Record>> {
         let folder = |parent: &Path| {
             std::fs::create_dir_all(parent)
@@ -148,7 +147,7 @@ impl Bench<'_> {
             quipu: self.arguments.quipu.clone(),
         };
         let mut records = Vec::new();
-        // Python leaves files that this program reads.
+        // The peers go first: Python leaves files that this program reads.
         let peers = self.peers.of(workload);
         for contender in peers.iter().filter(|(language, _)| *language == Language::Python) {
             records.extend(self.peers.turn(*contender, workload, &places, self.arguments.quick)?);
@@ -161,7 +160,7 @@ impl Bench<'_> {
         Ok(ours)
     }
 
-    /// The turn of Rust.
+    /// The turn of Rust, in a new process.
     fn own_turn(&self, workload: &Workload, places: &Places) -> Result<Vec<Record>> {
         let mut command = Command::new(&self.rust);
         command.args(["--turn", "--workload", workload.name]);

@@ -1,8 +1,8 @@
-//! Measures quipu's formats beside the libraries of Go, and beside crates.
+//! Measures quipu's formats, compared to Go libraries and to crates.
 //!
 //! `cargo run --release -p quipu-bench --bin wire`
 //!
-//! No allocator is installed that counts: the heap's own time is measured.
+//! No counting allocator is installed, so the heap's own time is measured.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -18,26 +18,26 @@ use quipu_bench::{Error, Result, peer};
 /// The name of the report.
 const NAME: &str = "wire";
 
-/// Measures the formats of messages, in rotation, with the libraries of Go in turns of their own.
+/// Measures message formats in rotation; the Go libraries take separate turns.
 #[derive(Parser)]
 #[command(name = "wire")]
 struct Arguments {
-    /// How often each case runs.
+    /// The number of runs of each case.
     #[arg(long, default_value_t = 7)]
     runs: u32,
-    /// Take a small part of the time and of the messages, to try it out.
+    /// Use a small part of the time and of the messages, as a trial.
     #[arg(long)]
     quick: bool,
-    /// Leave the libraries of Go out.
+    /// Leave out the Go libraries.
     #[arg(long)]
     without_go: bool,
-    /// Measure this workload only. May be given more than once.
+    /// Measure only this workload. May be repeated.
     #[arg(long, value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|(name, _)| *name)))]
     workload: Vec<String>,
     /// Take one turn in this process and print its records.
     #[arg(long, hide = true, requires = "workload")]
     turn: bool,
-    /// Where the records go.
+    /// The folder for the records.
     #[arg(long, default_value_os_t = output::default_folder())]
     folder: PathBuf,
 }

@@ -1,10 +1,10 @@
-//! Numbers as a reader wants them: three digits that matter, and a unit that keeps them short.
+//! Formats numbers for readers: with three significant digits, and a unit that keeps them short.
 
 /// A value and the unit to write it in.
 pub(super) struct Scale {
-    /// What a value of the record's unit is multiplied by.
+    /// The factor for a value in the record's unit.
     pub(super) factor: f64,
-    /// The unit then, with the space before it if it needs one.
+    /// The new unit, including the space before it if it needs one.
     pub(super) unit: String,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn ratio(value: f64) -> String {
     format!("{}x", number(value))
 }
 
-/// Three digits that matter, and commas: `0.690`, `4.70`, `113`, `79,100`.
+/// Three significant digits, with commas: `0.690`, `4.70`, `113`, `79,100`.
 pub(super) fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
@@ -48,13 +48,13 @@ pub(super) fn number(value: f64) -> String {
     let magnitude = value.abs().log10().floor() as i32;
     let step = 10f64.powi(magnitude - 2);
     let rounded = (value / step).round() * step;
-    // Rounding may have gone up to the next power of ten.
+    // Rounding may have reached the next power of ten.
     let magnitude = rounded.abs().log10().floor().max(f64::from(magnitude)) as i32;
     let decimals = usize::try_from(2 - magnitude).unwrap_or(0);
     commas(&format!("{rounded:.decimals$}"))
 }
 
-/// As [`number`], but counts of things and shares keep all their digits.
+/// Like [`number`], but counts and shares keep all their digits.
 fn number_of(value: f64, unit: &str) -> String {
     match unit {
         "ns" | "us" | "ms" | "s" | "B" | "1/s" => number(value),

@@ -1,5 +1,5 @@
-//! The cells of a goal: its bound, what was measured, whether that is within the bound, and what a
-//! peer has.
+//! The cells of a goal: its bound, the measured figure, whether that is within the bound, and the
+//! figure of a peer.
 
 use super::format;
 use crate::record::Record;
@@ -8,14 +8,14 @@ use crate::{Error, Result};
 /// A bound of a figure.
 #[derive(Debug, PartialEq)]
 pub(super) struct Bound {
-    /// Whether it is the most that a value may be, and not the least.
+    /// Whether it is an upper bound, not a lower one.
     most: bool,
     value: f64,
     unit: String,
 }
 
 impl Bound {
-    /// Reads a bound, as in `at_most="0.15 us"`.
+    /// Parses a bound, such as `at_most="0.15 us"`.
     pub(super) fn new(at_most: Option<&str>, at_least: Option<&str>) -> Result<Bound> {
         let (most, text) = match (at_most, at_least) {
             (Some(text), None) => (true, text),
@@ -28,7 +28,7 @@ impl Bound {
         parsed.ok_or_else(|| Error::report(format!("{text:?} is not a number and a unit")))
     }
 
-    /// The four cells, without the bars at the ends. What is not there was not measured.
+    /// The four cells, without the bars at the ends. A missing record is shown as not measured.
     pub(super) fn cells(&self, ours: Option<&Record>, peer: Option<&Record>) -> Result<String> {
         let word = if self.most { "at most" } else { "at least" };
         let bound = format::quantity(self.value, &self.unit);

@@ -1,8 +1,8 @@
 //! A plot of records: groups of horizontal bars, as SVG.
 //!
-//! A group is a case on a number of threads, a bar in it is a subject's median, with a line from
-//! the least to the greatest run. The scale is logarithmic where the values differ by more than
-//! [`LINEAR_SPAN`]. The panel is white, so that a dark page does not swallow the text.
+//! A group is a case on a number of threads. A bar in it is a subject's median, with a line from
+//! the minimum to the maximum. The scale is logarithmic if the values differ by more than
+//! [`LINEAR_SPAN`]. The panel is white, so that the text is legible on a dark page.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -12,7 +12,7 @@ use super::table::{cases, subjects};
 use crate::record::{self, Record};
 use crate::{Error, Result};
 
-/// The greatest ratio of two values that a linear scale still shows well.
+/// The highest ratio of two values that a linear scale shows well.
 const LINEAR_SPAN: f64 = 20.0;
 
 pub(super) const WIDTH: i32 = 900;
@@ -20,9 +20,9 @@ pub(super) const PADDING: i32 = 18;
 const BAR: i32 = 17;
 const BAR_GAP: i32 = 3;
 const GROUP_GAP: i32 = 16;
-/// Room right of the longest bar for the value beside it.
+/// The space to the right of the longest bar, for its value.
 const VALUE_ROOM: i32 = 84;
-/// The width of a character of the text, about: an SVG's font is not known before it is shown.
+/// The approximate width of a character: the font of an SVG is unknown until it is displayed.
 const CHARACTER: f64 = 7.4;
 
 pub(super) const TEXT: RGBColor = RGBColor(0x22, 0x2b, 0x36);
@@ -71,7 +71,7 @@ pub(super) fn render(title: &str, records: &[&Record]) -> Result<String> {
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 pub(super) type Drawn = std::result::Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-/// What to draw, with its measures in pixels.
+/// The content of the plot, with its dimensions in pixels.
 struct Plot<'a> {
     title: &'a str,
     subtitle: String,
@@ -79,7 +79,7 @@ struct Plot<'a> {
     legend: Vec<LegendEntry<'a>>,
     groups: Vec<Group<'a>>,
     axis: Axis,
-    /// Where the bars begin, from the left and from the top.
+    /// The origin of the bars, from the left and from the top.
     left: i32,
     top: i32,
     height: i32,
@@ -226,7 +226,7 @@ impl Axis {
         let greatest = medians().fold(0.0, f64::max);
         let to = records.iter().map(|record| record.max).fold(greatest, f64::max);
         if greatest > LINEAR_SPAN * least {
-            // The least bar keeps some length, and the least run stays inside.
+            // The shortest bar keeps some length, and the minimum of all runs stays inside.
             let low = records.iter().map(|r| r.min).filter(|v| *v > 0.0).fold(least, f64::min);
             let first = (low * 0.7).log10().floor() as i32;
             let last = to.log10().floor() as i32;
@@ -239,7 +239,7 @@ impl Axis {
         Axis { logarithmic: false, from: 0.0, to, ticks }
     }
 
-    /// Where on the axis a value is, from 0 to 1.
+    /// The position of a value on the axis, from 0 to 1.
     pub(super) fn share(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
             true => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
@@ -259,14 +259,14 @@ impl Axis {
     }
 }
 
-/// The step of 1, 2 or 5 times a power of ten that is next above.
+/// Rounds a step up to 1, 2 or 5 times a power of ten.
 fn round_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= step * 0.999);
     factor.unwrap_or(10.0) * power
 }
 
-/// Each subject's colour. More than there are colours share the last.
+/// The colour of each subject. Subjects beyond the number of colours share the last.
 fn colours<'a>(subjects: &[&'a str]) -> Vec<(&'a str, RGBColor)> {
     let (mut ours, mut peers) = (0, 0);
     let mut next = |subject: &str| {
@@ -285,8 +285,7 @@ pub(super) fn text_width(text: &str) -> i32 {
     (text.len() as f64 * CHARACTER).ceil() as i32
 }
 
-/// Text whose vertical middle is at the point. The size is in the font's own measure, of which
-/// about four fifths are pixels.
+/// Text that is vertically centred at the point. The size is in font units, each about 0.8 pixels.
 pub(super) fn text(
     area: &Area,
     text: &str,

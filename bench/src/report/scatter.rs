@@ -1,8 +1,8 @@
 //! A scatter of two cases, as SVG: each subject that has both is a point with its name.
 //!
-//! The scale is logarithmic where the values differ much, as in a plot of bars. A name stands where
-//! it covers neither a point nor another name; where there is no such place it is left out, and the
-//! subtitle says how many were.
+//! The scale is logarithmic if the values differ much, as in a plot of bars. A name is placed where
+//! it covers neither a point nor another name. If there is no such place, it is omitted, and the
+//! subtitle shows the number of omitted names.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -26,7 +26,7 @@ const GROUPS: [(&str, RGBColor); 3] = [
     ("go:", RGBColor(0x8e, 0x7c, 0xa6)),
 ];
 
-/// The scatter of the records of a case for each axis.
+/// The scatter of the records of two cases, one for each axis.
 pub(super) fn render(title: &str, x: &[&Record], y: &[&Record]) -> Result<String> {
     let points: Vec<Point> = x
         .iter()
@@ -59,7 +59,7 @@ impl<'a> Point<'a> {
         &self.x.subject
     }
 
-    /// Its name without the group, which the colour says, and without a version.
+    /// Its name without the group, which the colour shows, and without a version.
     fn name(&self) -> String {
         let name = self.subject().split_once(':').map_or(self.subject(), |(_, name)| name);
         let words = name.split(' ').filter(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
@@ -80,7 +80,7 @@ fn draw(area: &Area, title: &str, mut points: Vec<Point>) -> Drawn {
     for point in &mut points {
         point.at = (x(point.x.median), y(point.y.median));
     }
-    // Ours get their names first.
+    // Place the names of ours first.
     points.sort_by_key(|point| !record::is_ours(point.subject()));
     let names = place(&points);
     let missing = names.iter().filter(|place| place.is_none()).count();
@@ -132,7 +132,7 @@ fn draw(area: &Area, title: &str, mut points: Vec<Point>) -> Drawn {
     Ok(())
 }
 
-/// A rectangle that is taken.
+/// An occupied rectangle.
 #[derive(Clone, Copy)]
 struct Place {
     left: i32,
@@ -149,7 +149,7 @@ impl Place {
     }
 }
 
-/// Where the names stand: right of their points, left, above or below.
+/// The places of the names: to the right of their points, to the left, above or below.
 fn place(points: &[Point]) -> Vec<Option<Place>> {
     let around = |point: &Point| Place {
         left: point.at.0 - RADIUS,
@@ -159,7 +159,7 @@ fn place(points: &[Point]) -> Vec<Option<Place>> {
     let mut names: Vec<Option<Place>> = Vec::new();
     for point in points {
         let (x, y) = point.at;
-        // A name is of a smaller size than the text that the width is for.
+        // `text_width` is for a larger font than that of a name.
         let width = text_width(&point.name()) * 7 / 8;
         let at = |left: i32, top: i32| Place { left, top, right: left + width };
         let candidates = [

@@ -1,20 +1,20 @@
-//! A table of records: a row for each case, threads and metric, a column for each subject, or the
-//! other way round.
+//! A table of records: a row for each case, number of threads and metric, and a column for each
+//! subject, or the other way round.
 
 use super::{BEST, best, format};
 use crate::record::{self, Record};
 use crate::{Error, Result};
 
-/// What the rows of a table are.
+/// The meaning of the rows of a table.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Rows {
     Cases,
     Subjects,
 }
 
-/// A Markdown table with a line under it that says how to read it. With a peer, every other
-/// subject's cell says how many times better than the peer it is; with the best one of each case,
-/// only ours do.
+/// A Markdown table, followed by a line that explains it. With a peer, the cell of every other
+/// subject shows how many times better than the peer it is. If the peer is the best of each case,
+/// only our cells show it.
 pub(super) fn render(records: &[&Record], peer: Option<&str>, rows: Rows) -> Result<String> {
     if let Some(peer) = peer.filter(|peer| *peer != BEST)
         && !records.iter().any(|record| record.subject == peer)
@@ -59,8 +59,8 @@ pub(super) fn render(records: &[&Record], peer: Option<&str>, rows: Rows) -> Res
     Ok(text)
 }
 
-/// What the cases are called. Above a column, the metric and the number of threads are left out
-/// where all have the same.
+/// The titles of the cases. Above a column, the metric and the number of threads are omitted if
+/// all columns have the same.
 fn titles(cases: &[Case], records: &[&Record], rows: Rows) -> Vec<String> {
     let many_threads = records.iter().any(|record| record.threads > 1);
     let one_metric = cases.iter().all(|case| case.metric == cases[0].metric);
@@ -83,7 +83,7 @@ pub(super) fn subjects<'a>(records: &[&'a Record]) -> Vec<&'a str> {
     subjects
 }
 
-/// What the records of one case have in common.
+/// The key that the records of one case have in common.
 #[derive(PartialEq)]
 pub(super) struct Case<'a> {
     case: &'a str,
@@ -104,7 +104,7 @@ pub(super) fn cases<'a>(records: &[&'a Record]) -> Vec<Case<'a>> {
 }
 
 impl Case<'_> {
-    /// The case's name, without what every reader supposes: that a time was measured, on one thread.
+    /// The case's name, without the defaults: a time, on one thread.
     fn title(&self, many_threads: bool) -> String {
         let title = self.case_and_threads(many_threads);
         match self.metric == "time" || self.case.ends_with(&format!("/{}", self.metric)) {
@@ -138,7 +138,7 @@ impl Case<'_> {
     }
 }
 
-/// Text that does not end a cell.
+/// Escapes text, so that it does not end a cell.
 pub(super) fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }

@@ -7,7 +7,7 @@ use crate::{Error, Result};
 pub(super) enum Part<'a> {
     /// Text that stays as it is.
     Text(&'a str),
-    /// What stands between `{{` and `}}`.
+    /// The text between `{{` and `}}`.
     Placeholder(Placeholder),
 }
 
@@ -22,19 +22,19 @@ pub(super) struct Placeholder {
 }
 
 impl Placeholder {
-    /// The value of a `key=value`, if it is there.
+    /// The value of an optional `key=value`.
     pub(super) fn option(&self, key: &str) -> Option<&str> {
         let found = self.options.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The value of a `key=value` that must be there.
+    /// The value of a required `key=value`.
     pub(super) fn required(&self, key: &str) -> Result<&str> {
         let problem = || Error::report(format!("{} needs {key}=...", self.word));
         self.option(key).ok_or_else(problem)
     }
 
-    /// Refuses a placeholder of less than so many words, or of other options.
+    /// Refuses a placeholder with fewer words, or with other options.
     pub(super) fn expect(&self, words: usize, options: &[&str]) -> Result<()> {
         if self.words.len() < words || (words == 0 && !self.words.is_empty()) {
             let problem = format!("{} has {} words after it", self.word, self.words.len());
@@ -71,7 +71,7 @@ pub(super) fn parse<'a>(place: &str, text: &'a str) -> Result<Vec<Part<'a>>> {
     Ok(parts)
 }
 
-/// Whether a text fits a pattern, in which each `*` stands for any text.
+/// Whether a text matches a pattern, in which each `*` matches any text.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

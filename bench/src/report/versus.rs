@@ -1,5 +1,4 @@
-//! A table of pairs: what one name is measured at of two groups of subjects, `quipu:NAME` and
-//! `go:NAME`.
+//! A table of pairs: it compares two groups of subjects, `quipu:NAME` and `go:NAME`, by name.
 
 use super::format;
 use super::table::{cases, escape};
@@ -7,7 +6,7 @@ use crate::record::Record;
 use crate::{Error, Result};
 
 /// A Markdown table with a row for each name of either group, in the order of the records, and a
-/// column for each case: ours, how many times better it is, and below it theirs.
+/// column for each case: our figure, how many times better it is, and below it theirs.
 pub(super) fn render(records: &[&Record], ours: &str, theirs: &str) -> Result<String> {
     let mut names: Vec<&str> = Vec::new();
     for record in records {

@@ -1,4 +1,4 @@
-//! A small HTTP client that knows exactly how many requests were answered.
+//! A small HTTP client that counts requests and responses exactly.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,20 +11,20 @@ pub(super) const THREADS: usize = 2;
 /// The number of connections of a thread.
 const CONNECTIONS: usize = 16;
 
-/// How long to wait for an answer.
+/// How long to wait for a response.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The greatest answer that is read.
+/// The maximum length of a response.
 const MAX_ANSWER: usize = 4096;
 
-/// How many requests were sent, maybe in part, and how many answered in full with 20 digits.
+/// The numbers of requests that were sent, at least in part, and of complete responses of 20 digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Requests that the server may have seen.
     pub sent: u64,
-    /// Requests whose answer has come.
+    /// Requests whose response has arrived.
     pub answered: u64,
-    /// The greatest count that an answer has shown: so many had been counted by then.
+    /// The highest count in a response: a lower bound on the requests that were counted.
     pub greatest: u64,
 }
 
@@ -35,11 +35,10 @@ pub fn ask(address: SocketAddr) -> io::Result<u64> {
     connection.receive()
 }
 
-/// Sends requests on keep-alive connections until it is told to stop or all connections have
-/// failed.
+/// Sends requests on keep-alive connections until `stop` is set or all connections have failed.
 ///
-/// A request goes out on each connection, then each answer is read: no request is ever on its way
-/// without being in the tally.
+/// It sends a request on each connection, then reads each response: every request in flight is in
+/// the tally.
 pub(super) fn load(address: SocketAddr, stop: &AtomicBool) -> Tally {
     let mut tally = Tally::default();
     let mut connections: Vec<Connection> =
@@ -97,7 +96,7 @@ impl Connection {
     }
 }
 
-/// The count in an answer and the answer's length, or nothing if it is not there in full.
+/// The count in a response and the response's length, or `None` if the response is incomplete.
 fn parse(bytes: &[u8]) -> io::Result<Option<(u64, usize)>> {
     let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);
@@ -159,7 +158,7 @@ mod tests {
     fn counts_only_what_was_answered() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // Answers one request of each connection and hangs up at the second.
+        // Responds to one request of each connection, and closes it at the second.
         let server = std::thread::spawn(move || {
             for _ in 0..CONNECTIONS {
                 let (mut stream, _) = listener.accept().unwrap();

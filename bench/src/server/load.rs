@@ -1,4 +1,4 @@
-//! Runs the load generators `ab` (Apache) and `wrk`, and reads what they found.
+//! Runs the load generators `ab` (Apache) and `wrk`, and parses their output.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ const CONNECTIONS: &str = "100";
 pub enum Load {
     /// `ab`: a connection for each request.
     Ab,
-    /// `ab -k`: HTTP/1.0 requests on connections that stay.
+    /// `ab -k`: HTTP/1.0 requests on keep-alive connections.
     AbKeepAlive,
-    /// `wrk -t1`: HTTP/1.1 requests on connections that stay.
+    /// `wrk -t1`: HTTP/1.1 requests on keep-alive connections.
     Wrk,
 }
 
-/// How much a load sends.
+/// The sizes of the loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Requests of `ab`.
@@ -44,24 +44,25 @@ impl Sizes {
         Sizes { ab: 1_000_000, ab_keep_alive: 1_000_000, wrk_seconds: 10 }
     }
 
-    /// To try a benchmark out.
+    /// Small loads, to try out a benchmark.
     pub fn quick() -> Sizes {
         Sizes { ab: 20_000, ab_keep_alive: 40_000, wrk_seconds: 1 }
     }
 }
 
-/// What a load found.
+/// The results of a load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figures {
-    /// Requests that were answered in a second.
+    /// Responses per second.
     pub requests_per_second: f64,
-    /// The median time to an answer, in ms.
+    /// The median response time, in ms.
     pub p50_ms: f64,
-    /// The time within which 99 of 100 answers came, in ms.
+    /// The 99th percentile of the response time, in ms.
     pub p99_ms: f64,
-    /// The number of requests that were answered.
+    /// The number of responses.
     pub completed: u64,
-    /// The number of requests that got no answer, or another than 200 with as many bytes.
+    /// The number of requests without a response, or whose response was not 200 with the expected
+    /// length.
     pub failed: u64,
 }
 
@@ -85,7 +86,7 @@ impl Load {
     }
 }
 
-/// Checks that the tools are there, before any work is done.
+/// Checks that the tools are installed, before any work is done.
 pub(super) fn check_tools(one_core: bool) -> Result<()> {
     for (tool, argument, package) in
         [("ab", "-V", "apache2-utils"), ("wrk", "-v", "wrk"), ("taskset", "-V", "util-linux")]
@@ -93,7 +94,7 @@ pub(super) fn check_tools(one_core: bool) -> Result<()> {
         let needed = tool != "taskset" || one_core;
         let quiet = || Stdio::null();
         let mut command = Command::new(tool);
-        // wrk ends with 1 after its version.
+        // wrk exits with 1 after printing its version.
         let started = command.arg(argument).stdout(quiet()).stderr(quiet()).status();
         if needed && let Err(error) = started {
             let problem = format!("{error}. Install the package {package}.");
@@ -104,7 +105,7 @@ pub(super) fn check_tools(one_core: bool) -> Result<()> {
 }
 
 fn ab(address: SocketAddr, requests: u64, keep: bool, core: Option<usize>) -> Result<Figures> {
-    // The percentiles on stdout are whole milliseconds; those in this file have three decimals.
+    // The percentiles on stdout are in whole milliseconds; those in this file have three decimals.
     let file = tempfile::NamedTempFile::new()
         .map_err(Error::file("make a file in", &std::env::temp_dir()))?;
     let percentiles = file.path().display().to_string();
@@ -142,7 +143,7 @@ fn output(words: &[&str], core: Option<usize>) -> Result<String> {
 }
 
 fn unreadable(words: &[&str], text: &str) -> Error {
-    Error::command(words.join(" "), format!("printed something else than expected:\n{text}"))
+    Error::command(words.join(" "), format!("printed unexpected output:\n{text}"))
 }
 
 fn parse_ab(text: &str, percentiles: &str) -> Option<Figures> {

@@ -1,4 +1,4 @@
-//! Starts a server, watches what it uses, and ends it.
+//! Starts a server, measures its resources, and stops it.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal};
 use super::client::{self, Tally};
 use crate::{Error, Result};
 
-/// How long a server may take to answer after its start, or to end after SIGTERM.
+/// How long a server may take to respond after its start, or to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A server that can be started.
@@ -21,8 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Program {
     /// The subject of its records.
     pub subject: String,
-    /// The program and its arguments, in which `{port}` and `{state}` stand for the port to listen
-    /// on and the file to keep the count in.
+    /// The program and its arguments, in which `{port}` and `{state}` are replaced by the port to
+    /// listen on and the file for the count.
     pub command: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ impl Program {
         Program { subject: subject.into(), command }
     }
 
-    /// Reads `SUBJECT=COMMAND`.
+    /// Parses `SUBJECT=COMMAND`.
     pub fn parse(text: &str) -> std::result::Result<Program, String> {
         let wanted = "SUBJECT=COMMAND, where the command holds {port} and {state}";
         let (subject, command) = text.split_once('=').ok_or(wanted)?;
@@ -44,7 +44,7 @@ impl Program {
     }
 
     /// Starts the server with its state in a folder, on a free port or on the given one, on all
-    /// cores or on the given one, and waits until it answers.
+    /// cores or on the given one, and waits until it responds.
     pub fn start(&self, folder: &Path, port: Option<u16>, core: Option<usize>) -> Result<Running> {
         let port = port.map_or_else(free_port, Ok)?;
         let state = folder.join("state").display().to_string();
@@ -85,7 +85,7 @@ impl Program {
                 // Without a connection, nothing was sent.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
                 Err(error) if started.elapsed() > PATIENCE => {
-                    return Err(self.failed(format!("does not answer well: {error}"), &log));
+                    return Err(self.failed(format!("does not respond well: {error}"), &log));
                 }
                 Err(_) => running.probes.sent += 1,
             }
@@ -105,8 +105,8 @@ impl Program {
     }
 }
 
-/// A server that runs. It is killed when this is dropped, and by the kernel when the thread that
-/// started it ends in any way.
+/// A running server. Dropping it kills the server; the kernel also kills it when the thread that
+/// started it ends for any reason.
 #[derive(Debug)]
 pub struct Running {
     child: Mutex<Child>,
@@ -117,7 +117,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -127,17 +127,17 @@ impl Running {
         self.address.port()
     }
 
-    /// The requests that found out whether it answers.
+    /// The requests that probed whether it responds.
     pub fn probes(&self) -> Tally {
         self.probes
     }
 
-    /// The first answer after the start, which counts the probe that asked for it.
+    /// The count in the first response after the start, which includes that probe.
     pub fn first_count(&self) -> u64 {
         self.first_count
     }
 
-    /// The user and system time that all its threads have spent, to a clock tick (10 ms).
+    /// The user and system time of all its threads, with the resolution of a clock tick (10 ms).
     pub fn cpu_time(&self) -> Result<Duration> {
         let path = self.proc("stat");
         let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
@@ -148,7 +148,7 @@ impl Running {
         Ok(Duration::from_secs_f64(ticks as f64 / rate))
     }
 
-    /// The most bytes that were resident so far.
+    /// The peak resident memory so far, in bytes.
     pub fn peak_memory(&self) -> Result<u64> {
         let path = self.proc("status");
         let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
@@ -164,7 +164,7 @@ impl Running {
         let _ = child.wait();
     }
 
-    /// Sends SIGTERM and waits for the end; SIGKILL follows if it does not come.
+    /// Sends SIGTERM and waits for the end; sends SIGKILL if that takes too long.
     pub fn stop(self) -> Result<()> {
         if let Some(pid) = Pid::from_raw(self.pid as i32) {
             // This fails only if the process has ended.
@@ -187,7 +187,7 @@ impl Running {
     }
 
     fn child(&self) -> std::sync::MutexGuard<'_, Child> {
-        // A panic elsewhere leaves the child as it was.
+        // A panic while holding the lock leaves the child unchanged.
         self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -212,15 +212,15 @@ pub(super) fn on_core(core: Option<usize>, words: &[String]) -> Command {
     command
 }
 
-/// Has the kernel kill the process when the thread that starts it ends, however that happens.
+/// Makes the kernel kill the process when the thread that starts it ends for any reason.
 pub(crate) fn end_with_us(command: &mut Command) {
     let ask = || Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?);
-    // SAFETY: between fork and exec, the closure makes one system call and allocates nothing.
+    // SAFETY: between fork and exec, the closure makes one system call and does not allocate.
     unsafe { command.pre_exec(ask) };
 }
 
-/// A port on which nobody listens. Another process may take it before the server does, which the
-/// server then says.
+/// A port on which no process listens. If another process takes it before the server does, the
+/// server reports that.
 pub(crate) fn free_port() -> Result<u16> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())
@@ -228,8 +228,8 @@ pub(crate) fn free_port() -> Result<u16> {
         .map_err(|error| Error::command("bind 127.0.0.1:0", format!("no free port: {error}")))
 }
 
-/// utime + stime, the fields 14 and 15 of proc(5)'s stat, in clock ticks. The name before them may
-/// hold spaces and brackets.
+/// utime + stime, the fields 14 and 15 of stat in proc(5), in clock ticks. The name before them may
+/// contain spaces and brackets.
 fn parse_stat(text: &str) -> Option<u64> {
     let (_, after_name) = text.rsplit_once(')')?;
     let mut fields = after_name.split_whitespace().skip(11);
@@ -238,7 +238,7 @@ fn parse_stat(text: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// VmHWM of proc(5)'s status, in bytes.
+/// VmHWM of status in proc(5), in bytes.
 fn parse_peak(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;

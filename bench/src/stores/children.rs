@@ -1,16 +1,16 @@
-//! Workers: forks of this process, which has no other thread.
+//! Workers: forks of this process, which must have only one thread.
 
 use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{Error, Result};
 
-/// Runs the work in a child, which ends when it returns.
+/// Runs the work in a child process, which exits when it returns.
 ///
-/// Whoever calls this must have no thread besides its own.
+/// The calling process must have no other thread.
 pub(super) fn fork(work: impl FnOnce()) -> Result<Child> {
-    // SAFETY: no other thread can hold a lock that the child would wait for, since there is none.
-    // The child ends without the clean-up of its parent.
+    // SAFETY: there is no other thread that could hold a lock for which the child would wait. The
+    // child exits without running the parent's clean-up.
     let pid = unsafe {
         let pid = libc::fork();
         if pid == 0 {
@@ -25,7 +25,7 @@ pub(super) fn fork(work: impl FnOnce()) -> Result<Child> {
     }
 }
 
-/// A worker. It is waited for when this is dropped.
+/// A worker. Dropping this waits for it.
 #[must_use]
 pub(super) struct Child {
     pid: i32,
@@ -44,7 +44,7 @@ impl Child {
     fn status(&mut self) -> i32 {
         self.waited = true;
         let mut status = 0;
-        // SAFETY: the process is a child that nobody else waits for.
+        // SAFETY: the process is a child for which nothing else waits.
         unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
         status
     }
@@ -58,15 +58,15 @@ impl Drop for Child {
     }
 }
 
-/// Workers that have done their work and live until this is dropped.
+/// Workers that have done their work and stay alive until this is dropped.
 pub(super) struct Alive {
-    /// Ends them by being closed. It is declared first, so that it is dropped first.
+    /// Closing this ends them. It is declared first, so it is dropped first.
     leave: Option<io::PipeWriter>,
     children: Vec<Child>,
 }
 
 impl Alive {
-    /// Forks so many, which do the work one after the other and stay.
+    /// Forks `count` workers, which do the work one after the other and stay alive.
     pub(super) fn start(count: usize, mut work: impl FnMut()) -> Result<Alive> {
         let (mut stay, leave) = pipe()?;
         let mut alive = Alive { leave: Some(leave), children: Vec::new() };
@@ -77,7 +77,7 @@ impl Alive {
                 drop(leave.take());
                 work();
                 let _ = is_done.write_all(b"d");
-                // Comes back when the parent closes its end.
+                // Returns when the parent closes its end.
                 let _ = stay.read(&mut [0]);
             })?;
             drop(is_done);

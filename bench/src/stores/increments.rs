@@ -12,11 +12,11 @@ use crate::Result;
 use crate::measure::{Case, black_box};
 use crate::record::Record;
 
-/// The threads that count at the same time.
+/// The numbers of threads that count at the same time.
 pub(super) const TOGETHER: [usize; 3] = [1, 2, 4];
 
-/// What an application calls: counters and histograms of a segment, and the same by the interface
-/// of all stores.
+/// The calls of an application: to counters and histograms of a segment, and through the interface
+/// that all stores share.
 pub(super) fn increments(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let folder = places.fresh(&places.tmpfs);
     let registry = ours::registry(folder.path());
@@ -81,7 +81,7 @@ pub(super) fn increments(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// Threads that count the same series of two labels.
+/// Threads that count in the same series with two labels.
 pub(super) fn threads(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let folder = places.fresh(&places.tmpfs);
     let registry = ours::registry(folder.path());
@@ -108,9 +108,9 @@ pub(super) fn threads(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// The seed's main benchmark by the interface of all stores: a hundred metrics, a random one each
-/// time. Simple are counters without labels; realistic are 80 counters and 20 histograms of 0 to 4
-/// labels, where an observation is one of a bucket and one of the sum.
+/// The seed's main benchmark, through the interface that all stores share: a hundred metrics, a
+/// random one each time. "Simple" are counters without labels; "realistic" are 80 counters and 20
+/// histograms with 0 to 4 labels, where an observation increments a bucket and the sum.
 pub(super) fn stores(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for (scenario, counters, most_labels) in [("simple", 100, 0), ("realistic", 80, 4)] {
@@ -135,11 +135,11 @@ pub(super) fn stores(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// An increment, or an observation, that is to be made.
+/// A prepared increment or observation.
 struct Point {
     metric: std::sync::Arc<dyn quipu_store::Metric>,
     labels: Vec<&'static str>,
-    /// What is observed, of a histogram, whose last label is `le`.
+    /// The observation, for a histogram, whose last label is `le`.
     observed: Option<f64>,
 }
 
@@ -187,7 +187,7 @@ fn points(store: &dyn quipu_store::Store, counters: usize, most_labels: u64) -> 
         .collect()
 }
 
-/// SplitMix64: the same numbers each time.
+/// SplitMix64: a reproducible sequence of random numbers.
 struct Random(u64);
 
 impl Random {
@@ -202,7 +202,7 @@ impl Random {
 
 type Opened = (Contender, std::sync::Arc<dyn quipu_store::Store>, tempfile::TempDir);
 
-/// Every store in a folder of its own, which is last: it goes after the store.
+/// Every store in a separate folder. The folder is the last field, so it is dropped after the store.
 fn open_all(places: &Places) -> Vec<Opened> {
     let open = |contender: Contender| {
         let folder = places.fresh(&places.tmpfs);
@@ -211,7 +211,7 @@ fn open_all(places: &Places) -> Vec<Opened> {
     STORES.into_iter().map(open).collect()
 }
 
-/// A loop over the paths, which goes on where the last one ended.
+/// A loop over the paths, which continues where the previous call ended.
 fn around<'p>(paths: &'p [String], count: impl Fn(&str) + 'p) -> impl FnMut(u64) + 'p {
     let mut next = 0;
     move |n| {

@@ -1,4 +1,4 @@
-//! An application with many metrics: what it takes to make them, and to scrape them.
+//! An application with many metrics: the time to create them, and to scrape them.
 
 use std::time::Instant;
 
@@ -11,10 +11,10 @@ use super::{Places, Plan};
 use crate::Result;
 use crate::record::{Label, Record};
 
-/// How many.
+/// The number of metrics.
 const METRICS: usize = 2000;
 
-/// Each is made and counts once; then all are scraped.
+/// Each metric is created and counts once; then all are scraped.
 pub(super) fn metrics(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let most = if plan == Plan::quick() { 100 } else { METRICS };
     let folder = places.fresh(&places.tmpfs);

@@ -1,4 +1,4 @@
-//! quipu's stores behind their one interface, and what all that measures them shares.
+//! quipu's stores under their common interface, and helpers for measuring them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::{Error, Result};
 
 /// The names of the two labels that most workloads have.
 pub(super) const TWO: [&str; 2] = ["code", "path"];
-/// Their values where they are constant.
+/// Their values if they are constant.
 pub(super) const VALUES: [&str; 2] = ["200", "/x"];
-/// How many series a worker makes that is scraped later.
+/// The number of series that a worker creates, to be scraped later.
 pub(super) const SERIES: usize = 1000;
 
 /// The family of counters that the workloads with labels count in.
 pub(super) type Counters = Family<Counter, Values<'static>>;
-/// The same of histograms.
+/// The family of histograms of these workloads.
 pub(super) type Histograms = Family<Histogram, Values<'static>>;
 
 /// A registry on a segment in a file of the folder.
@@ -40,11 +40,11 @@ pub(super) fn histograms(registry: &Registry, name: &str, labels: &[&str]) -> Hi
     registry.register(description.labels(labels.iter().copied())).expect("the name is new")
 }
 
-/// The bounds of histograms: those of the clients' default.
+/// The bounds of histograms: the default of the client libraries.
 pub(super) const BUCKETS: [f64; 11] =
     [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// The paths that a thousand series have.
+/// The paths of a thousand series.
 pub(super) fn paths() -> Vec<String> {
     (0..SERIES).map(|number| format!("/path/{number}")).collect()
 }
@@ -54,12 +54,12 @@ pub(super) fn paths() -> Vec<String> {
 pub(super) struct Contender {
     /// Its name in the records.
     pub(super) subject: &'static str,
-    /// Where it keeps what it counts: `memory`, `disk`, which stands for a folder on any file
-    /// system, or `server`.
+    /// The place of its counts: `memory`, `disk`, which means a folder on any file system, or
+    /// `server`.
     pub(super) place: &'static str,
     /// Whether threads can count at the same time.
     pub(super) many_threads: bool,
-    /// Makes it, with the folder for what lies on a file system.
+    /// Creates it. The folder is for its files, if any.
     pub(super) open: fn(&Places, &Path) -> Arc<dyn Store>,
 }
 
@@ -112,7 +112,7 @@ pub(super) fn check(subject: &str, store: &dyn Store) -> Result<()> {
 }
 
 impl Contender {
-    /// The places of files to measure, with their names; what is in memory has one.
+    /// The places to measure, with their names: the file systems for `disk`, otherwise one.
     pub(super) fn places<'p>(&self, places: &'p Places) -> Vec<(&'static str, &'p Path)> {
         match self.place {
             "disk" => vec![("tmpfs", &places.tmpfs), ("disk", &places.disk)],
@@ -121,7 +121,7 @@ impl Contender {
     }
 }
 
-/// The store of quipu that is the default.
+/// The default store of quipu.
 pub(super) fn segment(folder: &Path) -> Arc<dyn Store> {
     Arc::new(SegmentStore::open(folder).expect("the system has memory"))
 }

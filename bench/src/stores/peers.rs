@@ -1,4 +1,4 @@
-//! The programs in Ruby and in Python, which take their turns in processes of their own.
+//! The programs in Ruby and in Python, which take turns in separate processes.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,14 +16,14 @@ pub enum Language {
     Python,
 }
 
-/// What the programs need.
+/// The dependencies of the programs.
 #[derive(Clone, Debug)]
 pub struct Peers {
     /// The Ruby that has the packages.
     pub ruby: PathBuf,
-    /// The folder of quipu's gem, with its extension built; without, the gem is left out.
+    /// The folder of quipu's gem, with its extension built; if `None`, the gem is left out.
     pub gem: Option<PathBuf>,
-    /// A checkout of client_ruby; without, it is left out.
+    /// A checkout of client_ruby; if `None`, it is left out.
     pub client_ruby: Option<PathBuf>,
     /// The Python that has prometheus_client.
     pub python: PathBuf,
@@ -91,6 +91,6 @@ fn script(name: &str) -> Result<PathBuf> {
     let path = crate::root().join("bench/peers").join(name);
     match path.is_file() {
         true => Ok(path),
-        false => Err(Error::report(format!("{} is not there", path.display()))),
+        false => Err(Error::report(format!("{} does not exist", path.display()))),
     }
 }

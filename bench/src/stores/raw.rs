@@ -1,4 +1,4 @@
-//! The seed's small questions, of Rust: a hash map, a key as a text, system calls, Redis.
+//! The seed's small benchmarks, in Rust: a hash map, a key as a text, system calls, Redis.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,10 +14,10 @@ use crate::measure::{Case, black_box};
 use crate::record::Record;
 use crate::{Error, Result};
 
-/// Who measures here.
+/// The subject of these records.
 const SUBJECT: &str = "Rust";
 
-/// A hash map with a key of each kind.
+/// A hash map with each kind of key.
 pub(super) fn hash(plan: Plan, _places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     let mut time = |name: &str, body: &mut dyn FnMut(u64)| {
@@ -82,7 +82,7 @@ pub(super) fn keys(plan: Plan, _places: &Places) -> Result<Vec<Record>> {
     Ok(cases.into_iter().flat_map(|case| case.run(&plan.options())).collect())
 }
 
-/// What the seed's stores ask of the system at each increment.
+/// The system calls of the seed's stores at each increment.
 pub(super) fn system_calls(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for (place, path) in [("tmpfs", &places.tmpfs), ("disk", &places.disk)] {
@@ -91,7 +91,7 @@ pub(super) fn system_calls(plan: Plan, places: &Places) -> Result<Vec<Record>> {
         let file = File::create(&path).map_err(Error::file("make", &path))?;
         let case = Case::new(format!("system call/flock and unlock, {place}"));
         let case = case.each(SUBJECT, || {
-            flock(&file, FlockOperation::LockExclusive).expect("nobody else has it");
+            flock(&file, FlockOperation::LockExclusive).expect("the file is private");
             flock(&file, FlockOperation::Unlock).expect("it was locked");
         });
         records.extend(case.run(&plan.options()));
@@ -101,8 +101,7 @@ pub(super) fn system_calls(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// HINCRBYFLOAT over a socket, with nothing between it and the server: what any client takes, and
-/// more.
+/// HINCRBYFLOAT over a bare socket: the minimum for any client.
 pub(super) fn redis(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     const COMMAND: &[u8] = b"*4\r\n$12\r\nHINCRBYFLOAT\r\n$1\r\nh\r\n$7\r\na=1&b=2\r\n$1\r\n1\r\n";
     let unix = UnixStream::connect(&places.redis).map_err(Error::file("reach", &places.redis))?;
@@ -126,10 +125,10 @@ pub(super) fn redis(plan: Plan, places: &Places) -> Result<Vec<Record>> {
                     // A reply is the length of a text, and the text.
                     for _ in 0..2 * size {
                         reply.clear();
-                        connection.read_line(&mut reply).expect("the server answers");
+                        connection.read_line(&mut reply).expect("the server replies");
                     }
                 }
-                // For n operations, as if the last batch were no more than what is left.
+                // Scaled to n operations, since the last batch may contain more than are left.
                 start.elapsed().mul_f64(n as f64 / (batches * size) as f64)
             });
             records.extend(case.run(&plan.options()));

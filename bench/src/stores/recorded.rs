@@ -1,8 +1,8 @@
-//! Figures of client_ruby's stores, which the registries here do not have.
+//! Recorded figures of client_ruby's stores, which the registries available here do not have.
 //!
-//! They were taken before, by such loops, with the same Ruby on another machine: two cores of an
-//! AMD EPYC, virtual. Their subjects say so. Where a checkout of client_ruby is given, it is
-//! measured and none of them is used.
+//! They were taken earlier, with the same kind of loops and the same Ruby, on another machine: two
+//! cores of an AMD EPYC, virtual. Their subjects say so. If a checkout of client_ruby is given, it
+//! is measured, and none of these is used.
 
 use super::increments::TOGETHER;
 use crate::record::{Label, Record};
@@ -34,7 +34,7 @@ const TIMES: [(&str, &str, f64); 19] = [
     ("ruby stores, realistic/disk", DIRECT_FILE_STORE, 9.28),
 ];
 
-/// Microseconds of an increment of two labels on 1, 2 and 4 threads.
+/// Microseconds of an increment with two labels on 1, 2 and 4 threads.
 const THREADS: [f64; 3] = [6.68, 11.6, 9.1];
 
 /// Case, milliseconds.
@@ -69,8 +69,8 @@ pub fn recorded(workload: &str) -> Vec<Record> {
     }
 }
 
-/// Quipu's store under client_ruby's metrics, where those cannot be had: what they take with a
-/// store that does nothing, as it was recorded, and what the store takes.
+/// Quipu's store under client_ruby's metrics, if those are not available: the sum of their recorded
+/// time with a store that does nothing, and the time of the store.
 pub fn drop_in(measured: &[Record]) -> Option<Record> {
     let alone = measured.iter().find(|record| {
         record.case == "ruby increment/2 labels" && record.subject == "quipu (store alone)"

@@ -1,4 +1,4 @@
-//! A Redis server for the benchmark alone.
+//! A Redis server that is private to the benchmark.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// How long the server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server in memory, on a free port and a socket. It is killed when this is dropped.
+/// A server in memory, on a free port and a socket. Dropping this kills it.
 #[derive(Debug)]
 pub struct RedisServer {
     child: Child,
@@ -19,7 +19,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server that keeps nothing, with its socket in the folder.
+    /// Starts a server without persistence, with its socket in the folder.
     pub fn start(folder: &Path) -> Result<RedisServer> {
         let port = free_port()?;
         let socket = folder.join("redis.sock");
@@ -44,7 +44,7 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// Where it listens on the loopback interface.
+    /// Its port on the loopback interface.
     pub fn port(&self) -> u16 {
         self.port
     }

@@ -1,5 +1,5 @@
-//! quipu's store in Redis: what an increment takes beside the segment's, and how many a second
-//! arrive in a real server, whose sum must be what was counted.
+//! quipu's store in Redis: the time of an increment compared to that of the segment, and the rate
+//! at which increments arrive in a real server. Their sum in the server must be exact.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -18,14 +18,14 @@ use crate::Result;
 use crate::measure::{Case, black_box};
 use crate::record::{Label, Record};
 
-/// How often what changed is written.
+/// The interval at which changes are written.
 const INTERVAL: Duration = Duration::from_millis(200);
-/// How long what was counted may take to arrive in the server.
+/// How long counts may take to arrive in the server.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Increments between two looks at the clock.
+/// The number of increments between two readings of the clock.
 const BATCH: usize = 10 * SERIES;
 
-/// The sustained rate with some numbers of workers, and then, in this process alone, the increment.
+/// The sustained rate for several numbers of workers, and then the increment in this process.
 pub(super) fn redis_store(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for count in TOGETHER {
@@ -35,12 +35,12 @@ pub(super) fn redis_store(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// A store in a segment of the folder, which is an application of its own.
+/// A store on a segment in the folder. Each folder is a separate application.
 pub(super) fn open(places: &Places, folder: &Path) -> Redis {
     open_as(places, folder, folder)
 }
 
-/// A store in a segment of the folder, and of the application that is named after another one.
+/// A store on a segment in the folder, for the application that is named after another folder.
 fn open_as(places: &Places, folder: &Path, application: &Path) -> Redis {
     let registry = Registry::open(folder.join("redis.quipu")).expect("the folder takes a file");
     let url = format!("unix://{}", places.redis.display());
@@ -49,8 +49,8 @@ fn open_as(places: &Places, folder: &Path, application: &Path) -> Redis {
     options.on(registry).expect("the segment is new")
 }
 
-/// Workers that share a segment count a thousand series for a while and flush. The time ends when
-/// the last count has arrived.
+/// Workers that share a segment count in a thousand series for a while and flush. The time ends
+/// when the last count has arrived.
 fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
     let folder = places.fresh(&places.tmpfs);
     let paths = ours::paths();
@@ -68,7 +68,7 @@ fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
                 }
                 counted += BATCH as u64;
             }
-            store.flush(PATIENCE).expect("what was counted arrives");
+            store.flush(PATIENCE).expect("the counts arrive");
             let _ = (&count_to).write_all(&counted.to_le_bytes());
         })?);
     }
@@ -76,16 +76,16 @@ fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
         worker.wait()?;
     }
     let elapsed = start.elapsed();
-    // The store has threads, which a process that forks again must not have.
+    // The store has threads, so it must be in a child: this process forks again.
     let (mut sum, sum_to) = pipe()?;
     let elsewhere = places.fresh(&places.tmpfs);
     children::fork(|| {
-        // Another instance of the application knows what is in the server, and nothing else.
+        // Another instance of the application sees only what is in the server.
         let store = open_as(places, elsewhere.path(), folder.path());
         let counter = ours::counter(&store, "sustained", &TWO);
         let mut arrived = 0.0;
         let read = counter.all_values(&mut |_, value| arrived += value);
-        read.expect("the server answers");
+        read.expect("the server replies");
         let _ = (&sum_to).write_all(&f64::to_le_bytes(arrived));
     })?
     .wait()?;
@@ -105,8 +105,8 @@ fn sustained(plan: Plan, places: &Places, count: usize) -> Result<[Record; 2]> {
     ])
 }
 
-/// An increment of two labels in the store and in a segment alone, by the same interface, and the
-/// ratio of their medians.
+/// An increment with two labels in the store and in a plain segment, through the same interface,
+/// and the ratio of their medians.
 fn beside_the_segment(plan: Plan, places: &Places) -> Vec<Record> {
     let folders = [(); 2].map(|()| places.fresh(&places.tmpfs));
     let redis: Arc<dyn Store> = Arc::new(open(places, folders[0].path()));

@@ -1,4 +1,4 @@
-//! What lies on the disk after many workers have come and gone.
+//! The disk usage after many workers have come and gone.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use super::{Places, Plan, children, ours};
 use crate::record::{Label, Record};
 use crate::{Error, Result};
 
-/// Workers one after the other, each of which counts a hundred series.
+/// Workers, one after the other, each of which counts a hundred series.
 pub(super) fn respawns(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let subject = "quipu";
     let folder = places.fresh(&places.tmpfs);
@@ -41,7 +41,7 @@ pub(super) fn respawns(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// What the files of a folder take, and how many there are.
+/// The disk usage of the files in a folder, and their number.
 pub(super) fn sizes(case: &str, subject: &str, folder: &Path) -> Result<Vec<Record>> {
     let (mut bytes, mut files) = (0, 0);
     for entry in fs::read_dir(folder).map_err(Error::file("read", folder))? {

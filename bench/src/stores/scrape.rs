@@ -1,4 +1,4 @@
-//! What a scrape takes while workers live, and after many have died, each with a thousand series.
+//! The time of a scrape with live workers, and after many have died, each with a thousand series.
 
 use std::path::Path;
 use std::process::Command;
@@ -48,8 +48,8 @@ pub(super) fn scrape(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// What Python's workers have left in folders that are named after how many they were, as files of
-/// prometheus_client in its multi-process mode.
+/// Scrapes of the files that Python's workers have left, as prometheus_client in its multi-process
+/// mode does. The folders are named after the number of workers.
 fn of_files(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for (name, count) in [("8 live", 8), ("50 dead", 50), ("500 dead", plan.dead)] {
@@ -69,14 +69,14 @@ fn of_files(plan: Plan, places: &Places) -> Result<Vec<Record>> {
         }
         records.push(times(plan, &case, "quipu (Python's files)", || registry.text()));
         daemon(places, &folder)?;
-        // It has succeeded once.
+        // It has already succeeded once.
         let scrape = || daemon(places, &folder).is_ok();
         records.push(times(plan, &case, "quipu (Python's files, the command)", scrape));
     }
     Ok(records)
 }
 
-/// `quipu scrape FOLDER`, from the start of the program to its end.
+/// Runs `quipu scrape FOLDER` to completion.
 fn daemon(places: &Places, folder: &Path) -> Result<()> {
     let mut command = Command::new(&places.quipu);
     command.arg("scrape").arg(folder);

@@ -1,4 +1,4 @@
-//! Forked workers that count the same series of two labels at the same time.
+//! Forked workers that count in the same series with two labels at the same time.
 
 use std::io::{Read, Write};
 use std::time::Instant;
@@ -13,10 +13,10 @@ use crate::Result;
 use crate::measure::black_box;
 use crate::record::{Label, Record};
 
-/// Increments between two looks at the clock.
+/// The number of increments between two readings of the clock.
 const BATCH: u64 = 1000;
 
-/// The elapsed time by the operations of all workers, whose sum must be in the segment.
+/// The elapsed time divided by the operations of all workers. The segment must contain their sum.
 pub(super) fn workers(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for count in TOGETHER {
@@ -34,7 +34,7 @@ pub(super) fn workers(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// What all counted, and the nanoseconds of an increment.
+/// The number of increments of all workers, and the nanoseconds per increment.
 fn count_together(plan: &Plan, count: usize, counters: &Counters) -> Result<(u64, f64)> {
     let (mut go, gate) = pipe()?;
     let (mut counted, count_to) = pipe()?;
@@ -57,7 +57,7 @@ fn count_together(plan: &Plan, count: usize, counters: &Counters) -> Result<(u64
         })?);
     }
     drop(count_to);
-    // They wait at the gate, or will find it open.
+    // By now the workers wait at the gate; one that is late finds it open.
     std::thread::sleep(plan.run_time / 10);
     let start = Instant::now();
     let _ = (&gate).write_all(&vec![b'g'; count]);
