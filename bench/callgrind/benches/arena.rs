@@ -1,6 +1,6 @@
 //! Registers every case of every library with gungraun, which runs each under callgrind.
 //!
-//! Run it by `arena-table`, which knows the runner and reads the counts.
+//! Run it with `arena-table`, which installs the runner and reads the counts.
 
 #![allow(missing_docs, unreachable_pub)]
 
@@ -9,7 +9,7 @@ use gungraun::{Callgrind, EntryPoint, LibraryBenchmarkConfig, main};
 fn config() -> LibraryBenchmarkConfig {
     let mut config = LibraryBenchmarkConfig::default();
     config.tool(
-        // Two bodies that are equal are one function, under one of their names.
+        // Identical bodies are merged into one function, under one of their names.
         Callgrind::with_args(["branch-sim=yes"])
             .entry_point(EntryPoint::Custom("entry_*".to_owned())),
     );

@@ -1,4 +1,4 @@
-//! The cases: of each, what is set up, and the body whose instructions are counted.
+//! The cases, each with its setup, and the body whose instructions are counted.
 
 use std::alloc::Layout;
 use std::hint::black_box;
@@ -18,7 +18,7 @@ const SIZE: usize = 1024;
 
 type Block = Result<NonNull<[u8]>, AllocError>;
 
-/// A block that a case starts from.
+/// The block with which a case starts.
 fn block<T>(allocator: impl Allocator) -> NonNull<u8> {
     match allocator.allocate(Layout::new::<T>()) {
         Ok(block) => block.cast(),
@@ -26,7 +26,7 @@ fn block<T>(allocator: impl Allocator) -> NonNull<u8> {
     }
 }
 
-/// One case for one library: the entry function, and what calls it.
+/// One case for one library: the entry function and its caller.
 macro_rules! case {
     (
         $library:ident $case:ident
@@ -68,7 +68,7 @@ macro_rules! value {
     };
 }
 
-/// Changes the size of a block; the second case with layouts that the compiler does not know.
+/// Resizes a block. In the second case, the compiler does not know the layouts.
 macro_rules! resize {
     ($library:ident $case:ident $black_box:ident $method:ident($old:ty => $new:ty)) => {
         case! { $library $case
@@ -102,7 +102,7 @@ macro_rules! deallocate {
     ($library:ident $case:ident $black_box:ident $last:literal) => {
         case! { $library $case
             fn<'a>(bump: &'a Bump, block: NonNull<u8>) {
-                // SAFETY: The block has the layout, and nobody uses it.
+                // SAFETY: The block has the layout, and nothing uses it.
                 unsafe { bump.as_allocator().deallocate(block, Layout::new::<u32>()) }
             }
             run => {
@@ -116,7 +116,7 @@ macro_rules! deallocate {
         }
         case! { $library $black_box
             fn<'a>(bump: &'a Bump, block: NonNull<u8>, layout: Layout) {
-                // SAFETY: The block has the layout, and nobody uses it.
+                // SAFETY: The block has the layout, and nothing uses it.
                 unsafe { bump.as_allocator().deallocate(block, layout) }
             }
             run => {

@@ -1,10 +1,10 @@
-//! Whether every cell of ours is at most the lowest of the peers, and at most what is kept.
+//! Checks that no cell of ours is above the lowest of the peers, or above the recorded figure.
 
 use crate::figures::{Count, Figures, LIBRARIES, peers};
 use crate::table::TABLES;
 
-/// The peers that give memory back in a case that shrinks. blink-alloc never does; bumpalo where it
-/// can copy without an overlap, and not where the alignment grows.
+/// The peers that free memory in a case that shrinks. blink-alloc never does; bumpalo does if it
+/// can copy without an overlap, and the alignment does not grow.
 fn reclaiming_peers(case: &str) -> &'static [&'static str] {
     if case.ends_with("larger_align") {
         &["bump_scope_up", "bump_scope_down"]
@@ -13,7 +13,7 @@ fn reclaiming_peers(case: &str) -> &'static [&'static str] {
     }
 }
 
-/// The lowest instructions and the lowest branches of some libraries, each on its own.
+/// The lowest instructions and, independently, the lowest branches of some libraries.
 pub(crate) fn lowest<'a>(
     figures: &Figures,
     case: &str,
@@ -29,7 +29,7 @@ fn exceeds(count: Count, limit: Count) -> bool {
     count.instructions > limit.instructions || count.branches > limit.branches
 }
 
-/// Every cell of ours that is above the lowest peer, or above what is kept.
+/// Every cell of ours that is above the lowest peer, or above the recorded figure.
 pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
     let mut losses = Vec::new();
     let mut compare = |case: &str, library: &str, limit: Option<Count>, whose: &str, hint: &str| {
@@ -55,7 +55,7 @@ pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
         if figures.setting.comparable(&kept.setting) {
             for (library, _) in &LIBRARIES[..4] {
                 let before = kept.count(case, library);
-                let hint = "if it is meant, `make bench-arena` keeps the new figures";
+                let hint = "if that is intended, record the new figures with `make bench-arena`";
                 compare(case, library, before, "before", hint);
             }
         }
@@ -63,7 +63,7 @@ pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
     losses
 }
 
-/// How many cells are below, at, and above the lowest peer.
+/// The numbers of cells below, at, and above the lowest peer.
 pub(crate) fn standing(figures: &Figures, library: &str) -> [usize; 3] {
     let mut standing = [0; 3];
     for case in TABLES.iter().flat_map(|table| table.cases) {

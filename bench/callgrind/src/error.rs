@@ -1,23 +1,23 @@
-//! What can go wrong, and the way out.
+//! The errors, with advice on how to fix them.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// Why the counts are not there.
+/// The reason why there are no counts.
 #[derive(Debug)]
 pub(crate) enum Error {
-    /// A file or folder.
+    /// An operation on a file or folder failed.
     File(&'static str, PathBuf, io::Error),
-    /// A file does not hold what it should.
+    /// The content of a file is invalid.
     Content(PathBuf, String),
-    /// A program.
+    /// A program failed.
     Program(String, String),
 }
 
 impl Error {
-    /// For `map_err` of what is done with a file.
+    /// For `map_err`: the failed operation on a file.
     pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = path.to_path_buf();
         move |error| Error::File(what, path, error)

@@ -1,6 +1,6 @@
-//! The counts of all cells, and the file that keeps them: one JSON object a line.
+//! The counts of all cells, and the file that records them: one JSON object per line.
 //!
-//! The first line says what was measured with what; each other line is a cell.
+//! The first line has the versions of the libraries and tools; each other line is a cell.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,19 +22,19 @@ pub(crate) const LIBRARIES: [(&str, &str); 8] = [
     ("blink_alloc", "blink-alloc"),
 ];
 
-/// Those of the libraries that are peers.
+/// The libraries that are peers.
 pub(crate) fn peers() -> impl Iterator<Item = &'static str> {
     LIBRARIES[4..].iter().map(|(symbol, _)| *symbol)
 }
 
-/// What was counted of one case of one library.
+/// The counts of one case of one library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Count {
     pub(crate) instructions: u64,
     pub(crate) branches: u64,
 }
 
-/// With what it was counted: figures of other compilers cannot be compared.
+/// The libraries and tools of a measurement: figures of different compilers are not comparable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) rustc: String,
@@ -42,15 +42,15 @@ pub(crate) struct Setting {
     pub(crate) target: String,
     pub(crate) libc: String,
     pub(crate) valgrind: String,
-    /// By which the C library chooses how it copies.
+    /// The processor, by which the C library chooses how it copies.
     pub(crate) cpu: String,
     /// The libraries and their versions.
     pub(crate) libraries: BTreeMap<String, String>,
 }
 
 impl Setting {
-    /// Whether a count of ours means the same under both: the versions of libraries, of which one
-    /// is ours, do not matter.
+    /// Whether a count of ours is comparable under both. The versions of the libraries, which
+    /// include ours, do not matter.
     pub(crate) fn comparable(&self, other: &Setting) -> bool {
         let tools = |setting: &Setting| {
             let Setting { rustc, llvm, target, libc, valgrind, cpu, libraries: _ } =
@@ -73,12 +73,12 @@ struct Line {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) setting: Setting,
-    /// By case and symbol of the library.
+    /// The counts by case and symbol of the library.
     pub(crate) counts: BTreeMap<(String, String), Count>,
 }
 
 impl Figures {
-    /// One cell. Blink-alloc has none where a minimum alignment is asked for, which it has not.
+    /// One cell. Blink-alloc has none in cases that require a minimum alignment.
     pub(crate) fn count(&self, case: &str, library: &str) -> Option<Count> {
         if library == "blink_alloc" && case.ends_with("aligned") {
             return None;
@@ -86,7 +86,7 @@ impl Figures {
         self.counts.get(&(case.to_owned(), library.to_owned())).copied()
     }
 
-    /// Reads the figures that are kept.
+    /// Reads the recorded figures.
     pub(crate) fn read(path: &Path) -> Result<Figures> {
         let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
         let broken = |error| Error::Content(path.into(), format!("no figures: {error}"));
@@ -100,7 +100,7 @@ impl Figures {
         Ok(Figures { setting, counts })
     }
 
-    /// Keeps the figures.
+    /// Records the figures.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         let broken = |error| Error::Content(path.into(), format!("cannot be written: {error}"));
         let mut text = serde_json::to_string(&self.setting).map_err(broken)? + "\n";

@@ -1,11 +1,11 @@
 //! Small functions of bump allocators, whose instructions callgrind counts.
 //!
-//! Each case is one source for all libraries. Its body is a function that is never inlined, under a
-//! symbol of its own: `entry_CASE_LIBRARY`. A second function sets up, and calls it through a
-//! pointer with arguments that the compiler does not know; only what happens between entering and
-//! leaving the entry function is counted.
+//! All libraries share the source of each case. Its body is a function that is never inlined, with
+//! its own symbol: `entry_CASE_LIBRARY`. A second function does the setup, and calls it through a
+//! pointer with arguments that the compiler does not know. Only the instructions between entering
+//! and leaving the entry function are counted.
 //!
-//! The cases are those of the table that bump-scope publishes, so that the columns can be compared.
+//! The cases are those of the table that bump-scope publishes, so that the columns are comparable.
 
 pub mod libraries;
 

@@ -1,7 +1,7 @@
 //! The libraries under one interface, each used as its documentation recommends.
 //!
-//! The interface is no trait: a minimum alignment is an argument of a type, which libraries bound
-//! in ways that a trait cannot repeat.
+//! The interface is not a trait: a minimum alignment is an argument of a type, which libraries
+//! bound in ways that a trait cannot express.
 
 macro_rules! quipu {
     ($module:ident, $policy:ty) => {
@@ -189,7 +189,7 @@ pub mod bumpalo {
     }
 }
 
-/// blink-alloc, which knows no minimum alignment.
+/// blink-alloc, which does not support a minimum alignment.
 pub mod blink_alloc {
     use std::alloc::Layout;
     use std::ptr::NonNull;
@@ -198,10 +198,10 @@ pub mod blink_alloc {
     use allocator_api2_04::alloc::Allocator as Later;
     use blink_alloc::{Blink, BlinkAlloc};
 
-    /// The allocator under the version of the trait that the others have.
+    /// The allocator with the version of the trait that the others implement.
     struct Same<'a>(&'a BlinkAlloc);
 
-    // SAFETY: Every call is passed on.
+    // SAFETY: Every call is forwarded.
     unsafe impl Allocator for Same<'_> {
         #[inline(always)]
         fn allocate(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
@@ -249,7 +249,7 @@ pub mod blink_alloc {
         #[inline(always)]
         pub(crate) fn with_size(size: usize) -> Self {
             let blink = Blink::with_chunk_size(size);
-            // It has no chunk before the first allocation, which the others have.
+            // Unlike the others, it has no chunk before the first allocation.
             let _ = blink.allocator().allocate(Layout::new::<[u64; 2]>());
             Self(blink)
         }

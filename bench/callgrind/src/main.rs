@@ -1,4 +1,4 @@
-//! Counts the instructions of `quipu-arena` and of its peers, and checks and writes the tables.
+//! Counts the instructions of `quipu-arena` and of its peers, checks them, and writes the tables.
 //!
 //! `cargo run --release -p quipu-bench-callgrind -- check`
 //!
@@ -28,11 +28,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Count all cells, keep the figures, and write the tables.
+    /// Count all cells, record the figures, and write the tables.
     Measure,
-    /// Count all cells, and fail if one of ours is above the lowest peer or above what is kept.
+    /// Count all cells, and fail if one of ours is above the lowest peer or the recorded figure.
     Check,
-    /// Write the tables of the figures that are kept.
+    /// Write the tables of the recorded figures.
     Write,
 }
 
@@ -62,8 +62,8 @@ fn run(command: &Command) -> Result<ExitCode> {
             let figures = measure::all(&root)?;
             if !figures.setting.comparable(&before.setting) {
                 eprintln!(
-                    "arena-table: NOT COMPARED with the figures that are kept, which another \
-                     compiler, libc, valgrind or CPU counted; `make bench-arena` keeps new ones"
+                    "arena-table: NOT COMPARED with the recorded figures, which another compiler, \
+                     libc, valgrind or CPU counted; `make bench-arena` records new ones"
                 );
             }
             let losses = check::losses(&figures, &before);

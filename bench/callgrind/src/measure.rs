@@ -1,4 +1,4 @@
-//! Runs every case under callgrind, through gungraun, and reads what it counted.
+//! Runs every case under callgrind, through gungraun, and reads the counts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::figures::{Count, Figures, LIBRARIES, Setting};
 use crate::table::TABLES;
 
-/// The version of the runner, which has to be that of the library.
+/// The version of the runner, which must be that of the library.
 const RUNNER: &str = "0.20.0";
 
 /// Counts all cells.
@@ -20,7 +20,7 @@ pub(crate) fn all(root: &Path) -> Result<Figures> {
     let runner = runner(root)?;
     eprintln!("arena-table: counting {} cells, which takes a minute or two", 46 * LIBRARIES.len());
     let package = env!("CARGO_PKG_NAME");
-    // An earlier run is no part of this one.
+    // Remove the results of an earlier run.
     let folder = target(root).join("gungraun").join(package);
     if folder.exists() {
         fs::remove_dir_all(&folder).map_err(Error::file("remove", &folder))?;
@@ -78,7 +78,7 @@ fn runner(root: &Path) -> Result<PathBuf> {
     Ok(runner)
 }
 
-/// What the figures were counted with.
+/// The libraries and tools of the measurement.
 fn setting(root: &Path) -> Result<Setting> {
     let rustc = output(Command::new("rustc").arg("-vV"))?;
     let field = |name: &str| {
@@ -86,7 +86,7 @@ fn setting(root: &Path) -> Result<Setting> {
         line.unwrap_or("unknown").trim().to_owned()
     };
     let valgrind = output(Command::new("valgrind").arg("--version")).map_err(|_| {
-        Error::Program("valgrind".into(), "is not there; `make tools` installs it".into())
+        Error::Program("valgrind".into(), "is not installed; `make tools` installs it".into())
     })?;
     let libc = output(Command::new("getconf").arg("GNU_LIBC_VERSION")).unwrap_or_default();
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The tables, and the files between whose markers they are written.
+//! The tables, and the files with the markers between which they are written.
 
 use std::fmt::Write;
 use std::fs;
@@ -15,7 +15,7 @@ pub(crate) struct Table {
     pub(crate) cases: &'static [&'static str],
 }
 
-/// The rows of the table that began it all.
+/// The rows of the first table that bump-scope published.
 const FIRST: [&str; 17] = [
     "alloc_u8",
     "alloc_u32",
@@ -134,7 +134,7 @@ pub(crate) fn all_rows(figures: &Figures) -> String {
     rows(figures, &cases)
 }
 
-/// A table in Markdown: `instructions / branches`, bold where nothing in the row is lower.
+/// A Markdown table of `instructions / branches`, with the lowest cells of each row in bold.
 fn rows(figures: &Figures, cases: &[&str]) -> String {
     let mut text = String::from("| case |");
     for (_, name) in LIBRARIES {
@@ -175,7 +175,7 @@ fn setting(figures: &Figures) -> String {
     )
 }
 
-/// Puts a content between `<!-- table NAME -->` and `<!-- end -->`, wherever that is.
+/// Replaces the text between `<!-- table NAME -->` and `<!-- end -->`, wherever that occurs.
 fn replace(text: &str, name: &str, content: &str) -> String {
     let marker = format!("<!-- table {name} -->");
     let mut parts = text.split(marker.as_str());

@@ -5,7 +5,7 @@
 pub(super) struct Random(u64);
 
 impl Random {
-    /// A generator that always gives the same numbers.
+    /// A generator that always returns the same sequence.
     pub(super) fn new() -> Random {
         Random(88_172_645_463_325_252)
     }
@@ -15,7 +15,7 @@ impl Random {
         ((u128::from(self.next()) * bound as u128) >> 64) as usize
     }
 
-    /// A number from 0 to 1, without 1.
+    /// A number in [0, 1).
     pub(super) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -29,7 +29,7 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        // The low bits of a xorshift are the weak ones.
+        // The low bits of a xorshift are weak.
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 }

@@ -1,11 +1,11 @@
-//! Messages of a statsd-like protocol, each a timer's id and its values: batches of 1,000 are
-//! decoded, then used, then freed.
+//! Messages of a statsd-like protocol, each with the id and the values of a timer: batches of 1,000
+//! are decoded, then used, then freed.
 //!
-//! The first case has the message of the seed's benchmark: 37 bytes of id, and the values 1 to 5.
+//! The first case has the message of the seed's benchmark: an id of 37 bytes and the values 1 to 5.
 //!
 //! A message is the length of the id as a varint, the id, the number of values as a varint, and
-//! the values in little-endian order. There are 1 to 100 values, 20 in the mean. The list of a
-//! batch's messages is in the arena as well. A second case borrows the ids from what is decoded.
+//! the values in little-endian order. There are 1 to 100 values, 20 on average. The list of a
+//! batch's messages is also in the arena. Another case borrows the ids from the input.
 
 use super::data::{Random, label};
 use super::library::{Library, Vector};
@@ -13,9 +13,9 @@ use super::{MALLOC, Round, per_operation, with_libraries};
 use crate::measure::{Case, Options, black_box};
 use crate::record::Record;
 
-/// The messages of a run through the input.
+/// The number of messages in the input.
 const MESSAGES: usize = 100_000;
-/// The messages that are kept at the same time.
+/// The number of messages that are kept at the same time.
 const BATCH: usize = 1_000;
 
 pub(super) fn run(options: &Options) -> Vec<Record> {
@@ -40,7 +40,7 @@ pub(super) fn run(options: &Options) -> Vec<Record> {
     all
 }
 
-/// Decodes with ids that are copied, or borrowed.
+/// Decodes messages, with ids that are copied or borrowed.
 struct Decode<'e, const COPY: bool> {
     encoded: &'e [u8],
 }
@@ -75,7 +75,7 @@ fn batch<const COPY: bool, L: Library>(arena: &L, input: &mut &[u8]) -> u64 {
     timers.finish().iter().fold(0, |all, timer| all ^ used(timer.id, timer.values))
 }
 
-/// A message that owns its values, and maybe its id.
+/// A message that owns its values, and possibly its id.
 struct OwnedTimer<I> {
     id: I,
     values: Vec<f64>,
@@ -96,14 +96,14 @@ fn on_the_heap<'e, I: AsRef<[u8]>>(encoded: &'e [u8], own: impl Fn(&'e [u8]) -> 
     total
 }
 
-/// What a server does with a message, in little: it looks at the id, and at all values. It takes
-/// less time than to decode them.
+/// A model of what a server does with a message: it reads the id and all values. It takes less time
+/// than decoding them.
 fn used(id: &[u8], values: &[f64]) -> u64 {
     let ends = id.first().zip(id.last()).map_or(0, |(first, last)| first ^ last);
     values.iter().fold(ends.into(), |all, value| all ^ value.to_bits())
 }
 
-/// The id and the values of the next message, if it is whole.
+/// The id and the values of the next message, if it is complete.
 #[inline(always)]
 fn message<'e>(input: &mut &'e [u8]) -> Option<(&'e [u8], &'e [[u8; 8]])> {
     let id_len = varint(input)?;
@@ -129,7 +129,7 @@ fn varint(input: &mut &[u8]) -> Option<usize> {
     None
 }
 
-/// The seed's message, again and again.
+/// The seed's message, repeated.
 fn same() -> Vec<u8> {
     let mut bytes = Vec::new();
     let id = b"name=bulbasaur,trainer=ash,type=grass";

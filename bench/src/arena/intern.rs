@@ -1,13 +1,13 @@
-//! A million labels, each looked up, and copied if it is new: all are different, or half of them.
+//! A million labels, each looked up, and copied if it is new: either all are different, or half.
 //!
-//! A run has an arena and a table of its own, which are freed after it, without being timed: an
-//! interner lives as long as its program; the C library gives back before what others freed, so
-//! that all start from the same heap. The table has room for all from the start, and is the
-//! same for all but that the heap's owns its texts.
+//! Each run has a new arena and a new table. Freeing them is not timed, since an interner lives as
+//! long as its program. Before a run, the C library returns freed memory to the system, so that all
+//! start from the same heap. The table has room for all labels from the start. It is the same for
+//! all subjects, except that the heap's table owns its texts.
 //!
-//! Memory is what the process has more of after the different labels were copied: its resident
-//! pages, in a process of its own for each subject. What an arena has taken and not yet touched is
-//! not in it. The handles' list is there before, and there is no table.
+//! Memory is the growth of the resident pages after the different labels were copied, in a separate
+//! process for each subject. It excludes what an arena has reserved and not yet touched. The list
+//! of handles exists before, and there is no table.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -25,10 +25,10 @@ use crate::measure::{Case, Options, black_box};
 use crate::memory::resident_bytes;
 use crate::record::{Label, Record};
 
-/// The labels that come.
+/// The number of labels.
 const LABELS: usize = 1_000_000;
 
-/// The names of the cases, and how many of the labels differ.
+/// The names of the cases, and the number of different labels.
 const CASES: [(&str, usize); 2] =
     [("arena/intern", LABELS), ("arena/intern, half of them known", LABELS / 2)];
 
@@ -53,7 +53,7 @@ pub(super) fn run(options: &Options) -> Vec<Record> {
     records
 }
 
-/// A subject, and what its copies of the different labels take in this process.
+/// A subject: its name, and a function that returns the memory of its copies in this process.
 type Subject = (fn() -> String, fn(&Labels) -> i64);
 
 const SUBJECTS: [Subject; 7] = [
@@ -66,7 +66,7 @@ const SUBJECTS: [Subject; 7] = [
     (|| MALLOC.into(), resident_on_the_heap),
 ];
 
-/// What a subject takes, asked in a process of its own.
+/// The memory of a subject, measured in a new process.
 fn memory((name, _): &Subject) -> Option<Record> {
     let program = std::env::current_exe().ok()?;
     let output = Command::new(program).args(["--resident", &name()]).output().ok()?;
@@ -74,15 +74,15 @@ fn memory((name, _): &Subject) -> Option<Record> {
     Some(Label::new(CASES[0].0, &name(), "memory", "B").of(&[bytes / LABELS as f64]))
 }
 
-/// The bytes of pages that a subject's copies of the labels take, in this process; none if no
-/// subject has the name.
+/// The resident bytes of a subject's copies of the labels, in this process; `None` if no subject
+/// has the name.
 pub fn resident(subject: &str) -> Option<i64> {
     let (_, resident) = SUBJECTS.iter().find(|(name, _)| name() == subject)?;
     Some(resident(&Labels::new(LABELS)))
 }
 
 fn resident_in_an_arena<L: Library>(labels: &Labels) -> i64 {
-    // The arena begins as small as the library makes it, and the list's pages are touched.
+    // The arena starts with the library's initial size; the pages of the list are already touched.
     let arena = L::new();
     let mut copies = vec![""; LABELS];
     let before = resident_bytes();
@@ -101,19 +101,19 @@ fn resident_on_the_heap(labels: &Labels) -> i64 {
     bytes
 }
 
-/// Gives back to the system what earlier runs freed, so that each run has the same heap.
+/// Returns to the system what earlier runs freed, so that each run has the same heap.
 fn trim() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: It takes the locks of the heaps that it looks at.
+    // SAFETY: It takes the locks of the heaps that it examines.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// How long it takes.
+/// The time to intern all labels in an arena.
 fn in_an_arena<L: Library>(labels: &Labels) -> Duration {
     trim();
-    // It is dropped after the table, and made when the table has its memory.
+    // It is dropped after the table, and created after the table is allocated.
     let arena;
     let mut table = HashTable::with_capacity(labels.distinct);
     arena = L::new();
@@ -138,7 +138,7 @@ fn on_the_heap(labels: &Labels) -> Duration {
     elapsed
 }
 
-/// The text of the table that is equal to a label, which is copied for it if there is none.
+/// Returns the table's copy of a label, which is made if there is none.
 #[inline(always)]
 fn interned<'t, 'l, T: AsRef<str>>(
     table: &'t mut HashTable<T>,
@@ -156,17 +156,17 @@ fn hash(text: &str) -> u64 {
     rapidhash_v3_micro_inline::<true, false>(text.as_bytes(), &DEFAULT_RAPID_SECRETS)
 }
 
-/// The labels in the order in which they come, one after the other in one text.
+/// The labels in input order, concatenated in one text.
 struct Labels {
     text: String,
     ends: Vec<u32>,
-    /// How many differ.
+    /// The number of different labels.
     distinct: usize,
 }
 
 impl Labels {
-    /// So many of the labels are new, at random places. The others are one of those before, whose
-    /// ranks are chosen in proportion to 1/rank.
+    /// Makes labels of which `distinct` are new, at random positions. Each other label repeats an
+    /// earlier one, chosen in proportion to 1/rank.
     fn new(distinct: usize) -> Labels {
         let mut random = Random::new();
         let mut labels = Labels { text: String::new(), ends: Vec::with_capacity(LABELS), distinct };

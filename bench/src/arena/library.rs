@@ -16,9 +16,9 @@ pub(super) trait Library {
 
     /// The name of the subject.
     fn name() -> String;
-    /// An arena as the library makes it without further wishes.
+    /// An arena with the library's default settings.
     fn new() -> Self;
-    /// An arena whose first chunk has room for so many bytes.
+    /// An arena whose first chunk has room for this number of bytes.
     fn with_room(bytes: usize) -> Self;
     /// Allocates a value.
     fn value<T: Copy>(&self, value: T) -> &T;
@@ -28,7 +28,7 @@ pub(super) trait Library {
     fn bytes(&self, bytes: &[u8]) -> &[u8];
     /// Allocates the numbers that are encoded in little-endian order.
     fn numbers(&self, encoded: &[[u8; 8]]) -> &[f64];
-    /// An empty vector with room for so many values, which may be none.
+    /// An empty vector with this capacity, which may be zero.
     fn vector<'a, T: Copy + 'a>(&'a self, capacity: usize) -> Self::Vector<'a, T>;
     /// Frees everything.
     fn reset(&mut self);
@@ -260,7 +260,7 @@ impl<'a, T: Copy> Vector<'a, T> for bumpalo::collections::Vec<'a, T> {
     }
 }
 
-/// blink-alloc. It has no vector of its own; its documentation shows that of allocator-api2.
+/// blink-alloc. It does not have a vector; its documentation uses that of allocator-api2.
 pub(super) type BlinkAlloc = Blink;
 
 impl Library for BlinkAlloc {

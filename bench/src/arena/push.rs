@@ -1,12 +1,12 @@
-//! A vector that grows from nothing by 10,000 pushes, and is freed. Nothing else is allocated
-//! meanwhile, so that an arena can let it grow where it is.
+//! A vector that grows from empty by 10,000 pushes, and is freed. Nothing else is allocated
+//! meanwhile, so an arena can let it grow in place.
 
 use super::library::{Library, Vector};
 use super::{MALLOC, Round, per_operation, with_libraries};
 use crate::measure::{Case, Options, black_box};
 use crate::record::Record;
 
-/// The pushes into a vector.
+/// The number of pushes into a vector.
 const PUSHES: usize = 10_000;
 
 pub(super) fn run(options: &Options) -> Vec<Record> {
@@ -29,11 +29,11 @@ fn of<T: Number>(name: &str, options: &Options) -> Vec<Record> {
     per_operation(PUSHES, records)
 }
 
-/// What is pushed.
+/// The values to push.
 struct Values<T>(Vec<T>);
 
 impl<T: Number> Round for Values<T> {
-    // What does not grow in its place leaves its smaller blocks behind.
+    // A vector that does not grow in place leaves its smaller blocks in the arena.
     const ROOM: usize = 8 * size_of::<T>() * PUSHES;
 
     fn round<L: Library>(&self, arena: &mut L) {

@@ -1,10 +1,10 @@
 //! Allocations of a `u64` by several threads at the same time.
 //!
-//! A round is 2^20 allocations a thread. Between rounds the threads have ended and everything is
-//! freed, which is not timed; what a thread needs for itself, it gets and gives back in its time.
-//! The chunks are as large as a round needs, and all pages were touched in rounds before. Each
-//! thread keeps to a core. Under a lock, a value is allocated and let go with the lock. The heap
-//! frees each value at once; `kept` frees 10,000 at a time.
+//! A round is 2^20 allocations per thread. Between rounds, after the threads have ended, everything
+//! is freed, which is not timed. A thread acquires and returns its own resources within its time.
+//! The chunks are large enough for a round, and earlier rounds have touched all pages. Each thread
+//! is pinned to a core. Under a lock, a value is allocated and discarded when the lock is released.
+//! The heap frees each value immediately; `kept` frees 10,000 at a time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -18,13 +18,13 @@ use super::{MALLOC, WARMING, per_operation};
 use crate::measure::{Case, Options, black_box, on_cores};
 use crate::record::Record;
 
-/// The allocations of a thread between two resets.
+/// The number of allocations of a thread between two resets.
 const VALUES: usize = 1 << 20;
 
-/// Room for what two threads allocate, with as much again: an arena may need more than 8 bytes.
+/// Twice the bytes that two threads allocate, since an arena may need more than 8 bytes per value.
 const ROOM: usize = 2 * 2 * 8 * VALUES;
 
-/// What the heap keeps, in the variant that does.
+/// The number of values that the variant `kept` of the heap keeps.
 const KEPT: usize = 10_000;
 
 pub(super) fn run(options: &Options) -> Vec<Record> {
@@ -59,7 +59,7 @@ fn on(threads: usize, options: &Options) -> Vec<Record> {
             let arena = pool.get();
             each(|value| arena.alloc(value));
         },
-        // The arenas were reset when they went back.
+        // The arenas were reset when they were returned.
         |_| {},
     );
     let case = add(
@@ -126,7 +126,7 @@ fn on(threads: usize, options: &Options) -> Vec<Record> {
     case.run(options)
 }
 
-/// Adds a subject: what its threads share, what each does in a round, and how everything is freed.
+/// Adds a subject: the state that its threads share, the work of each in a round, and the reset.
 fn add<'a, S: Sync + 'a>(
     case: Case<'a>,
     subject: &str,

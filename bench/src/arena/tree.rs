@@ -1,7 +1,7 @@
 //! A syntax tree of a million nodes: it is parsed from tokens in prefix order, evaluated once, and
-//! freed. Names are copied, as from a source that is read piece by piece.
+//! freed. Names are copied, as from a source that is read in pieces.
 //!
-//! The heap's tree is the one that a user writes: boxes, strings, and a vector of the arguments
+//! The tree on the heap is what a user would write: boxes, strings, and a vector of the arguments
 //! themselves instead of references to them.
 
 use std::slice;
@@ -12,7 +12,7 @@ use super::{MALLOC, Round, per_operation, with_libraries};
 use crate::measure::{Case, Options, black_box};
 use crate::record::Record;
 
-/// The nodes of the tree.
+/// The number of nodes of the tree.
 const NODES: usize = 1_000_000;
 
 pub(super) fn run(options: &Options) -> Vec<Record> {
@@ -145,7 +145,7 @@ fn owned_value(expression: &Owned) -> f64 {
     }
 }
 
-/// The tokens of a tree of so many nodes: of its inner nodes, three of ten are calls with one to
+/// The tokens of a tree with this number of nodes. Three of ten inner nodes are calls with one to
 /// four arguments.
 fn tokens(nodes: usize) -> Vec<Token> {
     let mut tokens = Vec::with_capacity(nodes);

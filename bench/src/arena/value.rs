@@ -1,14 +1,14 @@
-//! Single values: a `u32`, and a copy of a label of 23 bytes, 10,000 of them and then a reset.
+//! Single values: a `u32`, and a copy of a label of 23 bytes; 10,000 of them, then a reset.
 //!
-//! The heap frees each value at once, which is its best case: the next one gets the same block.
-//! `kept` frees when the others are reset, from a vector that is there before.
+//! The heap frees each value immediately, which is its best case: the next one gets the same block.
+//! `kept` collects them in an existing vector, and frees them when the others are reset.
 
 use super::library::Library;
 use super::{MALLOC, Round, per_operation, with_libraries};
 use crate::measure::{Case, Options, black_box};
 use crate::record::Record;
 
-/// The values between two resets.
+/// The number of values between two resets.
 const VALUES: usize = 10_000;
 
 const LABEL: &str = "name=pikachu,type=magic";

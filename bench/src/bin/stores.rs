@@ -147,7 +147,7 @@ impl Bench<'_> {
             quipu: self.arguments.quipu.clone(),
         };
         let mut records = Vec::new();
-        // The peers go first: Python leaves files that this program reads.
+        // Python goes first: it leaves files that this program reads.
         let peers = self.peers.of(workload);
         for contender in peers.iter().filter(|(language, _)| *language == Language::Python) {
             records.extend(self.peers.turn(*contender, workload, &places, self.arguments.quick)?);

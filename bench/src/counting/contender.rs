@@ -1,14 +1,15 @@
-//! What a library is asked to do, in the shapes that a program would use it in.
+//! The interface of a library, in the forms in which a program would use it.
 //!
-//! A contender implements what its library has, each in the way that the library's documentation
-//! recommends, and leaves out the rest. Methods are called in loops that are compiled for each
-//! contender, so that nothing stands between a loop and the library.
+//! A contender implements the parts that its library supports, each in the way that the library's
+//! documentation recommends, and leaves out the rest. The loops around these methods are compiled
+//! for each contender, so that the calls are direct.
 
 use std::io::{self, Write};
 
 use super::data::{Kind, Route};
 
-/// A library. Every function makes a new, empty instrument; `None` says that the library has none.
+/// A library. Each function creates a new, empty instrument, or returns `None` if the library has
+/// none.
 pub trait Contender: 'static {
     /// Its name on the command line.
     const KEY: &'static str;
@@ -16,7 +17,7 @@ pub trait Contender: 'static {
     /// Its name and version, as a report shows it.
     fn subject() -> String;
 
-    /// A counter, kept by a handle.
+    /// A counter on a handle.
     fn handle() -> Option<impl Handle> {
         None::<Unsupported>
     }
@@ -26,22 +27,22 @@ pub trait Contender: 'static {
         None::<Unsupported>
     }
 
-    /// Counters by kind and route, where the texts of the routes are known at the start.
+    /// Counters by kind and route, where the texts of the routes are known in advance.
     fn by_route() -> Option<impl ByRoute + Scrape> {
         None::<Unsupported>
     }
 
-    /// Counters by kind, route and user, where users are not known before they come.
+    /// Counters by kind, route and user, where the users are not known in advance.
     fn by_user() -> Option<impl ByUser + Scrape> {
         None::<Unsupported>
     }
 
-    /// Counters by one text that is not known before it comes.
+    /// Counters by one text that is not known in advance.
     fn by_text() -> Option<impl ByText + Scrape> {
         None::<Unsupported>
     }
 
-    /// A histogram of the buckets [`super::data::BOUNDS`], kept by a handle.
+    /// A histogram with the buckets [`super::data::BOUNDS`], on a handle.
     fn histogram() -> Option<impl Observe> {
         None::<Unsupported>
     }
@@ -51,14 +52,14 @@ pub trait Contender: 'static {
         None::<Unsupported>
     }
 
-    /// A histogram of exponential buckets that grow by a factor of at most 1.1 (schema 3), kept by
-    /// a handle.
+    /// A histogram with exponential buckets that grow by a factor of at most 1.1 (schema 3), on a
+    /// handle.
     fn native_histogram() -> Option<impl Observe> {
         None::<Unsupported>
     }
 }
 
-/// A counter that is kept.
+/// A counter on a handle.
 pub trait Handle: Send + Sync {
     /// Adds one.
     fn inc(&self);
@@ -78,44 +79,44 @@ pub trait ByRoute: Send + Sync {
 
 /// Counters by an enum, a known text and an unknown one.
 pub trait ByUser: Send + Sync {
-    /// Adds one to a series, which comes into being if it is new.
+    /// Adds one to a series, which is created if it is new.
     fn inc(&self, kind: Kind, route: &'static str, user: &str);
 }
 
 /// Counters by an unknown text.
 pub trait ByText: Send + Sync {
-    /// Adds one to a series, which comes into being if it is new.
+    /// Adds one to a series, which is created if it is new.
     fn inc(&self, text: &str);
 }
 
-/// A histogram that is kept.
+/// A histogram on a handle.
 pub trait Observe: Send + Sync {
-    /// Counts a value.
+    /// Records a value.
     fn observe(&self, value: f64);
 }
 
 /// Histograms by an enum and a known text.
 pub trait ObserveBy: Send + Sync {
-    /// Counts a value in a series.
+    /// Records a value in a series.
     fn observe(&self, kind: Kind, route: &'static str, value: f64);
 }
 
-/// All series as the text that Prometheus reads.
+/// Writes all series in the Prometheus text format.
 pub trait Scrape: Send + Sync {
-    /// What is kept from one scrape to the next, for instance a buffer.
+    /// State that is reused from one scrape to the next, for instance a buffer.
     type Page: Default;
 
     /// Writes all series to the page and returns its bytes.
     fn scrape<'a>(&self, page: &'a mut Self::Page) -> &'a [u8];
 
-    /// Writes all series straight to where they go, without a page that holds them all. Returns
-    /// `None` where the library cannot.
+    /// Writes all series directly to a writer, without a page that holds them all. Returns `None`
+    /// if the library cannot.
     fn stream(&self, _writer: &mut impl Write) -> Option<io::Result<()>> {
         None
     }
 }
 
-/// What a library does not have.
+/// An instrument that a library does not support.
 pub enum Unsupported {}
 
 impl Handle for Unsupported {
@@ -175,12 +176,12 @@ pub struct Characters<'a, W> {
 }
 
 impl<'a, W: Write> Characters<'a, W> {
-    /// Characters that go to the writer.
+    /// Wraps a writer of bytes.
     pub fn new(writer: &'a mut W) -> Self {
         Characters { writer, error: None }
     }
 
-    /// What the writer said, if it failed.
+    /// The error of the writer, if it failed.
     pub fn result(self) -> io::Result<()> {
         self.error.map_or(Ok(()), Err)
     }

@@ -1,8 +1,8 @@
-//! What all contenders count: the same labels, in the same order, from the same seeds.
+//! The inputs of all contenders: the same labels, in the same order, from the same seeds.
 //!
 //! The metric is the seed's: errors of HTTP requests by kind, route and user. Kinds and routes are
-//! known when a program starts, users are not. Keys are made before a clock runs, and lie in memory
-//! in the order in which they are asked for, as the parts of a request do that has just been read.
+//! known when a program starts; users are not. Keys are prepared before a clock runs. They are in
+//! memory in the order of their use, like the parts of a request that has just been read.
 
 /// The kind of an error: a label of fixed cardinality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,7 +64,7 @@ impl Route {
     }
 }
 
-/// The texts of all routes, as a library is told of them when a program starts.
+/// The texts of all routes, to register with a library when a program starts.
 pub fn routes() -> impl ExactSizeIterator<Item = &'static str> {
     Route::ALL.into_iter().map(Route::text)
 }
@@ -76,7 +76,7 @@ pub const BOUNDS: [f64; 8] = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0
 pub struct Random(u64);
 
 impl Random {
-    /// Starts from a number that is not 0 once it is mixed.
+    /// Starts from a seed whose mixed value is not 0.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -86,7 +86,7 @@ impl Random {
         ((u128::from(self.next()) * end as u128) >> 64) as usize
     }
 
-    /// A number of [0, 1).
+    /// A number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -99,11 +99,11 @@ impl Random {
     }
 }
 
-/// The length of the tables of inputs that a loop goes round: too long for a branch predictor to
+/// The length of the input tables that a loop cycles through: too long for a branch predictor to
 /// learn, and read in order.
 pub const TURN: usize = 4096;
 
-/// Kinds and routes at random.
+/// Random kinds and routes.
 pub fn enums(seed: u64) -> Vec<(Kind, Route)> {
     let mut random = Random::new(seed);
     let mut pair = || {
@@ -113,27 +113,27 @@ pub fn enums(seed: u64) -> Vec<(Kind, Route)> {
     (0..TURN).map(|_| pair()).collect()
 }
 
-/// As [`enums`], with the texts of the routes. They are not where the library has its own: a
-/// request brings a copy.
+/// Like [`enums`], with the texts of the routes. Their addresses differ from those of the library's
+/// texts: a request brings a copy.
 pub fn pairs(seed: u64) -> Vec<(Kind, &'static str)> {
     let copies = Route::ALL.map(|route| &*route.text().to_owned().leak());
     enums(seed).into_iter().map(|(kind, route)| (kind, copies[route as usize])).collect()
 }
 
-/// Observations in seconds, at random: each of the nine buckets gets its share.
+/// Random observations in seconds, spread over all nine buckets.
 pub fn observations(seed: u64) -> Vec<f64> {
     let mut random = Random::new(seed);
     (0..TURN).map(|_| 0.0005 * 2f64.powf(9.0 * random.unit())).collect()
 }
 
-/// Keys of three labels in a block of memory, in the order in which they will be asked for.
+/// Keys of three labels in a block of memory, in the order of their use.
 pub struct Keys {
     texts: String,
     keys: Vec<Key>,
     routes: [&'static str; 6],
 }
 
-/// Where a user's name is in the texts, and the other two labels.
+/// The position of a user's name in the texts, and the other two labels.
 #[derive(Clone, Copy)]
 struct Key {
     start: u32,
@@ -158,7 +158,7 @@ impl Keys {
         Keys { texts, keys, routes }
     }
 
-    /// The keys of the first so many series, in random order.
+    /// The keys of the first `count` series, in random order.
     pub fn shuffled(count: usize, seed: u64) -> Keys {
         let mut numbers: Vec<usize> = (0..count).collect();
         let mut random = Random::new(seed);
@@ -173,7 +173,7 @@ impl Keys {
         self.keys.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -186,15 +186,15 @@ impl Keys {
         (key.kind, self.routes[key.route as usize], user)
     }
 
-    /// All keys in their order.
+    /// All keys in order.
     pub fn iter(&self) -> impl Iterator<Item = (Kind, &'static str, &str)> {
         (0..self.len()).map(|index| self.key(index))
     }
 }
 
-/// Appends the name of a series' user, which no other has, and returns the other labels.
+/// Appends the unique name of a series' user, and returns the other labels.
 ///
-/// It is 20 bytes long in the mean, and 14 to 26.
+/// The name is 14 to 26 bytes long, 20 on average.
 fn write_user(texts: &mut String, number: usize) -> (Kind, Route) {
     const GIVEN: [&str; 16] = [
         "Ada", "Bert", "Carla", "Dmitri", "Eleanor", "Franz", "Gisela", "Hugo", "Ingrid", "Jonas",

@@ -1,30 +1,30 @@
-//! How long each of many calls took, by one reading of the time stamp counter a call.
+//! The durations of many calls, with one reading of the time stamp counter per call.
 
 use quanta::Clock;
 
-/// The times of calls that follow each other, in a memory that is there before the first.
+/// The times of consecutive calls, in memory that is allocated in advance.
 pub(super) struct Latencies {
     clock: Clock,
     last: u64,
-    /// In ticks of the clock.
+    /// The times in ticks of the clock.
     ticks: Vec<u64>,
 }
 
 impl Latencies {
-    /// Room for so many calls. Those beyond are not noted.
+    /// Makes room for this number of calls. Further calls are not recorded.
     pub(super) fn new(calls: usize) -> Latencies {
-        // Zeros that are written touch the memory, which the first notes then need not do.
+        // Writing the memory touches its pages, so that the first records do not have to.
         let mut ticks = vec![1; calls];
         ticks.clear();
         Latencies { clock: Clock::new(), last: 0, ticks }
     }
 
-    /// Says that the first call comes now.
+    /// Marks the start of the first call.
     pub(super) fn start(&mut self) {
         self.last = self.clock.raw();
     }
 
-    /// Says that a call has ended and the next one comes now.
+    /// Marks the end of a call and the start of the next.
     pub(super) fn note(&mut self) {
         let now = self.clock.raw();
         if self.ticks.len() < self.ticks.capacity() {
@@ -33,18 +33,18 @@ impl Latencies {
         self.last = now;
     }
 
-    /// Orders the calls by their time.
+    /// Sorts the times.
     pub(super) fn finish(mut self) -> Ordered {
         self.ticks.sort_unstable();
         Ordered(self)
     }
 }
 
-/// Times in their order.
+/// Sorted times.
 pub(super) struct Ordered(Latencies);
 
 impl Ordered {
-    /// The time that this share of the calls does not exceed, in ns: 1 for the slowest.
+    /// The time that this share of the calls does not exceed, in ns; a share of 1 is the slowest.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         let ticks = &self.0.ticks;
         let index = (share * ticks.len() as f64).ceil() as usize;
@@ -52,14 +52,14 @@ impl Ordered {
         ticks.get(at).map_or(0.0, |ticks| self.0.clock.delta_as_nanos(0, *ticks) as f64)
     }
 
-    /// The mean in ns, without the reading of the clock itself.
+    /// The mean in ns, minus the time to read the clock.
     pub(super) fn mean(&self) -> f64 {
         let total = self.0.clock.delta_as_nanos(0, self.0.ticks.iter().sum()) as f64;
         total / self.0.ticks.len().max(1) as f64 - reading(&self.0.clock)
     }
 }
 
-/// What a reading of the clock takes, in ns.
+/// The time to read the clock, in ns.
 fn reading(clock: &Clock) -> f64 {
     const READINGS: u32 = 100_000;
     let start = clock.raw();

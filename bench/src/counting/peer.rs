@@ -1,4 +1,4 @@
-//! The peers, each in the way that its documentation recommends. One file is one library.
+//! The peers, each used as its documentation recommends, with one file per library.
 
 mod contatori;
 mod fastmetrics;

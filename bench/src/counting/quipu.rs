@@ -58,7 +58,7 @@ impl Contender for Quipu {
     }
 }
 
-/// quipu in a file, whose cells all processes that have it open add to.
+/// quipu in a file, in whose cells all processes that have it open count.
 pub struct QuipuInFile;
 
 impl Contender for QuipuInFile {
@@ -98,7 +98,7 @@ impl Contender for QuipuInFile {
     }
 }
 
-/// A registry in a file in memory, so that no disk is in the way. Its name is gone at once.
+/// A registry on a file in memory, to exclude the disk. The file is unlinked immediately.
 fn in_file() -> Registry {
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };
@@ -155,7 +155,7 @@ struct Texts<'a> {
     kind: &'a str,
 }
 
-/// A family in a registry of its own.
+/// A family in its own registry.
 struct Counters<L> {
     registry: Registry,
     family: CounterFamily<L>,

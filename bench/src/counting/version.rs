@@ -1,6 +1,6 @@
-//! The versions of the contenders' packages, as this workspace is locked to them.
+//! The versions of the contenders' packages, from the lock file of this workspace.
 
-/// A package's name and version, as `measured 0.0.25`.
+/// A package's name and version, such as `measured 0.0.25`.
 ///
 /// # Panics
 ///

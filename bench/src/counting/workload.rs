@@ -1,4 +1,4 @@
-//! What the contenders are measured at. One file is one workload.
+//! The workloads of the contenders, with one file per workload.
 
 pub mod encode;
 pub mod enums;
@@ -17,8 +17,8 @@ use crate::measure::{Case, Options, on_cores};
 use crate::record::{Label, Record};
 use crate::report::format::commas;
 
-/// The time of an operation on so many threads, each on a core of its own as long as there are
-/// enough. `body(thread, n)` does `n` operations on a thread.
+/// The time of an operation on `threads` threads, each pinned to a different core as long as there
+/// are enough. `body(thread, n)` does `n` operations on a thread.
 fn time<C: Contender>(
     plan: &Plan,
     case: &str,
@@ -31,7 +31,7 @@ fn time<C: Contender>(
         .threads(threads)
         .timed(&C::subject(), |threads, n| on_cores(threads, |thread| body(thread, n)))
         .run(&options);
-    // The case gives the elapsed time by the operations of all threads.
+    // The case returns the elapsed time divided by the operations of all threads.
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let core_time = records[0].median * threads.min(cores) as f64;
     label::<C>(case, "core time", "ns").threads(threads as u32).of(&[core_time])
@@ -41,7 +41,7 @@ fn label<C: Contender>(case: &str, metric: &str, unit: &str) -> Label {
     Label::new(case, &C::subject(), metric, unit)
 }
 
-/// A round through the inputs, as often as it takes for `n` operations.
+/// Does `n` operations, cycling through the inputs.
 fn each<T: Copy>(inputs: &[T], n: u64, operation: impl Fn(T)) {
     let mut left = n as usize;
     while left > 0 {
@@ -60,7 +60,7 @@ fn fill(family: &impl ByUser, keys: &Keys) {
     }
 }
 
-/// A count for people: `18,000`.
+/// A count with commas: `18,000`.
 fn count(number: usize) -> String {
     commas(&number.to_string())
 }

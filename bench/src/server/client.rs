@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The maximum length of a response.
 const MAX_ANSWER: usize = 4096;
 
-/// The numbers of requests that were sent, at least in part, and of complete responses of 20 digits.
+/// The numbers of requests sent, at least in part, and of complete responses of 20 digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Requests that the server may have seen.

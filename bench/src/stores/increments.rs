@@ -202,7 +202,7 @@ impl Random {
 
 type Opened = (Contender, std::sync::Arc<dyn quipu_store::Store>, tempfile::TempDir);
 
-/// Every store in a separate folder. The folder is the last field, so it is dropped after the store.
+/// Every store in a separate folder, which is the last field, so it is dropped after the store.
 fn open_all(places: &Places) -> Vec<Opened> {
     let open = |contender: Contender| {
         let folder = places.fresh(&places.tmpfs);

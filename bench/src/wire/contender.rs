@@ -1,4 +1,4 @@
-//! What a library is asked to do: one message at a time, or a stream of them.
+//! The interface of a library: for one message at a time, and for a stream of messages.
 
 use quipu_wire::{
     BatchTimer, Counter, Format, Gauge, Kind, Message, Metric, MetricType, MetricUnion,
@@ -11,13 +11,13 @@ pub(super) trait Shape: 'static {
     /// Its name in the labels.
     const NAME: &'static str;
 
-    /// The message as quipu has it.
+    /// The message in quipu's form.
     type Of<'m>: Metric<'m>;
 
-    /// The seed's.
+    /// The message with the seed's data.
     const SEED: Self::Of<'static>;
 
-    /// Copies a message to where the last one was, as Go's libraries do.
+    /// Copies a message over the previous one, as Go's libraries do.
     fn keep(message: &Self::Of<'_>, kept: &mut Kept);
 
     /// The message that was copied.
@@ -51,7 +51,7 @@ impl Kept {
 const ID: &[u8] = b"name=bulbasaur,trainer=ash,type=grass";
 const VALUES: &[f64] = &[1.0, 2.0, 3.0, 4.0, 5.0];
 
-/// A counter of 100.
+/// A counter with the value 100.
 pub(super) struct Counters;
 
 impl Shape for Counters {
@@ -70,7 +70,7 @@ impl Shape for Counters {
     }
 }
 
-/// A batch timer of 1 to 5.
+/// A batch timer with the values 1 to 5.
 pub(super) struct BatchTimers;
 
 impl Shape for BatchTimers {
@@ -89,7 +89,7 @@ impl Shape for BatchTimers {
     }
 }
 
-/// A gauge of 100.
+/// A gauge with the value 100.
 pub(super) struct Gauges;
 
 impl Shape for Gauges {
@@ -142,27 +142,27 @@ impl Shape for Unions {
     }
 }
 
-/// A library, at one of the four messages. It keeps what its users would keep: buffers, arenas.
+/// A library for one of the four messages. It reuses what its users would reuse: buffers, arenas.
 pub(super) trait Codec<S: Shape>: Default + 'static {
-    /// Who it is.
+    /// The subject of its records.
     fn subject() -> String;
 
-    /// The message as the library's user has it.
+    /// The message in the form that the library's user has.
     type Message: 'static;
 
-    /// What is read into, again and again.
+    /// The message into which it reads repeatedly.
     type Kept: Default + 'static;
 
-    /// Whether it reads a message whose id stays in the input.
+    /// Whether it can read a message whose id stays in the input.
     const BORROWS: bool = true;
 
     /// The message in the library's form.
     fn message(message: S::Of<'static>) -> Self::Message;
 
-    /// Whether it writes to a buffer of its own, and not to that of its user.
+    /// Whether it writes to its own buffer, and not to that of its user.
     const OWN_BUFFER: bool = false;
 
-    /// Writes a message to an empty buffer, or to its own, and gives it.
+    /// Writes a message to an empty buffer, or to its own, and returns the bytes.
     fn marshal<'b>(&'b mut self, message: &Self::Message, out: &'b mut Vec<u8>) -> &'b [u8];
 
     /// Writes a message to a new buffer.
@@ -176,45 +176,45 @@ pub(super) trait Codec<S: Shape>: Default + 'static {
         out
     }
 
-    /// Reads a message that owns all it has, in place of the last one where the library can.
+    /// Reads a message that owns its data, in place of the previous one if the library can.
     fn unmarshal(&mut self, input: &[u8], kept: &mut Self::Kept);
 
-    /// Shows what was read.
+    /// Passes the message that was read to a sink.
     fn look(kept: &Self::Kept, sink: &mut impl Sink);
 
-    /// Reads a message whose id stays in the input, and shows it.
+    /// Reads a message whose id stays in the input, and passes it to a sink.
     fn borrow(&mut self, input: &[u8], sink: &mut impl Sink);
 }
 
 /// Some messages of a stream that are written together.
 pub(super) struct Block<'m> {
-    /// The messages: unions, where a stream has several kinds of them.
+    /// The messages; unions if a stream has several kinds of them.
     pub(super) messages: Vec<Message<'m>>,
     /// The numbers of their ids.
     pub(super) numbers: Vec<u32>,
 }
 
-/// A library, at a stream of messages: a writer and the reader of what it writes.
+/// A library for a stream of messages: a writer and the reader of its output.
 pub(super) trait Stream {
-    /// A block's messages as the library's user has them.
+    /// A block's messages in the form that the library's user has.
     type Messages<'m>;
 
-    /// The messages in the library's form. This is not timed.
+    /// Converts the messages to the library's form. This is not timed.
     fn prepare<'m>(&mut self, block: &Block<'m>) -> Self::Messages<'m>;
 
-    /// Writes a block to an empty buffer, all of it.
+    /// Writes a whole block to an empty buffer.
     fn write(&mut self, messages: &Self::Messages<'_>, out: &mut Vec<u8>);
 
     /// Reads a block.
     fn read(&mut self, input: &[u8], sink: &mut impl Sink);
 }
 
-/// A name in the labels for a format of quipu.
+/// The name of a format of quipu in the labels.
 pub(super) fn subject_of<F: Format>() -> String {
     format!("quipu:{}", F::NAME)
 }
 
-/// How a stream is to be decoded.
+/// The kind with which to decode a stream.
 pub(super) fn kind_of(messages: &[Message<'_>]) -> Kind {
     messages.first().map_or(Kind::MetricUnion, Message::kind)
 }

@@ -1,4 +1,4 @@
-//! quipu's formats: single messages, and streams in the framing of their own.
+//! quipu's formats: single messages, and streams in their own framing.
 
 use quipu_arena::Arena;
 use quipu_wire::{
@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 use super::contender::{Block, Codec, Kept, Shape, Stream, kind_of, subject_of};
 use super::sink::Sink;
 
-/// A format of quipu, at single messages.
+/// A format of quipu, for single messages.
 pub(super) struct Ours<F> {
-    /// Where values are read to. It is reset after each message.
+    /// The arena for values, which is reset after each message.
     arena: Arena,
     format: PhantomData<F>,
 }
@@ -60,7 +60,7 @@ impl<F: Format, S: Shape> Codec<S> for Ours<F> {
     }
 }
 
-/// A format of quipu, at streams.
+/// A format of quipu, for streams.
 pub(super) struct OurStream<F: Format> {
     encoder: Encoder<F>,
     decoder: Decoder<F>,
@@ -103,12 +103,12 @@ impl<F: Format> Stream for OurStream<F> {
     }
 }
 
-/// quipu's own format, at streams, of a sender that keeps the series of its ids: they are asked for
-/// before the clock starts, once each.
+/// quipu's own format, for streams from a sender that keeps the series of its ids: they are looked
+/// up before the clock starts, once each.
 #[derive(Default)]
 pub(super) struct BySeries {
     writer: StreamWriter,
-    /// By the number of the id.
+    /// The series by the number of the id.
     series: Vec<Option<Series>>,
     reader: Option<OurStream<Quipu>>,
 }
@@ -154,7 +154,7 @@ impl Stream for BySeries {
                 Message::Counter(counter) => self.writer.counter(*series, counter.value, out),
                 Message::BatchTimer(timer) => self.writer.batch_timer(*series, timer.values, out),
                 Message::Gauge(gauge) => self.writer.gauge(*series, gauge.value, out),
-                Message::MetricUnion(_) => unreachable!("a metric is no union"),
+                Message::MetricUnion(_) => unreachable!("a metric is not a union"),
             };
             written.expect("the series is known");
         }

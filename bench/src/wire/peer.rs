@@ -1,8 +1,8 @@
-//! Crates that a Rust program would take, each in the way that its documentation recommends. One
-//! file is one crate.
+//! Crates that a Rust program would use, each as its documentation recommends, with one file per
+//! crate.
 //!
-//! Buffers are kept where a crate lets one. A crate's messages own their ids and values, or lend
-//! the ids where it can read those from the input; they are made before the clock starts.
+//! Buffers are reused if a crate supports that. A crate's messages own their ids and values, or
+//! borrow the ids if it can read those from the input. They are created before the clock starts.
 
 mod bitcode;
 mod borsh;
@@ -46,13 +46,13 @@ pub(super) trait Library {
     /// The package's name.
     const PACKAGE: &'static str;
 
-    /// In which way, if there are several.
+    /// The way in which it is used, if there are several.
     const VARIANT: Option<&'static str> = None;
 
-    /// Whether it writes to a buffer of its own.
+    /// Whether it writes to its own buffer.
     const OWN_BUFFER: bool = false;
 
-    /// Its name in the labels, as `crate:rmp-serde 1.3.1 (maps)`.
+    /// Its name in the labels, such as `crate:rmp-serde 1.3.1 (maps)`.
     fn subject() -> String {
         let package = version::of(Self::PACKAGE);
         let variant = Self::VARIANT.map(|variant| format!(" ({variant})")).unwrap_or_default();
@@ -60,7 +60,7 @@ pub(super) trait Library {
     }
 }
 
-/// An id in the form that a crate takes.
+/// An id in the form that a crate requires.
 trait Id<'m> {
     fn of(bytes: &'m [u8]) -> Self;
     fn bytes(&self) -> &[u8];
@@ -110,14 +110,14 @@ impl<'m> Id<'m> for String {
     }
 }
 
-/// A message of a crate that can be shown.
+/// A message of a crate that can be passed to a sink.
 trait Look {
     fn look(&self, sink: &mut impl Sink);
 }
 
-/// The four messages in a module, with the attributes of a crate and with its types of ids and
-/// values; or the enum of the three metrics. Types are in brackets, so that a derive sees them as
-/// they are written: some look for `Vec<u8>` there.
+/// Defines the four messages in a module, with the attributes of a crate and its types of ids and
+/// values; or the enum of the three metrics. Types are in brackets, so that a derive sees their
+/// tokens: some look for `Vec<u8>`.
 macro_rules! messages {
     (
         $(#[$on:meta])*
@@ -126,7 +126,7 @@ macro_rules! messages {
         values: [$($values:tt)*]
     ) => {
         pub(in super::super) mod $module {
-            // Derives and types, where a crate has some.
+            // Derives and types, if a crate has any.
             #[allow(unused_imports)]
             use super::*;
             use $crate::wire::peer::{Id, Look};
@@ -166,7 +166,7 @@ macro_rules! messages {
             $crate::wire::peer::messages!(@conversions $($m)?);
         }
     };
-    // One of the three metrics: what a stream of several kinds has.
+    // One of the three metrics: the message of a stream of several kinds.
     (metric: $(#[$on:meta])* $module:ident $(<$m:lifetime>)? $(, each: #[$each:meta])?) => {
         $(#[$on])*
         pub(in super::super) enum Metric $(<$m>)? {
@@ -194,7 +194,7 @@ macro_rules! messages {
                     Message::Counter(counter) => Metric::Counter(counter.into()),
                     Message::BatchTimer(timer) => Metric::BatchTimer(timer.into()),
                     Message::Gauge(gauge) => Metric::Gauge(gauge.into()),
-                    Message::MetricUnion(_) => unreachable!("a metric is no union"),
+                    Message::MetricUnion(_) => unreachable!("a metric is not a union"),
                 }
             }
         }
@@ -280,8 +280,8 @@ macro_rules! messages {
 }
 use messages;
 
-/// The codecs of the four messages for a library that has functions `write` and `read` for all of
-/// them, and the modules `owned` and maybe `lent`, which `messages!` makes.
+/// Defines the codecs of the four messages for a library that has functions `write` and `read` for
+/// all of them, and the modules `owned` and possibly `lent`, which `messages!` defines.
 macro_rules! codecs {
     ($library:ident, $owned:ident $(, $lent:ident)?) => {
         codecs!(@one $library, Counters, Counter, $owned $(, $lent)?);
@@ -335,7 +335,7 @@ macro_rules! codecs {
     (@borrows $lent:ident) => { true };
     (@borrow $codec:ident, $input:ident, $sink:ident, $name:ident) => {
         let _ = ($input, $sink);
-        unreachable!("it has no messages that lend");
+        unreachable!("it has no messages that borrow");
     };
     (@borrow $codec:ident, $input:ident, $sink:ident, $name:ident, $lent:ident) => {
         let message: $lent::$name = $codec.read($input);

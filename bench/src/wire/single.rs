@@ -1,8 +1,8 @@
 //! Single messages: their sizes, and the times to write and to read one of the seed's four.
 //!
-//! A message is written to a buffer that is kept, or to a new one each time. It is read into a
-//! message that is kept and owns its id and its values, as the libraries of Go do it; or its id
-//! stays in the input and its values go where the library puts them.
+//! A message is written to a buffer that is reused, or to a new one each time. It is read into a
+//! message that is reused and owns its id and its values, as the Go libraries do; or its id stays
+//! in the input, and the library chooses where its values go.
 
 use super::contender::{Codec, Shape};
 use super::ours::Ours;
@@ -11,7 +11,7 @@ use super::{Format, Formats};
 use crate::measure::{Case, Options, black_box};
 use crate::record::{Label, Record};
 
-/// The cases of one message, with the subjects so far.
+/// The cases of one message, with their subjects.
 pub(super) struct Singles<S> {
     marshal: Case<'static>,
     fresh: Case<'static>,
@@ -35,7 +35,7 @@ impl<S: Shape> Singles<S> {
         }
     }
 
-    /// Adds a library, after a check that it reads what it writes.
+    /// Adds a library, after checking that it reads what it writes.
     pub(super) fn library<C: Codec<S>>(&mut self) {
         let encoded = checked::<S, C>();
         let subject = C::subject();
@@ -84,7 +84,7 @@ impl<S: Shape> Formats for Singles<S> {
     }
 }
 
-/// Adds a subject whose operation is a call.
+/// Adds a subject whose operation is one call.
 fn add(case: &mut Case<'static>, subject: &str, mut operation: impl FnMut() + 'static) {
     let before = std::mem::replace(case, Case::new(""));
     *case = before.exclusive(subject, move |n| (0..n).for_each(|_| operation()));
@@ -94,7 +94,7 @@ fn add(case: &mut Case<'static>, subject: &str, mut operation: impl FnMut() + 's
 ///
 /// # Panics
 ///
-/// If the library reads something else than it wrote: it must not be measured then.
+/// If the library does not read what it wrote, in which case it must not be measured.
 fn checked<S: Shape, C: Codec<S>>() -> Vec<u8> {
     let seen = |show: &mut dyn FnMut(&mut Seen)| {
         let mut seen = Seen::default();
@@ -105,7 +105,7 @@ fn checked<S: Shape, C: Codec<S>>() -> Vec<u8> {
     let out = codec.marshal_fresh(&C::message(S::SEED));
     assert_eq!(codec.marshal(&C::message(S::SEED), &mut Vec::new()), out, "{}", C::subject());
     let expected = seen(&mut |sink| sink.message(S::SEED.into()));
-    // Twice, since what is kept must not go on where the last message ended.
+    // Twice, since a reused message must not continue where the previous one ended.
     for _ in 0..2 {
         codec.unmarshal(&out, &mut kept);
         assert_eq!(seen(&mut |sink| C::look(&kept, sink)), expected, "{}", C::subject());

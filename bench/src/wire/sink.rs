@@ -1,10 +1,10 @@
-//! Where messages go that were read.
+//! Consumers of the messages that were read.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use quipu_wire::{Message, MetricType};
 
-/// What takes messages in any form, without a structure to hold them all.
+/// A consumer of messages in any form, without a common structure for them.
 pub(super) trait Sink {
     /// Takes a counter.
     fn counter(&mut self, id: &[u8], value: i64);
@@ -45,7 +45,7 @@ pub(super) trait Sink {
     }
 }
 
-/// What a server does with a message, in little: it looks at the id, and at all values.
+/// A model of what a server does with a message: it reads the id and all values.
 #[derive(Default)]
 pub(super) struct Used(pub(super) u64);
 
@@ -96,8 +96,8 @@ impl Sink for Used {
     }
 }
 
-/// A hash of all that messages say, by which two ways of reading are compared. A union is the same
-/// as the metric that it holds.
+/// A hash of the contents of messages, to compare two ways of reading. A union has the same hash as
+/// the metric that it holds.
 #[derive(Default)]
 pub(super) struct Seen {
     hasher: DefaultHasher,
@@ -105,7 +105,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// How many messages came, and their hash.
+    /// The number of messages, and their hash.
     pub(super) fn finish(self) -> (u64, u64) {
         (self.messages, self.hasher.finish())
     }

@@ -1,10 +1,10 @@
 //! A stream as a monitored system would send it, the same in each run.
 //!
-//! 10,000 ids are used in proportion to 1/rank (Zipf, exponent 1). An id has a kind of its own: a
-//! third are counters that grow by 0 to 499 from message to message, a third are gauges, half of
-//! them random walks of two decimals and half ratios of three or four, and a third are batch timers
-//! of three to seven latencies in milliseconds with three decimals, from a log-normal distribution.
-//! An id is a text of 38 to 60 bytes.
+//! 10,000 ids are used in proportion to 1/rank (Zipf, exponent 1). Each id has a fixed kind: a
+//! third are counters that grow by 0 to 499 from message to message; a third are gauges, half of
+//! them random walks with two decimals and half ratios with three or four; and a third are batch
+//! timers of three to seven latencies in milliseconds with three decimals, from a log-normal
+//! distribution. An id is a text of 38 to 60 bytes.
 
 use std::collections::HashSet;
 
@@ -12,16 +12,16 @@ use quipu_wire::{BatchTimer, Counter, Gauge, Message};
 
 use super::contender::Block;
 
-/// Which messages a stream has.
+/// The kinds of messages in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mix {
     /// All three kinds, as unions.
     All,
-    /// Counters alone.
+    /// Only counters.
     Counters,
-    /// Gauges alone.
+    /// Only gauges.
     Gauges,
-    /// Batch timers alone.
+    /// Only batch timers.
     BatchTimers,
 }
 
@@ -40,7 +40,7 @@ impl Mix {
 /// The number of ids.
 const IDS: usize = 10_000;
 
-/// The messages that are written together, and handed on.
+/// The number of messages in a block.
 const BLOCK: usize = 1_000;
 
 /// All messages of a stream.
@@ -48,7 +48,7 @@ pub(super) struct Stream {
     mix: Mix,
     ids: Vec<String>,
     entries: Vec<Entry>,
-    /// The values of all batch timers, one after the other.
+    /// The values of all batch timers, concatenated.
     values: Vec<f64>,
 }
 
@@ -60,12 +60,12 @@ struct Entry {
 enum Value {
     Counter(i64),
     Gauge(f64),
-    /// From where to where in the values of all.
+    /// The start and end in the values of all batch timers.
     BatchTimer(u32, u32),
 }
 
 impl Stream {
-    /// Makes a stream of so many messages.
+    /// Makes a stream of this number of messages.
     pub(super) fn new(mix: Mix, messages: usize) -> Stream {
         let mut random = Random(88_172_645_463_325_252);
         let kinds: Vec<Mix> = (0..IDS)
@@ -94,7 +94,7 @@ impl Stream {
         self.entries.len()
     }
 
-    /// Goes through the messages in blocks.
+    /// Calls `with` for each block of messages.
     pub(super) fn each_block<'m>(&'m self, mut with: impl FnMut(&Block<'m>)) {
         let mut block = Block { messages: Vec::new(), numbers: Vec::new() };
         for entries in self.entries.chunks(BLOCK) {
@@ -122,14 +122,14 @@ impl Stream {
     }
 }
 
-/// What an id's next value comes from.
+/// The state that generates an id's next value.
 enum Series {
     Counter(i64),
     /// A walk in hundredths.
     Walk(i64),
-    /// A ratio in steps, and how many steps are 1.
+    /// A ratio in steps, and the number of steps that make 1.
     Ratio(i64, i64),
-    /// The logarithm of the usual latency, in ms.
+    /// The logarithm of the median latency, in ms.
     Latency(f64),
 }
 
@@ -173,7 +173,7 @@ impl Series {
     }
 }
 
-/// Below which number from 0 to 1 a draw is of a rank, or of one before it.
+/// The cumulative probabilities of the ranks, from 0 to 1.
 fn ranks() -> Vec<f64> {
     let total: f64 = (1..=IDS).map(|rank| 1.0 / rank as f64).sum();
     let mut below = 0.0;
@@ -184,7 +184,7 @@ fn ranks() -> Vec<f64> {
     (1..=IDS).map(share).collect()
 }
 
-/// An id for each, no two the same.
+/// A unique id for each kind.
 fn ids(kinds: &[Mix], random: &mut Random) -> Vec<String> {
     let mut known = HashSet::new();
     let mut next = |kind: &Mix| loop {
@@ -228,7 +228,7 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        // The low bits of a xorshift are the weak ones.
+        // The low bits of a xorshift are weak.
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
@@ -236,12 +236,12 @@ impl Random {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// From 0 to 1, without 1.
+    /// A number in [0, 1).
     fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Of a normal distribution around 0, about: the sum of twelve.
+    /// An approximately normal number around 0: the sum of twelve uniform ones.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
@@ -284,7 +284,7 @@ mod tests {
                 }
             }
         }
-        // The first of 10,000 has a tenth of the uses, the tenth a hundredth.
+        // The first of 10,000 ids has a tenth of the uses, and the tenth id a hundredth.
         assert!((9_800..10_700).contains(&uses[&0]), "{}", uses[&0]);
         assert!((900..1_200).contains(&uses[&9]), "{}", uses[&9]);
         assert!(kinds.iter().all(|count| *count > 25_000), "{kinds:?}");

@@ -1,9 +1,9 @@
 //! Streams: the bytes of a message, and the times to write and to read it.
 //!
-//! A stream is written in blocks of 1,000 messages, each to a buffer that is empty again, and what
-//! was written is handed on whole and read before the next block comes: the times are the sums of
-//! all blocks. So a writer and its reader keep what they know from block to block, and neither
-//! waits for memory that a sender would not wait for.
+//! A stream is written in blocks of 1,000 messages, each to a buffer that is cleared before. Each
+//! block is passed on whole, and read before the next one is written; the times are the sums over
+//! all blocks. So a writer and its reader keep their state from block to block, and neither waits
+//! for memory for which a sender would not wait.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +16,10 @@ use super::{Format, Formats};
 use crate::measure::black_box;
 use crate::record::{Label, Record};
 
-/// How many messages are compared with what was written, before any is measured.
+/// The number of messages that are compared with what was written before any is measured.
 const CHECKED: usize = 20_000;
 
-/// A stream, and the records of those that have written and read it.
+/// A stream, and the records of the subjects that have written and read it.
 pub(super) struct Streams {
     mix: Mix,
     stream: Stream,
@@ -28,19 +28,19 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// A stream of so many messages, without records.
+    /// A stream of this number of messages, without records.
     pub(super) fn new(mix: Mix, messages: usize) -> Streams {
         let sample = Stream::new(mix, messages.min(CHECKED));
         Streams { mix, stream: Stream::new(mix, messages), sample, records: Vec::new() }
     }
 
-    /// Measures one contender. The function makes a new one for the kind of the messages.
+    /// Measures one contender. `new` makes one for the kind of the messages.
     pub(super) fn contender<C: Contender>(
         &mut self,
         subject: &str,
         new: impl Fn(quipu_wire::Kind) -> C,
     ) {
-        // The check also warms up.
+        // The check also warms up the code.
         check(subject, &self.sample, &new);
         let Taken { bytes, writing, reading } = turn(&self.stream, &new, &mut Used::default());
         let messages = self.stream.len() as f64;
@@ -59,7 +59,7 @@ impl Streams {
         self.contender(&L::subject(), |_| C::default());
     }
 
-    /// Measures a format behind which a compressor stands.
+    /// Measures a format whose output is compressed.
     pub(super) fn compressed<F: Format, C: Compressor>(&mut self) {
         self.contender(&Compressed::<F, C>::subject(), Compressed::<F, C>::new);
     }
@@ -76,7 +76,7 @@ impl Formats for Streams {
     }
 }
 
-/// What a stream took.
+/// The bytes and times of a stream.
 struct Taken {
     bytes: usize,
     writing: Duration,
@@ -110,7 +110,7 @@ fn turn<C: Contender>(
 
 /// # Panics
 ///
-/// If something else is read than was written: it must not be measured then.
+/// If the contender does not read what it wrote, in which case it must not be measured.
 fn check<C: Contender>(subject: &str, stream: &Stream, new: impl Fn(quipu_wire::Kind) -> C) {
     let mut expected = Seen::default();
     stream.each_block(|block| block.messages.iter().for_each(|m| expected.message(*m)));

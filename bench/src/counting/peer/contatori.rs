@@ -1,5 +1,4 @@
-//! [`contatori`](https://docs.rs/contatori): a counter of 64 padded cells, which has no labels that
-//! come while a program runs.
+//! [`contatori`](https://docs.rs/contatori): a counter of 64 padded cells, without dynamic labels.
 
 use contatori::counters::monotone::Monotone;
 

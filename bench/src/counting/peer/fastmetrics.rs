@@ -1,5 +1,5 @@
-//! [`fastmetrics`](https://docs.rs/fastmetrics): series are found by a struct of labels, which owns
-//! its texts: a user's name is copied for each call.
+//! [`fastmetrics`](https://docs.rs/fastmetrics): series are found by a struct of labels that owns
+//! its texts, so a user's name is copied for each call.
 
 use std::hash::Hash;
 use std::io::{self, Write};
@@ -65,7 +65,7 @@ enum Kind {
     Network,
 }
 
-/// The derived one writes the names of the variants as they are.
+/// Not derived, since the derived implementation writes the names of the variants unchanged.
 impl EncodeLabelValue for Kind {
     fn encode(&self, encoder: &mut dyn LabelEncoder) -> fastmetrics::error::Result<()> {
         encoder.encode_str_value(match self {
@@ -110,7 +110,7 @@ struct Texts {
     kind: String,
 }
 
-/// A family in a registry of its own.
+/// A family in its own registry.
 struct Counters<L> {
     registry: Registry,
     family: Family<L, Counter>,

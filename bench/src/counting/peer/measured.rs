@@ -1,6 +1,6 @@
 //! [`measured`](https://docs.rs/measured): labels as integers, the texts of routes and users in
 //! `lasso`'s interners, as its documentation recommends, hashed by `ahash` as in its benchmarks.
-//! Its later benchmarks have the texts of users in `paracord`'s, which is a contender of its own.
+//! Its later benchmarks keep the texts of users in `paracord`'s, which is a separate contender.
 
 use std::io::{self, Write};
 
@@ -254,7 +254,7 @@ impl ObserveBy for HistogramVec<RoutesSet, 8> {
     }
 }
 
-/// The encoder is kept, and gets its memory back once the bytes of the last scrape are gone.
+/// The encoder is reused; it gets its memory back when the bytes of the last scrape are dropped.
 #[derive(Default)]
 struct Page {
     encoder: BufferedTextEncoder,

@@ -1,8 +1,8 @@
 //! [`metrics`](https://docs.rs/metrics) with
 //! [`metrics-exporter-prometheus`](https://docs.rs/metrics-exporter-prometheus).
 //!
-//! The recorder is a local one instead of the global one, so that each case starts empty. Its
-//! histograms hold every value until an upkeep task comes by, for which there is a thread.
+//! The recorder is local, not the global one, so that each case starts empty. Its histograms hold
+//! every value until an upkeep task runs, for which there is a thread.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -69,7 +69,7 @@ impl Contender for Metrics {
     }
 }
 
-/// Counters in a recorder of their own.
+/// Counters in their own recorder.
 struct Local(PrometheusRecorder);
 
 impl Handle for Counter {
@@ -127,11 +127,11 @@ impl Scrape for Local {
     }
 }
 
-/// Histograms in a recorder of their own, with the thread that keeps it up.
+/// Histograms in their own recorder, with its upkeep thread.
 struct Histograms {
     recorder: PrometheusRecorder,
     histogram: Histogram,
-    /// Ends the thread when it is dropped.
+    /// Dropping this ends the thread.
     _upkeep: Sender<()>,
 }
 

@@ -1,5 +1,5 @@
-//! [`metrics-lib`](https://docs.rs/metrics-lib), with the limit on series raised. A program that
-//! adds on many threads is told to use its sharded counter, which is a contender of its own.
+//! [`metrics-lib`](https://docs.rs/metrics-lib), with the limit on series raised. For adding on
+//! many threads, it recommends its sharded counter, which is a separate contender.
 
 use metrics_lib::exporters::prometheus::render_into;
 use metrics_lib::{Counter, Histogram, LabelSet, Registry, ShardedCounter};

@@ -1,5 +1,4 @@
-//! [`metriken`](https://docs.rs/metriken): counters in statics, without labels that come while a
-//! program runs.
+//! [`metriken`](https://docs.rs/metriken): counters in statics, without dynamic labels.
 
 use metriken::Counter;
 

@@ -71,7 +71,7 @@ impl Contender for PrometheusStatic {
 
 const HELP: &str = "Errors of HTTP requests.";
 
-/// A family in a registry of its own.
+/// A family in its own registry.
 struct Counters {
     registry: Registry,
     family: IntCounterVec,
@@ -148,7 +148,7 @@ impl Scrape for Counters {
     }
 }
 
-/// What the macro makes.
+/// The types that the macro generates.
 mod fixed {
     #![allow(missing_docs, non_camel_case_types, unreachable_pub)]
 

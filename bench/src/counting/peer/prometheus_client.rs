@@ -1,5 +1,5 @@
 //! [`prometheus-client`](https://docs.rs/prometheus-client): series are found by a struct of
-//! labels, which owns its texts: a user's name is copied for each call.
+//! labels that owns its texts, so a user's name is copied for each call.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
@@ -67,7 +67,7 @@ enum Kind {
     Network,
 }
 
-/// The derived one writes the names of the variants as they are.
+/// Not derived, since the derived implementation writes the names of the variants unchanged.
 impl EncodeLabelValue for Kind {
     fn encode(&self, encoder: &mut LabelValueEncoder) -> fmt::Result {
         encoder.write_str(match self {
@@ -112,7 +112,7 @@ struct Texts {
     kind: String,
 }
 
-/// A family in a registry of its own.
+/// A family in its own registry.
 struct Counters<L> {
     registry: Registry,
     family: Family<L, Counter>,

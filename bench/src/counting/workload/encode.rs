@@ -1,6 +1,6 @@
-//! All series as text, into a page that is kept from one scrape to the next: the time of a series,
-//! and the allocations of a scrape. Libraries that can write straight to a reader do that as well,
-//! in pieces of 64 KiB.
+//! All series as text, written to a page that is reused from one scrape to the next: the time per
+//! series, and the allocations of a scrape. Libraries that can write directly to a reader also do
+//! that, in pieces of 64 KiB.
 
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use crate::measure::{black_box, on_core};
 use crate::memory::OnDemand;
 use crate::record::Record;
 
-/// The greatest number of series of which allocations are counted, and pieces written: with more,
+/// The highest number of series for which allocations are counted and pieces written: with more,
 /// each scrape takes seconds.
 const MANY: usize = 100_000;
-/// What takes longer is not done again: to make the page is a small part of it.
+/// A longer first scrape is not repeated: creating the page is only a small part of it.
 const LONG: Duration = Duration::from_secs(1);
 
 /// One contender's turn.
@@ -33,7 +33,7 @@ pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
             std::mem::forget(family);
         }
     }
-    // As the benchmark of `measured` has them: one label, whose values are numbers.
+    // As in the benchmark of `measured`: one label, whose values are numbers.
     for series in plan.sizes([100, 1_000, 10_000, 100_000]) {
         if let Some(family) = C::by_text() {
             (0..series).for_each(|number| family.inc(&number.to_string()));
@@ -59,7 +59,7 @@ fn scrapes<C: Contender>(
             }
             start.elapsed()
         };
-        // The first scrape makes the page as large as it will be.
+        // The first scrape grows the page to its final size.
         let first = scrape(1);
         let times = (plan.run_time.as_secs_f64() / first.as_secs_f64()).max(1.0) as u32;
         let elapsed = if first > LONG { first } else { scrape(times) };
@@ -97,7 +97,7 @@ fn pieces<C: Contender>(
     })
 }
 
-/// A reader who takes everything at once.
+/// A reader that takes everything at once.
 struct Reader;
 
 impl Write for Reader {

@@ -1,4 +1,4 @@
-//! Counters by two enums: 18 series, at random.
+//! Counters by two enums: 18 series, in random order.
 
 use super::{Plan, each, time};
 use crate::counting::contender::{ByEnums, Contender};

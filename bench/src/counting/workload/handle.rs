@@ -1,4 +1,4 @@
-//! A counter that is kept by a handle: all threads add to the same series.
+//! A counter on a handle: all threads add to the same series.
 
 use super::{Plan, time};
 use crate::counting::contender::{Contender, Handle};

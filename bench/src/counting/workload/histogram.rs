@@ -1,4 +1,4 @@
-//! Histograms: of 8 buckets, on a handle and over 18 series, and of exponential buckets.
+//! Histograms: with 8 buckets, on a handle and over 18 series, and with exponential buckets.
 
 use super::{Plan, each, time};
 use crate::counting::contender::{Contender, Observe, ObserveBy};

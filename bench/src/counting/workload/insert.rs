@@ -1,4 +1,4 @@
-//! New series while a family grows from none to millions: in the mean, and the slowest of all.
+//! New series while a family grows from zero to millions: the mean time, and the slowest.
 
 use super::{Plan, count, label};
 use crate::counting::contender::{ByUser, Contender};
@@ -22,7 +22,7 @@ pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
         latencies.finish()
     });
     let case = format!("insert/growing to {}", count(series));
-    // Some take seconds to free what the process gives back at once when it ends.
+    // Some libraries take seconds to free it; the process is about to exit anyway.
     std::mem::forget(family);
     vec![
         label::<C>(&case, "time", "ns").of(&[times.mean()]),

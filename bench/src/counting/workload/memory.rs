@@ -1,5 +1,6 @@
-//! The memory of a million series, by what was asked of the allocator and by the pages of the
-//! process. The latter decides: it has what an allocator adds, and what is mapped without one.
+//! The memory of a million series: the bytes requested from the allocator, and the resident pages
+//! of the process. The latter is decisive: it includes the allocator's overhead, and mappings made
+//! without it.
 
 use super::{Plan, count, fill, label};
 use crate::counting::contender::Contender;

@@ -1,9 +1,9 @@
-//! What a scrape does to those who count: one thread adds to series at random, while another
-//! scrapes all of them, over and over.
+//! The effect of a scrape on counting: one thread adds to series at random, while another
+//! repeatedly scrapes all of them.
 //!
-//! The scrape is written to a page that is kept, or to a slow reader: 64 KiB at a time, with a
-//! pause of a millisecond after each, as over a network of half a gigabit. Libraries that can write
-//! straight to a reader do so; the others write a page and then send it.
+//! The scrape is written to a page that is reused, or to a slow reader: 64 KiB at a time, with a
+//! pause of a millisecond after each, as over a network of half a gigabit per second. Libraries
+//! that can write directly to a reader do so; the others write a page and then send it.
 
 use std::io::{self, Write};
 use std::sync::Barrier;
@@ -17,10 +17,10 @@ use crate::counting::latency::{Latencies, Ordered};
 use crate::measure::{black_box, pin};
 use crate::record::Record;
 
-/// What a phase takes at least. It ends with the end of a scrape.
+/// The minimum duration of a phase, which ends with the end of a scrape.
 const PHASE: Duration = Duration::from_millis(300);
 
-/// The latencies that are noted in a phase, at most.
+/// The maximum number of latencies that are recorded in a phase.
 const NOTED: usize = 8_000_000;
 
 /// One contender's turn.
@@ -32,7 +32,7 @@ pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
     records
 }
 
-/// How much adding suffers from scrapes of 500,000 series, without and with new ones.
+/// The slowdown of adding by scrapes of 500,000 series, without and with new ones.
 fn stalls<C: Contender>(plan: &Plan) -> Vec<Record> {
     let Some(family) = C::by_user() else { return Vec::new() };
     let series = plan.series(500_000);
@@ -68,7 +68,7 @@ fn stalls<C: Contender>(plan: &Plan) -> Vec<Record> {
     records
 }
 
-/// How long a scrape takes while another thread adds, and the slowest addition meanwhile.
+/// The duration of a scrape while another thread adds, and the slowest addition meanwhile.
 fn times<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
     let Some(family) = C::by_user() else { return Vec::new() };
     fill(&family, &Keys::new(0..series));
@@ -83,7 +83,7 @@ fn times<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
     ]
 }
 
-/// Who scrapes meanwhile.
+/// The reader of the scrapes that run meanwhile.
 #[derive(Clone, Copy)]
 enum Reader {
     None,
@@ -91,7 +91,7 @@ enum Reader {
     Slow,
 }
 
-/// Adds one after the other.
+/// Makes one addition after the other.
 struct Adder<'a, F> {
     family: &'a F,
     known: &'a Keys,
@@ -99,17 +99,17 @@ struct Adder<'a, F> {
     next_new: usize,
 }
 
-/// What came out of adding for a while.
+/// The results of a phase.
 struct Phase {
-    /// Additions in a second.
+    /// Additions per second.
     rate: f64,
     times: Ordered,
-    /// The time of a scrape, in the mean.
+    /// The mean time of a scrape.
     scrape: Duration,
 }
 
 impl<F: ByUser + Scrape> Adder<'_, F> {
-    /// Adds for the time of a phase, to a new series at each `every`th addition.
+    /// Adds for the duration of a phase. Every `every`th addition creates a series.
     fn add(&mut self, plan: &Plan, every: Option<usize>, reader: Reader) -> Phase {
         let (family, time) = (self.family, plan.time(PHASE));
         let ended = AtomicBool::new(false);
@@ -144,7 +144,7 @@ impl<F: ByUser + Scrape> Adder<'_, F> {
         let mut added = 0;
         let start = Instant::now();
         latencies.start();
-        // Once at least, however late the thread gets its core.
+        // At least once, however late the thread is scheduled.
         while added == 0 || !ended.load(Ordering::Relaxed) {
             added += 1;
             let (kind, route, user) = if added % every == 0 && self.next_new < self.new.len() {
@@ -161,7 +161,7 @@ impl<F: ByUser + Scrape> Adder<'_, F> {
     }
 }
 
-/// Scrapes for at least so long, and returns the mean time of a scrape.
+/// Scrapes for at least `time`, and returns the mean time of a scrape.
 fn scrape_for(time: Duration, family: &impl Scrape, reader: Reader) -> Duration {
     let mut page = Default::default();
     let start = Instant::now();
@@ -184,9 +184,9 @@ fn scrape_for(time: Duration, family: &impl Scrape, reader: Reader) -> Duration 
     start.elapsed() / scrapes
 }
 
-/// A reader who takes 64 KiB at a time.
+/// A reader that takes 64 KiB at a time.
 struct Slow {
-    /// What it takes before its next pause.
+    /// The number of bytes before its next pause.
     left: usize,
 }
 

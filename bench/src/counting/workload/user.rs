@@ -1,5 +1,5 @@
-//! Counters by three labels, one of which is not known from the start: adds to the series that are
-//! there, in random order, so that each add finds its series where no cache has it.
+//! Counters by three labels, one of which is not known in advance: adds to existing series in
+//! random order, so that no cache has the series of an addition.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,7 +18,7 @@ fn among<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
     let Some(family) = C::by_user() else { return Vec::new() };
     fill(&family, &Keys::new(0..series));
     let keys = Keys::shuffled(series, 1);
-    // Each run goes on where the last one ended.
+    // Each run continues where the previous one ended.
     let next = AtomicUsize::new(0);
     let add = |_, n: u64| {
         let mut index = next.fetch_add(n as usize, Ordering::Relaxed) % keys.len();
@@ -30,7 +30,7 @@ fn among<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
     };
     let case = format!("three labels/add among {}", count(series));
     let records = [1, 2].map(|threads| time::<C>(plan, &case, threads, add));
-    // Some take seconds to free what the process gives back at once when it ends.
+    // Some libraries take seconds to free it; the process is about to exit anyway.
     std::mem::forget(family);
     records.into()
 }

@@ -1,5 +1,5 @@
 //! [`bitcode`](https://docs.rs/bitcode): columns, packed into bits. It is made for many messages at
-//! once; it lends texts.
+//! once, and borrows texts from the input.
 
 use bitcode::{Buffer, Decode, Encode};
 
@@ -50,7 +50,7 @@ messages! {
     lent<'m>
 }
 
-/// bitcode, at streams: a block is one list, whose fields are columns.
+/// bitcode, for streams: a block is one list, whose fields are columns.
 impl Stream for Bitcode {
     type Messages<'m> = Vec<Metric<'m>>;
 

@@ -1,5 +1,4 @@
-//! [`borsh`](https://docs.rs/borsh): a format with one form for each value. It reads messages that
-//! own all they have.
+//! [`borsh`](https://docs.rs/borsh): a canonical format. The messages that it reads own their data.
 
 use borsh::{BorshDeserialize, BorshSerialize};
 

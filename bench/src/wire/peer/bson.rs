@@ -1,5 +1,5 @@
-//! [`bson`](https://docs.rs/bson): the documents of MongoDB, for serde. It writes to buffers of its
-//! own only.
+//! [`bson`](https://docs.rs/bson): the documents of MongoDB, for serde. It writes only to its own
+//! buffers.
 
 use serde::{Deserialize, Serialize};
 

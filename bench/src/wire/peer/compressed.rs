@@ -1,8 +1,8 @@
-//! Formats of quipu with a general compressor behind them, a block of messages at a time: what one
-//! takes who wants few bytes and has no format for streams.
+//! Formats of quipu with a general-purpose compressor for each block of messages: the usual choice
+//! to save bytes without a format for streams.
 //!
-//! Each block is compressed alone, but for `zstd-1 (one stream)`, whose compressor goes on from
-//! block to block and may refer to what it has seen, as a connection would.
+//! Each block is compressed by itself, except with `zstd-1 (one stream)`, whose compressor
+//! continues from block to block and may refer to earlier ones, as on a connection.
 
 use std::io::Write;
 
@@ -17,10 +17,10 @@ pub(in super::super) trait Compressor: Default {
     /// Its name in the labels.
     const NAME: &'static str;
 
-    /// Compresses a block to the end of a buffer.
+    /// Appends a compressed block to a buffer.
     fn compress(&mut self, block: &[u8], out: &mut Vec<u8>);
 
-    /// What was compressed, to an empty buffer.
+    /// Decompresses a block to an empty buffer.
     fn decompress(&mut self, input: &[u8], out: &mut Vec<u8>);
 }
 
@@ -62,10 +62,10 @@ impl<F: Format, C: Compressor> Stream for Compressed<F, C> {
     }
 }
 
-/// More than any block here has.
+/// More bytes than any block here has.
 const ROOM: usize = 1 << 20;
 
-/// zstd of level 1, of single blocks.
+/// zstd at level 1, for single blocks.
 pub(in super::super) struct Zstd {
     compressor: zstd::bulk::Compressor<'static>,
     decompressor: zstd::bulk::Decompressor<'static>,
@@ -94,7 +94,7 @@ impl Compressor for Zstd {
     }
 }
 
-/// zstd of level 1, of one stream that is flushed at the end of each block.
+/// zstd at level 1, for one stream that is flushed at the end of each block.
 pub(in super::super) struct ZstdStream {
     compressor: zstd::stream::write::Encoder<'static, Vec<u8>>,
     decompressor: zstd::stream::write::Decoder<'static, Vec<u8>>,
@@ -132,7 +132,7 @@ impl Compressor for ZstdStream {
     }
 }
 
-/// LZ4, of single blocks.
+/// LZ4, for single blocks.
 #[derive(Default)]
 pub(in super::super) struct Lz4;
 
@@ -153,7 +153,7 @@ impl Compressor for Lz4 {
     }
 }
 
-/// Snappy, of single blocks.
+/// Snappy, for single blocks.
 pub(in super::super) struct Snappy {
     compressor: snap::raw::Encoder,
     decompressor: snap::raw::Decoder,

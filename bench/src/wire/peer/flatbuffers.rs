@@ -1,7 +1,6 @@
-//! [`flatbuffers`](https://docs.rs/flatbuffers): tables that are read where they lie, after a
-//! check, with the calls that FlatBuffers' compiler generates. A list lies at an address of no
-//! alignment, so that its values are read one by one. Fields are in the order that takes the least
-//! padding.
+//! [`flatbuffers`](https://docs.rs/flatbuffers): tables that are read in place, after validation,
+//! with the calls that FlatBuffers' compiler generates. A list has no alignment, so its values are
+//! read one by one. Fields are in the order that needs the least padding.
 
 use flatbuffers::{
     FlatBufferBuilder, Follow, ForwardsUOffset, InvalidFlatbuffer, Table, VOffsetT, Vector,
@@ -28,12 +27,12 @@ impl Library for Flatbuffers {
     const OWN_BUFFER: bool = true;
 }
 
-/// Where a table says where its field of a number is.
+/// The position of a field's entry in the vtable.
 const fn slot(field: VOffsetT) -> VOffsetT {
     4 + 2 * field
 }
 
-/// Fields of any table, by their number, with the values of those that are left out.
+/// Access to the fields of any table by number, with defaults for those that are left out.
 #[derive(Clone, Copy)]
 struct Fields<'m>(Table<'m>);
 
@@ -100,7 +99,7 @@ macro_rules! codec {
 
             #[inline]
             unsafe fn follow(buffer: &'m [u8], at: usize) -> $table<'m> {
-                // SAFETY: There is a table, says the caller.
+                // SAFETY: The caller promises that there is a table.
                 $table(Fields(unsafe { Table::new(buffer, at) }))
             }
         }

@@ -1,5 +1,5 @@
-//! [`onc-xdr`](https://docs.rs/onc-xdr): XDR. It has no arrays of floats of a variable length: they
-//! are written and read one by one. What it reads owns all it has.
+//! [`onc-xdr`](https://docs.rs/onc-xdr): XDR. It has no arrays of floats of variable length: floats
+//! are written and read one by one. The messages that it reads own their data.
 
 use onc_xdr::{Opaque, Pack, Unpack};
 
@@ -12,7 +12,7 @@ messages! {
     values: [Vec<f64>]
 }
 
-/// Bytes of a variable length.
+/// Bytes of variable length.
 #[derive(Default)]
 pub(in super::super) struct Bytes(Vec<u8>);
 
@@ -38,7 +38,7 @@ codecs!(OncXdr, owned);
 
 type Result<T> = std::result::Result<T, ::onc_xdr::Error>;
 
-/// A message of these, as the crate's derive would write and read it.
+/// A message, as the crate's derive would write and read it.
 trait Structure: Sized {
     fn pack(&self, out: &mut Vec<u8>) -> Result<()>;
     fn unpack(input: &mut &[u8]) -> Result<Self>;

@@ -54,7 +54,7 @@ messages! {
     each: #[serde(borrow)]
 }
 
-/// postcard, at streams: a message behind the other, without lengths.
+/// postcard, for streams: messages one after the other, without lengths.
 impl Stream for Postcard {
     type Messages<'m> = Vec<Metric<'m>>;
 

@@ -1,5 +1,5 @@
-//! [`prost`](https://docs.rs/prost): Protocol Buffers, by derive. What is read goes to a message
-//! that is kept, and owns all it has.
+//! [`prost`](https://docs.rs/prost): Protocol Buffers, by derive. It reads into a message that is
+//! reused and owns its data.
 
 use prost::Message;
 
@@ -92,7 +92,7 @@ macro_rules! codec {
             }
 
             fn borrow(&mut self, _: &[u8], _: &mut impl Sink) {
-                unreachable!("it has no messages that lend");
+                unreachable!("it has no messages that borrow");
             }
         }
     };
@@ -159,7 +159,7 @@ impl Look for MetricUnion {
     }
 }
 
-/// prost, at streams: each block is one message, that has the unions as a list.
+/// prost, for streams: each block is one message with a list of unions.
 #[derive(Default)]
 pub(in super::super) struct ProstStream(Batch);
 

@@ -1,4 +1,4 @@
-//! [`rkyv`](https://docs.rs/rkyv): structures that are read where they lie, after a check.
+//! [`rkyv`](https://docs.rs/rkyv): structures that are read in place, after validation.
 
 use rkyv::api::high::HighValidator;
 use rkyv::bytecheck::CheckBytes;
@@ -25,7 +25,7 @@ impl Library for Rkyv {
     const PACKAGE: &'static str = "rkyv";
 }
 
-/// The message, where it lies.
+/// The message, in place.
 #[inline(always)]
 pub(super) fn access<T>(input: &[u8]) -> &T
 where
@@ -99,7 +99,7 @@ messages! {
     owned
 }
 
-/// rkyv, at streams: a block is one list, which is read where it lies.
+/// rkyv, for streams: a block is one list, which is read in place.
 impl Stream for Rkyv {
     type Messages<'m> = Vec<Metric>;
 

@@ -1,5 +1,5 @@
-//! [`rmp-serde`](https://docs.rs/rmp-serde): MessagePack for serde, of structures as arrays, or as
-//! maps with the names of their fields.
+//! [`rmp-serde`](https://docs.rs/rmp-serde): MessagePack for serde, with structures as arrays, or
+//! as maps with the names of their fields.
 
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ messages! {
     each: #[serde(borrow)]
 }
 
-/// rmp-serde, at streams: a block is one list, of maps from the name of a kind to its message.
+/// rmp-serde, for streams: a block is one list of maps from the name of a kind to its message.
 impl Stream for RmpSerde {
     type Messages<'m> = Vec<Metric<'m>>;
 

@@ -1,4 +1,4 @@
-//! [`sonic-rs`](https://docs.rs/sonic-rs): JSON for serde, by vector instructions. Ids are texts.
+//! [`sonic-rs`](https://docs.rs/sonic-rs): JSON for serde, with SIMD instructions. Ids are texts.
 
 use serde::{Deserialize, Serialize};
 

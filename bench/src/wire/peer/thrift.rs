@@ -1,5 +1,5 @@
 //! [`thrift`](https://docs.rs/thrift): the binary protocol, with the calls that Thrift's compiler
-//! generates. What it reads owns all it has.
+//! generates. The messages that it reads own their data.
 
 use thrift::protocol::{
     TBinaryInputProtocol, TBinaryOutputProtocol, TFieldIdentifier, TInputProtocol, TListIdentifier,
@@ -42,13 +42,13 @@ impl Thrift {
 
 type Result<T> = std::result::Result<T, ::thrift::Error>;
 
-/// What the compiler would generate for a message.
+/// The code that the compiler would generate for a message.
 trait Structure: Default {
     const NAME: &'static str;
 
     fn write_fields(&self, to: &mut impl TOutputProtocol) -> Result<()>;
 
-    /// Reads a field, or says that it is none of the message's.
+    /// Reads a field; returns false if the message does not have it.
     fn read_field(&mut self, number: i16, from: &mut impl TInputProtocol) -> Result<bool>;
 
     fn write(&self, to: &mut impl TOutputProtocol) -> Result<()> {

@@ -56,7 +56,7 @@ messages! {
     lent<'m>
 }
 
-/// wincode, at streams: a block is one list.
+/// wincode, for streams: a block is one list.
 impl Stream for Wincode {
     type Messages<'m> = Vec<Metric<'m>>;
 

@@ -1,4 +1,4 @@
-//! [`zerompk`](https://docs.rs/zerompk): MessagePack without serde, of structures as arrays.
+//! [`zerompk`](https://docs.rs/zerompk): MessagePack without serde, with structures as arrays.
 
 use zerompk::{FromMessagePack, ToMessagePack};
 
@@ -18,7 +18,7 @@ messages! {
     values: [Vec<f64>]
 }
 
-/// Room for any message here: it writes to slices, and grows no vector that it is given.
+/// Room for any message here: it writes to slices, and cannot grow a vector.
 const ROOM: usize = 512;
 
 /// zerompk.
