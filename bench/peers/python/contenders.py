@@ -1,7 +1,7 @@
-"""The libraries that take part, and how their metrics are made and called.
+"""The contenders: their libraries, and how their metrics are created and called.
 
-A contender is used in a process of its own: the multi-process mode of prometheus_client is chosen
-by the environment before it is imported, and quipu's `install` changes it.
+Each contender runs in a separate process: the environment chooses the multi-process mode of
+prometheus_client before it is imported, and quipu's `install` modifies it.
 """
 
 import os
@@ -68,7 +68,7 @@ class MultiProcess(PrometheusClient):
 
 
 class Installed(PrometheusClient):
-    """prometheus_client whose values quipu keeps: what an application has after one call."""
+    """prometheus_client with values in quipu: what an application gets from one call."""
 
     key = "quipu-install"
     places = ("tmpfs", "disk")

@@ -1,7 +1,7 @@
-"""Times code and prints what came out as records, one JSON object a line.
+"""Times code and prints records, one JSON object per line.
 
-The keys are those of `Record` in bench/src/record.rs. A record is of one run: who starts this
-program several times joins the runs.
+The keys are those of `Record` in bench/src/record.rs. A record is of one run: a caller that starts
+this program several times merges the runs.
 """
 
 import gc
@@ -14,11 +14,11 @@ import threading
 import time
 import traceback
 
-# How long a run should take, in seconds, and a part of it with --quick.
+# The duration of a run in seconds, and that with --quick.
 FULL = 0.06
 QUICK = 0.004
 
-# Threads or workers that count at the same time.
+# The numbers of threads or workers that count at the same time.
 TOGETHER = (1, 2, 4)
 
 quick = False
@@ -29,12 +29,12 @@ def run_time():
 
 
 def some(full, small):
-    """The full number of things, or a small part of it."""
+    """The full number, or a small one with --quick."""
     return small if quick else full
 
 
 def record(case, subject, values, metric="time", unit="ns", threads=1):
-    """Prints a record of the given values."""
+    """Prints a record of the values."""
     values = sorted(float(value) for value in values)
     print(json.dumps({
         "case": case, "subject": subject, "threads": threads, "metric": metric, "unit": unit,
@@ -44,10 +44,10 @@ def record(case, subject, values, metric="time", unit="ns", threads=1):
 
 
 def loop_of(code, before="pass", /, **needed):
-    """A function that does the code as often as it is told.
+    """Returns a function that runs the code the given number of times.
 
-    The code is in the body of the loop, where a call would cost what it is measured beside; it
-    knows the index as `i`, and what it needs by the names given.
+    The code is in the body of the loop, since a call would cost about as much as the code. It has
+    the index as `i`, and the values of `needed` by their names.
     """
     names = ", ".join(["n", *needed])
     text = f"def work({names}):\n    {before}\n    for i in range(n):\n        {code}\n"
@@ -64,7 +64,7 @@ def timed(work, n):
 
 
 def calibrated(work):
-    """How many operations take the time of a run. What is slow the first time is over then."""
+    """The number of operations that take the time of a run. This also warms up the code."""
     n = 1
     while timed(work, n) < run_time() / 4:
         n *= 4
@@ -72,7 +72,7 @@ def calibrated(work):
 
 
 def code(case, subject, text, before="pass", /, **needed):
-    """Times a calibrated loop of the code: the nanoseconds of a turn."""
+    """Times a calibrated loop of the code, in nanoseconds per iteration."""
     work = loop_of(text, before, **needed)
     n = calibrated(work)
     gc.collect()
@@ -80,7 +80,7 @@ def code(case, subject, text, before="pass", /, **needed):
 
 
 def threads(case, subject, works):
-    """Times threads that each do a loop of their own: the elapsed time by all operations."""
+    """Times threads, each with its own loop: the elapsed time divided by all operations."""
     n = max(calibrated(works[0]) // len(works), 1)
     gc.collect()
     gate = threading.Barrier(len(works) + 1)
@@ -101,7 +101,7 @@ def threads(case, subject, works):
 
 
 def fork(work):
-    """Forks a worker that does the work and ends at once. Returns its pid."""
+    """Forks a worker that does the work and exits immediately. Returns its pid."""
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
@@ -123,10 +123,10 @@ def wait(pid):
 
 
 def workers(case, subject, count, make, batch=500):
-    """Times forked workers that each do a loop until the time is over.
+    """Times forked workers that each run a loop until the time is over.
 
-    The time is the elapsed time by the operations of all. Returns how many those were, those that
-    were not timed included.
+    The time is the elapsed time divided by the operations of all. Returns the number of operations,
+    including those that were not timed.
     """
     ready, go, done = os.pipe(), os.pipe(), os.pipe()
     seconds = run_time() * 2
@@ -160,7 +160,7 @@ def workers(case, subject, count, make, batch=500):
 
 
 def scrape(case, subject, expose, runs):
-    """Times a scrape, as often as asked, after one that is not timed."""
+    """Times `runs` scrapes, after one that is not timed."""
     expose()
     values = []
     for _ in range(runs):

@@ -1,4 +1,4 @@
-"""The seed's small questions, of Python: a dict, a key as a text, a lock of a file."""
+"""The seed's small benchmarks, in Python: a dict, a key as a text, a file lock."""
 
 import fcntl
 import json
@@ -26,7 +26,7 @@ def raw_hash(_options):
     time("constant key, with Mutex", "with lock: table['key'] += 1", **needed)
     time("1,000 keys", "table[keys[i % 1000]] += 1", table=table, keys=keys)
     time("1,000 keys, with Mutex", "with lock: table[keys[i % 1000]] += 1", keys=keys, **needed)
-    # Of constants, the compiler would make the tuple once.
+    # The compiler would make a tuple of constants only once.
     key = "table[(status, '/some/path', 'GET')] += 1"
     time("Array keys", key, table=table, status="200")
     time("Array keys, with Mutex", f"with lock: {key}", status="200", **needed)

@@ -1,4 +1,4 @@
-"""One turn of a contender in Python at a workload of the benchmark `stores`: prints records.
+"""Takes one turn of a Python contender at a workload of the benchmark `stores`; prints records.
 
     python stores.py --workload increments --contender multi-process --tmpfs DIR --disk DIR
 """
@@ -15,7 +15,7 @@ from contenders import ALL
 
 class Options(argparse.Namespace):
     def folder(self, place):
-        """An empty folder of a place: none for memory."""
+        """An empty folder in a place, or None for memory."""
         root = {"tmpfs": self.tmpfs, "disk": self.disk}.get(place)
         return root and tempfile.mkdtemp(prefix="python-", dir=root)
 

@@ -1,4 +1,4 @@
-"""What is measured: each workload takes one turn of one contender."""
+"""The workloads. Each function takes one turn of one contender."""
 
 import os
 import random
@@ -12,7 +12,7 @@ METRICS = 2000
 
 
 def increments(make, options):
-    """The calls that an application makes: counters and histograms, with labels and without."""
+    """The calls of an application: counters and histograms, with labels and without."""
     contender = make(options.folder(make.places[0]))
     subject = contender.subject
 
@@ -42,8 +42,8 @@ def increments(make, options):
 def stores(make, options):
     """The seed's main benchmark: a hundred metrics, a random one each time.
 
-    Simple are counters without labels; realistic are 80 counters and 20 histograms of 0 to 4
-    labels. Each is a process of its own, since what a library keeps of a folder cannot be undone.
+    "Simple" are counters without labels; "realistic" are 80 counters and 20 histograms with 0 to 4
+    labels. Each runs in a new process, since a library's state for a folder cannot be reset.
     """
     for place in make.places:
         for scenario, counters, most_labels in (("simple", 100, 0), ("realistic", 80, 4)):
@@ -69,7 +69,7 @@ def store(make, options, place, scenario, counters, most_labels):
 
 
 def threads(make, options):
-    """Threads that count the same series of two labels."""
+    """Threads that count in the same series with two labels."""
     contender = make(options.folder(make.places[0]))
     counter = contender.counter("threads", LABELS)
     for count in measure.TOGETHER:
@@ -78,7 +78,7 @@ def threads(make, options):
 
 
 def workers(make, options):
-    """Forked workers that count the same series of two labels. All counts must be there."""
+    """Forked workers that count in the same series with two labels. A scrape must show them all."""
     contender = make(options.folder("tmpfs"))
     for count in measure.TOGETHER:
         name = f"workers{count}"
@@ -93,16 +93,16 @@ def workers(make, options):
 
 
 def value_of(text, name):
-    """The sum of all series of a counter in a text."""
+    """The sum of all series of a counter in a scrape."""
     lines = re.findall(rf"^{name}_total(?:{{.*}})? (\S+)", text, re.MULTILINE)
     return sum(float(value) for value in lines)
 
 
 def scrape(make, options):
-    """A scrape of 1,000 series: of 8 workers that live, and after 50 and 500 that have died.
+    """A scrape of 1,000 series: with 8 live workers, and after 50 and 500 have died.
 
-    Each is a process of its own, and leaves its files in a folder that is named after it, for
-    other readers of such files.
+    Each runs in a new process, and leaves its files in a folder named after it, for other readers of
+    such files.
     """
     for name, count, live in (
         ("8 live workers", 8, True),
@@ -149,7 +149,7 @@ def scrape_of(make, folder, name, count, live):
 
 
 def metrics(make, options):
-    """An application with many metrics: each is made and counts once; then all are scraped."""
+    """An application with many metrics: each is created and counts once; then all are scraped."""
     most = measure.some(METRICS, 100)
     contender = make(options.folder("tmpfs"))
 
@@ -166,12 +166,12 @@ def metrics(make, options):
 
 
 def in_python(contender):
-    """The subject, in cases that other languages have too."""
+    """The subject, for cases that other languages also have."""
     return "quipu (Python)" if contender.subject == "quipu" else contender.subject
 
 
 def respawns(make, options):
-    """Files that grow with the workers that come and go: each counts 100 series."""
+    """The growth of files while workers come and go: each counts 100 series."""
     last = measure.some(200, 20)
     folder = options.folder("tmpfs")
     contender = make(folder)
@@ -188,7 +188,7 @@ def respawns(make, options):
 
 
 def sizes(case, subject, folder):
-    """What the files of a folder take."""
+    """Records the disk usage of the files in a folder, and their number."""
     stats = [entry.stat() for entry in os.scandir(folder)]
     size = sum(stat.st_blocks * 512 for stat in stats)
     measure.record(case, subject, [size], metric="bytes", unit="B")

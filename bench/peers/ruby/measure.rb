@@ -1,15 +1,15 @@
-# Times code and prints what came out as records, one JSON object a line, with the keys of
-# `Record` in bench/src/record.rs. A record is of one run: who starts this program several times
-# joins the runs.
+# Times code and prints records, one JSON object per line, with the keys of `Record` in
+# bench/src/record.rs. A record is of one run: a caller that starts this program several times
+# merges the runs.
 
 require "json"
 
 module Measure
-  # How long a run should take, in seconds, and a part of it with --quick.
+  # The duration of a run in seconds, and that with --quick.
   FULL = 0.06
   QUICK = 0.004
 
-  # Threads or workers that count at the same time.
+  # The numbers of threads or workers that count at the same time.
   TOGETHER = [1, 2, 4].freeze
 
   class << self
@@ -19,7 +19,7 @@ module Measure
       quick ? QUICK : FULL
     end
 
-    # The full number of things, or a small part of it.
+    # The full number, or a small one with --quick.
     def some(full, small)
       quick ? small : full
     end
@@ -28,7 +28,7 @@ module Measure
       Process.clock_gettime(Process::CLOCK_MONOTONIC)
     end
 
-    # Prints a record of the given values.
+    # Prints a record of the values.
     def record(name, subject, values, metric: "time", unit: "ns", threads: 1)
       sorted = Array(values).map(&:to_f).sort
       middle = sorted.size / 2
@@ -39,12 +39,12 @@ module Measure
       $stdout.flush
     end
 
-    # A loop that does the code as often as it is told. The code is in the body of the loop, where
-    # a block would cost a call each time; it knows the index as `i`, and what it needs by the
-    # names given. `before` is done once in front of the loop.
+    # Returns a loop that runs the code the given number of times. The code is in the body of the
+    # loop, since a block would cost a call each time. It has the index as `i`, and the values of
+    # `needed` by their names. `before` runs once before the loop.
     def loop_of(code, before: "", **needed)
       names = needed.keys.join(", ")
-      # As most Ruby files have it: a text that is written out is made once.
+      # As in most Ruby files, string literals are frozen.
       body = "# frozen_string_literal: true\n" \
              "lambda { |n, #{names}| #{before}; i = 0; while i < n; #{code}; i += 1; end }"
       work = eval(body, TOPLEVEL_BINDING.dup, "(measured)") # rubocop:disable Security/Eval
@@ -52,19 +52,19 @@ module Measure
       ->(n) { work.call(n, *values) }
     end
 
-    # Times a calibrated loop of the code: the nanoseconds of a turn.
+    # Times a calibrated loop of the code, in nanoseconds per iteration.
     def code(name, subject, code, before: "", **needed)
       work(name, subject, loop_of(code, before: before, **needed))
     end
 
-    # Times what does as many operations as it is told, `of` or a multiple of it.
+    # Times `work`, which does the given number of operations, a multiple of `of`.
     def work(name, subject, work, of: 1)
       n = [calibrate(work, of), of].max / of * of
       GC.start
       record(name, subject, nanoseconds(work, n) / n)
     end
 
-    # Times so many threads that each do the loop of its own at the same time: the elapsed time by
+    # Times threads that run at the same time, each with its own loop: the elapsed time divided by
     # the operations of all.
     def threads(name, subject, works)
       n = calibrate(works.first)
@@ -78,8 +78,8 @@ module Measure
       record(name, subject, (now - start) * 1e9 / (n * works.size), threads: works.size)
     end
 
-    # Times so many forked workers that each do a loop until the time is over: the elapsed time by
-    # the operations of all. Returns how many those were.
+    # Times forked workers that each run a loop until the time is over: the elapsed time divided by
+    # the operations of all. Returns the number of operations.
     def workers(name, subject, count, batch: 500)
       ready, go = Array.new(2) { IO.pipe }
       seconds = run_time * 2
@@ -116,8 +116,7 @@ module Measure
       done.sum { |d| d[1] }
     end
 
-    # Times a scrape as often as asked, after one that is not timed unless once is enough. Returns
-    # its text.
+    # Times `runs` scrapes, after one that is not timed unless `runs` is 1. Returns the text.
     def scrape(name, subject, runs:)
       text = yield if runs > 1
       values = Array.new(runs) do
@@ -132,7 +131,7 @@ module Measure
 
     private
 
-    # How many operations take the time of a run. What is slow the first time only is over then.
+    # The number of operations that take the time of a run. This also warms up the code.
     def calibrate(work, of = 1)
       n = of
       n *= 4 while nanoseconds(work, n) / 1e9 < run_time / 4

@@ -1,5 +1,4 @@
-# The seed's small questions: what a Hash, a key as a text, a lock of a file and a round trip to
-# Redis take by themselves.
+# The seed's small benchmarks: a Hash, a key as a text, a file lock, and a round trip to Redis.
 
 require "cgi"
 require "json"
@@ -71,7 +70,7 @@ module Raw
     end
   end
 
-  # A pipeline is one turn of the loop, and so many increments.
+  # A pipeline of `size` increments is one iteration of the loop.
   def pipelines(redis, code, size, subject)
     work = Measure.loop_of(code, r: redis, size: size)
     batch = ->(n) { work.call([n / size, 1].max) }

@@ -1,8 +1,8 @@
-# One turn of a contender in Ruby at a workload of the benchmark `stores`: prints records.
+# Takes one turn of a Ruby contender at a workload of the benchmark `stores`; prints records.
 #
 #   ruby stores.rb --workload increments --contender mmap --tmpfs DIR --disk DIR
 #
-# The folders are emptied: give some that hold nothing else.
+# The folders are emptied: do not pass folders with other files.
 
 require "fileutils"
 require "optparse"
@@ -11,11 +11,11 @@ require_relative "raw"
 require_relative "workloads"
 require_relative "contenders/stores"
 
-# The folders and servers that the program was given.
+# The options of the program.
 class Options
   attr_accessor :workload, :contender, :tmpfs, :disk, :redis, :redis_port, :client_ruby
 
-  # An empty folder of the given place: nil for one that needs none.
+  # An empty folder in the given place, or nil if the place needs none.
   def folder(place)
     root = {"tmpfs" => tmpfs, "disk" => disk}[place]
     return unless root
@@ -41,7 +41,7 @@ end.parse!
 if options.contender == "raw"
   Raw.public_send(options.workload, options)
 else
-  # The one file that knows the contender is loaded alone: two have the same module.
+  # Load only the file of the contender: two files define the same module.
   files = {"mmap" => "mmap", "quipu" => "quipu", "quipu-store" => "quipu",
            "quipu-client-ruby" => "quipu", "synchronized" => "client_ruby",
            "direct-file-store" => "client_ruby", "no-store" => "client_ruby"}

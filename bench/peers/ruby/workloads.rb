@@ -1,4 +1,4 @@
-# What is measured: each workload takes one turn of one contender.
+# The workloads. Each method takes one turn of one contender.
 
 module Workloads
   LABELS_TWO = %i[code path].freeze
@@ -8,7 +8,7 @@ module Workloads
 
   module_function
 
-  # The calls that an application makes: counters and histograms, with labels and without.
+  # The calls of an application: counters and histograms, with labels and without.
   def increments(contender, options)
     contender.open(options.folder(contender.places.first))
     subject = contender.subject
@@ -34,8 +34,8 @@ module Workloads
     time.call("observe/bound", contender.observe_bound, b: contender.bound(seen, labels))
   end
 
-  # The seed's main benchmark: a hundred metrics, a random one each time. Simple are counters
-  # without labels; realistic are 80 counters and 20 histograms of 0 to 4 labels.
+  # The seed's main benchmark: a hundred metrics, a random one each time. "Simple" are counters
+  # without labels; "realistic" are 80 counters and 20 histograms with 0 to 4 labels.
   def stores(contender, options)
     contender.places.each do |place|
       [["simple", 100, 0], ["realistic", 80, 4]].each do |scenario, counters, most_labels|
@@ -65,7 +65,7 @@ module Workloads
     Array.new(10_000) { [*metrics[random.rand(100)], random.rand * 10] }
   end
 
-  # Threads that count the same series of two labels.
+  # Threads that count in the same series with two labels.
   def threads(contender, options)
     contender.open(options.folder(contender.places.first))
     counter = contender.counter("threads", LABELS_TWO)
@@ -87,7 +87,7 @@ module Workloads
     end
   end
 
-  # Forked workers that count the same series of two labels. What they counted must be there.
+  # Forked workers that count in the same series with two labels. A scrape must show all counts.
   def workers(contender, options)
     Measure::TOGETHER.each do |count|
       contender.open(options.folder("tmpfs"))
@@ -100,12 +100,12 @@ module Workloads
     end
   end
 
-  # The sum of all series of a counter in a text.
+  # The sum of all series of a counter in a scrape.
   def value_of(text, name)
     text.each_line.grep(/\A#{name}(_total)?[{ ]/).sum { |line| line.split.last.to_f }
   end
 
-  # A scrape of 1,000 series: of 8 workers that live, and after 50 and 500 that have died.
+  # A scrape of 1,000 series: with 8 live workers, and after 50 and 500 have died.
   def scrape(contender, options)
     runs = Measure.some(contender.scrapes, 1)
     [["8 live workers", 8, true], ["50 dead workers", 50, false],
@@ -125,7 +125,7 @@ module Workloads
     end
   end
 
-  # An application with many metrics: each is made and counts once; then all are scraped.
+  # An application with many metrics: each is created and counts once; then all are scraped.
   def metrics(contender, options)
     most = Measure.some(METRICS, 100)
     contender.open(options.folder("tmpfs"))
@@ -143,13 +143,13 @@ module Workloads
     raise "a scrape has #{lines.size} of #{most} metrics" unless lines.size == most
   end
 
-  # The subject, in cases that other languages have too.
+  # The subject, for cases that other languages also have.
   def in_ruby(contender)
     contender.subject == "quipu" ? "quipu (Ruby)" : contender.subject
   end
 
-  # Calls the block when so many forked workers have done their work. Those that shall live do so
-  # until the block is over, the others end one after the other.
+  # Calls the block when `count` forked workers have done their work. If `live`, they stay alive
+  # until the block returns; otherwise they exit one after the other.
   def with_workers(count, live, work)
     leave = IO.pipe
     pids = Array.new(count) do
@@ -174,7 +174,7 @@ module Workloads
     pids.each { |pid| Process.wait(pid) } if live
   end
 
-  # Files that grow with the workers that come and go: one at a time, each counts 100 series.
+  # The growth of files while workers come and go, one at a time: each counts 100 series.
   def respawns(contender, options)
     last = Measure.some(200, 20)
     [false, true].each do |numbered|
@@ -199,7 +199,7 @@ module Workloads
     end
   end
 
-  # What the files of a folder take.
+  # Records the disk usage of the files in a folder, and their number.
   def sizes(name, subject, folder)
     stats = Dir.children(folder).map { |file| File.stat(File.join(folder, file)) }
     bytes = stats.sum { |stat| stat.blocks * 512 }

@@ -226,6 +226,6 @@ mod tests {
         names.sort();
         names.dedup();
         assert_eq!(names.len(), SUBJECTS.len());
-        assert!(resident("nobody").is_none());
+        assert!(resident("unknown").is_none());
     }
 }

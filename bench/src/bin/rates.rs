@@ -215,7 +215,7 @@ fn fill<C: Clock>(clock: C, now: u64) -> Exact<C> {
     counter
 }
 
-/// The times of a million events in the minute before `now`, at exponentially distributed intervals.
+/// The times of a million events in the minute before `now`, with exponential intervals.
 fn minute(now: u64) -> impl Iterator<Item = u64> {
     let mut random = 88_172_645_463_325_252_u64;
     let mut time = (now - WINDOW.as_nanos() as u64 + 1_000_000_000) as f64;

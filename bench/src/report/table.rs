@@ -207,7 +207,7 @@ mod tests {
              Median of 1 to 3 runs; below it the least and the greatest.\n\
              Nx: N times better than peer | 1."
         );
-        assert!(render(&records, Some("nobody"), Rows::Cases).is_err());
+        assert!(render(&records, Some("unknown"), Rows::Cases).is_err());
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(super) fn hash(plan: Plan, _places: &Places) -> Result<Vec<Record>> {
     };
     time("1,000 keys", &mut |n| (0..n).for_each(|_| add(&mut table, &keys[around()])));
     let table = Mutex::new(table);
-    let locked = |key: &str| add(&mut table.lock().expect("nobody panics"), key);
+    let locked = |key: &str| add(&mut table.lock().expect("no thread panics"), key);
     time("constant key, with Mutex", &mut |n| (0..n).for_each(|_| locked("key")));
     time("1,000 keys, with Mutex", &mut |n| (0..n).for_each(|_| locked(&keys[around()])));
 
@@ -48,7 +48,7 @@ pub(super) fn hash(plan: Plan, _places: &Places) -> Result<Vec<Record>> {
     let arrays = Mutex::new(HashMap::from([(array, 0.0)]));
     time("Array keys, with Mutex", &mut |n| {
         for _ in 0..n {
-            let mut arrays = arrays.lock().expect("nobody panics");
+            let mut arrays = arrays.lock().expect("no thread panics");
             if let Some(value) = arrays.get_mut(&black_box(array)) {
                 *value += 1.0;
             }

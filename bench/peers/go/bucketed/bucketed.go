@@ -1,10 +1,10 @@
 // Package bucketed counts the events of a sliding window in buckets of a fixed length.
 //
 // It is an equivalent of the `counter` package of derlaft/ratecounter, which has no released
-// module: written anew, with the same lock, data structures, allocation pattern, clock calls and
-// file format, so that it costs what the original costs. It differs where the original is wrong:
-// an expired bucket always goes (the original drops every second one for each call), durations
-// below zero are refused, and a load replaces the state.
+// module. It is a rewrite with the same lock, data structures, allocation pattern, clock calls and
+// file format, so that it has the same cost. It differs where the original is wrong: expired
+// buckets are always dropped (the original drops every second one in each call), negative
+// durations are refused, and a load replaces the state.
 package bucketed
 
 import (
@@ -15,8 +15,8 @@ import (
 
 // Counter counts the events of the last window, to within one bucket.
 //
-// The buckets are heap objects behind pointers, in order of time; total is their sum. Count takes
-// the write lock, because it drops the buckets that have expired.
+// The buckets are separate heap objects, in order of time; total is their sum. Count takes the
+// write lock, because it drops the buckets that have expired.
 type Counter struct {
 	window   time.Duration
 	accuracy time.Duration
@@ -66,8 +66,8 @@ func (c *Counter) Add() {
 	current.Count++
 	c.total++
 
-	// A full slice would be copied by the next append anyway: drop what has expired and leave room
-	// for two windows, so that this happens once in two windows.
+	// The next append would copy a full slice anyway: drop what has expired and leave room for two
+	// windows, so that this happens once in two windows.
 	if len(c.buckets) == cap(c.buckets) {
 		c.expire()
 		roomy := make([]*bucket, len(c.buckets), max(2*c.span(), int64(len(c.buckets)+1)))
@@ -104,7 +104,7 @@ func (c *Counter) tick() int64 {
 	return time.Now().UnixNano() / int64(c.accuracy)
 }
 
-// span is the number of whole buckets in a window.
+// span is the number of buckets in a window.
 func (c *Counter) span() int64 {
 	return int64(c.window) / int64(c.accuracy)
 }

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// Save writes the buckets as JSON, `[{"Timeint":8976049678,"Count":4},...]`, straight into the
-// file: neither atomic nor synced, as the original does it. An empty window leaves the file alone.
+// Save writes the buckets as JSON, `[{"Timeint":8976049678,"Count":4},...]`, directly to the file:
+// neither atomically nor synced, like the original. An empty window leaves the file unchanged.
 func (c *Counter) Save(path string) error {
 	c.lock.Lock()
 	defer c.lock.Unlock()
@@ -25,8 +25,8 @@ func (c *Counter) Save(path string) error {
 	return os.WriteFile(path, data, 0o644)
 }
 
-// Load replaces the state by that of the file and drops what has expired. A missing file is an
-// empty state.
+// Load replaces the state by that of the file and drops expired buckets. A missing file is an empty
+// state.
 func (c *Counter) Load(path string) error {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,7 +18,7 @@ var (
 	}
 )
 
-// inputs is the length of the tables that a loop goes round.
+// inputs is the length of the tables that a loop cycles through.
 const inputs = 4096
 
 func counters(labels ...string) *prometheus.CounterVec {
@@ -40,7 +40,7 @@ func handle(t turn) []measure.Record {
 	return records
 }
 
-// pairs are kinds and routes at random.
+// pairs are random kinds and routes.
 func pairs(seed int) [][2]string {
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	table := make([][2]string, inputs)
@@ -79,7 +79,7 @@ func user(t turn) []measure.Record {
 		family.WithLabelValues(keys[i][:]...).Inc()
 	}
 	random.Shuffle(series, func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
-	// Each run goes on where the last one ended.
+	// Each run continues where the previous one ended.
 	var next atomic.Int64
 	var records []measure.Record
 	for _, threads := range []int{1, 2} {
@@ -95,7 +95,7 @@ func user(t turn) []measure.Record {
 	return records
 }
 
-// withCommas writes a count for people.
+// withCommas formats a count, for instance 18,000.
 func withCommas(number int) string {
 	digits := fmt.Sprint(number)
 	for i := len(digits) - 3; i > 0; i -= 3 {

@@ -9,10 +9,10 @@ import (
 	"quipu/bench/peers/measure"
 )
 
-// bounds are those of the buckets, in seconds.
+// bounds are the upper bounds of the buckets, in seconds.
 var bounds = []float64{0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128}
 
-// histograms observes values of which each bucket gets its share.
+// histograms observes values that are spread over all buckets.
 func histograms(t turn) []measure.Record {
 	classic := prometheus.HistogramOpts{
 		Name: "http_request_seconds", Help: "Time to answer.", Buckets: bounds,
@@ -54,7 +54,7 @@ func observe(
 	return records
 }
 
-// observations are log-uniform from half of the least bound to twice the greatest.
+// observations are log-uniform from half of the lowest bound to twice the highest.
 func observations(seed int) []float64 {
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	values := make([]float64, inputs)

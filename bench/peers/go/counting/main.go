@@ -1,6 +1,6 @@
 // Command counting takes one turn of client_golang at a workload of the Rust program of the same
-// name, and prints a JSON line for each figure. It has no part in the workloads that it does not
-// know, and prints nothing then.
+// name, and prints a JSON line for each figure. For a workload that it does not know, it prints
+// nothing.
 package main
 
 import (
@@ -42,20 +42,20 @@ var workloads = map[string]func(turn) []measure.Record{
 	"histogram": histograms,
 }
 
-// turn is how much to measure.
+// turn says how much to measure.
 type turn struct {
 	options measure.Options
-	// divisor says by how much less there is than in a full turn.
+	// divisor scales all amounts down from those of a full turn.
 	divisor int
 }
 
-// series is the number of series instead of that of a full turn.
+// series scales the number of series of a full turn.
 func (t turn) series(full int) int {
 	return max(full/t.divisor, 100)
 }
 
-// time measures calls on so many threads. The figure is the core time of an operation: the elapsed
-// time by the operations of a core.
+// time measures calls on a number of threads. The figure is the core time of an operation: the
+// elapsed time divided by the operations per core.
 func (t turn) time(name string, threads int, body func(thread, n int)) measure.Record {
 	subjects := []measure.Subject{{Name: subject, Setup: func() func(int, int) { return body }}}
 	record := measure.Time(t.options, name, threads, subjects)[0]

@@ -1,9 +1,9 @@
 // Package exact counts the events of a sliding window from the time of each event.
 //
-// It is an equivalent of the `nanocounter` package of derlaft/ratecounter, which has no
-// released module: written anew, with the same lock, data structures, allocation pattern, clock
-// calls and file format, so that it costs what the original costs. It differs where the original is
-// wrong: a write error of a save is reported, and windows below zero are refused.
+// It is an equivalent of the `nanocounter` package of derlaft/ratecounter, which has no released
+// module. It is a rewrite with the same lock, data structures, allocation pattern, clock calls and
+// file format, so that it has the same cost. It differs where the original is wrong: a write error
+// of a save is reported, and negative windows are refused.
 package exact
 
 import (
@@ -47,8 +47,8 @@ func (c *Counter) Add() {
 
 	c.events = append(c.events, c.now())
 
-	// A full slice would be copied by the next append anyway: take over only what is in the window,
-	// with room for half as much again.
+	// The next append would copy a full slice anyway: copy only what is in the window, with room for
+	// half as much again.
 	if len(c.events) == cap(c.events) {
 		live := c.live()
 		c.events = append(make([]timestamp, 0, len(live)+len(live)/2), live...)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// manual is a clock that stands still until it is told to move.
+// manual is a clock that the test advances.
 type manual struct{ nanos int64 }
 
 func (m *manual) now() int64              { return m.nanos }

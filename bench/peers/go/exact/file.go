@@ -13,7 +13,7 @@ import (
 const eventSize = 8
 
 // Save writes the events of the window as little-endian 64-bit nanoseconds, without a header. It
-// holds the read lock meanwhile, as the original does. An empty window leaves the file alone.
+// holds the read lock meanwhile, like the original. An empty window leaves the file unchanged.
 func (c *Counter) Save(path string) (err error) {
 	c.lock.RLock()
 	defer c.lock.RUnlock()
@@ -30,8 +30,8 @@ func (c *Counter) Save(path string) (err error) {
 	return binary.Write(file, binary.LittleEndian, live)
 }
 
-// Load replaces the events by those of the file. A missing file is an empty state, bytes after the
-// last whole event are ignored.
+// Load replaces the events by those of the file. A missing file is an empty state; bytes after the
+// last complete event are ignored.
 func (c *Counter) Load(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +51,7 @@ func (c *Counter) Load(path string) error {
 	if err := binary.Read(file, binary.LittleEndian, &events); err != nil {
 		return fmt.Errorf("exact: read %s: %w", path, err)
 	}
-	// The search needs an order, which the clock did not promise.
+	// The search requires sorted events, which the clock does not guarantee.
 	sort.Slice(events, func(i, j int) bool { return events[i] < events[j] })
 	c.events = events
 	return nil

@@ -11,20 +11,20 @@ import (
 type Options struct {
 	// Runs is the number of timed runs of a subject.
 	Runs int
-	// RunTime is what one run should take.
+	// RunTime is the target duration of a run.
 	RunTime time.Duration
 }
 
 // Subject is one thing to time.
 type Subject struct {
 	Name string
-	// Setup makes what a run needs and is not timed. It returns the body of the run, which does n
-	// operations on the given thread and is called once for each thread, at the same time.
+	// Setup prepares a run, and is not timed. It returns the body of the run, which does n
+	// operations, and is called once on each thread at the same time.
 	Setup func() (run func(thread int, n int))
 }
 
-// Time measures the subjects in rotation, one run of each in turn, so that a drift of the machine
-// reaches all alike. The figures are nanoseconds of wall time for each operation of any thread:
+// Time measures the subjects in rotation, one run of each in turn, so that drift of the machine
+// affects all equally. The figures are nanoseconds of wall time per operation of all threads:
 // elapsed / (threads * operations).
 func Time(options Options, name string, threads int, subjects []Subject) []Record {
 	operations := make([]int, len(subjects))
@@ -47,7 +47,7 @@ func Time(options Options, name string, threads int, subjects []Subject) []Recor
 	return records
 }
 
-// Repeat takes one value of each subject in turn, as often as there are runs.
+// Repeat takes one value of each subject in turn, once per run.
 func Repeat(
 	options Options, labels []Label, value func(subject int) (float64, error),
 ) ([]Record, error) {
@@ -68,7 +68,7 @@ func Repeat(
 	return records, nil
 }
 
-// HeapBytes returns how much the live heap grows by what build returns.
+// HeapBytes returns the growth of the live heap by what build returns.
 func HeapBytes(build func() any) float64 {
 	before := liveHeap()
 	kept := build()
@@ -77,7 +77,7 @@ func HeapBytes(build func() any) float64 {
 	return float64(after) - float64(before)
 }
 
-// calibrate finds the number of operations a thread that take about the given time, and warms up.
+// calibrate finds the number of operations per thread that take about the given time, and warms up.
 func calibrate(subject Subject, threads int, runTime time.Duration) int {
 	for n := 1; ; n *= 4 {
 		elapsed := once(subject, threads, n)
@@ -87,7 +87,7 @@ func calibrate(subject Subject, threads int, runTime time.Duration) int {
 	}
 }
 
-// once is one run: the wall time from the first thread's start to the last thread's end.
+// once is one run: the wall time from the start of the first thread to the end of the last.
 func once(subject Subject, threads int, n int) time.Duration {
 	run := subject.Setup()
 	runtime.GC()

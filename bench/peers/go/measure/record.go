@@ -1,5 +1,5 @@
-// Package measure times the peers written in Go and prints what it finds as JSON lines, in the form
-// and by the method of the Rust harness beside it.
+// Package measure times the peers written in Go and prints the figures as JSON lines, with the same
+// format and method as the Rust harness.
 package measure
 
 import (
@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// Record is one figure: a line of the report's JSONL. The median, the least and the greatest of the
-// runs are in the given unit.
+// Record is one figure: a line of the report's JSONL. The median, minimum and maximum of the runs
+// are in the given unit.
 type Record struct {
 	Case    string  `json:"case"`
 	Subject string  `json:"subject"`
@@ -22,7 +22,7 @@ type Record struct {
 	Runs    int     `json:"runs"`
 }
 
-// Label says what a figure is a figure of.
+// Label is a record without its values.
 type Label struct {
 	Case    string
 	Subject string
@@ -31,7 +31,7 @@ type Label struct {
 	Unit    string
 }
 
-// Of makes the record of the values of all runs. There must be at least one.
+// Of makes the record from the values of all runs. There must be at least one.
 func (l Label) Of(values []float64) Record {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2
@@ -52,7 +52,7 @@ func (l Label) Of(values []float64) Record {
 	}
 }
 
-// Print writes the records as one JSON object a line.
+// Print writes the records, one JSON object per line.
 func Print(w io.Writer, records []Record) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)

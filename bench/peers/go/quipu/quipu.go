@@ -1,10 +1,10 @@
 // Package quipu reads quipu's own format on the wire, version 1: messages that stand alone (Decode)
 // and streams of frames (Reader).
 //
-// It was written from section 8 of docs/formats.md alone and shares no code with the library in
-// Rust, so that it tests whether the page suffices. It is plain rather than fast. Section numbers
-// in comments are those of the page. Where the page leaves open what a reader makes of bytes that
-// no writer writes, they are refused.
+// It was written only from section 8 of docs/formats.md and shares no code with the Rust library,
+// to test whether that page suffices. It is plain rather than fast. Section numbers in comments are
+// those of the page. Where the page does not define the meaning of bytes that no writer writes,
+// they are refused.
 package quipu
 
 import (
@@ -44,8 +44,8 @@ type Message struct {
 	Gauge   float64
 }
 
-// Union is the message as a union: one of kind 0 to 2 becomes the union of its type. Slices are
-// shared with it.
+// Union is the message as a union: a message of kind 0 to 2 becomes the union of its type. Slices
+// are shared with it.
 func (m Message) Union() Message {
 	if m.Kind != KindUnion {
 		m.Type = int8(m.Kind) + 1
@@ -54,10 +54,9 @@ func (m Message) Union() Message {
 	return m
 }
 
-// Decode reads a message that stands alone (8.3). Bytes behind it are an error, and so is the begin
-// of a frame. Every error is an *Error; that of a message whose end is missing wraps
-// io.ErrUnexpectedEOF. The message shares nothing with the input, and takes at most 64 times its
-// memory.
+// Decode reads a message that stands alone (8.3). Bytes after it are an error, and so is the start
+// of a frame. Every error is an *Error; that of a truncated message wraps io.ErrUnexpectedEOF. The
+// message shares nothing with the input, and takes at most 64 times its memory.
 func Decode(input []byte) (Message, error) {
 	s := source{bytes: input, cut: io.ErrUnexpectedEOF}
 	head, err := s.byte("a message")
@@ -87,9 +86,9 @@ func Decode(input []byte) (Message, error) {
 	return m, nil
 }
 
-// Error says at which offset of the input what was expected, and what is there.
+// Error says what was expected at an offset of the input, and what was found there.
 type Error struct {
-	// Offset is that of the first byte of what is wrong, from the begin of the message or stream.
+	// Offset is that of the first invalid byte, from the start of the message or stream.
 	Offset   int64
 	Expected string
 	Found    string
@@ -101,11 +100,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("quipu: at offset %d: expected %s, found %s", e.Offset, e.Expected, e.Found)
 }
 
-// Unwrap is io.ErrUnexpectedEOF where the input ended too early, one of the errors of this package
-// that say what is wrong with a frame, the error of the stream's reader, or nil.
+// Unwrap is io.ErrUnexpectedEOF if the input ended too early, one of this package's errors about
+// frames, the error of the stream's reader, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// source is the bytes that a message or the messages of a frame are read from.
+// source is the bytes of a message, or of the messages of a frame.
 type source struct {
 	bytes []byte
 	// at is the index of the next byte.
@@ -149,7 +148,7 @@ func (s *source) union(m *Message) error {
 	return nil
 }
 
-// id reads the id of a message that stands alone, by the message's head, which was read (8.3).
+// id reads the id of a message that stands alone, whose head was already read (8.3).
 func (s *source) id(head byte) ([]byte, error) {
 	length := uint64(head & 0x3f)
 	var bits uint64
@@ -237,7 +236,7 @@ func (s *source) list() ([]float64, error) {
 	}
 }
 
-// fixed reads so many values of so many bytes each.
+// fixed reads count values of width bytes each.
 func (s *source) fixed(count, width uint64, value func([]byte) float64) ([]float64, error) {
 	if count > s.left()/width {
 		return nil, s.missing(fmt.Sprintf("%d values of %d bytes", count, width))
@@ -253,7 +252,7 @@ func (s *source) fixed(count, width uint64, value func([]byte) float64) ([]float
 	return values, nil
 }
 
-// decimals reads places, width and packed numbers. The places are counted from the fewest.
+// decimals reads places, width and packed numbers. The places are relative to fewest.
 func (s *source) decimals(count uint64, fewest byte) ([]float64, error) {
 	head, err := s.byte("places and width of packed numbers")
 	if err != nil {
@@ -303,7 +302,7 @@ func (s *source) whole() (int64, error) {
 	return s.wholeAfter(lead)
 }
 
-// wholeAfter reads what follows the lead of a whole number. The lead was read.
+// wholeAfter reads the rest of a whole number, whose lead was already read.
 func (s *source) wholeAfter(lead byte) (int64, error) {
 	begin := s.at - 1
 	switch {
@@ -332,7 +331,7 @@ func (s *source) wholeAfter(lead byte) (int64, error) {
 	return int64(bits), nil
 }
 
-// doubleAfter reads what follows the lead of a double, 0xf0 to 0xf8. The lead was read.
+// doubleAfter reads the rest of a double, whose lead, 0xf0 to 0xf8, was already read.
 func (s *source) doubleAfter(lead byte) (float64, error) {
 	bytes, err := s.take(uint64(lead-leadDouble), "the bytes of a double")
 	if err != nil {
@@ -343,7 +342,7 @@ func (s *source) doubleAfter(lead byte) (float64, error) {
 	return math.Float64frombits(binary.BigEndian.Uint64(padded[:])), nil
 }
 
-// quotient is number / 10^places, 0 to 8 places: the double next to the number, divided.
+// quotient is number / 10^places, for 0 to 8 places: the double nearest to number, divided.
 func quotient(number int64, places byte) float64 {
 	return float64(number) / float64(powers[places])
 }
@@ -361,11 +360,11 @@ func (s *source) varint(what string) (uint64, error) {
 	return number, nil
 }
 
-// packed takes the bytes of so many numbers of so many bits each, 1 to 57. Bits behind the last
-// number have to be 0.
+// packed takes the bytes of count numbers of width bits each, 1 to 57. Bits after the last number
+// must be 0.
 func (s *source) packed(count, width uint64, what string) (packed, error) {
 	what = fmt.Sprintf("%s of %d times %d bits", what, count, width)
-	// The product does not overflow: both factors are bounded by what a slice can be long.
+	// The product does not overflow: both factors are bounded by the maximum length of a slice.
 	if count > s.left()*8 || count*width > s.left()*8 {
 		return packed{}, s.missing(what)
 	}
@@ -375,13 +374,13 @@ func (s *source) packed(count, width uint64, what string) (packed, error) {
 	}
 	if rest := count * width % 8; rest != 0 {
 		if last := bytes[len(bytes)-1]; last>>rest != 0 {
-			return packed{}, s.wrong(s.at-1, "zeros in the bits behind the last", "%#02x", last)
+			return packed{}, s.wrong(s.at-1, "zeros in the bits after the last", "%#02x", last)
 		}
 	}
 	return packed{bytes, width}, nil
 }
 
-// packed is numbers of so many bits each, the first in the lowest bits of the first byte.
+// packed is numbers of width bits each, the first in the lowest bits of the first byte.
 type packed struct {
 	bytes []byte
 	width uint64
@@ -423,20 +422,20 @@ func (s *source) end(what string) error {
 
 func (s *source) left() uint64 { return uint64(len(s.bytes) - s.at) }
 
-// missing is the error where the bytes that are left do not hold something.
+// missing is the error if the bytes that are left are too few.
 func (s *source) missing(expected string) error {
 	found := fmt.Sprintf("the end after %d bytes", s.left())
 	return &Error{s.base + int64(s.at), expected, found, s.cut}
 }
 
-// wrong is the error where something else was expected at an index.
+// wrong is the error if something else was expected at an index.
 func (s *source) wrong(at int, expected, found string, arguments ...any) error {
 	return &Error{s.base + int64(at), expected, fmt.Sprintf(found, arguments...), nil}
 }
 
 var kindNames = [...]string{"Counter", "BatchTimer", "Gauge", "MetricUnion"}
 
-// Lengths of an id that mean something else (8.3).
+// Lengths of an id with special meanings (8.3).
 const (
 	lengthLater   = 60
 	length5Bits   = 61
@@ -454,7 +453,7 @@ const (
 	hasGauge
 )
 
-// Forms of a list (8.2), and the number that says that the number follows.
+// Forms of a list (8.2), and the count that means that the count follows.
 const (
 	formBytes = iota
 	formTwoBytes
@@ -468,7 +467,7 @@ const (
 	countFollows = 31
 )
 
-// widest is the most bits of a packed number (8.2).
+// widest is the maximum width of a packed number in bits (8.2).
 const widest = 51
 
 // First leads of numbers (8.1).
@@ -482,5 +481,5 @@ const (
 	mostPlaces = 8
 )
 
-// powers are those of 10. All of them are doubles.
+// powers are the powers of 10. All of them are exact as doubles.
 var powers = [mostPlaces + 1]int64{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8}

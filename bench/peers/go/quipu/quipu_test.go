@@ -15,14 +15,14 @@ import (
 	"testing/iotest"
 )
 
-// vector is a line of the tables that the library in Rust wrote.
+// vector is a line of the tables that the Rust library wrote.
 type vector struct {
 	message Message
 	// bytes is nil in the table of the stream.
 	bytes []byte
 }
 
-// sameBits tells whether two messages differ by no bit. An empty slice does not differ from nil.
+// sameBits tells whether two messages are equal bit by bit. An empty slice equals nil.
 func sameBits(a, b Message) bool {
 	same := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 	return a.Kind == b.Kind && a.Type == b.Type && bytes.Equal(a.ID, b.ID) &&
@@ -59,7 +59,7 @@ func table(t testing.TB, name string) (all []vector) {
 	return all
 }
 
-// parse makes a message of KIND TYPE ID COUNTER VALUES GAUGE.
+// parse makes a message from KIND TYPE ID COUNTER VALUES GAUGE.
 func parse(t testing.TB, columns []string) (m Message) {
 	t.Helper()
 	kind := slices.Index(kindNames[:], columns[0])
@@ -125,7 +125,7 @@ func readAll(input []byte) (all []Message, err error) {
 	}
 }
 
-// compare fails the test unless the messages are those of the vectors, bit for bit, as unions.
+// compare fails the test unless the messages equal those of the vectors, bit by bit, as unions.
 func compare(t *testing.T, got []Message, want []vector) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -138,7 +138,7 @@ func compare(t *testing.T, got []Message, want []vector) {
 	}
 }
 
-// described fails the test unless an error says at which offset what was expected.
+// described fails the test unless an error has an offset and says what was expected.
 func described(t *testing.T, err error, length int) {
 	t.Helper()
 	var e *Error
@@ -200,7 +200,7 @@ func TestEveryFormOfAMessage(t *testing.T) {
 		"80 c8 02":                      gauge(-3),
 		"80 d1 03":                      gauge(0.3),
 		"80 d8 c8 00":                   gauge(-1e-8),
-		// Rounded once: 2^53 + 1 is no double.
+		// Rounded once: 2^53 + 1 is not a double.
 		"80 d1 c6 01 00 00 00 00 00 20": gauge(900719925474099.3),
 		"80 f0":                         gauge(0),
 		"80 f1 80":                      gauge(math.Copysign(0, -1)),
@@ -255,13 +255,13 @@ func TestPackedIds(t *testing.T) {
 func TestFaultsOfMessagesAreErrors(t *testing.T) {
 	for _, input := range []string{
 		"3c 00", "7c 00", "bc 00", "fc 00", "fc 71 77 01", // a length of 60
-		"00 d0 00", "00 d1 01", "00 f0", "00 e0 00", "00 ff", // no whole numbers
-		"80 d0 00", "80 d9 00", "80 e0 00", "80 ef 00", "80 f9 00", "80 ff", // no numbers
+		"00 d0 00", "00 d1 01", "00 f0", "00 e0 00", "00 ff", // not whole numbers
+		"80 d0 00", "80 d9 00", "80 e0 00", "80 ef 00", "80 f9 00", "80 ff", // not numbers
 		"80 d1 d1 00",                                                    // a quotient of a quotient
 		"00 c7 00 00 00 00 00 00 00 80", "00 cf 00 00 00 00 00 00 00 80", // over 64 bits
 		"40 c0", "40 c1 01", // form 6
 		"40 61 00 00", "40 61 34 00 00 00 00 00 00 00", "40 60 00", // a width of 0, or of 52
-		"40 61 01 02", "3d 01 20 00", "3e 02 00 10 00", // bits behind the last
+		"40 61 01 02", "3d 01 20 00", "3e 02 00 10 00", // bits after the last
 		"c0 00 08", "c0 00 80 00", // unknown values
 		"3f ff ff ff ff ff ff ff ff ff 02", // a varint of 65 bits
 		// Lengths beyond all memory.
@@ -297,7 +297,7 @@ func TestStreamComesOutBitForBit(t *testing.T) {
 	}
 	for range 2 {
 		if _, err := r.Next(); err != io.EOF {
-			t.Fatalf("behind the last message: %v", err)
+			t.Fatalf("after the last message: %v", err)
 		}
 	}
 }
@@ -335,7 +335,7 @@ func TestJoinsWhereTheDictionaryBegins(t *testing.T) {
 				t.Fatalf("frame %d: %v", i, err)
 			}
 			compare(t, got, want[messagesOf(all[:i]):])
-			// From any byte behind the last such frame's begin, this one is the next.
+			// From any byte after the start of the previous such frame, this one is the next.
 			for from := max(0, offset-100); from <= offset; from++ {
 				if found, ok := FindStart(input[from:]); ok && from+found > offset || !ok {
 					t.Fatalf("from %d: %d, %t", from, found, ok)
@@ -355,7 +355,7 @@ func TestFindStartSeesOnlySoundFrames(t *testing.T) {
 	first := frames(t)[0]
 	junk := []byte{0xfc, 0x71, 0x77, 1, 1, 0xfc, 0xfc, 0x71}
 	if at, ok := FindStart(slices.Concat(junk, first)); !ok || at != len(junk) {
-		t.Errorf("%d, %t behind junk", at, ok)
+		t.Errorf("%d, %t after junk", at, ok)
 	}
 	if at, ok := FindStart(first[:len(first)-1]); ok {
 		t.Errorf("a start at %d in a frame that is cut", at)
@@ -464,7 +464,7 @@ func TestANewStreamMayFollow(t *testing.T) {
 	compare(t, got, slices.Concat(want, want))
 }
 
-// frameOf makes a frame that is sound.
+// frameOf makes a valid frame.
 func frameOf(flags byte, sequence, count uint32, body []byte) []byte {
 	h := header{0: magic[0], 1: magic[1], 2: magic[2], offsetVersion: version, offsetFlags: flags}
 	for i, field := range []uint32{sequence, uint32(len(body)), count} {
@@ -487,7 +487,7 @@ func TestBodiesReferToTheLastValue(t *testing.T) {
 	}
 	body := unhex(t, "00 00 00 01 61 05"+ // define a, a counter: 5
 		"00 c8 05"+ // -1
-		"00 e7 ff ff ff ff ff ff ff 7f"+ // the greatest
+		"00 e7 ff ff ff ff ff ff ff 7f"+ // the maximum
 		"00 01"+ // and one more
 		"00 e8 00"+ // -1
 		"01 02 01 01 62 04"+ // define ab, a gauge: 2
@@ -508,7 +508,7 @@ func TestBodiesReferToTheLastValue(t *testing.T) {
 	if !slices.EqualFunc(got, want, sameBits) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
 	}
-	// The sequence begins anew at 2^32, and a frame may be empty.
+	// The sequence wraps around at 2^32, and a frame may be empty.
 	wrapped := slices.Concat(frameOf(1, math.MaxUint32, 1, body[:6]), frameOf(0, 0, 0, nil),
 		frameOf(0, 1, 1, []byte{0, 1}))
 	if got, err = readAll(wrapped); err != nil || len(got) != 2 || got[1].Counter != 6 {
@@ -529,7 +529,7 @@ func TestFaultsInSoundFramesAreErrors(t *testing.T) {
 		"a gauge that is none":           "00 02 00 00 d9 00",
 		"a gauge's change below 0":       "00 02 00 00 c8 00",
 		"a message that is cut":          "00 00 00 00",
-		"bytes behind the last message":  "00 00 00 00 00 00",
+		"bytes after the last message":   "00 00 00 00 00 00",
 		"no message":                     "",
 	} {
 		input := frameOf(1, 0, 1, unhex(t, body))
@@ -598,14 +598,14 @@ func TestADictionaryHasAtMostSoManyBytesOfIds(t *testing.T) {
 	if got, err := readAll(full); err != nil || len(got) != 2 || len(got[1].ID) != length {
 		t.Fatalf("%d messages, %v", len(got), err)
 	}
-	// Shared bytes count as well.
+	// Shared bytes count, too.
 	more := frameOf(0, 1, 1, unhex(t, "02 00 01 00 00"))
 	if got, err := readAll(slices.Concat(full, more)); err == nil || len(got) != 2 {
 		t.Errorf("%d messages, %v", len(got), err)
 	}
 }
 
-// FuzzMessage lets any bytes be a message, and the messages of a sound frame.
+// FuzzMessage decodes any bytes as a message, and as the messages of a valid frame.
 func FuzzMessage(f *testing.F) {
 	for i, v := range table(f, "quipu-messages.tsv") {
 		if i%8 == 0 {
@@ -627,7 +627,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzStream lets any bytes be a stream. What FindStart finds, a reader can begin with.
+// FuzzStream decodes any bytes as a stream. A reader can start where FindStart says.
 func FuzzStream(f *testing.F) {
 	for _, frame := range frames(f) {
 		f.Add(frame)
@@ -648,7 +648,7 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// vectors is where the library in Rust has its vectors.
+// vectors is the folder of the Rust library's vectors.
 const vectors = "../../../../crates/wire/tests/vectors"
 
 // absent is a field that a message lacks.

@@ -9,28 +9,28 @@ import (
 	"io"
 )
 
-// What is wrong with a frame. Errors of Reader wrap one of them where it applies.
+// Errors about frames. An error of Reader wraps one of them if it applies.
 var (
-	// ErrChecksum is of a frame whose checksum is wrong.
+	// ErrChecksum is for a frame with a wrong checksum.
 	ErrChecksum = errors.New("quipu: the checksum of a frame is wrong")
-	// ErrLost is of a frame that does not follow the last one.
+	// ErrLost is for a frame that does not follow the previous one.
 	ErrLost = errors.New("quipu: frames were lost")
-	// ErrNoDictionary is of a first frame that does not begin the dictionary. See FindStart.
+	// ErrNoDictionary is for a first frame that does not begin the dictionary. See FindStart.
 	ErrNoDictionary = errors.New("quipu: the dictionary begins in an earlier frame")
 )
 
 // Reader reads the messages of a stream (8.4), one at a time.
 type Reader struct {
 	reader io.Reader
-	// offset is how many bytes of the stream were read.
+	// offset is the number of bytes of the stream that were read.
 	offset int64
 	failed error
 
-	// frame is the messages of the last frame, of which so many were not read yet.
+	// frame is the content of the current frame; messages is the number that were not read yet.
 	frame    source
 	messages uint32
 
-	// joined says that there was a frame, of this sequence.
+	// joined says that a frame was read; sequence is its number.
 	joined   bool
 	sequence uint32
 
@@ -39,28 +39,28 @@ type Reader struct {
 	idBytes int
 }
 
-// series is what a stream's dictionary has of a series.
+// series is an entry of a stream's dictionary.
 type series struct {
 	kind Kind
 	id   []byte
 	// last is the last value of a counter, and the last number of a gauge.
 	last int64
-	// places is how many decimal places the number of a gauge has.
+	// places is the number of decimal places of a gauge.
 	places byte
 }
 
-// NewReader reads a stream from a place where a frame begins that begins the dictionary: the begin
-// of a stream, or where FindStart found one.
+// NewReader reads a stream from a frame that begins the dictionary: from the start of a stream, or
+// from an offset that FindStart returned.
 func NewReader(reader io.Reader) *Reader {
 	return &Reader{reader: reader}
 }
 
-// FindStart is the offset of the first frame that a reader can begin with: one that is whole, has
-// the right checksum and begins the dictionary. It tells whether there is one. Whoever has lost
-// frames, or joins a stream in its middle, looks for one and makes a new Reader.
+// FindStart returns the offset of the first frame with which a reader can start, and whether there
+// is one. Such a frame is complete, has the right checksum and begins the dictionary. A receiver
+// that has lost frames, or joins a stream in its middle, calls it and makes a new Reader.
 //
-// In bytes that were made to that end, the time is that of a checksum of all bytes for every 24 of
-// them: give it no more than a few MiB that somebody else chose.
+// Maliciously crafted input can make it compute a checksum of all bytes for every 24 of them: limit
+// untrusted input to a few MiB.
 func FindStart(input []byte) (offset int, found bool) {
 	for {
 		next := bytes.Index(input[offset:], magic)
@@ -76,10 +76,10 @@ func FindStart(input []byte) (offset int, found bool) {
 }
 
 // Next is the next message, or io.EOF at the end of the last frame. Every other error is an *Error
-// that says what is wrong at which offset of the stream. Messages of the frame before the one that
-// is wrong are not lost by that; after an error, every call returns it again.
+// with the offset in the stream and the problem. The messages of a frame before the invalid one are
+// still returned; after an error, every call returns it again.
 //
-// The message's id is shared with the reader and with other messages: do not write to it.
+// The message's id is shared with the reader and with other messages: do not modify it.
 func (r *Reader) Next() (Message, error) {
 	if r.failed != nil {
 		return Message{}, r.failed
@@ -106,15 +106,15 @@ func (r *Reader) next() (Message, error) {
 	return m, r.endOfFrame()
 }
 
-// endOfFrame fails if there are bytes behind the last message of the frame.
+// endOfFrame fails if there are bytes after the last message of the frame.
 func (r *Reader) endOfFrame() error {
 	if r.messages > 0 {
 		return nil
 	}
-	return r.frame.end("the end of the frame behind its last message")
+	return r.frame.end("the end of the frame after its last message")
 }
 
-// readFrame reads a frame, checks it, and begins the dictionary anew if it says so.
+// readFrame reads a frame, checks it, and resets the dictionary if its flag says so.
 func (r *Reader) readFrame() error {
 	begin := r.offset
 	var h header
@@ -174,7 +174,7 @@ func (r *Reader) readBody(length uint32) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// follow checks that a frame can follow the last one.
+// follow checks that a frame can follow the previous one.
 func (r *Reader) follow(h header, begin int64) error {
 	switch {
 	case !r.joined && !h.startsDictionary():
@@ -219,7 +219,7 @@ func (r *Reader) message() (Message, error) {
 	return m, err
 }
 
-// define reads the definition of the series whose number was read at an index.
+// define reads the definition of a new series, whose number was read at an index.
 func (r *Reader) define(begin int) error {
 	if len(r.series) == mostSeries {
 		return r.frame.wrong(begin, "one of 1048576 series", "another series")
@@ -306,7 +306,7 @@ func (s *source) gauge(of *series) (float64, error) {
 	return quotient(of.last, of.places), nil
 }
 
-// startsDictionary tells whether the bytes begin with a frame that a reader can begin with.
+// startsDictionary tells whether the bytes begin with a frame with which a reader can start.
 func startsDictionary(input []byte) bool {
 	if len(input) < headerLength {
 		return false
@@ -318,13 +318,13 @@ func startsDictionary(input []byte) bool {
 	return uint64(h.length()) <= uint64(len(body)) && h.sum(body[:h.length()]) == h.checksum()
 }
 
-// cutFrame is the error where a stream ends after so many bytes of a part of a frame.
+// cutFrame is the error if a stream ends after read bytes of a part of a frame.
 func cutFrame(offset int64, expected string, read int) error {
 	found := fmt.Sprintf("the end of the stream after %d of them", read)
 	return &Error{offset, expected, found, io.ErrUnexpectedEOF}
 }
 
-// header is the one of a frame (8.4).
+// header is the header of a frame (8.4).
 type header [headerLength]byte
 
 func (h *header) hasMagic() bool         { return bytes.Equal(h[:len(magic)], magic) }
@@ -334,7 +334,7 @@ func (h *header) length() uint32         { return binary.LittleEndian.Uint32(h[o
 func (h *header) count() uint32          { return binary.LittleEndian.Uint32(h[offsetCount:]) }
 func (h *header) checksum() uint32       { return binary.LittleEndian.Uint32(h[offsetChecksum:]) }
 
-// sound tells whether what has to be 0 is 0.
+// sound tells whether the flags are known and the reserved bytes are 0.
 func (h *header) sound() bool {
 	return h[offsetFlags] <= 1 && h[offsetFlags+1]|h[offsetFlags+2]|h[offsetFlags+3] == 0
 }
@@ -344,7 +344,7 @@ func (h *header) sum(body []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE(h[offsetFlags:offsetChecksum]), crc32.IEEETable, body)
 }
 
-// magic is what a frame begins with.
+// magic is the start of every frame.
 var magic = []byte{0xfc, 0x71, 0x77}
 
 const (

@@ -6,7 +6,7 @@ import (
 	"quipu/bench/peers/measure"
 )
 
-// The counter of constant size: its clock is a ticker, so that neither call reads the time.
+// The cases of the counter of constant size. Its clock is a ticker, so neither call reads the time.
 var constantCases = []benchmark{
 	{"constant/add", func(b bench) ([]measure.Record, error) {
 		counter := ratecounter.NewRateCounter(window)

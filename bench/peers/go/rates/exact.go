@@ -89,7 +89,7 @@ var exactCases = []benchmark{
 	}},
 }
 
-// filledEvents makes a counter with a million events, just now, on the wall clock.
+// filledEvents makes a counter with a million recent events, on the wall clock.
 func filledEvents() *exact.Counter {
 	counter, err := exact.New(window)
 	if err != nil {
@@ -101,8 +101,8 @@ func filledEvents() *exact.Counter {
 	return counter
 }
 
-// frozenEvents makes a counter with a million events whose clock then stands still, so that all of
-// them stay in the window however long the benchmark takes.
+// frozenEvents makes a counter with a million events whose clock then stops, so that all of them
+// stay in the window however long the benchmark takes.
 func frozenEvents() (*exact.Counter, error) {
 	now := time.Now().UnixNano()
 	counter, err := exact.NewWithClock(window, func() int64 { return now })

@@ -1,4 +1,4 @@
-// Command rates measures the rate counters written in Go and prints a JSON line for each figure.
+// Command rates measures the rate counters written in Go, and prints a JSON line for each figure.
 package main
 
 import (
@@ -12,7 +12,7 @@ import (
 	"quipu/bench/peers/measure"
 )
 
-// Subjects as the report names them.
+// The subjects, with their names in the report.
 const (
 	bucketedName = "derlaft/ratecounter counter (equivalent)"
 	exactName    = "derlaft/ratecounter nanocounter (equivalent)"
@@ -33,7 +33,7 @@ type benchmark struct {
 	run  func(bench) ([]measure.Record, error)
 }
 
-// bench is what a benchmark needs to run.
+// bench is the context in which a benchmark runs.
 type bench struct {
 	options measure.Options
 	name    string
@@ -92,7 +92,7 @@ func run(options measure.Options, only string) error {
 	return nil
 }
 
-// shared measures calls on one counter at 1 and 2 threads. Setup makes what each run starts from.
+// shared measures calls on one counter with 1 and 2 threads. Setup makes the state of each run.
 func (b bench) shared(subject string, setup func() func(n int)) ([]measure.Record, error) {
 	var records []measure.Record
 	subjects := []measure.Subject{{Name: subject, Setup: func() func(int, int) {
@@ -129,7 +129,7 @@ func (b bench) memory(subject string, build func() any) ([]measure.Record, error
 	})
 }
 
-// spread is a clock whose first million reads are laid evenly over one window.
+// spread is a clock whose first million reads are spread evenly over one window.
 func spread() func() int64 {
 	now := time.Now().UnixNano()
 	return func() int64 {

@@ -1,8 +1,8 @@
-// Command rateserver answers every HTTP request with the number of requests in the last window, as
-// 20 digits.
+// Command rateserver responds to every HTTP request with the number of requests in the last window,
+// as 20 digits.
 //
 // It is an equivalent of the server of derlaft/ratecounter: net/http, the bucketed counter, and a
-// state file that is written on a timer and when the process is asked to end.
+// state file that is written on a timer and at SIGINT or SIGTERM.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:8081", "address to listen on")
-	state := flag.String("state", "state.rtt", "file that keeps the count over a restart")
+	state := flag.String("state", "state.rtt", "file that keeps the count across restarts")
 	window := flag.Duration("window", time.Minute, "window to count over")
 	accuracy := flag.Duration("accuracy", 200*time.Millisecond, "length of a bucket")
 	checkpoint := flag.Duration("checkpoint", 500*time.Millisecond, "time between two saves")
@@ -42,9 +42,9 @@ func main() {
 
 	http.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		counter.Add()
-		// Without a type of its own, the answer gets text/plain; charset=utf-8.
+		// Without an explicit type, the response is text/plain; charset=utf-8.
 		if _, err := fmt.Fprintf(w, "%020d", counter.Count()); err != nil {
-			log.Println("write the answer:", err)
+			log.Println("write the response:", err)
 		}
 	})
 	log.Println("listening on", *listen)

@@ -1,9 +1,9 @@
-// Package wire marshals four messages of metrics by the libraries for wire formats that Go has, one
-// row of the comparison each.
+// Package wire marshals four messages of metrics with Go's libraries for wire formats. Each library
+// is a row of the comparison.
 //
 // The rows' loops do what a careful user of the library would: encoders, decoders and buffers are
-// kept and reset, what is decoded goes to a struct that is kept, and nothing grows from one turn to
-// the next. Whether a row decodes what it encoded is for its user to check, by Check.
+// reused and reset, decoding fills a struct that is reused, and nothing grows from one iteration to
+// the next. The caller must check that a row decodes what it encoded, with Check.
 package wire
 
 import (
@@ -13,30 +13,31 @@ import (
 	"strings"
 )
 
-// Codec marshals and unmarshals messages of one kind. Its loops are inside of it, so that they call
-// the library as directly as a user would.
+// Codec marshals and unmarshals messages of one kind. It contains the loops, so that they call the
+// library as directly as a user would.
 type Codec interface {
-	// Load sets the message to marshal. Its slices must stay as they are.
+	// Load sets the message to marshal. Its slices must not change.
 	Load(m Message)
-	// Marshal marshals the message n times into a buffer that the codec keeps. It returns the last
-	// result, which holds until the next call.
+	// Marshal marshals the message n times into a buffer that the codec reuses. It returns the last
+	// result, which is valid until the next call.
 	Marshal(n int) ([]byte, error)
 	// MarshalFresh marshals the message n times into a new buffer each.
 	MarshalFresh(n int) ([]byte, error)
-	// Unmarshal unmarshals the data n times into a struct that the codec keeps.
+	// Unmarshal unmarshals the data n times into a struct that the codec reuses.
 	Unmarshal(data []byte, n int) error
-	// Message is what was unmarshalled last. It holds until the next call, and while the data do.
+	// Message is the last unmarshalled message. It is valid until the next call, and as long as the
+	// data.
 	Message() Message
 }
 
 // Row is one library, used in one way.
 type Row struct {
-	// Name is that of the report.
+	// Name is the name in the report.
 	Name string
-	// Reuses tells whether the library can marshal into a buffer that it is given. If it cannot,
-	// Marshal is as MarshalFresh.
+	// Reuses tells whether the library can marshal into a given buffer. If it cannot, Marshal is the
+	// same as MarshalFresh.
 	Reuses bool
-	// New makes a codec with encoders, decoders and buffers of its own.
+	// New makes a codec with its own encoders, decoders and buffers.
 	New func(kind Kind) Codec
 }
 
@@ -49,7 +50,7 @@ func Rows() []Row {
 	}
 }
 
-// Find returns the row of a name.
+// Find returns the row with a name.
 func Find(name string) (Row, error) {
 	for _, row := range Rows() {
 		if row.Name == name {
@@ -59,8 +60,8 @@ func Find(name string) (Row, error) {
 	return Row{}, fmt.Errorf("no row has the name %q", name)
 }
 
-// Check makes sure that a codec comes back to the message that it marshals, more than once and from
-// fresh buffers too. It leaves the message loaded, and returns it marshalled.
+// Check verifies that a codec unmarshals the message that it marshals, repeatedly and from new
+// buffers, too. It leaves the message loaded, and returns it marshalled.
 func Check(codec Codec, m Message) ([]byte, error) {
 	codec.Load(m)
 	var data []byte
@@ -87,7 +88,7 @@ func Check(codec Codec, m Message) ([]byte, error) {
 	return data, nil
 }
 
-// byKind makes the choice among the codecs of the four messages.
+// byKind chooses among the codecs of the four messages.
 func byKind(counter, batchTimer, gauge, union func() Codec) func(Kind) Codec {
 	return func(kind Kind) Codec {
 		return [...]func() Codec{counter, batchTimer, gauge, union}[kind]()
@@ -97,12 +98,12 @@ func byKind(counter, batchTimer, gauge, union func() Codec) func(Kind) Codec {
 // slots has the structs of a codec: the one to marshal, and the one to unmarshal into.
 type slots[T any] struct {
 	in, out *T
-	// buffer is for marshalling, of codecs that keep one.
+	// buffer is for marshalling, in codecs that reuse one.
 	buffer []byte
 	view   func(*T) fields
 }
 
-// newSlots makes them of structs that the view can read and write.
+// newSlots makes slots for structs that the view can read and write.
 func newSlots[T any](view func(*T) fields) slots[T] {
 	return slots[T]{in: new(T), out: new(T), view: view}
 }
@@ -110,7 +111,7 @@ func newSlots[T any](view func(*T) fields) slots[T] {
 // Load sets the message to marshal.
 func (s *slots[T]) Load(m Message) { s.view(s.in).load(m) }
 
-// Message is what was unmarshalled last.
+// Message is the last unmarshalled message.
 func (s *slots[T]) Message() Message { return s.view(s.out).message() }
 
 // grow returns a slice of this length that shares the buffer if it is long enough.
@@ -121,8 +122,7 @@ func grow(buffer []byte, length int) []byte {
 	return buffer[:length]
 }
 
-// plain is the kinds of messages by this package's own structs, for libraries that go by
-// reflection.
+// plain makes codecs for this package's own structs, for libraries that use reflection.
 func plain(
 	counter func(slots[Counter]) Codec,
 	batchTimer func(slots[BatchTimer]) Codec,

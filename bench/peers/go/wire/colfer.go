@@ -13,7 +13,7 @@ var colferRow = Row{
 	),
 }
 
-// colferUnion is the message with a type that has no sign, as colfer has none of 8 bits that has.
+// colferUnion is the message with an unsigned type, since colfer has no signed 8-bit integers.
 type colferUnion colfer.MetricUnion
 
 func (u *colferUnion) load(m Message) {
@@ -31,7 +31,7 @@ func (u *colferUnion) clear() {
 	*u = colferUnion{ID: u.ID[:0], BatchTimerVal: u.BatchTimerVal[:0]}
 }
 
-// colferMethods are those that colfer generates, as far as one loop serves all messages.
+// colferMethods are the generated methods for which one loop serves all messages.
 type colferMethods[T any] interface {
 	*T
 	MarshalBinary() ([]byte, error)
@@ -56,7 +56,7 @@ func newColfer[T any, P colferMethods[T]](
 	}
 }
 
-// Marshal writes to a buffer that is made long enough beforehand.
+// Marshal writes to a buffer that is grown before if necessary.
 func (c *colferCodec[T, P]) Marshal(n int) ([]byte, error) {
 	in := P(c.in)
 	length, err := in.MarshalLen()
@@ -81,13 +81,13 @@ func (c *colferCodec[T, P]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal is into a struct that is kept.
+// Unmarshal reads into a struct that is reused.
 func (c *colferCodec[T, P]) Unmarshal(data []byte, n int) error {
 	return c.unmarshal(c.out, data, n)
 }
 
-// The generated method leaves a field that is zero as it is, and makes new slices. So each message
-// has a loop of its own, which clears the struct in place.
+// The generated method does not reset a field that is zero, and makes new slices. So each message
+// has its own loop, which clears the struct in place.
 
 func colferCounters(out *colfer.Counter, data []byte, n int) error {
 	for range n {

@@ -15,7 +15,7 @@ var easyJSON = Row{
 	),
 }
 
-// easy is the kinds of messages by the structs that have methods of easyjson.
+// easy makes codecs for the structs with methods of easyjson.
 func easy(
 	counter func(slots[easyjson.Counter]) Codec,
 	batchTimer func(slots[easyjson.BatchTimer]) Codec,
@@ -38,7 +38,7 @@ func easy(
 	)
 }
 
-// easyMethods are those that easyjson generates.
+// easyMethods are the methods that easyjson generates.
 type easyMethods[T any] interface {
 	*T
 	MarshalEasyJSON(*jwriter.Writer)
@@ -53,7 +53,8 @@ func newEasyJSON[T any, P easyMethods[T]](s slots[T]) Codec {
 	return &easyCodec[T, P]{s}
 }
 
-// room is what the writer wants free for a number. With less left it goes on in another buffer.
+// room is the free space that the writer requires for a number. With less, it continues in another
+// buffer.
 const room = 32
 
 // Marshal gives the writer the buffer of the last message, and takes it back.
@@ -87,7 +88,7 @@ func (c *easyCodec[T, P]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal is the generated method, into a struct that is kept.
+// Unmarshal is the generated method, into a struct that is reused.
 func (c *easyCodec[T, P]) Unmarshal(data []byte, n int) error {
 	out := P(c.out)
 	for range n {

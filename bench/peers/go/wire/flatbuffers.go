@@ -8,11 +8,11 @@ import (
 	"quipu/bench/peers/wire/flatbuffers"
 )
 
-// flatBuffers is google/flatbuffers, read into a struct as other rows read, with the id copied.
+// flatBuffers is google/flatbuffers, read into a struct like the other rows, with the id copied.
 //
-// Builders of version 1.8, the oldest to be had, and later leave out the end of a vtable if its
-// fields are all defaults. That of the seed did not, so that its union had 4 bytes more. Builders
-// after version 1.9 also align the whole to 8 bytes, which is 4 bytes more in a timer.
+// Builders from version 1.8, the oldest available, leave out the end of a vtable if all its fields
+// are defaults. That of the seed did not, so its union had 4 bytes more. Builders after version 1.9
+// also align the whole to 8 bytes, which adds 4 bytes to a timer.
 var flatBuffers = Row{
 	Name: "flatbuffers", Reuses: true,
 	New: plain(
@@ -23,8 +23,8 @@ var flatBuffers = Row{
 	),
 }
 
-// flatBuffersBorrowed is google/flatbuffers with the id left where it is. Floats have to be read one
-// by one in any case.
+// flatBuffersBorrowed is google/flatbuffers with the id borrowed from the data. Floats must be read
+// one by one in any case.
 var flatBuffersBorrowed = Row{
 	Name: "flatbuffers-borrowed", Reuses: true,
 	New: plain(
@@ -35,8 +35,8 @@ var flatBuffersBorrowed = Row{
 	),
 }
 
-// freshCapacity is that of a new builder: enough for the seed's messages, as their size cannot be
-// asked for.
+// freshCapacity is the capacity of a new builder: enough for the seed's messages, since the library
+// cannot compute their size.
 const freshCapacity = 128
 
 // flatCodec is the codec of one message.
@@ -56,7 +56,7 @@ func newFlat[T any](
 	}
 }
 
-// Marshal keeps the builder.
+// Marshal reuses the builder.
 func (c *flatCodec[T]) Marshal(n int) ([]byte, error) {
 	for range n {
 		c.builder.Reset()
@@ -75,7 +75,7 @@ func (c *flatCodec[T]) MarshalFresh(n int) (fresh []byte, _ error) {
 	return fresh, nil
 }
 
-// Unmarshal reads all fields by the generated accessors.
+// Unmarshal reads all fields with the generated accessors.
 func (c *flatCodec[T]) Unmarshal(data []byte, n int) error {
 	for range n {
 		c.read(data, c.out, c.borrow)
@@ -83,7 +83,7 @@ func (c *flatCodec[T]) Unmarshal(data []byte, n int) error {
 	return nil
 }
 
-// The readers take the id where it is, or a copy of it in the slice that the struct has.
+// The readers borrow the id, or copy it to the slice that the struct has.
 
 func readCounter(data []byte, out *Counter, borrow bool) {
 	var table flatbuffers.Counter
@@ -124,7 +124,7 @@ func readUnion(data []byte, out *MetricUnion, borrow bool) {
 	out.GaugeVal = table.GaugeVal()
 }
 
-// taken is the id itself, or a copy of it in the kept slice.
+// taken is the id itself, or a copy of it in the reused slice.
 func taken(kept, id []byte, borrow bool) []byte {
 	if borrow {
 		return id
@@ -173,7 +173,7 @@ func buildUnion(b *google.Builder, in *MetricUnion) {
 	b.Finish(flatbuffers.MetricUnionEnd(b))
 }
 
-// buildValues fills the vector that is begun. The builder has made room for it.
+// buildValues fills a vector that was started. The builder has made room for it.
 func buildValues(b *google.Builder, values []float64) google.UOffsetT {
 	for i := len(values) - 1; i >= 0; i-- {
 		b.PlaceFloat64(values[i])

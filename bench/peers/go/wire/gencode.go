@@ -13,7 +13,7 @@ var gencodeRow = Row{
 	),
 }
 
-// gencodeMethods are those that gencode generates.
+// gencodeMethods are the methods that gencode generates.
 type gencodeMethods[T any] interface {
 	*T
 	Marshal([]byte) ([]byte, error)
@@ -51,7 +51,7 @@ func (c *gencodeCodec[T, P]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal is into a struct that is kept.
+// Unmarshal reads into a struct that is reused.
 func (c *gencodeCodec[T, P]) Unmarshal(data []byte, n int) error {
 	out := P(c.out)
 	for range n {

@@ -6,20 +6,20 @@ import (
 	"io"
 )
 
-// gobFresh is encoding/gob with an encoder and a decoder for each message, which pays for the
+// gobFresh is encoding/gob with a new encoder and decoder for each message, which includes the
 // definition of the type each time.
 var gobFresh = Row{
 	Name: "gob", Reuses: true,
 	New: plain(newGob, newGob, newGob, newGob),
 }
 
-// gobStream is encoding/gob in the middle of a stream: the message of the value only.
+// gobStream is encoding/gob in the middle of a stream: only the message of the value.
 var gobStream = Row{
 	Name: "gob-stream", Reuses: true,
 	New: plain(newGobStream, newGobStream, newGobStream, newGobStream),
 }
 
-// Gob numbers the types of a process as it meets them. Here they are always met in this order.
+// Gob numbers the types of a process in the order of their first use. This fixes the order.
 func init() {
 	encoder := gob.NewEncoder(io.Discard)
 	for _, m := range []any{&Counter{}, &BatchTimer{}, &Gauge{}, &MetricUnion{}} {
@@ -29,7 +29,7 @@ func init() {
 	}
 }
 
-// gobCodec is the codec of one message, with no stream.
+// gobCodec is the codec of one message, without a stream.
 type gobCodec[T any] struct {
 	slots[T]
 	kept   bytes.Buffer
@@ -40,7 +40,7 @@ func newGob[T any](s slots[T]) Codec {
 	return &gobCodec[T]{slots: s}
 }
 
-// Marshal keeps the buffer.
+// Marshal reuses the buffer.
 func (c *gobCodec[T]) Marshal(n int) ([]byte, error) {
 	for range n {
 		c.kept.Reset()
@@ -51,7 +51,7 @@ func (c *gobCodec[T]) Marshal(n int) ([]byte, error) {
 	return c.kept.Bytes(), nil
 }
 
-// MarshalFresh keeps nothing.
+// MarshalFresh reuses nothing.
 func (c *gobCodec[T]) MarshalFresh(n int) ([]byte, error) {
 	var fresh *bytes.Buffer
 	for range n {
@@ -63,7 +63,7 @@ func (c *gobCodec[T]) MarshalFresh(n int) ([]byte, error) {
 	return fresh.Bytes(), nil
 }
 
-// Unmarshal keeps the reader and the struct. Gob leaves a field that is zero as it is.
+// Unmarshal reuses the reader and the struct. Gob does not reset a field that is zero.
 func (c *gobCodec[T]) Unmarshal(data []byte, n int) error {
 	out := c.view(c.out)
 	for range n {
@@ -76,18 +76,18 @@ func (c *gobCodec[T]) Unmarshal(data []byte, n int) error {
 	return nil
 }
 
-// gobStreamCodec is the codec of one message, with a stream of its own.
+// gobStreamCodec is the codec of one message, with its own stream.
 type gobStreamCodec[T any] struct {
 	slots[T]
 	encoder *gob.Encoder
 	decoder *gob.Decoder
-	// writer is what the encoder writes to.
+	// writer is the target of the encoder.
 	writer redirected
 	kept   bytes.Buffer
 	reader bytes.Reader
 }
 
-// redirected is a writer to another one, which may change.
+// redirected forwards to another writer, which can be changed.
 type redirected struct{ to io.Writer }
 
 func (r *redirected) Write(p []byte) (int, error) { return r.to.Write(p) }
@@ -108,7 +108,7 @@ func newGobStream[T any](s slots[T]) Codec {
 	return c
 }
 
-// Marshal keeps the encoder and the buffer.
+// Marshal reuses the encoder and the buffer.
 func (c *gobStreamCodec[T]) Marshal(n int) ([]byte, error) {
 	c.writer.to = &c.kept
 	for range n {
@@ -120,7 +120,7 @@ func (c *gobStreamCodec[T]) Marshal(n int) ([]byte, error) {
 	return c.kept.Bytes(), nil
 }
 
-// MarshalFresh keeps the encoder.
+// MarshalFresh reuses the encoder.
 func (c *gobStreamCodec[T]) MarshalFresh(n int) ([]byte, error) {
 	var fresh *bytes.Buffer
 	for range n {
@@ -133,7 +133,7 @@ func (c *gobStreamCodec[T]) MarshalFresh(n int) ([]byte, error) {
 	return fresh.Bytes(), nil
 }
 
-// Unmarshal keeps the decoder, the reader and the struct.
+// Unmarshal reuses the decoder, the reader and the struct.
 func (c *gobStreamCodec[T]) Unmarshal(data []byte, n int) error {
 	out := c.view(c.out)
 	for range n {

@@ -2,7 +2,7 @@ package wire
 
 import "quipu/bench/peers/wire/gogo"
 
-// gogoProtobuf is gogo/protobuf by generated methods.
+// gogoProtobuf is gogo/protobuf with generated methods.
 var gogoProtobuf = Row{
 	Name: "gogo-protobuf", Reuses: true,
 	New: byKind(
@@ -13,7 +13,7 @@ var gogoProtobuf = Row{
 	),
 }
 
-// gogoMethods are those that gogo generates, as far as one loop serves all messages.
+// gogoMethods are the generated methods for which one loop serves all messages.
 type gogoMethods[T any] interface {
 	*T
 	Marshal() ([]byte, error)
@@ -38,7 +38,7 @@ func newGogo[T any, P gogoMethods[T]](
 	}
 }
 
-// Marshal writes to a buffer that is made long enough beforehand.
+// Marshal writes to a buffer that is grown before if necessary.
 func (c *gogoCodec[T, P]) Marshal(n int) ([]byte, error) {
 	in := P(c.in)
 	c.buffer = grow(c.buffer, in.Size())
@@ -63,13 +63,13 @@ func (c *gogoCodec[T, P]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal is into a struct that is kept.
+// Unmarshal reads into a struct that is reused.
 func (c *gogoCodec[T, P]) Unmarshal(data []byte, n int) error {
 	return c.unmarshal(c.out, data, n)
 }
 
-// The generated method leaves a field that is zero as it is, and appends to a list. So each message
-// has a loop of its own, which clears the struct in place.
+// The generated method does not reset a field that is zero, and appends to a list. So each message
+// has its own loop, which clears the struct in place.
 
 func gogoCounters(out *gogo.Counter, data []byte, n int) error {
 	for range n {

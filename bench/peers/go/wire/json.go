@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 )
 
-// jsonReflection is encoding/json by itself. Its floats have an exponent later than easyjson's, so
-// that large and small ones differ in their text.
+// jsonReflection is encoding/json by itself. It writes exponents for fewer floats than easyjson, so
+// the texts of large and small floats differ.
 var jsonReflection = Row{
 	Name: "json-reflection", Reuses: true,
 	New: plain(newJSON, newJSON, newJSON, newJSON),
 }
 
-// jsonMethods is encoding/json as the seed has it: of the structs that have methods of easyjson, to
-// which it leaves the text, and checks what they wrote or will read.
+// jsonMethods is encoding/json as in the seed: with the structs that have methods of easyjson.
+// Those write and read the text, and encoding/json validates it.
 var jsonMethods = Row{
 	Name: "json", Reuses: true,
 	New: easy(newJSON, newJSON, newJSON, newJSON),
@@ -32,8 +32,8 @@ func newJSON[T any](s slots[T]) Codec {
 	return c
 }
 
-// Marshal keeps the encoder and the buffer. The encoder ends a message by a new line, which is no
-// part of it.
+// Marshal reuses the encoder and the buffer. The encoder writes a newline after a message, which is
+// not part of it.
 func (c *jsonCodec[T]) Marshal(n int) ([]byte, error) {
 	for range n {
 		c.kept.Reset()
@@ -55,7 +55,7 @@ func (c *jsonCodec[T]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal is json.Unmarshal into a struct that is kept.
+// Unmarshal is json.Unmarshal into a struct that is reused.
 func (c *jsonCodec[T]) Unmarshal(data []byte, n int) error {
 	for range n {
 		if err := json.Unmarshal(data, c.out); err != nil {

@@ -35,8 +35,7 @@ type Message struct {
 	Gauge   float64
 }
 
-// differences names the fields in which two messages differ by a bit. An empty list does not differ
-// from one that is nil.
+// differences names the fields in which two messages differ, bit by bit. An empty list equals nil.
 func (m Message) differences(other Message) []string {
 	sameBits := func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) }
 	var names []string
@@ -58,7 +57,7 @@ func (m Message) differences(other Message) []string {
 	return names
 }
 
-// Seed is the message that the table of sizes and all times are of.
+// Seed is the message whose sizes and times are measured.
 func Seed(kind Kind) Message {
 	m := Message{Kind: kind, ID: []byte("name=bulbasaur,trainer=ash,type=grass")}
 	switch kind {
@@ -75,18 +74,18 @@ func Seed(kind Kind) Message {
 	return m
 }
 
-// fields is what every row's struct of a message offers: a pointer to it, seen as one of the four
-// below, or a type of the row's own.
+// fields is the interface of every row's struct of a message: a pointer to it, converted to one of
+// the four types below, or a type of the row.
 type fields interface {
 	// load takes the message's fields. Slices are shared with it.
 	load(m Message)
-	// message is a message of the fields. Slices are shared with it.
+	// message makes a message from the fields. Slices are shared with it.
 	message() Message
-	// clear sets all to zero, but keeps the slices' capacity.
+	// clear sets all fields to zero, but keeps the capacity of the slices.
 	clear()
 }
 
-// Counter is a count under an id.
+// Counter is a count with an id.
 type Counter struct {
 	ID    []byte
 	Value int64
@@ -100,7 +99,7 @@ func (c *Counter) message() Message {
 
 func (c *Counter) clear() { *c = Counter{ID: c.ID[:0]} }
 
-// BatchTimer is a list of times under an id.
+// BatchTimer is a list of times with an id.
 type BatchTimer struct {
 	ID     []byte
 	Values []float64
@@ -114,7 +113,7 @@ func (b *BatchTimer) message() Message {
 
 func (b *BatchTimer) clear() { *b = BatchTimer{ID: b.ID[:0], Values: b.Values[:0]} }
 
-// Gauge is a value under an id.
+// Gauge is a value with an id.
 type Gauge struct {
 	ID    []byte
 	Value float64
@@ -128,7 +127,7 @@ func (g *Gauge) message() Message {
 
 func (g *Gauge) clear() { *g = Gauge{ID: g.ID[:0]} }
 
-// MetricUnion is any of them; the type says which.
+// MetricUnion is any of the three; the type says which.
 type MetricUnion struct {
 	Type          int8
 	ID            []byte

@@ -13,7 +13,7 @@ var tinylibMsgp = Row{
 	),
 }
 
-// msgpMethods are those that msgp generates.
+// msgpMethods are the methods that msgp generates.
 type msgpMethods[T any] interface {
 	*T
 	MarshalMsg([]byte) ([]byte, error)
@@ -29,7 +29,7 @@ func newMsgp[T any, P msgpMethods[T]](view func(P) fields) func() Codec {
 	}
 }
 
-// Marshal appends to the emptied buffer.
+// Marshal appends to the cleared buffer.
 func (c *msgpCodec[T, P]) Marshal(n int) (_ []byte, err error) {
 	in := P(c.in)
 	for range n {
@@ -40,7 +40,7 @@ func (c *msgpCodec[T, P]) Marshal(n int) (_ []byte, err error) {
 	return c.buffer, nil
 }
 
-// MarshalFresh appends to nothing.
+// MarshalFresh appends to a nil slice.
 func (c *msgpCodec[T, P]) MarshalFresh(n int) (fresh []byte, err error) {
 	in := P(c.in)
 	for range n {
@@ -51,7 +51,7 @@ func (c *msgpCodec[T, P]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal is into a struct that is kept.
+// Unmarshal reads into a struct that is reused.
 func (c *msgpCodec[T, P]) Unmarshal(data []byte, n int) error {
 	out := P(c.out)
 	for range n {

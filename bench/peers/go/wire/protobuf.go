@@ -17,7 +17,7 @@ var googleProtobuf = Row{
 	),
 }
 
-// protoMethods are those that protoc-gen-go generates.
+// protoMethods are the methods that protoc-gen-go generates.
 type protoMethods[T any] interface {
 	*T
 	proto.Message
@@ -32,7 +32,7 @@ func newProtobuf[T any, P protoMethods[T]](view func(P) fields) func() Codec {
 	}
 }
 
-// Marshal appends to the emptied buffer.
+// Marshal appends to the cleared buffer.
 func (c *protoCodec[T, P]) Marshal(n int) (_ []byte, err error) {
 	in := P(c.in)
 	for range n {
@@ -54,7 +54,7 @@ func (c *protoCodec[T, P]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal merges into a struct that is kept and cleared by hand, so that its list is used again.
+// Unmarshal merges into a struct that is reused. It is cleared by hand, to reuse its list.
 func (c *protoCodec[T, P]) Unmarshal(data []byte, n int) error {
 	out, cleared := P(c.out), c.view(c.out)
 	options := proto.UnmarshalOptions{Merge: true}

@@ -6,8 +6,8 @@ import (
 	"github.com/gogo/protobuf/proto"
 )
 
-// protobufViaGogo is what the seed calls golang/protobuf, but has from gogo/protobuf: its runtime,
-// by reflection, on structs whose tags do not say proto3, so that it writes numbers that are zero.
+// protobufViaGogo is what the seed calls golang/protobuf. It is really gogo/protobuf: its runtime,
+// with reflection, on structs whose tags do not say proto3, so that it writes zeros.
 var protobufViaGogo = Row{
 	Name: "protobuf-via-gogo", Reuses: true,
 	New: byKind(
@@ -18,7 +18,7 @@ var protobufViaGogo = Row{
 	),
 }
 
-// viaGogoMethods are those that the runtime asks for.
+// viaGogoMethods are the methods that the runtime requires.
 type viaGogoMethods[T any] interface {
 	*T
 	proto.Message
@@ -36,7 +36,7 @@ func newViaGogo[T any, P viaGogoMethods[T]](view func(P) fields) func() Codec {
 	}
 }
 
-// Marshal keeps the buffer.
+// Marshal reuses the buffer.
 func (c *viaGogo[T, P]) Marshal(n int) ([]byte, error) {
 	in := P(c.in)
 	for range n {
@@ -59,7 +59,7 @@ func (c *viaGogo[T, P]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal merges into a struct that is kept and cleared by hand, so that its list is used again.
+// Unmarshal merges into a struct that is reused. It is cleared by hand, to reuse its list.
 func (c *viaGogo[T, P]) Unmarshal(data []byte, n int) error {
 	out, cleared := P(c.out), c.view(c.out)
 	for range n {
@@ -71,7 +71,7 @@ func (c *viaGogo[T, P]) Unmarshal(data []byte, n int) error {
 	return nil
 }
 
-// orNil is nil for an empty list, which the runtime would write otherwise: the seed's did not.
+// orNil is nil for an empty list. Otherwise the runtime would write the list, unlike the seed's.
 func orNil[E any](list []E) []E {
 	if len(list) == 0 {
 		return nil

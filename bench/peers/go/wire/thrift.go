@@ -26,7 +26,7 @@ func thriftRow(name string, factory apache.TProtocolFactory) Row {
 	}
 }
 
-// thriftMethods are those that thrift generates.
+// thriftMethods are the methods that thrift generates.
 type thriftMethods[T any] interface {
 	*T
 	apache.TStruct
@@ -52,7 +52,7 @@ func newThrift[T any, P thriftMethods[T]](
 	}
 }
 
-// Marshal keeps the protocol and its transport's buffer, and does not copy what is in it.
+// Marshal reuses the protocol and its transport's buffer, and does not copy its content.
 func (c *thriftCodec[T, P]) Marshal(n int) ([]byte, error) {
 	in, ctx := P(c.in), context.Background()
 	transport, protocol := c.serializer.Transport, c.serializer.Protocol

@@ -2,8 +2,8 @@ package wire
 
 import "github.com/ugorji/go/codec"
 
-// ugorjiMsgpack is ugorji/go/codec with its handle for MessagePack, set so that it writes the bytes
-// that it wrote in 2017: fields in the order of their names, positive integers unsigned.
+// ugorjiMsgpack is ugorji/go/codec with its handle for MessagePack, configured to write the same
+// bytes as in 2017: fields in the order of their names, positive integers unsigned.
 var ugorjiMsgpack = Row{
 	Name: "ugorji-msgpack", Reuses: true,
 	New: plain(newUgorji, newUgorji, newUgorji, newUgorji),
@@ -26,7 +26,7 @@ func newUgorji[T any](s slots[T]) Codec {
 	}
 }
 
-// Marshal keeps the encoder and the buffer.
+// Marshal reuses the encoder and the buffer.
 func (c *ugorji[T]) Marshal(n int) ([]byte, error) {
 	for range n {
 		c.encoder.ResetBytes(&c.buffer)
@@ -37,7 +37,7 @@ func (c *ugorji[T]) Marshal(n int) ([]byte, error) {
 	return c.buffer, nil
 }
 
-// MarshalFresh keeps the encoder.
+// MarshalFresh reuses the encoder.
 func (c *ugorji[T]) MarshalFresh(n int) ([]byte, error) {
 	var fresh []byte
 	for range n {
@@ -50,7 +50,7 @@ func (c *ugorji[T]) MarshalFresh(n int) ([]byte, error) {
 	return fresh, nil
 }
 
-// Unmarshal keeps the decoder.
+// Unmarshal reuses the decoder.
 func (c *ugorji[T]) Unmarshal(data []byte, n int) error {
 	for range n {
 		c.decoder.ResetBytes(data)

@@ -9,7 +9,7 @@ import (
 	"gopkg.in/vmihailenco/msgpack.v2"
 )
 
-// vmihailencoMsgpack is vmihailenco/msgpack, called by hand for each field as the seed does: there
+// vmihailencoMsgpack is vmihailenco/msgpack, called by hand for each field, as in the seed: there
 // are no names, and no list of the fields.
 var vmihailencoMsgpack = Row{
 	Name: "vmihailenco-msgpack", Reuses: true,
@@ -42,7 +42,7 @@ func newVmihailenco[T any](
 	}
 }
 
-// Marshal keeps the encoder and the buffer.
+// Marshal reuses the encoder and the buffer.
 func (c *vmihailenco[T]) Marshal(n int) ([]byte, error) {
 	for range n {
 		c.kept.Reset()
@@ -53,7 +53,7 @@ func (c *vmihailenco[T]) Marshal(n int) ([]byte, error) {
 	return c.kept.Bytes(), nil
 }
 
-// MarshalFresh makes an encoder each time, as one cannot be given another buffer.
+// MarshalFresh makes an encoder each time, since the buffer of an encoder cannot be changed.
 func (c *vmihailenco[T]) MarshalFresh(n int) ([]byte, error) {
 	var fresh *bytes.Buffer
 	for range n {
@@ -65,7 +65,7 @@ func (c *vmihailenco[T]) MarshalFresh(n int) ([]byte, error) {
 	return fresh.Bytes(), nil
 }
 
-// Unmarshal keeps the decoder, the reader and the struct.
+// Unmarshal reuses the decoder, the reader and the struct.
 func (c *vmihailenco[T]) Unmarshal(data []byte, n int) error {
 	for range n {
 		c.from.reader.Reset(data)
@@ -125,7 +125,7 @@ func packValues(to *msgpack.Encoder, values []float64) error {
 	return nil
 }
 
-// unpacker is a decoder and what it reads from.
+// unpacker is a decoder and its input.
 type unpacker struct {
 	*msgpack.Decoder
 	reader bytes.Reader
@@ -172,7 +172,7 @@ func unpackUnion(from *unpacker, out *MetricUnion) (err error) {
 	return err
 }
 
-// id reads bytes into the kept slice, past the decoder, whose own method makes a new one.
+// id reads bytes into the reused slice, bypassing the decoder, whose method makes a new one.
 func (u *unpacker) id(kept []byte) ([]byte, error) {
 	length, err := u.DecodeBytesLen()
 	if err != nil {

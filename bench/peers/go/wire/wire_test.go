@@ -8,22 +8,22 @@ import (
 	"testing"
 )
 
-// sizes of the seed's messages. They are those of the seed's table but for the notes.
+// sizes are those of the seed's messages. They match the seed's table, except where noted.
 var sizes = map[string][4]int{
 	"vmihailenco-msgpack": {40, 85, 48, 96},
 	"tinylib-msgp":        {50, 96, 58, 139},
 	"ugorji-msgpack":      {51, 97, 59, 140},
-	// 128 for the union with the builder of that time.
+	// The union has 128 in the table, with the builder of that time.
 	"flatbuffers":          {72, 116, 72, 124},
 	"flatbuffers-borrowed": {72, 116, 72, 124},
-	// 94 for the union in the table, which is of the next row.
+	// The union has 94 in the table, which is that of the next row.
 	"protobuf":          {41, 81, 48, 83},
 	"protobuf-via-gogo": {41, 81, 48, 94},
 	"gogo-protobuf":     {41, 81, 48, 83},
 	"thrift":            {56, 93, 56, 119},
 	// Not in the table.
 	"thrift-compact": {43, 82, 49, 95},
-	// 85 for the counter in the table, when Go numbered types from 65.
+	// The counter has 85 in the table, when Go numbered types from 65.
 	"gob": {84, 126, 84, 173},
 	// Not in the table.
 	"gob-stream":      {46, 58, 47, 60},
@@ -53,8 +53,7 @@ func TestSizesOfTheSeedsMessages(t *testing.T) {
 	}
 }
 
-// TestMessagesComeBack takes one codec through many messages, so that nothing of one may be left in
-// the next.
+// TestMessagesComeBack uses one codec for many messages: nothing of one may remain in the next.
 func TestMessagesComeBack(t *testing.T) {
 	for _, row := range Rows() {
 		for _, kind := range Kinds {
@@ -71,7 +70,7 @@ func TestMessagesComeBack(t *testing.T) {
 	}
 }
 
-// carries tells whether a row can carry a message to the bit, as far as messages has such ones.
+// carries tells whether a row preserves a message bit by bit, among those that messages returns.
 func carries(row string, m Message) bool {
 	floats := append(slices.Clone(m.Values), m.Gauge)
 	finite := !slices.ContainsFunc(floats, func(v float64) bool {
@@ -88,7 +87,7 @@ func carries(row string, m Message) bool {
 	return true
 }
 
-// messages are some of a kind: the edges, and random ones.
+// messages are some messages of a kind: edge cases, and random ones.
 func messages(kind Kind) []Message {
 	counters := []int64{
 		0, 1, -1, 63, 64, -64, -65, 127, 128, -128, -129, 255, 256, 32767, 32768, -32769, 65535, 65536,
@@ -130,7 +129,8 @@ func messages(kind Kind) []Message {
 	return all
 }
 
-// pick is an edge while there are any, and random then or if a coin says so.
+// pick returns the edge case of index i in three of four calls, if there is one; otherwise a random
+// value.
 func pick[T any](random *rand.Rand, i int, edges []T, other func() T) T {
 	if i < len(edges) && random.IntN(4) > 0 {
 		return edges[i]
@@ -152,7 +152,7 @@ func TestFindsRows(t *testing.T) {
 		t.Errorf("%+v, %v", row, err)
 	}
 	if _, err := Find("asn.1"); err == nil {
-		t.Error("found a row that there is not")
+		t.Error("found a row that does not exist")
 	}
 }
 

@@ -7,14 +7,14 @@ import (
 	"github.com/davecgh/go-xdr/xdr"
 )
 
-// xdrReflection is davecgh/go-xdr as the seed has it, by reflection. The id that it reads is
-// borrowed from the data, which the library does on its own.
+// xdrReflection is davecgh/go-xdr with reflection, as in the seed. The library itself borrows the
+// id from the data.
 var xdrReflection = Row{
 	Name: "xdr",
 	New:  plain(newXDR, newXDR, newXDR, newXDR),
 }
 
-// xdrPrimitives is davecgh/go-xdr called by hand for each field, with an encoder that is kept.
+// xdrPrimitives is davecgh/go-xdr called by hand for each field, with an encoder that is reused.
 var xdrPrimitives = Row{
 	Name: "xdr-primitives", Reuses: true,
 	New: plain(
@@ -46,8 +46,8 @@ func (c *xdrCodec[T]) MarshalFresh(n int) (fresh []byte, err error) {
 	return fresh, nil
 }
 
-// Unmarshal is xdr.Unmarshal into a struct that is kept. It does not shorten a slice, so that the
-// struct is to be cleared.
+// Unmarshal is xdr.Unmarshal into a struct that is reused. It does not shorten a slice, so the
+// struct must be cleared.
 func (c *xdrCodec[T]) Unmarshal(data []byte, n int) error {
 	out := c.view(c.out)
 	for range n {
@@ -59,7 +59,7 @@ func (c *xdrCodec[T]) Unmarshal(data []byte, n int) error {
 	return nil
 }
 
-// xdrPrimitive is the codec of one message, with a function for it each way.
+// xdrPrimitive is the codec of one message, with a function for each direction.
 type xdrPrimitive[T any] struct {
 	slots[T]
 	encoder *xdr.Encoder
@@ -75,7 +75,7 @@ func newXDRPrimitives[T any](
 	}
 }
 
-// Marshal keeps the encoder, which has the buffer.
+// Marshal reuses the encoder, which has the buffer.
 func (c *xdrPrimitive[T]) Marshal(n int) ([]byte, error) {
 	for range n {
 		c.encoder.Reset()
@@ -98,7 +98,7 @@ func (c *xdrPrimitive[T]) MarshalFresh(n int) (fresh []byte, _ error) {
 	return fresh, nil
 }
 
-// Unmarshal makes a decoder each time, as one cannot be given other data.
+// Unmarshal makes a decoder each time, since the data of a decoder cannot be changed.
 func (c *xdrPrimitive[T]) Unmarshal(data []byte, n int) error {
 	for range n {
 		if err := c.read(xdr.NewDecoder(data), c.out); err != nil {

@@ -7,7 +7,7 @@ import (
 	"quipu/bench/peers/wire"
 )
 
-// entrant is a row with a message that it has been seen to carry.
+// entrant is a row with a message that it was checked to carry.
 type entrant struct {
 	row     wire.Row
 	subject string
@@ -32,7 +32,7 @@ func entrants(kind wire.Kind) ([]*entrant, error) {
 	return all, nil
 }
 
-// measureAll measures what there is of one message, after a check that each row carries it.
+// measureAll measures all cases of one message, after checking that each row carries it.
 func measureAll(options measure.Options, kind wire.Kind) ([]measure.Record, error) {
 	all, err := entrants(kind)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Command wirebench measures the libraries for wire formats that Go has, and prints a JSON line for
-// each figure: the length of a message, and the times to marshal it into a buffer that is kept and
-// into a new one, and to unmarshal it. It has no part in the workloads that it does not know, and
-// prints nothing then.
+// Command wirebench measures Go's libraries for wire formats, and prints a JSON line for each
+// figure: the length of a message, and the times to marshal it into a buffer that is reused and
+// into a new one, and to unmarshal it. For a workload that it does not know, it prints nothing.
 package main
 
 import (
@@ -18,7 +17,7 @@ func main() {
 	log.SetFlags(0)
 	quick := flag.Bool("quick", false, "runs of 2 ms instead of 60 ms")
 	runs := flag.Int("runs", 1, "timed runs of each case")
-	workload := flag.String("workload", "", "what to measure: a message, or all if there is none")
+	workload := flag.String("workload", "", "the message to measure, or all if empty")
 	flag.Parse()
 	if flag.NArg() > 0 || *runs < 1 {
 		flag.Usage()
@@ -42,7 +41,7 @@ func main() {
 	}
 }
 
-// messages are the names that the report has for them.
+// messages are the names of the messages in the report.
 var messages = map[wire.Kind]string{
 	wire.KindCounter:    "counter",
 	wire.KindBatchTimer: "batch-timer",

@@ -1,21 +1,21 @@
-// Command wirelive marshals and unmarshals messages as it is told, so that another program can
-// compare its bytes with those of the libraries that Go has. It reads a request a line, and writes
-// an answer a line, until its input ends; it holds answers back while requests wait. Fields are
-// divided by tabs:
+// Command wirelive marshals and unmarshals messages on request, so that another program can compare
+// its bytes with those of Go's libraries. It reads one request per line and writes one response per
+// line, until its input ends; it buffers responses while requests wait. Fields are separated by
+// tabs:
 //
 //	encode ROW KIND TYPE ID COUNTER VALUES GAUGE
 //	decode ROW KIND BYTES
 //
 // KIND is Counter, BatchTimer, Gauge or MetricUnion. ID and BYTES are in hex. COUNTER and TYPE are
-// decimal. VALUES are the bits of each value as 16 hex digits, divided by commas, and GAUGE is the
-// same of one. A field that the message lacks is "-". The answers:
+// decimal. VALUES are the bits of each value as 16 hex digits, separated by commas, and GAUGE is
+// the same for one value. A field that the message lacks is "-". The responses:
 //
 //	ok BYTES
 //	ok KIND TYPE ID COUNTER VALUES GAUGE
 //	error TEXT
 //
-// Each request gets encoders and decoders of its own. Those of gob-stream have had one message
-// before, of the zero value.
+// Each request gets new encoders and decoders. Those of gob-stream have already processed one
+// message, of the zero value.
 package main
 
 import (
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// serve answers requests until their end.
+// serve responds to requests until the input ends.
 func serve(requests io.Reader, answers io.Writer) error {
 	reader, writer := bufio.NewReaderSize(requests, 1<<16), bufio.NewWriterSize(answers, 1<<16)
 	for {
@@ -63,7 +63,7 @@ func serve(requests io.Reader, answers io.Writer) error {
 	}
 }
 
-// answer is that to one request. A panic of a library is an error.
+// answer is the response to one request. A panic of a library is an error.
 func answer(request string) (text string) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -78,7 +78,7 @@ func answer(request string) (text string) {
 	case arguments[0] == "decode" && len(arguments) == 4:
 		text, err = decode(arguments[1:])
 	default:
-		err = fmt.Errorf("%d fields that begin with %q are no request", len(arguments), arguments[0])
+		err = fmt.Errorf("%d fields that begin with %q are not a request", len(arguments), arguments[0])
 	}
 	if err != nil {
 		return failure(err)
@@ -86,7 +86,7 @@ func answer(request string) (text string) {
 	return "ok\t" + text
 }
 
-// failure is an answer of one line in any case.
+// failure is an error response, which is always one line.
 func failure(err error) string {
 	clean := strings.NewReplacer("\n", " ", "\r", " ", "\t", " ")
 	return "error\t" + clean.Replace(err.Error())

@@ -13,7 +13,7 @@ import (
 // absent is a field that a message lacks.
 const absent = "-"
 
-// parse makes a message of KIND TYPE ID COUNTER VALUES GAUGE. The id and the values are never nil.
+// parse makes a message from KIND TYPE ID COUNTER VALUES GAUGE. The id and values are never nil.
 func parse(texts []string) (m wire.Message, err error) {
 	if m.Kind, err = parseKind(texts[0]); err != nil {
 		return m, err
@@ -60,7 +60,7 @@ func parseKind(text string) (wire.Kind, error) {
 	return 0, fmt.Errorf("no kind has the name %q", text)
 }
 
-// parseBytes makes bytes of hex, which are never nil.
+// parseBytes decodes hex. The result is never nil.
 func parseBytes(text string) ([]byte, error) {
 	data := make([]byte, 0, len(text)/2)
 	return hex.AppendDecode(data, []byte(text))
@@ -68,13 +68,13 @@ func parseBytes(text string) ([]byte, error) {
 
 func parseFloat(text string) (float64, error) {
 	if len(text) != 16 {
-		return 0, fmt.Errorf("%q has not 16 digits", text)
+		return 0, fmt.Errorf("%q does not have 16 digits", text)
 	}
 	bits, err := strconv.ParseUint(text, 16, 64)
 	return math.Float64frombits(bits), err
 }
 
-// format writes a message as parse reads it.
+// format writes a message in the form that parse reads.
 func format(m wire.Message) string {
 	tag, counter, values, gauge := absent, absent, absent, absent
 	union := m.Kind == wire.KindUnion

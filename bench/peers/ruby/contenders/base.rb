@@ -1,38 +1,38 @@
-# What a contender says of itself, and how its metrics are called.
+# The base class of contenders: their properties, and the code that calls their metrics.
 #
-# The codes are the bodies of measured loops: `c` is a counter, `h` a histogram, `b` one that is
-# bound to its labels, `l` the labels of a point, `v` its value.
+# The pieces of code are the bodies of measured loops: `c` is a counter, `h` a histogram, `b` a
+# metric that is bound to its labels, `l` the labels of a point, `v` its value.
 
 class Contender
-  # The options that the program was started with: `tmpfs`, `disk`, `redis`.
+  # The options of the program: `tmpfs`, `disk`, `redis`.
   def initialize(options)
     @options = options
   end
 
-  # Where it can keep its metrics: memory, tmpfs, disk, server.
+  # The places in which it can keep its metrics: memory, tmpfs, disk, server.
   def places
     %w[tmpfs disk]
   end
 
-  # Begins anew in a folder, which is nil for memory and for a server.
+  # Starts empty in a folder, which is nil for memory and for a server.
   def open(folder); end
 
-  # Whether all workers' counts are in what it exposes.
+  # Whether its exposition includes the counts of all workers.
   def shared?
     true
   end
 
-  # A counter or a histogram whose labels are all known is called without them.
+  # Whether it can bind a counter or a histogram to its labels, to be called without them.
   def binds?
     false
   end
 
-  # Whether it can count by several workers, and be scraped.
+  # Whether several workers can count in it, and it can be scraped.
   def exposes?
     shared?
   end
 
-  # How often the scrape after many dead workers runs.
+  # The number of scrapes after many workers have died.
   def scrapes
     5
   end
@@ -41,12 +41,12 @@ class Contender
     "c.increment"
   end
 
-  # Of two labels, written out.
+  # An increment with two literal labels.
   def increment_two
     'c.increment(labels: {code: 200, path: "/x"})'
   end
 
-  # Of two labels, of which one is a variable.
+  # An increment with two labels, one of which is a variable.
   def increment_path(path)
     "c.increment(labels: {code: code, path: #{path}})"
   end
@@ -67,7 +67,7 @@ class Contender
     "b.observe(0.3)"
   end
 
-  # What is called of a point with preset labels.
+  # The call for a point, whose labels may be preset.
   def increment_point
     "m.increment"
   end

@@ -1,7 +1,7 @@
-# client_ruby itself, where a checkout of it is given: it is not among Debian's packages.
+# client_ruby itself, if a checkout of it is given: Debian does not package it.
 #
-# Besides its own stores there is one that does nothing, which shows what its metrics take for the
-# labels, and quipu's.
+# In addition to its own stores, there is one that does nothing, which shows the time that its
+# metrics take for labels, and that of quipu.
 
 require_relative "base"
 
@@ -54,7 +54,7 @@ end
 class DirectFileStore < ClientRuby
   def self.key = "direct-file-store"
 
-  # After 500 workers, one takes seconds.
+  # After 500 workers, a scrape takes seconds.
   def scrapes = 1
 
   def open(folder)
@@ -63,7 +63,7 @@ class DirectFileStore < ClientRuby
   end
 end
 
-# What client_ruby's metrics take by themselves.
+# client_ruby's metrics with a store that does nothing.
 class NoStore < ClientRuby
   def self.key = "no-store"
 
@@ -75,7 +75,7 @@ class NoStore < ClientRuby
 
   def open(_folder) = use(Idle.new)
 
-  # The interface of a store, and nothing behind it.
+  # The interface of a store, without any function.
   class Idle
     def for_metric(*, **) = self
 

@@ -1,4 +1,4 @@
-# prometheus-client-mmap, of Debian's package: mapped files, one for each kind and process.
+# prometheus-client-mmap, from the Debian package: mapped files, one for each kind and process.
 
 require_relative "base"
 
@@ -31,8 +31,8 @@ class Mmap < Contender
     Prometheus::Client::Formats::Text.marshal_multiprocess
   end
 
-  # A worker that takes the files of the one it replaces, as its documentation has it for servers
-  # that number their workers.
+  # A worker that takes over the files of the one it replaces, as its documentation recommends for
+  # servers that number their workers.
   def numbered(worker)
     Prometheus::Client.configuration.pid_provider = -> { "worker_#{worker}" }
   end

@@ -1,6 +1,7 @@
-# What Ruby's own libraries have: a Hash with a Mutex, a PStore, and a Redis server.
+# Stores made from Ruby's own libraries and the Redis client: a Hash with a Mutex, a PStore, and a
+# Redis server.
 #
-# Each is a store of one metric, as the stores of prometheus-client are: a counter is one key, an
+# Each is a store of one metric, like the stores of prometheus-client: a counter is one key, and an
 # observation of a histogram adds to the key of its bucket and to that of its sum.
 
 require "cgi"
@@ -17,7 +18,7 @@ module Plain
     end
   end
 
-  # One process alone: nothing is shared.
+  # One process only: nothing is shared.
   class HashWithMutex
     include Observes
 
@@ -31,7 +32,7 @@ module Plain
     end
   end
 
-  # A file for each metric, process and thread, since each transaction writes all of it anew.
+  # A file for each metric, process and thread, since each transaction rewrites the whole file.
   class PStoreFile
     include Observes
 
@@ -52,14 +53,14 @@ module Plain
       key = [@name, Process.pid]
       files[key] ||= begin
         path = File.join(@folder, "#{@name}-#{Process.pid}-#{Thread.current.object_id}.pstore")
-        # A stale file of a process that had the same ids would be counted on.
+        # Otherwise counting would continue in a stale file of a process with the same IDs.
         File.unlink(path) if File.exist?(path)
         PStore.new(path)
       end
     end
   end
 
-  # A hash of the server for each metric; a round trip an increment.
+  # A hash in the server for each metric; one round trip per increment.
   class RedisHash
     include Observes
 
@@ -85,7 +86,7 @@ module Plain
     end
   end
 
-  # Redis with a pool of connections, one for each thread that wants one.
+  # Redis with a pool of connections, one for each concurrent thread.
   class PooledRedisHash
     def initialize(pool, name)
       @pool = pool

@@ -1,5 +1,5 @@
 # quipu's gem: its own classes on a segment in a file, its store under client_ruby's metrics, and
-# that store alone.
+# only that store.
 
 require_relative "base"
 require_relative "client_ruby"
@@ -33,8 +33,7 @@ class Quipus < Contender
   def expose = @registry.to_s
 end
 
-# The store alone, with labels as client_ruby's metrics hand them over: a frozen Hash whose values
-# are texts.
+# Only the store, with labels as client_ruby's metrics pass them: a frozen Hash of texts.
 class QuipuStore < Contender
   def self.key = "quipu-store"
 
@@ -62,7 +61,7 @@ class QuipuStore < Contender
   end
 end
 
-# Under client_ruby's own metrics: what an application has that changes its store only.
+# The store under client_ruby's metrics: an application that changes only its store.
 class QuipuUnderClientRuby < ClientRuby
   def self.key = "quipu-client-ruby"
 

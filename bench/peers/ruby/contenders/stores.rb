@@ -1,9 +1,9 @@
-# The contenders of Ruby's own libraries, and what only shows the loop.
+# The contenders made from Ruby's own libraries, and one that shows the cost of the loop.
 
 require_relative "base"
 require_relative "plain"
 
-# Nothing is counted: what the loops take.
+# Counts nothing: the cost of the loops.
 class Nothing < Contender
   def self.key = "nothing"
 
@@ -32,7 +32,7 @@ class Nothing < Contender
   def observe_point = ""
 end
 
-# Labels are the key of the Hash, as they come.
+# The Hash of labels is the key, unchanged.
 class Hashes < Contender
   def self.key = "hash"
 

@@ -1,7 +1,7 @@
 // Package colfer has the messages with the methods that colfer (github.com/pascaldekloe/colfer)
-// makes of this schema. They are written by hand in the shape that the compiler emits, as it is not
-// to be had as a module: a header byte for each field that is not zero, varints of 9 bytes at most,
-// floats as big endian words, and bytes and lists in new slices when they are read.
+// generates from this schema. They are written by hand in the form that the compiler emits, since
+// it is not available as a module: a header byte for each nonzero field, varints of at most 9
+// bytes, floats as big endian words, and new slices for bytes and lists that are read.
 //
 //	type counter struct { ID binary  value int64 }
 //	type batchTimer struct { ID binary  values []float64 }

@@ -1,6 +1,6 @@
 // Package gencode has the messages with the methods that gencode (github.com/andyleap/gencode)
-// makes of this schema. They are written by hand in the shape that the generator emits, as it is
-// not to be had as a module: the length is computed first, so that one allocation at most is
+// generates from this schema. They are written by hand in the form that the generator emits, since
+// it is not available as a module: the length is computed first, so at most one allocation is
 // needed; varints are loops; floats and fixed integers are stores of single bytes, little endian.
 //
 //	struct Counter { ID []byte  Value vint64 }
@@ -9,7 +9,7 @@
 //	struct MetricUnion { Type int8  ID []byte  CounterVal int64  BatchTimerVal []float64
 //		GaugeVal float64 }
 //
-// Like the generated code, Unmarshal panics at the end of a message that is cut short.
+// Like the generated code, Unmarshal panics at the end of a truncated message.
 package gencode
 
 import "math"

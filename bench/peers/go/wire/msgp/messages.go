@@ -1,24 +1,24 @@
 package msgp
 
-// Counter is a count under an id.
+// Counter is a count with an id.
 type Counter struct {
 	ID    []byte
 	Value int64
 }
 
-// BatchTimer is a list of times under an id.
+// BatchTimer is a list of times with an id.
 type BatchTimer struct {
 	ID     []byte
 	Values []float64
 }
 
-// Gauge is a value under an id.
+// Gauge is a value with an id.
 type Gauge struct {
 	ID    []byte
 	Value float64
 }
 
-// MetricUnion is any of them; the type says which.
+// MetricUnion is any of the three; the type says which.
 type MetricUnion struct {
 	Type          int8
 	ID            []byte

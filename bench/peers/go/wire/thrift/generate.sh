@@ -1,5 +1,5 @@
-# Generates messages.go of messages.thrift. The compiler wants a folder of its own, and does not
-# lay its text out as gofmt does.
+# Generates messages.go from messages.thrift. The compiler requires its own folder, and its output
+# is not formatted by gofmt.
 set -e
 folder=$(mktemp -d)
 thrift --gen go:thrift_import=github.com/apache/thrift/lib/go/thrift,skip_remote -out "$folder" \
