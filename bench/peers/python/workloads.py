@@ -101,8 +101,8 @@ def value_of(text, name):
 def scrape(make, options):
     """A scrape of 1,000 series: with 8 live workers, and after 50 and 500 have died.
 
-    Each runs in a new process, and leaves its files in a folder named after it, for other readers of
-    such files.
+    Each runs in a new process, and leaves its files in a folder named after it, for other readers
+    of such files.
     """
     for name, count, live in (
         ("8 live workers", 8, True),
