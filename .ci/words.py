@@ -65,7 +65,7 @@ def main() -> int:
     for name in filter(None, names):
         path = ROOT / name
         known = path.suffix in SLASHES | HASHES | WHOLE
-        if not known or name.startswith((".ci/", "fuzz/corpus/", "docs/benchmarks/")):
+        if not known or name.startswith((".ci/", "LICENSE", "fuzz/corpus/", "docs/benchmarks/")):
             continue
         try:
             lines = path.read_text().splitlines()
