@@ -81,6 +81,8 @@ const SLOTS: usize = 4;
 
 thread_local! {
     static NEAR: [Slot; SLOTS] = const { [const { Slot::new() }; SLOTS] };
+    /// Whether this thread is filling a slot of `NEAR`.
+    static IS_FILLING: Cell<bool> = const { Cell::new(false) };
     static OWNED: RefCell<Vec<OwnedLine>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -216,16 +218,22 @@ impl Segment {
             Some(line)
         });
         let line = line.ok().flatten()?;
-        NEAR.with(|near| {
-            let slot = slots.near(near);
-            slot.empty();
-            slot.generation.set(generation);
-            slot.relies.set(own.relies);
-            slot.line.set(self.region.word_at(line));
-            // A signal handler finds either nothing in the slot, or all of it.
+        // A signal handler that interrupts this fills no slot: what it stored, and what is stored
+        // here afterwards, would be of two segments.
+        if !IS_FILLING.replace(true) {
+            NEAR.with(|near| {
+                let slot = slots.near(near);
+                slot.empty();
+                slot.generation.set(generation);
+                slot.relies.set(own.relies);
+                slot.line.set(self.region.word_at(line));
+                // A signal handler finds either nothing in the slot, or all of it.
+                compiler_fence(Ordering::Release);
+                slot.id.set(slots.id);
+            });
             compiler_fence(Ordering::Release);
-            slot.id.set(slots.id);
-        });
+            IS_FILLING.set(false);
+        }
         Some(line)
     }
 
@@ -340,6 +348,7 @@ impl Slot {
 
     fn empty(&self) {
         self.id.set(0);
+        // A signal handler sees the id cleared before anything else changes.
         compiler_fence(Ordering::Release);
     }
 }

@@ -23,7 +23,7 @@ fn bad_parameters_are_told_the_way_out() {
         ("/rate?window=%ff", "percent-encode it"),
         ("/rate?windw=60s", "unknown parameter \"windw\"; this route takes window, format"),
         ("/rate?format=xml", "unknown format \"xml\"; give text or json"),
-        ("/rate?n=1", "there is window, format"),
+        ("/rate?n=1", "unknown parameter \"n\"; this route takes window, format"),
         ("/rate/k?window=2h", "ask for less"),
         ("/rate/k?window=90s", "take 60s or 120s"),
         ("/rate/k?format=", "give text or json"),
