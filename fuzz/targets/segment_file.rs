@@ -48,7 +48,8 @@ fuzz_target!(|input: &[u8]| {
         counter.count();
         counter.buckets_over(counter.own());
     }
-    if let Ok(keys) = KeyedWindows::options(minute, second, 3).key_bytes(16).open(&segment, "keys") {
+    if let Ok(keys) = KeyedWindows::options(minute, second, 3).key_bytes(16).open(&segment, "keys")
+    {
         for key in [&b"a"[..], b"one", b"two", b"three"] {
             keys.hit(key, 1).expect("short enough");
         }
