@@ -250,7 +250,7 @@ impl Family {
     ) -> Result<Self, Error> {
         let bytes = schema.encode();
         let is_dense = is_dense(schema, groups);
-        let head = if is_dense { at::END } else { keyed::at::END };
+        let head = if is_dense { at::END } else { keyed::head::END };
         let name = record_name(&schema.name);
         let draft = segment.reserve(FAMILY, name, head + bytes.len().div_ceil(8))?;
         let cells = draft.cells();
@@ -1080,7 +1080,7 @@ fn moment(segment: &Segment, clock: Option<&Manual>) -> Moment {
 
 /// The bytes of the description in a family's head; `None` if they do not lie inside it.
 fn schema_bytes(head: &Cells, is_dense: bool) -> Option<Vec<u8>> {
-    let start = if is_dense { at::END } else { keyed::at::END };
+    let start = if is_dense { at::END } else { keyed::head::END };
     let length = usize::try_from(head[at::SCHEMA_BYTES].load(Ordering::Relaxed)).ok()?;
     let words = head.get(start..).filter(|words| length <= words.len() * 8)?;
     let bytes = words.iter().flat_map(|cell| cell.load(Ordering::Relaxed).to_le_bytes());

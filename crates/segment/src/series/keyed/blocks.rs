@@ -1,0 +1,115 @@
+//! Blocks: where records lie one after the other, and the walk over them.
+
+use super::DynamicSeries;
+use super::free::{class_of, class_words};
+use super::head as at;
+use crate::claims::Memory;
+use crate::error::Error;
+use crate::layout::CELL_BYTES;
+use crate::lock;
+use crate::series::meta::{self, WORDS};
+use crate::sync::Ordering;
+
+/// The position of a walk over the records: a block, and a word in it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct At {
+    pub(super) block: u32,
+    pub(super) word: u32,
+}
+
+/// The words at the start of a block: next block and length; words in use.
+pub(super) const BLOCK_HEAD: u32 = 2;
+pub(super) const LEAST_BLOCK: u32 = 128;
+const MOST_BLOCK: u32 = 1 << 15;
+
+impl DynamicSeries {
+    /// The next record of a walk, with or without a live series.
+    #[inline]
+    pub(crate) fn next_record(&self, cursor: &mut At) -> Option<u32> {
+        let region = self.region();
+        let least = self.header + self.cells;
+        loop {
+            if cursor.block == 0 {
+                // Acquire: sees the blocks as they were linked.
+                cursor.block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire) as u32;
+                cursor.word = BLOCK_HEAD;
+                if cursor.block == 0 {
+                    return None;
+                }
+            }
+            // Acquire: the records below are complete enough for a walk.
+            let used = self.word_of(cursor.block, 1).load(Ordering::Acquire);
+            // If another process wrote nonsense into that, the records of the next block are still
+            // returned only once.
+            let next = region.word(cursor.block).load(Ordering::Relaxed) as u32;
+            if u64::from(cursor.word) < used
+                && let Some(at) = cursor.block.checked_add(cursor.word)
+                && (at < next || next <= cursor.block)
+            {
+                let words = (region.word(at).load(Ordering::Acquire) & WORDS) as u32;
+                if words >= least && self.has_words(at, words) {
+                    cursor.word = cursor.word.saturating_add(words);
+                    return Some(at);
+                }
+                // Another process wrote nonsense into it: the rest of this block cannot be walked.
+            }
+            let next = region.word(cursor.block).load(Ordering::Acquire) as u32;
+            // Each block lies after those that were taken before it, so that a walk ends.
+            if next <= cursor.block {
+                return None;
+            }
+            *cursor = At { block: next, word: BLOCK_HEAD };
+        }
+    }
+
+    /// Takes a record from the end of the last block, as a draft.
+    pub(super) fn take_new(&self, used_words: u32) -> Result<u32, Error> {
+        let region = self.region();
+        let words = class_words(class_of(used_words));
+        let mut block = self.head[at::LAST_BLOCK].load(Ordering::Relaxed) as u32;
+        let mut used = BLOCK_HEAD;
+        let mut length = 0;
+        if block != 0 {
+            used = self.word_of(block, 1).load(Ordering::Relaxed) as u32;
+            length = (region.word(block).load(Ordering::Relaxed) >> 32) as u32;
+            // Both are read once: another process may write nonsense into them after the check.
+            if used < BLOCK_HEAD || used > length || !self.has_words(block, length) {
+                let at = u64::from(block) * CELL_BYTES;
+                return Err(self.damaged(&format!("the last block of a family, at {at}")));
+            }
+        }
+        if block == 0 || words > length - used {
+            let wanted = length.saturating_mul(2).clamp(LEAST_BLOCK, MOST_BLOCK);
+            // A record has at most 2^15 words.
+            let wanted = wanted.max(words + BLOCK_HEAD).next_multiple_of(8);
+            let new = self.segment.take(wanted.into(), lock::UPDATE)?;
+            region.word(new).store(u64::from(wanted) << 32, Ordering::Relaxed);
+            region.word(new + 1).store(BLOCK_HEAD.into(), Ordering::Relaxed);
+            // Release: a thread that finds the block finds its head.
+            if block == 0 {
+                self.head[at::FIRST_BLOCK].store(new.into(), Ordering::Release);
+            } else {
+                let link = u64::from(length) << 32 | u64::from(new);
+                region.word(block).store(link, Ordering::Release);
+            }
+            self.head[at::LAST_BLOCK].store(new.into(), Ordering::Relaxed);
+            (block, used) = (new, BLOCK_HEAD);
+        }
+        let at = block + used;
+        // A power loss may have set back the number of words in use: offsets that an earlier record
+        // had there are not offsets of this one.
+        for cell in self.header..self.header + self.cells {
+            region.word(at + cell).store(0, Ordering::Relaxed);
+        }
+        // The length first, so that a walk can step over the record if this process dies here.
+        let meta = meta::draft(words.into(), used_words.into());
+        region.word(at).store(meta, Ordering::Relaxed);
+        region.word(block + 1).store(u64::from(used + words), Ordering::Release);
+        Ok(at)
+    }
+
+    /// The end of the bytes in use, in words, or of what word offsets reach.
+    pub(super) fn end(&self) -> u64 {
+        (self.segment.used() / CELL_BYTES).min(1 << u32::BITS)
+    }
+}

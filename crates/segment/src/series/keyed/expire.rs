@@ -1,0 +1,160 @@
+//! Removing series, resetting them, and hiding those that are idle.
+
+use std::time::Duration;
+
+use super::blocks::At;
+use super::record::Seen;
+use super::{DynamicSeries, Moment, fingerprint};
+use crate::claims::Memory;
+use crate::error::Error;
+use crate::lock;
+use crate::series::key::Key;
+use crate::series::meta::{self, is_series, state, state_of};
+use crate::sync::Ordering;
+
+/// The number of records that are inspected or removed before other threads may get the lock.
+const BATCH: usize = 512;
+/// Nanoseconds in a tenth of a second.
+pub(super) const TENTH: u64 = 100_000_000;
+
+pub(super) fn tenths(nanos: u64) -> u64 {
+    nanos / TENTH
+}
+
+impl DynamicSeries {
+    /// Whether a series has changed since the last sweep.
+    pub(super) fn has_changed(&self, at: u32) -> bool {
+        let mark = self.word_of(at, 2).load(Ordering::Relaxed);
+        self.idle.is_some() && mark >> 32 != u64::from(self.digest(at))
+    }
+
+    /// Removes a series; returns false if there is none.
+    pub(crate) fn remove(&self, key: &Key<'_>, wait: Duration) -> Result<bool, Error> {
+        let _guard = self.lock_within(wait)?;
+        let found = self.find_locked(key);
+        if let Some(found) = found {
+            self.detach(found.at, fingerprint(key.hash));
+        }
+        Ok(found.is_some())
+    }
+
+    /// Removes the series for which `keep` returns false. It is called without the lock, so that it
+    /// may use the family in any way.
+    pub(crate) fn retain(&self, mut keep: impl FnMut(&Seen<'_>) -> bool) -> Result<u64, Error> {
+        let mut removed = 0;
+        let (mut cursor, mut words) = (At::default(), Vec::new());
+        let mut unwanted = Vec::new();
+        loop {
+            unwanted.clear();
+            let claim = self.claim();
+            while unwanted.len() < BATCH {
+                let Some(at) = self.next_record(&mut cursor) else { break };
+                let Some(seen) = self.see(at, claim.as_ref(), &mut words, true) else { continue };
+                if !seen.overflow && !keep(&seen) {
+                    unwanted.push((at, seen.meta));
+                }
+            }
+            if unwanted.is_empty() {
+                return Ok(removed);
+            }
+            drop(claim);
+            let _guard = self.lock_within(lock::REMOVAL)?;
+            for &(at, seen) in &unwanted {
+                let meta = self.region().word(at).load(Ordering::Acquire);
+                // The same series, shown or not: another one may have its record by now.
+                if meta::is_same_series(meta, seen) && is_series(meta) {
+                    self.detach(at, fingerprint(self.hash(at)));
+                    removed += 1;
+                }
+            }
+        }
+    }
+
+    /// Removes all series except those that handles are bound to, which restart at zero.
+    pub(crate) fn reset(&self, now: Moment, keep: impl Fn(usize) -> bool) -> Result<(), Error> {
+        let bound = self.named(true);
+        let mut cursor = At::default();
+        loop {
+            let _guard = self.lock_within(lock::REMOVAL)?;
+            for _ in 0..BATCH {
+                let Some(at) = self.next_record(&mut cursor) else { return Ok(()) };
+                let meta = self.region().word(at).load(Ordering::Acquire);
+                if !is_series(meta) {
+                    continue;
+                }
+                if !self.is_overflow(at) && !bound.as_ref().is_none_or(|bound| bound.has(at)) {
+                    self.detach(at, fingerprint(self.hash(at)));
+                    continue;
+                }
+                for cell in (0..self.cells).filter(|cell| !keep(*cell as usize)) {
+                    self.region().word(at + self.header + cell).store(0, Ordering::Release);
+                }
+                self.restart(at, now);
+                if self.is_overflow(at) {
+                    self.set_state(at, state::HIDDEN);
+                }
+            }
+        }
+    }
+
+    /// Notes that the series of that generation counts from zero since `now`, if it still exists
+    /// and the lock can be taken.
+    pub(crate) fn restart_series(&self, at: u32, generation: u32, now: Moment) {
+        // The record of a removed series is on a list, whose link is in the same word.
+        if let Ok(_guard) = self.lock()
+            && self.is_series(at, generation)
+        {
+            self.restart(at, now);
+        }
+    }
+
+    /// Inspects all series. Hides those that are idle for too long; if their values are not sums,
+    /// which have to continue, removes them instead. Shows hidden series again that changed.
+    pub(crate) fn sweep(&self, now: Moment) -> Result<(), Error> {
+        let Some(idle) = self.idle else { return Ok(()) };
+        let idle = tenths(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
+        let tenth = mark_time(now);
+        let mut cursor = At::default();
+        loop {
+            let _guard = match self.lock_within(lock::SCRAPE) {
+                // The next sweep inspects the rest.
+                Err(error) if error.is_held() => return Ok(()),
+                guard => guard?,
+            };
+            for _ in 0..BATCH {
+                let Some(at) = self.next_record(&mut cursor) else { return Ok(()) };
+                self.sweep_one(at, idle, tenth);
+            }
+        }
+    }
+
+    fn sweep_one(&self, at: u32, idle: u64, tenth: u32) {
+        let meta = self.region().word(at).load(Ordering::Acquire);
+        if self.is_overflow(at) || !is_series(meta) {
+            return;
+        }
+        let digest = self.digest(at);
+        let mark = self.word_of(at, 2);
+        let seen = mark.load(Ordering::Relaxed);
+        // Truncation is meant: each half has 32 bits. The time wraps around after 13 years.
+        let (old, quiet) = ((seen >> 32) as u32, tenth.wrapping_sub(seen as u32));
+        let is_shown = state_of(meta) == state::LIVE;
+        if old != digest {
+            mark.store(u64::from(digest) << 32 | u64::from(tenth), Ordering::Relaxed);
+            if !is_shown {
+                self.show(at);
+            }
+        } else if is_shown && u64::from(quiet) >= idle {
+            if self.additive {
+                self.hide(at);
+            } else {
+                self.detach(at, fingerprint(self.hash(at)));
+            }
+        }
+    }
+}
+
+/// Tenths of a second of the segment's time, modulo 2^32.
+pub(super) fn mark_time(now: Moment) -> u32 {
+    tenths(now.time) as u32
+}

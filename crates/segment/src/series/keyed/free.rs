@@ -1,0 +1,244 @@
+//! Records of removed series: in limbo while claims may name them, then ready for new series.
+//!
+//! Ready records lie on lists by class, so that one that fits is found at once.
+
+use super::blocks::At;
+use super::head as at;
+use super::{DynamicSeries, fingerprint};
+use crate::claims::{Memory, Named};
+use crate::error::Error;
+use crate::layout::{CELL_BYTES, HEADER_BYTES};
+use crate::series::meta::{self, MOST_SLACK, WORDS, state, state_of};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The classes of records by their length: one for each length up to 32 words, then four for each
+/// doubling.
+pub(super) const CLASSES: u32 = EXACT + 4 * (MOST_WORDS.trailing_zeros() - EXACT.trailing_zeros());
+const EXACT: u32 = 32;
+/// The most words of a record.
+pub(super) const MOST_WORDS: u32 = 1 << 15;
+const _: () = assert!(MOST_WORDS as u64 <= WORDS && (MOST_WORDS / 8) as u64 <= MOST_SLACK + 1);
+
+/// The number of records in limbo from which the claims are read.
+const LEAST_READ: u64 = 32;
+
+impl DynamicSeries {
+    /// Takes a record of `words` words as a draft: a ready one, or one from the end of the last
+    /// block.
+    pub(super) fn take(&self, words: u32) -> Result<u32, Error> {
+        let count = |at: usize| self.head[at].load(Ordering::Relaxed);
+        if let Some(at) = self.take_ready(words) {
+            return Ok(at);
+        }
+        if count(at::LIMBO_COUNT) >= count(at::NEXT_READ).max(LEAST_READ) {
+            self.reclaim();
+            if let Some(at) = self.take_ready(words) {
+                return Ok(at);
+            }
+        }
+        match self.take_new(words) {
+            // The last resort.
+            Err(full) if count(at::LIMBO_COUNT) > count(at::CLAIMED) => {
+                self.reclaim();
+                self.take_ready(words).ok_or(full)
+            }
+            taken => taken,
+        }
+    }
+
+    /// Removes a series from the index, and puts its record in limbo.
+    pub(super) fn detach(&self, at: u32, fingerprint: u32) {
+        let state = state_of(self.region().word(at).load(Ordering::Relaxed));
+        self.index().remove(fingerprint, at);
+        self.head[at::LIVE].fetch_sub(1, Ordering::Relaxed);
+        if state == state::HIDDEN {
+            self.head[at::HIDDEN].fetch_sub(1, Ordering::Relaxed);
+        }
+        self.free(at);
+    }
+
+    /// Puts a record in limbo, with the next generation.
+    pub(super) fn free(&self, at: u32) {
+        meta::set_free(self.region().word(at));
+        self.push(&self.head[at::LIMBO], at);
+        self.head[at::LIMBO_COUNT].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Makes the records ready that are in limbo and that no claim names.
+    fn reclaim(&self) {
+        let (limbo, count) = (&self.head[at::LIMBO], &self.head[at::LIMBO_COUNT]);
+        let in_limbo = count.load(Ordering::Relaxed);
+        let Some(named) = self.named(false) else {
+            self.head[at::NEXT_READ].store(in_limbo.saturating_mul(2), Ordering::Relaxed);
+            return;
+        };
+        let mut next = limbo.load(Ordering::Relaxed) as u32;
+        let mut claimed = 0;
+        limbo.store(0, Ordering::Relaxed);
+        // Bounded, so that a circular list ends.
+        let most = self.end() / u64::from(self.header + self.cells);
+        for _ in 0..in_limbo.min(most) {
+            let at = next;
+            // Records after a damaged one are not reused until the family is mended.
+            let Some(class) = self.free_class(at) else { break };
+            next = self.link(at);
+            if named.has(at) {
+                self.push(limbo, at);
+                claimed += 1;
+            } else {
+                self.push(&self.head[at::READY + class as usize], at);
+                self.filled(class).fetch_or(1 << (class % 64), Ordering::Relaxed);
+            }
+        }
+        count.store(claimed, Ordering::Relaxed);
+        self.head[at::CLAIMED].store(claimed, Ordering::Relaxed);
+        // So that reading the claims costs each removal only a bounded time.
+        let after = 2 * claimed + named.read / 8 + LEAST_READ;
+        self.head[at::NEXT_READ].store(after, Ordering::Relaxed);
+    }
+
+    /// The class of a record without a series; `None` if it is not such a record, as for an offset
+    /// that another process wrote.
+    fn free_class(&self, at: u32) -> Option<u32> {
+        let meta = self.region().word(at).load(Ordering::Relaxed);
+        let words = (meta & WORDS) as u32;
+        let is_record = (self.header + self.cells..=MOST_WORDS).contains(&words)
+            && u64::from(at) >= HEADER_BYTES / CELL_BYTES
+            && self.has_words(at, words);
+        let class = is_record.then(|| class_of(words))?;
+        (state_of(meta) == state::FREE && class_words(class) == words).then_some(class)
+    }
+
+    /// The records that claims name; `None` if that cannot be told.
+    pub(super) fn named(&self, handles_only: bool) -> Option<Named> {
+        let region = self.region();
+        self.segment.claim_blocks().named(handles_only, |token| region.is_alive(token))
+    }
+
+    /// Takes a ready record of `words` to twice `words` words, as a draft.
+    fn take_ready(&self, words: u32) -> Option<u32> {
+        let wanted = class_of(words);
+        let from = |class: u32| {
+            let filled = self.filled(class).load(Ordering::Relaxed) >> (class % 64);
+            (filled != 0).then(|| class + filled.trailing_zeros())
+        };
+        let class = from(wanted).or_else(|| if wanted < 64 { from(64) } else { None })?;
+        let slack = class_words(class).checked_sub(words)?;
+        if slack > words || u64::from(slack) > MOST_SLACK {
+            return None;
+        }
+        let first = self.head.get(at::READY + class as usize)?;
+        let at = first.load(Ordering::Relaxed) as u32;
+        // Always true, except in a damaged file: then the list ends here.
+        let is_it = self.free_class(at) == Some(class);
+        let next = if is_it { self.link(at) } else { 0 };
+        first.store(next.into(), Ordering::Relaxed);
+        if next == 0 {
+            self.filled(class).fetch_and(!(1 << (class % 64)), Ordering::Relaxed);
+        }
+        let word = self.region().word(at);
+        let meta = word.load(Ordering::Relaxed);
+        // Read again: another process may have written nonsense into it since.
+        if !is_it || meta & WORDS != u64::from(class_words(class)) {
+            return None;
+        }
+        word.store(meta::draft(meta, words.into()), Ordering::Relaxed);
+        Some(at)
+    }
+
+    /// The word with the bit of a class.
+    fn filled(&self, class: u32) -> &AtomicU64 {
+        &self.head[at::FILLED + class as usize / 64]
+    }
+
+    /// Pushes a record onto a list. Its group stays: a thread that claims the record may read it.
+    pub(super) fn push(&self, first: &AtomicU64, at: u32) {
+        let origin = self.word_of(at, 1);
+        let group = origin.load(Ordering::Relaxed) >> 32 << 32;
+        let next = first.load(Ordering::Relaxed) & u64::from(u32::MAX);
+        // Release: a walk that sees the link sees the new generation.
+        origin.store(group | next, Ordering::Release);
+        first.store(at.into(), Ordering::Relaxed);
+    }
+
+    /// The record after `at` on its list.
+    pub(super) fn link(&self, at: u32) -> u32 {
+        // Truncation is meant: the lower half.
+        self.word_of(at, 1).load(Ordering::Relaxed) as u32
+    }
+
+    /// Removes a hidden series: the first one from where the last search ended, so that not all
+    /// records are searched each time.
+    pub(super) fn forget_one(&self) -> bool {
+        if self.head[at::HIDDEN].load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let hand = self.hand.load(Ordering::Relaxed);
+        // Truncation is meant: each half has 32 bits.
+        let mut cursor = At { block: (hand >> 32) as u32, word: hand as u32 };
+        let mut is_second_round = false;
+        loop {
+            let Some(at) = self.next_record(&mut cursor) else {
+                if is_second_round {
+                    // None is hidden, even if another process wrote another number: do not search
+                    // again.
+                    self.head[at::HIDDEN].store(0, Ordering::Relaxed);
+                    return false;
+                }
+                (cursor, is_second_round) = (At::default(), true);
+                continue;
+            };
+            let meta = self.region().word(at).load(Ordering::Relaxed);
+            if state_of(meta) == state::HIDDEN && !self.is_overflow(at) {
+                if self.has_changed(at) {
+                    // It has counted since it was hidden.
+                    self.show(at);
+                    continue;
+                }
+                self.detach(at, fingerprint(self.hash(at)));
+                let hand = u64::from(cursor.block) << 32 | u64::from(cursor.word);
+                self.hand.store(hand, Ordering::Relaxed);
+                return true;
+            }
+        }
+    }
+}
+
+/// The smallest class whose records have room for `words` words, 1 to 2^15.
+pub(super) fn class_of(words: u32) -> u32 {
+    if words <= EXACT {
+        return words - 1;
+    }
+    let last = words - 1;
+    let quarter = last.ilog2() - 2;
+    EXACT + 4 * (last.ilog2() - EXACT.ilog2()) + (last >> quarter & 3)
+}
+
+/// The words of the records of a class.
+pub(super) fn class_words(class: u32) -> u32 {
+    if class < EXACT {
+        return class + 1;
+    }
+    let (doubling, quarter) = ((class - EXACT) / 4, (class - EXACT) % 4);
+    (quarter + 5) << (EXACT.ilog2() + doubling - 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_length_has_a_class_of_at_most_a_quarter_more() {
+        let mut before = 0;
+        let most_words = if cfg!(miri) { 600 } else { MOST_WORDS };
+        for words in 1..=most_words {
+            let class = class_of(words);
+            let most = class_words(class);
+            assert!(class < CLASSES && (class == before || class == before + 1));
+            assert!(words <= most && most - words <= words / 4, "{words} in {most}");
+            assert_eq!(class_of(most), class);
+            before = class;
+        }
+        assert!(cfg!(miri) || before == CLASSES - 1);
+    }
+}

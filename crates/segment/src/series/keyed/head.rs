@@ -1,0 +1,30 @@
+//! The words of a family's head that a keyed family uses, in addition to those of every family.
+
+/// The number of times that the index was replaced or rebuilt.
+pub(crate) const CHANGES: usize = 2;
+pub(crate) const OVERFLOW: usize = 4;
+pub(crate) const TABLE: usize = 6;
+pub(crate) const PREVIOUS: usize = 7;
+pub(crate) const LOCK: usize = 8;
+pub(crate) const BROKEN: usize = 9;
+pub(crate) const MIGRATED: usize = 10;
+pub(crate) const ENTRIES: usize = 11;
+pub(crate) const LIVE: usize = 12;
+pub(crate) const HIDDEN: usize = 13;
+pub(crate) const FIRST_BLOCK: usize = 16;
+pub(crate) const LAST_BLOCK: usize = 17;
+/// The first record in limbo, and the number of records in limbo.
+pub(crate) const LIMBO: usize = 18;
+pub(crate) const LIMBO_COUNT: usize = 19;
+/// The number of those that were claimed when the claims were last read, and the number in
+/// limbo at which they are read again.
+pub(crate) const CLAIMED: usize = 20;
+pub(crate) const NEXT_READ: usize = 21;
+/// A bit for each class that has a ready record.
+pub(crate) const FILLED: usize = 22;
+/// The first ready record of each class.
+pub(crate) const READY: usize = FILLED + 2;
+/// Pairs of free tables, by the logarithm of their slots. There are never more: a table is made
+/// only if none is free, and at most one of each size is in use.
+pub(crate) const RETIRED: usize = READY + super::free::CLASSES as usize;
+pub(crate) const END: usize = RETIRED + 2 * (crate::series::index::MOST_BITS as usize + 1);

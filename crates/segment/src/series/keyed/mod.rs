@@ -1,0 +1,551 @@
+//! The series of a family with dynamic labels: one record each, in blocks, found by an index.
+//!
+//! A record holds a head, the cells, and the key; `docs/formats.md` draws it. Its first word is the
+//! *meta* word, see `meta.rs`.
+//!
+//! Records are never moved. A thread that finds one claims it first (`claims.rs`), and so does a
+//! handle. The record of a removed series is *in limbo* at first. Once enough records are in limbo,
+//! the claims are read: records that no claim names are then *ready* for new series; the others
+//! stay in limbo. Ready records lie on lists by their length, so that one that fits is found at
+//! once.
+
+mod blocks;
+mod expire;
+mod free;
+pub(crate) mod head;
+mod mend;
+mod record;
+mod tables;
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use rapidhash::v3::RapidSecrets;
+
+pub(crate) use self::blocks::At;
+use self::head as at;
+pub(crate) use self::record::Seen;
+use self::tables::STEP;
+use super::cells::SeriesCells;
+use super::family::Family;
+use super::index::Index;
+use super::key::Key;
+use super::meta::{self, is_series, state, state_of, with_state};
+use super::schema::Schema;
+use super::side::SideAllocations;
+use crate::cells::Cells;
+use crate::claims::Memory;
+use crate::error::Error;
+use crate::layout::{CELL_BYTES, HEADER_BYTES};
+use crate::lock::{self, Stuck};
+use crate::readings;
+use crate::region::Region;
+use crate::segment::Segment;
+use crate::slots::{Claim, HandleClaim};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// Stands for no record: no word offset is that high.
+const NONE: u32 = u32::MAX;
+
+/// A keyed family.
+#[derive(Debug)]
+pub(crate) struct DynamicSeries {
+    segment: Segment,
+    head: Cells,
+    secrets: RapidSecrets,
+    /// The words of a record before its cells.
+    header: u32,
+    cells: u32,
+    /// The number of texts of a key.
+    pub(crate) texts: usize,
+    groups: u32,
+    limit: u64,
+    /// When the family was made, in nanoseconds of Unix time.
+    created: u64,
+    idle: Option<Duration>,
+    additive: bool,
+    /// Where the search for a hidden series continues: a block, and a word in it.
+    hand: AtomicU64,
+    /// For the family's lock.
+    stuck: Stuck,
+    /// Stands in for the cells of a record that is not there.
+    nowhere: Box<[AtomicU64]>,
+}
+
+/// A family, and the code that knows the side allocations of its series.
+type Known<'a> = (&'a Family, &'a dyn SideAllocations);
+
+/// A record that was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) at: u32,
+    pub(crate) meta: u64,
+}
+
+/// A time: nanoseconds of Unix time, and of the segment's time, which setting a clock does not
+/// move.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) unix: u64,
+    pub(crate) time: u64,
+}
+
+impl DynamicSeries {
+    /// Opens the head of a family.
+    pub(crate) fn open(
+        segment: &Segment,
+        head: &Cells,
+        schema: &Schema,
+        groups: u32,
+        created: u64,
+    ) -> Self {
+        let texts = schema.labels.iter().filter(|label| label.values.is_none()).count();
+        Self {
+            segment: segment.clone(),
+            head: head.clone(),
+            secrets: RapidSecrets::seed(segment.seed()),
+            header: 2 + u32::from(schema.idle.is_some()),
+            cells: schema.cells.into(),
+            texts,
+            groups,
+            limit: schema.limit.unwrap_or(u64::MAX),
+            created,
+            idle: schema.idle,
+            additive: schema.additive,
+            hand: AtomicU64::new(0),
+            stuck: Stuck::default(),
+            nowhere: (0..schema.cells).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Makes the record of the overflow series, so that it exists when there is no room for
+    /// anything else.
+    pub(crate) fn begin(&self, now: Moment) -> Result<(), Error> {
+        let key = Key { group: 0, words: &[], hash: 0 };
+        let at = self.write(&key, now, None)?;
+        self.set_state(at, state::HIDDEN);
+        self.head[at::OVERFLOW].store(at.into(), Ordering::Release);
+        Ok(())
+    }
+
+    pub(crate) fn secrets(&self) -> &RapidSecrets {
+        &self.secrets
+    }
+
+    /// The number of series, hidden ones included.
+    pub(crate) fn len(&self) -> u64 {
+        self.head[at::LIVE].load(Ordering::Relaxed)
+    }
+
+    /// Finds a series without a lock, and claims it by `hold`. It may miss one while the index
+    /// changes, or if a process died and left it half changed.
+    #[inline]
+    fn find(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
+        self.index().find(fingerprint(key.hash), |at| {
+            hold(at);
+            self.matches(at, key)
+        })
+    }
+
+    /// Finds a series, and misses none: it takes the lock if the index is changing.
+    ///
+    /// # Errors
+    /// Those of the lock.
+    pub(crate) fn find_surely(
+        &self,
+        key: &Key<'_>,
+        hold: impl Fn(u32),
+    ) -> Result<Option<Found>, Error> {
+        let found = self.find(key, &hold);
+        if found.is_some() || self.is_missing(key) {
+            return Ok(found);
+        }
+        match self.lock_within(lock::SCRAPE) {
+            Ok(_guard) => {
+                let found = self.find_locked(key);
+                // With the lock held, no record is reused.
+                found.inspect(|found| hold(found.at));
+                Ok(found)
+            }
+            // Its owner may be stopped. Then nothing moves, and an existing series is found.
+            Err(error) if error.is_held() => self.find(key, &hold).map(Some).ok_or(error),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn find_locked(&self, key: &Key<'_>) -> Option<Found> {
+        self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key))
+    }
+
+    /// Finds a series that is shown, without a lock, and claims it. It may miss one, as
+    /// [`DynamicSeries::find`].
+    #[inline]
+    pub(crate) fn find_live(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
+        self.find(key, hold).filter(|found| state_of(found.meta) == state::LIVE)
+    }
+
+    /// A claim for this thread; `None` if the segment has no room for it.
+    #[inline]
+    pub(crate) fn claim(&self) -> Option<Claim<'_>> {
+        self.segment.claim()
+    }
+
+    /// The claim of this thread, if it is cached and free.
+    #[inline]
+    pub(crate) fn claim_at_hand(&self) -> Option<Claim<'_>> {
+        self.region().claim_at_hand()
+    }
+
+    /// A claim for a handle; `None` if the segment has no room for it.
+    pub(crate) fn claim_for_handle(&self) -> Option<HandleClaim> {
+        self.segment.claim_for_handle()
+    }
+
+    /// Makes a handle's claim name a record.
+    pub(crate) fn hold(&self, claim: HandleClaim, at: u32) {
+        self.region().set_handle(claim, at);
+    }
+
+    /// Makes the claim of a handle name a record that another handle of this process claims.
+    ///
+    /// # Errors
+    /// Those of the lock.
+    pub(crate) fn hold_again(&self, claim: HandleClaim, at: u32) -> Result<(), Error> {
+        // Without the lock, a thread that reads the claims could read this one before it is stored,
+        // and the other one after it was cleared.
+        let _guard = self.lock()?;
+        self.hold(claim, at);
+        Ok(())
+    }
+
+    /// Gives back the claim of a handle that this process made.
+    pub(crate) fn give_back(&self, claim: HandleClaim) {
+        self.region().give_back(claim);
+    }
+
+    /// The cells of a record.
+    #[inline]
+    pub(crate) fn place(&self, at: u32) -> SeriesCells<'_> {
+        let offset = (u64::from(at) + u64::from(self.header)) * CELL_BYTES;
+        let first = self.region().cells(offset, self.cells as usize);
+        let first = first.unwrap_or_else(|| NonNull::from(&*self.nowhere).cast());
+        // SAFETY: the one lane lies inside the region, as `cells` checked, or is `nowhere`, which
+        // has that many cells: this family keeps both alive for longer than the borrow.
+        unsafe { SeriesCells::new(first, self.cells, (0, 1), None) }
+    }
+
+    /// The record of a series, if that series still has it and is shown. `hold` claims it.
+    #[inline]
+    pub(crate) fn find_at(&self, at: u32, generation: u32, hold: impl Fn(u32)) -> Option<Found> {
+        hold(at);
+        // Acquire: a thread that sees it live sees all of it.
+        let meta = self.region().word(at).load(Ordering::Acquire);
+        let is_it = meta::generation_of(meta) == generation && state_of(meta) == state::LIVE;
+        is_it.then_some(Found { at, meta })
+    }
+
+    /// Whether the series of that generation has the record, shown or not.
+    #[inline]
+    pub(crate) fn is_series(&self, at: u32, generation: u32) -> bool {
+        // Acquire: as above.
+        let meta = self.region().word(at).load(Ordering::Acquire);
+        is_series(meta) && meta::generation_of(meta) == generation
+    }
+
+    /// Whether a series is shown, or will be after the next sweep because it changed while hidden.
+    pub(crate) fn is_shown(&self, found: Found) -> bool {
+        state_of(found.meta) == state::LIVE || self.has_changed(found.at)
+    }
+
+    /// Whether the series is the overflow series.
+    pub(crate) fn is_overflow(&self, at: u32) -> bool {
+        self.head[at::OVERFLOW].load(Ordering::Acquire) == u64::from(at) || at == NONE
+    }
+
+    /// The overflow series, which is shown from now on.
+    #[cold]
+    pub(crate) fn find_overflow(&self) -> Found {
+        let at = self.overflow();
+        let word = self.region().word(at);
+        let meta = word.load(Ordering::Acquire);
+        if state_of(meta) == state::LIVE {
+            return Found { at, meta };
+        }
+        if at == NONE {
+            // Updates of these cells are counted as overflowed, and the cells are never shown.
+            return Found { at, meta };
+        }
+        let meta = with_state(meta::set_state(word, state::LIVE), state::LIVE);
+        Found { at, meta }
+    }
+
+    /// Finds or makes, with the lock, the series of a key that was not found, claimed by `hold`.
+    /// `None` if it cannot be made.
+    #[cold]
+    pub(crate) fn find_or_make(
+        &self,
+        key: &Key<'_>,
+        hold: &dyn Fn(u32),
+        now: impl Fn() -> Moment,
+        sides: Option<Known<'_>>,
+    ) -> Option<Found> {
+        if self.is_full_without(key) {
+            return None;
+        }
+        let found = self.make(key, hold, now(), sides).ok();
+        // Without the lock, so that other series can be made meanwhile.
+        self.segment.grow_ahead();
+        found
+    }
+
+    /// Calls `act` with the cells of the series of a key, which is made if there is none. Holds the
+    /// lock meanwhile: for a thread that cannot get a claim. Returns false if the series cannot be
+    /// made.
+    #[cold]
+    pub(crate) fn update_locked(
+        &self,
+        key: &Key<'_>,
+        now: Moment,
+        sides: Option<Known<'_>>,
+        act: &dyn Fn(SeriesCells<'_>),
+    ) -> bool {
+        let update = || {
+            let found = self.make_locked(key, &|_| (), now, sides).ok()?;
+            act(self.place(found.at));
+            Some(())
+        };
+        self.is_key(key) && self.with_lock(update).flatten().is_some()
+    }
+
+    /// Calls `read` with the cells of the series of a key, if it exists and is shown. Holds the
+    /// lock meanwhile.
+    #[cold]
+    pub(crate) fn look_locked<R>(
+        &self,
+        key: &Key<'_>,
+        read: impl FnOnce(SeriesCells<'_>) -> R,
+    ) -> Option<R> {
+        let look = || {
+            let found = self.find_locked(key)?;
+            self.is_shown(found).then(|| read(self.place(found.at)))
+        };
+        self.with_lock(look).flatten()
+    }
+
+    /// Calls `work` with the lock held. Returns `None` if the thread is in such a call already: it
+    /// would wait for itself.
+    fn with_lock<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        struct Leave;
+        impl Drop for Leave {
+            fn drop(&mut self) {
+                IS_INSIDE.set(false);
+            }
+        }
+        thread_local!(static IS_INSIDE: Cell<bool> = const { Cell::new(false) });
+        if IS_INSIDE.replace(true) {
+            return None;
+        }
+        let _leave = Leave;
+        let _guard = self.lock().ok()?;
+        Some(work())
+    }
+
+    /// Whether the family is at its limit and has no series of that key, as far as that can be told
+    /// without the lock. Label sets beyond the limit tend to come again and again.
+    fn is_full_without(&self, key: &Key<'_>) -> bool {
+        self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit
+            && self.head[at::HIDDEN].load(Ordering::Relaxed) == 0
+            && self.is_missing(key)
+    }
+
+    /// Whether there is certainly no series of that key, without the lock: no thread is changing
+    /// the index or died while changing it, and no entries are to be moved.
+    fn is_missing(&self, key: &Key<'_>) -> bool {
+        self.is_missing_if(|| {
+            let is_it = |at| self.matches(at, key);
+            // Without a claim: what it finds is not used.
+            self.index().find(fingerprint(key.hash), is_it).is_some()
+        })
+    }
+
+    fn is_missing_if(&self, is_found: impl FnOnce() -> bool) -> bool {
+        let at_rest = || {
+            // Acquire, here and below: each load sees at least what the one before saw. The count
+            // comes first: a thread that began a change before this load had the lock by then. A
+            // later change is seen by the second look, even if the table is then the same again.
+            let changes = self.head[at::CHANGES].load(Ordering::Acquire);
+            let locked = self.head[at::LOCK].load(Ordering::Acquire);
+            let broken = self.head[at::BROKEN].load(Ordering::Acquire);
+            let previous = self.head[at::PREVIOUS].load(Ordering::Acquire);
+            let table = self.head[at::TABLE].load(Ordering::Acquire);
+            let is_at_rest = locked == 0 && broken == 0 && previous == 0 && table != 0;
+            is_at_rest.then_some((table, changes))
+        };
+        let before = at_rest();
+        if before.is_none() || is_found() {
+            return false;
+        }
+        // Acquire: if the search saw a change, the loads below see that there was one.
+        fence(Ordering::Acquire);
+        at_rest() == before
+    }
+
+    /// Finds or makes a series, and claims it.
+    fn make(
+        &self,
+        key: &Key<'_>,
+        hold: &dyn Fn(u32),
+        now: Moment,
+        sides: Option<Known<'_>>,
+    ) -> Result<Found, Error> {
+        if !self.is_key(key) {
+            let what = "a series whose labels are not those of its family".into();
+            return Err(Error::request(&self.segment, what));
+        }
+        let _guard = self.lock()?;
+        self.make_locked(key, hold, now, sides)
+    }
+
+    fn make_locked(
+        &self,
+        key: &Key<'_>,
+        hold: &dyn Fn(u32),
+        now: Moment,
+        sides: Option<Known<'_>>,
+    ) -> Result<Found, Error> {
+        let fingerprint = fingerprint(key.hash);
+        if let Some(found) = self.find_locked(key) {
+            // With the lock held, no record is reused.
+            hold(found.at);
+            if state_of(found.meta) == state::HIDDEN {
+                self.show(found.at);
+            }
+            let meta = self.region().word(found.at).load(Ordering::Relaxed);
+            return Ok(Found { at: found.at, meta });
+        }
+        if self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit && !self.forget_one() {
+            self.move_some(STEP);
+            return Err(Error::full(&self.segment, 0));
+        }
+        self.make_room()?;
+        let at = self.write(key, now, sides)?;
+        hold(at);
+        self.index().insert(fingerprint, at);
+        let meta = self.set_state(at, state::LIVE);
+        self.head[at::LIVE].fetch_add(1, Ordering::Relaxed);
+        self.move_some(STEP);
+        Ok(Found { at, meta })
+    }
+
+    /// Marks the family as broken, because another process wrote nonsense where a part of it should
+    /// be. The next thread that takes the lock mends it. Requires the lock.
+    #[cold]
+    fn damaged(&self, what: &str) -> Error {
+        self.head[at::BROKEN].store(1, Ordering::Relaxed);
+        Error::damaged(&self.segment, format!("{what} contradicts the layout"))
+    }
+
+    /// Whether a walk comes across the record that the head names as the overflow's, and it can be
+    /// that.
+    fn has_overflow(&self) -> bool {
+        let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
+        let mut cursor = At::default();
+        std::iter::from_fn(|| self.next_record(&mut cursor))
+            .any(|at| u64::from(at) == overflow && self.is_overflows(at))
+    }
+
+    /// The record of the overflow series. `NONE` if the head names no record that can be it, as
+    /// when there was no room for one while the family was mended.
+    fn overflow(&self) -> u32 {
+        let at = u32::try_from(self.head[at::OVERFLOW].load(Ordering::Acquire)).unwrap_or(NONE);
+        if u64::from(at) * CELL_BYTES >= HEADER_BYTES && self.is_overflows(at) { at } else { NONE }
+    }
+
+    fn lock(&self) -> Result<lock::Guard<'_>, Error> {
+        self.lock_within(lock::UPDATE)
+    }
+
+    /// Takes the family's lock; `wait` is how long to wait for its owner.
+    fn lock_within(&self, wait: Duration) -> Result<lock::Guard<'_>, Error> {
+        let region = self.region();
+        let (word, broken) = (&self.head[at::LOCK], &self.head[at::BROKEN]);
+        let (token, is_alive) = (region.token()?, |token| region.is_alive(token));
+        let taken = lock::acquire(word, broken, token, is_alive, &self.stuck, wait);
+        let (guard, half_done) =
+            taken.map_err(|busy| Error::held(&self.segment, "a family of series", busy))?;
+        if half_done {
+            self.mend(false, Moment::now(&self.segment))?;
+            broken.store(0, Ordering::Relaxed);
+        }
+        Ok(guard)
+    }
+
+    #[inline]
+    fn index(&self) -> Index<'_, Region> {
+        Index {
+            memory: self.region(),
+            table: &self.head[at::TABLE],
+            previous: &self.head[at::PREVIOUS],
+            migrated: &self.head[at::MIGRATED],
+            entries: &self.head[at::ENTRIES],
+        }
+    }
+
+    #[inline]
+    fn region(&self) -> &Region {
+        &self.segment.region
+    }
+}
+
+impl Moment {
+    pub(crate) fn now(segment: &Segment) -> Self {
+        let since_boot = Duration::from_nanos(readings::since_boot());
+        Self { unix: readings::unix(), time: segment.anchor().time(since_boot) }
+    }
+}
+
+#[inline]
+fn fingerprint(hash: u64) -> u32 {
+    (hash >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::family::Series;
+    use super::super::schema::Label;
+    use super::*;
+
+    /// Two tables take turns. A thread that searches meanwhile, and finds the same table before and
+    /// after, must not conclude that a series is missing.
+    #[test]
+    fn nothing_is_missing_because_tables_take_turns() {
+        let segment = Segment::private(1 << 20).unwrap();
+        let labels = vec![Label { name: "user".into(), values: None }];
+        let schema = Schema { name: "requests".into(), cells: 1, labels, ..Schema::default() };
+        let family = segment.family(&schema).unwrap();
+        let Series::Dynamic(keyed) = &family.inner.layout else { panic!("its label is dynamic") };
+        let mut names = (0..).map(|i| i.to_string());
+        let mut churn = || {
+            let name = names.next().unwrap();
+            family.add(|key| key.text(&name), 0, 1);
+            family.remove(|key| key.text(&name)).unwrap();
+        };
+        (0..50).for_each(|_| churn());
+        assert!(keyed.is_missing_if(|| false));
+        let table = || keyed.head[at::TABLE].load(Ordering::Relaxed);
+        let is_missing = keyed.is_missing_if(|| {
+            let first = table();
+            while table() == first {
+                churn();
+            }
+            while table() != first {
+                churn();
+            }
+            false
+        });
+        assert!(!is_missing, "the table was another one meanwhile");
+    }
+}

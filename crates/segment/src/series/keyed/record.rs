@@ -1,0 +1,271 @@
+//! A record: its words, its key, what a scrape sees of it, and its states.
+
+use super::expire::{TENTH, mark_time, tenths};
+use super::free::MOST_WORDS;
+use super::head as at;
+use super::{DynamicSeries, Found, Known, Moment};
+use crate::claims::Memory;
+use crate::error::Error;
+use crate::layout::CELL_BYTES;
+use crate::series::key::{Key, next_text, with_bytes};
+use crate::series::meta::{self, PLAIN, state, state_of, with_state};
+use crate::slots::Claim;
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// What a scrape sees of a record.
+pub(crate) struct Seen<'s> {
+    pub(crate) group: u32,
+    pub(crate) texts: &'s [u8],
+    pub(crate) plain: bool,
+    pub(crate) overflow: bool,
+    pub(crate) start: u64,
+    pub(crate) at: u32,
+    pub(super) meta: u64,
+}
+
+impl DynamicSeries {
+    /// Notes that a series counts from zero since `now`. Requires the lock.
+    pub(super) fn restart(&self, at: u32, now: Moment) {
+        let origin = self.word_of(at, 1);
+        let group = origin.load(Ordering::Relaxed) >> 32 << 32;
+        origin.store(group | self.since_creation(now), Ordering::Release);
+    }
+
+    /// Word `i` of a record or block.
+    #[inline]
+    pub(super) fn word_of(&self, at: u32, i: u32) -> &AtomicU64 {
+        self.region().cell((u64::from(at) + u64::from(i)) * CELL_BYTES)
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self, words: u32) -> u64 {
+        u64::from(words) * CELL_BYTES
+    }
+
+    /// Whether `words` words lie in the segment, at word offsets of 32 bits.
+    #[inline]
+    pub(super) fn has_words(&self, at: u32, words: u32) -> bool {
+        at.checked_add(words).is_some()
+            && self.region().has(u64::from(at) * CELL_BYTES, self.bytes(words))
+    }
+
+    /// The words of a record's key; empty if they are not all there.
+    #[inline]
+    pub(super) fn key_at(&self, at: u32, count: usize) -> &[AtomicU64] {
+        let first = u64::from(at) + u64::from(self.header + self.cells);
+        self.region().slice(first * CELL_BYTES, count)
+    }
+
+    /// Reads a record's labels, and claims it, so that its cells belong to that series until the
+    /// claim is set again. `None` if it is not shown; with `hidden`, idle series are returned too.
+    #[inline]
+    pub(crate) fn see<'s>(
+        &self,
+        at: u32,
+        claim: Option<&Claim<'_>>,
+        words: &'s mut Vec<u8>,
+        hidden: bool,
+    ) -> Option<Seen<'s>> {
+        let region = self.region();
+        if let Some(claim) = claim {
+            claim.set(at);
+        }
+        // Acquire: a thread that sees it live sees all of it.
+        let meta = region.word(at).load(Ordering::Acquire);
+        let state = state_of(meta);
+        if state != state::LIVE && !(hidden && state == state::HIDDEN) {
+            return None;
+        }
+        let origin = self.word_of(at, 1).load(Ordering::Relaxed);
+        let group = (origin >> 32) as u32;
+        let count = self.key_words(meta);
+        let key = self.key_at(at, count);
+        if key.len() != count || group >= self.groups {
+            return None;
+        }
+        words.clear();
+        words.resize(count * 8, 0);
+        for (bytes, word) in words.chunks_exact_mut(8).zip(key) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        // Acquire: if a load above saw what a removal wrote, the load below sees the removal.
+        fence(Ordering::Acquire);
+        if !meta::is_same_series(region.word(at).load(Ordering::Relaxed), meta) {
+            return None;
+        }
+        let overflow = self.is_overflow(at);
+        let mut rest = &words[..];
+        if !overflow {
+            for _ in 0..self.texts {
+                rest = next_text(rest)?.1;
+            }
+        }
+        let length = words.len() - rest.len();
+        Some(Seen {
+            group,
+            texts: &words[..if overflow { 0 } else { length }],
+            plain: meta & PLAIN != 0,
+            overflow,
+            start: self.created.saturating_add((origin & u64::from(u32::MAX)) * TENTH),
+            at,
+            meta,
+        })
+    }
+
+    /// Whether the family can have a series of that key: a caller may have written too few labels,
+    /// or indices that are out of range.
+    pub(super) fn is_key(&self, key: &Key<'_>) -> bool {
+        key.group < self.groups
+            && with_bytes(key.words, |bytes| {
+                texts_end(bytes, self.texts).is_some_and(|end| is_padding(&bytes[end..]))
+            })
+    }
+
+    /// Takes a record, and writes everything but its state.
+    pub(super) fn write(
+        &self,
+        key: &Key<'_>,
+        now: Moment,
+        sides: Option<Known<'_>>,
+    ) -> Result<u32, Error> {
+        let words = u64::from(self.header + self.cells) + key.words.len() as u64;
+        if words > MOST_WORDS.into() {
+            return Err(Error::full(&self.segment, words * CELL_BYTES));
+        }
+        let at = self.take(words as u32)?;
+        let region = self.region();
+        let origin = u64::from(key.group) << 32 | self.since_creation(now);
+        // Release, here and below: a walk without a claim that sees what is written here sees the
+        // new generation.
+        region.word(at + 1).store(origin, Ordering::Release);
+        if let Some((family, sides)) = sides {
+            sides.renew(family, &self.place(at));
+        }
+        for i in 2..self.header + self.cells {
+            let is_offset = |(_, sides): Known<'_>| {
+                i.checked_sub(self.header).is_some_and(|cell| sides.is_offset(cell as usize))
+            };
+            if !sides.is_some_and(is_offset) {
+                region.word(at + i).store(0, Ordering::Release);
+            }
+        }
+        if self.idle.is_some() {
+            let mark = u64::from(self.digest(at)) << 32 | u64::from(mark_time(now));
+            region.word(at + 2).store(mark, Ordering::Release);
+        }
+        for (i, word) in (self.header + self.cells..).zip(key.words) {
+            region.word(at + i).store(*word, Ordering::Release);
+        }
+        let plain = with_bytes(key.words, |bytes| self.is_plain(bytes));
+        let plain = if plain { PLAIN } else { 0 };
+        let meta = region.word(at).load(Ordering::Relaxed) & !PLAIN;
+        let meta = meta::with_checksum(meta, key.hash);
+        region.word(at).store(meta | plain, Ordering::Relaxed);
+        Ok(at)
+    }
+
+    pub(super) fn show(&self, at: u32) {
+        self.set_state(at, state::LIVE);
+        self.head[at::HIDDEN].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn hide(&self, at: u32) {
+        self.set_state(at, state::HIDDEN);
+        self.head[at::HIDDEN].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes the state, and returns the new meta word.
+    pub(super) fn set_state(&self, at: u32, state: u64) -> u64 {
+        with_state(meta::set_state(self.region().word(at), state), state)
+    }
+
+    /// The texts of a key, one for each dynamic label of the family.
+    pub(super) fn texts<'b>(&self, bytes: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
+        let mut rest = bytes;
+        (0..self.texts).map_while(move |_| {
+            let (text, behind) = next_text(rest)?;
+            rest = behind;
+            Some(text)
+        })
+    }
+
+    /// Whether no text of a key needs an escape.
+    pub(super) fn is_plain(&self, bytes: &[u8]) -> bool {
+        let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | b'\n');
+        self.texts(bytes).all(|text| text.iter().all(is_plain))
+    }
+
+    /// The number of words of a record's key.
+    #[inline]
+    pub(super) fn key_words(&self, meta: u64) -> usize {
+        // At most 2^16.
+        (meta::used_words(meta) as usize).saturating_sub((self.header + self.cells) as usize)
+    }
+
+    /// Returns the record if it has this key.
+    #[inline]
+    pub(super) fn matches(&self, at: u32, key: &Key<'_>) -> Option<Found> {
+        let region = self.region();
+        // Acquire: a thread that sees it live sees all of it.
+        let meta = region.word(at).load(Ordering::Acquire);
+        let before = self.header + self.cells;
+        let count = key.words.len();
+        let state = state_of(meta);
+        if meta::used_words(meta) != u64::from(before) + count as u64
+            || !(state == state::LIVE || state == state::HIDDEN)
+            || self.word_of(at, 1).load(Ordering::Relaxed) >> 32 != u64::from(key.group)
+        {
+            return None;
+        }
+        // The whole record is there if its last words are.
+        let words = self.key_at(at, count);
+        let same = words.len() == count
+            && words
+                .iter()
+                .zip(key.words)
+                .all(|(word, wanted)| word.load(Ordering::Relaxed) == *wanted);
+        // The overflow series has no entry in the index: it is never found by a key.
+        same.then_some(Found { at, meta })
+    }
+
+    /// The hash of a record's key.
+    pub(super) fn hash(&self, at: u32) -> u64 {
+        let region = self.region();
+        let count = self.key_words(region.word(at).load(Ordering::Relaxed));
+        let key = self.key_at(at, count);
+        let words: Vec<u64> = key.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        let group = (self.word_of(at, 1).load(Ordering::Relaxed) >> 32) as u32;
+        crate::series::key::hash(&words, group, &self.secrets)
+    }
+
+    /// Digest of the cells, to detect idleness.
+    pub(super) fn digest(&self, at: u32) -> u32 {
+        let offset = (u64::from(at) + u64::from(self.header)) * CELL_BYTES;
+        let cells = self.region().slice(offset, self.cells as usize);
+        let bytes = cells.iter().fold(0_u64, |digest, cell| {
+            (digest ^ cell.load(Ordering::Relaxed))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29)
+        });
+        (bytes ^ bytes >> 32) as u32
+    }
+
+    /// Tenths of a second since the family was made.
+    fn since_creation(&self, now: Moment) -> u64 {
+        tenths(now.unix.saturating_sub(self.created)).min(u64::from(u32::MAX))
+    }
+}
+
+/// The offset at which the first `texts` texts end.
+pub(super) fn texts_end(bytes: &[u8], texts: usize) -> Option<usize> {
+    let mut rest = bytes;
+    for _ in 0..texts {
+        rest = next_text(rest)?.1;
+    }
+    Some(bytes.len() - rest.len())
+}
+
+/// Whether the bytes are the padding of a key's last word.
+pub(super) fn is_padding(bytes: &[u8]) -> bool {
+    bytes.len() < CELL_BYTES as usize && bytes.iter().all(|&byte| byte == 0)
+}

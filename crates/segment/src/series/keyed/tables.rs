@@ -1,0 +1,134 @@
+//! The tables of the index: growing into a larger one a few slots at a time, and using old ones
+//! again.
+
+use super::DynamicSeries;
+use super::head as at;
+use crate::error::Error;
+use crate::layout::CELL_BYTES;
+use crate::lock;
+use crate::series::index::{LEAST_BITS, MOST_BITS, Table};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// The number of slots of a table that move with each insertion.
+pub(super) const STEP: u32 = 32;
+
+/// The number of slots whose memory is returned to the system at a time.
+const DISCARD: u32 = 1 << 15;
+
+impl DynamicSeries {
+    /// Announces that entries will move. Requires the lock.
+    pub(super) fn begin_change(&self) {
+        // Release: a thread that sees the count sees the lock. And below: a thread that sees a part
+        // of the change sees the count.
+        self.head[at::CHANGES].fetch_add(1, Ordering::Release);
+        fence(Ordering::Release);
+    }
+
+    /// Makes room in the table for one more entry.
+    pub(super) fn make_room(&self) -> Result<(), Error> {
+        let table = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
+        if let Some(table) = table.filter(|table| !self.is_table(*table)) {
+            let at = u64::from(table.at) * CELL_BYTES;
+            return Err(self.damaged(&format!("the index of a family, at {at}")));
+        }
+        if !self.index().is_crowded() {
+            return Ok(());
+        }
+        if self.head[at::PREVIOUS].load(Ordering::Relaxed) != 0 {
+            self.move_some(u32::MAX);
+            // It is zero already, unless another process wrote nonsense.
+            self.head[at::PREVIOUS].store(0, Ordering::Release);
+        }
+        let live = self.head[at::LIVE].load(Ordering::Relaxed).saturating_add(1);
+        // At least a quarter of the old table: then all of the old one has moved, in `STEP`s,
+        // before the new one, which is at most half full by then, is crowded.
+        let old = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
+        let old = old.map_or(LEAST_BITS, |old| old.bits).clamp(LEAST_BITS, MOST_BITS);
+        // And at most four times the old table, whatever another process wrote into the count.
+        let bits = bits_for(live).clamp((old - 2).max(LEAST_BITS), (old + 2).min(MOST_BITS));
+        let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) != 0;
+        let free = self.retired(bits).iter().find(is_free);
+        let table = match free.and_then(|word| Table::unpack(word.load(Ordering::Relaxed))) {
+            Some(table) => table,
+            None => Table { at: self.segment.take(1 << bits, lock::UPDATE)?, bits },
+        };
+        self.begin_change();
+        self.index().replace(table);
+        if let Some(word) = free {
+            // Release: after the stores above, so that a process that dies in between leaves the
+            // table named.
+            word.store(0, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Moves some entries to the new table, if there is one. Retires the old one when all have
+    /// moved.
+    pub(super) fn move_some(&self, slots: u32) {
+        let moved = self.head[at::MIGRATED].load(Ordering::Relaxed);
+        let previous = Table::unpack(self.head[at::PREVIOUS].load(Ordering::Relaxed));
+        if let Some(previous) = previous
+            && moved.saturating_add(slots.into()) >= previous.slots().into()
+        {
+            // This call completes the move. The table is named twice, so that a process that dies
+            // in between leaves it named.
+            self.retire(previous);
+        }
+        let Some((table, moved, is_done)) = self.index().migrate(slots) else { return };
+        // In large pieces: each costs a system call, and the pages of a large table take time.
+        let piece = |slot: u32| slot / DISCARD;
+        if piece(moved.start) != piece(moved.end) || is_done {
+            let end = if is_done { moved.end } else { piece(moved.end) * DISCARD };
+            let offset = |slot: u32| (u64::from(table.at) + u64::from(slot)) * CELL_BYTES;
+            self.region().discard(offset(piece(moved.start) * DISCARD)..offset(end));
+        }
+    }
+
+    /// Names a table as free, but only once.
+    pub(super) fn retire(&self, table: Table) {
+        let words = self.retired(table.bits);
+        let has = |what: u64| words.iter().find(|word| word.load(Ordering::Relaxed) == what);
+        if has(table.pack()).is_none()
+            && let Some(word) = has(0)
+        {
+            word.store(table.pack(), Ordering::Relaxed);
+        }
+    }
+
+    /// The words that name the free tables of a size.
+    pub(super) fn retired(&self, bits: u32) -> &[AtomicU64] {
+        let first = at::RETIRED + 2 * bits as usize;
+        &self.head[first..first + 2]
+    }
+
+    pub(super) fn table_words(&self) -> impl Iterator<Item = &AtomicU64> {
+        let retired = &self.head[at::RETIRED..at::END];
+        [&self.head[at::TABLE], &self.head[at::PREVIOUS]].into_iter().chain(retired)
+    }
+
+    /// All tables that lie inside the bytes in use, the current one first, each once.
+    pub(super) fn tables(&self) -> Vec<Table> {
+        let mut tables = Vec::new();
+        for word in self.table_words() {
+            let table = Table::unpack(word.load(Ordering::Relaxed));
+            if let Some(table) = table.filter(|table| self.is_table(*table))
+                && !tables.contains(&table)
+            {
+                tables.push(table);
+            }
+        }
+        tables
+    }
+
+    fn is_table(&self, table: Table) -> bool {
+        (LEAST_BITS..=MOST_BITS).contains(&table.bits)
+            && table.at != 0
+            && table.words().end <= self.end()
+    }
+}
+
+/// The logarithm of the number of slots for `live` series: two to four slots for each.
+pub(super) fn bits_for(live: u64) -> u32 {
+    let slots = live.min(1 << MOST_BITS) * 2;
+    slots.next_power_of_two().trailing_zeros().clamp(LEAST_BITS, MOST_BITS)
+}
