@@ -22,10 +22,10 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
 use crate::error::{Error, ErrorKind};
 use crate::fork;
+use crate::fork::ForkSafeMutex;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::hold::{Hold, Holder};
 use crate::layout::{HEADER_BYTES, Header, at, check_header};
-use crate::lock::ForkSafeMutex;
 use crate::presence::{Locked, Patience, cannot_lock, identity, is_at, is_locked, share};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::presence::{be_present, is_present, lock_byte};

@@ -61,8 +61,6 @@ mod readings;
 #[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
-mod replaced;
-#[cfg(not(loom))]
 mod segment;
 pub mod series;
 #[cfg(not(loom))]
@@ -81,7 +79,7 @@ pub use anchor::Anchor;
 #[cfg(not(loom))]
 pub use error::{Error, ErrorKind};
 #[cfg(not(loom))]
-pub use fork::{generation, watch as watch_forks};
+pub use fork::{ForkSafeCell, generation, watch as watch_forks};
 #[cfg(not(loom))]
 pub use layout::{
     CELL_BYTES, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, LINE_CELLS, MAGIC, NAME_BYTES,
@@ -92,8 +90,6 @@ pub use lease::LeaderLease;
 pub use printable::{Printable, printable};
 #[cfg(not(loom))]
 pub use readings::Readings;
-#[cfg(not(loom))]
-pub use replaced::ForkSafeCell;
 #[cfg(not(loom))]
 pub use segment::{Draft, Making, Options, Record, Segment, SetAside};
 #[cfg(all(unix, not(loom)))]

@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::file::{self, MappedFile, Rights};
 #[cfg(unix)]
 use crate::fork;
+use crate::fork::ForkSafeMutex;
 use crate::layout::{
     CELL_BYTES, Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, MAGIC, MAX_LIMIT,
     NAME_BYTES, RECORD_BYTES, TEXT_BYTES, at, check_records, checksum, record_at, record_checksum,
@@ -20,7 +21,7 @@ use crate::layout::{
 };
 use crate::list;
 use crate::lock;
-use crate::lock::{Busy, ForkSafeMutex, Guard, Stuck};
+use crate::lock::{Busy, Guard, Stuck};
 #[cfg(unix)]
 use crate::presence::{Locked, Patience};
 use crate::printable;

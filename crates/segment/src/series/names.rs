@@ -11,8 +11,9 @@ use std::fmt;
 use super::dense::Slab;
 use super::family;
 use crate::error::{Error, ErrorKind};
+use crate::fork::ForkSafeMutex;
 use crate::layout::{check_at, walk};
-use crate::lock::{Busy, ForkSafeMutex};
+use crate::lock::Busy;
 use crate::segment::{Record, Segment};
 
 /// The records of families by name, and the slabs, as far as this process has seen them.

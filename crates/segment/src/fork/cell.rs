@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::lock::ForkSafeMutex;
+use super::mutex::ForkSafeMutex;
 use crate::sync::Ordering;
 
 /// A shared value that is replaced as a whole, under a lock that a child of a fork finds free.
