@@ -1,27 +1,26 @@
 //! A family: its description, and all operations on its series.
 
 use std::fmt;
-use std::ops::ControlFlow;
-use std::ptr;
-use std::sync::atomic::AtomicPtr;
 use std::time::Duration;
 
 use super::cells::SeriesCells;
-use super::dense::{Dense, Layout, Slab};
+use super::dense::{Dense, Layout};
+use super::handle::{SeriesHandle, held};
 use super::key::{Key, KeyWriter};
-use super::keyed::{self, At, DynamicSeries, Found, Moment};
+use super::keyed::{self, DynamicSeries, Found, Moment};
 use super::meta;
 use super::schema::Schema;
 use super::side::SideAllocations;
 use super::strings::StringSet;
+use super::walk::{View, keyed_view};
 use crate::cells::Cells;
 use crate::clock::{Clock, Manual};
 use crate::error::Error;
 use crate::fork;
-use crate::layout::{CELL_BYTES, HEADER_BYTES, Kind, NAME_BYTES, RECORD_BYTES};
+use crate::layout::{CELL_BYTES, Kind, NAME_BYTES, RECORD_BYTES};
 use crate::lock::{self, Stuck};
 use crate::segment::{Record, Segment};
-use crate::slots::{Claim, HandleClaim};
+use crate::slots::Claim;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The record of a family.
@@ -46,12 +45,12 @@ pub struct Family {
 }
 
 pub(super) struct Inner {
-    segment: Segment,
-    head: Cells,
-    schema: Schema,
+    pub(super) segment: Segment,
+    pub(super) head: Cells,
+    pub(super) schema: Schema,
     pub(super) sets: Vec<Option<StringSet>>,
-    groups: u32,
-    created: u64,
+    pub(super) groups: u32,
+    pub(super) created: u64,
     pub(super) layout: Series,
     clock: Option<Manual>,
     /// Set by the thread that makes the handle, before any other thread has it: no thread waits for
@@ -73,33 +72,6 @@ pub(super) enum Series {
     Dynamic(DynamicSeries),
 }
 
-/// A handle to one series, which is looked up only once: an update through it costs only the
-/// addition.
-///
-/// Removing the series does not harm the handle. What it counts afterwards is not shown, unless all
-/// of the family's labels are of fixed cardinality: then the series restarts with it.
-pub struct SeriesHandle {
-    place: SeriesCells<'static>,
-    /// The record of the series and its generation, if it has a record.
-    record: Option<(u32, u32)>,
-    /// The slot of the series, if it has one.
-    slot: u32,
-    /// The claim on the record, 0 for none, and in the upper half the generation of the process
-    /// that made the claim.
-    held: AtomicU64,
-    /// The cells that replace those of the series in a child of a fork, if the series was removed
-    /// before the child claimed it; null if there are none.
-    other: AtomicPtr<OtherCells>,
-    family: Family,
-}
-
-/// Cells that replace those of a series: those of the overflow series, or some that are never
-/// shown.
-struct OtherCells {
-    place: SeriesCells<'static>,
-    _own: Box<[AtomicU64]>,
-}
-
 /// The cells of a series that was found. Until this is dropped, they belong to that series, or to
 /// no series once it is removed.
 pub struct Claimed<'f> {
@@ -119,34 +91,6 @@ impl<'f> std::ops::Deref for Claimed<'f> {
     fn deref(&self) -> &SeriesCells<'f> {
         &self.place
     }
-}
-
-/// A series, as a scrape sees it.
-#[derive(Debug)]
-pub struct View<'a> {
-    /// The index of its combination of fixed label values; the last label varies fastest.
-    pub group: u32,
-    /// Its dynamic label values, each preceded by its length: one byte if it is less than 255, else
-    /// the byte 255 and four little-endian bytes.
-    pub texts: &'a [u8],
-    /// Whether no dynamic value contains a quote, a backslash or a line feed.
-    pub plain: bool,
-    /// Whether it is the overflow series, which stands for everything beyond the family's limit or
-    /// values.
-    pub overflow: bool,
-    /// When it started to count from zero, in nanoseconds of Unix time.
-    pub start: u64,
-    /// Its cells.
-    pub place: SeriesCells<'a>,
-}
-
-/// The position of a walk over a family's series. The default is the beginning.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Cursor {
-    slot: u32,
-    record: At,
-    /// Whether it is after the last series.
-    done: bool,
 }
 
 impl Segment {
@@ -608,46 +552,6 @@ impl Family {
             Series::Dynamic(keyed) => keyed.sweep(self.inner.now()),
         }
     }
-
-    /// Calls `visit` with one series after the other, from the cursor's position on, until `visit`
-    /// breaks or there are no more series; then it returns `Continue`. `buffer` is memory for their
-    /// texts.
-    ///
-    /// It takes no lock, and holds nothing between two calls: series may come and go meanwhile. A
-    /// series that is there from the beginning to the end is shown once; one that is removed and
-    /// made again in between may be shown as both.
-    pub fn walk(
-        &self,
-        cursor: &mut Cursor,
-        buffer: &mut Vec<u8>,
-        mut visit: impl FnMut(&View<'_>) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let inner = &*self.inner;
-        match &inner.layout {
-            Series::Dense(dense) => {
-                while cursor.slot < dense.slots() {
-                    let slot = cursor.slot;
-                    cursor.slot += 1;
-                    if let Some(view) = inner.view(dense, slot) {
-                        visit(&view)?;
-                    }
-                }
-            }
-            Series::Dynamic(keyed) => {
-                let claim = keyed.claim();
-                while !cursor.done {
-                    let Some(at) = keyed.next_record(&mut cursor.record) else {
-                        cursor.done = true;
-                        break;
-                    };
-                    if let Some(seen) = keyed.see(at, claim.as_ref(), buffer, false) {
-                        visit(&keyed_view(keyed, &seen))?;
-                    }
-                }
-            }
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 impl Family {
@@ -723,25 +627,12 @@ impl Inner {
     }
 
     #[cold]
-    fn overflow_of(&self, keyed: &DynamicSeries) -> Found {
+    pub(super) fn overflow_of(&self, keyed: &DynamicSeries) -> Found {
         self.head[at::OVERFLOWED].fetch_add(1, Ordering::Relaxed);
         keyed.find_overflow()
     }
 
-    fn view<'a>(&self, dense: &'a Dense, slot: u32) -> Option<View<'a>> {
-        let place = dense.place(slot);
-        if !dense.is_marked(slot) && place.is_zero(self.schema.floats) {
-            return None;
-        }
-        let overflow = slot == self.groups;
-        let start = match dense.start(slot) {
-            0 => self.created,
-            start => start,
-        };
-        Some(View { group: slot, texts: &[], plain: true, overflow, start, place })
-    }
-
-    fn now(&self) -> Moment {
+    pub(super) fn now(&self) -> Moment {
         moment(&self.segment, self.clock.as_ref())
     }
 }
@@ -752,284 +643,8 @@ impl fmt::Debug for Family {
     }
 }
 
-impl SeriesHandle {
-    fn new(
-        family: &Family,
-        place: SeriesCells<'_>,
-        (record, slot): (Option<(u32, u32)>, u32),
-        held: u64,
-    ) -> Self {
-        // SAFETY: the handle owns a share of the family, which keeps the region alive; `place`
-        // gives it out for no longer than the handle lives.
-        let place = unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(place) };
-        let (held, other) = (AtomicU64::new(held), AtomicPtr::new(ptr::null_mut()));
-        Self { place, record, slot, held, other, family: family.clone() }
-    }
-
-    /// The cells of the series.
-    #[inline]
-    pub fn place(&self) -> &SeriesCells<'_> {
-        // Acquire: another thread may have claimed the record before it stored this.
-        let held = self.held.load(Ordering::Acquire);
-        if held_by(held) == fork::generation() { &self.place } else { self.inherit() }
-    }
-
-    /// The family of the series.
-    #[inline]
-    pub fn family(&self) -> &Family {
-        &self.family
-    }
-
-    /// Notes that the series counts from zero as of now, after the caller has set it to zero.
-    pub fn restart(&self) {
-        let inner = &self.family.inner;
-        match (self.record, &inner.layout) {
-            (Some((at, generation)), Series::Dynamic(keyed)) => {
-                keyed.restart_series(at, generation, inner.now());
-            }
-            (None, Series::Dense(dense)) => dense.restart(self.slot, inner.now().unix),
-            _ => {}
-        }
-    }
-
-    /// Whether the series was removed since: then counts through the handle are not shown.
-    #[inline]
-    pub fn is_removed(&self) -> bool {
-        match (self.record, &self.family.inner.layout) {
-            (Some((at, generation)), Series::Dynamic(keyed)) => !keyed.is_series(at, generation),
-            _ => false,
-        }
-    }
-
-    /// In a child of a fork, where the claim is its parent's: claims the record for the child, if
-    /// the series still has it.
-    #[cold]
-    fn inherit(&self) -> &SeriesCells<'_> {
-        let inner = &*self.family.inner;
-        let (before, generation) = (self.held.load(Ordering::Acquire), fork::generation());
-        if held_by(before) == generation {
-            return &self.place;
-        }
-        let Some((at, series)) = self.record else {
-            self.held.store(held(generation, None), Ordering::Release);
-            return &self.place;
-        };
-        let Series::Dynamic(keyed) = &inner.layout else { return &self.place };
-        if keyed.is_overflow(at) {
-            // It is never removed.
-            self.held.store(held(generation, None), Ordering::Release);
-            return &self.place;
-        }
-        if self.other.load(Ordering::Acquire).is_null() {
-            let Some(claim) = keyed.claim_for_handle() else {
-                let place = keyed.place(inner.overflow_of(keyed).at);
-                // SAFETY: as in `new`.
-                let place =
-                    unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(place) };
-                return self.replace(OtherCells { place, _own: Box::default() });
-            };
-            keyed.hold(claim, at);
-            if keyed.is_series(at, series) {
-                let after = held(generation, Some(claim));
-                // Release: a thread that finds it finds the claim. Acquire: another thread may be
-                // faster.
-                let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-                if self.held.compare_exchange(before, after, success, failure).is_err() {
-                    keyed.give_back(claim);
-                }
-                return &self.place;
-            }
-            keyed.give_back(claim);
-        }
-        self.replace(OtherCells::new(self.place.len()))
-    }
-
-    /// Puts other cells in place of those of the series, unless there are some already.
-    fn replace(&self, other: OtherCells) -> &SeriesCells<'_> {
-        let null = ptr::null_mut();
-        let own = Box::into_raw(Box::new(other));
-        // Release: a thread that finds them finds all of them. Acquire: another thread may be
-        // faster.
-        let stored = self.other.compare_exchange(null, own, Ordering::AcqRel, Ordering::Acquire);
-        let other = stored.map_or_else(
-            |found| {
-                // SAFETY: no other thread knows of these.
-                drop(unsafe { Box::from_raw(own) });
-                found
-            },
-            |_| own,
-        );
-        // SAFETY: they are freed with the handle.
-        unsafe { &(*other).place }
-    }
-}
-
-impl OtherCells {
-    /// Cells that are never shown.
-    fn new(count: usize) -> Self {
-        let own: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
-        let first = ptr::NonNull::from(&*own).cast();
-        // At most 512.
-        let count = count as u32;
-        // SAFETY: there is one lane of that many cells, which are freed with this.
-        Self { place: unsafe { SeriesCells::new(first, count, (0, 1), None) }, _own: own }
-    }
-}
-
-/// The word of a handle for its claim.
-fn held(generation: u32, claim: Option<HandleClaim>) -> u64 {
-    u64::from(generation) << 32 | claim.map_or(0, |claim| claim.0.into())
-}
-
-/// The generation of the process that made a claim.
-#[inline]
-fn held_by(held: u64) -> u32 {
-    // Truncation is meant: the upper half.
-    (held >> 32) as u32
-}
-
-impl Clone for SeriesHandle {
-    fn clone(&self) -> Self {
-        let generation = fork::generation();
-        let copy = |held| Self::new(&self.family, self.place, (self.record, self.slot), held);
-        // Like an inherited one, it finds out by itself what it can claim.
-        let inherited = held(!generation, None);
-        let is_own = ptr::eq(self.place(), &self.place);
-        let (Some((at, series)), Series::Dynamic(keyed)) = (self.record, &self.family.inner.layout)
-        else {
-            return copy(held(generation, None));
-        };
-        if !is_own || keyed.is_overflow(at) {
-            return copy(inherited);
-        }
-        let Some(claim) = keyed.claim_for_handle() else { return copy(inherited) };
-        keyed.hold(claim, at);
-        if keyed.is_series(at, series) || keyed.hold_again(claim, at).is_ok() {
-            return copy(held(generation, Some(claim)));
-        }
-        keyed.give_back(claim);
-        copy(inherited)
-    }
-}
-
-impl Drop for SeriesHandle {
-    fn drop(&mut self) {
-        let held = *self.held.get_mut();
-        // Truncation is meant: the lower half.
-        let claim = held as u32;
-        // Only the parent gives back what the parent claimed.
-        if claim != 0
-            && held_by(held) == fork::generation()
-            && let Series::Dynamic(keyed) = &self.family.inner.layout
-        {
-            keyed.give_back(HandleClaim(claim));
-        }
-        let other = *self.other.get_mut();
-        if !other.is_null() {
-            // SAFETY: `replace` made it from a box, and nothing uses it any more.
-            drop(unsafe { Box::from_raw(other) });
-        }
-    }
-}
-
-impl fmt::Debug for SeriesHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SeriesHandle")
-            .field("family", &self.family.inner.schema.name)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Validates all families, without changing any. If power was lost, what it may have destroyed is
-/// cut off later, when the families are mended.
-pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
-    let mut claims = Vec::new();
-    if !segment.may_have_lost_power() {
-        for block in segment.claim_blocks().iter() {
-            let block = block.map_err(|at| {
-                let at = at.saturating_mul(CELL_BYTES);
-                let what = format!("its block of claims at {at} lies outside of the bytes in use");
-                Error::damaged(segment, what)
-            })?;
-            claims.push(block.range());
-        }
-    }
-    claims.push(0..HEADER_BYTES / CELL_BYTES);
-    let mut slabs = Vec::new();
-    for record in segment.records() {
-        let record = record?;
-        let end = record.offset() / CELL_BYTES + record.cells().len() as u64;
-        let whole = (record.offset() - RECORD_BYTES) / CELL_BYTES..end;
-        match Slab::of(&record) {
-            Some(slab) => {
-                let lane = slab.lane();
-                claims.push(whole.start..lane.start);
-                claims.push(lane.end..whole.end);
-                slabs.push(slab);
-            }
-            None => claims.push(whole),
-        }
-    }
-    for family in all_families(segment)? {
-        match &family.inner.layout {
-            Series::Dense(dense) => claims.extend(dense.claims(&slabs)),
-            Series::Dynamic(keyed) => {
-                keyed.inspect(segment.may_have_lost_power(), &mut claims).map_err(|what| {
-                    let what = format!("its family {:?}: {what}", family.inner.schema.name);
-                    Error::damaged(segment, what)
-                })?;
-            }
-        }
-    }
-    let used = segment.used() / CELL_BYTES;
-    if let Some(claim) = claims.iter().find(|claim| claim.end > used) {
-        let what = format!(
-            "a part of its families at {} ends outside of the bytes in use",
-            claim.start.saturating_mul(CELL_BYTES)
-        );
-        return Err(Error::damaged(segment, what));
-    }
-    claims.sort_by_key(|claim| claim.start);
-    for pair in claims.windows(2) {
-        if pair[0].end > pair[1].start {
-            let what = format!(
-                "two parts of its families overlap at {}",
-                pair[1].start.saturating_mul(CELL_BYTES)
-            );
-            return Err(Error::damaged(segment, what));
-        }
-    }
-    Ok(())
-}
-
-/// Mends all families, in a file that no other process has open.
-pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
-    // All are opened before the first is changed.
-    let families = all_families(segment)?;
-    let blocks = segment.claim_blocks();
-    if segment.may_have_lost_power() {
-        // The words there may now belong to something else.
-        blocks.root.store(0, Ordering::Relaxed);
-    } else {
-        blocks.free_all();
-    }
-    let (word, broken) = segment.making_words();
-    word.store(0, Ordering::Relaxed);
-    broken.store(0, Ordering::Relaxed);
-    let slabs = segment.records().filter_map(|record| record.ok().as_ref().and_then(Slab::of));
-    let slabs: Vec<Slab> = slabs.collect();
-    for family in families {
-        match &family.inner.layout {
-            // A power loss may have set back the number of words in use of a slab.
-            Series::Dense(dense) => slabs.iter().for_each(|slab| slab.keep(dense)),
-            Series::Dynamic(keyed) => keyed.mend_alone(Moment::now(segment))?,
-        }
-    }
-    Ok(())
-}
-
 /// The families, in the order in which they were made, whether mended or not.
-fn all_families(segment: &Segment) -> Result<Vec<Family>, Error> {
+pub(super) fn all_families(segment: &Segment) -> Result<Vec<Family>, Error> {
     families_since(segment, 0).map(|(families, _)| families)
 }
 
@@ -1048,17 +663,6 @@ fn families_since(segment: &Segment, last: u64) -> Result<(Vec<Family>, u64), Er
     }
     families.reverse();
     Ok((families, newest.unwrap_or(0)))
-}
-
-fn keyed_view<'a>(keyed: &'a DynamicSeries, seen: &keyed::Seen<'a>) -> View<'a> {
-    View {
-        group: seen.group,
-        texts: seen.texts,
-        plain: seen.plain,
-        overflow: seen.overflow,
-        start: seen.start,
-        place: keyed.place(seen.at),
-    }
 }
 
 /// Whether the series of a family are found by arithmetic.

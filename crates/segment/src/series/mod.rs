@@ -31,9 +31,13 @@ mod cached;
 #[cfg(not(loom))]
 mod cells;
 #[cfg(not(loom))]
+mod check;
+#[cfg(not(loom))]
 mod dense;
 #[cfg(not(loom))]
 mod family;
+#[cfg(not(loom))]
+mod handle;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 mod index;
 #[cfg(not(loom))]
@@ -50,13 +54,17 @@ mod schema;
 mod side;
 #[cfg(not(loom))]
 mod strings;
+#[cfg(not(loom))]
+mod walk;
 
 #[cfg(not(loom))]
 pub use cached::{CachedSeries, FoldGuard};
 #[cfg(not(loom))]
 pub use cells::SeriesCells;
 #[cfg(not(loom))]
-pub use family::{Claimed, Cursor, Family, SeriesHandle, View};
+pub use family::{Claimed, Family};
+#[cfg(not(loom))]
+pub use handle::SeriesHandle;
 #[cfg(not(loom))]
 pub use key::{KeyWriter, Values};
 #[cfg(not(loom))]
@@ -65,9 +73,11 @@ pub use schema::{Label, MOST_CELLS, Schema};
 pub use side::{SideAllocation, SideAllocations};
 #[cfg(not(loom))]
 pub use strings::StringSet;
+#[cfg(not(loom))]
+pub use walk::{Cursor, View};
 
 #[cfg(not(loom))]
-pub(crate) use family::{inspect, mend};
+pub(crate) use check::{inspect, mend};
 #[cfg(not(loom))]
 pub(crate) use names::Names;
 

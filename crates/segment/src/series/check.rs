@@ -1,0 +1,97 @@
+//! Checks all families when a file is opened, and mends them.
+
+use super::dense::Slab;
+use super::family::{Series, all_families};
+use super::keyed::Moment;
+use crate::error::Error;
+use crate::layout::{CELL_BYTES, HEADER_BYTES, RECORD_BYTES};
+use crate::segment::Segment;
+use crate::sync::Ordering;
+
+/// Validates all families, without changing any. If power was lost, what it may have destroyed is
+/// cut off later, when the families are mended.
+pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
+    let mut claims = Vec::new();
+    if !segment.may_have_lost_power() {
+        for block in segment.claim_blocks().iter() {
+            let block = block.map_err(|at| {
+                let at = at.saturating_mul(CELL_BYTES);
+                let what = format!("its block of claims at {at} lies outside of the bytes in use");
+                Error::damaged(segment, what)
+            })?;
+            claims.push(block.range());
+        }
+    }
+    claims.push(0..HEADER_BYTES / CELL_BYTES);
+    let mut slabs = Vec::new();
+    for record in segment.records() {
+        let record = record?;
+        let end = record.offset() / CELL_BYTES + record.cells().len() as u64;
+        let whole = (record.offset() - RECORD_BYTES) / CELL_BYTES..end;
+        match Slab::of(&record) {
+            Some(slab) => {
+                let lane = slab.lane();
+                claims.push(whole.start..lane.start);
+                claims.push(lane.end..whole.end);
+                slabs.push(slab);
+            }
+            None => claims.push(whole),
+        }
+    }
+    for family in all_families(segment)? {
+        match &family.inner.layout {
+            Series::Dense(dense) => claims.extend(dense.claims(&slabs)),
+            Series::Dynamic(keyed) => {
+                keyed.inspect(segment.may_have_lost_power(), &mut claims).map_err(|what| {
+                    let what = format!("its family {:?}: {what}", family.inner.schema.name);
+                    Error::damaged(segment, what)
+                })?;
+            }
+        }
+    }
+    let used = segment.used() / CELL_BYTES;
+    if let Some(claim) = claims.iter().find(|claim| claim.end > used) {
+        let what = format!(
+            "a part of its families at {} ends outside of the bytes in use",
+            claim.start.saturating_mul(CELL_BYTES)
+        );
+        return Err(Error::damaged(segment, what));
+    }
+    claims.sort_by_key(|claim| claim.start);
+    for pair in claims.windows(2) {
+        if pair[0].end > pair[1].start {
+            let what = format!(
+                "two parts of its families overlap at {}",
+                pair[1].start.saturating_mul(CELL_BYTES)
+            );
+            return Err(Error::damaged(segment, what));
+        }
+    }
+    Ok(())
+}
+
+/// Mends all families, in a file that no other process has open.
+pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
+    // All are opened before the first is changed.
+    let families = all_families(segment)?;
+    let blocks = segment.claim_blocks();
+    if segment.may_have_lost_power() {
+        // The words there may now belong to something else.
+        blocks.root.store(0, Ordering::Relaxed);
+    } else {
+        blocks.free_all();
+    }
+    let (word, broken) = segment.making_words();
+    word.store(0, Ordering::Relaxed);
+    broken.store(0, Ordering::Relaxed);
+    let slabs = segment.records().filter_map(|record| record.ok().as_ref().and_then(Slab::of));
+    let slabs: Vec<Slab> = slabs.collect();
+    for family in families {
+        match &family.inner.layout {
+            // A power loss may have set back the number of words in use of a slab.
+            Series::Dense(dense) => slabs.iter().for_each(|slab| slab.keep(dense)),
+            Series::Dynamic(keyed) => keyed.mend_alone(Moment::now(segment))?,
+        }
+    }
+    Ok(())
+}

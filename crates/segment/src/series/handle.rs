@@ -1,0 +1,226 @@
+//! Handles: a series that is looked up once and then updated at the cost of the addition.
+
+use std::fmt;
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+
+use super::cells::SeriesCells;
+use super::family::{Family, Series};
+use crate::fork;
+use crate::slots::HandleClaim;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A handle to one series, which is looked up only once: an update through it costs only the
+/// addition.
+///
+/// Removing the series does not harm the handle. What it counts afterwards is not shown, unless all
+/// of the family's labels are of fixed cardinality: then the series restarts with it.
+pub struct SeriesHandle {
+    place: SeriesCells<'static>,
+    /// The record of the series and its generation, if it has a record.
+    record: Option<(u32, u32)>,
+    /// The slot of the series, if it has one.
+    slot: u32,
+    /// The claim on the record, 0 for none, and in the upper half the generation of the process
+    /// that made the claim.
+    held: AtomicU64,
+    /// The cells that replace those of the series in a child of a fork, if the series was removed
+    /// before the child claimed it; null if there are none.
+    other: AtomicPtr<OtherCells>,
+    family: Family,
+}
+
+/// Cells that replace those of a series: those of the overflow series, or some that are never
+/// shown.
+struct OtherCells {
+    place: SeriesCells<'static>,
+    _own: Box<[AtomicU64]>,
+}
+
+impl SeriesHandle {
+    pub(super) fn new(
+        family: &Family,
+        place: SeriesCells<'_>,
+        (record, slot): (Option<(u32, u32)>, u32),
+        held: u64,
+    ) -> Self {
+        // SAFETY: the handle owns a share of the family, which keeps the region alive; `place`
+        // gives it out for no longer than the handle lives.
+        let place = unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(place) };
+        let (held, other) = (AtomicU64::new(held), AtomicPtr::new(ptr::null_mut()));
+        Self { place, record, slot, held, other, family: family.clone() }
+    }
+
+    /// The cells of the series.
+    #[inline]
+    pub fn place(&self) -> &SeriesCells<'_> {
+        // Acquire: another thread may have claimed the record before it stored this.
+        let held = self.held.load(Ordering::Acquire);
+        if held_by(held) == fork::generation() { &self.place } else { self.inherit() }
+    }
+
+    /// The family of the series.
+    #[inline]
+    pub fn family(&self) -> &Family {
+        &self.family
+    }
+
+    /// Notes that the series counts from zero as of now, after the caller has set it to zero.
+    pub fn restart(&self) {
+        let inner = &self.family.inner;
+        match (self.record, &inner.layout) {
+            (Some((at, generation)), Series::Dynamic(keyed)) => {
+                keyed.restart_series(at, generation, inner.now());
+            }
+            (None, Series::Dense(dense)) => dense.restart(self.slot, inner.now().unix),
+            _ => {}
+        }
+    }
+
+    /// Whether the series was removed since: then counts through the handle are not shown.
+    #[inline]
+    pub fn is_removed(&self) -> bool {
+        match (self.record, &self.family.inner.layout) {
+            (Some((at, generation)), Series::Dynamic(keyed)) => !keyed.is_series(at, generation),
+            _ => false,
+        }
+    }
+
+    /// In a child of a fork, where the claim is its parent's: claims the record for the child, if
+    /// the series still has it.
+    #[cold]
+    fn inherit(&self) -> &SeriesCells<'_> {
+        let inner = &*self.family.inner;
+        let (before, generation) = (self.held.load(Ordering::Acquire), fork::generation());
+        if held_by(before) == generation {
+            return &self.place;
+        }
+        let Some((at, series)) = self.record else {
+            self.held.store(held(generation, None), Ordering::Release);
+            return &self.place;
+        };
+        let Series::Dynamic(keyed) = &inner.layout else { return &self.place };
+        if keyed.is_overflow(at) {
+            // It is never removed.
+            self.held.store(held(generation, None), Ordering::Release);
+            return &self.place;
+        }
+        if self.other.load(Ordering::Acquire).is_null() {
+            let Some(claim) = keyed.claim_for_handle() else {
+                let place = keyed.place(inner.overflow_of(keyed).at);
+                // SAFETY: as in `new`.
+                let place =
+                    unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(place) };
+                return self.replace(OtherCells { place, _own: Box::default() });
+            };
+            keyed.hold(claim, at);
+            if keyed.is_series(at, series) {
+                let after = held(generation, Some(claim));
+                // Release: a thread that finds it finds the claim. Acquire: another thread may be
+                // faster.
+                let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+                if self.held.compare_exchange(before, after, success, failure).is_err() {
+                    keyed.give_back(claim);
+                }
+                return &self.place;
+            }
+            keyed.give_back(claim);
+        }
+        self.replace(OtherCells::new(self.place.len()))
+    }
+
+    /// Puts other cells in place of those of the series, unless there are some already.
+    fn replace(&self, other: OtherCells) -> &SeriesCells<'_> {
+        let null = ptr::null_mut();
+        let own = Box::into_raw(Box::new(other));
+        // Release: a thread that finds them finds all of them. Acquire: another thread may be
+        // faster.
+        let stored = self.other.compare_exchange(null, own, Ordering::AcqRel, Ordering::Acquire);
+        let other = stored.map_or_else(
+            |found| {
+                // SAFETY: no other thread knows of these.
+                drop(unsafe { Box::from_raw(own) });
+                found
+            },
+            |_| own,
+        );
+        // SAFETY: they are freed with the handle.
+        unsafe { &(*other).place }
+    }
+}
+
+impl OtherCells {
+    /// Cells that are never shown.
+    fn new(count: usize) -> Self {
+        let own: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
+        let first = ptr::NonNull::from(&*own).cast();
+        // At most 512.
+        let count = count as u32;
+        // SAFETY: there is one lane of that many cells, which are freed with this.
+        Self { place: unsafe { SeriesCells::new(first, count, (0, 1), None) }, _own: own }
+    }
+}
+
+impl Clone for SeriesHandle {
+    fn clone(&self) -> Self {
+        let generation = fork::generation();
+        let copy = |held| Self::new(&self.family, self.place, (self.record, self.slot), held);
+        // Like an inherited one, it finds out by itself what it can claim.
+        let inherited = held(!generation, None);
+        let is_own = ptr::eq(self.place(), &self.place);
+        let (Some((at, series)), Series::Dynamic(keyed)) = (self.record, &self.family.inner.layout)
+        else {
+            return copy(held(generation, None));
+        };
+        if !is_own || keyed.is_overflow(at) {
+            return copy(inherited);
+        }
+        let Some(claim) = keyed.claim_for_handle() else { return copy(inherited) };
+        keyed.hold(claim, at);
+        if keyed.is_series(at, series) || keyed.hold_again(claim, at).is_ok() {
+            return copy(held(generation, Some(claim)));
+        }
+        keyed.give_back(claim);
+        copy(inherited)
+    }
+}
+
+impl Drop for SeriesHandle {
+    fn drop(&mut self) {
+        let held = *self.held.get_mut();
+        // Truncation is meant: the lower half.
+        let claim = held as u32;
+        // Only the parent gives back what the parent claimed.
+        if claim != 0
+            && held_by(held) == fork::generation()
+            && let Series::Dynamic(keyed) = &self.family.inner.layout
+        {
+            keyed.give_back(HandleClaim(claim));
+        }
+        let other = *self.other.get_mut();
+        if !other.is_null() {
+            // SAFETY: `replace` made it from a box, and nothing uses it any more.
+            drop(unsafe { Box::from_raw(other) });
+        }
+    }
+}
+
+impl fmt::Debug for SeriesHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SeriesHandle")
+            .field("family", &self.family.inner.schema.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The word of a handle for its claim.
+pub(super) fn held(generation: u32, claim: Option<HandleClaim>) -> u64 {
+    u64::from(generation) << 32 | claim.map_or(0, |claim| claim.0.into())
+}
+
+/// The generation of the process that made a claim.
+#[inline]
+fn held_by(held: u64) -> u32 {
+    // Truncation is meant: the upper half.
+    (held >> 32) as u32
+}

@@ -1,0 +1,104 @@
+//! The walk of a scrape over the series of a family.
+
+use std::ops::ControlFlow;
+
+use super::cells::SeriesCells;
+use super::dense::Dense;
+use super::family::{Family, Inner, Series};
+use super::keyed::{self, At, DynamicSeries};
+
+/// A series, as a scrape sees it.
+#[derive(Debug)]
+pub struct View<'a> {
+    /// The index of its combination of fixed label values; the last label varies fastest.
+    pub group: u32,
+    /// Its dynamic label values, each preceded by its length: one byte if it is less than 255, else
+    /// the byte 255 and four little-endian bytes.
+    pub texts: &'a [u8],
+    /// Whether no dynamic value contains a quote, a backslash or a line feed.
+    pub plain: bool,
+    /// Whether it is the overflow series, which stands for everything beyond the family's limit or
+    /// values.
+    pub overflow: bool,
+    /// When it started to count from zero, in nanoseconds of Unix time.
+    pub start: u64,
+    /// Its cells.
+    pub place: SeriesCells<'a>,
+}
+
+/// The position of a walk over a family's series. The default is the beginning.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Cursor {
+    slot: u32,
+    record: At,
+    /// Whether it is after the last series.
+    done: bool,
+}
+
+impl Family {
+    /// Calls `visit` with one series after the other, from the cursor's position on, until `visit`
+    /// breaks or there are no more series; then it returns `Continue`. `buffer` is memory for their
+    /// texts.
+    ///
+    /// It takes no lock, and holds nothing between two calls: series may come and go meanwhile. A
+    /// series that is there from the beginning to the end is shown once; one that is removed and
+    /// made again in between may be shown as both.
+    pub fn walk(
+        &self,
+        cursor: &mut Cursor,
+        buffer: &mut Vec<u8>,
+        mut visit: impl FnMut(&View<'_>) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let inner = &*self.inner;
+        match &inner.layout {
+            Series::Dense(dense) => {
+                while cursor.slot < dense.slots() {
+                    let slot = cursor.slot;
+                    cursor.slot += 1;
+                    if let Some(view) = inner.view(dense, slot) {
+                        visit(&view)?;
+                    }
+                }
+            }
+            Series::Dynamic(keyed) => {
+                let claim = keyed.claim();
+                while !cursor.done {
+                    let Some(at) = keyed.next_record(&mut cursor.record) else {
+                        cursor.done = true;
+                        break;
+                    };
+                    if let Some(seen) = keyed.see(at, claim.as_ref(), buffer, false) {
+                        visit(&keyed_view(keyed, &seen))?;
+                    }
+                }
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl Inner {
+    pub(super) fn view<'a>(&self, dense: &'a Dense, slot: u32) -> Option<View<'a>> {
+        let place = dense.place(slot);
+        if !dense.is_marked(slot) && place.is_zero(self.schema.floats) {
+            return None;
+        }
+        let overflow = slot == self.groups;
+        let start = match dense.start(slot) {
+            0 => self.created,
+            start => start,
+        };
+        Some(View { group: slot, texts: &[], plain: true, overflow, start, place })
+    }
+}
+
+pub(super) fn keyed_view<'a>(keyed: &'a DynamicSeries, seen: &keyed::Seen<'a>) -> View<'a> {
+    View {
+        group: seen.group,
+        texts: seen.texts,
+        plain: seen.plain,
+        overflow: seen.overflow,
+        start: seen.start,
+        place: keyed.place(seen.at),
+    }
+}
