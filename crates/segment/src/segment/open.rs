@@ -1,0 +1,328 @@
+//! Opening and creating segments in files: the options, and the first opener's checks.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{Access, Segment, Shared, anchor_cells, header};
+use crate::error::{Error, ErrorKind};
+#[cfg(unix)]
+use crate::file::{self, MappedFile, Rights};
+use crate::layout::{HEADER_BYTES, LINE_BYTES, MAX_LIMIT, check_records};
+#[cfg(unix)]
+use crate::presence::{Locked, Patience};
+use crate::printable;
+use crate::readings::Readings;
+use crate::region::Region;
+use crate::series;
+use crate::sync::Arc;
+
+/// The state of a segment when it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FoundAs {
+    New,
+    Clean,
+    Unclean,
+}
+
+/// The options for creating or opening the file of a segment.
+#[derive(Debug, Clone)]
+pub struct Options {
+    limit: u64,
+    size: u64,
+    unmarked: bool,
+    access: Access,
+    mode: u32,
+    group: Option<u32>,
+    patience: Duration,
+    readings: Option<Readings>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            limit: DEFAULT_LIMIT,
+            size: 0,
+            unmarked: false,
+            access: Access::Exclusive,
+            mode: DEFAULT_MODE,
+            group: None,
+            patience: DEFAULT_PATIENCE,
+            readings: None,
+        }
+    }
+}
+
+/// A file that was renamed, so that another one could be created in its place.
+#[derive(Debug)]
+pub struct SetAside {
+    /// Why it could not be used.
+    pub error: Error,
+    /// Its name now.
+    pub name: PathBuf,
+}
+
+impl Options {
+    /// The defaults: a limit of 256 MiB, no size in advance, mode 0600, not shared.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The size in bytes up to which a new file may grow, at most 1 TiB. Each process that opens
+    /// the file reserves that much address space. An existing file keeps the limit that it was made
+    /// with.
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    /// The size in bytes that a new file has from the start, so that a full disk shows when it is
+    /// created.
+    pub fn size(mut self, bytes: u64) -> Self {
+        self.size = bytes;
+        self
+    }
+
+    /// Leaves an existing file as it is, to the byte, until [`Segment::begin`] is called or a
+    /// family is opened. This is for a caller that may yet find that it cannot use the file.
+    pub fn unmarked(mut self) -> Self {
+        self.unmarked = true;
+        self
+    }
+
+    /// Lets other processes open the file at the same time, if they share it too. All count in the
+    /// same cells.
+    pub fn shared(mut self) -> Self {
+        self.access = Access::Shared;
+        self
+    }
+
+    /// The permission bits of a new file, regardless of the umask; 0600 by default. An existing
+    /// file keeps its own.
+    ///
+    /// A process that may read the file may hold locks on it as well, and keep others from opening
+    /// it or from making series. A process that may write it may change every count.
+    pub fn mode(mut self, bits: u32) -> Self {
+        self.mode = bits;
+        self
+    }
+
+    /// The group id of a new file: a group of this process, unless the process is privileged. An
+    /// existing file keeps its own.
+    pub fn group(mut self, group: u32) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// How long opening waits for a process that has the file locked while it validates it; 10
+    /// seconds by default. Then opening fails.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The readings of the clocks, for a caller that injects time.
+    pub fn readings(mut self, readings: Readings) -> Self {
+        self.readings = Some(readings);
+        self
+    }
+
+    /// Opens the file at `path`, or creates it if there is none, and locks it for this process.
+    ///
+    /// # Errors
+    /// A file that is not a segment, is damaged, or has a later layout is refused and left as it
+    /// is. So are a file that another process holds, a directory, a full disk, and a place that
+    /// cannot be written. [`Error`] says which, and what to do.
+    #[cfg(unix)]
+    pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
+        let none = |_: &Error| None::<std::iter::Empty<PathBuf>>;
+        self.open_or_replace(path, none).map(|(segment, _)| segment)
+    }
+
+    /// As [`Options::open_or_create`]; but a file that is refused may be replaced. If no other
+    /// process has it open and `names` returns names for the error, the file is renamed to the
+    /// first of them that is free, and another file is created. Also returns what was renamed.
+    ///
+    /// The file stays locked throughout: of many processes that open it at the same time, one
+    /// renames it, and all of them open the new one.
+    ///
+    /// # Errors
+    /// Those of [`Options::open_or_create`], and those of renaming.
+    #[cfg(unix)]
+    pub fn open_or_replace<N: Iterator<Item = PathBuf>>(
+        &self,
+        path: impl AsRef<Path>,
+        names: impl Fn(&Error) -> Option<N>,
+    ) -> Result<(Segment, Option<SetAside>), Error> {
+        let path = path.as_ref();
+        let patience = Patience::new(self.patience);
+        let mut aside = None;
+        // Others may create, rename or remove the file between two attempts.
+        for _ in 0..ATTEMPTS {
+            match self.open_existing(path, patience, &names)? {
+                Opened::Segment(segment) => return Ok((*segment, aside)),
+                Opened::SetAside(renamed) => aside = Some(renamed),
+                Opened::Missing => {}
+            }
+            if let Some(segment) = self.create_new(path)? {
+                return Ok((segment, aside));
+            }
+        }
+        let what = match path.read_link() {
+            Ok(target) => format!(
+                "it is a symbolic link to {}, which does not exist; name that file, or remove the \
+                 link",
+                printable(&path.parent().unwrap_or(Path::new("")).join(target))
+            ),
+            Err(_) => {
+                "other processes create and remove it all the time; stop them, or name another \
+                       file"
+                    .into()
+            }
+        };
+        Err(Error::new(Some(path), ErrorKind::Request(what)))
+    }
+
+    /// Opens the file at `path`, and never creates one.
+    ///
+    /// # Errors
+    /// Those of [`Options::open_or_create`]; also if there is no file.
+    #[cfg(unix)]
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
+        let path = path.as_ref();
+        let none = |_: &Error| None::<std::iter::Empty<PathBuf>>;
+        match self.open_existing(path, Patience::new(self.patience), &none)? {
+            Opened::Segment(segment) => Ok(*segment),
+            Opened::Missing | Opened::SetAside(_) => {
+                let what = "there is no such file; name one that exists";
+                Err(Error::new(Some(path), ErrorKind::Request(what.into())))
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    fn open_existing<N: Iterator<Item = PathBuf>>(
+        &self,
+        path: &Path,
+        patience: Patience,
+        names: &impl Fn(&Error) -> Option<N>,
+    ) -> Result<Opened, Error> {
+        if cfg!(target_endian = "big") {
+            let what = "segment files are little-endian, and this machine is big-endian; use \
+                        memory without a file";
+            return Err(Error::new(Some(path), ErrorKind::Request(what.into())));
+        }
+        let Some(locked) = Locked::open(path, self.access, patience)? else {
+            return Ok(Opened::Missing);
+        };
+        // The same open file description: it keeps the lock when the segment is refused and
+        // dropped.
+        let held = if locked.is_first { locked.file.try_clone().ok() } else { None };
+        let length = held.as_ref().and_then(|held| held.metadata().ok()).map(|data| data.len());
+        let inspected = self.inspect_locked(path, locked).inspect_err(|_| {
+            // A loss of power may have left the file shorter than it should be; then it was
+            // extended.
+            if let (Some(held), Some(length)) = (&held, length)
+                && held.metadata().is_ok_and(|data| data.len() > length)
+            {
+                let _ = held.set_len(length);
+            }
+        });
+        match inspected.and_then(|segment| self.enter(segment, patience)) {
+            Ok(segment) => Ok(Opened::Segment(Box::new(segment))),
+            Err(error) => match (held, names(&error)) {
+                (Some(held), Some(names)) => {
+                    let name = file::set_aside(path, &held, names)?;
+                    Ok(Opened::SetAside(SetAside { error, name }))
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    #[cfg(unix)]
+    fn inspect_locked(&self, path: &Path, locked: Locked) -> Result<Segment, Error> {
+        let is_first = locked.is_first;
+        let (file, header) = MappedFile::open(path, locked)?;
+        let readings = self.now();
+        let region = Region::mapped(file, header.size, header.limit);
+        // An interrupted growth may have left bytes that the header does not count.
+        let dirty = match region.file() {
+            Some(file) => file.settle(header.size, is_first, header.is_torn(readings.boot))?,
+            None => header.size,
+        };
+        check_records(&region).map_err(|kind| Error::new(Some(path), kind))?;
+        let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
+        let (anchor, rebooted) = if is_first {
+            anchor_cells(&region).resume(&readings)
+        } else {
+            // A process that is present has stored the anchor of this boot.
+            (anchor_cells(&region).current(), false)
+        };
+        let torn = rebooted && !header.clean;
+        let boot = readings.boot;
+        let shared = Shared::new(self.access, is_first);
+        let region = Arc::new(region);
+        let names = Arc::default();
+        let segment = Segment { region, anchor, boot, found, torn, dirty, shared, names };
+        if is_first {
+            series::inspect(&segment)?;
+        }
+        Ok(segment)
+    }
+
+    #[cfg(unix)]
+    fn enter(&self, segment: Segment, patience: Patience) -> Result<Segment, Error> {
+        if !self.unmarked || self.access == Access::Shared {
+            segment.begin()?;
+        }
+        segment.enter(patience)?;
+        Ok(segment)
+    }
+
+    #[cfg(unix)]
+    fn create_new(&self, path: &Path) -> Result<Option<Segment>, Error> {
+        let fail = |what| Error::new(Some(path), ErrorKind::Request(what));
+        let size = self.size.max(HEADER_BYTES).checked_next_multiple_of(LINE_BYTES);
+        let Some(size) = size.filter(|&size| size <= self.limit && self.limit <= MAX_LIMIT) else {
+            return Err(fail(format!(
+                "a size of {} bytes and a limit of {} do not go together; \
+                 the limit is at least the size and at most {MAX_LIMIT}",
+                self.size, self.limit
+            )));
+        };
+        let readings = self.now();
+        let head = header(size, self.limit, &readings);
+        if self.mode & !0o777 != 0 {
+            let what =
+                format!("the mode {:o} has more than permission bits; use 0 to 777", self.mode);
+            return Err(fail(what));
+        }
+        let rights = Rights { mode: self.mode, group: self.group };
+        let Some(file) = MappedFile::create(path, &head, size, self.limit, rights)? else {
+            return Ok(None);
+        };
+        let region = Region::mapped(file, size, self.limit);
+        let segment = Segment::made(region, &readings, self.access);
+        segment.enter(Patience::new(self.patience))?;
+        Ok(Some(segment))
+    }
+
+    fn now(&self) -> Readings {
+        self.readings.unwrap_or_else(Readings::now)
+    }
+}
+
+/// The outcome of opening a file.
+#[cfg(unix)]
+enum Opened {
+    Segment(Box<Segment>),
+    Missing,
+    SetAside(SetAside),
+}
+
+const DEFAULT_LIMIT: u64 = 256 << 20;
+const DEFAULT_MODE: u32 = 0o600;
+pub(super) const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
+/// The number of attempts to open, while other processes create and rename files.
+#[cfg(unix)]
+const ATTEMPTS: usize = 8;
