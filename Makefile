@@ -167,7 +167,7 @@ WIRE_FEATURES := bson,capnp,colfer,flatbuffers,gencode,gob,hprose,msgpack,otlp,p
 	)remote-write,sereal,statsd,thrift,tsv,xdr
 
 .PHONY: test-targets
-test-targets: ## The arena and the formats without std and on 32 bits; each format alone
+test-targets: ## The arena and the formats without std and on 32 bits; the library on macOS and Windows; each format alone
 	$(CARGO) test --locked --package quipu-arena --no-default-features --no-run --quiet --lib
 	@for target in $(ARENA_TARGETS); do \
 		if rustup target list --installed 2>/dev/null | grep -qx $$target \
@@ -179,6 +179,15 @@ test-targets: ## The arena and the formats without std and on 32 bits; each form
 			done; \
 		else \
 			echo "NOT RUN: quipu-arena for $$target, which rustup cannot install here"; \
+		fi; \
+	done
+	@for target in x86_64-apple-darwin x86_64-pc-windows-gnu; do \
+		if rustup target list --installed 2>/dev/null | grep -qx $$target \
+			|| rustup target add $$target; then \
+			echo "checking the metrics library for $$target"; \
+			$(CARGO) check --locked --quiet --package quipu --target $$target || exit 1; \
+		else \
+			echo "NOT RUN: the metrics library for $$target, which rustup does not give here"; \
 		fi; \
 	done
 	@for target in i686-unknown-linux-gnu thumbv7em-none-eabihf; do \

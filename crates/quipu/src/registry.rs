@@ -1,12 +1,15 @@
 //! The registry: metrics are registered in it by name, and scrapes read it.
 
 use std::fmt;
+#[cfg(unix)]
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+#[cfg(unix)]
+use quipu_segment::Options;
 use quipu_segment::series::{self, Label, Schema};
-use quipu_segment::{ForkSafeCell, Options, Segment};
+use quipu_segment::{ForkSafeCell, Segment};
 
 use crate::collector::{Callback, Collector};
 use crate::description::Description;
@@ -121,6 +124,7 @@ impl Registry {
     ///
     /// # Errors
     /// If the file is not a segment, is damaged, or cannot be written.
+    #[cfg(unix)]
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Ok(Self::on(Options::new().shared().open_or_create(path)?))
     }

@@ -102,7 +102,7 @@ impl Region {
     /// Returns the pages of a range of zeros to the system if the memory is private: the range
     /// still reads as zeros. A file keeps its blocks, so that a write never meets a full disk.
     pub(crate) fn discard(&self, range: std::ops::Range<u64>) {
-        #[cfg(all(unix, not(miri)))]
+        #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
         if matches!(self.backing, Backing::Pages) && range.end <= self.limit {
             let page = rustix::param::page_size() as u64;
             let start = range.start.next_multiple_of(page);
@@ -117,7 +117,7 @@ impl Region {
                 };
             }
         }
-        #[cfg(any(not(unix), miri))]
+        #[cfg(not(all(any(target_os = "linux", target_os = "android"), not(miri))))]
         let _ = range;
     }
 

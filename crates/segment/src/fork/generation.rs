@@ -4,8 +4,10 @@
 //! process as alive must not survive in a child: `hold.rs` holds such locks. Where it has to hold
 //! them by descriptors, [`keep`] has these closed in children.
 
+#[cfg(unix)]
+pub(crate) use self::platform::forks;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use self::platform::{ClosedInChildren, calm, forks, keep};
+pub(crate) use self::platform::{ClosedInChildren, calm, keep};
 pub use self::platform::{generation, watch};
 
 #[cfg(all(target_os = "linux", not(miri)))]

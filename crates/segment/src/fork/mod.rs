@@ -9,7 +9,9 @@ mod generation;
 mod mutex;
 
 pub use self::cell::ForkSafeCell;
+#[cfg(unix)]
+pub(crate) use self::generation::forks;
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(crate) use self::generation::{ClosedInChildren, calm, forks, keep};
+pub(crate) use self::generation::{ClosedInChildren, calm, keep};
 pub use self::generation::{generation, watch};
 pub(crate) use self::mutex::ForkSafeMutex;

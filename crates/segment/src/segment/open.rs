@@ -1,5 +1,7 @@
 //! Opening and creating segments in files: the options, and the first opener's checks.
 
+#![cfg_attr(not(unix), allow(unused_imports, reason = "fewer are used there"))]
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

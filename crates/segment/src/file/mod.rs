@@ -3,34 +3,41 @@
 //!
 //! A new file gets its name by `linkat`, when its header is complete and on the disk: a process
 //! that dies before that leaves no file, and a process that comes second never overwrites the first
-//! one's.
-//! that dies before leaves no file, and one that comes second never overwrites the first.
+//! one's. `create.rs` does that; `token.rs` marks processes in the locks inside the file.
 
-use std::fs::{File, OpenOptions, Permissions, TryLockError};
+#![cfg_attr(
+    not(any(target_os = "linux", target_os = "android")),
+    allow(unused_imports, reason = "fewer are used there")
+)]
+
+mod create;
+mod token;
+
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::fs::{AtFlags, CWD};
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
+pub(crate) use self::create::{Rights, set_aside};
 use crate::error::{Error, ErrorKind};
 use crate::fork;
 use crate::fork::ForkSafeMutex;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::hold::{Hold, Holder};
-use crate::layout::{HEADER_BYTES, Header, at, check_header};
-use crate::presence::{Locked, Patience, cannot_lock, identity, is_at, is_locked, share};
+use crate::layout::{HEADER_BYTES, Header, check_header};
+use crate::presence::{Locked, Patience, cannot_lock, identity, share};
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use crate::presence::{be_present, is_present, lock_byte};
+use crate::presence::{be_present, is_present};
 use crate::segment::Access;
-use crate::space::{self, allocate, without_size_signal};
+use crate::space::{self, allocate};
 
 /// A file that is locked for this process and mapped up to the limit of its segment.
 ///
@@ -69,71 +76,6 @@ pub(crate) struct MappedFile {
 }
 
 impl MappedFile {
-    /// Creates the file at `path`, with `size` bytes that begin with `head`. `Ok(None)` if a file
-    /// of that name exists already.
-    pub(crate) fn create(
-        path: &Path,
-        head: &[u8],
-        size: u64,
-        limit: u64,
-        rights: Rights,
-    ) -> Result<Option<Self>, Error> {
-        let fail = |error: io::Error| Error::new(Some(path), kind_of(error, size));
-        if path.is_dir() {
-            return Err(Error::new(Some(path), ErrorKind::IsDirectory));
-        }
-        if path.symlink_metadata().is_ok() {
-            return Ok(None);
-        }
-        let directory = parent(path);
-        let draft = Draft::new(directory, path).map_err(fail)?;
-        rights.give(&draft.file).map_err(|error| rights.refused(path, &error))?;
-        draft.file.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => Error::new(Some(path), ErrorKind::Locked),
-            TryLockError::Error(error) => cannot_lock(path, &error),
-        })?;
-        space::write_in_place(&draft.file);
-        allocate(&draft.file, 0..size).map_err(fail)?;
-        without_size_signal(|| draft.file.write_all_at(head, 0)).map_err(fail)?;
-        draft.file.sync_all().map_err(fail)?;
-        match draft.name(path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
-            Err(error) => return Err(fail(error)),
-        }
-        drop(draft.temporary);
-        // The same open file description: it keeps the lock until the name is removed again.
-        let held = draft.file.try_clone();
-        // Like the content, the name must outlive a power loss.
-        let synced = File::open(directory).and_then(|d| d.sync_all()).map_err(fail);
-        let mapped = synced.and_then(|()| Self::map(Some(path), draft.file, limit));
-        if let (Err(_), Ok(held)) = (&mapped, held)
-            && is_at(&held, path).unwrap_or(false)
-        {
-            // No process has had it open. The caller may next try a smaller file, and this one
-            // would be in the way.
-            let _ = std::fs::remove_file(path);
-        }
-        mapped.map(Some)
-    }
-
-    /// Creates a file without a name in memory, with `size` bytes that begin with `head`. It is
-    /// shared with the children that this process forks.
-    pub(crate) fn anonymous(head: &[u8], size: u64, limit: u64) -> Result<Self, Error> {
-        let file = memory_file()?;
-        let fail = |error: io::Error| Error::new(None, kind_of(error, size));
-        allocate(&file, 0..size).map_err(fail)?;
-        without_size_signal(|| file.write_all_at(head, 0)).map_err(fail)?;
-        let mapped = Self::map(None, file, limit)?;
-        if mapped.reopen().is_none() {
-            // Without a lock of its own, no process could tell which of the others live.
-            let what = "a segment without a file needs /proc, by which each process opens it \
-                        again; mount /proc, or open a segment in a file";
-            return Err(Error::new(None, ErrorKind::Request(what.into())));
-        }
-        Ok(mapped)
-    }
-
     /// Validates the header of a locked file, and maps it.
     pub(crate) fn open(path: &Path, locked: Locked) -> Result<(Self, Header), Error> {
         let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
@@ -296,58 +238,6 @@ impl MappedFile {
         }
     }
 
-    /// A number that is unique among all processes that have, or had, the file open. Its lock is
-    /// released when the process ends, however it ends.
-    #[inline]
-    pub(crate) fn token(&self) -> Result<u64, Error> {
-        match self.own_token() {
-            Some(token) => Ok(token),
-            None => {
-                self.make_token().map_err(|error| Error::new(self.path(), ErrorKind::Io(error)))
-            }
-        }
-    }
-
-    #[inline]
-    fn own_token(&self) -> Option<u64> {
-        let packed = self.token.load(Ordering::Relaxed);
-        let token = packed & MOST_TOKENS;
-        (token != 0 && packed >> TOKEN_BITS == own_generation()).then_some(token)
-    }
-
-    #[cold]
-    fn make_token(&self) -> io::Result<u64> {
-        let Some(_making) = self.making.lock() else {
-            let what = "a signal handler interrupted this thread while it registered its process";
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, what));
-        };
-        if let Some(token) = self.own_token() {
-            return Ok(token);
-        }
-        let token = self.lock_token()?;
-        self.token.store(token | own_generation() << TOKEN_BITS, Ordering::Relaxed);
-        Ok(token)
-    }
-
-    /// Whether the process of that token lives.
-    pub(crate) fn is_alive(&self, token: u64) -> bool {
-        if token > MOST_TOKENS {
-            // No process has it: it comes from a damaged file.
-            return false;
-        }
-        // A process that cannot be checked counts as alive: waiting is better than two owners.
-        self.own_token() == Some(token)
-            || self.own_file().and_then(|file| is_locked(&file, token)).unwrap_or(true)
-    }
-
-    /// A number that is given out once.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn next_token(&self) -> u64 {
-        // SAFETY: the header lies inside the file, and its cells are used only as atomics.
-        let tokens = unsafe { &*self.base.as_ptr().add(at::TOKENS).cast::<AtomicU64>() };
-        tokens.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & MOST_TOKENS
-    }
-
     pub(crate) fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
@@ -367,7 +257,7 @@ impl MappedFile {
     /// now.
     fn own_file(&self) -> io::Result<Own<'_>> {
         if self.has_descriptor() {
-            return Ok(Own::ClosedInChildren(&self.file));
+            return Ok(Own::Open(&self.file));
         }
         let what = "its descriptor was closed by the program, and it cannot be opened again";
         self.reopen().map(|(file, _)| Own::Again(file)).ok_or_else(|| io::Error::other(what))
@@ -386,52 +276,6 @@ impl MappedFile {
             };
             open(Mode::ReadWrite).or_else(|| open(Mode::Read))
         })
-    }
-
-    /// Locks the byte of a new token, by an open file description of this process alone, so that no
-    /// child of a fork holds the lock too.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn lock_token(&self) -> io::Result<u64> {
-        for attempt in 1_u32.. {
-            let forks = fork::calm();
-            let Some((file, mode)) = self.reopen() else { break };
-            // A write lock needs a file that is open for writing, and excludes all others. A read
-            // lock is seen by every process that checks, and belongs to this token as long as no
-            // process draws it twice.
-            let token = self.draw_token(&file, libc::F_OFD_SETLK, mode.lock())?;
-            let hold = Hold::without_children(file, self.is_held_by_mapping())?;
-            // A child that was forked since may have the file open, and would go on holding the
-            // lock. No process has seen that token yet, so that another one is drawn.
-            if fork::forks() == forks || attempt == MOST_DRAWN {
-                self.own.set(Some(hold));
-                return Ok(token);
-            }
-        }
-        if !self.has_descriptor() {
-            return Err(io::Error::other("it cannot be opened again in this process"));
-        }
-        // A lock of the process instead of the descriptor, which all children share. It too ends
-        // with the process, but also as soon as the process closes this file under another
-        // descriptor.
-        self.own.set(None);
-        self.draw_token(&self.file, libc::F_SETLK, libc::F_WRLCK)
-    }
-
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn draw_token(&self, file: &File, command: i32, kind: i32) -> io::Result<u64> {
-        for _ in 0..MOST_DRAWN {
-            let token = self.next_token();
-            if token != 0 && !is_locked(file, token)? && lock_byte(file, token, command, kind)? {
-                return Ok(token);
-            }
-        }
-        Err(io::ErrorKind::AddrInUse.into())
-    }
-
-    /// The process id: this system has no locks of open file descriptions.
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn lock_token(&self) -> io::Result<u64> {
-        Ok(u64::from(std::process::id()))
     }
 
     /// Checks that the path still names this file, and that the file still has `size` bytes.
@@ -563,7 +407,7 @@ impl Drop for MappedFile {
 
 /// The open file of a segment, for a single use.
 enum Own<'f> {
-    ClosedInChildren(&'f File),
+    Open(&'f File),
     Again(File),
 }
 
@@ -572,198 +416,19 @@ impl Deref for Own<'_> {
 
     fn deref(&self) -> &File {
         match self {
-            Self::ClosedInChildren(file) => file,
+            Self::Open(file) => file,
             Self::Again(file) => file,
         }
-    }
-}
-
-/// The permissions of a new file.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Rights {
-    /// The permission bits, which no umask changes.
-    pub(crate) mode: u32,
-    /// The group; `None` for the one that the system assigns.
-    pub(crate) group: Option<u32>,
-}
-
-impl Rights {
-    fn give(self, file: &File) -> io::Result<()> {
-        if let Some(group) = self.group {
-            std::os::unix::fs::fchown(file, None, Some(group))?;
-        }
-        file.set_permissions(Permissions::from_mode(self.mode))
-    }
-
-    fn refused(self, path: &Path, error: &io::Error) -> Error {
-        let group = self.group.map_or_else(String::new, |group| format!(" and the group {group}"));
-        let what = format!(
-            "it cannot be given the mode {:o}{group} ({error}); ask for another mode or group, or \
-             name a file on another file system",
-            self.mode
-        );
-        Error::new(Some(path), ErrorKind::Request(what))
-    }
-}
-
-/// Renames a file that this process has locked exclusively to the first of these names that is
-/// free.
-pub(crate) fn set_aside(
-    path: &Path,
-    file: &File,
-    names: impl Iterator<Item = PathBuf>,
-) -> Result<PathBuf, Error> {
-    let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
-    if !is_at(file, path).map_err(fail)? {
-        return Err(Error::new(Some(path), ErrorKind::Locked));
-    }
-    for name in names {
-        // A link instead of a rename, so that no file of that name is replaced.
-        match std::fs::hard_link(path, &name) {
-            Ok(()) => {
-                std::fs::remove_file(path).map_err(fail)?;
-                return Ok(name);
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(fail(error)),
-        }
-    }
-    Err(fail(io::ErrorKind::AlreadyExists.into()))
-}
-
-/// A file that has no name yet, or a temporary one.
-struct Draft {
-    file: File,
-    temporary: Option<Temporary>,
-}
-
-/// A name that is removed when its owner is dropped.
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // What cannot be removed is a small file with a telling name.
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-impl Draft {
-    fn new(directory: &Path, path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(0o600);
-        #[cfg(target_os = "linux")]
-        if Path::new("/proc/self/fd").is_dir() {
-            let flags = rustix::fs::OFlags::TMPFILE.bits().cast_signed();
-            match options.clone().custom_flags(flags).open(directory) {
-                Ok(file) => {
-                    return Ok(Self { file, temporary: None });
-                }
-                // This file system has no files without names.
-                Err(error) if is_unsupported(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        let (file, temporary) = named_anew(directory, path, options.create_new(true))?;
-        Ok(Self { file, temporary: Some(Temporary(temporary)) })
-    }
-
-    /// Gives the file its name; an error if the name is taken.
-    fn name(&self, path: &Path) -> io::Result<()> {
-        let source = match &self.temporary {
-            Some(temporary) => temporary.0.clone(),
-            None => PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd())),
-        };
-        Ok(rustix::fs::linkat(CWD, &source, CWD, path, AtFlags::SYMLINK_FOLLOW)?)
-    }
-}
-
-/// Creates a file next to `path` under a name that is not taken. A process that was killed may have
-/// left one; and this process may have the same id, as in a container that was restarted.
-fn named_anew(directory: &Path, path: &Path, options: &OpenOptions) -> io::Result<(File, PathBuf)> {
-    let mut number = 0_u32;
-    loop {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(format!(".{}.{number}.new", std::process::id()));
-        let temporary = directory.join(name);
-        match options.open(&temporary) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_LEFT => {
-                number += 1;
-            }
-            result => return Ok((result?, temporary)),
-        }
-    }
-}
-
-/// The most names that are skipped because other processes left them.
-const MOST_LEFT: u32 = 1000;
-
-#[cfg(target_os = "linux")]
-fn is_unsupported(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    // A kernel that does not know O_TMPFILE opens the directory for writing: EISDIR.
-    [Errno::OPNOTSUPP, Errno::ISDIR, Errno::INVAL]
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-}
-
-/// The directory that holds `path`.
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
     }
 }
 
 /// How often an opener that shares a file reads its header, until the snapshot is consistent.
 const MOST_LOOKS: u32 = 100;
 
-/// Tokens are 1 to this.
-const MOST_TOKENS: u64 = (1 << TOKEN_BITS) - 1;
-const TOKEN_BITS: u32 = 38;
-
-/// The bits of the generation of this process that fit above a token.
-#[inline]
-fn own_generation() -> u64 {
-    u64::from(fork::generation()) & (u64::MAX >> TOKEN_BITS)
-}
-
-/// The most tokens that a process draws to get one.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const MOST_DRAWN: u32 = 64;
-
 /// The access mode of an open file.
 enum Mode {
     ReadWrite,
     Read,
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-impl Mode {
-    /// The kind of lock that the mode allows.
-    fn lock(&self) -> libc::c_int {
-        match self {
-            Self::ReadWrite => libc::F_WRLCK,
-            Self::Read => libc::F_RDLCK,
-        }
-    }
-}
-
-/// Creates a file without a name, in memory.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn memory_file() -> Result<File, Error> {
-    use rustix::fs::MemfdFlags;
-
-    let file = rustix::fs::memfd_create("quipu", MemfdFlags::CLOEXEC).map_err(|error| {
-        let what = format!("the system cannot make files in memory ({error}); name a file instead");
-        Error::new(None, ErrorKind::Request(what))
-    })?;
-    Ok(file.into())
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn memory_file() -> Result<File, Error> {
-    let what = "this system has no files in memory that processes can share; name a file instead";
-    Err(Error::new(None, ErrorKind::Request(what.into())))
 }
 
 fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -793,25 +458,5 @@ pub(crate) fn kind_of(error: io::Error, wanted: u64) -> ErrorKind {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => ErrorKind::NoDirectory,
         io::ErrorKind::OutOfMemory => ErrorKind::NoMemory { wanted },
         _ => ErrorKind::Io(error),
-    }
-}
-
-#[cfg(all(test, not(miri)))]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    #[test]
-    fn files_that_the_dead_left_are_passed_over() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("counts");
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
-        for number in 0..3 {
-            let (_, name) = named_anew(directory.path(), &path, &options).unwrap();
-            let expected = format!("counts.{}.{number}.new", std::process::id());
-            assert_eq!(name.file_name().unwrap(), &*expected);
-        }
     }
 }
