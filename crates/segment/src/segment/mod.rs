@@ -1,6 +1,8 @@
 //! The segment: what can be done with one that is open. `open.rs` opens and creates files of
 //! segments; `record.rs` has the records, which are reserved, filled, and published by one store.
 
+#![cfg_attr(not(unix), allow(unused_imports, reason = "fewer are used there"))]
+
 mod open;
 mod record;
 
