@@ -10,7 +10,7 @@ use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 use quipu::label::Values;
 use quipu::{Description, Family, Instrument};
-use quipu_segment::series::{self, Beside, Bound as Series, Schema};
+use quipu_segment::series::{self, Schema, SeriesHandle as Series, SideAllocations};
 
 use crate::error::{self, refused};
 use crate::labels::{Labels, with_texts};
@@ -38,8 +38,8 @@ impl<I: Instrument> Instrument for Raw<I> {
         Self { instrument: I::bound(bound.clone(), shared), series: bound }
     }
 
-    fn beside(shared: &Self::Shared) -> Option<Arc<dyn Beside>> {
-        I::beside(shared)
+    fn sides(shared: &Self::Shared) -> Option<Arc<dyn SideAllocations>> {
+        I::sides(shared)
     }
 }
 

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use quipu::label::Values;
 use quipu::{Description, Family};
-use quipu_segment::Replaced;
+use quipu_segment::ForkSafeCell;
 
 use crate::error::refused;
 use crate::segment::{Segment, Source};
@@ -21,7 +21,7 @@ pub struct Info {
     name: String,
     help: String,
     labelnames: Vec<String>,
-    families: Replaced<Vec<Texts>>,
+    families: ForkSafeCell<Vec<Texts>>,
 }
 
 /// The family of one set of keys.
@@ -38,7 +38,7 @@ struct Texts {
 impl Info {
     #[new]
     fn new(name: String, help: String, labelnames: Vec<String>) -> Self {
-        Self { name, help, labelnames, families: Replaced::default() }
+        Self { name, help, labelnames, families: ForkSafeCell::default() }
     }
 
     /// Replaces the texts of the series with these label values. The series is in `named` if that

@@ -26,9 +26,9 @@ enum Part {
     Counter(Raw<MixedCounter>),
     Gauge(ProcessGauge),
     /// A sum of floats, in the cell with that index.
-    Sum(quipu_segment::series::Bound, usize),
+    Sum(quipu_segment::series::SeriesHandle, usize),
     /// A count, in the cell with that index.
-    Count(quipu_segment::series::Bound, usize),
+    Count(quipu_segment::series::SeriesHandle, usize),
     /// A bucket of a histogram: the index of its cell, and its bound.
     Bucket(Raw<quipu::Histogram>, usize, f64),
 }
@@ -116,7 +116,7 @@ impl Value {
     ) -> PyResult<()> {
         let _ = timestamp;
         Self::follow(slf)?;
-        let set = |series: &quipu_segment::series::Bound, cell: usize, bits: u64| {
+        let set = |series: &quipu_segment::series::SeriesHandle, cell: usize, bits: u64| {
             series.place().clear(cell);
             series.place().plain(cell).store(bits, Ordering::Relaxed);
         };

@@ -423,10 +423,7 @@ impl Names {
     }
 
     fn part(&self, name: &str) -> &ForkSafeCell<Vec<Arc<str>>> {
-        // FNV-1a.
-        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let hash = quipu_segment::hash::fnv1a(name.as_bytes());
         &self.parts[(hash >> 32) as usize % NAME_PARTS]
     }
 }

@@ -1,4 +1,5 @@
-//! The hash function of tables in memory: fast, seeded for each table, and usable without a lock.
+//! The hash function of tables in memory: fast, seeded for each table, and usable without a lock; and
+//! one that never changes.
 //!
 //! The hashers of the usual crates draw a seed for the whole process when the first table is made,
 //! under a lock. A child that is forked at that moment waits for the lock forever.
@@ -38,4 +39,12 @@ mod tests {
         assert_eq!(one.hash_one("key"), one.clone().hash_one("key"));
         assert_ne!(one.hash_one("key"), other.hash_one("key"));
     }
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): the same on all machines and in all versions. It is for
+/// short texts, and not for tables that outsiders fill.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }

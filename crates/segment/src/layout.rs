@@ -334,10 +334,7 @@ fn check_record(
     Ok(Found { offset, length, kind, name: name.to_owned(), next })
 }
 
-/// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): protects the few bytes of headers that are written
-/// once.
+/// Protects the few bytes of headers that are written once.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    crate::hash::fnv1a(bytes)
 }

@@ -179,17 +179,11 @@ impl Metric for EmbeddedMetric {
     }
 
     fn increment(&self, labels: &[&str], by: f64) {
-        let is_right = !by.is_nan() && (by >= 0.0 || self.spec.kind != Kind::Counter);
-        self.update(labels, is_right, |old| Some(old.unwrap_or(0.0) + by));
+        self.update(labels, self.spec.accepts(by), |old| old.unwrap_or(0.0) + by);
     }
 
     fn set(&self, labels: &[&str], value: f64) {
-        let is_cumulative = self.spec.is_cumulative();
-        self.update(labels, true, |old| match old {
-            Some(old) if is_cumulative => (value > old.max(0.0)).then_some(value),
-            None if is_cumulative => Some(value.max(0.0)),
-            _ => Some(value),
-        });
+        self.update(labels, true, |old| self.spec.after_set(old, value));
     }
 
     fn get(&self, labels: &[&str]) -> f64 {
@@ -235,18 +229,19 @@ impl Metric for EmbeddedMetric {
 impl EmbeddedMetric {
     /// Changes the value of these labels to what `change` returns, if `is_right`. `None` leaves the
     /// value as it is. Counts an update that cannot be made as dropped.
-    fn update(&self, labels: &[&str], is_right: bool, change: impl Fn(Option<f64>) -> Option<f64>) {
-        let is_right = is_right && labels.len() == self.spec.labels.len();
+    fn update(&self, labels: &[&str], is_right: bool, change: impl Fn(Option<f64>) -> f64) {
+        let is_right = is_right && self.spec.fits(labels);
         let key = self.key(labels);
         let is_kept = is_right
             && self
                 .shared
                 .write(|open, txn| {
                     let old = open.values.get(txn, &key)?.and_then(float);
-                    match change(old) {
-                        Some(new) => open.values.put(txn, &key, &new.to_le_bytes()),
-                        None => Ok(()),
+                    let new = change(old);
+                    if old.is_some_and(|old| old.to_bits() == new.to_bits()) {
+                        return Ok(());
                     }
+                    open.values.put(txn, &key, &new.to_le_bytes())
                 })
                 .is_ok();
         if !is_kept {

@@ -2,6 +2,7 @@
 // These may block a forked child forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod accept;
 #[cfg(all(feature = "lmdb", target_os = "linux"))]
 mod embedded;
 mod error;

@@ -14,7 +14,7 @@ use quipu::Aggregation;
 use quipu_segment::hash::Seeded;
 
 use crate::error::Error;
-use crate::interface::{Kind, Metric, Spec, Store};
+use crate::interface::{Metric, Spec, Store};
 use crate::lock::{Lock, Locked};
 use crate::table::Table;
 
@@ -112,7 +112,7 @@ impl<G: Guarded> MemoryMetric<G> {
     #[inline]
     fn change(&self, labels: &[&str], is_right: bool, change: impl FnOnce(&mut f64)) {
         let is_kept = is_right
-            && labels.len() == self.spec.labels.len()
+            && self.spec.fits(labels)
             && self.series.with(|series| update(series, labels, change)).is_some();
         if !is_kept {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -126,17 +126,11 @@ impl<G: Guarded> Metric for MemoryMetric<G> {
     }
 
     fn increment(&self, labels: &[&str], by: f64) {
-        let is_right = !by.is_nan() && (by >= 0.0 || self.spec.kind != Kind::Counter);
-        self.change(labels, is_right, |value| *value += by);
+        self.change(labels, self.spec.accepts(by), |value| *value += by);
     }
 
     fn set(&self, labels: &[&str], value: f64) {
-        let is_cumulative = self.spec.is_cumulative();
-        self.change(labels, true, |old| {
-            if !is_cumulative || value > old.max(0.0) {
-                *old = value;
-            }
-        });
+        self.change(labels, true, |old| *old = self.spec.after_set(Some(*old), value));
     }
 
     fn get(&self, labels: &[&str]) -> f64 {

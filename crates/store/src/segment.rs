@@ -443,7 +443,7 @@ impl SegmentMetric {
     /// Whether the number of label values is right. If not, counts the update as dropped.
     #[inline]
     fn fits(&self, labels: &[&str]) -> bool {
-        let fits = labels.len() == self.spec.labels.len();
+        let fits = self.spec.fits(labels);
         if !fits {
             self.inner.drop_one();
         }
@@ -461,7 +461,7 @@ impl Metric for SegmentMetric {
         if !self.fits(labels) {
             return;
         }
-        if by.is_nan() || (by < 0.0 && self.spec.kind == Kind::Counter) {
+        if !self.spec.accepts(by) {
             return self.inner.drop_one();
         }
         let key = Values(labels);
@@ -492,7 +492,7 @@ impl Metric for SegmentMetric {
     }
 
     fn get(&self, labels: &[&str]) -> f64 {
-        if labels.len() != self.spec.labels.len() {
+        if !self.spec.fits(labels) {
             return 0.0;
         }
         let key = Values(labels);
@@ -519,7 +519,7 @@ impl Metric for SegmentMetric {
     }
 
     fn remove(&self, labels: &[&str]) -> bool {
-        if labels.len() != self.spec.labels.len() {
+        if !self.spec.fits(labels) {
             return false;
         }
         let key = Values(labels);

@@ -16,6 +16,7 @@ enum Step {
     Increment(usize, usize, f64),
     Set(usize, usize, f64),
     Remove(usize, usize),
+    Get(usize, usize),
     /// Gets the metric from the store again.
     Again(usize),
 }
@@ -56,10 +57,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             8 => (which(), number()).prop_map(|((m, l), by)| Step::Increment(m, l, by)),
             3 => (which(), number()).prop_map(|((m, l), value)| Step::Set(m, l, value)),
             1 => which().prop_map(|(m, l)| Step::Remove(m, l)),
+            1 => which().prop_map(|(m, l)| Step::Get(m, l)),
             1 => (0..specs().len()).prop_map(Step::Again),
         ],
         0..60,
     )
+}
+
+/// Whether two values are equal, or both NaN.
+fn is_same(a: f64, b: f64) -> bool {
+    a == b || (a.is_nan() && b.is_nan())
 }
 
 fn same(store: &dyn Store, steps: &[Step]) -> Result<(), TestCaseError> {
@@ -75,15 +82,18 @@ fn same(store: &dyn Store, steps: &[Step]) -> Result<(), TestCaseError> {
                 let labels = labels(expected[m].spec(), l);
                 expected[m].increment(&labels, by);
                 metrics[m].increment(&labels, by);
-                prop_assert_eq!(metrics[m].get(&labels), expected[m].get(&labels));
+                prop_assert!(is_same(metrics[m].get(&labels), expected[m].get(&labels)));
+            }
+            // It must not create the series.
+            Step::Get(m, l) => {
+                let labels = labels(expected[m].spec(), l);
+                prop_assert!(is_same(metrics[m].get(&labels), expected[m].get(&labels)));
             }
             Step::Set(m, l, value) => {
                 let labels = labels(expected[m].spec(), l);
-                // NaN is not equal to itself.
-                let value = if value.is_nan() { 0.5 } else { value };
                 expected[m].set(&labels, value);
                 metrics[m].set(&labels, value);
-                prop_assert_eq!(metrics[m].get(&labels), expected[m].get(&labels));
+                prop_assert!(is_same(metrics[m].get(&labels), expected[m].get(&labels)));
             }
             Step::Remove(m, l) => {
                 let labels = labels(expected[m].spec(), l);
@@ -98,7 +108,12 @@ fn same(store: &dyn Store, steps: &[Step]) -> Result<(), TestCaseError> {
         }
     }
     for (metric, expected) in metrics.iter().zip(&expected) {
-        prop_assert_eq!(all(&**metric), all(&**expected));
+        let (all, expected_all) = (all(&**metric), all(&**expected));
+        prop_assert!(
+            all.len() == expected_all.len()
+                && all.iter().zip(&expected_all).all(|(a, b)| a.0 == b.0 && is_same(*a.1, *b.1)),
+            "{all:?} instead of {expected_all:?}"
+        );
         prop_assert_eq!(metric.spec(), expected.spec());
     }
     prop_assert_eq!(store.dropped() - dropped, oracle.dropped());

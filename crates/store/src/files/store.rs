@@ -168,9 +168,9 @@ impl FileMetric {
     }
 
     /// Changes a value, or counts the update as dropped.
-    fn update(&self, labels: &[&str], change: impl FnOnce(Option<f64>) -> Option<f64>) {
-        let done = self.with(labels, |writer, key| writer.set(key, change(writer.get(key))?).ok());
-        if done.is_none() {
+    fn update(&self, labels: &[&str], is_right: bool, change: impl FnOnce(Option<f64>) -> f64) {
+        let set = || self.with(labels, |writer, key| writer.set(key, change(writer.get(key))).ok());
+        if !is_right || set().is_none() {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -197,18 +197,11 @@ impl Metric for FileMetric {
     }
 
     fn increment(&self, labels: &[&str], by: f64) {
-        let is_bad = by.is_nan() || (by < 0.0 && self.spec.kind == Kind::Counter);
-        self.update(labels, |value| Some(value.unwrap_or(0.0) + by).filter(|_| !is_bad));
+        self.update(labels, self.spec.accepts(by), |old| old.unwrap_or(0.0) + by);
     }
 
     fn set(&self, labels: &[&str], value: f64) {
-        let only_grows = self.spec.is_cumulative();
-        self.update(labels, |before| match before {
-            _ if only_grows && value.is_nan() => None,
-            // A series starts at 0 and never falls below it.
-            _ if only_grows => Some(before.unwrap_or(0.0).max(value)),
-            _ => Some(value),
-        });
+        self.update(labels, true, |old| self.spec.after_set(old, value));
     }
 
     fn get(&self, labels: &[&str]) -> f64 {

@@ -190,8 +190,6 @@ pub(super) fn now() -> u64 {
 
 /// A record name of fixed length, by a hash (FNV-1a) of the namespace.
 fn record_name(namespace: &str) -> String {
-    let hash = namespace.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
+    let hash = quipu_segment::hash::fnv1a(namespace.as_bytes());
     format!("redis {hash:016x}")
 }

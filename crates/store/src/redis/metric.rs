@@ -85,7 +85,7 @@ impl RedisMetric {
     #[inline]
     fn is_right(&self, labels: &[&str], is_right: bool) -> bool {
         self.worker.ensure();
-        let is_right = is_right && labels.len() == self.spec.labels.len();
+        let is_right = is_right && self.spec.fits(labels);
         if !is_right {
             self.worker.dropped().fetch_add(1, Ordering::Relaxed);
         }
@@ -107,7 +107,7 @@ impl Metric for RedisMetric {
                 }
             }
             Series::Gauges(series) => {
-                if self.is_right(labels, !by.is_nan()) {
+                if self.is_right(labels, self.spec.accepts(by)) {
                     series.add(&Values(labels), by);
                 }
             }
@@ -125,13 +125,15 @@ impl Metric for RedisMetric {
     }
 
     fn get(&self, labels: &[&str]) -> f64 {
-        if labels.len() != self.spec.labels.len() {
+        if !self.spec.fits(labels) {
             return 0.0;
         }
-        match &self.series {
-            Series::Sums(series) => series.with(&Values(labels)).get(),
-            Series::Gauges(series) => series.with(&Values(labels)).get(),
-        }
+        let labels = Values(labels);
+        let found = match &self.series {
+            Series::Sums(series) => series.get(&labels),
+            Series::Gauges(series) => series.get(&labels),
+        };
+        found.unwrap_or(0.0)
     }
 
     fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {

@@ -34,6 +34,8 @@ fn two_machines_add_up() {
     a.increment(&["200", "/x"], -1.0);
     a.increment(&["200", "/x"], f64::NAN);
     assert_eq!((one.dropped(), two.dropped()), (3, 0));
+    // Reading a value does not create its series.
+    assert_eq!((a.get(&["404", "/x"]), b.get(&["404", "/x"])), (0.0, 0.0));
     flush(&one);
     flush(&two);
     let odd = "500|a\"b\\c\nd}@e".to_owned();
