@@ -12,7 +12,7 @@ use quipu_server::convert::Convert;
 use quipu_server::scrape::Scrape;
 use quipu_server::{compare, convert, logs, scrape, serve, wire};
 
-/// Counts events over sliding windows, and loses none.
+/// A daemon that counts events over sliding windows, and tools for files of metrics and messages
 #[derive(Parser)]
 #[command(name = "quipu", version, arg_required_else_help = true)]
 struct Cli {

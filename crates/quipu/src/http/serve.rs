@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -64,7 +65,12 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// # Errors
 /// If the server cannot listen on the address, or cannot start its thread.
 pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server, crate::Error> {
-    let listener = TcpListener::bind(address)?;
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    let listener = TcpListener::bind(&*addresses).map_err(|error| {
+        let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        let what = format!("cannot listen on {}: {error}; name a free address", names.join(", "));
+        io::Error::new(error.kind(), what)
+    })?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -262,6 +268,14 @@ mod tests {
     use std::io::{Read, Write};
 
     use super::*;
+
+    #[test]
+    fn an_address_in_use_is_named() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = listener.local_addr().unwrap();
+        let error = serve(taken, &Registry::new()).err().unwrap().to_string();
+        assert!(error.contains(&format!("cannot listen on {taken}: ")), "{error}");
+    }
 
     #[test]
     fn one_too_many_is_told_so() {
