@@ -29,6 +29,14 @@ impl BuildHasher for Seeded {
     }
 }
 
+/// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): the same on all machines and in all versions. It is for
+/// short texts, and not for tables that outsiders fill.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,12 +47,4 @@ mod tests {
         assert_eq!(one.hash_one("key"), one.clone().hash_one("key"));
         assert_ne!(one.hash_one("key"), other.hash_one("key"));
     }
-}
-
-/// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): the same on all machines and in all versions. It is for
-/// short texts, and not for tables that outsiders fill.
-pub fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }

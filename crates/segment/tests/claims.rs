@@ -172,7 +172,7 @@ fn a_thread_counts_while_it_ends() {
         };
         std::thread::spawn(count).join().unwrap();
     }
-    assert_eq!(family.look(|key| key.text("ada"), |place| place.sum(0)), Some(150));
+    assert_eq!(family.read(|key| key.text("ada"), |place| place.sum(0)), Some(150));
 }
 
 /// A clock that was ahead when the family was made once kept all records from being reused.
@@ -200,7 +200,7 @@ fn no_wall_clock_hides_a_series() {
     let family = segment.family_at(&Schema { idle, ..schema() }, clock.clone()).unwrap();
     let is_shown = || {
         family.sweep().unwrap();
-        family.look(|key| key.text("ada"), |_| ()).is_some()
+        family.read(|key| key.text("ada"), |_| ()).is_some()
     };
     add(&family, "ada", 1);
     for unix in [START + 1_000_000_000_000_000, 0, START] {
@@ -249,7 +249,7 @@ fn a_thread_counts_where_there_is_no_room_for_its_claim() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             add(&family, "ada", 1);
-            let value = family.look(|key| key.text("ada"), |place| place.sum(0));
+            let value = family.read(|key| key.text("ada"), |place| place.sum(0));
             assert_eq!((value, family.overflowed()), (Some(2), before));
             // It would wait for itself.
             family.update(|key| key.text("ada"), |_| add(&family, "ada", 1));
@@ -458,7 +458,7 @@ fn a_hidden_series_that_counted_makes_no_room() {
     family.sweep().unwrap();
     bound.place().add(0, 1);
     family.add(|key| key.text("bob"), 0, 1);
-    assert_eq!(family.look(|key| key.text("ada"), |place| place.sum(0)), Some(2));
+    assert_eq!(family.read(|key| key.text("ada"), |place| place.sum(0)), Some(2));
     assert!(!bound.is_removed());
     assert_eq!(family.overflowed(), 1);
 }

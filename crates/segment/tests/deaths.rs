@@ -324,7 +324,7 @@ fn inserting_into_a_new_block_and_a_new_table() {
         },
         |world| {
             // The memory of the thread's claims first.
-            world.family.look(|key| key.text("000"), |_| ());
+            world.family.read(|key| key.text("000"), |_| ());
             let used = world.segment.used();
             world.add(50);
             assert_eq!(world.segment.used() - used, 8 * (256 + 32));

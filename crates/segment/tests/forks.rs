@@ -186,7 +186,7 @@ fn whoever_reads_finds_all_series_whatever_the_dead_were_at() {
             std::thread::sleep(Duration::from_micros(1000 + 37 * (round % 50)));
             child.kill();
             for text in &texts {
-                let value = family.look(|key| key.text(text), |place| place.sum(0));
+                let value = family.read(|key| key.text(text), |place| place.sum(0));
                 assert_eq!(value, Some(7), "{text} in round {round}");
             }
         }
@@ -210,7 +210,7 @@ fn a_death_takes_no_series_of_many_fixed_values() {
         let look = |family: &Family| {
             assert!(!family.is_dense());
             for group in (0..40).map(|i| i * 307) {
-                let value = family.look(|key| key.series(group, &[]), |place| place.sum(0));
+                let value = family.read(|key| key.series(group, &[]), |place| place.sum(0));
                 assert_eq!(value, Some(7), "group {group}");
             }
         };

@@ -753,11 +753,11 @@ fn a_look_finds_what_moves() {
     for i in 0..rounds {
         family.add(|key| key.text(&i.to_string()), 0, 1);
         for j in (i % 10..=i).step_by(10) {
-            let value = family.look(|key| key.text(&j.to_string()), |place| place.sum(0));
+            let value = family.read(|key| key.text(&j.to_string()), |place| place.sum(0));
             assert_eq!(value, Some(1), "{j} of {i}");
         }
     }
-    assert_eq!(family.look(|key| key.text("none"), |_| ()), None);
+    assert_eq!(family.read(|key| key.text("none"), |_| ()), None);
 }
 
 #[test]
@@ -1047,7 +1047,7 @@ fn what_is_added_to_what_is_hidden_meanwhile_stays() {
             },
         );
         assert_eq!(count.load(Ordering::Relaxed), total);
-        let value = family.look(|key| key.text("ada"), |place| place.sum(0));
+        let value = family.read(|key| key.text("ada"), |place| place.sum(0));
         assert_eq!(value, Some(total));
         family.sweep().unwrap();
     }
@@ -1345,7 +1345,7 @@ mod files {
             // If no power was lost, the file is damaged.
             assert!(open(1).unwrap_err().is_damage());
             let (_segment, family) = open(2).unwrap();
-            let count = |user: &str| family.look(|key| key.text(user), |place| place.sum(0));
+            let count = |user: &str| family.read(|key| key.text(user), |place| place.sum(0));
             assert_eq!([count("user ada"), count("user eve")], [Some(1), Some(3)]);
             assert_eq!(family.len(), 2);
             family.add(|key| key.text("user bob"), 0, 5);

@@ -282,7 +282,7 @@ fn a_file_on_overlayfs_is_shared() {
             assert!(other.wait());
             bound.place().add(0, 1);
         }
-        let sum = family.look(|key| key.text("3"), |place| place.sum(0));
+        let sum = family.read(|key| key.text("3"), |place| place.sum(0));
         assert_eq!(sum, Some(1 + 3 * 3));
         drop((bound, family, segment));
         // All of them are gone: the next one is the first again.

@@ -70,8 +70,8 @@ fn nobody_waits_for_long_for_who_was_stopped_with_a_familys_lock() {
     assert_eq!((family.overflowed(), sums(&family)), (1000, (1000, 2)));
     // A scrape and reads do without the lock.
     family.sweep().unwrap();
-    assert_eq!(family.look(|key| key.text("known"), |place| place.sum(0)), Some(2));
-    assert_eq!(family.look(|key| key.text("none"), |place| place.sum(0)), None);
+    assert_eq!(family.read(|key| key.text("known"), |place| place.sum(0)), Some(2));
+    assert_eq!(family.read(|key| key.text("none"), |place| place.sum(0)), None);
     let error = family.try_remove(|key| key.text("known")).unwrap_err();
     assert!(error.is_held() && error.to_string().contains("resume it or end it"), "{error}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
@@ -132,7 +132,7 @@ fn an_update_under_the_lock_of_its_own_thread_counts_in_the_overflow() {
             add(&family, "new");
             add(&family, "bound");
             family.sweep().unwrap();
-            assert_eq!(family.look(|key| key.text("none"), |place| place.sum(0)), None);
+            assert_eq!(family.read(|key| key.text("none"), |place| place.sum(0)), None);
             assert!(family.remove(|key| key.text("bound")).unwrap_err().is_held());
             assert!(bound.clone().place().sum(0) > 0);
             true

@@ -39,7 +39,7 @@ fn count() {
             let bound = family.bind(|key| key.text("200"));
             bound.place().add(0, 1);
             family.add(|key| key.text("200"), 0, 2);
-            assert_eq!(family.look(|key| key.text("200"), |place| place.sum(0)), Some(3));
+            assert_eq!(family.read(|key| key.text("200"), |place| place.sum(0)), Some(3));
         }
     }
 }

@@ -265,7 +265,7 @@ impl SegmentStore {
     /// Each call visits every family to look for overflows to warn of: keep the reference if you
     /// need it often.
     pub fn registry(&self) -> &Registry {
-        self.inner.look();
+        self.inner.warn_of_overflow();
         &self.inner.registry
     }
 
@@ -343,7 +343,7 @@ impl Store for SegmentStore {
     /// The updates that this process could not keep, and those of all processes that were counted
     /// in overflow series because the segment, its disk or the metric was full.
     fn dropped(&self) -> u64 {
-        self.inner.look();
+        self.inner.warn_of_overflow();
         self.inner.dropped.load(Ordering::Relaxed) + self.inner.overflowed()
     }
 }
@@ -417,7 +417,7 @@ impl Inner {
     }
 
     /// Warns once if anything has overflowed. Visits every family.
-    fn look(&self) {
+    fn warn_of_overflow(&self) {
         if self.has_warned.load(Ordering::Relaxed) {
             return;
         }
@@ -508,7 +508,7 @@ impl Metric for SegmentMetric {
         let visited = self.registry.visit_family(&self.family, &mut each);
         visited.map_err(|error| Error::because(&self.spec.name, "it cannot be read", error))?;
         if each.overflows {
-            self.inner.look();
+            self.inner.warn_of_overflow();
         }
         Ok(())
     }

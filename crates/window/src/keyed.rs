@@ -357,7 +357,7 @@ impl<C: Clock> KeyedWindows<C> {
 
     /// The events of a key's window. `None` if the table does not have the key (any more).
     pub fn count(&self, key: &[u8]) -> Option<u64> {
-        self.look(key, |ring, _| ring.count(self.shape.ticks))
+        self.read(key, |ring, _| ring.count(self.shape.ticks))
     }
 
     /// The events of a key in a window of another length.
@@ -366,7 +366,7 @@ impl<C: Clock> KeyedWindows<C> {
     /// A window that is not a multiple of the accuracy, or longer than the span.
     pub fn count_over(&self, key: &[u8], window: Duration) -> Result<Option<u64>, Error> {
         let ticks = self.ticks(window)?;
-        Ok(self.look(key, |ring, _| ring.count(ticks)))
+        Ok(self.read(key, |ring, _| ring.count(ticks)))
     }
 
     /// The events of a key in a window of this length, and its events per second, for which the
@@ -377,7 +377,7 @@ impl<C: Clock> KeyedWindows<C> {
     pub fn rate_over(&self, key: &[u8], window: Duration) -> Result<Option<(u64, f64)>, Error> {
         let ticks = self.ticks(window)?;
         let seconds = window.as_secs_f64();
-        Ok(self.look(key, |ring, now| (ring.count(ticks), ring.estimate(ticks, now) / seconds)))
+        Ok(self.read(key, |ring, now| (ring.count(ticks), ring.estimate(ticks, now) / seconds)))
     }
 
     /// The `most` keys with the most events in their windows, in descending order. Visits every
@@ -482,7 +482,7 @@ impl<C: Clock> KeyedWindows<C> {
         Ok(shape.ticks)
     }
 
-    fn look<T>(&self, key: &[u8], read: impl FnOnce(&Ring, u64) -> T) -> Option<T> {
+    fn read<T>(&self, key: &[u8], read: impl FnOnce(&Ring, u64) -> T) -> Option<T> {
         let hash = self.hasher.hash_one(key);
         let now = self.clock.now();
         let state = &self.state();

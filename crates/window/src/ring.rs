@@ -151,7 +151,7 @@ impl Ring {
     /// The sum of what was added in the last `ticks` ticks and in the current one.
     #[inline]
     pub(crate) fn count(&self, ticks: u64) -> u64 {
-        let (count, late) = self.look(ticks);
+        let (count, late) = self.read(ticks);
         if late == 0 { count } else { self.count_again(ticks) }
     }
 
@@ -159,7 +159,7 @@ impl Ring {
     #[cold]
     fn count_again(&self, ticks: u64) -> u64 {
         for _ in 0..PATIENCE {
-            let (count, late) = self.look(ticks);
+            let (count, late) = self.read(ticks);
             if late == 0 {
                 return count;
             }
@@ -167,7 +167,7 @@ impl Ring {
         loop {
             // A reader that cannot keep up, because ticks are as short as an attempt, accepts a
             // count whose window began late, by fewer ticks than there are spare slots.
-            let (count, late) = self.look(ticks);
+            let (count, late) = self.read(ticks);
             if late <= SPARE - 2 {
                 return count;
             }
@@ -176,7 +176,7 @@ impl Ring {
 
     /// A count, and the number of ticks that ended while it was taken.
     #[inline]
-    fn look(&self, ticks: u64) -> (u64, u64) {
+    fn read(&self, ticks: u64) -> (u64, u64) {
         let last = self.last();
         let prefix = self.prefix(last.saturating_sub(ticks));
         let count = self.sum.sum().wrapping_sub(prefix);

@@ -153,7 +153,7 @@ impl<L: LabelGroup> Family<Gauge, L> {
     /// Returns the value of these labels; `None` if there is no such series. It is not created.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
         let read = |p: SeriesCells<'_>| f64::from_bits(p.plain(VALUE).load(Ordering::Relaxed));
-        self.series.look(Self::key(labels), read)
+        self.series.read(Self::key(labels), read)
     }
 }
 

@@ -99,7 +99,7 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
 
     /// Returns the total of these labels; `None` if there is no such series. It is not created.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
-        self.series.look(Self::key(labels), |place| float(total(&place)))
+        self.series.read(Self::key(labels), |place| float(total(&place)))
     }
 
     /// Raises the total of these labels to `n` if it is less. Creates the series if there is none.

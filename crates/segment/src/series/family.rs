@@ -413,7 +413,7 @@ impl Family {
     /// makes no series, if there is none. Takes a lock only while the family's index is changing,
     /// and never waits for it: also returns `None` if it cannot be told whether the series is
     /// there.
-    pub fn look<R>(
+    pub fn read<R>(
         &self,
         labels: impl Fn(&mut KeyWriter<'_>),
         read: impl Fn(SeriesCells<'_>) -> R,
@@ -429,7 +429,7 @@ impl Family {
             Series::Dynamic(keyed) => {
                 let key = writer.finish(keyed.secrets(), keyed.texts)?;
                 let Some(claim) = keyed.claim() else {
-                    return keyed.look_locked(&key, read);
+                    return keyed.read_locked(&key, read);
                 };
                 let found = keyed.find_surely(&key, |at| claim.set(at)).ok()??;
                 keyed.is_shown(found).then(|| read(keyed.place(found.at)))

@@ -218,7 +218,7 @@ fn act(
         8 => drop(family.reset(|_| false)),
         9 | 10 => walk(family),
         11 => {
-            family.look(|key| key.text(&number.to_string()), |place| place.sum(0));
+            family.read(|key| key.text(&number.to_string()), |place| place.sum(0));
             let _ = (family.len(), family.overflowed());
         }
         12 => side(family, number),

@@ -321,7 +321,7 @@ impl DynamicSeries {
     /// Calls `read` with the cells of the series of a key, if it exists and is shown. Holds the
     /// lock meanwhile.
     #[cold]
-    pub(crate) fn look_locked<R>(
+    pub(crate) fn read_locked<R>(
         &self,
         key: &Key<'_>,
         read: impl FnOnce(SeriesCells<'_>) -> R,
