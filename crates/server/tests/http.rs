@@ -225,6 +225,41 @@ fn a_connection_without_its_buffers_goes_on() {
     assert_eq!(server.stopped().cut, 0);
 }
 
+/// The end of one request and the beginning of the next one arrive together; the rest comes when the
+/// connection has given its buffers back.
+#[test]
+fn the_beginning_of_a_request_outlives_the_buffers() {
+    let limits = Limits { keep_buffers: Duration::ZERO, ..Limits::default() };
+    let server = Running::start_with(limits);
+    let request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    let inner = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nin";
+    let length = inner.len();
+    let outer =
+        format!("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{inner}");
+    for cut in [1, 10, outer.len() - length - 1, outer.len() - length, outer.len() - 1] {
+        let mut client = server.connect();
+        client.send(&format!("{request}{}", &outer[..cut]));
+        assert_eq!(client.answer().status(), 200);
+        thread::sleep(Duration::from_millis(50));
+        client.send(&outer[cut..]);
+        assert_eq!(client.answer().body, inner.as_bytes(), "cut after {cut} bytes");
+        client.send(request);
+        assert_eq!(client.answer().status(), 200);
+    }
+}
+
+/// A request that is never completed is refused, even if it began together with the end of another.
+#[test]
+fn the_beginning_of_a_request_has_a_deadline() {
+    let limits = Limits { keep_buffers: Duration::ZERO, ..Limits::default() };
+    let server = Running::start_with(Limits { read_timeout: Duration::from_millis(50), ..limits });
+    let mut client = server.connect();
+    client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /");
+    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.answer().status(), 408);
+    client.expect_end();
+}
+
 // Invalid requests.
 
 #[test]

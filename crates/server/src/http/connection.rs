@@ -84,10 +84,17 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Frees the buffers until the client sends something.
+    /// Frees the buffers until the client sends something. If hyper has read the beginning of a
+    /// request already, that is a request under way: it is read again, and its deadline begins.
     fn rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.http = None;
+        let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         self.wire.shrink();
+        if !unread.is_empty() {
+            self.wire.put_back(&unread);
+            self.begin();
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         self.wire.resting.set(true);
         self.wire.registry().released();
         // Poll again, to wait for the socket.

@@ -59,6 +59,8 @@ pub(super) struct Wire {
     /// Whether the connection has to end, because it gave way to another one.
     pub(super) dismissed: Cell<bool>,
     corked: RefCell<Corked>,
+    /// The beginning of a request that was read by an earlier part of hyper, and is read again.
+    unread: RefCell<Vec<u8>>,
     waker: RefCell<Option<Waker>>,
     /// The index of this wire in the registry.
     pub(super) slot: Cell<usize>,
@@ -110,6 +112,7 @@ impl Wire {
             placeless: Cell::new(false),
             dismissed: Cell::new(false),
             corked: RefCell::default(),
+            unread: RefCell::default(),
             waker: RefCell::new(None),
             slot: Cell::new(usize::MAX),
             number,
@@ -336,6 +339,9 @@ impl Wire {
         cx: &mut Context<'_>,
         into: &mut ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.read_again(into) {
+            return Poll::Ready(Ok(()));
+        }
         // Bytes pass through a buffer of the thread, which costs a copy of the request and avoids
         // unsafe code.
         let mut scratch = self.registry.scratch.borrow_mut();
@@ -352,11 +358,33 @@ impl Wire {
         // The reactor is edge-triggered: after a short read it will report new bytes.
         self.untried.set(n == want);
         into.put_slice(&scratch[..n]);
+        self.received(n);
+        Poll::Ready(Ok(()))
+    }
+
+    fn received(&self, n: usize) {
         if n > 0 && self.phase.get() == Phase::Idle {
             self.spoken.set(true);
             self.enter(Phase::Head);
         }
-        Poll::Ready(Ok(()))
+    }
+
+    /// Has bytes read again before all that the client sends from now on.
+    pub(super) fn put_back(&self, bytes: &[u8]) {
+        self.unread.borrow_mut().splice(..0, bytes.iter().copied());
+    }
+
+    /// Reads what was put back; false if there is nothing.
+    fn read_again(&self, into: &mut ReadBufCursor<'_>) -> bool {
+        let mut unread = self.unread.borrow_mut();
+        let n = into.remaining().min(unread.len());
+        into.put_slice(&unread[..n]);
+        unread.drain(..n);
+        if unread.is_empty() {
+            *unread = Vec::new();
+        }
+        self.received(n);
+        n > 0
     }
 
     /// Receives bytes that the reactor has not reported yet. Returns `None` if there may be none
