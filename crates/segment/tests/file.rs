@@ -128,6 +128,33 @@ fn a_growth_that_was_cut_off_is_finished() {
     draft.cells()[19_999].store(1, Ordering::Relaxed);
 }
 
+/// As a process leaves it that is killed after it took disk blocks and before it said so.
+#[test]
+fn a_file_that_is_longer_after_a_kill_can_be_closed_and_opened() {
+    let directory = directory();
+    let path = directory.path().join("longer");
+    let segment = Segment::open_or_create(&path).unwrap();
+    let draft = segment.reserve(KIND, "first", 1).unwrap();
+    draft.publish().unwrap().cells()[0].store(7, Ordering::Relaxed);
+    let size = segment.size();
+    drop(segment);
+    fs::File::options().write(true).open(&path).unwrap().set_len(size + 65_536).unwrap();
+    for _ in 0..3 {
+        let segment = Segment::open_or_create(&path).unwrap();
+        let record = segment.find(KIND, "first").unwrap().unwrap();
+        assert_eq!(record.cells()[0].load(Ordering::Relaxed), 7);
+        segment.close().unwrap();
+    }
+    // It is in good order again when the segment has grown into the rest.
+    let segment = Segment::open_or_create(&path).unwrap();
+    while segment.size() < size + 65_536 {
+        segment.reserve(KIND, "more", 1000).unwrap().publish().unwrap();
+    }
+    segment.close().unwrap();
+    drop(segment);
+    assert!(!Segment::open_or_create(&path).unwrap().was_left_open());
+}
+
 #[test]
 fn a_second_opener_is_refused() {
     let directory = directory();

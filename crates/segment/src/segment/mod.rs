@@ -513,8 +513,9 @@ impl Segment {
     }
 
     /// Syncs, and marks the segment as closed in good order, unless another process has it open,
-    /// which may be a child of a fork: the last process that closes it sets the mark. Cells may
-    /// still be read; a write to them after this makes the mark untrue.
+    /// which may be a child of a fork: the last process that closes it sets the mark. A file that is
+    /// longer than the segment, as after a kill in the middle of a growth, stays without the mark.
+    /// Cells may still be read; a write to them after this makes the mark untrue.
     ///
     /// # Errors
     /// The errors of the disk.
@@ -524,7 +525,10 @@ impl Segment {
         if let Some(file) = self.region.file() {
             let forks = fork::forks();
             let mut marked = Ok(());
-            if file.is_last(self.shared.access) {
+            // A growth that was interrupted left a file that is longer than its header states, and so
+            // does a program that appends to it. In good order, that would be damage.
+            let is_whole = || file.length().is_ok_and(|length| length == self.size());
+            if file.is_last(self.shared.access) && is_whole() {
                 marked = self.mark_clean(1);
                 // A child that was forked meanwhile may count.
                 if fork::forks() != forks {
