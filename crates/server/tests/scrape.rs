@@ -143,9 +143,13 @@ fn what_rubys_files_mean_is_shown() {
 
 /// A file of Python's client with a counter `c` that has these series.
 fn python_file(series: &[(&str, f64)]) -> Vec<u8> {
+    let key = |label| format!(r#"["c", "c_total", {{"k": "{label}"}}, "Help."]"#);
+    python_entries(series.iter().map(|&(label, value)| (key(label), value)))
+}
+
+fn python_entries(entries: impl IntoIterator<Item = (String, f64)>) -> Vec<u8> {
     let mut out = vec![0; 8];
-    for (label, value) in series {
-        let key = format!(r#"["c", "c_total", {{"k": "{label}"}}, "Help."]"#);
+    for (key, value) in entries {
         out.extend_from_slice(&u32::try_from(key.len()).unwrap().to_le_bytes());
         out.extend_from_slice(key.as_bytes());
         out.resize(out.len() + 8 - (key.len() + 4) % 8, b' ');
@@ -264,6 +268,15 @@ fn a_segment_is_shown_beside_its_application() {
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));
     assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
     assert_eq!(text.matches("# TYPE jobs_total").count(), 1);
+    // Another family whose name is the one that the counter is shown by.
+    fs::remove_file(directory.path().join(jobs_file)).unwrap();
+    let key = r#"["jobs_total", "jobs_total", {}, "A gauge."]"#;
+    let file = python_entries([(key.to_owned(), 7.0)]);
+    fs::write(directory.path().join("gauge_max_1.db"), file).unwrap();
+    let text = succeed(scrape().arg(&path).arg(directory.path()));
+    assert_eq!(value(&text, "jobs_total"), Some(4.0));
+    assert_eq!(text.matches("# TYPE jobs_total").count(), 1);
+    assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use quipu::Registry;
 use quipu::collector::Collector;
+use quipu::exposition::{Escaping, escape_name};
 use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
 use quipu_segment::{Options, printable};
 use quipu_store::files::{Directories, Hint};
@@ -158,8 +159,8 @@ impl Collector for Sources {
     }
 }
 
-/// Passes each family on only once: a reader would refuse the whole exposition if it had a family
-/// twice.
+/// Passes each family on only once: a reader would refuse the whole exposition if it had a name
+/// twice. What counts are the names that are shown, suffixes and escapes included.
 struct Once<'a> {
     sink: &'a mut dyn Sink,
     seen: HashSet<String>,
@@ -169,7 +170,14 @@ struct Once<'a> {
 
 impl Sink for Once<'_> {
     fn family(&mut self, family: &Family<'_>) {
-        self.is_repeated = !self.seen.insert(family.name.to_owned());
+        let mut escaped = String::new();
+        escape_name(family.name, Escaping::Underscores, &mut escaped);
+        let suffixes = family.kind.suffixes().iter();
+        let shown: Vec<String> = suffixes.map(|suffix| format!("{escaped}{suffix}")).collect();
+        self.is_repeated = shown.iter().any(|name| self.seen.contains(name));
+        if !self.is_repeated {
+            self.seen.extend(shown);
+        }
         if self.is_repeated {
             self.repeated += 1;
         } else {

@@ -361,14 +361,8 @@ fn escaped(name: &str) -> String {
 
 /// The escaped names of a family and its samples.
 fn shown_names(name: &str, kind: Kind) -> Vec<String> {
-    let suffixes: &[&str] = match kind {
-        Kind::Counter => &["", "_total"],
-        Kind::Histogram => &["", "_bucket", "_sum", "_count"],
-        Kind::Summary => &["", "_sum", "_count"],
-        _ => &[""],
-    };
     let name = escaped(name);
-    suffixes.iter().map(|suffix| format!("{name}{suffix}")).collect()
+    kind.suffixes().iter().map(|suffix| format!("{name}{suffix}")).collect()
 }
 
 impl Series {
