@@ -81,8 +81,9 @@ fn has_value(message: &Message<'_>) -> bool {
 /// Anything that cannot be opened, read or written; skipped messages; a signal that ended the
 /// conversion. Everything converted before the error has been written.
 pub fn run(arguments: &Convert) -> Result<(), Error> {
-    let stop = Stop::watch().map_err(|error| Error::new(format!("signals: {error}")))?;
+    // Opening a FIFO waits for its writer; until then, a signal ends the program by itself.
     let input = Input::open(&arguments.file)?;
+    let stop = Stop::watch().map_err(|error| Error::new(format!("signals: {error}")))?;
     let output = Output::open(arguments.output.as_deref(), arguments.force, &input)?;
     let mut conversion = Conversion::new(arguments, input, output);
     let end = conversion.run(&stop);
