@@ -28,20 +28,6 @@ pub enum Kind {
     Unknown,
 }
 
-impl Kind {
-    /// What the formats add to a family's name in the names that they show; an empty text for the name
-    /// itself.
-    pub fn suffixes(self) -> &'static [&'static str] {
-        match self {
-            Self::Counter => &["", "_total"],
-            Self::Histogram => &["", "_bucket", "_sum", "_count"],
-            Self::Summary => &["", "_sum", "_count"],
-            Self::Info => &["", "_info"],
-            Self::Gauge | Self::StateSet | Self::Unknown => &[""],
-        }
-    }
-}
-
 /// A label of a family: its name and, if it is of fixed cardinality, its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label<'a> {

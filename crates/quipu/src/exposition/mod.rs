@@ -22,12 +22,14 @@ mod escape;
 mod negotiate;
 mod number;
 mod protobuf;
+mod shown;
 mod text;
 
 pub use compress::{Compression, Compressor};
 pub use encoder::Encoder;
 pub use escape::{Escaping, escape_name, is_legacy_name};
 pub use negotiate::{Negotiated, negotiate, negotiate_compression};
+pub use shown::ShownNames;
 
 /// The format in which a snapshot is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

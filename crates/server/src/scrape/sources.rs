@@ -1,6 +1,5 @@
 //! The sources of metrics, directories and segments, as one registry.
 
-use std::collections::HashSet;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use quipu::Registry;
 use quipu::collector::Collector;
-use quipu::exposition::{Escaping, escape_name};
+use quipu::exposition::ShownNames;
 use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
 use quipu_segment::{Options, printable};
 use quipu_store::files::{Directories, Hint};
@@ -133,7 +132,7 @@ impl Collector for Sources {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let mut once = Once { sink, seen: HashSet::new(), is_repeated: false, repeated: 0 };
+        let mut once = Once { sink, shown: ShownNames::default(), is_repeated: false, repeated: 0 };
         for segment in &self.segments {
             match segment.visit(&mut once) {
                 // Relaxed: the same thread reads the flag.
@@ -159,25 +158,17 @@ impl Collector for Sources {
     }
 }
 
-/// Passes each family on only once: a reader would refuse the whole exposition if it had a name
-/// twice. What counts are the names that are shown, suffixes and escapes included.
+/// Passes on only the families whose shown names no earlier one has.
 struct Once<'a> {
     sink: &'a mut dyn Sink,
-    seen: HashSet<String>,
+    shown: ShownNames,
     is_repeated: bool,
     repeated: u64,
 }
 
 impl Sink for Once<'_> {
     fn family(&mut self, family: &Family<'_>) {
-        let mut escaped = String::new();
-        escape_name(family.name, Escaping::Underscores, &mut escaped);
-        let suffixes = family.kind.suffixes().iter();
-        let shown: Vec<String> = suffixes.map(|suffix| format!("{escaped}{suffix}")).collect();
-        self.is_repeated = shown.iter().any(|name| self.seen.contains(name));
-        if !self.is_repeated {
-            self.seen.extend(shown);
-        }
+        self.is_repeated = !self.shown.take(family.name, family.kind);
         if self.is_repeated {
             self.repeated += 1;
         } else {

@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use quipu::Aggregation;
-use quipu::exposition::{Escaping, escape_name, is_legacy_name};
+use quipu::exposition::{Escaping, ShownNames, escape_name, is_legacy_name};
 use quipu::snapshot::Kind;
 
 use super::key::{Labels, PythonKey, parse_query};
@@ -113,15 +113,13 @@ impl Families {
         taken: impl IntoIterator<Item = &'t str>,
         mut bad: impl FnMut(Bad),
     ) {
-        let mut taken: HashSet<String> = taken.into_iter().map(str::to_owned).collect();
+        let mut taken: ShownNames = taken.into_iter().collect();
         let mut order: Vec<_> = self.by_name.iter().map(|(name, f)| (name, f.kind)).collect();
         order.sort_by_key(|(name, kind)| (*kind == Kind::Unknown, !is_legacy_name(name)));
         let mut left_out = Vec::new();
         for (name, kind) in order {
-            let shown = shown_names(name, kind);
-            match shown.iter().any(|name| taken.contains(name)) {
-                true => left_out.push(name.clone()),
-                false => taken.extend(shown),
+            if !taken.take(name, kind) {
+                left_out.push(name.clone());
             }
         }
         for name in left_out {
@@ -357,12 +355,6 @@ fn escaped(name: &str) -> String {
     let mut escaped = String::new();
     escape_name(name, Escaping::Underscores, &mut escaped);
     escaped
-}
-
-/// The escaped names of a family and its samples.
-fn shown_names(name: &str, kind: Kind) -> Vec<String> {
-    let name = escaped(name);
-    kind.suffixes().iter().map(|suffix| format!("{name}{suffix}")).collect()
 }
 
 impl Series {

@@ -1,0 +1,40 @@
+//! The names that an exposition shows: those of families and of their samples.
+
+use std::collections::HashSet;
+
+use super::{Escaping, escape_name};
+use crate::snapshot::Kind;
+
+/// The names that are taken in an exposition which several sources share. A reader would refuse the
+/// whole exposition if it had one of them twice.
+#[derive(Debug, Clone, Default)]
+pub struct ShownNames(HashSet<String>);
+
+impl ShownNames {
+    /// Takes all names by which a family is shown, with the suffixes that the formats add, escaped
+    /// for readers that need it. Returns false, and takes none, if one of them is taken.
+    pub fn take(&mut self, name: &str, kind: Kind) -> bool {
+        let suffixes: &[&str] = match kind {
+            Kind::Counter => &["", "_total"],
+            Kind::Histogram => &["", "_bucket", "_sum", "_count"],
+            Kind::Summary => &["", "_sum", "_count"],
+            Kind::Info => &["", "_info"],
+            Kind::Gauge | Kind::StateSet | Kind::Unknown => &[""],
+        };
+        let mut escaped = String::new();
+        escape_name(name, Escaping::Underscores, &mut escaped);
+        let shown: Vec<String> = suffixes.iter().map(|s| format!("{escaped}{s}")).collect();
+        let is_free = !shown.iter().any(|name| self.0.contains(name));
+        if is_free {
+            self.0.extend(shown);
+        }
+        is_free
+    }
+}
+
+impl<'t> FromIterator<&'t str> for ShownNames {
+    /// Names that are taken as they are.
+    fn from_iter<I: IntoIterator<Item = &'t str>>(names: I) -> Self {
+        Self(names.into_iter().map(str::to_owned).collect())
+    }
+}
