@@ -19,9 +19,7 @@ fuzz_target!(|input: &[u8]| {
     let Some((&mode, bytes)) = input.split_first() else { return };
     let mut bytes = bytes.to_vec();
     if mode & 1 == 1 && bytes.len() >= 56 {
-        let sum = bytes[..48].iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let sum = quipu_segment::hash::fnv1a(&bytes[..48]);
         bytes[48..56].copy_from_slice(&sum.to_le_bytes());
     }
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");

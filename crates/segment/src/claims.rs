@@ -295,23 +295,26 @@ impl<M: Memory> Blocks<'_, M> {
     }
 }
 
+/// Words in a list, for tests.
+#[cfg(all(test, not(loom)))]
+pub(crate) struct Words(pub(crate) Vec<AtomicU64>);
+
+#[cfg(all(test, not(loom)))]
+impl Memory for Words {
+    fn word(&self, at: u32) -> &AtomicU64 {
+        &self.0[at as usize]
+    }
+
+    fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
+        &self.0[at as usize..][..count as usize]
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    struct Words(Vec<AtomicU64>);
-
-    impl Memory for Words {
-        fn word(&self, at: u32) -> &AtomicU64 {
-            &self.0[at as usize]
-        }
-
-        fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
-            &self.0[at as usize..][..count as usize]
-        }
-    }
 
     /// As a large block that another process linked to itself.
     #[test]

@@ -49,8 +49,8 @@ pub struct SegmentStore {
 pub struct SegmentOptions {
     limit: u64,
     series: Option<u64>,
-    mode: u32,
-    group: Option<u32>,
+    /// For files.
+    file: Options,
     warn: Warn,
 }
 
@@ -103,7 +103,7 @@ impl SegmentOptions {
     /// The defaults: a limit of 256 MiB, files of mode 0600, and no `warn` callback.
     pub fn new() -> Self {
         let warn = Arc::new(|_: &str| ());
-        Self { limit: DEFAULT_LIMIT, series: None, mode: 0o600, group: None, warn }
+        Self { limit: DEFAULT_LIMIT, series: None, file: Options::new().shared(), warn }
     }
 
     /// The most bytes that the segment may grow to. A series takes about 100.
@@ -123,13 +123,13 @@ impl SegmentOptions {
     /// that may read the file may hold its locks, and so make other processes wait or count in
     /// memory; a process that may write it may change every count.
     pub fn mode(mut self, bits: u32) -> Self {
-        self.mode = bits;
+        self.file = self.file.mode(bits);
         self
     }
 
     /// The group id of a new file. An unprivileged process must be a member of the group.
     pub fn group(mut self, group: u32) -> Self {
-        self.group = Some(group);
+        self.file = self.file.group(group);
         self
     }
 
@@ -222,11 +222,8 @@ impl SegmentOptions {
 
     /// Opens or creates a file, and sets aside one that cannot be used.
     fn file(&self, path: &Path) -> Result<Segment, quipu_segment::Error> {
-        let mut options = Options::new().limit(self.limit).mode(self.mode).shared();
-        if let Some(group) = self.group {
-            options = options.group(group);
-        }
         let names = |error: &quipu_segment::Error| is_useless(error).then(|| asides(path));
+        let options = self.file.clone().limit(self.limit);
         let (segment, aside) = options.open_or_replace(path, names)?;
         if let Some(SetAside { error, name }) = aside {
             (self.warn)(&format!("{error}; renamed to {}, and a new one made", printable(&name)));

@@ -45,9 +45,7 @@ impl Register for Window {
         let accuracy = description.accuracy.unwrap_or(window / BUCKETS);
         let name = scope.full_name(&description);
         // Names of records are short: the record is named after a digest of the metric's name.
-        let digest = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        });
+        let digest = quipu_segment::hash::fnv1a(name.as_bytes());
         let record = format!("window {digest:016x}");
         let fail = |error| Error::window(&name, error);
         let bucketed = Bucketed::options(window, accuracy)

@@ -26,14 +26,12 @@ use crate::layout::{
     CELL_BYTES, Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, MAGIC, MAX_LIMIT,
     NAME_BYTES, RECORD_BYTES, TEXT_BYTES, at, checksum, record_at, record_checksum, walk,
 };
-use crate::lock;
-use crate::lock::{Busy, Guard, Stuck};
+use crate::lock::{self, Busy, Guard, Stuck};
 #[cfg(unix)]
 use crate::presence::{Locked, Patience};
 use crate::readings::Readings;
 use crate::region::Region;
-use crate::series;
-use crate::series::Names;
+use crate::series::{self, Names};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// A handle to a segment. Clones share it. Dropping the last one, cells included, releases the

@@ -260,18 +260,7 @@ impl<M: Memory> Index<'_, M> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    struct Words(Vec<AtomicU64>);
-
-    impl Memory for Words {
-        fn word(&self, at: u32) -> &AtomicU64 {
-            &self.0[at as usize]
-        }
-
-        fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
-            &self.0[at as usize..][..count as usize]
-        }
-    }
+    use crate::claims::Words;
 
     /// Entries whose home is at the end of a table and that wrap around lie after its first slots.
     /// This moves every possible number of those, and then searches for the entries that come after

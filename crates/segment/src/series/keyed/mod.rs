@@ -17,7 +17,6 @@ mod mend;
 mod record;
 mod tables;
 
-use std::cell::Cell;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -333,20 +332,9 @@ impl DynamicSeries {
         self.with_lock(look).flatten()
     }
 
-    /// Calls `work` with the lock held. Returns `None` if the thread is in such a call already: it
-    /// would wait for itself.
+    /// Calls `work` with the lock held. Returns `None` if the lock cannot be had, as in a signal
+    /// handler that interrupted a thread which has it.
     fn with_lock<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
-        struct Leave;
-        impl Drop for Leave {
-            fn drop(&mut self) {
-                IS_INSIDE.set(false);
-            }
-        }
-        thread_local!(static IS_INSIDE: Cell<bool> = const { Cell::new(false) });
-        if IS_INSIDE.replace(true) {
-            return None;
-        }
-        let _leave = Leave;
         let _guard = self.lock().ok()?;
         Some(work())
     }
