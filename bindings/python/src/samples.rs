@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use quipu::snapshot::{Exemplar, Family, Kind, Number, Series, Sink, Value};
+use quipu::snapshot::{Exemplar, Family, Kind, Series, Sink, Value};
 
 use crate::exposition::bound_text;
 
@@ -81,10 +81,10 @@ impl<'py> Lists<'py> {
         match series.value {
             Value::Counter { total, exemplar } => {
                 let exemplar = self.exemplar(exemplar)?;
-                let value = number(total);
+                let value = total.as_f64();
                 samples.append((format!("{name}_total"), labels.copy()?, value, exemplar))?;
             }
-            Value::Gauge(value) | Value::Unknown(value) => plain("", number(value))?,
+            Value::Gauge(value) | Value::Unknown(value) => plain("", value.as_f64())?,
             Value::Histogram(histogram) => {
                 let mut count = 0_u64;
                 for bucket in histogram.buckets {
@@ -143,13 +143,5 @@ impl Sink for Lists<'_> {
         if self.result.is_ok() {
             self.result = self.add(family, series);
         }
-    }
-}
-
-fn number(number: Number) -> f64 {
-    match number {
-        Number::Unsigned(n) => n as f64,
-        Number::Signed(n) => n as f64,
-        Number::Float(n) => n,
     }
 }

@@ -171,6 +171,18 @@ pub enum Number {
     Float(f64),
 }
 
+impl Number {
+    /// The number as a float, rounded if it is an integer beyond 2^53.
+    #[inline]
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Unsigned(n) => n as f64,
+            Self::Signed(n) => n as f64,
+            Self::Float(n) => n,
+        }
+    }
+}
+
 /// An exemplar: one observation with labels of its own, such as the ID of a trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Exemplar<'a> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quipu::label::Values;
-use quipu::snapshot::{Family, Number, Series, Sink, Value};
+use quipu::snapshot::{Family, Series, Sink, Value};
 use quipu::{
     Aggregation, Description, GaugeFamily, MixedCounterFamily, ProcessGaugeFamily, Registry,
 };
@@ -544,18 +544,13 @@ impl Sink for Each<'_> {
         let (Value::Counter { total: number, .. } | Value::Gauge(number)) = series.value else {
             return;
         };
-        let value = match number {
-            Number::Unsigned(n) => n as f64,
-            Number::Signed(n) => n as f64,
-            Number::Float(n) => n,
-        };
         self.overflows |= series.overflow;
         let labels: Vec<&str> = if series.overflow {
             vec!["quipu_overflow"; self.labels]
         } else {
             series.texts.collect()
         };
-        (self.visit)(&labels, value);
+        (self.visit)(&labels, number.as_f64());
     }
 }
 

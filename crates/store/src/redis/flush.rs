@@ -16,7 +16,7 @@ use super::instance::{Instance, turn_text};
 use super::key::{Global, Keys, write_field};
 use super::link::{Call, Failure, Link, items, text};
 use super::meta::{How, METRICS, Meta, OWN};
-use super::number::{float, float_text, is_same, push_number};
+use super::number::{float_text, is_same, push_number};
 use super::options::Options;
 use super::script::{ADOPT, BEAT, FOLD, FORGET, WRITE};
 
@@ -496,7 +496,7 @@ impl Writer<'_> {
                 let is_again = sent.is_gone && !metric.keeps_strays;
                 // Observations below zero lower a sum, too.
                 let only_grows = metric.meta.how == How::Counter && part != SUM;
-                let has_fallen = only_grows && float(value) < float(sent.value);
+                let has_fallen = only_grows && value.as_f64() < sent.value.as_f64();
                 let ended = start.is_some() && (is_again || has_fallen);
                 let ended = ended.then_some(sent.value);
                 (sent.value, sent.time, sent.round) = (value, time, round);

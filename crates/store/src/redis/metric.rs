@@ -148,7 +148,7 @@ impl Metric for RedisMetric {
             if is_each {
                 values.push(value(super::read::INSTANCE));
             }
-            visit(&values, super::number::float(part.value));
+            visit(&values, part.value.as_f64());
         }
         Ok(())
     }

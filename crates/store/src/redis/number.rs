@@ -59,15 +59,6 @@ impl Sum {
     }
 }
 
-/// The number as a float.
-pub(super) fn float(number: Number) -> f64 {
-    match number {
-        Number::Unsigned(n) => n as f64,
-        Number::Signed(n) => n as f64,
-        Number::Float(n) => n,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -14,7 +14,7 @@ use super::flush::is_note;
 use super::key::{Global, Keys, read_field};
 use super::link::{Call, Failure, Link, items, text};
 use super::meta::{How, Meta};
-use super::number::{Sum, float};
+use super::number::Sum;
 use super::options::Options;
 use super::script::{HEAD, READ};
 use crate::error::Error;
@@ -180,8 +180,8 @@ impl Combined {
         number.add(value);
         let number = number.number();
         let is_better = |old: &(u64, Number)| match aggregation {
-            A::Min | A::LiveMin => float(number) < float(old.1),
-            A::Max | A::LiveMax => float(number) > float(old.1),
+            A::Min | A::LiveMin => number.as_f64() < old.1.as_f64(),
+            A::Max | A::LiveMax => number.as_f64() > old.1.as_f64(),
             _ => time >= old.0,
         };
         match aggregation {
@@ -254,7 +254,7 @@ impl Total {
                 sink.series(&family, &series);
             };
             let of = |name: &str| parts.iter().find(|part| part.part == name).map(|p| p.value);
-            let sum = of("sum").map_or(0.0, float);
+            let sum = of("sum").map_or(0.0, Number::as_f64);
             let count = of("count").map_or(0, unsigned);
             match self.kind {
                 Kind::Histogram => {

@@ -39,17 +39,7 @@ fn flush(store: &Redis) {
 fn total(store: &Redis, name: &str) -> f64 {
     let total = store.totals().read_one(name).unwrap();
     let parts = total.map(|total| total.parts).unwrap_or_default();
-    parts.iter().map(|part| number(part.value)).sum()
-}
-
-fn number(number: quipu::snapshot::Number) -> f64 {
-    use quipu::snapshot::Number;
-
-    match number {
-        Number::Unsigned(n) => n as f64,
-        Number::Signed(n) => n as f64,
-        Number::Float(n) => n,
-    }
+    parts.iter().map(|part| part.value.as_f64()).sum()
 }
 
 /// Waits until a condition holds.

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_int};
 
 use quipu::label::Values;
-use quipu::snapshot::{self, Number, Series, Sink, Value};
+use quipu::snapshot::{self, Series, Sink, Value};
 use quipu::{Description, Instrument, Registry};
 use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
 
@@ -282,13 +282,10 @@ impl Sink for Rows {
     }
 
     fn series(&mut self, _: &snapshot::Family<'_>, series: &Series<'_>) {
-        let float = |number: Number| match number {
-            Number::Unsigned(n) => n as f64,
-            Number::Signed(n) => n as f64,
-            Number::Float(n) => n,
-        };
         let numbers = match series.value {
-            Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => vec![float(n)],
+            Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => {
+                vec![n.as_f64()]
+            }
             Value::Histogram(histogram) => {
                 let mut count = 0_u64;
                 let buckets = histogram.buckets.iter().map(|bucket| {
