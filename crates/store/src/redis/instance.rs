@@ -120,10 +120,11 @@ impl Instance {
         self.cell(at::DONE).load(Ordering::Acquire)
     }
 
-    /// Notes that the server has everything that was counted before request `asked`.
-    pub(super) fn acknowledge(&self, asked: u64, there: u64, beat: u64) {
+    /// Notes that the server has everything that was counted before request `asked`, at the time of
+    /// the heartbeat `beat` by its clock.
+    pub(super) fn acknowledge(&self, asked: u64, beat: u64) {
         self.cell(at::ACKED).store(now(), Ordering::Relaxed);
-        self.cell(at::ACKED_THERE).store(there, Ordering::Relaxed);
+        self.cell(at::ACKED_THERE).store(beat, Ordering::Relaxed);
         self.cell(at::BEAT).store(beat, Ordering::Relaxed);
         self.cell(at::PENDING).store(0, Ordering::Relaxed);
         self.cell(at::DONE).fetch_max(asked, Ordering::Release);

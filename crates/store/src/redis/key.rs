@@ -69,6 +69,17 @@ impl Keys {
     pub(super) fn folded(&self, instance: &str) -> String {
         format!("{}folded:{instance}", self.prefix)
     }
+
+    /// The keys of the scripts that work on a metric of an instance.
+    pub(super) fn of_scripts(&self, instance: &str) -> [String; 5] {
+        let own = (self.of(instance), self.instances.clone());
+        [own.0, own.1, self.folded(instance), self.archive.clone(), self.meta.clone()]
+    }
+}
+
+/// Whether a field holds a note about the instance rather than a series.
+pub(super) fn is_note(field: &str) -> bool {
+    matches!(field, "#" | "!")
 }
 
 /// Escapes braces, which mark the part of a key that selects its cluster node (the hash tag).

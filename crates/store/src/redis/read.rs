@@ -10,8 +10,7 @@ use quipu::snapshot::{
     Bucket, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
 };
 
-use super::flush::is_note;
-use super::key::{Global, Keys, read_field};
+use super::key::{Global, Keys, is_note, read_field};
 use super::link::{Call, Failure, Link, items, text};
 use super::meta::{How, Meta};
 use super::number::Sum;

@@ -1,0 +1,173 @@
+//! A flush: writes the values that changed to the server, and folds dead instances.
+//!
+//! `diff.rs` finds what changed since the last flush, `calls.rs` writes it, and `fold.rs` moves what
+//! ended to the archive.
+//!
+//! All values are absolute, so a write whose response was lost can be repeated. After any error,
+//! everything is written again: it is unknown which of the last writes the server has applied, and
+//! it may have lost earlier ones as well.
+
+mod calls;
+mod diff;
+mod fold;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::redis::Value;
+use quipu::Registry;
+
+use self::calls::Calls;
+use self::diff::{State, Walk};
+use super::instance::{Instance, turn_text};
+use super::key::Global;
+use super::link::{Call, Failure, Link, items, text};
+use super::meta::OWN;
+use super::options::Options;
+use super::script::BEAT;
+
+/// The most pairs of field and value in one call, which the server runs as a unit.
+const MOST_PAIRS: usize = 500;
+/// The most calls in one pipeline, which bounds the memory for them.
+const MOST_CALLS: usize = 32;
+/// The most dead instances that one flush folds.
+const MOST_FOLDED: usize = 8;
+
+/// What the flushing process knows about the server's state.
+pub(super) struct Flusher {
+    options: Options,
+    instance: Arc<Instance>,
+    global: Global,
+    link: Option<Link>,
+    state: State,
+    /// The time of this instance's last heartbeat, by the server's clock.
+    beat: u64,
+    refreshed: Instant,
+    /// [`quipu_segment::Segment::newest`] at the last flush.
+    newest: u64,
+}
+
+/// The result of a flush.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) series: u64,
+    pub(super) folded: u64,
+    /// Why a dead instance could not be folded.
+    pub(super) unfolded: Option<Failure>,
+}
+
+impl Flusher {
+    pub(super) fn new(options: Options, instance: Arc<Instance>) -> Self {
+        let global = Global::new(&options.namespace);
+        let (link, state, beat, refreshed) = (None, State::default(), 0, Instant::now());
+        Self { options, instance, global, link, state, beat, refreshed, newest: 0 }
+    }
+
+    /// Writes the values that changed since the last flush.
+    pub(super) fn flush(&mut self, registry: &Registry) -> Result<Done, Failure> {
+        let result = self.try_flush(registry);
+        if result.is_err() {
+            self.link = None;
+            self.newest = 0;
+            self.state.distrust();
+            self.instance.set_pending(self.pending(registry));
+        }
+        result
+    }
+
+    fn try_flush(&mut self, registry: &Registry) -> Result<Done, Failure> {
+        // Before the walk over the registry, which then sees what was counted before the request.
+        let asked = self.instance.asked();
+        let mut link = match self.link.take() {
+            Some(link) => link,
+            None => Link::connect(&self.options)?,
+        };
+        let dead = self.beat(&mut link)?;
+        let series = self.write(&mut link, registry)?;
+        self.state.trust();
+        self.retire(&mut link)?;
+        self.instance.acknowledge(asked, self.beat);
+        // A failure to fold is retried later, and delays neither this instance nor the others.
+        let (folded, unfolded) = self.fold(&mut link, &dead);
+        if unfolded.is_none() {
+            self.link = Some(link);
+        }
+        Ok(Done { series, folded, unfolded })
+    }
+
+    /// Sends a heartbeat. Returns the dead instances for this one to fold.
+    fn beat(&mut self, link: &mut Link) -> Result<Vec<String>, Failure> {
+        let turns = self.instance.turns().map_err(|error| Failure::other(&error.to_string()))?;
+        let mut beat = Call::new(&BEAT, &self.global.of_instances());
+        beat.arg(self.instance.id());
+        beat.arg(&millis(self.options.dead_after).to_string()).arg(&MOST_FOLDED.to_string());
+        beat.arg(&turn_text(turns.0)).arg(&turn_text(turns.1));
+        let answer = link.run(&[beat])?;
+        if answer.first() == Some(&Value::Int(-1)) {
+            return Err(Failure::copied());
+        }
+        self.instance.turned(turns.1);
+        let answer = answer.first().map(items).unwrap_or_default();
+        let time = |at: usize| answer.get(at).and_then(text)?.parse::<u64>().ok();
+        // Another time than that of the last heartbeat means that the server has lost its data, or
+        // has gone back to an older state.
+        let is_lost = time(0).unwrap_or(0) != self.beat;
+        if is_lost || self.refreshed.elapsed() >= self.options.refresh {
+            self.state.distrust();
+            self.refreshed = Instant::now();
+        }
+        self.beat = time(1).unwrap_or(0);
+        Ok(answer.iter().skip(2).filter_map(text).map(str::to_owned).collect())
+    }
+
+    /// Writes the values that changed. Returns their number.
+    fn write(&mut self, link: &mut Link, registry: &Registry) -> Result<u64, Failure> {
+        let hiding = self.hiding(registry)?;
+        let is_adopting = self.is_forgotten();
+        let calls = Calls::new(link, &self.global, &self.instance, is_adopting);
+        let namespace = &self.options.namespace;
+        let mut walk = Walk::new(&mut self.state, calls, namespace, hiding, self.beat);
+        if let Err(error) = registry.visit_segment(&mut walk) {
+            return Err(Failure::other(&error.to_string()));
+        }
+        walk.finish()
+    }
+
+    /// The families that hide idle series; none if there is no new family since the last flush.
+    fn hiding(&mut self, registry: &Registry) -> Result<HashSet<String>, Failure> {
+        let newest = registry.segment().newest();
+        if newest == self.newest {
+            return Ok(HashSet::new());
+        }
+        self.newest = newest;
+        let families = registry.segment().families();
+        let families = families.map_err(|error| Failure::other(&error.to_string()))?;
+        let schemas = families.iter().map(|family| family.schema());
+        Ok(schemas.filter(|schema| schema.idle.is_some()).map(|s| s.name.clone()).collect())
+    }
+
+    /// Whether this instance was silent for so long that the server may have dropped the copy of its
+    /// folded values.
+    fn is_forgotten(&self) -> bool {
+        let acked = self.instance.acknowledged_there();
+        let is_remembered = millis(self.options.dead_after.saturating_add(self.options.keep));
+        acked != 0 && self.beat.saturating_sub(acked) > is_remembered
+    }
+
+    /// The number of values to write after an error: all of them.
+    fn pending(&self, registry: &Registry) -> u64 {
+        match self.state.series() {
+            // Before the first walk over the registry, count everything in it.
+            0 => registry.segment().families().map_or(0, |families| {
+                let counted = families.iter().filter(|f| !f.schema().name.starts_with(OWN));
+                counted.map(|family| family.len()).sum()
+            }),
+            known => known,
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
