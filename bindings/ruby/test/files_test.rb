@@ -201,6 +201,7 @@ class FilesTest < Minitest::Test
     assert_equal "1.0\n", out.lines.first
     assert_includes out, "c_total{a=\"1\",b=\"2\"} 1\n"
     assert_match(/quipu: /, err)
+    assert_path_exists File.join(@dir, "metrics.1.quipu")
   end
 
   private

@@ -25,6 +25,12 @@ impl Error {
     ) -> Self {
         Self { subject: subject.into(), what: what.into(), source: Some(source.into()) }
     }
+
+    /// Whether the name was registered before in the same store.
+    pub fn is_duplicate(&self) -> bool {
+        let source = self.source.as_ref().and_then(|source| source.downcast_ref::<quipu::Error>());
+        source.is_some_and(quipu::Error::is_duplicate)
+    }
 }
 
 impl fmt::Display for Error {

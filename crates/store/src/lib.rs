@@ -11,6 +11,7 @@ pub mod files;
 mod interface;
 mod lock;
 mod memory;
+mod pool;
 #[cfg(all(feature = "redis", unix))]
 pub mod redis;
 mod segment;

@@ -9,20 +9,22 @@
 //! that children forked later share, and passes the reason to the `warn` callback.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quipu::label::Values;
 use quipu::snapshot::{Family, Series, Sink, Value};
 use quipu::{
-    Aggregation, Description, GaugeFamily, MixedCounterFamily, ProcessGaugeFamily, Registry,
+    Aggregation, Description, GaugeFamily, MixedCounterFamily, ProcessGaugeFamily, Register,
+    Registry,
 };
-use quipu_segment::{ErrorKind, ForkSafeCell, Options, Segment, SetAside, printable};
+use quipu_segment::{Options, Segment, printable};
 
 use crate::error::Error;
 use crate::interface::{Kind, Metric, Spec, Store};
 use crate::lock::Lock;
+use crate::pool::{Pool, Registries};
 use crate::table::{Table, register};
 
 /// Metrics in a segment: a file, or memory that the children of a fork share.
@@ -47,27 +49,29 @@ pub struct SegmentStore {
 /// Options for opening a [`SegmentStore`].
 #[derive(Clone)]
 pub struct SegmentOptions {
-    limit: u64,
+    pub(crate) limit: u64,
     series: Option<u64>,
     /// For files.
-    file: Options,
-    warn: Warn,
+    pub(crate) file: Options,
+    pub(crate) warn: Warn,
 }
 
 type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// What the metrics of a store share.
 struct Inner {
-    options: SegmentOptions,
-    registry: Registry,
-    /// For metrics that another application describes differently in all registries before.
-    more: ForkSafeCell<Vec<Registry>>,
-    /// In private memory: for metrics that did not fit into a shared segment.
-    own: ForkSafeCell<Option<Registry>>,
-    dropped: AtomicU64,
-    has_warned: AtomicBool,
+    registries: Registries,
+    updates: Arc<Updates>,
     /// The generation of the process that created the store.
     generation: u32,
+}
+
+/// What is known of the updates of a store and its views.
+#[derive(Default)]
+struct Updates {
+    dropped: AtomicU64,
+    /// Whether the application was warned of an overflow.
+    has_warned: AtomicBool,
 }
 
 /// A metric in a segment.
@@ -92,12 +96,7 @@ enum Cells {
 
 /// The name of the file in a directory.
 const FILE: &str = "metrics.quipu";
-/// The most descriptions of one name that are kept apart.
-const MOST_FILES: usize = 10;
-/// The most files that are set aside in one directory.
-const MOST_ASIDE: u32 = 100;
 const DEFAULT_LIMIT: u64 = 256 << 20;
-const LEAST_LIMIT: u64 = 256 << 10;
 
 impl SegmentOptions {
     /// The defaults: a limit of 256 MiB, files of mode 0600, and no `warn` callback.
@@ -161,16 +160,13 @@ impl SegmentOptions {
         let file = if path.is_dir() || path.extension().is_none() {
             if let Err(error) = fs::create_dir_all(path) {
                 let what = format!("the directory {} cannot be created: {error}", printable(path));
-                return self.in_memory(Some(&what));
+                return Ok(self.on(self.in_memory(Some(&what))?));
             }
             path.join(FILE)
         } else {
             path.to_owned()
         };
-        match self.file(&file) {
-            Ok(segment) => Ok(self.on(segment)),
-            Err(error) => self.in_memory(Some(&error.to_string())),
-        }
+        Ok(self.on(self.in_file(&file)?))
     }
 
     /// Creates a store in anonymous memory, which forked children share: for systems on which no
@@ -179,7 +175,7 @@ impl SegmentOptions {
     /// # Errors
     /// As [`SegmentOptions::open`].
     pub fn anonymous(&self) -> Result<SegmentStore, Error> {
-        self.in_memory(None)
+        Ok(self.on(self.in_memory(None)?))
     }
 
     /// Creates a store in private memory. A forked child has a copy.
@@ -187,48 +183,11 @@ impl SegmentOptions {
     /// # Errors
     /// As [`SegmentOptions::open`].
     pub fn private(&self) -> Result<SegmentStore, Error> {
-        let segment = least(self.limit, Segment::private);
-        segment.map(|segment| self.on(segment)).map_err(no_memory)
+        Ok(self.on(self.in_private_memory()?))
     }
 
     fn on(&self, segment: Segment) -> SegmentStore {
-        let inner = Inner {
-            options: self.clone(),
-            registry: Registry::on(segment),
-            more: ForkSafeCell::default(),
-            own: ForkSafeCell::default(),
-            dropped: AtomicU64::new(0),
-            has_warned: AtomicBool::new(false),
-            generation: quipu_segment::generation(),
-        };
-        SegmentStore { inner: Arc::new(inner), metrics: Table::default() }
-    }
-
-    fn in_memory(&self, why: Option<&str>) -> Result<SegmentStore, Error> {
-        let mut why = why.map(str::to_owned);
-        let (segment, who) = match least(self.limit, Segment::anonymous) {
-            Ok(segment) => (segment, "this process and the children of its forks"),
-            Err(error) => {
-                why.get_or_insert_with(|| error.to_string());
-                let segment = least(self.limit, Segment::private).map_err(no_memory)?;
-                (segment, "this process alone")
-            }
-        };
-        if let Some(why) = why {
-            (self.warn)(&format!("{why}; metrics are kept in memory, for {who}"));
-        }
-        Ok(self.on(segment))
-    }
-
-    /// Opens or creates a file, and sets aside one that cannot be used.
-    fn file(&self, path: &Path) -> Result<Segment, quipu_segment::Error> {
-        let names = |error: &quipu_segment::Error| is_useless(error).then(|| asides(path));
-        let options = self.file.clone().limit(self.limit);
-        let (segment, aside) = options.open_or_replace(path, names)?;
-        if let Some(SetAside { error, name }) = aside {
-            (self.warn)(&format!("{error}; renamed to {}, and a new one made", printable(&name)));
-        }
-        Ok(segment)
+        SegmentStore::new(Registries::new(Pool::new(self.clone(), segment)), Arc::default())
     }
 }
 
@@ -253,9 +212,20 @@ impl SegmentStore {
         SegmentOptions::new()
     }
 
+    fn new(registries: Registries, updates: Arc<Updates>) -> Self {
+        let inner = Inner { registries, updates, generation: quipu_segment::generation() };
+        Self { inner: Arc::new(inner), metrics: Table::default() }
+    }
+
+    /// A store in the same segments, with metrics and registries of its own: a name that is taken
+    /// or hidden in one of them is free in the other.
+    pub fn view(&self) -> Self {
+        Self::new(self.inner.registries.view(), Arc::clone(&self.inner.updates))
+    }
+
     /// The path of the file; `None` for a store in memory.
     pub fn path(&self) -> Option<&Path> {
-        self.inner.registry.segment().path()
+        self.inner.registries.first().segment().path()
     }
 
     /// The registry of the store's metrics, for scrapes and for the application's own instruments.
@@ -263,13 +233,26 @@ impl SegmentStore {
     /// need it often.
     pub fn registry(&self) -> &Registry {
         self.inner.warn_of_overflow();
-        &self.inner.registry
+        self.inner.registries.first()
     }
 
     /// All registries of the store: the one of [`SegmentStore::registry`], those with metrics that
     /// another application describes differently, and the one with metrics that did not fit.
     pub fn registries(&self) -> Vec<Registry> {
-        self.inner.registries()
+        self.inner.registries.all()
+    }
+
+    /// Registers one of the application's own instruments, or a family of them, as
+    /// [`Registry::register`] does. If another application describes the name differently, it is in
+    /// another file, as a metric would be. Also returns its registry.
+    ///
+    /// # Errors
+    /// A name that this store has registered already ([`Error::is_duplicate`]), an invalid
+    /// description, and errors of the underlying storage.
+    pub fn register<R: Register>(&self, description: Description) -> Result<(R, Registry), Error> {
+        let name = description.full_name();
+        let once = |registry: &Registry| registry.register(description.clone());
+        self.inner.registries.place(&name, once, quipu::Error::is_mismatch)
     }
 
     fn make(&self, spec: &Spec, family: String) -> Result<SegmentMetric, Error> {
@@ -278,51 +261,16 @@ impl SegmentStore {
             .labels(&spec.labels)
             .aggregation(spec.aggregation.unwrap_or_default())
             .verbatim();
-        if let Some(series) = inner.options.series {
+        if let Some(series) = inner.registries.options().series {
             description = description.limit(series);
         }
-        let kept = |registry: Registry, cells: Cells, why: Option<quipu::Error>| {
-            if let Some(why) = why {
-                let place = registry.segment().path();
-                let place = place.map_or_else(|| "memory".into(), Path::to_string_lossy);
-                (inner.options.warn)(&format!("{why}; it is kept apart, in {place}"));
-            }
-            let (spec, inner) = (spec.clone(), Arc::clone(inner));
-            SegmentMetric {
-                spec,
-                family: family.clone(),
-                registry,
-                cells,
-                together: Lock::new(),
-                inner,
-            }
-        };
-        let mut last = None;
-        for number in 0..MOST_FILES {
-            let registry = inner.registry_of(number)?;
-            match inner.register(&registry, spec, &description) {
-                Ok(cells) => return Ok(kept(registry, cells, last)),
-                // The name may also belong to one of the application's own instruments, or to a
-                // metric whose name differs only by the `_total` of counters.
-                Err(error) if error.is_mismatch() || error.is_duplicate() => last = Some(error),
-                Err(error) => {
-                    // Either there is no room, which private memory solves, or the description is
-                    // invalid, and is refused again.
-                    let own = inner.own()?;
-                    return match inner.register(&own, spec, &description) {
-                        Ok(cells) => {
-                            let warning = "it is kept in the memory of this process alone";
-                            (inner.options.warn)(&format!("{error}; {warning}"));
-                            Ok(kept(own, cells, None))
-                        }
-                        Err(_) => Err(Error::because(&spec.name, "it cannot be created", error)),
-                    };
-                }
-            }
-        }
-        let what = "too many applications describe it differently in one directory; give each a \
-                    directory of its own, or remove the files while none of them runs";
-        Err(Error::new(&spec.name, what))
+        let once = |registry: &Registry| inner.register(registry, spec, &description);
+        // The name may also belong to one of the application's own instruments, or to a metric whose
+        // name differs only by the `_total` of counters.
+        let is_taken = |error: &quipu::Error| error.is_mismatch() || error.is_duplicate();
+        let (cells, registry) = inner.registries.place(&spec.name, once, is_taken)?;
+        let (spec, together, inner) = (spec.clone(), Lock::new(), Arc::clone(inner));
+        Ok(SegmentMetric { spec, family, registry, cells, together, inner })
     }
 }
 
@@ -341,55 +289,11 @@ impl Store for SegmentStore {
     /// in overflow series because the segment, its disk or the metric was full.
     fn dropped(&self) -> u64 {
         self.inner.warn_of_overflow();
-        self.inner.dropped.load(Ordering::Relaxed) + self.inner.overflowed()
+        self.inner.updates.dropped.load(Ordering::Relaxed) + self.inner.overflowed()
     }
 }
 
 impl Inner {
-    /// Returns the registry of that number, and creates it if it does not exist.
-    fn registry_of(&self, number: usize) -> Result<Registry, Error> {
-        let Some(number) = number.checked_sub(1) else { return Ok(self.registry.clone()) };
-        let found = self.more.read(|more| more.get(number).cloned());
-        if let Some(registry) = found {
-            return Ok(registry);
-        }
-        let segment = match self.registry.segment().path() {
-            Some(path) => {
-                let name = numbered(path, number + 1);
-                let made = self.options.file(&name);
-                made.map_err(|error| {
-                    Error::because(printable(&name).to_string(), "cannot use this file", error)
-                })?
-            }
-            None => least(self.options.limit, Segment::anonymous)
-                .or_else(|_| least(self.options.limit, Segment::private))
-                .map_err(no_memory)?,
-        };
-        let registry = Registry::on(segment);
-        self.more
-            .replace(|more| (Some(more.iter().cloned().chain([registry.clone()]).collect()), ()));
-        Ok(registry)
-    }
-
-    /// Returns the registry in private memory, and creates it if it does not exist.
-    fn own(&self) -> Result<Registry, Error> {
-        if let Some(own) = self.own.read(Option::clone) {
-            return Ok(own);
-        }
-        let segment = least(self.options.limit, Segment::private).map_err(no_memory)?;
-        let made = Registry::on(segment);
-        // If two threads create it at once, the first to store its registry wins.
-        Ok(self.own.replace(|own| match own {
-            Some(own) => (None, own.clone()),
-            None => (Some(Some(made.clone())), made.clone()),
-        }))
-    }
-
-    fn registries(&self) -> Vec<Registry> {
-        let (more, own) = (self.more.read(Vec::clone), self.own.read(Option::clone));
-        std::iter::once(self.registry.clone()).chain(more).chain(own).collect()
-    }
-
     fn register(
         &self,
         registry: &Registry,
@@ -408,31 +312,33 @@ impl Inner {
     }
 
     fn overflowed(&self) -> u64 {
-        let registries = self.registries();
+        let registries = self.registries.all();
         let families = registries.iter().filter_map(|registry| registry.segment().families().ok());
         families.flatten().map(|family| family.overflowed()).sum()
     }
 
     /// Warns once if anything has overflowed. Visits every family.
     fn warn_of_overflow(&self) {
-        if self.has_warned.load(Ordering::Relaxed) {
+        let has_warned = &self.updates.has_warned;
+        if has_warned.load(Ordering::Relaxed) {
             return;
         }
         let overflowed = self.overflowed();
-        if overflowed > 0 && !self.has_warned.swap(true, Ordering::Relaxed) {
-            let place = self.registry.segment().path();
+        if overflowed > 0 && !has_warned.swap(true, Ordering::Relaxed) {
+            let segment = self.registries.first().segment();
+            let place = segment.path();
             let place = place.map_or_else(|| "the segment".into(), Path::to_string_lossy);
-            (self.options.warn)(&format!(
+            (self.registries.options().warn)(&format!(
                 "{place}: {overflowed} updates are counted without their labels, in overflow \
                  series: the disk is full, the segment has reached its limit of {} bytes, a metric \
                  has reached its limit of series, or labels are longer than 256 KiB",
-                self.registry.segment().limit()
+                segment.limit()
             ));
         }
     }
 
     fn drop_one(&self) {
-        self.dropped.fetch_add(1, Ordering::Relaxed);
+        self.updates.dropped.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -568,42 +474,4 @@ fn cells_of(spec: &Spec) -> Which {
         Kind::Histogram | Kind::Summary if is_sum => Which::Sum,
         _ => Which::Each,
     }
-}
-
-/// Creates a segment with that limit, or with a smaller one if the address space is too small.
-fn least(
-    mut limit: u64,
-    make: impl Fn(u64) -> Result<Segment, quipu_segment::Error>,
-) -> Result<Segment, quipu_segment::Error> {
-    loop {
-        match make(limit) {
-            Err(_) if limit / 2 >= LEAST_LIMIT => limit /= 2,
-            result => return result,
-        }
-    }
-}
-
-fn no_memory(error: quipu_segment::Error) -> Error {
-    Error::because("segment", "not enough memory; raise the limits of this process", error)
-}
-
-/// Whether the file is a segment that cannot be used: damaged, or of another version.
-fn is_useless(error: &quipu_segment::Error) -> bool {
-    error.is_damage() || matches!(error.kind(), ErrorKind::Version { .. })
-}
-
-/// The names that a file may get when it is set aside.
-fn asides(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let name = path.as_os_str().to_owned();
-    (1..=MOST_ASIDE).map(move |number| {
-        let mut name = name.clone();
-        name.push(format!(".aside-{number}"));
-        name.into()
-    })
-}
-
-/// For example `metrics.1.quipu`, for `metrics.quipu`.
-fn numbered(path: &Path, number: usize) -> PathBuf {
-    let extension = path.extension().map(|extension| extension.to_string_lossy());
-    path.with_extension(format!("{number}.{}", extension.as_deref().unwrap_or("quipu")))
 }

@@ -280,6 +280,57 @@ fn two_applications_share_a_directory() {
     }
 }
 
+/// The further file of a directory is as likely to be unusable as the first.
+#[test]
+fn a_description_without_a_file_is_counted_in_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let queue = SegmentStore::open(directory.path()).unwrap();
+    queue.metric(&Spec::new("jobs", Kind::Counter).labels(["queue"])).unwrap();
+    let file = directory.path().join("metrics.1.quipu");
+    let text = "Dear reader, ".repeat(1000);
+    fs::write(&file, &text).unwrap();
+    let (options, warnings) = warned();
+    let store = options.open(directory.path()).unwrap();
+    let metric = store.metric(&Spec::new("jobs", Kind::Counter).labels(["worker"])).unwrap();
+    metric.increment(&["x"], 2.0);
+    assert_eq!((metric.get(&["x"]), total(&*metric)), (2.0, 2.0));
+    assert!(store.registries()[1].text().contains("jobs_total{worker=\"x\"} 2\n"));
+    let told = warnings.lock().unwrap().join("; ");
+    assert!(told.contains("metrics.1.quipu") && told.contains("kept in memory"), "{told}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+}
+
+/// Views share the files and have names of their own.
+#[test]
+fn a_view_has_its_own_names() {
+    type Family = quipu::CounterFamily<quipu::label::Values<'static>>;
+
+    let directory = tempfile::tempdir().unwrap();
+    let (options, warnings) = warned();
+    let store = options.open(directory.path()).unwrap();
+    let (second, third) = (store.view(), store.view());
+    let register = |store: &SegmentStore, label| {
+        store.register::<Family>(quipu::Description::new("jobs", "Jobs.").labels([label]))
+    };
+    let labels = quipu::label::Values(&["x"]);
+    let all = [(&store, "queue", 1), (&second, "worker", 2), (&third, "worker", 3)];
+    for (store, label, by) in all {
+        register(store, label).unwrap().0.inc_by(&labels, by);
+    }
+    for (store, label, _) in all {
+        let again = register(store, label).unwrap_err();
+        assert!(again.is_duplicate(), "{again}");
+        let text: String = store.registries().iter().map(|registry| registry.text()).collect();
+        assert!(text.contains("jobs_total{queue=\"x\"} 1\n"), "{text}");
+        assert!(text.contains("jobs_total{worker=\"x\"} 5\n"), "{text}");
+    }
+    // All of them use one further file, and each that is sent there is told so.
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    let warnings = warnings.lock().unwrap();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings.iter().all(|told| told.contains("metrics.1.quipu")), "{warnings:?}");
+}
+
 /// A process that sets its metrics to 0 when it starts takes nothing from others.
 #[test]
 fn who_begins_resets_nothing() {

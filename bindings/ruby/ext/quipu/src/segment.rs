@@ -2,8 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::path::Path;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::exposition::{Encoder, Escaping, Format, negotiate};
@@ -15,19 +13,11 @@ use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
 
 use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect};
 
-/// A segment, and further segments for metrics that another program describes differently in it.
-/// Several objects may share them, each with its own registries: registering or hiding a name in
-/// one does not affect the others.
+/// The segments of a store. Several objects may share them, each with its own registries:
+/// registering or hiding a name in one does not affect the others.
 pub(crate) struct Segment {
-    pub(crate) store: Rc<SegmentStore>,
-    /// The further segments, for metrics that another program describes differently in `store`.
-    others: Rc<RefCell<Vec<SegmentStore>>>,
-    /// A registry on `store`, followed by those on `others` that were used so far.
-    registries: RefCell<Vec<Registry>>,
-    /// Private memory, for metrics that did not fit into a shared segment.
-    own: RefCell<Option<SegmentStore>>,
+    pub(crate) store: SegmentStore,
     known: RefCell<Known>,
-    options: SegmentOptions,
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
@@ -46,9 +36,6 @@ struct Known {
 impl Wrapped for Segment {
     const TYPE: &'static DataType = &TYPE;
 }
-
-/// The most descriptions of one name that are kept in addition to the first.
-const MOST_OTHERS: usize = 9;
 
 /// A family whose labels are known only at run time.
 pub(crate) type Family<I> = quipu::Family<I, Values<'static>>;
@@ -69,22 +56,16 @@ impl Segment {
             None => options.anonymous(),
         };
         let store = store.map_err(Raise::store)?;
-        let (store, others) = (Rc::new(store), Rc::default());
-        let (known, registries, own) = Default::default();
-        Ok(Self { store, others, registries, own, known, options, warnings })
+        Ok(Self::new(store, warnings))
+    }
+
+    fn new(store: SegmentStore, warnings: Arc<Mutex<Vec<String>>>) -> Self {
+        Self { store, known: RefCell::default(), warnings }
     }
 
     /// The same segment, with its own registries.
     fn view(&self) -> Self {
-        Self {
-            store: Rc::clone(&self.store),
-            others: Rc::clone(&self.others),
-            registries: RefCell::default(),
-            own: RefCell::default(),
-            known: RefCell::default(),
-            options: self.options.clone(),
-            warnings: Arc::clone(&self.warnings),
-        }
+        Self::new(self.store.view(), Arc::clone(&self.warnings))
     }
 
     /// Adds the label names of each family that is named `name`, or `name` followed by its labels
@@ -109,13 +90,6 @@ impl Segment {
         Ok(())
     }
 
-    /// All registries.
-    fn registries(&self) -> Result<Vec<Registry>, Raise> {
-        let last = self.others.borrow().len();
-        let own = self.own.borrow().as_ref().map(|own| Ok(own.registry().clone()));
-        (0..=last).map(|number| self.registry_of(number)).chain(own).collect()
-    }
-
     /// Registers a family; returns it with its registry. If the segment already has a family of
     /// that name with a different description, from another program or an earlier version of this
     /// one, that one stays, and the new family goes to a separate segment.
@@ -124,91 +98,13 @@ impl Segment {
         description: Description,
     ) -> Result<(Family<I>, Registry), Raise> {
         let name = description.full_name();
-        let mut why = None;
-        for number in 0..=MOST_OTHERS {
-            let registry = self.registry_of(number)?;
-            match registry.register(description.clone()) {
-                Ok(family) => {
-                    if let Some(why) = why {
-                        let place = registry.segment().path();
-                        let place = place.map_or_else(|| "memory".into(), Path::to_string_lossy);
-                        self.warn(format!("{why}; it is kept separately, in {place}"));
-                    }
-                    return Ok((family, registry));
-                }
-                Err(error) if error.is_duplicate() => {
-                    let what = format!("{name} has already been registered");
-                    return Err(Raise::New(c"AlreadyRegisteredError", what));
-                }
-                Err(error) if error.is_mismatch() => why = Some(error),
-                Err(error) => return self.in_own_memory(description, error),
+        self.store.register(description).map_err(|error| match error.is_duplicate() {
+            true => {
+                let what = format!("{name} has already been registered");
+                Raise::New(c"AlreadyRegisteredError", what)
             }
-        }
-        Err(Raise::store(format!(
-            "too many programs describe {name} differently in one directory: give each program its \
-             own directory, or remove the files while no program runs"
-        )))
-    }
-
-    /// Registers a family, for which the system or the segment has no room, in private memory. If
-    /// that fails, too, the description is at fault, and the error is `why`.
-    fn in_own_memory<I: Instrument>(
-        &self,
-        description: Description,
-        why: quipu::Error,
-    ) -> Result<(Family<I>, Registry), Raise> {
-        let mut own = self.own.borrow_mut();
-        let registry = match &mut *own {
-            Some(own) => own.registry().clone(),
-            none => {
-                let made = self.options.private().map_err(Raise::store)?;
-                none.insert(made).registry().clone()
-            }
-        };
-        let Ok(family) = registry.register(description) else { return Err(Raise::store(why)) };
-        self.warn(format!("{why}; this process counts it in private memory"));
-        Ok((family, registry))
-    }
-
-    /// The registry of that number, created if necessary.
-    fn registry_of(&self, number: usize) -> Result<Registry, Raise> {
-        let mut registries = self.registries.borrow_mut();
-        while registries.len() <= number {
-            let next = match registries.len().checked_sub(1) {
-                None => Registry::on(self.store.registry().segment().clone()),
-                Some(index) => self.other(index)?,
-            };
-            registries.push(next);
-        }
-        Ok(registries[number].clone())
-    }
-
-    /// A registry on the segment with that index in `others`, which is opened if necessary.
-    fn other(&self, index: usize) -> Result<Registry, Raise> {
-        let mut others = self.others.borrow_mut();
-        if others.len() <= index {
-            let store = match self.store.path() {
-                Some(path) => {
-                    let name = format!("other{}.quipu", index + 1);
-                    self.options.open(path.with_extension(name))
-                }
-                None => self.options.anonymous(),
-            };
-            others.push(store.map_err(Raise::store)?);
-        }
-        Ok(Registry::on(others[index].registry().segment().clone()))
-    }
-
-    /// Checks all families, so that warnings about them are issued.
-    fn look(&self) {
-        self.store.registry();
-        self.others.borrow().iter().for_each(|store| {
-            store.registry();
-        });
-    }
-
-    fn warn(&self, warning: String) {
-        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(warning);
+            false => Raise::store(error),
+        })
     }
 }
 
@@ -298,8 +194,9 @@ unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
             }
         };
         let kind = format.content_type(escaping);
-        this.look();
-        let registries = this.registries()?;
+        // Warns if anything has overflowed.
+        this.store.registry();
+        let registries = this.store.registries();
         let body = ruby::without_lock(move || {
             let mut page = Page(Encoder::new(format, escaping));
             for registry in registries {
@@ -358,7 +255,7 @@ unsafe extern "C" fn reset(this: VALUE) -> VALUE {
     // SAFETY: the receiver lives; the frame has plain data only.
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| {
-        for registry in this.registries()? {
+        for registry in this.store.registries() {
             registry.reset().map_err(Raise::store)?;
         }
         Ok(NIL)
@@ -371,7 +268,8 @@ unsafe extern "C" fn forget(this: VALUE, name: VALUE) -> VALUE {
     let this: &Segment = unsafe { ruby::value(this) };
     guarded(|| {
         let name = ruby::text(name)?;
-        let freed = this.registries()?.iter().filter(|registry| registry.unregister(&name)).count();
+        let freed =
+            this.store.registries().iter().filter(|registry| registry.unregister(&name)).count();
         let was_taken = freed > 0;
         Ok(if was_taken { ruby::TRUE } else { ruby::FALSE })
     })

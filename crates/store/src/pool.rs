@@ -1,0 +1,256 @@
+//! The segments of a store, and the registries on them.
+//!
+//! Two applications that share a store may describe a metric of one name differently. The later one
+//! then has it in a further segment, which all processes with that description use: next to
+//! `metrics.quipu`, the files `metrics.1.quipu`, `metrics.2.quipu` and so on. A metric for which
+//! there is no room in a shared segment is in private memory.
+//!
+//! A file that is damaged or of another version is set aside as `metrics.quipu.aside-1`, `-2` and so
+//! on, and a new one is created in its place.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quipu::Registry;
+use quipu_segment::{ErrorKind, ForkSafeCell, Segment, SetAside, printable};
+
+use crate::error::Error;
+use crate::lock::Lock;
+use crate::segment::SegmentOptions;
+
+/// The segments of a store and its views: the first, and the further ones that this process has
+/// opened so far.
+pub(crate) struct Pool {
+    options: SegmentOptions,
+    first: Segment,
+    further: ForkSafeCell<Vec<Segment>>,
+    /// Held while a further segment is opened, so that a process opens each once.
+    opening: Lock,
+}
+
+/// A registry on each segment of a pool. Several of these on one pool are independent: registering
+/// or hiding a name in one does not affect the others.
+pub(crate) struct Registries {
+    pool: Arc<Pool>,
+    first: Registry,
+    further: ForkSafeCell<Vec<Registry>>,
+    /// In private memory: for metrics that did not fit into a shared segment.
+    own: ForkSafeCell<Option<Registry>>,
+}
+
+/// The most descriptions of one name that are kept apart.
+const MOST_SEGMENTS: usize = 10;
+/// The most files that are set aside in one directory.
+const MOST_ASIDE: u32 = 100;
+/// The smallest limit to try if the address space is too small, in bytes.
+const LEAST_LIMIT: u64 = 256 << 10;
+
+impl Pool {
+    pub(crate) fn new(options: SegmentOptions, first: Segment) -> Arc<Self> {
+        let (further, opening) = (ForkSafeCell::default(), Lock::new());
+        Arc::new(Self { options, first, further, opening })
+    }
+
+    /// The further segments, of which there are at least `count` if they can be opened.
+    fn further(&self, count: usize) -> Result<Vec<Segment>, Error> {
+        let _guard = self.opening.lock();
+        let mut segments = self.further.read(Vec::clone);
+        while segments.len() < count {
+            let segment = match self.first.path() {
+                Some(path) => self.options.in_file(&numbered(path, segments.len() + 1))?,
+                None => self.options.in_memory(None)?,
+            };
+            // The callback for warnings may have come here itself and opened the same one.
+            segments = self.further.replace(|further| {
+                let is_next = further.len() == segments.len();
+                let all = further.iter().cloned().chain(is_next.then_some(segment));
+                let all: Vec<Segment> = all.collect();
+                (Some(all.clone()), all)
+            });
+        }
+        Ok(segments)
+    }
+}
+
+impl Registries {
+    pub(crate) fn new(pool: Arc<Pool>) -> Self {
+        let first = Registry::on(pool.first.clone());
+        let (further, own) = (ForkSafeCell::default(), ForkSafeCell::default());
+        Self { pool, first, further, own }
+    }
+
+    /// Further registries on the same segments.
+    pub(crate) fn view(&self) -> Self {
+        Self::new(Arc::clone(&self.pool))
+    }
+
+    pub(crate) fn options(&self) -> &SegmentOptions {
+        &self.pool.options
+    }
+
+    pub(crate) fn first(&self) -> &Registry {
+        &self.first
+    }
+
+    /// The registries on all segments that were opened so far, and the one in private memory.
+    pub(crate) fn all(&self) -> Vec<Registry> {
+        let further = self.on(&self.pool.further.read(Vec::clone));
+        let own = self.own.read(Option::clone);
+        std::iter::once(self.first.clone()).chain(further).chain(own).collect()
+    }
+
+    /// Calls `register` with one registry after another, while `is_taken` says of its error that
+    /// another description has the name. If there is no room, the registry in private memory is the
+    /// last. Also returns the registry in which it succeeded.
+    pub(crate) fn place<T>(
+        &self,
+        name: &str,
+        register: impl Fn(&Registry) -> Result<T, quipu::Error>,
+        is_taken: impl Fn(&quipu::Error) -> bool,
+    ) -> Result<(T, Registry), Error> {
+        let mut taken = None;
+        for number in 0..MOST_SEGMENTS {
+            let registry = self.numbered(number)?;
+            match register(&registry) {
+                Ok(made) => {
+                    if let Some(why) = taken {
+                        let place = registry.segment().path();
+                        let place = place.map_or_else(|| "memory".into(), Path::to_string_lossy);
+                        (self.options().warn)(&format!("{why}; it is kept apart, in {place}"));
+                    }
+                    return Ok((made, registry));
+                }
+                Err(error) if is_taken(&error) => taken = Some(error),
+                Err(error) if error.is_duplicate() => {
+                    return Err(Error::because(name, "it is registered already", error));
+                }
+                Err(error) => return self.place_in_own(name, register, error),
+            }
+        }
+        let what = "too many applications describe it differently in one directory; give each a \
+                    directory of its own, or remove the files while none of them runs";
+        Err(Error::new(name, what))
+    }
+
+    /// Registers in private memory what was refused with the error `why`. Either there was no room,
+    /// which that solves, or the description is invalid, and is refused again.
+    fn place_in_own<T>(
+        &self,
+        name: &str,
+        register: impl Fn(&Registry) -> Result<T, quipu::Error>,
+        why: quipu::Error,
+    ) -> Result<(T, Registry), Error> {
+        let own = self.own()?;
+        let Ok(made) = register(&own) else {
+            return Err(Error::because(name, "it cannot be created", why));
+        };
+        (self.options().warn)(&format!("{why}; it is kept in the memory of this process alone"));
+        Ok((made, own))
+    }
+
+    /// The registry on the segment of that number, which is opened if necessary.
+    fn numbered(&self, number: usize) -> Result<Registry, Error> {
+        let Some(index) = number.checked_sub(1) else { return Ok(self.first.clone()) };
+        Ok(self.on(&self.pool.further(number)?).swap_remove(index))
+    }
+
+    /// The registries on these further segments of the pool; creates those that are missing.
+    fn on(&self, segments: &[Segment]) -> Vec<Registry> {
+        self.further.replace(|further| {
+            let missing = segments.get(further.len()..).unwrap_or_default();
+            let made = missing.iter().map(|segment| Registry::on(segment.clone()));
+            let all: Vec<Registry> = further.iter().cloned().chain(made).collect();
+            ((!missing.is_empty()).then(|| all.clone()), all)
+        })
+    }
+
+    /// The registry in private memory, which is created if it does not exist.
+    fn own(&self) -> Result<Registry, Error> {
+        if let Some(own) = self.own.read(Option::clone) {
+            return Ok(own);
+        }
+        let made = Registry::on(self.options().in_private_memory()?);
+        // If two threads create it at once, the first to store its registry wins.
+        Ok(self.own.replace(|own| match own {
+            Some(own) => (None, own.clone()),
+            None => (Some(Some(made.clone())), made.clone()),
+        }))
+    }
+}
+
+/// Where a segment is. Problems with a file end in memory, with a warning.
+impl SegmentOptions {
+    /// Opens or creates a file, and sets aside one that is useless. If the file cannot be used after
+    /// all, creates a segment in memory.
+    pub(crate) fn in_file(&self, path: &Path) -> Result<Segment, Error> {
+        let names = |error: &quipu_segment::Error| is_useless(error).then(|| asides(path));
+        let (segment, aside) =
+            match self.file.clone().limit(self.limit).open_or_replace(path, names) {
+                Ok(opened) => opened,
+                Err(error) => return self.in_memory(Some(&error.to_string())),
+            };
+        if let Some(SetAside { error, name }) = aside {
+            (self.warn)(&format!("{error}; renamed to {}, and a new one made", printable(&name)));
+        }
+        Ok(segment)
+    }
+
+    /// Creates a segment in memory that children of forks share, or else in private memory. Warns if
+    /// there is a reason `why` it is not in a file, or if it is in private memory.
+    pub(crate) fn in_memory(&self, why: Option<&str>) -> Result<Segment, Error> {
+        let mut why = why.map(str::to_owned);
+        let (segment, who) = match least(self.limit, Segment::anonymous) {
+            Ok(segment) => (segment, "this process and the children of its forks"),
+            Err(error) => {
+                why.get_or_insert_with(|| error.to_string());
+                (self.in_private_memory()?, "this process alone")
+            }
+        };
+        if let Some(why) = why {
+            (self.warn)(&format!("{why}; metrics are kept in memory, for {who}"));
+        }
+        Ok(segment)
+    }
+
+    /// Creates a segment in private memory.
+    pub(crate) fn in_private_memory(&self) -> Result<Segment, Error> {
+        least(self.limit, Segment::private).map_err(|error| {
+            let what = "not enough memory; raise the limits of this process";
+            Error::because("segment", what, error)
+        })
+    }
+}
+
+/// Creates a segment with that limit, or with a smaller one if the address space is too small.
+fn least(
+    mut limit: u64,
+    make: impl Fn(u64) -> Result<Segment, quipu_segment::Error>,
+) -> Result<Segment, quipu_segment::Error> {
+    loop {
+        match make(limit) {
+            Err(_) if limit / 2 >= LEAST_LIMIT => limit /= 2,
+            result => return result,
+        }
+    }
+}
+
+/// Whether the file is a segment that cannot be used: damaged, or of another version.
+fn is_useless(error: &quipu_segment::Error) -> bool {
+    error.is_damage() || matches!(error.kind(), ErrorKind::Version { .. })
+}
+
+/// The names that a file may get when it is set aside.
+fn asides(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let name = path.as_os_str().to_owned();
+    (1..=MOST_ASIDE).map(move |number| {
+        let mut name = name.clone();
+        name.push(format!(".aside-{number}"));
+        name.into()
+    })
+}
+
+/// For example `metrics.1.quipu`, for `metrics.quipu`.
+fn numbered(path: &Path, number: usize) -> PathBuf {
+    let extension = path.extension().map(|extension| extension.to_string_lossy());
+    path.with_extension(format!("{number}.{}", extension.as_deref().unwrap_or("quipu")))
+}
