@@ -2,6 +2,13 @@
 //!
 //! A lock of the standard library would stay locked in the child forever if another thread of the
 //! parent held it during the fork.
+//!
+//! `ForkSafeMutex` of `quipu-segment` is another lock, for rare changes that must be mended if their
+//! thread vanishes. This one is for every update of a store, and differs in this:
+//!
+//! - Its owner is a thread, which may take it again: `synchronize` may be nested.
+//! - Nothing is mended. A child that takes over a [`Locked`] value starts with the default value.
+//! - A fork handler may hold it from before a fork until after it.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
