@@ -20,8 +20,8 @@ help: ## List the targets
 
 .PHONY: run
 run: ## Build the daemon and start it on 127.0.0.1:8081, with its state in state.quipu
-	$(CARGO) build --release --locked --package quipu-server
-	exec target/release/quipu serve
+	$(CARGO) build --profile quick --locked --package quipu-server
+	exec target/quick/quipu serve
 
 # The stages of `make test`. Each is a target, so that a failing stage can be run again alone.
 STAGES := test-rust test-ruby test-python test-storm test-go test-targets loom fuzz test-counts miri
