@@ -388,7 +388,11 @@ impl Metric for SegmentMetric {
             Cells::Each(each) if self.spec.is_cumulative() => {
                 // No other process changes this value: a lock between threads is enough.
                 let _guard = self.together.lock();
-                each.add(&key, (value - each.get(&key).max(0.0)).max(0.0));
+                let old = each.get(&key);
+                let new = self.spec.after_set(Some(old), value);
+                // An addition keeps what other threads add meanwhile, but cannot lead away from
+                // infinity.
+                if old.is_finite() { each.add(&key, new - old) } else { each.set(&key, new) }
             }
             Cells::Each(each) => each.set(&key, value),
         }

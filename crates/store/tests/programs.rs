@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use common::all;
 use proptest::prelude::*;
+#[cfg(feature = "files")]
+use quipu_store::files::FileStore;
 use quipu_store::{Aggregation, Kind, Local, Metric, SegmentStore, Spec, Store, Synchronized};
 
 #[derive(Debug, Clone)]
@@ -33,6 +35,16 @@ fn specs() -> Vec<Spec> {
         Spec::new("seconds", Kind::Histogram).labels(["code", "le"]),
         Spec::new("seconds_sum", Kind::Summary).labels(["quantile"]),
     ]
+}
+
+/// Metrics of which each process has its own values.
+fn specs_of_each() -> Vec<Spec> {
+    let aggregations = [Aggregation::Max, Aggregation::Min];
+    let mut specs = specs();
+    for (number, spec) in specs.iter_mut().enumerate() {
+        spec.aggregation = Some(aggregations[number % 2]);
+    }
+    specs
 }
 
 fn labels(spec: &Spec, number: usize) -> Vec<&'static str> {
@@ -69,10 +81,10 @@ fn is_same(a: f64, b: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan())
 }
 
-fn same(store: &dyn Store, steps: &[Step]) -> Result<(), TestCaseError> {
+fn same(store: &dyn Store, specs: &[Spec], steps: &[Step]) -> Result<(), TestCaseError> {
     let oracle = Synchronized::new();
     let of = |store: &dyn Store| -> Vec<Arc<dyn Metric>> {
-        specs().iter().map(|spec| store.metric(spec).unwrap()).collect()
+        specs.iter().map(|spec| store.metric(spec).unwrap()).collect()
     };
     let (mut metrics, expected) = (of(store), of(&oracle));
     let dropped = store.dropped();
@@ -104,7 +116,7 @@ fn same(store: &dyn Store, steps: &[Step]) -> Result<(), TestCaseError> {
                     metrics[m].remove(&labels);
                 }
             }
-            Step::Again(m) => metrics[m] = store.metric(&specs()[m]).unwrap(),
+            Step::Again(m) => metrics[m] = store.metric(&specs[m]).unwrap(),
         }
     }
     for (metric, expected) in metrics.iter().zip(&expected) {
@@ -125,22 +137,33 @@ proptest! {
 
     #[test]
     fn local(steps in steps()) {
-        same(&Local::new(), &steps)?;
+        same(&Local::new(), &specs(), &steps)?;
     }
 
     #[test]
     fn segment(steps in steps()) {
-        same(&SegmentStore::options().limit(4 << 20).private().unwrap(), &steps)?;
-        same(&SegmentStore::options().limit(4 << 20).anonymous().unwrap(), &steps)?;
+        for specs in [specs(), specs_of_each()] {
+            same(&SegmentStore::options().limit(4 << 20).private().unwrap(), &specs, &steps)?;
+            same(&SegmentStore::options().limit(4 << 20).anonymous().unwrap(), &specs, &steps)?;
+            let directory = tempfile::tempdir().unwrap();
+            same(&SegmentStore::open(directory.path()).unwrap(), &specs, &steps)?;
+        }
+    }
+
+    #[cfg(feature = "files")]
+    #[test]
+    fn files(mut steps in steps()) {
+        // Files keep series that were removed.
+        steps.retain(|step| !matches!(step, Step::Remove(..)));
         let directory = tempfile::tempdir().unwrap();
-        same(&SegmentStore::open(directory.path()).unwrap(), &steps)?;
+        same(&FileStore::new(directory.path()).unwrap(), &specs(), &steps)?;
     }
 
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     #[test]
     fn embedded(steps in steps()) {
         let directory = tempfile::tempdir().unwrap();
-        same(&quipu_store::Embedded::open(directory.path()).unwrap(), &steps)?;
+        same(&quipu_store::Embedded::open(directory.path()).unwrap(), &specs(), &steps)?;
     }
 }
 
@@ -183,6 +206,8 @@ fn a_wrong_number_of_labels_is_dropped_and_counted() {
     dropped(&Local::new());
     dropped(&Synchronized::new());
     dropped(&SegmentStore::options().limit(4 << 20).private().unwrap());
+    #[cfg(feature = "files")]
+    dropped(&FileStore::new(tempfile::tempdir().unwrap().path()).unwrap());
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     dropped(&quipu_store::Embedded::open(tempfile::tempdir().unwrap().path()).unwrap());
 }

@@ -149,7 +149,7 @@ impl FileMetric {
         labels: &[&str],
         work: impl FnOnce(&mut Writer, &str) -> Option<R>,
     ) -> Option<R> {
-        if labels.len() != self.spec.labels.len() {
+        if !self.spec.fits(labels) {
             return None;
         }
         let done = self.state.with(|state| {

@@ -159,6 +159,9 @@ impl Metric for RedisMetric {
     }
 
     fn remove(&self, labels: &[&str]) -> bool {
+        if !self.spec.fits(labels) {
+            return false;
+        }
         let removed = match &self.series {
             Series::Sums(series) => series.remove(&Values(labels)),
             Series::Gauges(series) => series.remove(&Values(labels)),
