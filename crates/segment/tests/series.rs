@@ -181,6 +181,13 @@ struct Series {
     since: u64,
 }
 
+impl Series {
+    /// Whether it was changed since the last sweep.
+    fn has_changed(&self) -> bool {
+        self.cells != self.noted
+    }
+}
+
 /// The twin: everything is a list or a map.
 struct Twin {
     setting: Setting,
@@ -219,20 +226,35 @@ impl Twin {
     }
 
     /// The series of a key, which is made if there is none. `still_there` returns the keys that the
-    /// family has afterwards: it shows which of several hidden series was removed.
-    fn find(&mut self, key: usize, now: u64, still_there: impl Fn() -> BTreeSet<usize>) -> usize {
+    /// family has afterwards, and whether their series are shown: several hidden series may be
+    /// removed, and those that were changed, and searched before, are shown again.
+    fn find(
+        &mut self,
+        key: usize,
+        now: u64,
+        still_there: impl Fn() -> BTreeMap<usize, bool>,
+    ) -> usize {
         if let Some(&at) = self.by_key.get(&key) {
             self.series[at].hidden = false;
             return at;
         }
         if self.setting.limit.is_some_and(|limit| self.live() >= limit) {
             let there = still_there();
-            let gone = self.by_key.iter().find(|(key, _)| !there.contains(key));
-            let Some((&gone, &at)) = gone else {
+            let mut gone = None;
+            for (key, &at) in &self.by_key {
+                let series = &mut self.series[at];
+                match there.get(key) {
+                    Some(is_shown) if series.has_changed() => series.hidden &= !is_shown,
+                    Some(_) => {}
+                    None => gone = Some((*key, at)),
+                }
+            }
+            let Some((gone, at)) = gone else {
                 assert!(self.series.iter().skip(1).all(|series| !series.live || !series.hidden));
                 return self.overflow();
             };
-            assert!(self.series[at].hidden, "only a hidden series may go");
+            let series = &self.series[at];
+            assert!(series.hidden && !series.has_changed(), "only a hidden series may go");
             self.series[at].live = false;
             self.by_key.remove(&gone);
         }
@@ -330,14 +352,21 @@ impl Pair {
         self.family.as_ref().unwrap()
     }
 
-    /// The keys that the family has, hidden ones included.
-    fn keys(setting: Setting, family: &Family) -> BTreeSet<usize> {
-        let mut keys = BTreeSet::new();
+    /// The keys that the family has, and whether their series are shown.
+    fn keys(setting: Setting, family: &Family) -> BTreeMap<usize, bool> {
+        let mut keys = BTreeMap::new();
         let removed = family.retain(|view| {
-            keys.insert(key_of(setting, view));
+            keys.insert(key_of(setting, view), false);
             true
         });
         assert_eq!(removed.unwrap(), 0);
+        let (mut cursor, mut buffer) = (Cursor::default(), Vec::new());
+        let _ = family.walk(&mut cursor, &mut buffer, |view| {
+            if !view.overflow {
+                keys.insert(key_of(setting, view), true);
+            }
+            ControlFlow::Continue(())
+        });
         keys
     }
 
@@ -509,6 +538,29 @@ proptest! {
             pair.compare();
         }
     }
+}
+
+/// The search for a hidden series to remove shows one that a handle changed, which the twin must
+/// allow for.
+#[test]
+fn the_limit_shows_a_hidden_series_that_changed() {
+    let (limit, idle) = (Some(3), Some(1));
+    let setting = Setting { is_dense: false, additive: true, limit, idle, in_file: false };
+    let add = |key| Step::Add { key, cell: 0, n: 0 };
+    let mut pair = Pair::new(setting);
+    for step in [
+        Step::Bind { key: 0 },
+        Step::Advance { tenths: 1 },
+        Step::Sweep,
+        add(1),
+        Step::AddBound { handle: 0, cell: 0, n: 1 },
+        add(2),
+        add(3),
+    ] {
+        pair.run(&step);
+        pair.compare();
+    }
+    assert!(pair.family().overflowed() == 1 && pair.twin.is_shown(1));
 }
 
 // ---- faults of other tables ----
