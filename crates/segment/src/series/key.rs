@@ -12,6 +12,10 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 use super::strings::StringSet;
 
 /// Collects the label values of a series, in the order of the family's labels.
+///
+/// Its fields stay in this order: with `stack` between fields that begin as zeros, the compiler would
+/// zero all of it.
+#[repr(C)]
 pub struct KeyWriter<'a> {
     /// The sets of values of the labels; `None` where a label is dynamic.
     sets: &'a [Option<StringSet>],
@@ -19,17 +23,24 @@ pub struct KeyWriter<'a> {
     position: usize,
     /// How many of them are texts of dynamic labels.
     texts: usize,
+    /// The number of complete words.
+    count: usize,
+    /// All words, once they do not fit into `stack`.
+    #[allow(clippy::box_collection, reason = "one word to set, not three")]
+    spill: Option<Box<Vec<u64>>>,
+    last: Last,
     group: u32,
     /// Whether a text was not among its label's fixed values.
     unknown: bool,
-    /// The bytes of the last word, and the number of their bits: less than 64.
-    last: u64,
-    bits: u32,
-    /// The number of complete words.
-    count: usize,
     stack: [MaybeUninit<u64>; STACK],
-    /// All words, once they do not fit into `stack`.
-    spill: Vec<u64>,
+}
+
+/// The last word of a key, which is not complete: its bytes, and the number of their bits, less than
+/// 64.
+#[derive(Debug, Clone, Copy, Default)]
+struct Last {
+    word: u64,
+    bits: u32,
 }
 
 /// Label values that were written once, to be written again with [`KeyWriter::kept`].
@@ -39,8 +50,7 @@ pub struct Values {
     texts: usize,
     group: u32,
     unknown: bool,
-    last: u64,
-    bits: u32,
+    last: Last,
     words: Box<[u64]>,
 }
 
@@ -51,10 +61,10 @@ impl Values {
         if self.unknown || group != self.group {
             return None;
         }
-        let last = self.last.to_le_bytes();
+        let last = self.last.word.to_le_bytes();
         with_bytes(&self.words, |whole| {
             let rest = texts.strip_prefix(whole)?;
-            rest.strip_prefix(&last[..self.bits as usize / 8])
+            rest.strip_prefix(&last[..self.last.bits as usize / 8])
         })
     }
 }
@@ -74,19 +84,16 @@ const STACK: usize = 32;
 impl<'a> KeyWriter<'a> {
     #[inline]
     pub(crate) fn new(sets: &'a [Option<StringSet>]) -> Self {
-        let stack = [MaybeUninit::uninit(); STACK];
-        let (last, bits, count, spill) = (0, 0, 0, Vec::new());
         Self {
             sets,
             position: 0,
             texts: 0,
+            count: 0,
+            spill: None,
+            last: Last::default(),
             group: 0,
             unknown: false,
-            last,
-            bits,
-            count,
-            stack,
-            spill,
+            stack: [MaybeUninit::uninit(); STACK],
         }
     }
 
@@ -136,19 +143,14 @@ impl<'a> KeyWriter<'a> {
         (self.position, self.texts, self.group) = (values.position, values.texts, values.group);
         self.unknown = values.unknown;
         values.words.iter().for_each(|word| self.store(*word));
-        (self.last, self.bits) = (values.last, values.bits);
+        self.last = values.last;
     }
 
     /// Keeps what was written so far.
     pub(crate) fn keep(&self) -> Values {
-        let words = if self.spill.is_empty() {
-            // SAFETY: `store` wrote the first `count` words.
-            unsafe { std::slice::from_raw_parts(self.stack.as_ptr().cast::<u64>(), self.count) }
-        } else {
-            &self.spill[..]
-        };
-        let Self { position, texts, group, unknown, last, bits, .. } = *self;
-        Values { position, texts, group, unknown, last, bits, words: words.into() }
+        let words = self.words();
+        let Self { position, texts, group, unknown, last, .. } = *self;
+        Values { position, texts, group, unknown, last, words: words.into() }
     }
 
     /// The group, if all labels are fixed; `None` if a text was unknown.
@@ -163,57 +165,52 @@ impl<'a> KeyWriter<'a> {
         if self.unknown || self.texts != texts {
             return None;
         }
-        if self.bits > 0 {
-            self.store(self.last);
-            (self.last, self.bits) = (0, 0);
+        if self.last.bits > 0 {
+            self.store(self.last.word);
+            self.last = Last::default();
         }
-        let words = if self.spill.is_empty() {
-            // SAFETY: `store` wrote the first `count` words.
-            unsafe { std::slice::from_raw_parts(self.stack.as_ptr().cast::<u64>(), self.count) }
-        } else {
-            &self.spill[..]
-        };
+        let words = self.words();
         Some(Key { group: self.group, words, hash: hash(words, self.group, secrets) })
     }
 
-    /// Appends a length and a text. Words are assembled in registers and stored whole: reading a
-    /// word after storing parts of it waits for all of the parts (measured: 20 ns per key).
+    /// The complete words.
     #[inline]
-    fn push(&mut self, text: &[u8]) {
-        self.texts += 1;
-        match text.len() {
-            // At most 254.
-            length if length < usize::from(u8::MAX) => self.put(length as u64, 8),
-            length => {
-                self.put(u8::MAX.into(), 8);
-                // A key that does not fit into a record is refused there, because of its length.
-                self.put(u64::from(u32::try_from(length).unwrap_or(u32::MAX)), 32);
-            }
-        }
-        let mut chunks = text.chunks_exact(8);
-        for chunk in &mut chunks {
-            let word = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
-            self.store(self.last | word << self.bits);
-            self.last = word >> 1 >> (63 - self.bits);
-        }
-        let rest = chunks.remainder().len() as u32;
-        if rest > 0 {
-            self.put(tail(text, rest), 8 * rest);
+    fn words(&self) -> &[u64] {
+        match &self.spill {
+            // SAFETY: `store` and `push` wrote the first `count` words.
+            None => unsafe {
+                std::slice::from_raw_parts(self.stack.as_ptr().cast::<u64>(), self.count)
+            },
+            Some(words) => words,
         }
     }
 
-    /// Appends the lowest `bits` bits of `value`, fewer than 64. The other bits of `value` must be
-    /// zero.
-    #[inline]
-    fn put(&mut self, value: u64, bits: u32) {
-        self.last |= value << self.bits;
-        if self.bits + bits < 64 {
-            self.bits += bits;
-        } else {
-            self.store(self.last);
-            self.last = value >> 1 >> (63 - self.bits);
-            self.bits = self.bits + bits - 64;
+    /// Appends a length and a text.
+    #[inline(never)]
+    fn push(&mut self, text: &[u8]) {
+        self.texts += 1;
+        // Beside the words of the text, its length and its last bytes may complete one each.
+        let most = self.count + text.len() / 8 + 2;
+        if text.len() >= usize::from(u8::MAX) || most > STACK {
+            return self.push_long(text);
         }
+        // Copies, since the compiler cannot tell that a store to the stack leaves the fields alone.
+        let (mut last, mut count) = (self.last, self.count);
+        last.put_text(text, |word| {
+            self.stack[count].write(word);
+            count += 1;
+        });
+        (self.last, self.count) = (last, count);
+    }
+
+    /// Appends a text that may be too long for the stack. A separate function, so that the one
+    /// above calls none, and saves no registers.
+    #[cold]
+    #[inline(never)]
+    fn push_long(&mut self, text: &[u8]) {
+        let mut last = self.last;
+        last.put_text(text, |word| self.store(word));
+        self.last = last;
     }
 
     #[inline]
@@ -228,12 +225,55 @@ impl<'a> KeyWriter<'a> {
     }
 
     #[cold]
+    #[inline(never)]
     fn spill(&mut self, word: u64) {
-        if self.spill.is_empty() {
-            // SAFETY: the stack is full: `store` wrote all of it.
-            self.spill.extend(self.stack.iter().map(|word| unsafe { word.assume_init() }));
+        // SAFETY: the stack is full: `store` and `push` wrote all of it.
+        let all =
+            || Box::new(self.stack.iter().map(|word| unsafe { word.assume_init() }).collect());
+        self.spill.get_or_insert_with(all).push(word);
+    }
+}
+
+impl Last {
+    /// Appends a length and a text, and calls `store` with each word that this completes. Words are
+    /// assembled in registers and stored whole: reading a word after storing parts of it waits for
+    /// all of the parts (measured: 20 ns per key).
+    #[inline(always)]
+    fn put_text(&mut self, text: &[u8], mut store: impl FnMut(u64)) {
+        match text.len() {
+            // At most 254.
+            length if length < usize::from(u8::MAX) => self.put(length as u64, 8, &mut store),
+            length => {
+                self.put(u8::MAX.into(), 8, &mut store);
+                // A key that does not fit into a record is refused there, because of its length.
+                self.put(u64::from(u32::try_from(length).unwrap_or(u32::MAX)), 32, &mut store);
+            }
         }
-        self.spill.push(word);
+        let (chunks, rest) = text.as_chunks();
+        for chunk in chunks {
+            let word = u64::from_le_bytes(*chunk);
+            store(self.word | word << self.bits);
+            self.word = word >> 1 >> (63 - self.bits);
+        }
+        // At most 7.
+        let rest = rest.len() as u32;
+        if rest > 0 {
+            self.put(tail(text, rest), 8 * rest, &mut store);
+        }
+    }
+
+    /// Appends the lowest `bits` bits of `value`, fewer than 64. The other bits of `value` must be
+    /// zero.
+    #[inline(always)]
+    fn put(&mut self, value: u64, bits: u32, store: &mut impl FnMut(u64)) {
+        self.word |= value << self.bits;
+        if self.bits + bits < 64 {
+            self.bits += bits;
+        } else {
+            store(self.word);
+            self.word = value >> 1 >> (63 - self.bits);
+            self.bits = self.bits + bits - 64;
+        }
     }
 }
 
@@ -253,10 +293,22 @@ fn tail(text: &[u8], rest: u32) -> u64 {
 /// The hash of a key: that of the words, and the group, spread by a multiplication.
 #[inline]
 pub(crate) fn hash(words: &[u64], group: u32, secrets: &RapidSecrets) -> u64 {
+    let texts =
+        if words.len() <= 2 { hash_words(words, secrets) } else { hash_long(words, secrets) };
+    texts ^ u64::from(group).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// The hash of more than two words: a separate function, since most of the hash's code is for them.
+#[inline(never)]
+fn hash_long(words: &[u64], secrets: &RapidSecrets) -> u64 {
+    hash_words(words, secrets)
+}
+
+#[inline(always)]
+fn hash_words(words: &[u64], secrets: &RapidSecrets) -> u64 {
     // SAFETY: words may be read as bytes, of which there are eight each.
     let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), 8 * words.len()) };
     rapidhash_v3_micro_inline::<true, false>(bytes, secrets)
-        ^ u64::from(group).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Calls `look` with the bytes of a key's words; only long keys allocate memory.

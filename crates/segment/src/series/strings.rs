@@ -69,7 +69,7 @@ impl StringSet {
     }
 
     /// The index of a text.
-    #[inline]
+    #[inline(never)]
     pub fn find(&self, text: &str) -> Option<u32> {
         let mut at = (digest(text.as_bytes()).wrapping_mul(self.multiplier) >> self.shift) as usize;
         // The table has at least four slots per text, so that there is an empty one.
@@ -77,8 +77,8 @@ impl StringSet {
             let slot = self.slots.get(at)?;
             let index = slot.number.checked_sub(1)?;
             if slot.length as usize == text.len() {
-                let all = self.all.as_bytes();
-                let found = &all[slot.start as usize..(slot.start + slot.length) as usize];
+                // Not `slot.length`, so that the compiler knows that both are of one length.
+                let found = self.all.as_bytes().get(slot.start as usize..)?.get(..text.len())?;
                 if same(found, text.as_bytes()) {
                     return Some(index);
                 }
@@ -124,12 +124,12 @@ fn digest(text: &[u8]) -> u64 {
 }
 
 /// Compares two texts of the same length by overlapping loads: for texts as short as labels, a call
-/// of the library's comparison costs more than the comparison.
+/// of the library's comparison costs more than the comparison, and makes the caller save registers.
 #[inline]
 fn same(one: &[u8], other: &[u8]) -> bool {
     if let (Some(a), Some(b)) = (one.last_chunk::<16>(), other.last_chunk::<16>()) {
-        let ends = one.first_chunk::<16>() == other.first_chunk::<16>() && a == b;
-        return ends && (one.len() <= 32 || one == other);
+        let mut chunks = one.as_chunks::<16>().0.iter().zip(other.as_chunks::<16>().0);
+        return a == b && chunks.all(|(a, b)| a == b);
     }
     if let (Some(a), Some(b)) = (one.last_chunk::<8>(), other.last_chunk::<8>()) {
         return a == b && one.first_chunk::<8>() == other.first_chunk::<8>();
@@ -137,7 +137,7 @@ fn same(one: &[u8], other: &[u8]) -> bool {
     if let (Some(a), Some(b)) = (one.last_chunk::<4>(), other.last_chunk::<4>()) {
         return a == b && one.first_chunk::<4>() == other.first_chunk::<4>();
     }
-    one == other
+    one.iter().zip(other).all(|(a, b)| a == b)
 }
 
 /// 2^64 divided by the golden ratio, for Fibonacci hashing (Knuth, vol. 3, 6.4).
