@@ -86,12 +86,20 @@ thread_local! {
     static OWNED: RefCell<Vec<OwnedLine>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Claim<'_> {
+impl<'r> Claim<'r> {
     /// Claims a record, in place of the previous one. The caller must then check the record's meta
     /// word: the record is claimed if that says that a series is there.
     #[inline]
     pub(crate) fn set(&self, record: u32) {
-        claims::claim(self.word, record.into(), self.relies);
+        self.setter()(record);
+    }
+
+    /// What [`Claim::set`] does, as a function that does not refer to the claim: so the claim stays
+    /// in registers. It must not be called after the claim is dropped.
+    #[inline]
+    pub(crate) fn setter(&self) -> impl Fn(u32) + Copy + use<'r> {
+        let (word, relies) = (self.word, self.relies);
+        move |record| claims::claim(word, record.into(), relies)
     }
 }
 

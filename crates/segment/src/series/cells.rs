@@ -18,14 +18,44 @@ pub(crate) const LANE_WORDS: usize = 512;
 const SHIFT: u32 = 12;
 const _: () = assert!(LANE_WORDS * 8 == 1 << SHIFT);
 
+/// The lanes of a family: how many there are, and how a thread adds to that of its CPU.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lanes {
+    /// The CPUs that have a lane.
+    cpus: u16,
+    /// All lanes, of which at least one is shared.
+    count: u16,
+    /// Found once, not for each addition.
+    sequence: Option<Sequence>,
+}
+
+impl Lanes {
+    /// The lane of a series in a record of its own.
+    pub(crate) const ONE: Self = Self { cpus: 0, count: 1, sequence: None };
+
+    /// `None` if no lane is shared.
+    pub(crate) fn new(cpus: u16, count: u16) -> Option<Self> {
+        let sequence = if cpus > 0 { Sequence::find() } else { None };
+        (cpus < count).then_some(Self { cpus, count, sequence })
+    }
+
+    /// The CPUs that have a lane.
+    pub(crate) fn cpus(self) -> u16 {
+        self.cpus
+    }
+
+    /// The number of lanes.
+    pub(crate) fn count(self) -> u16 {
+        self.count
+    }
+}
+
 /// The cells of one series.
 #[derive(Debug, Clone, Copy)]
 pub struct SeriesCells<'a> {
     first: NonNull<AtomicU64>,
     cells: u32,
-    cpus: u16,
-    lanes: u16,
-    sequence: Option<Sequence>,
+    lanes: Lanes,
     /// What the lanes held when the series was last reset; without it, zeros.
     base: Option<NonNull<AtomicU64>>,
     life: PhantomData<&'a AtomicU64>,
@@ -37,21 +67,18 @@ unsafe impl Send for SeriesCells<'_> {}
 unsafe impl Sync for SeriesCells<'_> {}
 
 impl<'a> SeriesCells<'a> {
-    /// Makes a place of `cells` cells in each of `lanes` lanes, of which `cpus` belong to CPUs and
-    /// at least one is shared.
+    /// Makes a place of `cells` cells in each lane.
     ///
     /// # Safety
-    /// For 'a, there are `cells` atomics from `first` on in each of the `lanes` lanes, which are
+    /// For 'a, there are `cells` atomics from `first` on in each of the lanes, which are
     /// `LANE_WORDS` apart; and `cells` atomics from `base` on, if it is given.
     pub(crate) unsafe fn new(
         first: NonNull<AtomicU64>,
         cells: u32,
-        (cpus, lanes): (u16, u16),
+        lanes: Lanes,
         base: Option<NonNull<AtomicU64>>,
     ) -> Self {
-        debug_assert!(cpus < lanes, "there is a shared lane");
-        let sequence = if cpus > 0 { Sequence::find() } else { None };
-        Self { first, cells, cpus, lanes, sequence, base, life: PhantomData }
+        Self { first, cells, lanes, base, life: PhantomData }
     }
 
     /// The number of cells of the series.
@@ -70,14 +97,13 @@ impl<'a> SeriesCells<'a> {
         self.first.addr().get()
     }
 
-    /// The number of CPUs that have a lane, and the number of lanes.
-    pub(crate) fn lanes(&self) -> (u16, u16) {
-        (self.cpus, self.lanes)
+    pub(crate) fn lanes(&self) -> Lanes {
+        self.lanes
     }
 
     /// Whether each CPU has cells of its own.
     pub fn is_striped(&self) -> bool {
-        self.lanes > 1
+        self.lanes.count > 1
     }
 
     /// Sets a cell to zero in all lanes. What is added at the same time may be lost, or stay.
@@ -86,7 +112,7 @@ impl<'a> SeriesCells<'a> {
     /// If there is no such cell.
     pub fn clear(&self, cell: usize) {
         assert!(cell < self.len());
-        for lane in 0..usize::from(self.lanes) {
+        for lane in 0..usize::from(self.lanes.count) {
             self.lane(cell, lane).store(0, Ordering::Relaxed);
         }
     }
@@ -101,8 +127,8 @@ impl<'a> SeriesCells<'a> {
         // SAFETY: the cell exists in each of the CPUs' lanes, as `new` was promised.
         unsafe {
             let first = self.first.as_ptr().add(cell);
-            if let Some(sequence) = self.sequence
-                && sequence.add_at::<SHIFT>(first, usize::from(self.cpus) << SHIFT, n)
+            if let Some(sequence) = self.lanes.sequence
+                && sequence.add_at::<SHIFT>(first, usize::from(self.lanes.cpus) << SHIFT, n)
             {
                 return;
             }
@@ -121,8 +147,8 @@ impl<'a> SeriesCells<'a> {
         // SAFETY: as in `add`.
         unsafe {
             let first = self.first.as_ptr().add(cell);
-            if let Some(sequence) = self.sequence
-                && sequence.add_float_at::<SHIFT>(first, usize::from(self.cpus) << SHIFT, n)
+            if let Some(sequence) = self.lanes.sequence
+                && sequence.add_float_at::<SHIFT>(first, usize::from(self.lanes.cpus) << SHIFT, n)
             {
                 return;
             }
@@ -167,7 +193,7 @@ impl<'a> SeriesCells<'a> {
     #[inline]
     pub fn plain(&self, cell: usize) -> &'a AtomicU64 {
         assert!(cell < self.len());
-        self.lane(cell, usize::from(self.cpus))
+        self.lane(cell, usize::from(self.lanes.cpus))
     }
 
     /// Resets all sums to zero. `floats` has the bit of each cell that holds floats. Without a
@@ -203,14 +229,14 @@ impl<'a> SeriesCells<'a> {
         assert!(cell < self.len());
         // Acquire: a reader that sees an addition sees what its thread saw before it; and no load
         // that follows in program order comes before these.
-        (0..usize::from(self.lanes)).fold(0, |sum: u64, lane| {
+        (0..usize::from(self.lanes.count)).fold(0, |sum: u64, lane| {
             sum.wrapping_add(self.lane(cell, lane).load(Ordering::Acquire))
         })
     }
 
     fn raw_sum_float(&self, cell: usize) -> f64 {
         assert!(cell < self.len());
-        let values = (0..usize::from(self.lanes))
+        let values = (0..usize::from(self.lanes.count))
             .map(|lane| f64::from_bits(self.lane(cell, lane).load(Ordering::Acquire)));
         values.reduce(|sum, value| sum + value).unwrap_or(0.0)
     }
@@ -224,14 +250,15 @@ impl<'a> SeriesCells<'a> {
 
     #[inline]
     fn shared(&self, cell: usize) -> &'a AtomicU64 {
-        let shared = usize::from(self.lanes - self.cpus);
+        let Lanes { cpus, count, .. } = self.lanes;
+        let shared = usize::from(count - cpus);
         let own = if shared == 1 { 0 } else { thread_number() % shared };
-        self.lane(cell, usize::from(self.cpus) + own)
+        self.lane(cell, usize::from(cpus) + own)
     }
 
     #[inline]
     fn lane(&self, cell: usize, lane: usize) -> &'a AtomicU64 {
-        debug_assert!(cell < self.len() && lane < usize::from(self.lanes));
+        debug_assert!(cell < self.len() && lane < usize::from(self.lanes.count));
         // SAFETY: the callers checked the cell, and lanes are counted up to their number; `new` was
         // promised that the cell exists, for 'a.
         unsafe { self.first.add(lane * LANE_WORDS + cell).as_ref() }

@@ -8,7 +8,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use super::cells::{LANE_WORDS, SeriesCells};
+use super::cells::{LANE_WORDS, Lanes, SeriesCells};
 use super::schema::Schema;
 use crate::cells::Cells;
 use crate::error::Error;
@@ -83,7 +83,7 @@ impl Slab {
     }
 
     fn has(&self, dense: &Dense) -> bool {
-        let numbers = u64::from(dense.cpus) | u64::from(dense.lanes) << 16;
+        let numbers = u64::from(dense.lanes.cpus()) | u64::from(dense.lanes.count()) << 16;
         let (first, lane) = (dense.at[0], self.lane());
         self.numbers == numbers && first >= lane.start && first + dense.used() <= lane.end
     }
@@ -101,8 +101,7 @@ pub(crate) struct Dense {
     slots: u32,
     cells: u32,
     slots_per_slab: u32,
-    cpus: u16,
-    lanes: u16,
+    lanes: Lanes,
     additive: bool,
 }
 
@@ -184,9 +183,7 @@ impl Dense {
             let first = Some(first).filter(|&first| first > 0)?;
             region.cells(u64::from(first) * CELL_BYTES, usize::try_from(words).ok()?)
         };
-        if layout.cpus >= layout.lanes {
-            return None;
-        }
+        let lanes = Lanes::new(layout.cpus, layout.lanes)?;
         Some(Self {
             first: first_of(layout.first, words)?,
             marks: first_of(marks, Self::mark_words(slots, schema.cells))?,
@@ -194,8 +191,7 @@ impl Dense {
             slots,
             cells: schema.cells.into(),
             slots_per_slab,
-            cpus: layout.cpus,
-            lanes: layout.lanes,
+            lanes,
             additive: schema.additive,
         })
     }
@@ -206,7 +202,7 @@ impl Dense {
         let words = if slabs.iter().any(|slab| slab.has(self)) {
             self.used()
         } else {
-            words(self.slots, self.cells, self.lanes.into())
+            words(self.slots, self.cells, self.lanes.count().into())
         };
         // The number of cells came as 16 bits.
         let kept = Self::mark_words(self.slots, self.cells as u16);
@@ -230,8 +226,8 @@ impl Dense {
         let mut at = (slot * self.cells) as usize;
         if slot >= self.slots_per_slab {
             let (slab, rest) = (slot / self.slots_per_slab, slot % self.slots_per_slab);
-            at =
-                slab as usize * usize::from(self.lanes) * LANE_WORDS + (rest * self.cells) as usize;
+            at = slab as usize * usize::from(self.lanes.count()) * LANE_WORDS
+                + (rest * self.cells) as usize;
         }
         let base = self.additive.then(|| {
             let at = self.slots.div_ceil(64) + slot * self.cells;
@@ -240,7 +236,7 @@ impl Dense {
         });
         // SAFETY: `open` checked that all slots in all lanes lie inside the region, which the
         // family keeps alive for longer than this borrow.
-        unsafe { SeriesCells::new(self.first.add(at), self.cells, (self.cpus, self.lanes), base) }
+        unsafe { SeriesCells::new(self.first.add(at), self.cells, self.lanes, base) }
     }
 
     /// Whether the slot is shown even if it is zero.

@@ -333,7 +333,7 @@ impl Family {
     /// Adds `n` to a cell of the series with the labels that `labels` writes.
     #[inline]
     pub fn add(&self, labels: impl Fn(&mut KeyWriter<'_>), cell: usize, n: u64) {
-        self.update(labels, |place| place.add(cell, n));
+        self.update(labels, move |place| place.add(cell, n));
     }
 
     /// Changes the cells of the series with the labels that `labels` writes; the series is made if
@@ -344,23 +344,40 @@ impl Family {
     #[inline]
     pub fn update(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
         let inner = &*self.inner;
-        let mut writer = KeyWriter::new(&inner.sets);
-        labels(&mut writer);
         match &inner.layout {
-            Series::Dense(dense) => act(dense.place(inner.slot(&writer, dense))),
+            Series::Dense(dense) => {
+                // A writer of its own: of fixed values alone, it stays in registers.
+                let mut writer = KeyWriter::new(&inner.sets);
+                labels(&mut writer);
+                act(dense.place(inner.slot(&writer, dense)));
+            }
             Series::Dynamic(keyed) => {
-                // The writer is moved nowhere, so that it stays in registers.
+                let mut writer = KeyWriter::new(&inner.sets);
+                labels(&mut writer);
                 let key = writer.finish(keyed.secrets(), keyed.texts);
                 if let Some(key) = &key
                     && let Some(claim) = keyed.claim_at_hand()
-                    && let Some(found) = keyed.find_live(key, |at| claim.set(at))
+                    && let Some(found) = keyed.find_live(key, claim.setter())
                 {
                     act(keyed.place(found.at));
                     return;
                 }
-                let _ = self.update_slowly(keyed, key, &act);
+                self.update_unfound(keyed, key, act);
             }
         }
+    }
+
+    /// Changes the cells of a series that was not found at once. It takes all arguments by value,
+    /// so that they stay in registers until then.
+    #[cold]
+    #[inline(never)]
+    fn update_unfound(
+        &self,
+        keyed: &DynamicSeries,
+        key: Option<Key<'_>>,
+        act: impl Fn(SeriesCells<'_>),
+    ) {
+        let _ = self.update_slowly(keyed, key, &act);
     }
 
     /// As [`Family::update`], for values that are to be shown even if they are zero.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
-use super::cells::SeriesCells;
+use super::cells::{Lanes, SeriesCells};
 use super::family::{Family, Series};
 use crate::fork;
 use crate::slots::HandleClaim;
@@ -157,7 +157,7 @@ impl OtherCells {
         // At most 512.
         let count = count as u32;
         // SAFETY: there is one lane of that many cells, which are freed with this.
-        Self { place: unsafe { SeriesCells::new(first, count, (0, 1), None) }, _own: own }
+        Self { place: unsafe { SeriesCells::new(first, count, Lanes::ONE, None) }, _own: own }
     }
 }
 

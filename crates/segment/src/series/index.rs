@@ -80,47 +80,40 @@ const DEAD: u64 = 1;
 
 impl<M: Memory> Index<'_, M> {
     /// Finds what `matches` accepts among the entries of a fingerprint, without the lock.
-    #[inline]
-    pub(crate) fn find<T>(
-        &self,
-        fingerprint: u32,
-        mut matches: impl FnMut(u32) -> Option<T>,
-    ) -> Option<T> {
+    #[inline(always)]
+    pub(crate) fn find<T>(self, fingerprint: u32, matches: impl Fn(u32) -> Option<T>) -> Option<T> {
         // Acquire: a thread that sees a table sees what was written into it, and its predecessor.
         let table = Table::unpack(self.table.load(Ordering::Acquire))?;
-        let found = self.probe(table, 0, fingerprint, &mut matches);
+        let found = self.probe(table, 0, fingerprint, &matches);
         if found.is_some() {
             return found.map(|(_, found)| found);
         }
-        self.find_unmoved(fingerprint, &mut matches)
+        self.find_unmoved(fingerprint, matches)
     }
 
     /// Searches the entries that have not moved. A separate function, so that the search above is
-    /// inlined into its callers.
+    /// inlined into its callers. It takes all arguments by value, so that they stay in registers
+    /// there.
     #[cold]
     #[inline(never)]
-    fn find_unmoved<T>(
-        &self,
-        fingerprint: u32,
-        matches: &mut impl FnMut(u32) -> Option<T>,
-    ) -> Option<T> {
+    fn find_unmoved<T>(self, fingerprint: u32, matches: impl Fn(u32) -> Option<T>) -> Option<T> {
         // Acquire: if there is no predecessor any more, all its entries are in the table.
         let previous = Table::unpack(self.previous.load(Ordering::Acquire))?;
-        self.probe(previous, self.moved(), fingerprint, matches).map(|(_, found)| found)
+        self.probe(previous, self.moved(), fingerprint, &matches).map(|(_, found)| found)
     }
 
     /// As [`Index::find`], but misses nothing. Requires the lock.
     pub(crate) fn find_locked<T>(
         &self,
         fingerprint: u32,
-        mut matches: impl FnMut(u32) -> Option<T>,
+        matches: impl Fn(u32) -> Option<T>,
     ) -> Option<T> {
         let table = Table::unpack(self.table.load(Ordering::Relaxed))?;
-        if let Some((_, found)) = self.probe(table, 0, fingerprint, &mut matches) {
+        if let Some((_, found)) = self.probe(table, 0, fingerprint, &matches) {
             return Some(found);
         }
         let previous = Table::unpack(self.previous.load(Ordering::Relaxed))?;
-        self.probe(previous, self.moved(), fingerprint, &mut matches).map(|(_, found)| found)
+        self.probe(previous, self.moved(), fingerprint, &matches).map(|(_, found)| found)
     }
 
     /// Inserts the entry of a record that is not in the index. Requires the lock, and that
@@ -134,10 +127,10 @@ impl<M: Memory> Index<'_, M> {
 
     /// Removes the entry of a record. Requires the lock.
     pub(crate) fn remove(&self, fingerprint: u32, record: u32) {
-        let mut is_it = |at: u32| (at == record).then_some(());
+        let is_it = |at: u32| (at == record).then_some(());
         for (table, moved) in [(self.table, 0), (self.previous, self.moved())] {
             if let Some(table) = Table::unpack(table.load(Ordering::Relaxed))
-                && let Some((slot, ())) = self.probe(table, moved, fingerprint, &mut is_it)
+                && let Some((slot, ())) = self.probe(table, moved, fingerprint, &is_it)
             {
                 slot.store(DEAD, Ordering::Relaxed);
             }
@@ -226,14 +219,14 @@ impl<M: Memory> Index<'_, M> {
         table: Table,
         moved: u32,
         fingerprint: u32,
-        matches: &mut impl FnMut(u32) -> Option<T>,
+        matches: &impl Fn(u32) -> Option<T>,
     ) -> Option<(&AtomicU64, T)> {
         let slots = self.slots(table);
         // Zero slots if the table does not lie inside the segment.
         let mask = slots.len().checked_sub(1)?;
         let mut slot = table.home(fingerprint).max(moved) as usize & mask;
         // Bounded: a table that is reused meanwhile may have no empty slot at all.
-        for _ in 0..=mask {
+        for _ in 0..slots.len() {
             // Acquire: a thread that finds an entry finds its record complete.
             let entry = slots[slot].load(Ordering::Acquire);
             if entry == EMPTY {

@@ -6,7 +6,7 @@
 //! [`SideAllocations`] which cells hold their offsets, so that the next series in the same record
 //! has them too. `docs/formats.md` draws their head.
 
-use super::cells::{LANE_WORDS, SeriesCells};
+use super::cells::{LANE_WORDS, Lanes, SeriesCells};
 use super::family::Family;
 use crate::error::Error;
 use crate::layout::CELL_BYTES;
@@ -90,7 +90,7 @@ impl Family {
         cells: u16,
     ) -> Result<u32, Error> {
         debug_assert!(usize::from(cells) <= LANE_WORDS);
-        let (cpus, lanes) = like.lanes();
+        let (cpus, lanes) = (like.lanes().cpus(), like.lanes().count());
         let segment = self.segment();
         if self.owner(like) >= segment.region.limit() {
             // The cells of a handle whose series was removed before a fork: they are never shown.
@@ -136,7 +136,8 @@ impl Family {
             (0, _) => return None,
             (lanes, cells) => u64::from(lanes - 1) * LANE_WORDS as u64 + u64::from(cells),
         };
-        if cpus >= lanes || usize::from(cells) > LANE_WORDS {
+        let lanes = Lanes::new(cpus, lanes)?;
+        if usize::from(cells) > LANE_WORDS {
             return None;
         }
         let first = region.cells(first * CELL_BYTES, behind as usize)?;
@@ -145,7 +146,7 @@ impl Family {
         let place = (cells > 0).then(|| {
             // SAFETY: all cells in all lanes lie inside the segment, which the family keeps alive
             // for longer than the borrow.
-            unsafe { SeriesCells::new(first, cells.into(), (cpus, lanes), None) }
+            unsafe { SeriesCells::new(first, cells.into(), lanes, None) }
         });
         Some(SideAllocation { head, words: shared, place })
     }

@@ -26,7 +26,7 @@ pub(crate) use self::blocks::At;
 use self::head as at;
 pub(crate) use self::record::Seen;
 use self::tables::STEP;
-use super::cells::SeriesCells;
+use super::cells::{Lanes, SeriesCells};
 use super::family::Family;
 use super::index::Index;
 use super::key::Key;
@@ -56,6 +56,8 @@ pub(crate) struct DynamicSeries {
     /// The words of a record before its cells.
     header: u32,
     cells: u32,
+    /// The words of a record before its key.
+    before_key: u32,
     /// The number of texts of a key.
     pub(crate) texts: usize,
     groups: u32,
@@ -100,12 +102,14 @@ impl DynamicSeries {
         created: u64,
     ) -> Self {
         let texts = schema.labels.iter().filter(|label| label.values.is_none()).count();
+        let header = 2 + u32::from(schema.idle.is_some());
         Self {
             segment: segment.clone(),
             head: head.clone(),
             secrets: RapidSecrets::seed(segment.seed()),
-            header: 2 + u32::from(schema.idle.is_some()),
+            header,
             cells: schema.cells.into(),
+            before_key: header + u32::from(schema.cells),
             texts,
             groups,
             limit: schema.limit.unwrap_or(u64::MAX),
@@ -139,11 +143,13 @@ impl DynamicSeries {
 
     /// Finds a series without a lock, and claims it by `hold`. It may miss one while the index
     /// changes, or if a process died and left it half changed.
-    #[inline]
+    #[inline(always)]
     fn find(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
-        self.index().find(fingerprint(key.hash), |at| {
+        // A copy, so that the caller's key stays in registers.
+        let key = *key;
+        self.index().find(fingerprint(key.hash), move |at| {
             hold(at);
-            self.matches(at, key)
+            self.matches(at, &key)
         })
     }
 
@@ -179,7 +185,7 @@ impl DynamicSeries {
 
     /// Finds a series that is shown, without a lock, and claims it. It may miss one, as
     /// [`DynamicSeries::find`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_live(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
         self.find(key, hold).filter(|found| state_of(found.meta) == state::LIVE)
     }
@@ -231,7 +237,7 @@ impl DynamicSeries {
         let first = first.unwrap_or_else(|| NonNull::from(&*self.nowhere).cast());
         // SAFETY: the one lane lies inside the region, as `cells` checked, or is `nowhere`, which
         // has that many cells: this family keeps both alive for longer than the borrow.
-        unsafe { SeriesCells::new(first, self.cells, (0, 1), None) }
+        unsafe { SeriesCells::new(first, self.cells, Lanes::ONE, None) }
     }
 
     /// The record of a series, if that series still has it and is shown. `hold` claims it.
@@ -471,12 +477,14 @@ impl DynamicSeries {
 
     #[inline]
     fn index(&self) -> Index<'_, Region> {
+        let head: &[AtomicU64; at::END] =
+            self.head.first_chunk().expect("a family is opened with a complete head");
         Index {
             memory: self.region(),
-            table: &self.head[at::TABLE],
-            previous: &self.head[at::PREVIOUS],
-            migrated: &self.head[at::MIGRATED],
-            entries: &self.head[at::ENTRIES],
+            table: &head[at::TABLE],
+            previous: &head[at::PREVIOUS],
+            migrated: &head[at::MIGRATED],
+            entries: &head[at::ENTRIES],
         }
     }
 

@@ -52,7 +52,7 @@ impl DynamicSeries {
     /// The words of a record's key; empty if they are not all there.
     #[inline]
     pub(super) fn key_at(&self, at: u32, count: usize) -> &[AtomicU64] {
-        let first = u64::from(at) + u64::from(self.header + self.cells);
+        let first = u64::from(at) + u64::from(self.before_key);
         self.region().slice(first * CELL_BYTES, count)
     }
 
@@ -128,7 +128,7 @@ impl DynamicSeries {
         now: Moment,
         sides: Option<Known<'_>>,
     ) -> Result<u32, Error> {
-        let words = u64::from(self.header + self.cells) + key.words.len() as u64;
+        let words = u64::from(self.before_key) + key.words.len() as u64;
         if words > MOST_WORDS.into() {
             return Err(Error::full(&self.segment, words * CELL_BYTES));
         }
@@ -141,7 +141,7 @@ impl DynamicSeries {
         if let Some((family, sides)) = sides {
             sides.renew(family, &self.place(at));
         }
-        for i in 2..self.header + self.cells {
+        for i in 2..self.before_key {
             let is_offset = |(_, sides): Known<'_>| {
                 i.checked_sub(self.header).is_some_and(|cell| sides.is_offset(cell as usize))
             };
@@ -153,7 +153,7 @@ impl DynamicSeries {
             let mark = u64::from(self.digest(at)) << 32 | u64::from(mark_time(now));
             region.word(at + 2).store(mark, Ordering::Release);
         }
-        for (i, word) in (self.header + self.cells..).zip(key.words) {
+        for (i, word) in (self.before_key..).zip(key.words) {
             region.word(at + i).store(*word, Ordering::Release);
         }
         let plain = with_bytes(key.words, |bytes| self.is_plain(bytes));
@@ -199,28 +199,24 @@ impl DynamicSeries {
     #[inline]
     pub(super) fn key_words(&self, meta: u64) -> usize {
         // At most 2^16.
-        (meta::used_words(meta) as usize).saturating_sub((self.header + self.cells) as usize)
+        (meta::used_words(meta) as usize).saturating_sub(self.before_key as usize)
     }
 
     /// Returns the record if it has this key.
     #[inline]
     pub(super) fn matches(&self, at: u32, key: &Key<'_>) -> Option<Found> {
-        let region = self.region();
+        let before_key = self.before_key as usize;
+        let count = before_key + key.words.len();
+        // A record that is not there with all words of such a key has another key.
+        let words = self.region().slice(u64::from(at) * CELL_BYTES, count);
+        let (head, texts) = words.split_at_checked(before_key)?;
+        let [meta, origin, ..] = head else { return None };
         // Acquire: a thread that sees it live sees all of it.
-        let meta = region.word(at).load(Ordering::Acquire);
-        let before = self.header + self.cells;
-        let count = key.words.len();
-        let state = state_of(meta);
-        if meta::used_words(meta) != u64::from(before) + count as u64
-            || !(state == state::LIVE || state == state::HIDDEN)
-            || self.word_of(at, 1).load(Ordering::Relaxed) >> 32 != u64::from(key.group)
-        {
-            return None;
-        }
-        // The whole record is there if its last words are.
-        let words = self.key_at(at, count);
-        let same = words.len() == count
-            && words
+        let meta = meta.load(Ordering::Acquire);
+        let same = meta::used_words(meta) == count as u64
+            && meta::is_series(meta)
+            && origin.load(Ordering::Relaxed) >> 32 == u64::from(key.group)
+            && texts
                 .iter()
                 .zip(key.words)
                 .all(|(word, wanted)| word.load(Ordering::Relaxed) == *wanted);
