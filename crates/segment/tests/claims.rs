@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use quipu_segment::Segment;
 use quipu_segment::clock::Manual;
-use quipu_segment::series::{Cursor, Family, Label, Schema};
+use quipu_segment::series::{Cursor, Family, Label, Schema, SeriesHandle};
 
 const START: u64 = 1_700_000_000_000_000_000;
 
@@ -232,19 +232,25 @@ fn records_of_all_lengths_are_used_again() {
     assert_eq!(used[2], used[5], "{used:?}");
 }
 
-/// A thread that finds no room for a claim still counts.
-#[test]
-fn a_thread_counts_where_there_is_no_room_for_its_claim() {
+/// A family with the series "ada" in a segment that has no room for another series, or for the claim
+/// of another thread; and the handles that have the claims.
+fn without_room() -> (Family, Vec<SeriesHandle>) {
     let segment = Segment::private(8 << 10).unwrap();
     let family = segment.family(&schema()).unwrap();
     add(&family, "ada", 1);
-    // Takes the remaining memory, and that for claims.
-    let handles: Vec<_> = (0..1000).map(|_| family.bind(|key| key.text("ada"))).collect();
+    let handles = (0..1000).map(|_| family.bind(|key| key.text("ada"))).collect();
     let mut i = 0;
     while family.overflowed() < 1000 {
         add(&family, &format!("{i}"), 1);
         i += 1;
     }
+    (family, handles)
+}
+
+/// A thread that finds no room for a claim still counts.
+#[test]
+fn a_thread_counts_where_there_is_no_room_for_its_claim() {
+    let (family, handles) = without_room();
     let before = family.overflowed();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -257,6 +263,39 @@ fn a_thread_counts_where_there_is_no_room_for_its_claim() {
         });
     });
     drop(handles);
+}
+
+/// A thread that finds no room for a claim reads every series, and its record is not reused
+/// meanwhile.
+#[test]
+fn a_thread_reads_where_there_is_no_room_for_its_claim() {
+    let (family, handles) = without_room();
+    let try_remove = || family.try_remove(|key| key.text("ada"));
+    let is_kept = || {
+        let removed = std::thread::scope(|scope| scope.spawn(try_remove).join().unwrap());
+        assert!(removed.unwrap_err().is_held(), "a reader without a claim has the lock");
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let found = family.find(|key| key.text("ada")).unwrap().unwrap();
+            assert_eq!(found.sum(0), 1);
+            is_kept();
+            drop(found);
+            assert!(family.find(|key| key.text("bert")).unwrap().is_none());
+            let (mut sums, mut overflows) = (Vec::new(), 0);
+            let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
+                is_kept();
+                match view.overflow {
+                    true => overflows += 1,
+                    false => sums.push(view.place.sum(0)),
+                }
+                ControlFlow::Continue(())
+            });
+            assert_eq!((sums, overflows), (vec![1; family.len() as usize], 1));
+        });
+    });
+    drop(handles);
+    assert!(try_remove().unwrap());
 }
 
 #[cfg(target_os = "linux")]

@@ -5,7 +5,7 @@
 //! remembers where the series was, and checks that it is still there.
 
 use super::cells::SeriesCells;
-use super::family::{Claimed, Family, Series};
+use super::family::{By, Claimed, Family, Series};
 use super::key::{KeyWriter, Values};
 use super::keyed::{DynamicSeries, Found};
 use super::meta;
@@ -72,23 +72,28 @@ impl Family {
     /// cardinality, there always is.
     ///
     /// # Errors
-    /// Those of the lock, which is taken while the family's index is changing;
-    /// [`ErrorKind::Held`](crate::ErrorKind::Held) if another thread has it, so that it is unknown whether
-    /// the series is there; and a full segment.
+    /// Those of the lock, which is taken while the family's index is changing, and by a thread that
+    /// cannot get a claim, since the segment is full: [`ErrorKind::Held`](crate::ErrorKind::Held) if another
+    /// thread has it, so that it is unknown whether the series is there.
     pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<Option<Claimed<'_>>, Error> {
         let mut writer = KeyWriter::new(&self.inner.sets);
         labels(&mut writer);
         Ok(match &self.inner.layout {
             Series::Dense(dense) => {
                 let slot = writer.group().filter(|&group| group < self.groups());
-                slot.map(|slot| Claimed::new(dense.place(slot), None))
+                slot.map(|slot| Claimed::new(dense.place(slot), By::Arithmetic))
             }
             Series::Dynamic(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
-                Some(key) => {
-                    let claim = keyed.claim().ok_or_else(|| Error::full(self.segment(), 0))?;
-                    let found = keyed.find_surely(&key, |at| claim.set(at))?;
-                    found.map(|found| Claimed::new(keyed.place(found.at), Some(claim)))
-                }
+                Some(key) => match keyed.claim() {
+                    Some(claim) => {
+                        let found = keyed.find_surely(&key, |at| claim.set(at))?;
+                        found.map(|found| Claimed::new(keyed.place(found.at), By::Claim(claim)))
+                    }
+                    None => {
+                        let (found, lock) = keyed.find_and_lock(&key)?;
+                        found.map(|found| Claimed::new(keyed.place(found.at), By::Lock(lock)))
+                    }
+                },
                 None => None,
             },
         })

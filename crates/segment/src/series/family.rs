@@ -76,12 +76,22 @@ pub(super) enum Series {
 /// no series once it is removed.
 pub struct Claimed<'f> {
     place: SeriesCells<'f>,
-    _claim: Option<Claim<'f>>,
+    _by: By<'f>,
+}
+
+/// What keeps the record of a series from being reused.
+#[expect(dead_code, reason = "they are held until they are dropped")]
+pub(super) enum By<'f> {
+    Claim(Claim<'f>),
+    /// The family's lock, for a thread that cannot get a claim.
+    Lock(lock::Guard<'f>),
+    /// It has no record, and always exists.
+    Arithmetic,
 }
 
 impl<'f> Claimed<'f> {
-    pub(super) fn new(place: SeriesCells<'f>, claim: Option<Claim<'f>>) -> Self {
-        Self { place, _claim: claim }
+    pub(super) fn new(place: SeriesCells<'f>, by: By<'f>) -> Self {
+        Self { place, _by: by }
     }
 }
 

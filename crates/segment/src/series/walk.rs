@@ -43,6 +43,10 @@ impl Family {
     /// It takes no lock, and holds nothing between two calls: series may come and go meanwhile. A
     /// series that is there from the beginning to the end is shown once; one that is removed and
     /// made again in between may be shown as both.
+    ///
+    /// A thread that cannot get a claim, since the segment is full, takes the family's lock for each
+    /// series instead, if the lock is free. If another thread has it, the cells may become those of
+    /// another series while `visit` reads them.
     pub fn walk(
         &self,
         cursor: &mut Cursor,
@@ -67,6 +71,7 @@ impl Family {
                         cursor.done = true;
                         break;
                     };
+                    let _lock = if claim.is_none() { keyed.try_lock() } else { None };
                     if let Some(seen) = keyed.see(at, claim.as_ref(), buffer, false) {
                         visit(&keyed_view(keyed, &seen))?;
                     }

@@ -179,6 +179,26 @@ impl DynamicSeries {
         }
     }
 
+    /// Finds a series, and takes the lock, so that its record is not reused before the lock is
+    /// released: for a thread that cannot get a claim.
+    ///
+    /// # Errors
+    /// Those of the lock.
+    #[cold]
+    pub(crate) fn find_and_lock(
+        &self,
+        key: &Key<'_>,
+    ) -> Result<(Option<Found>, lock::Guard<'_>), Error> {
+        let guard = self.lock_within(lock::SCRAPE)?;
+        Ok((self.find_locked(key), guard))
+    }
+
+    /// Takes the lock if it is free.
+    #[cold]
+    pub(crate) fn try_lock(&self) -> Option<lock::Guard<'_>> {
+        self.lock_within(lock::SCRAPE).ok()
+    }
+
     fn find_locked(&self, key: &Key<'_>) -> Option<Found> {
         self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key))
     }
