@@ -57,11 +57,24 @@ impl Segment {
     }
 
     /// A segment in a file, which any process may open by its path. A file that cannot be read is
-    /// renamed and replaced; the second value then says why, and gives the new name.
+    /// renamed and replaced; the second value then says why, and gives the new name. A new file has
+    /// these permission bits, and this group.
     #[staticmethod]
-    fn open(path: PathBuf, limit: u64) -> PyResult<(Self, Option<String>)> {
+    fn open(
+        path: PathBuf,
+        limit: u64,
+        mode: Option<u32>,
+        group: Option<u32>,
+    ) -> PyResult<(Self, Option<String>)> {
         let names = |error: &Error| is_unreadable(error).then(|| names_aside(&path));
-        let opened = Options::new().limit(limit).shared().open_or_replace(&path, names);
+        let mut options = Options::new().limit(limit).shared();
+        if let Some(bits) = mode {
+            options = options.mode(bits);
+        }
+        if let Some(group) = group {
+            options = options.group(group);
+        }
+        let opened = options.open_or_replace(&path, names);
         let (segment, aside) = opened.map_err(cannot_open)?;
         let why = aside.map(|a| format!("{}; it was renamed to {}", a.error, a.name.display()));
         Ok((Self::new(segment, Some(path)), why))

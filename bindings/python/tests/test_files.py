@@ -38,6 +38,43 @@ def test_configure(run, tmp_path):
     assert (tmp_path / "here" / "metrics.quipu").stat().st_size < 1 << 20
 
 
+def test_a_new_file_has_the_mode_and_the_group_that_were_asked_for(run, tmp_path):
+    group = 1 if os.getuid() == 0 else os.getegid()
+    program = f"""
+        import grp, quipu
+        quipu.install("installed", mode=0o660, group={group})
+        quipu.CollectorRegistry(path="own", mode=0o640, group=grp.getgrgid({group}).gr_name)
+        quipu.configure("configured")
+    """
+    run(program)
+    for directory, expected in (
+        ("installed", (0o660, group)),
+        ("own", (0o640, group)),
+        ("configured", (0o600, os.getegid())),
+    ):
+        stat = (tmp_path / directory / "metrics.quipu").stat()
+        assert (stat.st_mode & 0o7777, stat.st_gid) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("mode=640", "mode 640 is not permission bits"),
+        ("mode='0640'", "mode '0640' is not permission bits"),
+        ("mode=0o1600", "mode 896 is not permission bits"),
+        ("mode=0o440", "mode 0o440 keeps the owner from reading or writing"),
+        ("group='no such group'", "group 'no such group' is unknown to the system"),
+        ("group=-1", "group -1 is not a group"),
+        ("group=2**32", "group 4294967296 is not a group"),
+        ("group=b'adm'", "group b'adm' is not a group"),
+    ],
+)
+def test_modes_and_groups_that_cannot_be_meant_are_refused(run, tmp_path, options, message):
+    done = run(f"import quipu; quipu.install('refused', {options})", check=False)
+    assert f"ValueError: {message}" in done.stderr
+    assert not (tmp_path / "refused").exists()
+
+
 @pytest.mark.parametrize("damage", ["foreign", "cut", "version", "empty"])
 def test_a_file_that_cannot_be_read_is_set_aside(run, tmp_path, damage):
     directory = tmp_path / "numbers"

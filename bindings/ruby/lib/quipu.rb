@@ -8,6 +8,7 @@ require "quipu/errors"
 require "quipu/label_text"
 require "quipu/labels"
 require "quipu/native"
+require "quipu/permissions"
 require "quipu/segment"
 require "quipu/metric"
 require "quipu/counter"
@@ -35,14 +36,14 @@ module Quipu
     attr_reader :registry
 
     # Replaces the default registry: by one in a file, with `dir:` or `path:`, or by one in memory
-    # that later forks share. `limit` is the maximum size in bytes. Raises ArgumentError if the
-    # default registry already has a metric.
-    def configure(dir: nil, path: nil, limit: nil)
+    # that later forks share. See Registry.new for the options. Raises ArgumentError if the default
+    # registry already has a metric.
+    def configure(**options)
       unless @registry.nil? || @registry.metrics.empty?
         raise ArgumentError, "Quipu.configure was called after the metric " \
                              "#{@registry.metrics.first.name} was made: call it before any is made"
       end
-      @registry = Registry.new(dir: dir, path: path, limit: limit)
+      @registry = Registry.new(**options)
     end
   end
 

@@ -188,6 +188,36 @@ class FilesTest < Minitest::Test
     assert_operator err.lines.size, :<=, 3, err
   end
 
+  def test_new_files_have_the_mode_and_the_group_that_were_asked_for
+    group = Process.uid.zero? ? 1 : Process.egid
+    options = { dir: @dir, mode: 0o660, group: group }
+    Quipu::DataStore.new(**options)
+    Quipu::Registry.new(**options)
+    named = File.join(@dir, "named")
+    Quipu::DataStore.new(dir: named, group: Etc.getgrgid(group).name)
+    permissions = lambda do |*path|
+      stat = File.stat(File.join(*path))
+      [stat.mode & 0o7777, stat.gid]
+    end
+    assert_equal [0o660, group], permissions.call(@dir, "data_store.quipu")
+    assert_equal [0o660, group], permissions.call(@dir, "metrics.quipu")
+    assert_equal [0o600, group], permissions.call(named, "data_store.quipu")
+  end
+
+  def test_modes_and_groups_that_cannot_be_meant_are_refused
+    refused = lambda do |options, message|
+      error = assert_raises(ArgumentError) { Quipu::DataStore.new(dir: @dir, **options) }
+      assert_includes error.message, message
+    end
+    [640, -1, 0o1600, "0640", 6.4].each do |mode|
+      refused.call({ mode: mode }, "mode #{mode.inspect} is not permission bits")
+    end
+    refused.call({ mode: 0o440 }, "mode 0o440 keeps the owner from reading or writing")
+    refused.call({ group: "no such group" }, 'group "no such group" is unknown to the system')
+    [-1, 2**32, :wheel].each { |group| refused.call({ group: group }, "group #{group.inspect} is not") }
+    assert_empty Dir.children(@dir)
+  end
+
   # Two programs use one directory and describe a metric differently.
   def test_other_descriptions_are_kept_apart
     run_ruby(COUNT, @dir)

@@ -21,18 +21,18 @@ _TYPES = {
 _is_installed = False
 
 
-def install(path=None, limit: int = segments.LIMIT) -> None:
+def install(path=None, limit: int = segments.LIMIT, *, mode=None, group=None) -> None:
     """Makes the metrics of ``prometheus_client`` count in a segment, existing ones included.
 
-    With a path, the segment of the default registry is in a file in that directory: see
-    ``configure``. Call this as early as possible: before the server forks its workers, or in each
+    With a path, the segment of the default registry is in a file in that directory, with these
+    permission bits and this group if it is new: see ``configure``. Call this as early as possible: before the server forks its workers, or in each
     of them with the same path. Afterwards, ``prometheus_client.generate_latest()``, its
     applications and its ``MultiProcessCollector`` show the counts of all processes, and so does
     ``quipu.generate_latest()``.
     """
     global _is_installed
     if path is not None:
-        configure(path, limit)
+        configure(path, limit, mode=mode, group=group)
     if _is_installed:
         return
     import prometheus_client

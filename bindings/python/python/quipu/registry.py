@@ -3,7 +3,7 @@
 import os
 import threading
 import weakref
-from typing import Dict, Iterable, List, Optional
+from typing import Dict, Iterable, List, Optional, Union
 
 from . import _quipu, segments
 from .core import Exemplar, Metric, Sample
@@ -45,6 +45,8 @@ class CollectorRegistry:
         *,
         path: Optional[str] = None,
         limit: Optional[int] = None,
+        mode: Optional[int] = None,
+        group: Union[int, str, None] = None,
         _segment=None,
     ) -> None:
         self._auto_describe = auto_describe
@@ -68,7 +70,9 @@ class CollectorRegistry:
         self._target_info: Optional[Dict[str, str]] = None
         self._own_segment = _segment
         if path is not None:
-            self._own_segment = segments.open_segment(path, limit or segments.LIMIT)
+            self._own_segment = segments.open_segment(
+                path, limit or segments.LIMIT, mode, group
+            )
         self.set_target_info(target_info)
         _registries.add(self)
 
@@ -377,13 +381,22 @@ REGISTRY = CollectorRegistry(
 )
 
 
-def configure(path: Optional[str] = None, limit: int = segments.LIMIT) -> None:
+def configure(
+    path: Optional[str] = None,
+    limit: int = segments.LIMIT,
+    *,
+    mode: Optional[int] = None,
+    group: Union[int, str, None] = None,
+) -> None:
     """Chooses where the numbers of the default registry are. Call it before a metric is made.
 
     Without a path, they are in memory that this process shares with the children that it forks
     afterwards. With the path of a directory, they are in a file there, which all processes with
-    the same path share, and which outlives them. ``limit`` is the maximum size in bytes.
+    the same path share, and which outlives them. ``limit`` is the maximum size in bytes. ``mode``
+    has the permission bits of a new file, by default 0o600 whatever the umask is; ``group`` is the
+    ID or the name of its group. A user without the right to write the file cannot count in it.
 
-    Raises ``RuntimeError`` if the default registry already has a metric.
+    Raises ``RuntimeError`` if the default registry already has a metric, and ``ValueError`` for a
+    mode or a group that cannot be meant.
     """
-    REGISTRY._replace_segment(segments.open_segment(path, limit))
+    REGISTRY._replace_segment(segments.open_segment(path, limit, mode, group))

@@ -78,15 +78,46 @@ _ENOUGH = 8 << 20
 apart = _Apart()
 
 
-def open_segment(path=None, limit: int = LIMIT):
+def _checked_mode(mode):
+    """The permission bits of a new file. Without those of the owner, it could not be opened again."""
+    if mode is None:
+        return None
+    if not isinstance(mode, int) or not 0 <= mode <= 0o777:
+        raise ValueError(f"mode {mode!r} is not permission bits: use an octal number, such as 0o640")
+    if mode & 0o600 != 0o600:
+        raise ValueError(
+            f"mode {mode:#05o} keeps the owner from reading or writing: add 0o600, such as 0o640"
+        )
+    return mode
+
+
+def _group_id(group):
+    """The ID of the group with that ID or name."""
+    if isinstance(group, str):
+        import grp
+
+        try:
+            return grp.getgrnam(group).gr_gid
+        except KeyError:
+            raise ValueError(
+                f"group {group!r} is unknown to the system: use its ID, or create it"
+            ) from None
+    # The number above the greatest ID stands for no group.
+    if group is not None and not (isinstance(group, int) and 0 <= group <= 2**32 - 2):
+        raise ValueError(f"group {group!r} is not a group: use its ID or its name")
+    return group
+
+
+def open_segment(path=None, limit: int = LIMIT, mode=None, group=None):
     """The segment in a directory; if it cannot be opened, warns and makes one for children."""
+    mode, group = _checked_mode(mode), _group_id(group)
     if path is None:
         return anonymous(limit)
     directory = os.fspath(path)
     file = os.path.join(directory, FILE_NAME)
     try:
         os.makedirs(directory, exist_ok=True)
-        segment, why = _quipu.Segment.open(file, limit)
+        segment, why = _quipu.Segment.open(file, limit, mode, group)
     except OSError as error:
         warn(
             f"{error}; this process and its children count in memory, and all other workers count "

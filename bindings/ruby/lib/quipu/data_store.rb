@@ -8,7 +8,8 @@ module Quipu
   #   Prometheus::Client.config.data_store = Quipu::DataStore.new(dir: "/dev/shm/my_app")
   #
   # All processes forked from this one share it. With `dir`, all processes that use the same
-  # directory share it, and the counts outlive them.
+  # directory share it, and the counts outlive them. `limit`, `mode` and `group` are those of
+  # Registry.new.
   class DataStore
     # The stores of prometheus-client have a class with this name.
     InvalidStoreSettingsError = Quipu::InvalidStoreSettingsError
@@ -19,8 +20,9 @@ module Quipu
     # The name of the file in a directory.
     FILE = "data_store.quipu"
 
-    def initialize(dir: nil, limit: nil)
-      @segment = Segment.at(dir && File.join(dir.to_s, FILE), limit: limit)
+    def initialize(dir: nil, limit: nil, mode: nil, group: nil)
+      path = dir && File.join(dir.to_s, FILE)
+      @segment = Segment.at(path, limit: limit, mode: mode, group: group)
     end
 
     # Returns the store of the metric of that name. Without `:aggregation`, a gauge shows the value

@@ -7,12 +7,15 @@ module Quipu
     FILE = "metrics.quipu"
 
     # With `dir` or `path`, metrics are in a file; otherwise in memory that the children of later
-    # forks share. `limit` is the maximum size of the segment in bytes.
+    # forks share. `limit` is the maximum size of the segment in bytes. `mode` has the permission
+    # bits of a new file, by default 0600 whatever the umask is; `group` is the ID or the name of its
+    # group. A user without the right to write the file cannot count in it.
     #
-    # If the directory is not writable, this warns and uses memory instead.
-    def initialize(dir: nil, path: nil, limit: nil)
+    # If the directory is not writable, this warns and uses memory instead. Raises ArgumentError for
+    # a `mode` or `group` that cannot be meant.
+    def initialize(dir: nil, path: nil, limit: nil, mode: nil, group: nil)
       path ||= File.join(dir, FILE) if dir
-      @segment = Segment.at(path&.to_s, limit: limit).view
+      @segment = Segment.at(path&.to_s, limit: limit, mode: mode, group: group).view
       @metrics = {}
       @lock = Monitor.new
     end

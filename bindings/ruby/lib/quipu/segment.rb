@@ -9,16 +9,18 @@ module Quipu
 
     class << self
       # Returns the segment in a file; with nil, one in memory that the children of forks share. A
-      # process opens a file only once, unless it was removed or replaced.
-      def at(path, limit: nil)
-        return new(nil, limit).tap(&:warn_now) unless path
+      # process opens a file only once, unless it was removed or replaced. A new file has the
+      # permission bits `mode` and the group `group`.
+      def at(path, limit: nil, mode: nil, group: nil)
+        options = [limit, mode && Permissions.mode(mode), group && Permissions.group(group)]
+        return new(nil, *options).tap(&:warn_now) unless path
 
         path = File.expand_path(path)
         @lock.synchronize do
           @open.delete(path) if @open[path]&.gone?
           @open[path] ||= begin
             make_directory(File.dirname(path))
-            new(path, limit).tap(&:note_place)
+            new(path, *options).tap(&:note_place)
           end
         end.tap(&:warn_now)
       end

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::ffi::c_long;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::exposition::{Encoder, Escaping, Format, negotiate};
@@ -41,7 +42,12 @@ impl Wrapped for Segment {
 pub(crate) type Family<I> = quipu::Family<I, Values<'static>>;
 
 impl Segment {
-    fn open(path: Option<String>, limit: Option<u64>) -> Result<Self, Raise> {
+    fn open(
+        path: Option<String>,
+        limit: Option<u64>,
+        mode: Option<u32>,
+        group: Option<u32>,
+    ) -> Result<Self, Raise> {
         let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
         let told = Arc::clone(&warnings);
         let warn = move |warning: &str| {
@@ -50,6 +56,12 @@ impl Segment {
         let mut options = SegmentOptions::new().warn(warn);
         if let Some(limit) = limit {
             options = options.limit(limit);
+        }
+        if let Some(bits) = mode {
+            options = options.mode(bits);
+        }
+        if let Some(group) = group {
+            options = options.group(group);
         }
         let store = match path {
             Some(path) => options.open(path),
@@ -116,7 +128,7 @@ pub(crate) fn define() {
         rb_sys::rb_define_alloc_func(class, Some(ruby::allocate::<Segment>));
         class
     };
-    method!(class, c"initialize", initialize, 2);
+    method!(class, c"initialize", initialize, 4);
     method!(class, c"path", path, 0);
     method!(class, c"warnings", warnings, 0);
     method!(class, c"dropped", dropped, 0);
@@ -126,22 +138,32 @@ pub(crate) fn define() {
     method!(class, c"reset", reset, 0);
 }
 
-/// `Segment.new(path or nil, limit in bytes or nil)`
-unsafe extern "C" fn initialize(this: VALUE, path: VALUE, limit: VALUE) -> VALUE {
+/// `Segment.new(path or nil, limit in bytes or nil, permission bits or nil, group ID or nil)`
+unsafe extern "C" fn initialize(
+    this: VALUE,
+    path: VALUE,
+    limit: VALUE,
+    mode: VALUE,
+    group: VALUE,
+) -> VALUE {
     guarded(|| {
         let path = if path == NIL { None } else { Some(ruby::text(path)?) };
-        let limit = match limit {
-            NIL => None,
-            // SAFETY: it is a small number; others are refused.
-            n if rb_sys::FIXNUM_P(n) => u64::try_from(unsafe { rb_sys::FIX2LONG(n) }).ok(),
-            _ => {
-                let what = "the limit is not an Integer: use a number of bytes";
-                return Err(Raise::New(c"TypeError", what.into()));
-            }
-        };
-        ruby::fill(this, Segment::open(path, limit)?)?;
+        let limit = whole(limit, "the limit is not an Integer: use a number of bytes")?;
+        let mode = whole(mode, "the mode is not an Integer: use permission bits")?;
+        let group = whole(group, "the group is not an Integer: use a group ID")?;
+        ruby::fill(this, Segment::open(path, limit, mode, group)?)?;
         Ok(this)
     })
+}
+
+/// The number in an Integer; `None` for nil and for one that is out of range.
+fn whole<N: TryFrom<c_long>>(value: VALUE, refusal: &str) -> Result<Option<N>, Raise> {
+    match value {
+        NIL => Ok(None),
+        // SAFETY: it is a small number; others are refused.
+        n if rb_sys::FIXNUM_P(n) => Ok(N::try_from(unsafe { rb_sys::FIX2LONG(n) }).ok()),
+        _ => Err(Raise::New(c"TypeError", refusal.into())),
+    }
 }
 
 unsafe extern "C" fn path(this: VALUE) -> VALUE {
