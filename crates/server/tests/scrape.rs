@@ -234,6 +234,12 @@ fn paths_of_no_use_are_refused() {
     assert!(refusal(scrape().arg(&missing)).contains("there is no such directory or file"));
     assert!(!missing.exists());
     assert!(refusal(scrape().arg(directory.path())).contains("is the application running"));
+    // The refusal names a segment that is alone in its directory, and no warning repeats it.
+    let segment = directory.path().join("app.quipu");
+    drop(quipu::Registry::open(&segment).unwrap());
+    let told = refusal(scrape().arg(directory.path()));
+    assert!(told.contains("app.quipu is a quipu segment; name the file"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
     let file = directory.path().join("file");
     fs::write(&file, "text").unwrap();
     assert!(refusal(scrape().arg(&file)).contains("neither a directory nor a quipu segment"));

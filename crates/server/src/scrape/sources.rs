@@ -22,6 +22,8 @@ pub(super) struct Sources {
     directories: Option<Directories>,
     /// The directories, as named by the user.
     paths: Vec<PathBuf>,
+    /// The segments that are in one of the directories and were not named, with their directory.
+    unseen: Vec<(PathBuf, PathBuf)>,
     used: Arc<AtomicBool>,
 }
 
@@ -43,12 +45,7 @@ impl Sources {
             })?;
             if metadata.is_dir() {
                 if let Some(segment) = segment_in(path).filter(|segment| !paths.contains(segment)) {
-                    warn(&format_args!(
-                        "{0}: this quipu segment in the directory is not shown; name it too: quipu \
-                         scrape {0} {1}",
-                        printable(&segment),
-                        printable(path)
-                    ));
+                    sources.unseen.push((segment, path.clone()));
                 }
                 sources.paths.push(path.clone());
             } else if metadata.is_file() && is_segment(path).map_err(|e| failed(&e.to_string()))? {
@@ -73,7 +70,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Refuses directories that hold no file of any process.
+    /// Refuses directories that hold no file of any process, and warns of segments in the others.
     pub(super) fn refuse_nothing(&self) -> Result<(), Error> {
         let Some(directories) = &self.directories else { return Ok(()) };
         match directories.count() {
@@ -93,8 +90,22 @@ impl Sources {
                     paths.join(", ")
                 )))
             }
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.warn_of_unseen();
+                Ok(())
+            }
             Err(error) => Err(Error(error.to_string())),
+        }
+    }
+
+    fn warn_of_unseen(&self) {
+        for (segment, directory) in &self.unseen {
+            warn(&format_args!(
+                "{0}: this quipu segment in the directory is not shown; name it too: quipu scrape \
+                 {0} {1}",
+                printable(segment),
+                printable(directory)
+            ));
         }
     }
 
