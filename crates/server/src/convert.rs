@@ -7,7 +7,7 @@ mod output;
 mod stop;
 
 use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -81,10 +81,15 @@ fn has_value(message: &Message<'_>) -> bool {
 /// Anything that cannot be opened, read or written; skipped messages; a signal that ended the
 /// conversion. Everything converted before the error has been written.
 pub fn run(arguments: &Convert) -> Result<(), Error> {
-    // Opening a FIFO waits for its writer; until then, a signal ends the program by itself.
+    // Opening a FIFO waits for its other end; until then, a signal ends the program by itself.
     let input = Input::open(&arguments.file)?;
+    let path = arguments.output.as_deref().unwrap_or(Path::new("-"));
+    let stream = Output::open_stream(path)?;
     let stop = Stop::watch().map_err(|error| Error::new(format!("signals: {error}")))?;
-    let output = Output::open(arguments.output.as_deref(), arguments.force, &input)?;
+    let output = match stream {
+        Some(output) => output,
+        None => Output::create(path, arguments.force, &input)?,
+    };
     let mut conversion = Conversion::new(arguments, input, output);
     let end = conversion.run(&stop);
     conversion.finish(end)

@@ -20,22 +20,27 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Opens the output. No path, or `-`, is standard output.
-    pub(super) fn open(path: Option<&Path>, force: bool, input: &Input) -> Result<Output, Error> {
-        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            let name = String::from("standard output");
+    /// Opens an output that is a stream: standard output (`-`), a device or a pipe. A device or a
+    /// pipe has no contents to lose, and must not be replaced by a file. Waits for the reader of a
+    /// FIFO. Returns `None` if the output is a file.
+    pub(super) fn open_stream(path: &Path) -> Result<Option<Output>, Error> {
+        let (name, file) = if path == Path::new("-") {
             let file = io::stdout().as_fd().try_clone_to_owned().map(File::from);
-            let file = file.map_err(|error| Error::new(format!("{name}: {error}")))?;
-            return Ok(Output { file, name, places: None });
+            (String::from("standard output"), file)
+        } else if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+            (printable(path).to_string(), OpenOptions::new().write(true).open(path))
+        } else {
+            return Ok(None);
         };
+        let file = file.map_err(|error| Error::new(format!("{name}: {error}")))?;
+        Ok(Some(Output { file, name, places: None }))
+    }
+
+    /// Creates an output file under its temporary path.
+    pub(super) fn create(path: &Path, force: bool, input: &Input) -> Result<Output, Error> {
         let name = printable(path).to_string();
         let failed = |error: io::Error| Error::new(format!("{name}: {error}"));
         let permissions = match fs::metadata(path) {
-            // A device or a pipe has no contents to lose, and must not be replaced by a file.
-            Ok(metadata) if !metadata.is_file() => {
-                let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
-                return Ok(Output { file, name, places: None });
-            }
             Ok(_) if !force => {
                 return Err(Error::new(format!("{name} exists already; --force replaces it")));
             }

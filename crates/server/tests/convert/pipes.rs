@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, Command};
 use std::thread;
+use std::time::Duration;
 
 use quipu_wire::{BatchTimer, Framing, Kind, Message};
 use rustix::process::{Pid, Signal, kill_process};
@@ -95,6 +97,27 @@ fn a_signal_leaves_whole_messages() {
         out.read_to_string(&mut seen).unwrap();
         assert_eq!(seen, text);
         expect_end(child, code, "quipu: standard input: stopped; 4 messages were converted");
+    }
+}
+
+/// While one end of a FIFO is awaited, nothing was converted that a signal could cut.
+#[test]
+fn a_signal_ends_the_wait_for_the_other_end_of_a_fifo() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let fifo = fifo.to_str().unwrap();
+    for files in [&[fifo][..], &["-o", fifo]] {
+        let arguments = [&["convert", "--from", "tsv", "--to", "tsv"][..], files].concat();
+        let mut child = quipu(&arguments).spawn().unwrap();
+        let waits = format!("/proc/{}/syscall", child.id());
+        let open = format!("{} ", libc::SYS_openat);
+        while !fs::read_to_string(&waits).unwrap().starts_with(&open) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{files:?}: {status}");
     }
 }
 
