@@ -8,9 +8,9 @@
 //! the first opener was killed or refused the file, and the process that gets the exclusive lock
 //! starts over as the first.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, FileType, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -36,15 +36,16 @@ impl Locked {
     ) -> Result<Option<Self>, Error> {
         let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
         loop {
+            // Opening a device may have effects, and opening a socket fails without a clear error.
+            if let Ok(metadata) = fs::metadata(path) {
+                check_type(path, metadata.file_type())?;
+            }
             let file = match OpenOptions::new().read(true).write(true).open(path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(fail(error)),
             };
-            if !file.metadata().map_err(fail)?.is_file() {
-                let what = "it is not a regular file; name one".into();
-                return Err(Error::new(Some(path), ErrorKind::Request(what)));
-            }
+            check_type(path, file.metadata().map_err(fail)?.file_type())?;
             loop {
                 let locked = lock(&file, access).map_err(|error| cannot_lock(path, &error))?;
                 // A process that had the lock may have renamed the file, and made another one.
@@ -62,6 +63,18 @@ impl Locked {
             patience.pause(path)?;
         }
     }
+}
+
+/// Refuses what is neither a file nor a directory, which cannot be opened for writing.
+fn check_type(path: &Path, file_type: FileType) -> Result<(), Error> {
+    let what = match file_type {
+        _ if file_type.is_file() || file_type.is_dir() => return Ok(()),
+        _ if file_type.is_socket() => "a socket",
+        _ if file_type.is_fifo() => "a pipe",
+        _ => "a device",
+    };
+    let what = format!("it is {what}, not a regular file; name a file, or a path without one");
+    Err(Error::new(Some(path), ErrorKind::Request(what)))
 }
 
 /// Locks the file if that is possible at once. Returns whether this process is the first.

@@ -5,7 +5,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -304,9 +306,19 @@ fn a_missing_directory_is_refused() {
 }
 
 #[test]
-fn a_device_is_refused() {
-    let error = Segment::open_or_create("/dev/null").unwrap_err();
-    assert!(error.to_string().contains("not a regular file"), "{error}");
+fn what_is_no_file_is_refused() {
+    let directory = directory();
+    let (socket, pipe) = (directory.path().join("socket"), directory.path().join("pipe"));
+    let _listener = UnixListener::bind(&socket).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (path, what) in [
+        (Path::new("/dev/null"), "it is a device, not a regular file; name a file"),
+        (&socket, "it is a socket, not a regular file; name a file"),
+        (&pipe, "it is a pipe, not a regular file; name a file"),
+    ] {
+        let error = Segment::open_or_create(path).unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+    }
 }
 
 #[test]

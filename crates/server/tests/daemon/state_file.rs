@@ -1,6 +1,7 @@
 //! Unusable state files: each is refused with a remedy, and left untouched.
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -127,16 +128,18 @@ fn paths_that_hold_no_file_are_refused() {
     let home = Home::new();
     fs::create_dir(home.path("directory")).unwrap();
     fs::write(home.path("file"), "text").unwrap();
+    let _listener = UnixListener::bind(home.path("socket")).unwrap();
     for (path, parts) in [
         ("directory", &["it is a directory", "name a file, for example one inside it"][..]),
         ("missing/state", &["its directory does not exist", "create it, or name another file"]),
         ("file/state", &["its directory does not exist", "create it, or name another file"]),
-        ("/dev/null", &["it is not a regular file", "name one"]),
+        ("/dev/null", &["it is a device, not a regular file", "name a file"]),
+        ("socket", &["it is a socket, not a regular file", "name a file"]),
     ] {
         let arguments = ["--listen", "127.0.0.1:0", "--keys", "16", "--state", path];
         home.expect_refusal(&arguments, 1, &[&[path], parts].concat());
     }
-    assert_eq!(home.files(), ["directory", "file"]);
+    assert_eq!(home.files(), ["directory", "file", "socket"]);
     assert_eq!(fs::read(home.path("file")).unwrap(), b"text");
     // No file can be created in /proc.
     let arguments = ["--listen", "127.0.0.1:0", "--keys", "16", "--state", "/proc/state.quipu"];
