@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::oneshot;
 use tracing::{info, warn};
@@ -28,6 +28,8 @@ pub enum Error {
     /// The daemon's own metrics cannot be created; with the bytes of address space that the daemon
     /// needs in all.
     Metrics(quipu::Error, u64),
+    /// The system's clock shows a time before 1970.
+    Clock,
     /// The system refused a resource of the process: threads, signals, open files.
     System(&'static str, std::io::Error),
     /// The last sync failed: the counts are in the file, but may not be on the disk.
@@ -40,6 +42,10 @@ pub enum Error {
 /// [`Error`], which names the remedy.
 pub fn run(settings: &Settings) -> Result<(), Error> {
     let begun = Instant::now();
+    // hyper panics when it writes the Date of such a time, before the first response of a thread.
+    if SystemTime::now() < SystemTime::UNIX_EPOCH {
+        return Err(Error::Clock);
+    }
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
     let least =
         LEAST_FILES + settings.http.threads * (LEAST_FILES_A_THREAD + settings.listen.len());
@@ -144,6 +150,7 @@ impl fmt::Display for Error {
                  addresses (ulimit -v)",
                 addresses.div_ceil(1024)
             ),
+            Self::Clock => f.write_str("the system's clock shows a time before 1970; set it"),
             Self::System(what, error) => {
                 write!(f, "the system does not let the daemon {what}: {error}; raise its limits")
             }

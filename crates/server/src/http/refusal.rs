@@ -96,7 +96,8 @@ impl Refusal {
     /// The whole response, for a connection that hyper no longer handles.
     pub(super) fn answer(self, limits: &Limits) -> Vec<u8> {
         let status = self.status();
-        let date = httpdate::fmt_http_date(SystemTime::now());
+        // The crate panics at times before the epoch.
+        let date = httpdate::fmt_http_date(SystemTime::now().max(SystemTime::UNIX_EPOCH));
         let retry = if self == Refusal::Busy { "retry-after: 1\r\n" } else { "" };
         let text = self.text(limits);
         format!(

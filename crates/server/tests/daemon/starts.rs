@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::Home;
+use crate::common::{Home, program};
 
 #[test]
 fn flags_that_are_wrong_end_with_2() {
@@ -51,6 +51,19 @@ fn values_that_do_not_go_together_end_with_2_and_the_way_out() {
     ] {
         home.expect_refusal(arguments, 2, parts);
     }
+    assert!(home.files().is_empty());
+}
+
+/// hyper would panic at the first request.
+#[test]
+fn a_clock_before_1970_is_refused() {
+    let home = Home::new();
+    let mut command = Command::new(program("faketime", "faketime"));
+    command.args(["-f", "@1969-06-01 00:00:00", env!("CARGO_BIN_EXE_quipu"), "serve"]);
+    command.args(["--listen", "127.0.0.1:0"]).current_dir(home.directory());
+    let ended = home.finish(command);
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
+    assert!(ended.stderr.contains("a time before 1970; set it"), "{}", ended.stderr);
     assert!(home.files().is_empty());
 }
 
