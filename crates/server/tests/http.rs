@@ -318,6 +318,18 @@ fn a_body_over_the_limit() {
 }
 
 #[test]
+fn a_content_length_beyond_all_numbers() {
+    let server = Running::start(Options::default());
+    let lines = "a line\n".repeat(200);
+    for body in ["", "x", "\n", "a\nb", "GET ", &lines, &lines.repeat(5)] {
+        let request = format!(
+            "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551615\r\n\r\n{body}"
+        );
+        server.expect_refusal(&request, Refusal::BodyTooLarge, 413);
+    }
+}
+
+#[test]
 fn malformed_requests() {
     let server = Running::start(Options::default());
     for request in [

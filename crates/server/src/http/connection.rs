@@ -122,16 +122,8 @@ impl<H: Handler> Connection<H> {
         let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         match result {
             Err(error) if error.is_parse_too_large() => {
-                let line = unread.iter().position(|&byte| byte == b'\n').unwrap_or(usize::MAX);
                 let longest = self.wire.registry().limits.header_bytes.min(MAX_TARGET_BYTES);
-                self.refuse(if unread.is_empty() {
-                    // The head was fine, but its content length exceeds what hyper can represent.
-                    Refusal::BodyTooLarge
-                } else if line > longest {
-                    Refusal::TargetTooLong
-                } else {
-                    Refusal::HeadTooLarge
-                })
+                self.refuse(too_large(&unread, longest))
             }
             Err(error) if error.is_parse() => self.refuse(Refusal::Malformed),
             Err(_) => self.end(Closed::Broken),
@@ -202,6 +194,23 @@ impl<H: Handler> Drop for Connection<H> {
         } else {
             self.wire.registry().remove_placeless(&self.wire);
         }
+    }
+}
+
+/// The part of a request that is too large. Hyper keeps a head that it refuses for its size, after a
+/// sound request line if there is a whole one. It drops a head whose content length it cannot
+/// represent: then only what has arrived of the body is unread.
+fn too_large(unread: &[u8], longest_line: usize) -> Refusal {
+    let line_breaks = |byte: &&u8| matches!(byte, b'\r' | b'\n');
+    let unread = &unread[unread.iter().take_while(line_breaks).count()..];
+    let end = unread.iter().position(|&byte| byte == b'\n');
+    if end.unwrap_or(unread.len()) >= longest_line {
+        return Refusal::TargetTooLong;
+    }
+    let line = unread[..end.unwrap_or(0)].trim_ascii_end();
+    match line.ends_with(b" HTTP/1.0") || line.ends_with(b" HTTP/1.1") {
+        true => Refusal::HeadTooLarge,
+        false => Refusal::BodyTooLarge,
     }
 }
 
