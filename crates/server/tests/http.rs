@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "functions of tests may fail by panicking")]
 
+#[path = "http/places.rs"]
+mod places;
 #[path = "http/support.rs"]
 mod support;
 
@@ -468,120 +470,7 @@ fn a_client_that_leaves_half_way() {
     server.expect_service();
 }
 
-// Many connections.
-
-#[test]
-fn more_connections_than_allowed() {
-    let give_way = Duration::from_secs(3600);
-    let server = Running::start_with(Limits { connections: 3, give_way, ..Limits::default() });
-    let mut open: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    for client in &mut open {
-        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_eq!(client.answer().status(), 200);
-    }
-    for _ in 0..20 {
-        let mut extra = server.connect();
-        extra.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        let answer = extra.answer();
-        assert_eq!((answer.status(), answer.fields["retry-after"].as_str()), (503, "1"));
-        assert_eq!(answer.fields["connection"], "close");
-        extra.expect_end();
-        for client in &mut open {
-            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-            assert_eq!(client.answer().status(), 200);
-        }
-    }
-    assert_eq!(server.seen().refused(Refusal::Busy), 20);
-    assert_eq!(server.seen().accepted, 3);
-    open.pop();
-    server.wait_until(|seen| seen.closed(Closed::Finished) == 1);
-    server.expect_service();
-}
-
-#[test]
-fn silent_connections_give_way() {
-    let limits = Limits { connections: 3, ..Limits::default() };
-    let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
-    let mut silent: Vec<Client> = (0..3).map(|_| server.connect()).collect();
-    server.wait_until(|seen| seen.accepted == 3);
-    // The connection that has been silent longest gives way; active ones do not.
-    for n in 1..=3 {
-        let mut client = server.connect();
-        client.send("GET / HTTP/1.1\r\nHost: x\r\n");
-        silent.remove(0).expect_end();
-        server.wait_until(|seen| seen.closed(Closed::GaveWay) == n);
-        silent.push(client);
-    }
-    let mut extra = server.connect();
-    extra.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(extra.answer().status(), 503);
-    for client in &mut silent {
-        client.send("\r\n");
-        assert_eq!(client.answer().status(), 200);
-    }
-    assert_eq!(server.seen().closed(Closed::GaveWay), 3);
-}
-
-#[test]
-fn idle_connections_give_way() {
-    let give_way = Duration::from_millis(20);
-    let server = Running::start_with(Limits { connections: 1, give_way, ..Limits::default() });
-    let mut idle = server.connect();
-    idle.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(idle.answer().status(), 200);
-    let begin = Instant::now();
-    let status = |client: &mut Client| {
-        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        client.answer().status()
-    };
-    while status(&mut server.connect()) == 503 {
-        assert!(begin.elapsed() < Duration::from_secs(30));
-        thread::sleep(Duration::from_millis(20));
-    }
-    server.wait_until(|seen| seen.closed(Closed::GaveWay) == 1);
-    idle.expect_end();
-}
-
-#[test]
-fn an_address_with_most_of_the_places_gives_way_to_others() {
-    let server = Running::start_with(Limits { connections: 3, ..Limits::default() });
-    let mut half: Vec<Client> =
-        (0..3).map(|_| Client::connect_from("127.0.0.9", server.address)).collect();
-    for client in &mut half {
-        client.send("GET / HTTP/1.1\r\n");
-    }
-    server.wait_until(|seen| seen.accepted == 3);
-    let mut same = Client::connect_from("127.0.0.9", server.address);
-    same.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(same.answer().status(), 503);
-    let mut other = Client::connect_from("127.0.0.8", server.address);
-    other.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(other.answer().status(), 200);
-    server.wait_until(|seen| seen.closed(Closed::GaveWay) == 1);
-    half.remove(0).expect_end();
-}
-
-#[test]
-fn vital_requests_are_answered_when_all_places_are_taken() {
-    let limits = Limits { connections: 1, ..Limits::default() };
-    let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
-    let mut first = server.connect();
-    first.send("GET / HTTP/1.1\r\nHost: x\r\n");
-    server.wait_until(|seen| seen.accepted == 1);
-    // More connections than allowed without a place: the oldest are turned away.
-    let mut silent: Vec<Client> = (0..40).map(|_| server.connect()).collect();
-    let mut vital = server.connect();
-    vital.send("GET /vital HTTP/1.1\r\nHost: x\r\n\r\n");
-    let answer = vital.answer();
-    assert_eq!((answer.status(), &answer.fields["connection"][..]), (200, "close"));
-    vital.expect_end();
-    let mut other = server.connect();
-    other.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!((other.answer().status(), other.expect_end()), (503, ()));
-    assert_eq!(silent.remove(0).answer().status(), 503);
-    first.send("\r\n");
-    assert_eq!(first.answer().status(), 200);
-}
+// Threads and descriptors.
 
 #[test]
 fn threads_share_a_port() {

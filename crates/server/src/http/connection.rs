@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use hyper::server::conn::http1;
 
 use super::handler::{Closed, Event, Handler};
-use super::limits::Place;
 use super::refusal::Refusal;
 use super::service::Service;
 use super::wire::{Overdue, Phase, Plug, Wire};
@@ -23,8 +22,6 @@ pub(super) struct Connection<H: Handler> {
     handler: Rc<H>,
     closed: Closed,
     linger: bool,
-    /// Absent in a connection beyond the limit, which serves only vital requests.
-    place: Option<Place>,
 }
 
 impl<H: Handler> Connection<H> {
@@ -32,7 +29,6 @@ impl<H: Handler> Connection<H> {
         builder: &Rc<http1::Builder>,
         handler: &Rc<H>,
         wire: Rc<Wire>,
-        place: Option<Place>,
     ) -> Connection<H> {
         let mut connection = Connection {
             http: None,
@@ -41,7 +37,6 @@ impl<H: Handler> Connection<H> {
             handler: handler.clone(),
             closed: Closed::Shutdown,
             linger: false,
-            place,
         };
         connection.begin();
         connection
@@ -189,10 +184,11 @@ impl<H: Handler> Future for Connection<H> {
 impl<H: Handler> Drop for Connection<H> {
     fn drop(&mut self) {
         self.wire.registry().remove(&self.wire);
-        if self.place.is_some() {
-            self.handler.event(Event::Closed(self.closed));
-        } else {
+        if self.wire.placeless.get() {
             self.wire.registry().remove_placeless(&self.wire);
+        } else {
+            drop(self.wire.place.take());
+            self.handler.event(Event::Closed(self.closed));
         }
     }
 }

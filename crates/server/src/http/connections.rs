@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::limits::{Limits, Places};
+use super::limits::{Limits, Place, Places};
 use super::memory;
+use super::silent::Silent;
 use super::wire::Wire;
 
 /// State that the connections of a thread share.
@@ -32,7 +33,10 @@ pub(super) struct Connections {
     /// Connections without a place, oldest first.
     reserve: RefCell<VecDeque<Rc<Wire>>>,
     max_reserve: usize,
+    silent: RefCell<Silent<Option<IpAddr>, Rc<Wire>>>,
     candidates: RefCell<Candidates>,
+    /// Open connections that were dismissed.
+    ending: Cell<usize>,
     /// Connections whose memory was returned to the allocator since it was last trimmed.
     released: Cell<usize>,
     trimmed: Cell<u64>,
@@ -49,17 +53,17 @@ pub(super) struct Deadlines {
     pub(super) keep_buffers: u64,
 }
 
-/// The connections that give way next when all places are taken. Searching takes time, so there are
-/// at most [`MAX_SEARCHES`] searches per sweep.
+/// The connections that give way next when all places are taken and none is silent. A search among
+/// 10,000 connections takes a millisecond, so there is one of each kind per sweep. It finds all, so
+/// that no client can use up what a search finds for the others.
 #[derive(Default)]
 struct Candidates {
-    /// Candidates in reverse order: the last gives way first.
-    found: Vec<Rc<Wire>>,
-    /// The address of all candidates, if one address has more than half of the connections: its
-    /// connections give way to those of other addresses.
-    greedy: Option<IpAddr>,
     sweep: u64,
-    searches: u32,
+    /// Idle connections in reverse order: the last gives way first.
+    idle: Option<Vec<Rc<Wire>>>,
+    /// The connections of the client that has more than half of all, in reverse order. They give
+    /// way to those of other clients.
+    greedy: Option<(Option<IpAddr>, Vec<Rc<Wire>>)>,
 }
 
 impl Connections {
@@ -84,7 +88,9 @@ impl Connections {
             max_lingering: places.lingering,
             reserve: RefCell::default(),
             max_reserve: places.reserve,
+            silent: RefCell::new(Silent::new()),
             candidates: RefCell::default(),
+            ending: Cell::new(0),
             released: Cell::new(0),
             trimmed: Cell::new(0),
             occupied: Notify::new(),
@@ -111,9 +117,18 @@ impl Connections {
     pub(super) fn insert(&self, wire: Rc<Wire>) {
         self.begin_sweeping();
         wire.restart_clock();
+        if wire.is_silent() && !wire.placeless.get() {
+            let mut silent = self.silent.borrow_mut();
+            silent.insert(wire.client(), wire.number(), wire.clone());
+        }
         let mut open = self.open.borrow_mut();
         wire.slot.set(open.len());
         open.push(wire);
+    }
+
+    /// Notes that a connection is not silent anymore.
+    pub(super) fn has_spoken(&self, wire: &Wire) {
+        self.silent.borrow_mut().remove(wire.client(), wire.number());
     }
 
     pub(super) fn remove(&self, wire: &Wire) {
@@ -122,6 +137,10 @@ impl Connections {
             return;
         }
         self.released();
+        self.silent.borrow_mut().remove(wire.client(), wire.number());
+        if wire.dismissed.get() {
+            self.ending.set(self.ending.get() - 1);
+        }
         let mut open = self.open.borrow_mut();
         open.swap_remove(slot);
         if let Some(moved) = open.get(slot) {
@@ -162,64 +181,62 @@ impl Connections {
         self.reserve.borrow_mut().retain(|other| !Rc::ptr_eq(other, wire));
     }
 
-    /// Ends a connection that gives way to `newcomer`. Returns false if none does.
+    /// Ends a connection that gives way to `newcomer`, and returns its place, if there is one.
     ///
     /// Silent connections give way first: those that never sent a byte, then those that have been
-    /// idle for [`Limits::give_way`], the oldest first. Next are those of an address that has more
-    /// than half of the connections, unless it is the newcomer's, or they are being served.
-    pub(super) fn make_room(&self, newcomer: &Wire) -> bool {
-        let mut candidates = self.candidates.borrow_mut();
-        if candidates.sweep != self.now() {
-            *candidates = Candidates { sweep: self.now(), ..Candidates::default() };
-        }
-        loop {
-            while let Some(wire) = candidates.found.pop() {
-                if candidates.greedy.is_some() && candidates.greedy == newcomer.client() {
-                    candidates.found.push(wire);
-                    return false;
-                }
-                if wire.gives_way(candidates.greedy.is_some()).is_some() {
-                    wire.give_way();
-                    return true;
-                }
+    /// idle for [`Limits::give_way`]; of the client that has the most of them, the oldest first.
+    /// Next are those of a client that has more than half of the connections, unless it is the
+    /// newcomer's, or they are being served.
+    pub(super) fn make_room(&self, newcomer: &Wire) -> Option<Place> {
+        let silent = self.silent.borrow_mut().pop();
+        let gives_way = silent.or_else(|| {
+            let mut candidates = self.candidates.borrow_mut();
+            if candidates.sweep != self.now() {
+                *candidates = Candidates { sweep: self.now(), ..Candidates::default() };
             }
-            if candidates.searches == MAX_SEARCHES {
-                return false;
+            let idle = candidates.idle.get_or_insert_with(|| self.find_idle());
+            if let Some(wire) = pop(idle, false) {
+                return Some(wire);
             }
-            candidates.searches += 1;
-            self.find_candidates(&mut candidates);
-            if candidates.found.is_empty() {
-                candidates.searches = MAX_SEARCHES;
-            }
-        }
+            let (client, wires) = candidates.greedy.get_or_insert_with(|| self.find_greedy());
+            if *client == newcomer.client() { None } else { pop(wires, true) }
+        });
+        gives_way.and_then(|wire| wire.give_way())
     }
 
-    fn find_candidates(&self, candidates: &mut Candidates) {
+    /// The idle connections: first the newest of each client, then its second newest, and so on.
+    fn find_idle(&self) -> Vec<Rc<Wire>> {
+        let mut idle = ranked(self.open.borrow().iter(), false);
+        let mut counts: HashMap<Option<IpAddr>, usize> = HashMap::new();
+        idle.sort_by_cached_key(|wire| {
+            let count = counts.entry(wire.client()).or_default();
+            *count += 1;
+            *count
+        });
+        idle
+    }
+
+    /// The client with more than half of the connections, and those that can give way.
+    fn find_greedy(&self) -> (Option<IpAddr>, Vec<Rc<Wire>>) {
         let open = self.open.borrow();
-        let among = |wires: &mut dyn Iterator<Item = &Rc<Wire>>, greedy| {
-            let mut found: Vec<_> = wires
-                .filter(|wire| !wire.placeless.get())
-                .filter_map(|wire| wire.gives_way(greedy).map(|rank| (rank, wire.clone())))
-                .collect();
-            found.sort_unstable_by_key(|(rank, _)| Reverse(*rank));
-            found.drain(..found.len().saturating_sub(MAX_CANDIDATES));
-            found.into_iter().map(|(_, wire)| wire).collect()
-        };
-        candidates.greedy = None;
-        candidates.found = among(&mut open.iter(), false);
-        if candidates.found.is_empty() {
-            let mut clients: HashMap<IpAddr, Vec<&Rc<Wire>>> = HashMap::new();
-            for wire in open.iter() {
-                if let Some(client) = wire.client() {
-                    clients.entry(client).or_default().push(wire);
-                }
-            }
-            let greedy = clients.into_iter().find(|(_, wires)| wires.len() > open.len() / 2);
-            if let Some((client, wires)) = greedy {
-                candidates.greedy = Some(client);
-                candidates.found = among(&mut wires.into_iter(), true);
-            }
+        let mut clients: HashMap<Option<IpAddr>, Vec<&Rc<Wire>>> = HashMap::new();
+        for wire in open.iter() {
+            clients.entry(wire.client()).or_default().push(wire);
         }
+        let greedy = clients.into_iter().find(|(_, wires)| wires.len() > open.len() / 2);
+        greedy.map_or_else(Default::default, |(client, wires)| {
+            (client, ranked(wires.into_iter(), true))
+        })
+    }
+
+    /// Notes that an open connection was dismissed.
+    pub(super) fn dismissed(&self) {
+        self.ending.set(self.ending.get() + 1);
+    }
+
+    /// The number of open connections that were dismissed.
+    pub(super) fn ending(&self) -> usize {
+        self.ending.get()
     }
 
     /// Notes that the memory of a connection was returned to the allocator.
@@ -311,16 +328,30 @@ impl Connections {
     }
 }
 
+/// Takes the last of the candidates that still gives way.
+fn pop(candidates: &mut Vec<Rc<Wire>>, greedy: bool) -> Option<Rc<Wire>> {
+    while let Some(wire) = candidates.pop() {
+        if wire.gives_way(greedy).is_some() {
+            return Some(wire);
+        }
+    }
+    None
+}
+
+/// The connections that give way, the oldest last.
+fn ranked<'a>(wires: impl Iterator<Item = &'a Rc<Wire>>, greedy: bool) -> Vec<Rc<Wire>> {
+    let wires = wires.filter(|wire| !wire.placeless.get());
+    let mut ranked: Vec<_> =
+        wires.filter_map(|wire| wire.gives_way(greedy).map(|rank| (rank, wire.clone()))).collect();
+    ranked.sort_unstable_by_key(|(rank, _)| Reverse(*rank));
+    ranked.into_iter().map(|(_, wire)| wire).collect()
+}
+
 /// The most bytes that one `recv` takes.
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// How long a socket lingers.
 const LINGER_MILLIS: u64 = 1000;
-
-/// The candidates that one search finds, and the searches per sweep. A search among 10,000
-/// connections takes a millisecond.
-const MAX_CANDIDATES: usize = 64;
-const MAX_SEARCHES: u32 = 8;
 
 /// The number of closed or resting connections after which trimming the heap is worthwhile.
 const MANY_RELEASED: usize = 128;

@@ -22,6 +22,7 @@ mod memory;
 mod refusal;
 mod server;
 mod service;
+mod silent;
 mod wire;
 mod worker;
 

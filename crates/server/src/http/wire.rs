@@ -18,7 +18,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream as StdTcpStream};
+use std::net::{IpAddr, TcpStream as StdTcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -27,11 +27,12 @@ use std::time::{Duration, Instant};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, getpeername, recv, send, shutdown};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::connections::Connections;
+use super::limits::Place;
 
 /// A nonblocking connected socket, shared by hyper, its connection task and the sweep.
 pub(super) struct Wire {
@@ -54,8 +55,11 @@ pub(super) struct Wire {
     spoken: Cell<bool>,
     /// Whether hyper's part of the connection was dropped, to save its memory.
     pub(super) resting: Cell<bool>,
-    /// Whether the connection has no place, so that its requests are refused unless they are vital.
+    /// Whether the connection never had a place, so that its requests are refused unless they are
+    /// vital.
     pub(super) placeless: Cell<bool>,
+    /// The place, until the connection ends or gives way.
+    pub(super) place: Cell<Option<Place>>,
     /// Whether the connection has to end, because it gave way to another one.
     pub(super) dismissed: Cell<bool>,
     corked: RefCell<Corked>,
@@ -66,6 +70,7 @@ pub(super) struct Wire {
     pub(super) slot: Cell<usize>,
     /// The number of wires created before this one.
     number: u64,
+    client: Option<IpAddr>,
 }
 
 /// The progress of the current request.
@@ -95,7 +100,8 @@ pub(super) enum Overdue {
 }
 
 impl Wire {
-    pub(super) fn new(socket: OwnedFd, registry: Rc<Connections>) -> Wire {
+    /// A wire to the client with this address.
+    pub(super) fn new(socket: OwnedFd, client: Option<IpAddr>, registry: Rc<Connections>) -> Wire {
         let (since, number) = (registry.now(), registry.number());
         Wire {
             socket: RefCell::new(Socket::Fresh(socket.into())),
@@ -110,12 +116,14 @@ impl Wire {
             spoken: Cell::new(false),
             resting: Cell::new(false),
             placeless: Cell::new(false),
+            place: Cell::new(None),
             dismissed: Cell::new(false),
             corked: RefCell::default(),
             unread: RefCell::default(),
             waker: RefCell::new(None),
             slot: Cell::new(usize::MAX),
             number,
+            client,
         }
     }
 
@@ -212,21 +220,33 @@ impl Wire {
         }
     }
 
-    /// The address of the client.
+    /// The address of the client, if the system knows it.
     pub(super) fn client(&self) -> Option<IpAddr> {
-        let address = getpeername(self.socket.borrow().fd().ok()?).ok()??;
-        SocketAddr::try_from(address).ok().map(|address| address.ip().to_canonical())
+        self.client
     }
 
-    /// Ends the connection at once, so that another one gets its descriptor and place.
-    pub(super) fn give_way(&self) {
+    /// The number of connections of the thread that were accepted before.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether the client has not sent anything yet.
+    pub(super) fn is_silent(&self) -> bool {
+        !self.spoken.get()
+    }
+
+    /// Ends the connection at once, and returns its place for another one. Its descriptor is free.
+    pub(super) fn give_way(&self) -> Option<Place> {
         *self.socket.borrow_mut() = Socket::Lost;
         self.dismiss();
+        self.place.take()
     }
 
     /// Ends the connection without another response.
     pub(super) fn dismiss(&self) {
-        self.dismissed.set(true);
+        if !self.dismissed.replace(true) {
+            self.registry.dismissed();
+        }
         self.wake();
     }
 
@@ -310,6 +330,13 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
+    /// Whether the client closed the connection without anything that is unread.
+    pub(super) fn has_left(&self) -> bool {
+        let socket = self.socket.borrow();
+        let peeked = socket.fd().and_then(|fd| recv(fd, &mut [0; 1], RecvFlags::PEEK));
+        !matches!(peeked, Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR))
+    }
+
     /// Sends as much as the socket takes at once. For connections that hyper does not handle.
     pub(super) fn send_now(&self, bytes: &[u8]) {
         let _ = self.socket.borrow().send(bytes);
@@ -364,7 +391,9 @@ impl Wire {
 
     fn received(&self, n: usize) {
         if n > 0 && self.phase.get() == Phase::Idle {
-            self.spoken.set(true);
+            if !self.spoken.replace(true) {
+                self.registry.has_spoken(self);
+            }
             self.enter(Phase::Head);
         }
     }

@@ -6,6 +6,7 @@
 //! and 1 us more of processor time for each connection of `ab -c100`.)
 
 use std::future::{Future, poll_fn};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use hyper::server::conn::http1;
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with};
+use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
@@ -113,17 +114,17 @@ impl<H: Handler> Worker<H> {
         .await
     }
 
-    /// Accepts waiting connections, up to a bound so that open connections get their turn. Returns
-    /// true if the system is out of resources.
+    /// Accepts waiting connections, up to a bound so that open connections get their turn, and those
+    /// that gave way can end. Returns true if the system is out of resources.
     fn accept_burst(&self, listener: &AsyncFd<OwnedFd>, cx: &mut Context<'_>) -> bool {
         let mut accepted = 0;
         while let Poll::Ready(Ok(mut ready)) = listener.poll_read_ready(cx) {
             loop {
+                if accepted == ACCEPT_BURST || self.registry.ending() >= MAX_ENDING {
+                    cx.waker().wake_by_ref();
+                    return false;
+                }
                 match self.accept(listener.get_ref()) {
-                    Accepted::Connection if accepted == ACCEPT_BURST => {
-                        cx.waker().wake_by_ref();
-                        return false;
-                    }
                     Accepted::Connection => accepted += 1,
                     Accepted::Nothing => break,
                     Accepted::Exhausted => return true,
@@ -135,9 +136,10 @@ impl<H: Handler> Worker<H> {
     }
 
     fn accept(&self, listener: &OwnedFd) -> Accepted {
-        match accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-            Ok(socket) => {
-                self.admit(socket);
+        match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            Ok((socket, address)) => {
+                let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+                self.admit(socket, address.map(|address| client(address.ip())));
                 Accepted::Connection
             }
             Err(Errno::AGAIN) => Accepted::Nothing,
@@ -160,16 +162,23 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    fn admit(&self, socket: OwnedFd) {
-        let wire = Rc::new(Wire::new(socket, self.registry.clone()));
-        let take_over = || self.registry.make_room(&wire).then(|| self.places.take_over());
-        let place = self.places.take().or_else(take_over);
+    fn admit(&self, socket: OwnedFd, client: Option<IpAddr>) {
+        let wire = Rc::new(Wire::new(socket, client, self.registry.clone()));
+        let mut place = self.places.take();
+        if place.is_none() {
+            // For a client that has left, none gives way.
+            if wire.has_left() {
+                return;
+            }
+            place = self.registry.make_room(&wire);
+        }
         let has_place = place.is_some();
         if has_place {
             self.handler.event(Event::Accepted);
         }
         wire.placeless.set(!has_place);
-        let mut connection = Connection::new(&self.http, &self.handler, wire, place);
+        wire.place.set(place);
+        let mut connection = Connection::new(&self.http, &self.handler, wire);
         let mut nobody = Context::from_waker(Waker::noop());
         if Pin::new(&mut connection).poll(&mut nobody).is_ready() {
             return;
@@ -192,6 +201,17 @@ impl<H: Handler> Worker<H> {
     }
 }
 
+/// The address that stands for a client. Of an IPv6 address, it is the network of 64 bits: a client
+/// may have all addresses of it.
+fn client(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address => address,
+    }
+}
+
 /// The result of one `accept4`.
 enum Accepted {
     Connection,
@@ -202,6 +222,10 @@ enum Accepted {
 
 /// Connections accepted before open ones get a turn.
 const ACCEPT_BURST: usize = 64;
+
+/// The most connections that have given way and not ended yet. At this number, none is accepted: a
+/// flood of connections could use up the memory before the tasks of these end.
+const MAX_ENDING: usize = 64;
 
 /// The most connections accepted from the queue of a listener that closes.
 const MAX_LAST_ACCEPTS: usize = 4096;
