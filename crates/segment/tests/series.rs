@@ -1338,6 +1338,8 @@ mod files {
                 true
             }
 
+            fn clear(&self, _: &Family, _: &SeriesCells<'_>) {}
+
             fn renew(&self, _: &Family, place: &SeriesCells<'_>) {
                 self.0.lock().unwrap().push(place.plain(0).load(Ordering::Relaxed));
             }

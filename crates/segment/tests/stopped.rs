@@ -11,9 +11,12 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use quipu_segment::series::{Cursor, Family, Label, Schema};
+use quipu_segment::series::{
+    Cursor, Family, Label, Schema, SeriesCells, SeriesHandle, SideAllocations,
+};
 use quipu_segment::{Options, Segment};
 
 /// The word of a family's lock, and the offset of the growth lock in the header.
@@ -118,26 +121,42 @@ fn nobody_waits_for_long_for_who_was_stopped_while_the_file_grows() {
     assert_eq!((family.overflowed(), segment.size() > size), (100, true));
 }
 
-/// What happens in a signal handler that interrupts its own thread, which has the lock.
+/// Updates a family as a signal handler does that interrupts its own thread, which has the lock.
+#[derive(Default)]
+struct Handler {
+    bound: OnceLock<SeriesHandle>,
+}
+
+impl SideAllocations for Handler {
+    fn is_offset(&self, _: usize) -> bool {
+        true
+    }
+
+    /// A reset calls this with the lock held.
+    fn clear(&self, family: &Family, cells: &SeriesCells<'_>) {
+        add(family, "new");
+        add(family, "bound");
+        family.sweep().unwrap();
+        assert_eq!(family.read(|key| key.text("none"), |cells| cells.sum(0)), None);
+        assert!(family.remove(|key| key.text("bound")).unwrap_err().is_held());
+        assert!(self.bound.get().unwrap().clone().place().sum(0) > 0);
+        assert!(cells.sum(0) > 0);
+    }
+
+    fn renew(&self, _: &Family, _: &SeriesCells<'_>) {}
+}
+
 #[test]
 fn an_update_under_the_lock_of_its_own_thread_counts_in_the_overflow() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("metrics.quipu");
     for segment in [open(&path), Segment::private(1 << 20).unwrap()] {
         let family = family(&segment);
-        let bound = family.bind(|key| key.text("bound"));
+        let handler = Arc::new(Handler::default());
+        family.set_side_allocations(Arc::<Handler>::clone(&handler));
+        let bound = handler.bound.get_or_init(|| family.bind(|key| key.text("bound")));
         let begun = Instant::now();
-        // The lock is held while a reset asks which cells to keep.
-        let keep = |_| {
-            add(&family, "new");
-            add(&family, "bound");
-            family.sweep().unwrap();
-            assert_eq!(family.read(|key| key.text("none"), |place| place.sum(0)), None);
-            assert!(family.remove(|key| key.text("bound")).unwrap_err().is_held());
-            assert!(bound.clone().place().sum(0) > 0);
-            true
-        };
-        family.reset(keep).unwrap();
+        family.reset().unwrap();
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         assert!(bound.place().sum(0) > 0);
         assert!(family.overflowed() > 0);

@@ -196,10 +196,11 @@ impl<'a> SeriesCells<'a> {
         self.lane(cell, usize::from(self.lanes.cpus))
     }
 
-    /// Resets all sums to zero. `floats` has the bit of each cell that holds floats. Without a
-    /// base, no other thread may use the cells.
-    pub(crate) fn begin_anew(&self, floats: u64) {
-        for cell in 0..self.len() {
+    /// Resets all sums to zero, except those of the cells for which `is_kept` returns true.
+    /// `floats` has the bit of each cell that holds floats. Without a base, no other thread may use
+    /// the cells.
+    pub(crate) fn reset(&self, floats: u64, is_kept: impl Fn(usize) -> bool) {
+        for cell in (0..self.len()).filter(|cell| !is_kept(*cell)) {
             let is_float = cell < 64 && floats >> cell & 1 == 1;
             match self.base(cell) {
                 Some(base) if is_float => {

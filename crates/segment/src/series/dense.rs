@@ -255,11 +255,11 @@ impl Dense {
         }
     }
 
-    /// Resets a slot: unmarked, and zero.
-    pub(crate) fn begin_anew(&self, slot: u32, floats: u64, now: u64) {
+    /// Resets a slot: unmarked, and zero, except for the cells for which `is_kept` returns true.
+    pub(crate) fn reset(&self, slot: u32, floats: u64, now: u64, is_kept: impl Fn(usize) -> bool) {
         let slot = slot.min(self.slots - 1);
         // The value first: an old value is never shown with the new start.
-        self.place(slot).begin_anew(floats);
+        self.place(slot).reset(floats, is_kept);
         self.start_of(slot).store(now, Ordering::Release);
         self.mark_of(slot).fetch_and(!(1 << (slot % 64)), Ordering::Release);
     }

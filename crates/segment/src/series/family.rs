@@ -496,9 +496,9 @@ impl Family {
                 let Some(slot) = writer.group().filter(|&group| group < inner.groups) else {
                     return Ok(false);
                 };
-                let floats = inner.schema.floats;
-                let was_there = dense.is_marked(slot) || !dense.place(slot).is_zero(floats);
-                dense.begin_anew(slot, floats, inner.now().unix);
+                let is_zero = dense.place(slot).is_zero(inner.schema.floats);
+                let was_there = dense.is_marked(slot) || !is_zero;
+                self.reset_slot(dense, slot);
                 Ok(was_there)
             }
             Series::Dynamic(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
@@ -521,7 +521,7 @@ impl Family {
                 for slot in 0..inner.groups {
                     let Some(view) = inner.view(dense, slot) else { continue };
                     if !keep(&view) {
-                        dense.begin_anew(slot, inner.schema.floats, inner.now().unix);
+                        self.reset_slot(dense, slot);
                         removed += 1;
                     }
                 }
@@ -540,27 +540,25 @@ impl Family {
     }
 
     /// Resets all series. Those that handles are bound to stay, at zero; others with dynamic labels
-    /// are removed. What other threads add at the same time may be lost, or stay. Cells for which
-    /// `keep` returns true stay as they are: those that hold the offset of an
-    /// [`SideAllocation`](super::SideAllocation), which the caller empties.
+    /// are removed. What other threads add at the same time may be lost, or stay.
     ///
     /// # Errors
     /// Those of [`Family::remove`].
-    pub fn reset(&self, keep: impl Fn(usize) -> bool) -> Result<(), Error> {
+    pub fn reset(&self) -> Result<(), Error> {
         let inner = &*self.inner;
         inner.head[at::OVERFLOWED].store(0, Ordering::Relaxed);
         match &inner.layout {
             Series::Dense(dense) => {
                 for slot in 0..dense.slots() {
                     let is_marked = dense.is_marked(slot) && slot < inner.groups;
-                    dense.begin_anew(slot, inner.schema.floats, inner.now().unix);
+                    self.reset_slot(dense, slot);
                     if is_marked {
                         dense.mark(slot);
                     }
                 }
                 Ok(())
             }
-            Series::Dynamic(keyed) => keyed.reset(inner.now(), keep),
+            Series::Dynamic(keyed) => keyed.reset(inner.now(), self.sides()),
         }
     }
 
@@ -583,7 +581,8 @@ impl Family {
 
 impl Family {
     /// Sets, once, which side allocations the series have. Then the side allocations of a removed
-    /// series are emptied for the next series in its record, instead of being allocated again.
+    /// series are emptied for the next series in its record, instead of being allocated again, and
+    /// those of a series that is reset are emptied with it.
     pub fn set_side_allocations(&self, sides: Arc<dyn SideAllocations>) {
         let _ = self.inner.sides.set(sides);
     }
@@ -625,6 +624,15 @@ impl Family {
         // A reset may have hidden it meanwhile.
         keyed.find_overflow();
         None
+    }
+
+    fn reset_slot(&self, dense: &Dense, slot: u32) {
+        let sides = self.inner.sides.get();
+        if let Some(sides) = sides {
+            sides.clear(self, &dense.place(slot));
+        }
+        let is_offset = |cell| sides.is_some_and(|sides| sides.is_offset(cell));
+        dense.reset(slot, self.inner.schema.floats, self.inner.now().unix, is_offset);
     }
 
     fn sides(&self) -> Option<(&Self, &dyn SideAllocations)> {

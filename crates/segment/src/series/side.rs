@@ -30,6 +30,10 @@ pub trait SideAllocations: Send + Sync {
     /// Whether a cell holds the offset of a side allocation.
     fn is_offset(&self, cell: usize) -> bool;
 
+    /// Empties the side allocations of a series that is reset. Other threads may use them: what
+    /// they add may be lost, or stay.
+    fn clear(&self, family: &Family, cells: &SeriesCells<'_>);
+
     /// Empties the side allocations of a removed series, whose record another series is about to
     /// have. Nothing else uses them.
     fn renew(&self, family: &Family, place: &SeriesCells<'_>);

@@ -215,7 +215,7 @@ fn act(
             drop(family.sweep());
         }
         7 => drop(family.retain(|view| view.texts.len() % 3 != usize::from(number % 3))),
-        8 => drop(family.reset(|_| false)),
+        8 => drop(family.reset()),
         9 | 10 => walk(family),
         11 => {
             family.read(|key| key.text(&number.to_string()), |place| place.sum(0));

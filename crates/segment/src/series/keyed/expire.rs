@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::blocks::At;
 use super::record::Seen;
-use super::{DynamicSeries, Moment, fingerprint};
+use super::{DynamicSeries, Known, Moment, fingerprint};
 use crate::claims::Memory;
 use crate::error::Error;
 use crate::lock;
@@ -71,7 +71,9 @@ impl DynamicSeries {
     }
 
     /// Removes all series except those that handles are bound to, which restart at zero.
-    pub(crate) fn reset(&self, now: Moment, keep: impl Fn(usize) -> bool) -> Result<(), Error> {
+    pub(crate) fn reset(&self, now: Moment, sides: Option<Known<'_>>) -> Result<(), Error> {
+        let is_offset =
+            |cell: u32| sides.is_some_and(|(_, sides)| sides.is_offset(cell as usize));
         let bound = self.named(true);
         let mut cursor = At::default();
         loop {
@@ -86,7 +88,10 @@ impl DynamicSeries {
                     self.detach(at, fingerprint(self.hash(at)));
                     continue;
                 }
-                for cell in (0..self.cells).filter(|cell| !keep(*cell as usize)) {
+                if let Some((family, sides)) = sides {
+                    sides.clear(family, &self.place(at));
+                }
+                for cell in (0..self.cells).filter(|cell| !is_offset(*cell)) {
                     self.region().word(at + self.header + cell).store(0, Ordering::Release);
                 }
                 self.restart(at, now);

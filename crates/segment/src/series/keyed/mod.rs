@@ -75,7 +75,7 @@ pub(crate) struct DynamicSeries {
 }
 
 /// A family, and the code that knows the side allocations of its series.
-type Known<'a> = (&'a Family, &'a dyn SideAllocations);
+pub(super) type Known<'a> = (&'a Family, &'a dyn SideAllocations);
 
 /// A record that was found.
 #[derive(Debug, Clone, Copy)]
