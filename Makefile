@@ -150,7 +150,7 @@ test-arm: ## The libraries on 64-bit Arm, emulated
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" \
 	$(FAST_TMP) $(CARGO) test --locked --target $(ARM) --target-dir target/arm \
-		--package quipu-arena --package quipu-segment --package quipu-window --package quipu \
+		--package quipu-arena --package quipu-segment --package quipu-window --package quipu --features quipu/window \
 		--lib --test series --test file --test claims --test model --test instruments \
 		--test behaviour
 

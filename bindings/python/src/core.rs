@@ -1,47 +1,20 @@
 //! The common part of all metrics: the family, the labels, and the series that a metric is bound
 //! to; and the macro `metric!` with the methods that all classes have.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use pyo3::PyClass;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
+use quipu::binding::WithSeries;
 use quipu::label::Values;
 use quipu::{Description, Family, Instrument};
-use quipu_segment::series::{self, Schema, SeriesHandle as Series, SideAllocations};
 
 use crate::error::{self, refused};
 use crate::labels::{Labels, with_texts};
 use crate::segment::{Segment, Source};
-
-/// An instrument and the series that it counts in.
-#[derive(Clone)]
-pub struct Raw<I> {
-    pub instrument: I,
-    pub series: Series,
-}
-
-impl<I: Instrument> Instrument for Raw<I> {
-    type Shared = I::Shared;
-
-    fn describe(description: &Description, schema: &mut Schema) -> Result<(), quipu::Error> {
-        I::describe(description, schema)
-    }
-
-    fn shared(family: &series::Family) -> Result<Self::Shared, quipu::Error> {
-        I::shared(family)
-    }
-
-    fn bound(bound: Series, shared: &Self::Shared) -> Self {
-        Self { instrument: I::bound(bound.clone(), shared), series: bound }
-    }
-
-    fn sides(shared: &Self::Shared) -> Option<Arc<dyn SideAllocations>> {
-        I::sides(shared)
-    }
-}
 
 /// An instrument that knows whether its series was removed.
 pub trait Held: Instrument {
@@ -49,7 +22,7 @@ pub trait Held: Instrument {
     fn is_removed(&self) -> bool;
 }
 
-impl<I: Instrument> Held for Raw<I> {
+impl<I: Instrument> Held for WithSeries<I> {
     #[inline]
     fn is_removed(&self) -> bool {
         self.series.is_removed()

@@ -3,18 +3,19 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use quipu::MixedCounter;
+use quipu::binding::WithSeries;
 
-use crate::core::{Core, Made, Metric, Raw, Slot, metric};
+use crate::core::{Core, Made, Metric, Slot, metric};
 use crate::exemplar;
 
 /// A sum that only increases.
 #[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Counter {
-    core: Slot<Raw<MixedCounter>>,
+    core: Slot<WithSeries<MixedCounter>>,
 }
 
-metric!(Counter, Raw<MixedCounter>, {
+metric!(Counter, WithSeries<MixedCounter>, {
     /// Initializes the metric. Its Python class has checked the arguments.
     fn _make(&self, made: Made<'_>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.exemplars())?)

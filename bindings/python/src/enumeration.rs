@@ -5,8 +5,9 @@ use std::sync::OnceLock;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use quipu::StateSet;
+use quipu::binding::WithSeries;
 
-use crate::core::{Core, Made, Metric, Raw, Slot, metric};
+use crate::core::{Core, Made, Metric, Slot, metric};
 
 type States = StateSet<&'static str>;
 
@@ -14,11 +15,11 @@ type States = StateSet<&'static str>;
 #[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Enum {
-    core: Slot<Raw<States>>,
+    core: Slot<WithSeries<States>>,
     states: OnceLock<Vec<String>>,
 }
 
-metric!(Enum, Raw<States>, {
+metric!(Enum, WithSeries<States>, {
     /// Initializes the metric. Its Python class has checked the arguments.
     fn _make(&self, made: Made<'_>, states: Vec<String>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.states(&states))?)?;

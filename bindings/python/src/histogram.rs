@@ -1,18 +1,19 @@
 //! `Histogram`: counts of observations in buckets.
 
 use pyo3::prelude::*;
+use quipu::binding::WithSeries;
 
-use crate::core::{Core, Made, Metric, Raw, Slot, metric};
+use crate::core::{Core, Made, Metric, Slot, metric};
 use crate::exemplar;
 
 /// Counts of observations in buckets by size.
 #[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Histogram {
-    core: Slot<Raw<quipu::Histogram>>,
+    core: Slot<WithSeries<quipu::Histogram>>,
 }
 
-metric!(Histogram, Raw<quipu::Histogram>, {
+metric!(Histogram, WithSeries<quipu::Histogram>, {
     /// Initializes the metric. Its Python class has checked the arguments.
     fn _make(&self, made: Made<'_>, buckets: Vec<f64>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.buckets(buckets).exemplars())?)

@@ -1,17 +1,18 @@
 //! `Summary`: a count and a sum without quantiles, as in `prometheus_client`.
 
 use pyo3::prelude::*;
+use quipu::binding::WithSeries;
 
-use crate::core::{Core, Made, Metric, Raw, Slot, metric};
+use crate::core::{Core, Made, Metric, Slot, metric};
 
 /// The number of observations, and their sum.
 #[derive(Default)]
 #[pyclass(frozen, subclass, module = "quipu._quipu")]
 pub struct Summary {
-    core: Slot<Raw<quipu::Summary>>,
+    core: Slot<WithSeries<quipu::Summary>>,
 }
 
-metric!(Summary, Raw<quipu::Summary>, {
+metric!(Summary, WithSeries<quipu::Summary>, {
     /// Initializes the metric. Its Python class has checked the arguments.
     fn _make(&self, made: Made<'_>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.quantiles([]))?)

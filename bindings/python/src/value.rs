@@ -5,9 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use quipu::binding::{FIRST_BUCKET, HISTOGRAM_SUM, SUMMARY_COUNT, SUMMARY_SUM, WithSeries};
 use quipu::{MixedCounter, ProcessGauge};
 
-use crate::core::{Held, Metric, Raw};
+use crate::core::{Held, Metric};
 use crate::counter::Counter;
 use crate::exemplar;
 use crate::gauge::Gauge;
@@ -23,24 +24,18 @@ pub struct Value {
 
 /// The part of a metric that the number is.
 enum Part {
-    Counter(Raw<MixedCounter>),
+    Counter(WithSeries<MixedCounter>),
     Gauge(ProcessGauge),
     /// A sum of floats, in the cell with that index.
     Sum(quipu_segment::series::SeriesHandle, usize),
     /// A count, in the cell with that index.
     Count(quipu_segment::series::SeriesHandle, usize),
     /// A bucket of a histogram: the index of its cell, and its bound.
-    Bucket(Raw<quipu::Histogram>, usize, f64),
+    Bucket(WithSeries<quipu::Histogram>, usize, f64),
 }
 
 /// An exemplar: pairs of names and values, the observation, and its Unix time in seconds.
 type Kept = (Vec<(String, String)>, f64, f64);
-
-/// The cells of a histogram and of a summary; see `docs/formats.md`.
-const HISTOGRAM_SUM: usize = 0;
-const FIRST_BUCKET: usize = 1;
-const SUMMARY_SUM: usize = 0;
-const SUMMARY_COUNT: usize = 1;
 
 #[pymethods]
 impl Value {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::instrument::Aggregation;
+use crate::kind::Aggregation;
 
 /// The description of a metric: its name, its help, and kind-specific options.
 ///

@@ -22,6 +22,7 @@ enum ErrorKind {
     /// The segment returned an error.
     Segment(quipu_segment::Error),
     /// The window's settings are invalid, or its record cannot be opened.
+    #[cfg(feature = "window")]
     Window(quipu_window::Error),
     /// Sending or reading failed.
     Io(std::io::Error),
@@ -40,6 +41,7 @@ impl Error {
         Self { metric: metric.to_owned(), kind: ErrorKind::Segment(error) }
     }
 
+    #[cfg(feature = "window")]
     pub(crate) fn window(metric: &str, error: quipu_window::Error) -> Self {
         Self { metric: metric.to_owned(), kind: ErrorKind::Window(error) }
     }
@@ -80,6 +82,7 @@ impl fmt::Display for Error {
                  name or prefix"
             ),
             ErrorKind::Segment(error) => write!(f, "{error}"),
+            #[cfg(feature = "window")]
             ErrorKind::Window(error) => write!(f, "{error}"),
             ErrorKind::Io(error) => write!(f, "{error}"),
         }
@@ -91,6 +94,7 @@ impl std::error::Error for Error {
         match &self.kind {
             ErrorKind::Invalid(_) | ErrorKind::Duplicate => None,
             ErrorKind::Segment(error) => Some(error),
+            #[cfg(feature = "window")]
             ErrorKind::Window(error) => Some(error),
             ErrorKind::Io(error) => Some(error),
         }

@@ -29,34 +29,29 @@
 // A lock could block a child of a fork forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
+#[doc(hidden)]
+pub mod binding;
 pub mod collector;
 mod description;
 mod error;
 pub mod exposition;
 pub mod http;
-mod instrument;
+mod kind;
 pub mod label;
 mod names;
-mod processes;
-mod read;
 mod registry;
+mod scope;
 mod scrape;
 pub mod snapshot;
-mod visit;
 
 pub use description::Description;
 pub use error::Error;
-pub use instrument::{
-    Aggregation, Counter, CounterFamily, Family, FloatCounter, FloatCounterFamily, Gauge,
-    GaugeFamily, Histogram, HistogramFamily, InProgress, Info, Instrument, IntGauge,
-    IntGaugeFamily, KeptExemplar, MixedCounter, MixedCounterFamily, ProcessGauge,
-    ProcessGaugeFamily, StateSet, StateSetFamily, Summary, SummaryFamily, Timer,
-    UnknownAggregation, Window,
-};
+pub use kind::*;
 pub use label::{LabelGroup, LabelValue};
 #[cfg(feature = "derive")]
 pub use quipu_derive::{LabelGroup, LabelValue, Metrics};
 #[doc(hidden)]
 pub use quipu_segment::series::KeyWriter;
-pub use registry::{Metrics, Register, Registry, Scope};
+pub use registry::Registry;
+pub use scope::{Metrics, Register, Scope};
 pub use scrape::Scrape;

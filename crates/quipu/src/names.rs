@@ -1,4 +1,8 @@
-//! The rules for names of metrics and labels, checked at registration.
+//! The rules for names of metrics and labels, checked at registration; and sets of names.
+
+use std::sync::Arc;
+
+use quipu_segment::ForkSafeCell;
 
 use crate::error::Error;
 
@@ -42,4 +46,60 @@ pub(crate) fn check_label(metric: &str, name: &str, verbatim: bool) -> Result<()
         return Err(Error::invalid(metric, what));
     }
     Ok(())
+}
+
+/// A set of names, split into parts by hash: adding or removing a name copies one part only.
+pub(crate) struct Names {
+    parts: [ForkSafeCell<Vec<Arc<str>>>; NAME_PARTS],
+}
+
+const NAME_PARTS: usize = 64;
+
+impl Default for Names {
+    fn default() -> Self {
+        Self { parts: std::array::from_fn(|_| ForkSafeCell::default()) }
+    }
+}
+
+impl Names {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.part(name).read(|names| find(names, name).is_ok())
+    }
+
+    /// Adds a name; returns false if it is there already.
+    pub(crate) fn claim(&self, name: &str) -> bool {
+        self.part(name).replace(|names| match find(names, name) {
+            Ok(_) => (None, false),
+            Err(at) => (Some(with(names, at, name)), true),
+        })
+    }
+
+    /// Removes a name; returns false if it is not there.
+    pub(crate) fn release(&self, name: &str) -> bool {
+        self.part(name).replace(|names| match find(names, name) {
+            Ok(at) => (Some(without(names, at)), true),
+            Err(_) => (None, false),
+        })
+    }
+
+    fn part(&self, name: &str) -> &ForkSafeCell<Vec<Arc<str>>> {
+        let hash = quipu_segment::hash::fnv1a(name.as_bytes());
+        &self.parts[(hash >> 32) as usize % NAME_PARTS]
+    }
+}
+
+/// Finds a name in a sorted list; returns where it belongs if it is not there.
+pub(crate) fn find(names: &[Arc<str>], name: &str) -> Result<usize, usize> {
+    names.binary_search_by(|other| (**other).cmp(name))
+}
+
+/// A copy of a list with a name inserted.
+pub(crate) fn with(names: &[Arc<str>], at: usize, name: &str) -> Vec<Arc<str>> {
+    let (before, after) = names.split_at(at);
+    before.iter().cloned().chain([name.into()]).chain(after.iter().cloned()).collect()
+}
+
+/// A copy of a list without one name.
+pub(crate) fn without(names: &[Arc<str>], at: usize) -> Vec<Arc<str>> {
+    names[..at].iter().chain(&names[at + 1..]).cloned().collect()
 }

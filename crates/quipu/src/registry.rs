@@ -8,19 +8,16 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 #[cfg(unix)]
 use quipu_segment::Options;
-use quipu_segment::series::{self, Label, Schema};
 use quipu_segment::{ForkSafeCell, Segment};
 
-use crate::collector::{Callback, Collector};
+use crate::collector::Collector;
 use crate::description::Description;
 use crate::error::Error;
-use crate::instrument::{Counter, Gauge, Histogram, Instrument, IntGauge};
-use crate::label;
-use crate::names;
-use crate::read::Readers;
-use crate::scrape::{Buffers, Scrape};
+use crate::kind::{Counter, Gauge, Histogram, IntGauge};
+use crate::names::{Names, find, with, without};
+use crate::scope::{Metrics, Register, Scope};
+use crate::scrape::{Readers, Scrape, SpareBuffers, Walk};
 use crate::snapshot;
-use crate::visit::Walk;
 
 /// A set of metrics that are scraped together. Clones share it.
 ///
@@ -40,54 +37,12 @@ struct Inner {
     hidden: ForkSafeCell<Arc<[Arc<str>]>>,
     collectors: ForkSafeCell<Arc<[Arc<dyn Collector>]>>,
     readers: Readers,
-    /// Memory of finished scrapes, for later ones. A scrape takes its buffers out while it runs.
-    buffers: [AtomicPtr<Buffers>; MOST_BUFFERS],
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        for buffers in &mut self.buffers {
-            let buffers = *buffers.get_mut();
-            if !buffers.is_null() {
-                // SAFETY: it is from `Box::into_raw`, and no scrape has taken it out.
-                drop(unsafe { Box::from_raw(buffers) });
-            }
-        }
-    }
-}
-
-/// A view of a registry for one part of a program: with a prefix for names, and constant labels.
-#[derive(Debug, Clone)]
-pub struct Scope<'r> {
-    registry: &'r Registry,
-    prefix: String,
-    labels: Vec<(String, String)>,
-}
-
-/// What can be registered under a description: an instrument, or a family of them.
-pub trait Register: Sized {
-    /// Registers it in `scope` under `description`.
-    ///
-    /// # Errors
-    /// If the name is taken, a name or a setting is invalid, the settings differ from those of the
-    /// existing family, or the segment is full.
-    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error>;
-}
-
-/// A group of metrics. Derive it for a struct of instruments and families.
-pub trait Metrics: Sized {
-    /// Registers all metrics of the group.
-    ///
-    /// # Errors
-    /// The error of the first metric that cannot be registered.
-    fn register(scope: &Scope<'_>) -> Result<Self, Error>;
+    spare_buffers: SpareBuffers,
 }
 
 /// The address space that private memory reserves, in bytes; unused pages take no memory.
 const PRIVATE_LIMIT: u64 = 1 << 30;
 const LEAST_PRIVATE_LIMIT: u64 = 16 << 20;
-/// The number of scrapes whose memory is kept.
-const MOST_BUFFERS: usize = 4;
 
 impl Registry {
     /// Creates a registry in private memory, of at most 1 GiB.
@@ -114,7 +69,7 @@ impl Registry {
             hidden: ForkSafeCell::default(),
             collectors: ForkSafeCell::new(Arc::new([])),
             readers: Readers::default(),
-            buffers: Default::default(),
+            spare_buffers: SpareBuffers::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -206,7 +161,7 @@ impl Registry {
 
     /// A scope without prefix and labels, to derive others from.
     pub fn scope(&self) -> Scope<'_> {
-        Scope { registry: self, prefix: String::new(), labels: Vec::new() }
+        Scope::new(self)
     }
 
     /// A scope whose names begin with `prefix` and an underscore.
@@ -276,15 +231,7 @@ impl Registry {
     /// Starts a scrape. It takes no lock that counting waits for, and does not allocate after an
     /// earlier scrape has finished.
     pub fn scrape(&self) -> Scrape {
-        let mut kept = self.inner.buffers.iter().map(|place| {
-            // Acquire: pairs with the release in `give_back`, to see the buffers as they were left.
-            place.swap(std::ptr::null_mut(), Ordering::Acquire)
-        });
-        let buffers = kept.find(|buffers| !buffers.is_null()).map(|buffers| {
-            // SAFETY: it is from `Box::into_raw`, and the swap makes this thread its only owner.
-            unsafe { Box::from_raw(buffers) }
-        });
-        Scrape::new(self.clone(), buffers.unwrap_or_default())
+        Scrape::new(self.clone(), self.inner.spare_buffers.take())
     }
 
     /// Passes all families and series to a sink, which may be an encoder, a sender, or a test.
@@ -362,21 +309,12 @@ impl Registry {
         self.inner.hidden.read(Arc::clone)
     }
 
-    pub(crate) fn give_back(&self, buffers: Box<Buffers>) {
-        let buffers = Box::into_raw(buffers);
-        for place in &self.inner.buffers {
-            let null = std::ptr::null_mut();
-            // Release: pairs with the acquire in `scrape`.
-            let given = place.compare_exchange(null, buffers, Ordering::Release, Ordering::Relaxed);
-            if given.is_ok() {
-                return;
-            }
-        }
-        // SAFETY: it is from above, and every exchange failed: no other thread has seen it.
-        drop(unsafe { Box::from_raw(buffers) });
+    pub(crate) fn spare_buffers(&self) -> &SpareBuffers {
+        &self.inner.spare_buffers
     }
 
-    fn claim(&self, name: &str) -> Result<(), Error> {
+    /// Takes a name for a metric that is being registered.
+    pub(crate) fn claim(&self, name: &str) -> Result<(), Error> {
         if !self.inner.names.claim(name) {
             return Err(Error::duplicate(name));
         }
@@ -386,59 +324,11 @@ impl Registry {
         });
         Ok(())
     }
-}
 
-/// A set of names, split into parts by hash: adding or removing a name copies one part only.
-struct Names {
-    parts: [ForkSafeCell<Vec<Arc<str>>>; NAME_PARTS],
-}
-
-const NAME_PARTS: usize = 64;
-
-impl Default for Names {
-    fn default() -> Self {
-        Self { parts: std::array::from_fn(|_| ForkSafeCell::default()) }
+    /// Gives back a name whose metric could not be registered.
+    pub(crate) fn release(&self, name: &str) {
+        self.inner.names.release(name);
     }
-}
-
-impl Names {
-    fn has(&self, name: &str) -> bool {
-        self.part(name).read(|names| find(names, name).is_ok())
-    }
-
-    /// Adds a name; returns false if it is there already.
-    fn claim(&self, name: &str) -> bool {
-        self.part(name).replace(|names| match find(names, name) {
-            Ok(_) => (None, false),
-            Err(at) => (Some(with(names, at, name)), true),
-        })
-    }
-
-    /// Removes a name; returns false if it is not there.
-    fn release(&self, name: &str) -> bool {
-        self.part(name).replace(|names| match find(names, name) {
-            Ok(at) => (Some(without(names, at)), true),
-            Err(_) => (None, false),
-        })
-    }
-
-    fn part(&self, name: &str) -> &ForkSafeCell<Vec<Arc<str>>> {
-        let hash = quipu_segment::hash::fnv1a(name.as_bytes());
-        &self.parts[(hash >> 32) as usize % NAME_PARTS]
-    }
-}
-
-fn find(names: &[Arc<str>], name: &str) -> Result<usize, usize> {
-    names.binary_search_by(|other| (**other).cmp(name))
-}
-
-fn with(names: &[Arc<str>], at: usize, name: &str) -> Vec<Arc<str>> {
-    let (before, behind) = names.split_at(at);
-    before.iter().cloned().chain([name.into()]).chain(behind.iter().cloned()).collect()
-}
-
-fn without(names: &[Arc<str>], at: usize) -> Vec<Arc<str>> {
-    names[..at].iter().chain(&names[at + 1..]).cloned().collect()
 }
 
 impl Default for Registry {
@@ -450,176 +340,5 @@ impl Default for Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").field("segment", &self.inner.segment).finish_non_exhaustive()
-    }
-}
-
-impl<'r> Scope<'r> {
-    /// The registry.
-    pub fn registry(&self) -> &'r Registry {
-        self.registry
-    }
-
-    /// A scope that adds `prefix` and an underscore to the names, after this one's own prefix.
-    pub fn prefix(&self, prefix: &str) -> Self {
-        let prefix = match (self.prefix.as_str(), prefix) {
-            (outer, "") => outer.to_owned(),
-            ("", inner) => inner.to_owned(),
-            (outer, inner) => format!("{outer}_{inner}"),
-        };
-        Self { prefix, ..self.clone() }
-    }
-
-    /// A scope whose metrics all have this label.
-    pub fn label(&self, name: &str, value: &str) -> Self {
-        let mut scope = self.clone();
-        scope.labels.push((name.to_owned(), value.to_owned()));
-        scope
-    }
-
-    /// Registers an instrument or a family in this scope.
-    ///
-    /// # Errors
-    /// Those of [`Register::register`].
-    pub fn register<R: Register>(&self, description: Description) -> Result<R, Error> {
-        R::register(self, description)
-    }
-
-    /// Registers a group of metrics in this scope.
-    ///
-    /// # Errors
-    /// Those of [`Metrics::register`].
-    pub fn metrics<M: Metrics>(&self) -> Result<M, Error> {
-        M::register(self)
-    }
-
-    /// Registers a gauge whose value every scrape obtains by calling `value`.
-    ///
-    /// # Errors
-    /// Those of [`Register::register`].
-    pub fn gauge_fn(
-        &self,
-        description: Description,
-        value: impl Fn() -> f64 + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        let callback = self.callback(description, snapshot::Kind::Gauge, value)?;
-        self.registry.collect(callback)
-    }
-
-    /// Registers a counter whose total every scrape obtains by calling `total`. The total must
-    /// never decrease.
-    ///
-    /// # Errors
-    /// Those of [`Register::register`].
-    pub fn counter_fn(
-        &self,
-        description: Description,
-        total: impl Fn() -> f64 + Send + Sync + 'static,
-    ) -> Result<(), Error> {
-        let callback = self.callback(description, snapshot::Kind::Counter, total)?;
-        self.registry.collect(callback)
-    }
-
-    /// The name of a metric in this scope, with prefix and unit.
-    pub fn full_name(&self, description: &Description) -> String {
-        let name = description.full_name();
-        if self.prefix.is_empty() { name } else { format!("{}_{name}", self.prefix) }
-    }
-
-    pub(crate) fn callback(
-        &self,
-        description: Description,
-        kind: snapshot::Kind,
-        value: impl Fn() -> f64 + Send + Sync + 'static,
-    ) -> Result<Callback, Error> {
-        let name = self.full_name(&description);
-        names::check_metric(&name, description.verbatim)?;
-        let Description { help, unit, .. } = description;
-        Ok(Callback::new(name, help, unit, kind, self.labels.clone(), Box::new(value)))
-    }
-
-    /// Creates a family, or opens the one in the segment.
-    pub(crate) fn family<I: Instrument>(
-        &self,
-        description: &Description,
-        labels: &[snapshot::Label<'_>],
-        count: usize,
-    ) -> Result<series::Family, Error> {
-        let name = self.full_name(description);
-        names::check_metric(&name, description.verbatim)?;
-        let mut schema = Schema {
-            name: name.clone(),
-            help: description.help.clone(),
-            unit: description.unit.clone(),
-            limit: description.limit,
-            idle: description.expiry,
-            apart: description.apart,
-            ..Schema::default()
-        };
-        I::describe(description, &mut schema)?;
-        schema.additive &= description.striped.unwrap_or(true);
-        if count != label::ANY && labels.len() + description.labels.len() != count {
-            let (given, names) = (labels.len() + description.labels.len(), count);
-            let what = format!(
-                "it has {given} labels, but its label type has {names} values: name one label for \
-                 each value"
-            );
-            return Err(Error::invalid(&name, what));
-        }
-        schema.labels =
-            self.labels(&name, description, labels, std::mem::take(&mut schema.labels))?;
-        if !description.apart {
-            self.registry.claim(&name)?;
-        }
-        self.registry.segment().family(&schema).map_err(|error| {
-            if !description.apart {
-                self.registry.inner.names.release(&name);
-            }
-            Error::segment(&name, error)
-        })
-    }
-
-    fn labels(
-        &self,
-        metric: &str,
-        description: &Description,
-        labels: &[snapshot::Label<'_>],
-        instruments: Vec<Label>,
-    ) -> Result<Vec<Label>, Error> {
-        let own = labels.iter().map(|label| Label {
-            name: label.name.to_owned(),
-            values: label.values.map(|v| v.iter().map(|&text| text.to_owned()).collect()),
-        });
-        let named =
-            description.labels.iter().map(|name| Label { name: name.clone(), values: None });
-        let constant = self
-            .labels
-            .iter()
-            .map(|(name, value)| Label { name: name.clone(), values: Some(vec![value.clone()]) });
-        // The constant ones last: a key is written with the caller's own values first, and a label
-        // with a single value does not change the group.
-        let mut all: Vec<Label> = own.chain(named).chain(constant).collect();
-        for (name, values) in &description.values {
-            let label = all.iter_mut().find(|label| label.name == *name);
-            let label = label.ok_or_else(|| {
-                let what = format!("values are given for {name:?}, which is not one of its labels");
-                Error::invalid(metric, what)
-            })?;
-            if label.values.is_some() {
-                let what = format!("the type of the label {name:?} sets its values: omit them");
-                return Err(Error::invalid(metric, what));
-            }
-            label.values = Some(values.clone());
-        }
-        // The instrument's own labels follow the values that the caller writes.
-        let own = labels.len() + description.labels.len();
-        all.splice(own..own, instruments);
-        for (i, label) in all.iter().enumerate() {
-            names::check_label(metric, &label.name, description.verbatim)?;
-            if all[..i].iter().any(|other| other.name == label.name) {
-                let what = format!("the label {:?} appears twice: rename one", label.name);
-                return Err(Error::invalid(metric, what));
-            }
-        }
-        Ok(all)
     }
 }

@@ -6,7 +6,8 @@
 
 use std::fmt;
 
-pub use crate::read::Source;
+use crate::label::Indices;
+pub use crate::scrape::Source;
 
 /// The kind of a family's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,14 +60,10 @@ impl<'a> Family<'a> {
     /// The names and values of the labels of fixed cardinality, for a group. The last label varies
     /// fastest.
     pub fn fixed(&self, group: u32) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-        let mut rest = group;
-        let mut radix = self.groups.max(1);
+        let mut indices = Indices::new(group, self.groups);
         self.labels.iter().filter_map(move |label| {
             let values = label.values?;
-            radix /= u32::try_from(values.len()).unwrap_or(u32::MAX).max(1);
-            let index = rest / radix.max(1);
-            rest %= radix.max(1);
-            Some((label.name, values.get(index as usize).copied().unwrap_or("")))
+            Some((label.name, values.get(indices.next(values.len())).copied().unwrap_or("")))
         })
     }
 

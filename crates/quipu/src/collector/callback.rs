@@ -35,6 +35,7 @@ impl Callback {
     }
 
     /// Sets a function to call when the registry is reset.
+    #[cfg(feature = "window")]
     pub(crate) fn on_reset(mut self, reset: impl Fn() + Send + Sync + 'static) -> Self {
         self.reset = Some(Box::new(reset));
         self

@@ -56,10 +56,13 @@
 //! [`Description::values`](crate::Description::values).
 
 mod concatenated;
+mod indices;
 mod value;
 
 #[doc(hidden)]
 pub use concatenated::Concatenated;
+
+pub(crate) use indices::Indices;
 
 use quipu_segment::series::KeyWriter;
 

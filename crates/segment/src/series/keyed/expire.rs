@@ -72,8 +72,7 @@ impl DynamicSeries {
 
     /// Removes all series except those that handles are bound to, which restart at zero.
     pub(crate) fn reset(&self, now: Moment, sides: Option<Known<'_>>) -> Result<(), Error> {
-        let is_offset =
-            |cell: u32| sides.is_some_and(|(_, sides)| sides.is_offset(cell as usize));
+        let is_offset = |cell: u32| sides.is_some_and(|(_, sides)| sides.is_offset(cell as usize));
         let bound = self.named(true);
         let mut cursor = At::default();
         loop {

@@ -7,7 +7,7 @@ use quipu_window::{Bucketed, Window as _};
 
 use crate::description::Description;
 use crate::error::Error;
-use crate::registry::{Register, Scope};
+use crate::scope::{Register, Scope};
 use crate::snapshot;
 
 /// Counts events, and shows how many there were within [`Description::window`], by default one

@@ -2,16 +2,18 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
-use quipu_segment::series::{self, Schema, SeriesHandle};
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
-use super::kind::MetricKind;
+use super::metric_kind::{Memory, MetricKind, damaged};
 use crate::description::Description;
 use crate::error::Error;
 use crate::label::LabelValue;
-use crate::registry::{Register, Scope};
+use crate::scope::{Register, Scope};
+use crate::snapshot::{self, Value};
 
 /// A set of states. An enum that derives [`LabelValue`] names them; for `StateSet<&str>`, so does
 /// [`Description::states`]. All states are off initially.
@@ -22,6 +24,11 @@ pub struct StateSet<S> {
 
 /// State sets by label.
 pub type StateSetFamily<S, L> = Family<StateSet<S>, L>;
+
+/// The meaning of a state set's cells: one for each state.
+pub struct StateSetKind {
+    states: Box<[String]>,
+}
 
 impl<S: LabelValue> StateSet<S> {
     /// Turns this state on, and all others off.
@@ -65,7 +72,7 @@ impl<S> fmt::Debug for StateSet<S> {
 }
 
 impl<S: LabelValue> Instrument for StateSet<S> {
-    type Shared = ();
+    type Kind = StateSetKind;
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         let named: Vec<&str> = description.states.iter().map(String::as_str).collect();
@@ -75,19 +82,43 @@ impl<S: LabelValue> Instrument for StateSet<S> {
                         derives LabelValue, or name them in the description";
             return Err(Error::invalid(&description.full_name(), what));
         }
-        schema.kind = MetricKind::StateSet as u8;
         // At most 512.
         schema.cells = states.len() as u16;
         schema.settings = states.join("\0").into_bytes();
         Ok(())
     }
 
-    fn shared(_: &series::Family) -> Result<(), Error> {
-        Ok(())
+    fn bound(bound: SeriesHandle, _: &Arc<StateSetKind>) -> Self {
+        Self { bound, states: PhantomData }
+    }
+}
+
+impl MetricKind for StateSetKind {
+    const NUMBER: u8 = 8;
+    const SHOWN: snapshot::Kind = snapshot::Kind::StateSet;
+
+    fn decode(family: &series::Family) -> Result<Self, Error> {
+        let schema = family.schema();
+        let names = std::str::from_utf8(&schema.settings).map_err(|_| damaged(schema))?;
+        let states: Box<[String]> = names.split('\0').map(str::to_owned).collect();
+        if states.len() != usize::from(schema.cells) {
+            return Err(damaged(schema));
+        }
+        Ok(Self { states })
     }
 
-    fn bound(bound: SeriesHandle, (): &()) -> Self {
-        Self { bound, states: PhantomData }
+    fn read(
+        &self,
+        _: &series::Family,
+        cells: &SeriesCells<'_>,
+        memory: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        let states =
+            self.states.iter().enumerate().map(|(cell, name)| {
+                (name.as_str(), cells.plain(cell).load(Ordering::Relaxed) != 0)
+            });
+        memory.arena.scoped(|scope| give(Value::StateSet(scope.alloc_iter(states))));
     }
 }
 

@@ -14,7 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use quipu_segment::series::{Family, SeriesCells, SideAllocations};
 use quipu_segment::sync::{AtomicU64, Ordering, fence};
 
-use crate::snapshot::{Texts, Timestamp};
+use super::metric_kind::Memory;
+use crate::snapshot::{Exemplar, Texts, Timestamp};
 
 /// The words of a slot: sequence, time, value, length, and the text.
 const SEQUENCE: usize = 0;
@@ -36,24 +37,32 @@ const SUSPECT: u64 = 1;
 /// An exemplar as it was read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slot {
-    pub(crate) time: u64,
-    pub(crate) value: f64,
+    time: u64,
+    value: f64,
     /// The range of its texts in the buffer that it was read into.
-    pub(crate) texts: (usize, usize),
+    texts: (usize, usize),
+}
+
+impl Slot {
+    /// The exemplar, with its texts in the buffer that it was read into.
+    pub(super) fn exemplar<'t>(&self, texts: &'t [u8]) -> Exemplar<'t> {
+        let labels = Texts::new(texts.get(self.texts.0..self.texts.1).unwrap_or(&[]));
+        Exemplar { labels, value: self.value, time: Some(Timestamp(self.time)) }
+    }
 }
 
 /// Keeps an exemplar in slot `slot` of the series, whose exemplar cell is `cell`. The exemplar is
 /// dropped if the family keeps none, if it is too long, or if the segment is full.
 pub(crate) fn keep(
     family: &Family,
-    place: &SeriesCells<'_>,
+    cells: &SeriesCells<'_>,
     cell: usize,
     slot: usize,
     value: f64,
     pairs: &[(&str, &str)],
 ) {
     // Series without exemplars have one cell less.
-    if cell >= place.len() {
+    if cell >= cells.len() {
         return;
     }
     let characters: usize =
@@ -66,16 +75,16 @@ pub(crate) fn keep(
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_nanos()).unwrap_or(0);
-    let root = place.plain(cell);
+    let root = cells.plain(cell);
     let slots = slot + 1;
-    let Some(table) = find_or_take(family, place, root, || family_slots(family).max(slots)) else {
+    let Some(table) = find_or_take(family, cells, root, || family_slots(family).max(slots)) else {
         return;
     };
-    let Some(word) = family.side(place, table).and_then(|side| side.words().get(slot)) else {
+    let Some(word) = family.side(cells, table).and_then(|side| side.words().get(slot)) else {
         return;
     };
-    let Some(at) = find_or_take(family, place, word, || usize::from(WORDS)) else { return };
-    let Some(side) = family.side(place, at) else { return };
+    let Some(at) = find_or_take(family, cells, word, || usize::from(WORDS)) else { return };
+    let Some(side) = family.side(cells, at) else { return };
     write(side.words(), now, value, pairs);
 }
 
@@ -87,14 +96,18 @@ impl SideAllocations for Exemplars {
         cell == self.0
     }
 
-    fn renew(&self, family: &Family, place: &SeriesCells<'_>) {
-        clear(family, place, self.0);
+    fn clear(&self, family: &Family, cells: &SeriesCells<'_>) {
+        clear(family, cells, self.0);
+    }
+
+    fn renew(&self, family: &Family, cells: &SeriesCells<'_>) {
+        clear(family, cells, self.0);
     }
 }
 
 /// Clears the exemplars of a series.
-pub(crate) fn clear(family: &Family, place: &SeriesCells<'_>, cell: usize) {
-    each(family, place, cell, |words| {
+pub(crate) fn clear(family: &Family, cells: &SeriesCells<'_>, cell: usize) {
+    each(family, cells, cell, |words| {
         if let Some(length) = words.get(LENGTH) {
             // An exemplar without labels counts as none.
             length.store(0, Ordering::Release);
@@ -102,31 +115,42 @@ pub(crate) fn clear(family: &Family, place: &SeriesCells<'_>, cell: usize) {
     });
 }
 
-/// Reads the exemplars of a series into `slots`, indexed by slot; their texts go to `texts`.
-pub(crate) fn slots_of(
-    family: &Family,
-    place: &SeriesCells<'_>,
-    cell: usize,
-    slots: &mut Vec<Option<Slot>>,
-    texts: &mut Vec<u8>,
-) {
+/// Reads the exemplars of a series into `memory.slots`, indexed by slot, and `memory.texts`.
+pub(crate) fn read_all(family: &Family, cells: &SeriesCells<'_>, cell: usize, memory: &mut Memory) {
+    let Memory { slots, texts, .. } = memory;
     slots.clear();
     texts.clear();
-    each(family, place, cell, |words| slots.push(read(words, texts)));
+    each(family, cells, cell, |words| slots.push(read(words, texts)));
+}
+
+/// Reads the exemplar of a series that has at most one.
+#[inline]
+pub(crate) fn last<'m>(
+    family: &Family,
+    cells: &SeriesCells<'_>,
+    cell: usize,
+    memory: &'m mut Memory,
+) -> Option<Exemplar<'m>> {
+    if cell >= cells.len() {
+        return None;
+    }
+    read_all(family, cells, cell, memory);
+    let slot = memory.slots.first().copied().flatten()?;
+    Some(slot.exemplar(&memory.texts))
 }
 
 /// Calls `act` with the words of each slot of a series; with an empty slice for an unused slot.
-fn each(family: &Family, place: &SeriesCells<'_>, cell: usize, mut act: impl FnMut(&[AtomicU64])) {
-    if cell >= place.len() {
+fn each(family: &Family, cells: &SeriesCells<'_>, cell: usize, mut act: impl FnMut(&[AtomicU64])) {
+    if cell >= cells.len() {
         return;
     }
     // Acquire, here and below: pairs with the release in `find_or_take`; a thread that sees an
     // offset sees the side allocation that is there.
-    let root = place.plain(cell).load(Ordering::Acquire);
-    let Some(table) = family.side(place, u32::try_from(root).unwrap_or(0)) else { return };
-    for word in table.words().iter().take(place.len()) {
+    let root = cells.plain(cell).load(Ordering::Acquire);
+    let Some(table) = family.side(cells, u32::try_from(root).unwrap_or(0)) else { return };
+    for word in table.words().iter().take(cells.len()) {
         let at = u32::try_from(word.load(Ordering::Acquire)).unwrap_or(0);
-        act(family.side(place, at).map_or(&[], |slot| slot.words()));
+        act(family.side(cells, at).map_or(&[], |slot| slot.words()));
     }
 }
 
@@ -144,19 +168,19 @@ pub struct KeptExemplar {
 /// The exemplar in a slot, if there is one.
 pub(crate) fn kept(
     family: &Family,
-    place: &SeriesCells<'_>,
+    cells: &SeriesCells<'_>,
     cell: usize,
     slot: usize,
 ) -> Option<KeptExemplar> {
-    let (mut slots, mut texts) = (Vec::new(), Vec::new());
-    slots_of(family, place, cell, &mut slots, &mut texts);
-    let Slot { time, value, texts: (start, end) } = slots.into_iter().nth(slot)??;
-    let mut texts = Texts::new(texts.get(start..end)?);
+    let mut memory = Memory::default();
+    read_all(family, cells, cell, &mut memory);
+    let Exemplar { labels: mut texts, value, time } =
+        memory.slots.get(slot)?.as_ref()?.exemplar(&memory.texts);
     let mut labels = Vec::new();
     while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
         labels.push((name.to_owned(), value.to_owned()));
     }
-    Some(KeptExemplar { labels, value, time: Timestamp(time) })
+    Some(KeptExemplar { labels, value, time: time? })
 }
 
 fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {

@@ -1,11 +1,18 @@
 //! A scrape: walks all families of a registry once and encodes them, in pieces.
 
+mod reader;
+mod walk;
+
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+pub(crate) use reader::Readers;
+pub use reader::Source;
+pub(crate) use walk::Walk;
 
 use crate::exposition::{Encoder, Escaping, Format};
 use crate::registry::Registry;
-use crate::visit::Walk;
 
 /// A scrape of a registry. It returns the text, or another format, in pieces of about 64 KiB and
 /// holds no lock between pieces: a reader that is slow or never returns blocks no other thread.
@@ -42,6 +49,12 @@ pub(crate) struct Buffers {
     encoder: Encoder,
 }
 
+/// Buffers of finished scrapes, for later ones. A scrape takes its buffers out while it runs.
+#[derive(Default)]
+pub(crate) struct SpareBuffers([AtomicPtr<Buffers>; MOST_SPARE]);
+
+/// The number of scrapes whose buffers are kept.
+const MOST_SPARE: usize = 4;
 /// The size in bytes from which a piece is full.
 const PIECE: usize = 64 << 10;
 
@@ -98,7 +111,47 @@ impl Drop for Scrape {
     fn drop(&mut self) {
         if let Some(mut buffers) = self.buffers.take() {
             buffers.walk.end();
-            self.registry.give_back(buffers);
+            self.registry.spare_buffers().put(buffers);
+        }
+    }
+}
+
+impl SpareBuffers {
+    pub(crate) fn take(&self) -> Box<Buffers> {
+        let mut spare = self.0.iter().map(|slot| {
+            // Acquire: pairs with the release in `put`, to see the buffers as they were left.
+            slot.swap(std::ptr::null_mut(), Ordering::Acquire)
+        });
+        let buffers = spare.find(|buffers| !buffers.is_null()).map(|buffers| {
+            // SAFETY: it is from `Box::into_raw`, and the swap makes this thread its only owner.
+            unsafe { Box::from_raw(buffers) }
+        });
+        buffers.unwrap_or_default()
+    }
+
+    fn put(&self, buffers: Box<Buffers>) {
+        let buffers = Box::into_raw(buffers);
+        for slot in &self.0 {
+            let null = std::ptr::null_mut();
+            // Release: pairs with the acquire in `take`.
+            let put = slot.compare_exchange(null, buffers, Ordering::Release, Ordering::Relaxed);
+            if put.is_ok() {
+                return;
+            }
+        }
+        // SAFETY: it is from above, and every exchange failed: no other thread has seen it.
+        drop(unsafe { Box::from_raw(buffers) });
+    }
+}
+
+impl Drop for SpareBuffers {
+    fn drop(&mut self) {
+        for buffers in &mut self.0 {
+            let buffers = *buffers.get_mut();
+            if !buffers.is_null() {
+                // SAFETY: it is from `Box::into_raw`, and no scrape has taken it out.
+                drop(unsafe { Box::from_raw(buffers) });
+            }
         }
     }
 }

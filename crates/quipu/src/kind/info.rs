@@ -1,12 +1,15 @@
 //! Infos: text about the program, as labels of a series that is always 1.
 
-use quipu_segment::series::{self, Schema, SeriesHandle};
+use std::sync::Arc;
+
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
 
 use super::family::Instrument;
-use super::kind::MetricKind;
+use super::metric_kind::{Memory, MetricKind};
 use crate::description::Description;
 use crate::error::Error;
-use crate::registry::{Register, Scope};
+use crate::scope::{Register, Scope};
+use crate::snapshot::{self, Value};
 
 /// Text that does not change while the program runs, such as its version.
 ///
@@ -26,21 +29,38 @@ pub struct Info {
     _bound: SeriesHandle,
 }
 
+/// The meaning of an info's cells: they have none, since the text is in the labels.
+pub struct InfoKind;
+
 impl Instrument for Info {
-    type Shared = ();
+    type Kind = InfoKind;
 
     fn describe(_: &Description, schema: &mut Schema) -> Result<(), Error> {
-        schema.kind = MetricKind::Info as u8;
         schema.cells = 1;
         Ok(())
     }
 
-    fn shared(_: &series::Family) -> Result<(), Error> {
-        Ok(())
+    fn bound(bound: SeriesHandle, _: &Arc<InfoKind>) -> Self {
+        Self { _bound: bound }
+    }
+}
+
+impl MetricKind for InfoKind {
+    const NUMBER: u8 = 7;
+    const SHOWN: snapshot::Kind = snapshot::Kind::Info;
+
+    fn decode(_: &series::Family) -> Result<Self, Error> {
+        Ok(Self)
     }
 
-    fn bound(bound: SeriesHandle, (): &()) -> Self {
-        Self { _bound: bound }
+    fn read(
+        &self,
+        _: &series::Family,
+        _: &SeriesCells<'_>,
+        _: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        give(Value::Info);
     }
 }
 

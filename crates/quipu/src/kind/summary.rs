@@ -14,12 +14,13 @@ use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocat
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
-use super::kind::MetricKind;
+use super::metric_kind::{Memory, MetricKind, damaged};
 use super::native;
 use crate::description::Description;
 use crate::error::Error;
 use crate::label::LabelGroup;
-use crate::registry::{Register, Scope};
+use crate::scope::{Register, Scope};
+use crate::snapshot::{self, Value};
 
 /// Shows quantiles of its observations within a sliding window.
 ///
@@ -39,7 +40,7 @@ pub type SummaryFamily<L> = Family<Summary, L>;
 /// What all series of a summary share.
 #[derive(Debug)]
 pub struct Layout {
-    pub(crate) quantiles: Box<[f64]>,
+    quantiles: Box<[f64]>,
     window: Duration,
     /// Anchored to the segment, so that all processes have the same ticks.
     clock: Coarse,
@@ -70,67 +71,77 @@ impl Layout {
     }
 
     #[inline]
-    fn observe(&self, family: &series::Family, place: &SeriesCells<'_>, value: f64) {
-        place.add(COUNT, 1);
-        place.add_float(SUM, value);
+    fn observe(&self, family: &series::Family, cells: &SeriesCells<'_>, value: f64) {
+        cells.add(COUNT, 1);
+        cells.add_float(SUM, value);
         if value.is_nan() || self.quantiles.is_empty() {
             return;
         }
         let tick = self.tick(self.clock.now());
         let mut age = FIRST_AGE + (tick % AGES) as usize * AGE_CELLS;
-        if place.plain(age + TICK).load(Ordering::Acquire) != tick {
-            age = self.turn(family, place);
+        if cells.plain(age + TICK).load(Ordering::Acquire) != tick {
+            age = self.turn(family, cells);
         }
         // Without room for a table, the observation is in count and sum only.
         if value == 0.0 {
-            place.plain(age + ZERO).fetch_add(1, Ordering::Relaxed);
+            cells.plain(age + ZERO).fetch_add(1, Ordering::Relaxed);
         } else {
-            native::observe(family, place, age + TABLE, value, SCHEMA, MOST_BUCKETS);
+            native::observe(family, cells, age + TABLE, value, SCHEMA, MOST_BUCKETS);
         }
     }
 
     /// Clears the current age if its turn has come again, unless another thread does. Returns its
     /// first cell.
     #[cold]
-    fn turn(&self, family: &series::Family, place: &SeriesCells<'_>) -> usize {
+    fn turn(&self, family: &series::Family, cells: &SeriesCells<'_>) -> usize {
         // This process' cheap clock may not have noticed yet that the machine was suspended.
         let tick = self.tick(self.clock.settle());
         let age = FIRST_AGE + (tick % AGES) as usize * AGE_CELLS;
-        let mark = place.plain(age + TICK);
+        let mark = cells.plain(age + TICK);
         let seen = mark.load(Ordering::Acquire);
         // If the age already has a later tick, a late thread counts there. A tick far ahead is
         // invalid.
         let is_over = seen < tick || seen > tick + AGES;
         if is_over && mark.compare_exchange(seen, tick, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
-            place.plain(age + ZERO).store(0, Ordering::Relaxed);
-            native::clear(family, place, age + TABLE);
+            cells.plain(age + ZERO).store(0, Ordering::Relaxed);
+            native::clear(family, cells, age + TABLE);
         }
         age
     }
 
-    /// Clears all ages.
-    pub(crate) fn clear_side(&self, family: &series::Family, place: &SeriesCells<'_>) {
-        for age in 0..AGES as usize {
-            let age = FIRST_AGE + age * AGE_CELLS;
-            place.plain(age + ZERO).store(0, Ordering::Relaxed);
-            native::clear(family, place, age + TABLE);
+    /// Reads the quantiles of the window.
+    fn read_quantiles(
+        &self,
+        family: &series::Family,
+        cells: &SeriesCells<'_>,
+        memory: &mut Memory,
+    ) {
+        let schema = self.read_buckets(family, cells, memory);
+        let total: u64 = memory.all.iter().fold(0, |sum, (_, count)| sum.wrapping_add(*count));
+        memory.quantiles.clear();
+        for &quantile in &self.quantiles {
+            let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
+            let mut below = 0_u64;
+            let found = memory.all.iter().find(|(_, count)| {
+                below = below.wrapping_add(*count);
+                below >= rank
+            });
+            let value =
+                found.filter(|_| total > 0).map_or(f64::NAN, |(key, _)| middle(*key, schema));
+            memory.quantiles.push((quantile, value));
         }
     }
 
-    /// Whether a cell holds the offset of memory beside the cells.
-    pub(crate) fn is_side(cell: usize) -> bool {
-        cell >= FIRST_AGE && (cell - FIRST_AGE) % AGE_CELLS == TABLE
-    }
-
-    /// Writes the quantiles of the window to `out`. The other vectors are working memory.
-    pub(crate) fn read(
+    /// Reads the buckets of the window into `memory.all`: pairs of key and count, by ascending
+    /// value. Returns their schema.
+    fn read_buckets(
         &self,
         family: &series::Family,
-        place: &SeriesCells<'_>,
-        [positive, negative, all]: [&mut Vec<(i32, u64)>; 3],
-        out: &mut Vec<(f64, f64)>,
-    ) {
+        cells: &SeriesCells<'_>,
+        memory: &mut Memory,
+    ) -> i8 {
+        let Memory { positive, negative, all, .. } = memory;
         let tick = self.tick(self.clock.settle());
         let mut coarsest = SCHEMA;
         let mut zeros = 0_u64;
@@ -139,76 +150,41 @@ impl Layout {
         for round in 0..2 {
             for age in 0..AGES as usize {
                 let age = FIRST_AGE + age * AGE_CELLS;
-                let seen = place.plain(age + TICK).load(Ordering::Acquire);
+                let seen = cells.plain(age + TICK).load(Ordering::Acquire);
                 if seen > tick || seen + AGES <= tick {
                     continue;
                 }
-                let schema = native::gather(
-                    family,
-                    place,
-                    age + TABLE,
-                    SCHEMA,
-                    u16::MAX,
-                    positive,
-                    negative,
-                );
+                let table = age + TABLE;
+                let schema =
+                    native::gather(family, cells, table, SCHEMA, u16::MAX, positive, negative);
                 if round == 0 {
                     coarsest = coarsest.min(schema);
-                    let zero = place.plain(age + ZERO).load(Ordering::Relaxed);
+                    let zero = cells.plain(age + ZERO).load(Ordering::Relaxed);
                     zeros = zeros.wrapping_add(zero);
                     continue;
                 }
                 let fold = |index: i32| (coarsest..schema).fold(index, |i, _| (i + 1) >> 1);
-                // Keys in the order of the values: twice the index, shifted away from zero by
-                // `OFFSET`, and mirrored for values below zero.
                 all.extend(negative.iter().map(|&(i, count)| (-2 * fold(i) - OFFSET, count)));
                 all.extend(positive.iter().map(|&(i, count)| (2 * fold(i) + OFFSET, count)));
             }
         }
         all.push((0, zeros));
-        all.sort_unstable_by_key(|(order, _)| *order);
-        let total: u64 = all.iter().fold(0, |sum, (_, count)| sum.wrapping_add(*count));
-        out.clear();
-        for &quantile in &self.quantiles {
-            let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
-            let mut below = 0_u64;
-            let found = all.iter().find(|(_, count)| {
-                below = below.wrapping_add(*count);
-                below >= rank
-            });
-            let value = found.filter(|_| total > 0).map_or(f64::NAN, |&(order, _)| {
-                let middle = |twice: i32| {
-                    let index = (twice - OFFSET) / 2;
-                    // The harmonic mean of the bounds: it has the same relative error to both.
-                    let (low, high) =
-                        (native::bound(index - 1, coarsest), native::bound(index, coarsest));
-                    2.0 * low * (high / (low + high))
-                };
-                match order {
-                    0 => 0.0,
-                    order if order > 0 => middle(order),
-                    order => -middle(-order),
-                }
-            });
-            out.push((quantile, value));
-        }
+        all.sort_unstable_by_key(|(key, _)| *key);
+        coarsest
     }
+}
 
-    /// Reads what `describe` wrote, from untrusted bytes.
-    pub(crate) fn decode(series: &series::Family) -> Result<Self, Error> {
-        let schema = series.schema();
-        let fail = || Error::invalid(&schema.name, "its settings in the segment are damaged");
-        let (head, rest) = schema.settings.split_first_chunk::<8>().ok_or_else(fail)?;
-        let window = Duration::from_nanos(u64::from_le_bytes(*head));
-        if rest.len() % 8 != 0 || schema.cells != CELLS || window < LEAST_WINDOW {
-            return Err(fail());
-        }
-        let quantiles = rest
-            .chunks_exact(8)
-            .map(|chunk| f64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes")));
-        let anchor = series.segment().anchor();
-        Ok(Self { quantiles: quantiles.collect(), window, clock: Coarse::anchored(anchor) })
+/// The value that stands for a bucket. The key of a bucket is twice its index, shifted away from
+/// zero by [`OFFSET`], and mirrored for values below zero, so that keys are in the order of the
+/// values.
+fn middle(key: i32, schema: i8) -> f64 {
+    if key == 0 {
+        return 0.0;
     }
+    let index = (key.abs() - OFFSET) / 2;
+    // The harmonic mean of the bounds: it has the same relative error to both.
+    let (low, high) = (native::bound(index - 1, schema), native::bound(index, schema));
+    (2.0 * low * (high / (low + high))).copysign(key.into())
 }
 
 /// Greater than twice the absolute value of any index.
@@ -242,11 +218,9 @@ impl Summary {
 
     /// Returns pairs of quantile and value for the window. The values are NaN without observations.
     pub fn quantiles(&self) -> Vec<(f64, f64)> {
-        let mut out = Vec::new();
-        let mut memory = [const { Vec::new() }; 3];
-        let [a, b, c] = &mut memory;
-        self.layout.read(self.bound.family(), self.bound.place(), [a, b, c], &mut out);
-        out
+        let mut memory = Memory::default();
+        self.layout.read_quantiles(self.bound.family(), self.bound.place(), &mut memory);
+        memory.quantiles
     }
 }
 
@@ -254,13 +228,13 @@ impl<L: LabelGroup> Family<Summary, L> {
     /// Observes `value` in the series of these labels.
     #[inline]
     pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
-        let (family, layout) = (&self.series, &*self.shared);
-        family.update(Self::key(labels), |place| layout.observe(family, &place, value));
+        let (family, layout) = (&self.family, &*self.kind);
+        family.update(Self::key(labels), |cells| layout.observe(family, &cells, value));
     }
 }
 
 impl Instrument for Summary {
-    type Shared = Arc<Layout>;
+    type Kind = Layout;
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         let fail = |what: String| Err(Error::invalid(&description.full_name(), what));
@@ -275,7 +249,6 @@ impl Instrument for Summary {
         if window < LEAST_WINDOW {
             return fail(format!("window {window:?} is too short: use {LEAST_WINDOW:?} or more"));
         }
-        schema.kind = MetricKind::Summary as u8;
         schema.cells = CELLS;
         schema.floats = 1 << SUM;
         schema.additive = true;
@@ -285,31 +258,63 @@ impl Instrument for Summary {
         Ok(())
     }
 
-    fn shared(series: &series::Family) -> Result<Arc<Layout>, Error> {
-        Layout::decode(series).map(Arc::new)
-    }
-
     fn bound(bound: SeriesHandle, layout: &Arc<Layout>) -> Self {
         Self { bound, layout: Arc::clone(layout) }
     }
+}
 
-    fn clear_side(series: &series::Family, layout: &Arc<Layout>, place: &SeriesCells<'_>) {
-        layout.clear_side(series, place);
+impl MetricKind for Layout {
+    const NUMBER: u8 = 6;
+    const SHOWN: snapshot::Kind = snapshot::Kind::Summary;
+
+    fn decode(family: &series::Family) -> Result<Self, Error> {
+        let schema = family.schema();
+        let fail = || damaged(schema);
+        let (head, rest) = schema.settings.split_first_chunk::<8>().ok_or_else(fail)?;
+        let window = Duration::from_nanos(u64::from_le_bytes(*head));
+        if rest.len() % 8 != 0 || schema.cells != CELLS || window < LEAST_WINDOW {
+            return Err(fail());
+        }
+        let quantiles = rest
+            .chunks_exact(8)
+            .map(|chunk| f64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes")));
+        let anchor = family.segment().anchor();
+        Ok(Self { quantiles: quantiles.collect(), window, clock: Coarse::anchored(anchor) })
     }
 
-    fn sides(layout: &Arc<Layout>) -> Option<Arc<dyn SideAllocations>> {
-        Some(Arc::<Layout>::clone(layout))
+    fn read(
+        &self,
+        family: &series::Family,
+        cells: &SeriesCells<'_>,
+        memory: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        self.read_quantiles(family, cells, memory);
+        let (count, sum) = (cells.sum(COUNT), cells.sum_float(SUM));
+        give(Value::Summary { quantiles: &memory.quantiles, count, sum });
+    }
+
+    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+        Some(Arc::<Self>::clone(self))
     }
 }
 
 impl SideAllocations for Layout {
     fn is_offset(&self, cell: usize) -> bool {
-        Self::is_side(cell)
+        cell >= FIRST_AGE && (cell - FIRST_AGE) % AGE_CELLS == TABLE
     }
 
-    fn renew(&self, family: &series::Family, place: &SeriesCells<'_>) {
+    fn clear(&self, family: &series::Family, cells: &SeriesCells<'_>) {
         for age in 0..AGES as usize {
-            native::renew(family, place, FIRST_AGE + age * AGE_CELLS + TABLE, SCHEMA);
+            let age = FIRST_AGE + age * AGE_CELLS;
+            cells.plain(age + ZERO).store(0, Ordering::Relaxed);
+            native::clear(family, cells, age + TABLE);
+        }
+    }
+
+    fn renew(&self, family: &series::Family, cells: &SeriesCells<'_>) {
+        for age in 0..AGES as usize {
+            native::renew(family, cells, FIRST_AGE + age * AGE_CELLS + TABLE, SCHEMA);
         }
     }
 }

@@ -9,15 +9,14 @@ use std::sync::Arc;
 use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
 use quipu_segment::sync::Ordering;
 
-use super::counter::TOTAL;
 use super::exemplar::{self, Exemplars, KeptExemplar};
 use super::family::{Family, Instrument, single};
-use super::kind::MetricKind;
+use super::metric_kind::{Memory, MetricKind, check_cells};
 use crate::description::Description;
 use crate::error::Error;
 use crate::label::LabelGroup;
-use crate::registry::{Register, Scope};
-use crate::snapshot::Number;
+use crate::scope::{Register, Scope};
+use crate::snapshot::{self, Number, Value};
 
 /// A counter of numbers that are mostly whole.
 #[derive(Debug, Clone)]
@@ -26,10 +25,15 @@ pub struct MixedCounter(SeriesHandle);
 /// Mixed counters by label.
 pub type MixedCounterFamily<L> = Family<MixedCounter, L>;
 
+/// The meaning of a mixed counter's cells.
+pub struct MixedCounterKind;
+
+/// The cell of the sum of all whole numbers.
+const TOTAL: usize = 0;
 /// The cell of the sum of all numbers that were not whole.
 const REST: usize = 1;
 /// The cell of the exemplar, if the family keeps exemplars.
-pub(crate) const EXEMPLAR: usize = 2;
+const EXEMPLAR: usize = 2;
 /// 2^53: from here on, not every whole number is a float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -75,7 +79,7 @@ impl MixedCounter {
 
     /// Returns the total.
     pub fn get(&self) -> f64 {
-        float(total(self.0.place()))
+        total(self.0.place()).as_f64()
     }
 }
 
@@ -83,55 +87,67 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
     /// Adds one to the series of these labels.
     #[inline]
     pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
-        self.series.add(Self::key(labels), TOTAL, 1);
+        self.family.add(Self::key(labels), TOTAL, 1);
     }
 
     /// Adds `n` to the series of these labels. Negative numbers and NaN are ignored.
     #[inline]
     pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         if let Some(n) = whole(n) {
-            self.series.add(Self::key(labels), TOTAL, n);
+            self.family.add(Self::key(labels), TOTAL, n);
         } else if n > 0.0 {
             let key = Self::key(labels);
-            self.series.update(key, |p| p.add_float(REST, n));
+            self.family.update(key, |p| p.add_float(REST, n));
         }
     }
 
     /// Returns the total of these labels; `None` if there is no such series. It is not created.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
-        self.series.read(Self::key(labels), |place| float(total(&place)))
+        self.family.read(Self::key(labels), |cells| total(&cells).as_f64())
     }
 
     /// Raises the total of these labels to `n` if it is less. Creates the series if there is none.
     pub fn raise<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
-        self.series.update_shown(Self::key(labels), |place| raise(place, n));
+        self.family.update_shown(Self::key(labels), |cells| raise(cells, n));
     }
 }
 
 impl Instrument for MixedCounter {
-    type Shared = ();
+    type Kind = MixedCounterKind;
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
-        schema.kind = MetricKind::MixedCounter as u8;
         schema.cells = 2 + u16::from(description.exemplars);
         schema.floats = 1 << REST;
         schema.additive = true;
         Ok(())
     }
 
-    fn shared(_: &series::Family) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn bound(bound: SeriesHandle, (): &()) -> Self {
+    fn bound(bound: SeriesHandle, _: &Arc<MixedCounterKind>) -> Self {
         Self(bound)
     }
+}
 
-    fn clear_side(series: &series::Family, (): &(), place: &SeriesCells<'_>) {
-        exemplar::clear(series, place, EXEMPLAR);
+impl MetricKind for MixedCounterKind {
+    const NUMBER: u8 = 10;
+    const SHOWN: snapshot::Kind = snapshot::Kind::Counter;
+
+    fn decode(family: &series::Family) -> Result<Self, Error> {
+        check_cells(family, 2..=3).map(|()| Self)
     }
 
-    fn sides((): &()) -> Option<Arc<dyn SideAllocations>> {
+    #[inline]
+    fn read(
+        &self,
+        family: &series::Family,
+        cells: &SeriesCells<'_>,
+        memory: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        let total = total(cells);
+        give(Value::Counter { total, exemplar: exemplar::last(family, cells, EXEMPLAR, memory) });
+    }
+
+    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::new(Exemplars(EXEMPLAR)))
     }
 }
@@ -145,28 +161,20 @@ impl Register for MixedCounter {
 /// The total of a series: an integer, as long as the sum of the other numbers is whole and below
 /// 2^53; else a float.
 #[inline]
-pub(crate) fn total(place: &SeriesCells<'_>) -> Number {
-    let (sum, rest) = (place.sum(TOTAL), place.sum_float(REST));
+fn total(cells: &SeriesCells<'_>) -> Number {
+    let (sum, rest) = (cells.sum(TOTAL), cells.sum_float(REST));
     match whole(rest).filter(|_| rest < EXACT) {
         Some(rest) => Number::Unsigned(sum.wrapping_add(rest)),
         None => Number::Float(sum as f64 + rest),
     }
 }
 
-fn float(number: Number) -> f64 {
-    match number {
-        Number::Unsigned(whole) => whole as f64,
-        Number::Signed(whole) => whole as f64,
-        Number::Float(n) => n,
-    }
-}
-
 #[inline]
-fn add(place: SeriesCells<'_>, n: f64) {
+fn add(cells: SeriesCells<'_>, n: f64) {
     if let Some(n) = whole(n) {
-        place.add(TOTAL, n);
+        cells.add(TOTAL, n);
     } else if n > 0.0 {
-        place.add_float(REST, n);
+        cells.add_float(REST, n);
     }
 }
 
@@ -179,13 +187,13 @@ fn whole(n: f64) -> Option<u64> {
 }
 
 /// Adds what is missing up to `n`. Of several threads that raise at once, only one adds it.
-fn raise(place: SeriesCells<'_>, n: f64) {
-    let cell = place.plain(REST);
+fn raise(cells: SeriesCells<'_>, n: f64) {
+    let cell = cells.plain(REST);
     loop {
         // Read before the total: another raise in between makes the exchange below fail. Acquire:
         // the total is read after this.
         let old = cell.load(Ordering::Acquire);
-        let missing = n - float(total(&place));
+        let missing = n - total(&cells).as_f64();
         // NaN is not greater than any number, and returns here, too.
         if missing.partial_cmp(&0.0) != Some(std::cmp::Ordering::Greater) {
             return;

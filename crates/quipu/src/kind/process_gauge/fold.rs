@@ -6,7 +6,7 @@
 //! the others; for the other aggregations, those that no longer count are removed. So, except with
 //! [`Aggregation::All`], a group has at most one series more than there are living processes.
 //!
-//! FoldGuard requires the family's lock, which the death of its owner releases. Taking in a value
+//! Folding requires the family's lock, which the death of its owner releases. Taking in a value
 //! twice does no harm to a minimum or a maximum. For a sum, the result is logged before it is
 //! stored: see [`take_in`]. A scrape does not wait for the owner of the lock, which may be stopped,
 //! and shows the sum as it will be.
@@ -18,10 +18,10 @@ use quipu_segment::Error;
 use quipu_segment::series::{Claimed, Cursor, Family, SeriesCells};
 use quipu_segment::sync::Ordering;
 
-use crate::instrument::Aggregation;
-use crate::instrument::process_gauge::{
+use super::cells::{
     Layout, NAME, SUM_TO_BE, SUMMAND, TIME, VALUE, decode, encode_value, read_name,
 };
+use crate::kind::aggregation::Aggregation;
 use crate::snapshot::{Number, Series, Texts, Timestamp, Value};
 
 /// The series of one family's processes, and memory that is reused for the next family.
@@ -87,7 +87,7 @@ impl Processes {
         self.lives.clear();
     }
 
-    /// The gathered series with this index.
+    /// The shown series with this index.
     pub(crate) fn series(&self, number: usize) -> Option<Series<'_>> {
         let shown = self.shown.get(number)?;
         Some(Series {
@@ -102,30 +102,38 @@ impl Processes {
 
     /// Reads a family, folds the series of ended processes if the lock is free, and reduces the
     /// groups to the shown series.
-    pub(crate) fn gather(&mut self, family: &Family, aggregation: Aggregation) {
-        self.shown.clear();
-        let is_put_together =
-            matches!(aggregation, Aggregation::Min | Aggregation::Max | Aggregation::Sum);
-        let folding = if is_put_together { family.try_folding() } else { None };
-        if is_put_together && folding.is_none() {
-            self.read_meanwhile(family, aggregation);
-        } else {
-            self.read(family, aggregation);
-        }
-        if folding.is_some() {
-            if aggregation == Aggregation::Sum {
-                self.finish(family);
+    pub(crate) fn combine(&mut self, family: &Family, aggregation: Aggregation) {
+        match aggregation {
+            Aggregation::Min | Aggregation::Max | Aggregation::Sum => {
+                self.read_folded(family, aggregation);
             }
-            self.fold(family, aggregation);
-        } else if self.has_leftovers(aggregation)
+            _ => self.read_without_leftovers(family, aggregation),
+        }
+        self.reduce(aggregation);
+    }
+
+    /// Reads a family in which one series takes in those of ended processes.
+    fn read_folded(&mut self, family: &Family, aggregation: Aggregation) {
+        let Some(_folding) = family.try_folding() else {
+            return self.read_meanwhile(family, aggregation);
+        };
+        self.read(family, aggregation);
+        if aggregation == Aggregation::Sum {
+            self.finish(family);
+        }
+        self.fold(family, aggregation);
+    }
+
+    /// Reads a family from which the series of ended processes are removed.
+    fn read_without_leftovers(&mut self, family: &Family, aggregation: Aggregation) {
+        self.read(family, aggregation);
+        if self.has_leftovers(aggregation)
             && let Some(_folding) = family.try_folding()
         {
-            // Another thread may have folded what was read.
+            // Another thread may have removed what was read.
             self.read(family, aggregation);
             self.fold(family, aggregation);
         }
-        drop(folding);
-        self.reduce(aggregation);
     }
 
     /// Reads a family while another thread folds its series, or is stopped while it does. A single
@@ -276,14 +284,14 @@ impl Processes {
                 continue;
             }
             let Some(heir) = group.clone().find(|&i| !self.entries[i].lives) else { continue };
-            let Ok(Some(to)) = self.place(family, heir) else { continue };
+            let Ok(Some(to)) = self.cells_of(family, heir) else { continue };
             for i in heir + 1..group.end {
                 if self.entries[i].lives {
                     continue;
                 }
                 if self.entries[i].value.is_some() {
                     // A series that was removed or is not available now stays as it is.
-                    let Ok(Some(from)) = self.place(family, i) else { continue };
+                    let Ok(Some(from)) = self.cells_of(family, i) else { continue };
                     let (value, added) = (self.entries[heir].value, self.entries[i].value);
                     let joined = join(aggregation, value, added);
                     let number = self.entries[i].number;
@@ -297,7 +305,7 @@ impl Processes {
     }
 
     /// The cells of an entry; `None` if its series was removed meanwhile.
-    fn place<'f>(&self, family: &'f Family, entry: usize) -> Result<Option<Claimed<'f>>, Error> {
+    fn cells_of<'f>(&self, family: &'f Family, entry: usize) -> Result<Option<Claimed<'f>>, Error> {
         let entry = &self.entries[entry];
         family.find(|key| key.series(entry.group, &self.texts[entry.texts.clone()]))
     }
@@ -310,8 +318,8 @@ impl Processes {
                 continue;
             }
             let summand = self.group_of(i).find(|&at| self.entries[at].number == number);
-            let from = summand.map_or(Ok(None), |at| self.place(family, at));
-            let (Ok(Some(to)), Ok(from)) = (self.place(family, i), from) else { continue };
+            let from = summand.map_or(Ok(None), |at| self.cells_of(family, at));
+            let (Ok(Some(to)), Ok(from)) = (self.cells_of(family, i), from) else { continue };
             let sum = to.plain(SUM_TO_BE).load(Ordering::Relaxed);
             finish_taking_in(&to, from.as_deref(), sum);
             self.entries[i].value = decode(sum);
@@ -346,6 +354,7 @@ impl Processes {
 impl Processes {
     /// Reduces each group of entries to the shown series.
     fn reduce(&mut self, aggregation: Aggregation) {
+        self.shown.clear();
         let mut begin = 0;
         while begin < self.entries.len() {
             let group = self.group(begin);
@@ -486,7 +495,7 @@ mod tests {
         let mut processes = Processes::default();
         let mut shown = || {
             processes.forget();
-            processes.gather(&family, Aggregation::Sum);
+            processes.combine(&family, Aggregation::Sum);
             processes.shown.iter().map(|shown| shown.value).collect::<Vec<_>>()
         };
         // Neither process is alive.
@@ -495,16 +504,16 @@ mod tests {
             let cell = encode_value(Some(value));
             family.update_shown(
                 |key| key.text(&name),
-                |place| place.plain(VALUE).store(cell, Ordering::Relaxed),
+                |cells| cells.plain(VALUE).store(cell, Ordering::Relaxed),
             );
         }
-        let place = |number: u64| {
+        let cells_of = |number: u64| {
             let name = format!("{number:010x}{:08x}", 5);
             family.find(|key| key.text(&name)).unwrap().unwrap()
         };
         let folding = family.try_folding().unwrap();
         assert_eq!(shown(), [3.0]);
-        let (to, from) = (place(70), place(71));
+        let (to, from) = (cells_of(70), cells_of(71));
         let stores = [
             (&to, SUM_TO_BE, encode_value(Some(3.0))),
             (&to, SUMMAND, 71),
@@ -512,8 +521,8 @@ mod tests {
             (&from, VALUE, 0),
             (&to, SUMMAND, 0),
         ];
-        for (i, (place, cell, value)) in stores.into_iter().enumerate() {
-            place.plain(cell).store(value, Ordering::Release);
+        for (i, (cells, cell, value)) in stores.into_iter().enumerate() {
+            cells.plain(cell).store(value, Ordering::Release);
             assert_eq!(shown(), [3.0], "after {} stores", i + 1);
         }
         assert_eq!(family.len(), 2);

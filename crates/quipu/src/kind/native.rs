@@ -128,7 +128,7 @@ const MOST_INDEX: u32 = 1 << 20;
 #[inline]
 pub(crate) fn observe(
     family: &Family,
-    place: &SeriesCells<'_>,
+    cells: &SeriesCells<'_>,
     table: usize,
     value: f64,
     schema: i8,
@@ -137,10 +137,10 @@ pub(crate) fn observe(
     // Bounded, in case another process writes damaged offsets.
     for _ in 0..MOST_TABLES {
         // Acquire: pairs with the release in `begin`; a thread that sees a table sees its head.
-        let newest = place.plain(table).load(Ordering::Acquire);
-        let side = u32::try_from(newest).ok().and_then(|at| family.side(place, at));
+        let newest = cells.plain(table).load(Ordering::Acquire);
+        let side = u32::try_from(newest).ok().and_then(|at| family.side(cells, at));
         let Some(side) = side else {
-            if !begin(family, place, table, newest, None, schema, most) {
+            if !begin(family, cells, table, newest, None, schema, most) {
                 return false;
             }
             continue;
@@ -153,7 +153,7 @@ pub(crate) fn observe(
                 cells.add(slot, 1);
                 return true;
             }
-            None if begin(family, place, table, newest, Some(&side), schema, most) => {}
+            None if begin(family, cells, table, newest, Some(&side), schema, most) => {}
             None => return false,
         }
     }
@@ -164,7 +164,7 @@ pub(crate) fn observe(
 /// be more than `most` buckets. Returns the schema; without any table, that is `finest`.
 pub(crate) fn gather(
     family: &Family,
-    place: &SeriesCells<'_>,
+    cells: &SeriesCells<'_>,
     table: usize,
     finest: i8,
     most: u16,
@@ -174,19 +174,19 @@ pub(crate) fn gather(
     positive.clear();
     negative.clear();
     // Acquire: as in `observe`.
-    let mut at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
-    let Some(newest) = family.side(place, at) else { return finest };
+    let mut at = u32::try_from(cells.plain(table).load(Ordering::Acquire)).unwrap_or(0);
+    let Some(newest) = family.side(cells, at) else { return finest };
     let mut schema = schema_of(&newest);
     // The newest table is the coarsest, with one exception: a thread reads the tables of a series,
     // is delayed until they belong to the next series, and then puts its own table in front.
     let mut below = newest.link();
     for _ in 0..MOST_TABLES {
-        let Some(side) = family.side(place, below) else { break };
+        let Some(side) = family.side(cells, below) else { break };
         (schema, below) = (schema.min(schema_of(&side)), side.link());
     }
     // Bounded: a damaged list may be circular.
     for _ in 0..MOST_TABLES {
-        let Some(side) = family.side(place, at) else { break };
+        let Some(side) = family.side(cells, at) else { break };
         let Some(cells) = side.place() else { break };
         let steps = schema_of(&side).saturating_sub(schema).clamp(0, 12);
         for (i, word) in side.words().iter().enumerate().take(cells.len()) {
@@ -220,9 +220,9 @@ pub(crate) fn gather(
 }
 
 /// Clears all tables. Concurrent updates may be lost.
-pub(crate) fn clear(family: &Family, place: &SeriesCells<'_>, table: usize) {
-    let at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
-    let Some(side) = family.side(place, at) else { return };
+pub(crate) fn clear(family: &Family, cells: &SeriesCells<'_>, table: usize) {
+    let at = u32::try_from(cells.plain(table).load(Ordering::Acquire)).unwrap_or(0);
+    let Some(side) = family.side(cells, at) else { return };
     // Only the newest stays in use: it is the largest, and has the coarsest schema.
     side.set_link(0);
     empty(&side);
@@ -240,11 +240,11 @@ fn empty(side: &SideAllocation<'_>) {
 
 /// Like [`clear`], for a series in which no thread counts: the newest table gets the schema, and
 /// the others are kept as spares for when it is full.
-pub(crate) fn renew(family: &Family, place: &SeriesCells<'_>, table: usize, schema: i8) {
-    let at = u32::try_from(place.plain(table).load(Ordering::Acquire)).unwrap_or(0);
-    let Some(newest) = family.side(place, at) else { return };
+pub(crate) fn renew(family: &Family, cells: &SeriesCells<'_>, table: usize, schema: i8) {
+    let at = u32::try_from(cells.plain(table).load(Ordering::Acquire)).unwrap_or(0);
+    let Some(newest) = family.side(cells, at) else { return };
     let others = newest.link();
-    clear(family, place, table);
+    clear(family, cells, table);
     set_schema(&newest, schema);
     // Taken by a swap, as in `take_spare`, which a thread delayed since the previous series may be
     // about to call.
@@ -252,7 +252,7 @@ pub(crate) fn renew(family: &Family, place: &SeriesCells<'_>, table: usize, sche
     let mut last = None;
     let mut at = others;
     for _ in 0..MOST_TABLES {
-        let Some(side) = family.side(place, at) else { break };
+        let Some(side) = family.side(cells, at) else { break };
         (last, at) = (Some(side), side.link());
     }
     let kept = match last {
@@ -322,7 +322,7 @@ fn slot<'a>(side: &SideAllocation<'a>, key: u64, most: u16) -> Option<(SeriesCel
 #[cold]
 fn begin(
     family: &Family,
-    place: &SeriesCells<'_>,
+    cells: &SeriesCells<'_>,
     table: usize,
     newest: u64,
     full: Option<&SideAllocation<'_>>,
@@ -330,7 +330,7 @@ fn begin(
     most: u16,
 ) -> bool {
     let most_slots = (u32::from(most) * 8 / 7 + 1).next_power_of_two().min(512) as u16;
-    let first = if place.is_striped() { FIRST_SLOTS_IN_LANES } else { FIRST_SLOTS };
+    let first = if cells.is_striped() { FIRST_SLOTS_IN_LANES } else { FIRST_SLOTS };
     let (slots, schema) = match full.map(|full| full.words().len()) {
         None => (first.min(most_slots), schema),
         Some(slots) if slots < usize::from(most_slots) => {
@@ -340,17 +340,17 @@ fn begin(
         Some(_) if schema > *SCHEMAS.start() => (most_slots, schema - 1),
         Some(_) => (most_slots, schema),
     };
-    let spare = full.and_then(|full| take_spare(family, place, full, slots));
-    let Ok(at) = spare.map_or_else(|| family.allocate_side(place, slots, slots), Ok) else {
+    let spare = full.and_then(|full| take_spare(family, cells, full, slots));
+    let Ok(at) = spare.map_or_else(|| family.allocate_side(cells, slots, slots), Ok) else {
         return false;
     };
-    let Some(side) = family.side(place, at) else { return false };
+    let Some(side) = family.side(cells, at) else { return false };
     set_schema(&side, schema);
     side.set_link(u32::try_from(newest).unwrap_or(0));
     // Release: pairs with the acquire in `observe`; a thread that sees the table sees its head. Of
     // two threads, the second leaks its table.
     let _ =
-        place.plain(table).compare_exchange(newest, at.into(), Ordering::AcqRel, Ordering::Acquire);
+        cells.plain(table).compare_exchange(newest, at.into(), Ordering::AcqRel, Ordering::Acquire);
     true
 }
 
@@ -358,14 +358,14 @@ fn begin(
 /// become spares of the taken table.
 fn take_spare(
     family: &Family,
-    place: &SeriesCells<'_>,
+    cells: &SeriesCells<'_>,
     full: &SideAllocation<'_>,
     slots: u16,
 ) -> Option<u32> {
     // The swap takes all spares: no other thread can reach them.
     let first = full.spare().swap(0, Ordering::AcqRel);
     let at = u32::try_from(first).ok()?;
-    let side = family.side(place, at)?;
+    let side = family.side(cells, at)?;
     if side.words().len() != usize::from(slots) {
         full.spare().store(first, Ordering::Release);
         return None;
@@ -468,14 +468,14 @@ mod tests {
     fn a_table_without_slots_is_replaced_by_one_with_some() {
         let (segment, family) = family();
         let bound = family.bind(|key| key.text("a"));
-        let place = bound.place();
-        let none = family.allocate_side(place, 0, 0).unwrap();
-        place.plain(0).store(none.into(), Ordering::Relaxed);
+        let cells = bound.place();
+        let none = family.allocate_side(cells, 0, 0).unwrap();
+        cells.plain(0).store(none.into(), Ordering::Relaxed);
         let before = segment.used();
-        assert!(observe(&family, place, 0, 1.0, 3, 20));
+        assert!(observe(&family, cells, 0, 1.0, 3, 20));
         assert!(segment.used() < before + 4096, "{} bytes", segment.used() - before);
         let (mut positive, mut negative) = (Vec::new(), Vec::new());
-        gather(&family, place, 0, 3, 20, &mut positive, &mut negative);
+        gather(&family, cells, 0, 3, 20, &mut positive, &mut negative);
         assert_eq!((positive, negative), (vec![(0, 1)], vec![]));
     }
 

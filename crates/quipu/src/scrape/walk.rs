@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use quipu_segment::series::Cursor;
 
+use super::reader::{All, Reader};
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::read::{All, Memory, Reader};
+use crate::kind::{Memory, Processes};
 use crate::registry::Registry;
 use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
 
@@ -25,11 +26,12 @@ pub(crate) struct Walk {
     next: usize,
     /// The position in the current family; `None` before its first series.
     cursor: Option<Cursor>,
-    /// The index of the next series, in a family whose series are gathered first.
+    /// The index of the next series, in a family that combines those of processes.
     series: usize,
     /// Whether the walk ends after the next family.
     only: bool,
     memory: Memory,
+    processes: Processes,
     texts: Vec<u8>,
 }
 
@@ -49,7 +51,7 @@ impl Walk {
         self.hidden = Arc::default();
         self.next = 0;
         self.cursor = None;
-        self.memory.processes.forget();
+        self.processes.forget();
         self.only = false;
         Ok(())
     }
@@ -87,33 +89,20 @@ impl Walk {
                 continue;
             }
             if self.cursor.is_none() {
-                // Hide expired series first. If the lock cannot be taken, they are shown once more.
-                if reader.series.schema().idle.is_some() {
-                    let _ = reader.series.sweep();
-                }
+                self.tidy(reader);
                 self.cursor = Some(Cursor::default());
-                self.series = 0;
-                reader.gather(&mut self.memory);
                 sink.family(&family);
             }
-            if reader.is_gathered() {
-                while let Some(series) = self.memory.processes.series(self.series) {
-                    self.series += 1;
-                    sink.series(&family, &series);
-                    if is_full(sink) {
-                        return true;
-                    }
+            let flow = match reader.aggregation() {
+                Some(_) => self.combined(&family, sink, &is_full),
+                None => {
+                    let Self { texts, memory, .. } = self;
+                    let cursor = self.cursor.get_or_insert_default();
+                    reader.walk(cursor, texts, memory, sink, &is_full)
                 }
-            } else {
-                let cursor = self.cursor.get_or_insert_default();
-                let memory = &mut self.memory;
-                let flow = reader.series.walk(cursor, &mut self.texts, |view| {
-                    reader.give(&family, view, memory, sink);
-                    if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                });
-                if flow.is_break() {
-                    return true;
-                }
+            };
+            if flow.is_break() {
+                return true;
             }
             self.next += 1;
             self.cursor = None;
@@ -132,11 +121,38 @@ impl Walk {
         false
     }
 
+    /// Hides expired series, and combines the series of processes. These are the only steps of a
+    /// scrape that write to the segment, and they are skipped if the family's lock is not free.
+    fn tidy(&mut self, reader: &Reader) {
+        reader.sweep();
+        if let Some(aggregation) = reader.aggregation() {
+            self.processes.combine(reader.in_segment(), aggregation);
+            self.series = 0;
+        }
+    }
+
+    /// Passes on the series that [`Walk::tidy`] combined.
+    fn combined<S: Sink>(
+        &mut self,
+        family: &Family<'_>,
+        sink: &mut S,
+        is_full: impl Fn(&S) -> bool,
+    ) -> ControlFlow<()> {
+        while let Some(series) = self.processes.series(self.series) {
+            self.series += 1;
+            sink.series(family, &series);
+            if is_full(sink) {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
     /// Shows the number of updates that went to overflow series, if any did.
     fn overflows(&mut self, readers: &[Arc<Reader>], sink: &mut impl Sink) {
         let mut is_begun = false;
         for reader in readers {
-            let total = reader.series.overflowed();
+            let total = reader.in_segment().overflowed();
             if total == 0 || is_hidden(&self.hidden, reader.name()) {
                 continue;
             }
@@ -151,7 +167,7 @@ impl Walk {
                 texts: Texts::new(&self.texts),
                 plain: !name.contains(['"', '\\', '\n']),
                 overflow: false,
-                start: Some(Timestamp(reader.series.created())),
+                start: Some(Timestamp(reader.in_segment().created())),
                 value: Value::Counter { total: Number::Unsigned(total), exemplar: None },
             };
             sink.series(&OVERFLOWED, &series);

@@ -1,0 +1,39 @@
+//! For language bindings: what they need beyond the API of the crate.
+
+use std::sync::Arc;
+
+use quipu_segment::series::{Schema, SeriesHandle};
+
+use crate::description::Description;
+use crate::error::Error;
+use crate::kind::{self, Instrument};
+
+/// The cell of a histogram's sum.
+pub const HISTOGRAM_SUM: usize = kind::HISTOGRAM_SUM;
+/// The cell of a histogram's first classic bucket; the others follow.
+pub const FIRST_BUCKET: usize = kind::FIRST_BUCKET;
+/// The cell of a summary's sum.
+pub const SUMMARY_SUM: usize = kind::SUMMARY_SUM;
+/// The cell of a summary's count.
+pub const SUMMARY_COUNT: usize = kind::SUMMARY_COUNT;
+
+/// An instrument, and the handle of the series that it counts in.
+#[derive(Debug, Clone)]
+pub struct WithSeries<I> {
+    /// The instrument.
+    pub instrument: I,
+    /// The handle.
+    pub series: SeriesHandle,
+}
+
+impl<I: Instrument> Instrument for WithSeries<I> {
+    type Kind = I::Kind;
+
+    fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
+        I::describe(description, schema)
+    }
+
+    fn bound(bound: SeriesHandle, kind: &Arc<I::Kind>) -> Self {
+        Self { instrument: I::bound(bound.clone(), kind), series: bound }
+    }
+}

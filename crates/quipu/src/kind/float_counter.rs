@@ -1,0 +1,124 @@
+//! Float counters: sums of floating-point numbers that only grow.
+
+use std::sync::Arc;
+
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
+
+use super::exemplar::{self, Exemplars, KeptExemplar};
+use super::family::{Family, Instrument, single};
+use super::metric_kind::{Memory, MetricKind, check_cells};
+use crate::description::Description;
+use crate::error::Error;
+use crate::label::LabelGroup;
+use crate::scope::{Register, Scope};
+use crate::snapshot::{self, Number, Value};
+
+/// A counter of floating-point numbers, such as seconds.
+#[derive(Debug, Clone)]
+pub struct FloatCounter(SeriesHandle);
+
+/// Float counters by label.
+pub type FloatCounterFamily<L> = Family<FloatCounter, L>;
+
+/// The meaning of a float counter's cells.
+pub struct FloatCounterKind;
+
+/// The cell of the total.
+const TOTAL: usize = 0;
+/// The cell of the exemplar, if the family keeps exemplars.
+const EXEMPLAR: usize = 1;
+
+impl FloatCounter {
+    /// Returns the last exemplar.
+    pub fn exemplar(&self) -> Option<KeptExemplar> {
+        exemplar::kept(self.0.family(), self.0.place(), EXEMPLAR, 0)
+    }
+
+    /// Keeps an exemplar as [`Counter::inc_with`](crate::Counter::inc_with) does, without adding: for callers that have
+    /// already added.
+    pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
+        exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, value, exemplar);
+    }
+
+    /// Adds one.
+    #[inline]
+    pub fn inc(&self) {
+        self.inc_by(1.0);
+    }
+
+    /// Adds `n`. Negative numbers and NaN are ignored: a counter never decreases.
+    #[inline]
+    pub fn inc_by(&self, n: f64) {
+        if n >= 0.0 {
+            self.0.place().add_float(TOTAL, n);
+        }
+    }
+
+    /// Like [`Counter::inc_with`](crate::Counter::inc_with).
+    pub fn inc_with(&self, n: f64, exemplar: &[(&str, &str)]) {
+        self.inc_by(n);
+        exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n, exemplar);
+    }
+
+    /// Returns the total.
+    pub fn get(&self) -> f64 {
+        self.0.place().sum_float(TOTAL)
+    }
+}
+
+impl<L: LabelGroup> Family<FloatCounter, L> {
+    /// Adds `n` to the series of these labels. Negative numbers and NaN are ignored.
+    #[inline]
+    pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
+        if n >= 0.0 {
+            let key = Self::key(labels);
+            self.family.update(key, |p| p.add_float(TOTAL, n));
+        }
+    }
+}
+
+impl Instrument for FloatCounter {
+    type Kind = FloatCounterKind;
+
+    fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
+        schema.cells = 1 + u16::from(description.exemplars);
+        schema.floats = 1 << TOTAL;
+        schema.additive = true;
+        Ok(())
+    }
+
+    fn bound(bound: SeriesHandle, _: &Arc<FloatCounterKind>) -> Self {
+        Self(bound)
+    }
+}
+
+impl MetricKind for FloatCounterKind {
+    const NUMBER: u8 = 2;
+    const SHOWN: snapshot::Kind = snapshot::Kind::Counter;
+
+    fn decode(family: &series::Family) -> Result<Self, Error> {
+        check_cells(family, 1..=2).map(|()| Self)
+    }
+
+    #[inline]
+    fn read(
+        &self,
+        family: &series::Family,
+        cells: &SeriesCells<'_>,
+        memory: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        let total = Number::Float(cells.sum_float(TOTAL));
+        give(Value::Counter { total, exemplar: exemplar::last(family, cells, EXEMPLAR, memory) });
+    }
+
+    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+        Some(Arc::new(Exemplars(EXEMPLAR)))
+    }
+}
+
+impl Register for FloatCounter {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        single(scope, &description)
+    }
+}

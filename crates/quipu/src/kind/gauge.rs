@@ -1,0 +1,140 @@
+//! Gauges: values that go up and down.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
+use quipu_segment::sync::Ordering;
+
+use super::family::{Family, Instrument, single};
+use super::metric_kind::{Memory, MetricKind, check_cells};
+use crate::description::Description;
+use crate::error::Error;
+use crate::label::LabelGroup;
+use crate::scope::{Register, Scope};
+use crate::snapshot::{self, Number, Value};
+
+/// A number that can be set, raised, and lowered.
+#[derive(Debug, Clone)]
+pub struct Gauge(SeriesHandle);
+
+/// Gauges by label.
+pub type GaugeFamily<L> = Family<Gauge, L>;
+
+/// The meaning of a gauge's cells.
+pub struct GaugeKind;
+
+/// The cell of the value.
+const VALUE: usize = 0;
+
+impl Gauge {
+    /// Sets the value.
+    #[inline]
+    pub fn set(&self, value: f64) {
+        self.0.place().plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Adds `n`, which may be negative.
+    #[inline]
+    pub fn add(&self, n: f64) {
+        self.0.place().add_float(VALUE, n);
+    }
+
+    /// Subtracts `n`.
+    #[inline]
+    pub fn sub(&self, n: f64) {
+        self.add(-n);
+    }
+
+    /// Sets the value to the wall-clock time, in seconds since 1970-01-01 00:00 UTC.
+    pub fn set_to_current_time(&self) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.set(since.as_secs_f64());
+    }
+
+    /// Returns the value.
+    #[inline]
+    pub fn get(&self) -> f64 {
+        f64::from_bits(self.0.place().plain(VALUE).load(Ordering::Relaxed))
+    }
+}
+
+impl<L: LabelGroup> Family<Gauge, L> {
+    /// Sets the value of the series of these labels.
+    #[inline]
+    pub fn set<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
+        self.family.update_shown(Self::key(labels), |cells| {
+            cells.plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
+        });
+    }
+
+    /// Adds `n` to the series of these labels.
+    #[inline]
+    pub fn add<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
+        let key = Self::key(labels);
+        self.family.update_shown(key, |p| p.add_float(VALUE, n));
+    }
+
+    /// Subtracts `n` from the series of these labels.
+    #[inline]
+    pub fn sub<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
+        self.add(labels, -n);
+    }
+
+    /// Raises the series of these labels to `value` if it is less. Creates the series if there is
+    /// none.
+    pub fn raise<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
+        self.family.update_shown(Self::key(labels), |cells| {
+            let greater = |old| (value > f64::from_bits(old)).then_some(value.to_bits());
+            // Fails if the value is already as great: it stays.
+            let _ = cells.plain(VALUE).fetch_update(Ordering::Relaxed, Ordering::Relaxed, greater);
+        });
+    }
+
+    /// Returns the value of these labels; `None` if there is no such series. It is not created.
+    pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
+        let read = |p: SeriesCells<'_>| f64::from_bits(p.plain(VALUE).load(Ordering::Relaxed));
+        self.family.read(Self::key(labels), read)
+    }
+}
+
+impl Instrument for Gauge {
+    type Kind = GaugeKind;
+
+    fn describe(_: &Description, schema: &mut Schema) -> Result<(), Error> {
+        schema.cells = 1;
+        schema.floats = 1 << VALUE;
+        Ok(())
+    }
+
+    fn bound(bound: SeriesHandle, _: &Arc<GaugeKind>) -> Self {
+        Self(bound)
+    }
+}
+
+impl MetricKind for GaugeKind {
+    const NUMBER: u8 = 3;
+    const SHOWN: snapshot::Kind = snapshot::Kind::Gauge;
+
+    fn decode(family: &series::Family) -> Result<Self, Error> {
+        check_cells(family, 1..=1).map(|()| Self)
+    }
+
+    #[inline]
+    fn read(
+        &self,
+        _: &series::Family,
+        cells: &SeriesCells<'_>,
+        _: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        let value = cells.plain(VALUE).load(Ordering::Relaxed);
+        give(Value::Gauge(Number::Float(f64::from_bits(value))));
+    }
+}
+
+impl Register for Gauge {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        single(scope, &description)
+    }
+}

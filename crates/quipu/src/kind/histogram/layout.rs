@@ -1,0 +1,283 @@
+//! The cells of a histogram, and how a scrape reads them.
+
+use std::sync::Arc;
+
+use quipu_segment::series::{Family, SeriesCells, SideAllocations};
+
+use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
+use crate::error::Error;
+use crate::kind::exemplar::{self, Slot};
+use crate::kind::metric_kind::{Memory, MetricKind, damaged};
+use crate::kind::native;
+use crate::snapshot::{self, Bucket, Histogram, Value};
+
+/// The layout of a histogram's cells: the sum; the classic buckets with `+Inf` last; if it has
+/// native buckets, the zero bucket and the offset of their newest table; and the exemplar cell, if
+/// it keeps exemplars. Without classic buckets, the cell of `+Inf` counts NaN.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Layout {
+    pub(crate) bounds: Box<[f64]>,
+    pub(crate) native: Option<Native>,
+    pub(crate) exemplars: bool,
+}
+
+/// The default bounds of Prometheus' clients, in seconds.
+const DEFAULT_BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// Beyond this number of bounds, the bucket is found by binary search.
+const LINEAR: usize = 16;
+
+pub(crate) const SUM: usize = 0;
+pub(crate) const FIRST_BUCKET: usize = 1;
+
+impl Layout {
+    /// The cells that hold floats, as bits.
+    pub(super) const FLOATS: u64 = 1 << SUM;
+
+    /// Checks the settings of a description.
+    pub(super) fn new(description: &Description) -> Result<Self, Error> {
+        let fail = |what: String| Err(Error::invalid(&description.full_name(), what));
+        let bounds = match (&description.buckets, &description.native) {
+            (Some(bounds), _) => bounds.clone(),
+            (None, Some(_)) => Vec::new(),
+            (None, None) => DEFAULT_BOUNDS.to_vec(),
+        };
+        if bounds.iter().any(|bound| bound.is_nan()) {
+            return fail("a bucket bound is NaN: leave it out".into());
+        }
+        if let Some(pair) = bounds.windows(2).find(|pair| pair[0] >= pair[1]) {
+            let (first, second) = (pair[0], pair[1]);
+            return fail(format!(
+                "its bucket bounds are out of order ({second} after {first}): sort them, and give \
+                 each once"
+            ));
+        }
+        let bounds: Box<[f64]> =
+            bounds.into_iter().filter(|bound| *bound != f64::INFINITY).collect();
+        if bounds.len() > MOST_BOUNDS {
+            return fail(format!("{} buckets are too many: use up to {MOST_BOUNDS}", bounds.len()));
+        }
+        if let Some(native) = &description.native {
+            if !native::SCHEMAS.contains(&native.schema) {
+                let schema = native.schema;
+                return fail(format!("native schema {schema} is out of range: use -4 to 8"));
+            }
+            if !NATIVE_BUCKETS.contains(&native.buckets) {
+                return fail(format!(
+                    "a limit of {} native buckets is out of range: use 8 to 384",
+                    native.buckets
+                ));
+            }
+            if native.zero_threshold < 0.0 || native.zero_threshold.is_nan() {
+                return fail("its zero threshold is negative or NaN: use 0 or more".into());
+            }
+        }
+        Ok(Self { bounds, native: description.native, exemplars: description.exemplars })
+    }
+
+    /// Encodes the settings for the family's record.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![u8::from(self.exemplars), u8::from(self.native.is_some())];
+        let native = self.native.unwrap_or(Native {
+            schema: 0,
+            buckets: 0,
+            zero_threshold: DEFAULT_ZERO_THRESHOLD,
+        });
+        out.extend_from_slice(&native.schema.to_le_bytes());
+        out.push(0);
+        out.extend_from_slice(&native.buckets.to_le_bytes());
+        out.extend_from_slice(&[0; 2]);
+        out.extend_from_slice(&native.zero_threshold.to_le_bytes());
+        self.bounds.iter().for_each(|bound| out.extend_from_slice(&bound.to_le_bytes()));
+        out
+    }
+
+    #[inline]
+    pub(super) fn observe(&self, family: &Family, cells: &SeriesCells<'_>, value: f64) {
+        if self.is_classic() || value.is_nan() {
+            cells.add(FIRST_BUCKET + self.bucket(value), 1);
+        }
+        if let Some(native) = &self.native
+            && !value.is_nan()
+        {
+            if value.abs() <= native.zero_threshold {
+                cells.add(self.zero(), 1);
+            } else {
+                let (table, schema) = (self.table(), native.schema);
+                if !native::observe(family, cells, table, value, schema, native.buckets) {
+                    // No room for a table: count it here, so that the total stays right.
+                    cells.add(self.zero(), 1);
+                }
+            }
+        }
+        cells.add_float(SUM, value);
+    }
+
+    /// The sum of all observations.
+    pub(super) fn sum(&self, cells: &SeriesCells<'_>) -> f64 {
+        cells.sum_float(SUM)
+    }
+
+    /// The number of observations.
+    pub(super) fn count(&self, family: &Family, cells: &SeriesCells<'_>) -> u64 {
+        let classic = (0..=self.bounds.len())
+            .fold(0_u64, |sum, bucket| sum.wrapping_add(cells.sum(FIRST_BUCKET + bucket)));
+        if self.is_classic() {
+            return classic;
+        }
+        let mut memory = Memory::default();
+        self.read_native(family, cells, &mut memory);
+        let buckets = memory.positive.iter().chain(&memory.negative).map(|(_, count)| *count);
+        buckets.fold(classic.wrapping_add(cells.sum(self.zero())), u64::wrapping_add)
+    }
+
+    /// Reads the exponential buckets, and returns their schema.
+    fn read_native(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        memory: &mut Memory,
+    ) -> Option<(Native, i8)> {
+        let native = self.native?;
+        let Memory { positive, negative, .. } = memory;
+        let (table, finest, most) = (self.table(), native.schema, native.buckets);
+        let schema = native::gather(family, cells, table, finest, most, positive, negative);
+        Some((native, schema))
+    }
+
+    fn zero(&self) -> usize {
+        FIRST_BUCKET + self.bounds.len() + 1
+    }
+
+    fn table(&self) -> usize {
+        self.zero() + 1
+    }
+
+    /// The cell for exemplars; an index out of range if it keeps none.
+    pub(super) fn exemplar(&self) -> usize {
+        if self.exemplars { self.cells() - 1 } else { usize::MAX }
+    }
+
+    pub(super) fn cells(&self) -> usize {
+        self.zero() + 2 * usize::from(self.native.is_some()) + usize::from(self.exemplars)
+    }
+
+    /// Whether it has classic buckets.
+    fn is_classic(&self) -> bool {
+        !self.bounds.is_empty() || self.native.is_none()
+    }
+
+    /// The classic bucket of a value: the first whose bound is not below it.
+    #[inline]
+    pub(super) fn bucket(&self, value: f64) -> usize {
+        if self.bounds.len() <= LINEAR {
+            // Without a branch, since buckets are unpredictable. NaN is below no bound.
+            let below: usize = self.bounds.iter().map(|bound| usize::from(value <= *bound)).sum();
+            self.bounds.len() - below
+        } else if value.is_nan() {
+            self.bounds.len()
+        } else {
+            self.bounds.partition_point(|bound| *bound < value)
+        }
+    }
+}
+
+impl MetricKind for Layout {
+    const NUMBER: u8 = 5;
+    const SHOWN: snapshot::Kind = snapshot::Kind::Histogram;
+
+    fn decode(family: &Family) -> Result<Self, Error> {
+        let schema = family.schema();
+        let fail = || damaged(schema);
+        let (head, rest) = schema.settings.split_at_checked(16).ok_or_else(fail)?;
+        let float =
+            |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("both callers give 8 bytes"));
+        if rest.len() % 8 != 0 || head[0] > 1 || head[1] > 1 {
+            return Err(fail());
+        }
+        let schema_number = head[2].cast_signed();
+        let native = Native {
+            schema: schema_number,
+            buckets: u16::from_le_bytes([head[4], head[5]]),
+            zero_threshold: float(&head[8..16]),
+        };
+        let native = (head[1] == 1).then_some(native);
+        let is_wrong = |native: Native| {
+            !native::SCHEMAS.contains(&native.schema) || !NATIVE_BUCKETS.contains(&native.buckets)
+        };
+        if native.is_some_and(is_wrong) {
+            return Err(fail());
+        }
+        let bounds = rest.chunks_exact(8).map(float).collect();
+        let layout = Self { bounds, native, exemplars: head[0] == 1 };
+        if layout.cells() != usize::from(schema.cells) {
+            return Err(fail());
+        }
+        Ok(layout)
+    }
+
+    fn read(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        memory: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        let native = self.read_native(family, cells, memory);
+        exemplar::read_all(family, cells, self.exemplar(), memory);
+        let Memory { slots, texts, arena, positive, negative, .. } = &mut *memory;
+        let exemplar = |slot: &Slot| slot.exemplar(texts);
+        arena.scoped(|scope| {
+            let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
+            let buckets: &[Bucket<'_>] = scope.alloc_iter(bounds.enumerate().map(|(i, bound)| {
+                let slot = slots.get(i).and_then(Option::as_ref);
+                let count = cells.sum(FIRST_BUCKET + i);
+                Bucket { bound, le: None, count, exemplar: slot.map(exemplar) }
+            }));
+            let mut count = buckets.iter().fold(0_u64, |sum, b| sum.wrapping_add(b.count));
+            let native = native.map(|(settings, schema)| snapshot::Native {
+                schema,
+                zero_threshold: settings.zero_threshold,
+                zero_count: cells.sum(self.zero()),
+                positive,
+                negative,
+                exemplars: scope.alloc_iter(slots.iter().flatten().map(exemplar)),
+            });
+            let is_classic = self.is_classic();
+            if let (Some(native), false) = (&native, is_classic) {
+                let sides = native.positive.iter().chain(native.negative).map(|(_, count)| *count);
+                count = sides.fold(count.wrapping_add(native.zero_count), u64::wrapping_add);
+            }
+            let buckets = if is_classic { buckets } else { &[] };
+            give(Value::Histogram(Histogram { count, sum: self.sum(cells), buckets, native }));
+        });
+    }
+
+    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+        Some(Arc::<Self>::clone(self))
+    }
+}
+
+impl SideAllocations for Layout {
+    fn is_offset(&self, cell: usize) -> bool {
+        (self.native.is_some() && cell == self.table()) || cell == self.exemplar()
+    }
+
+    fn clear(&self, family: &Family, cells: &SeriesCells<'_>) {
+        if self.native.is_some() {
+            native::clear(family, cells, self.table());
+        }
+        exemplar::clear(family, cells, self.exemplar());
+    }
+
+    fn renew(&self, family: &Family, cells: &SeriesCells<'_>) {
+        if let Some(native) = &self.native {
+            native::renew(family, cells, self.table(), native.schema);
+        }
+        exemplar::clear(family, cells, self.exemplar());
+    }
+}
+
+/// The allowed limits for native buckets.
+const NATIVE_BUCKETS: std::ops::RangeInclusive<u16> = 8..=384;
+/// The maximum number of bounds, so that all cells fit in a lane.
+const MOST_BOUNDS: usize = 500;

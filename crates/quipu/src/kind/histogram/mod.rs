@@ -1,0 +1,112 @@
+//! Histograms: counts of observations by size, in classic buckets, exponential ones, or both.
+
+mod layout;
+
+use std::sync::Arc;
+
+use quipu_segment::series::{Schema, SeriesHandle};
+
+use super::exemplar::{self, KeptExemplar};
+use super::family::{Family, Instrument, single};
+use super::timer::Timer;
+use crate::description::Description;
+use crate::error::Error;
+use crate::label::LabelGroup;
+use crate::scope::{Register, Scope};
+
+pub(crate) use layout::{FIRST_BUCKET, Layout, SUM};
+
+/// Counts observations in buckets, and adds them up.
+#[derive(Debug, Clone)]
+pub struct Histogram {
+    bound: SeriesHandle,
+    layout: Arc<Layout>,
+}
+
+/// Histograms by label.
+pub type HistogramFamily<L> = Family<Histogram, L>;
+
+impl Histogram {
+    /// Counts `value` and adds it to the sum.
+    #[inline]
+    pub fn observe(&self, value: f64) {
+        self.layout.observe(self.bound.family(), self.bound.place(), value);
+    }
+
+    /// Like [`Histogram::observe`], and keeps `exemplar`, pairs of names and values, as the
+    /// bucket's exemplar. See [`Counter::inc_with`](crate::Counter::inc_with).
+    pub fn observe_with(&self, value: f64, exemplar: &[(&str, &str)]) {
+        self.observe(value);
+        let slot = self.layout.bucket(value);
+        let (family, cells) = (self.bound.family(), self.bound.place());
+        exemplar::keep(family, cells, self.layout.exemplar(), slot, value, exemplar);
+    }
+
+    /// Returns the last exemplar of the bucket of `value`.
+    pub fn exemplar(&self, value: f64) -> Option<KeptExemplar> {
+        let (family, cells) = (self.bound.family(), self.bound.place());
+        exemplar::kept(family, cells, self.layout.exemplar(), self.layout.bucket(value))
+    }
+
+    /// Keeps an exemplar for the bucket of `value`, without counting: for callers that have already
+    /// observed it.
+    pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
+        let slot = self.layout.bucket(value);
+        let (family, cells) = (self.bound.family(), self.bound.place());
+        exemplar::keep(family, cells, self.layout.exemplar(), slot, value, exemplar);
+    }
+
+    /// Starts a timer that observes the seconds until it is dropped.
+    pub fn start_timer(&self) -> Timer<'_> {
+        Timer::start(self)
+    }
+
+    /// Calls `work`, and observes how many seconds it took.
+    pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _timer = self.start_timer();
+        work()
+    }
+
+    /// Returns the sum of all observations.
+    pub fn sum(&self) -> f64 {
+        self.layout.sum(self.bound.place())
+    }
+
+    /// Returns the number of observations.
+    pub fn count(&self) -> u64 {
+        self.layout.count(self.bound.family(), self.bound.place())
+    }
+}
+
+impl<L: LabelGroup> Family<Histogram, L> {
+    /// Observes `value` in the series of these labels.
+    #[inline]
+    pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
+        let (family, layout) = (&self.family, &*self.kind);
+        family.update(Self::key(labels), |cells| layout.observe(family, &cells, value));
+    }
+}
+
+impl Instrument for Histogram {
+    type Kind = Layout;
+
+    fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
+        let layout = Layout::new(description)?;
+        // At most 505: `new` checked it.
+        schema.cells = layout.cells() as u16;
+        schema.floats = Layout::FLOATS;
+        schema.additive = true;
+        schema.settings = layout.encode();
+        Ok(())
+    }
+
+    fn bound(bound: SeriesHandle, layout: &Arc<Layout>) -> Self {
+        Self { bound, layout: Arc::clone(layout) }
+    }
+}
+
+impl Register for Histogram {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        single(scope, &description)
+    }
+}

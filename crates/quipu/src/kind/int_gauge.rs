@@ -1,0 +1,160 @@
+//! Integer gauges: whole numbers that go up and down.
+
+use std::sync::Arc;
+
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
+use quipu_segment::sync::Ordering;
+
+use super::family::{Family, Instrument, single};
+use super::metric_kind::{Memory, MetricKind, check_cells};
+use crate::description::Description;
+use crate::error::Error;
+use crate::label::LabelGroup;
+use crate::scope::{Register, Scope};
+use crate::snapshot::{self, Number, Value};
+
+/// An integer that can be set, raised, and lowered. Adding is cheaper than for a [`Gauge`](crate::Gauge).
+#[derive(Debug, Clone)]
+pub struct IntGauge(SeriesHandle);
+
+/// Integer gauges by label.
+pub type IntGaugeFamily<L> = Family<IntGauge, L>;
+
+/// A guard that counts one thing as in progress until it is dropped.
+#[derive(Debug)]
+#[must_use = "if unused, the gauge is decremented at once"]
+pub struct InProgress<'g>(&'g IntGauge);
+
+/// The meaning of an integer gauge's cells.
+pub struct IntGaugeKind;
+
+/// The cell of the value.
+const VALUE: usize = 0;
+
+impl IntGauge {
+    /// Sets the value.
+    #[inline]
+    pub fn set(&self, value: i64) {
+        self.0.place().plain(VALUE).store(value.cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// Adds `n`, modulo 2^64.
+    #[inline]
+    pub fn add(&self, n: i64) {
+        self.0.place().add(VALUE, n.cast_unsigned());
+    }
+
+    /// Subtracts `n`, modulo 2^64.
+    #[inline]
+    pub fn sub(&self, n: i64) {
+        self.0.place().add(VALUE, n.cast_unsigned().wrapping_neg());
+    }
+
+    /// Adds one.
+    #[inline]
+    pub fn inc(&self) {
+        self.add(1);
+    }
+
+    /// Subtracts one.
+    #[inline]
+    pub fn dec(&self) {
+        self.sub(1);
+    }
+
+    /// Adds one, and subtracts it when the guard is dropped.
+    #[inline]
+    pub fn in_progress(&self) -> InProgress<'_> {
+        self.inc();
+        InProgress(self)
+    }
+
+    /// Returns the value.
+    #[inline]
+    pub fn get(&self) -> i64 {
+        self.0.place().plain(VALUE).load(Ordering::Relaxed).cast_signed()
+    }
+}
+
+impl Drop for InProgress<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl<L: LabelGroup> Family<IntGauge, L> {
+    /// Sets the value of the series of these labels.
+    #[inline]
+    pub fn set<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: i64) {
+        self.family.update_shown(Self::key(labels), |cells| {
+            cells.plain(VALUE).store(value.cast_unsigned(), Ordering::Relaxed);
+        });
+    }
+
+    /// Adds `n` to the series of these labels, modulo 2^64.
+    #[inline]
+    pub fn add<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: i64) {
+        let n = n.cast_unsigned();
+        let key = Self::key(labels);
+        self.family.update_shown(key, |p| p.add(VALUE, n));
+    }
+
+    /// Subtracts `n` from the series of these labels, modulo 2^64.
+    #[inline]
+    pub fn sub<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: i64) {
+        self.add(labels, n.wrapping_neg());
+    }
+
+    /// Adds one to the series of these labels.
+    #[inline]
+    pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        self.add(labels, 1);
+    }
+
+    /// Subtracts one from the series of these labels.
+    #[inline]
+    pub fn dec<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        self.add(labels, -1);
+    }
+}
+
+impl Instrument for IntGauge {
+    type Kind = IntGaugeKind;
+
+    fn describe(_: &Description, schema: &mut Schema) -> Result<(), Error> {
+        schema.cells = 1;
+        Ok(())
+    }
+
+    fn bound(bound: SeriesHandle, _: &Arc<IntGaugeKind>) -> Self {
+        Self(bound)
+    }
+}
+
+impl MetricKind for IntGaugeKind {
+    const NUMBER: u8 = 4;
+    const SHOWN: snapshot::Kind = snapshot::Kind::Gauge;
+
+    fn decode(family: &series::Family) -> Result<Self, Error> {
+        check_cells(family, 1..=1).map(|()| Self)
+    }
+
+    #[inline]
+    fn read(
+        &self,
+        _: &series::Family,
+        cells: &SeriesCells<'_>,
+        _: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        let value = cells.plain(VALUE).load(Ordering::Relaxed);
+        give(Value::Gauge(Number::Signed(value.cast_signed())));
+    }
+}
+
+impl Register for IntGauge {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        single(scope, &description)
+    }
+}

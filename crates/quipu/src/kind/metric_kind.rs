@@ -1,0 +1,152 @@
+//! The reading end of a kind, and the macro for the list of all kinds.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use quipu_arena::Arena;
+use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
+
+use super::aggregation::Aggregation;
+use super::exemplar::Slot;
+use crate::error::Error;
+use crate::snapshot::{self, Value};
+
+/// What the cells of a family mean: with it, a scrape reads the series of a family, whichever
+/// process created it.
+pub trait MetricKind: Sized + Send + Sync + 'static {
+    /// The number of the kind in the family's record on disk. `docs/formats.md` lists the numbers,
+    /// with the cells and settings of each.
+    const NUMBER: u8;
+    /// The kind that formats show.
+    const SHOWN: snapshot::Kind;
+
+    /// Reads what [`Instrument::describe`](super::Instrument::describe) wrote, from untrusted bytes.
+    ///
+    /// # Errors
+    /// If the settings in the segment are damaged.
+    fn decode(family: &Family) -> Result<Self, Error>;
+
+    /// Passes the value of a series to `give`.
+    fn read(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        memory: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    );
+
+    /// What series have beside their cells, if anything.
+    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+        None
+    }
+
+    /// The label that the instrument itself writes, if any.
+    fn own_label(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The label that the instrument itself writes, if formats do not show it.
+    fn hidden_label(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// How a scrape combines the series of several processes, if each process has its own.
+    fn aggregation(&self) -> Option<Aggregation> {
+        None
+    }
+}
+
+/// Memory for reading values, reused from series to series.
+#[derive(Default)]
+pub struct Memory {
+    /// What a value borrows; emptied after each series.
+    pub(crate) arena: Arena,
+    pub(crate) slots: Vec<Option<Slot>>,
+    /// The texts of exemplars.
+    pub(crate) texts: Vec<u8>,
+    pub(crate) quantiles: Vec<(f64, f64)>,
+    /// Exponential buckets.
+    pub(crate) positive: Vec<(i32, u64)>,
+    pub(crate) negative: Vec<(i32, u64)>,
+    pub(crate) all: Vec<(i32, u64)>,
+}
+
+/// Checks the number of cells of a family, which comes from its record, against the kind's.
+pub(crate) fn check_cells(family: &Family, valid: RangeInclusive<u16>) -> Result<(), Error> {
+    let schema = family.schema();
+    if valid.contains(&schema.cells) {
+        return Ok(());
+    }
+    Err(damaged(schema))
+}
+
+/// The error for a family whose record contradicts its kind.
+pub(crate) fn damaged(schema: &Schema) -> Error {
+    Error::invalid(&schema.name, "its settings in the segment are damaged")
+}
+
+/// Declares the enum of all kinds, which dispatches to them without a virtual call.
+macro_rules! kinds {
+    ($($name:ident: $kind:ty,)+) => {
+        /// The kind of a family, by the number in its record.
+        pub(crate) enum AnyKind {
+            $($name(std::sync::Arc<$kind>),)+
+        }
+
+        impl AnyKind {
+            /// Finds the kind of a family, and reads its settings.
+            pub(crate) fn decode(
+                family: &quipu_segment::series::Family,
+            ) -> Result<Self, crate::error::Error> {
+                let schema = family.schema();
+                match schema.kind {
+                    $(<$kind as MetricKind>::NUMBER => {
+                        <$kind as MetricKind>::decode(family).map(|kind| Self::$name(kind.into()))
+                    })+
+                    _ => Err(crate::error::Error::invalid(&schema.name, "its kind is unknown")),
+                }
+            }
+
+            pub(crate) fn shown(&self) -> crate::snapshot::Kind {
+                match self {
+                    $(Self::$name(_) => <$kind as MetricKind>::SHOWN,)+
+                }
+            }
+
+            #[inline]
+            pub(crate) fn read(
+                &self,
+                family: &quipu_segment::series::Family,
+                cells: &quipu_segment::series::SeriesCells<'_>,
+                memory: &mut Memory,
+                give: impl FnOnce(crate::snapshot::Value<'_>),
+            ) {
+                match self {
+                    $(Self::$name(kind) => kind.read(family, cells, memory, give),)+
+                }
+            }
+
+            pub(crate) fn sides(
+                &self,
+            ) -> Option<std::sync::Arc<dyn quipu_segment::series::SideAllocations>> {
+                match self {
+                    $(Self::$name(kind) => kind.sides(),)+
+                }
+            }
+
+            pub(crate) fn hidden_label(&self) -> Option<&'static str> {
+                match self {
+                    $(Self::$name(kind) => kind.hidden_label(),)+
+                }
+            }
+
+            pub(crate) fn aggregation(&self) -> Option<crate::Aggregation> {
+                match self {
+                    $(Self::$name(kind) => kind.aggregation(),)+
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use kinds;

@@ -1,0 +1,67 @@
+//! The kinds of metrics: counters, gauges, histograms and so on.
+//!
+//! Each kind has a file with both of its ends. The writing end is the instrument, which a program
+//! updates; it implements [`Instrument`]. The reading end implements [`MetricKind`], with which a
+//! scrape reads the cells.
+//!
+//! An instrument is bound to one series: its lookup is done once, and an update costs the addition
+//! alone. A [`Family`] has a series for each label set. [`Family::with`] binds an instrument to one
+//! of them; the methods of a family ([`Family::inc`](crate::CounterFamily::inc) and the like) find
+//! the series on every call, without a lock and without allocating a key.
+//!
+//! To add a kind, write its file, and add it to the three lists below: the modules, what they
+//! export, and the kinds.
+
+mod aggregation;
+mod counter;
+mod exemplar;
+mod family;
+mod float_counter;
+mod gauge;
+mod histogram;
+mod info;
+mod int_gauge;
+mod metric_kind;
+mod mixed;
+mod native;
+mod process_gauge;
+mod state_set;
+mod summary;
+mod timer;
+#[cfg(feature = "window")]
+mod window;
+
+pub use aggregation::{Aggregation, UnknownAggregation};
+pub use counter::{Counter, CounterFamily};
+pub use exemplar::KeptExemplar;
+pub use family::{Family, Instrument};
+pub use float_counter::{FloatCounter, FloatCounterFamily};
+pub use gauge::{Gauge, GaugeFamily};
+pub use histogram::{Histogram, HistogramFamily};
+pub use info::Info;
+pub use int_gauge::{InProgress, IntGauge, IntGaugeFamily};
+pub use mixed::{MixedCounter, MixedCounterFamily};
+pub use process_gauge::{ProcessGauge, ProcessGaugeFamily};
+pub use state_set::{StateSet, StateSetFamily};
+pub use summary::{Summary, SummaryFamily};
+pub use timer::Timer;
+#[cfg(feature = "window")]
+pub use window::Window;
+
+pub(crate) use histogram::{FIRST_BUCKET, SUM as HISTOGRAM_SUM};
+pub(crate) use metric_kind::{Memory, MetricKind};
+pub(crate) use process_gauge::Processes;
+pub(crate) use summary::{COUNT as SUMMARY_COUNT, SUM as SUMMARY_SUM};
+
+metric_kind::kinds! {
+    Counter: counter::CounterKind,
+    FloatCounter: float_counter::FloatCounterKind,
+    Gauge: gauge::GaugeKind,
+    IntGauge: int_gauge::IntGaugeKind,
+    Histogram: histogram::Layout,
+    Summary: summary::Layout,
+    Info: info::InfoKind,
+    StateSet: state_set::StateSetKind,
+    ProcessGauge: process_gauge::Layout,
+    MixedCounter: mixed::MixedCounterKind,
+}

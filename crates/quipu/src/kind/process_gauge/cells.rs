@@ -1,0 +1,204 @@
+//! The cells of a process gauge, and the name of the process that each series has.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quipu_segment::clock::{Clock, Precise};
+use quipu_segment::generation;
+use quipu_segment::series::{Family, KeyWriter, SeriesCells};
+
+use super::fold;
+use crate::error::Error;
+use crate::kind::aggregation::Aggregation;
+use crate::kind::metric_kind::{Memory, MetricKind, damaged};
+use crate::snapshot::{self, Number, Value};
+
+/// What all series of a family share.
+#[derive(Debug)]
+pub struct Layout {
+    pub(super) aggregation: Aggregation,
+    /// The fork generation of the process that `name` is for, plus one; 0 if there is no name yet.
+    known: AtomicU64,
+    /// The bytes of its name.
+    name: [AtomicU64; NAME.div_ceil(8)],
+}
+
+/// The cell of the value, encoded by [`encode`].
+pub(super) const VALUE: usize = 0;
+/// With [`Aggregation::LiveMostRecent`]: the cell of the time at which the value was set.
+pub(super) const TIME: usize = 1;
+/// With [`Aggregation::Sum`]: the cells of the pending sum, and of the number of the process whose
+/// value the pending sum takes in.
+pub(super) const SUM_TO_BE: usize = 1;
+pub(super) const SUMMAND: usize = 2;
+
+/// The length of a process' name in bytes: its number and its ID, in hexadecimal digits.
+pub(super) const NAME: usize = NUMBER + 8;
+const NUMBER: usize = 10;
+/// The value that stands for no value: a NaN that no arithmetic produces.
+const NOTHING: u64 = 0x7ff8_7175_6970_7567;
+
+/// Encodes a value for its cell. A cell of zero has no value, as in a new series.
+#[inline]
+fn encode(value: f64) -> u64 {
+    value.to_bits() ^ NOTHING
+}
+
+/// Decodes a cell; `None` if no value was set.
+#[inline]
+pub(super) fn decode(cell: u64) -> Option<f64> {
+    (cell != 0).then(|| f64::from_bits(cell ^ NOTHING))
+}
+
+/// Like [`encode`], for an optional value.
+pub(super) fn encode_value(value: Option<f64>) -> u64 {
+    value.map_or(0, encode)
+}
+
+/// Parses the name of a process into its number and its ID.
+pub(super) fn read_name(name: &[u8]) -> Option<(u64, u32)> {
+    let (number, id) = std::str::from_utf8(name).ok()?.split_at_checked(NUMBER)?;
+    Some((u64::from_str_radix(number, 16).ok()?, u32::from_str_radix(id, 16).ok()?))
+}
+
+impl Layout {
+    /// Whether all processes share one value.
+    pub(super) fn is_shared(&self) -> bool {
+        self.aggregation == Aggregation::MostRecent
+    }
+
+    /// Writes this process' name after the labels. A process that cannot get a name writes nothing,
+    /// and sets the overflow series.
+    #[inline]
+    pub(super) fn write(&self, family: &Family, key: &mut KeyWriter<'_>) {
+        // Acquire: pairs with the release in `learn`; a thread that sees the generation sees its
+        // name.
+        if self.known.load(Ordering::Acquire) != u64::from(generation()) + 1 && !self.learn(family)
+        {
+            return;
+        }
+        let mut bytes = [0; 8 * NAME.div_ceil(8)];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(&self.name) {
+            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        key.text(std::str::from_utf8(&bytes[..NAME]).unwrap_or_default());
+    }
+
+    #[cold]
+    fn learn(&self, family: &Family) -> bool {
+        let Ok(number) = family.segment().process() else { return false };
+        // Tidy up after ended processes now: even if no scrape ever runs, they leave no more series
+        // than the living ones have.
+        fold::tidy(family, self);
+        let name = format!("{number:0NUMBER$x}{:08x}", std::process::id());
+        // All threads store the same name.
+        for (word, chunk) in self.name.iter().zip(name.as_bytes().chunks(8)) {
+            let mut bytes = [0; 8];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+        self.known.store(u64::from(generation()) + 1, Ordering::Release);
+        true
+    }
+
+    #[inline]
+    pub(super) fn set(&self, family: &Family, cells: &SeriesCells<'_>, value: f64) {
+        if self.is_shared() {
+            cells.plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
+            return;
+        }
+        cells.plain(VALUE).store(encode(value), Ordering::Relaxed);
+        self.date(family, cells);
+    }
+
+    #[inline]
+    pub(super) fn add(&self, family: &Family, cells: &SeriesCells<'_>, n: f64) {
+        if self.is_shared() {
+            return cells.add_float(VALUE, n);
+        }
+        let cell = cells.plain(VALUE);
+        let mut old = cell.load(Ordering::Relaxed);
+        loop {
+            let new = encode(decode(old).unwrap_or(0.0) + n);
+            match cell.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(found) => old = found,
+            }
+        }
+        self.date(family, cells);
+    }
+
+    /// Stores the time after the value: a reader that sees the time sees this value, or a later
+    /// one. A process that is killed between the two no longer counts.
+    #[inline]
+    fn date(&self, family: &Family, cells: &SeriesCells<'_>) {
+        if self.aggregation == Aggregation::LiveMostRecent {
+            let now = Precise::anchored(family.segment().anchor()).now();
+            cells.plain(TIME).fetch_max(now, Ordering::Release);
+        }
+    }
+
+    pub(super) fn get(&self, cells: &SeriesCells<'_>) -> f64 {
+        let cell = cells.plain(VALUE).load(Ordering::Relaxed);
+        if self.is_shared() { f64::from_bits(cell) } else { decode(cell).unwrap_or(0.0) }
+    }
+}
+
+impl MetricKind for Layout {
+    const NUMBER: u8 = 9;
+    const SHOWN: snapshot::Kind = snapshot::Kind::Gauge;
+
+    fn decode(family: &Family) -> Result<Self, Error> {
+        let schema = family.schema();
+        let fail = || damaged(schema);
+        let [number] = schema.settings[..] else { return Err(fail()) };
+        let aggregation = *Aggregation::EVERY.get(usize::from(number)).ok_or_else(fail)?;
+        let has_label = schema.labels.iter().any(|l| l.name == label(aggregation));
+        if schema.cells != cells(aggregation)
+            || (aggregation != Aggregation::MostRecent && !has_label)
+        {
+            return Err(fail());
+        }
+        Ok(Self { aggregation, known: AtomicU64::new(0), name: Default::default() })
+    }
+
+    /// Only called if all processes share one value.
+    #[inline]
+    fn read(
+        &self,
+        _: &Family,
+        cells: &SeriesCells<'_>,
+        _: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        give(Value::Gauge(Number::Float(self.get(cells))));
+    }
+
+    fn own_label(&self) -> Option<&'static str> {
+        (!self.is_shared()).then(|| label(self.aggregation))
+    }
+
+    fn hidden_label(&self) -> Option<&'static str> {
+        let is_shown = matches!(self.aggregation, Aggregation::All | Aggregation::LiveAll);
+        self.own_label().filter(|_| !is_shown)
+    }
+
+    fn aggregation(&self) -> Option<Aggregation> {
+        (!self.is_shared()).then_some(self.aggregation)
+    }
+}
+
+pub(super) fn cells(aggregation: Aggregation) -> u16 {
+    match aggregation {
+        Aggregation::Sum => 3,
+        Aggregation::LiveMostRecent => 2,
+        _ => 1,
+    }
+}
+
+/// The label with the name of the process.
+pub(super) fn label(aggregation: Aggregation) -> &'static str {
+    match aggregation {
+        Aggregation::All | Aggregation::LiveAll => "pid",
+        _ => "quipu_process",
+    }
+}

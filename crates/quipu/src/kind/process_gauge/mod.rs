@@ -1,0 +1,258 @@
+//! Gauges with a value for each process, which a scrape combines.
+//!
+//! The series of a process has an additional label with the name of the process: its ID, and a
+//! number that no other process of the segment has had, so that reuse of the ID does no harm.
+//! `fold.rs` reads these series.
+
+mod cells;
+mod fold;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use quipu_segment::series::{self, CachedSeries, KeyWriter, Label, Schema, SeriesHandle, Values};
+use quipu_segment::sync::Ordering;
+
+use super::aggregation::Aggregation;
+use super::family::{Family, Instrument, single};
+use crate::description::Description;
+use crate::error::Error;
+use crate::label::LabelGroup;
+use crate::scope::{Register, Scope};
+
+pub(crate) use cells::Layout;
+pub(crate) use fold::Processes;
+
+use cells::{NAME, VALUE};
+
+/// A gauge that has a value for each process of a shared segment. A scrape of any of the processes
+/// combines the values as [`Description::aggregation`] says.
+///
+/// A process has no value until it sets one. With [`Aggregation::MostRecent`], there is a single
+/// value that all processes set, like that of a [`Gauge`](crate::Gauge).
+///
+/// A scrape merges or removes the values of processes that have ended. It recognizes them by a lock
+/// that the system releases, not by their IDs. With [`Aggregation::All`], it keeps the values of
+/// the 64 ended processes that started last.
+///
+/// In a child of a fork, a handle from before the fork sets the child's own value.
+///
+/// ```
+/// use quipu::{Aggregation, Description, ProcessGauge, Registry};
+///
+/// let registry = Registry::new();
+/// let description = Description::new("busy_threads", "Busy threads.");
+/// let busy: ProcessGauge = registry.register(description.aggregation(Aggregation::LiveSum))?;
+/// busy.set(3.0);
+/// assert!(registry.text().contains("busy_threads 3"));
+/// # Ok::<(), quipu::Error>(())
+/// ```
+pub struct ProcessGauge(Handle);
+
+/// Gauges with a value for each process, by label.
+///
+/// [`Family::len`] counts the series of every process, and [`Family::retain`] visits each of them.
+pub type ProcessGaugeFamily<L> = Family<ProcessGauge, L>;
+
+enum Handle {
+    Shared(SeriesHandle),
+    Own { family: series::Family, layout: Arc<Layout>, values: Values, cached: CachedSeries },
+}
+
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+impl ProcessGauge {
+    /// Sets this process' value.
+    #[inline]
+    pub fn set(&self, value: f64) {
+        match &self.0 {
+            Handle::Shared(bound) => {
+                bound.place().plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
+            }
+            Handle::Own { family, layout, values, cached } => family.follow(
+                cached,
+                |key| write(family, layout, values, key),
+                |cells| layout.set(family, &cells, value),
+            ),
+        }
+    }
+
+    /// Adds `n`, which may be negative, to this process' value, which starts at zero.
+    #[inline]
+    pub fn add(&self, n: f64) {
+        match &self.0 {
+            Handle::Shared(bound) => bound.place().add_float(VALUE, n),
+            Handle::Own { family, layout, values, cached } => family.follow(
+                cached,
+                |key| write(family, layout, values, key),
+                |cells| layout.add(family, &cells, n),
+            ),
+        }
+    }
+
+    /// Subtracts `n` from this process' value.
+    #[inline]
+    pub fn sub(&self, n: f64) {
+        self.add(-n);
+    }
+
+    /// Sets this process' value to the wall-clock time, in seconds since 1970-01-01 00:00 UTC.
+    pub fn set_to_current_time(&self) {
+        self.set(now());
+    }
+
+    /// Whether the handle's series was removed, so that values set through it are no longer shown.
+    /// Always false if each process has its own series, which setting a value creates again.
+    #[inline]
+    pub fn is_removed(&self) -> bool {
+        match &self.0 {
+            Handle::Shared(bound) => bound.is_removed(),
+            Handle::Own { .. } => false,
+        }
+    }
+
+    /// Returns this process' value; 0 if it has set none.
+    pub fn get(&self) -> f64 {
+        match &self.0 {
+            Handle::Shared(bound) => {
+                f64::from_bits(bound.place().plain(VALUE).load(Ordering::Relaxed))
+            }
+            Handle::Own { family, layout, values, .. } => {
+                let found = family.find(|key| write(family, layout, values, key));
+                found.ok().flatten().map_or(0.0, |cells| layout.get(&cells))
+            }
+        }
+    }
+}
+
+fn write(family: &series::Family, layout: &Layout, values: &Values, key: &mut KeyWriter<'_>) {
+    key.kept(values);
+    layout.write(family, key);
+}
+
+impl<L: LabelGroup> Family<ProcessGauge, L> {
+    /// Sets this process' value for these labels.
+    #[inline]
+    pub fn set<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
+        let (family, layout) = (&self.family, &*self.kind);
+        family
+            .update_shown(|key| self.write(labels, key), |cells| layout.set(family, &cells, value));
+    }
+
+    /// Adds `n` to this process' value for these labels, which starts at zero.
+    #[inline]
+    pub fn add<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
+        let (family, layout) = (&self.family, &*self.kind);
+        family.update_shown(|key| self.write(labels, key), |cells| layout.add(family, &cells, n));
+    }
+
+    /// Subtracts `n` from this process' value for these labels.
+    #[inline]
+    pub fn sub<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
+        self.add(labels, -n);
+    }
+
+    /// Sets this process' value for these labels to the wall-clock time, in seconds since
+    /// 1970-01-01 00:00 UTC.
+    pub fn set_to_current_time<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
+        self.set(labels, now());
+    }
+
+    /// Returns this process' value for these labels; 0 if it has set none.
+    pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> f64 {
+        let found = self.family.find(|key| self.write(labels, key));
+        found.ok().flatten().map_or(0.0, |cells| self.kind.get(&cells))
+    }
+
+    #[inline]
+    fn write<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, key: &mut KeyWriter<'_>) {
+        labels.encode(key);
+        if !self.kind.is_shared() {
+            self.kind.write(&self.family, key);
+        }
+    }
+}
+
+impl Clone for ProcessGauge {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Handle::Shared(bound) => Handle::Shared(bound.clone()),
+            Handle::Own { family, layout, values, .. } => Handle::Own {
+                family: family.clone(),
+                layout: Arc::clone(layout),
+                values: values.clone(),
+                cached: CachedSeries::default(),
+            },
+        })
+    }
+}
+
+impl fmt::Debug for ProcessGauge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Handle::Shared(bound) => bound.fmt(f),
+            Handle::Own { family, .. } => family.fmt(f),
+        }
+    }
+}
+
+impl Instrument for ProcessGauge {
+    type Kind = Layout;
+
+    fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
+        let aggregation = description.aggregation;
+        schema.cells = cells::cells(aggregation);
+        let number = Aggregation::EVERY.iter().position(|every| *every == aggregation);
+        // There are ten aggregations.
+        schema.settings = vec![number.unwrap_or_default() as u8];
+        if aggregation == Aggregation::MostRecent {
+            schema.floats = 1 << VALUE;
+        } else {
+            schema.labels = vec![Label { name: cells::label(aggregation).into(), values: None }];
+        }
+        Ok(())
+    }
+
+    fn bound(bound: SeriesHandle, _: &Arc<Layout>) -> Self {
+        Self(Handle::Shared(bound))
+    }
+
+    fn bind(
+        family: &series::Family,
+        layout: &Arc<Layout>,
+        labels: impl Fn(&mut KeyWriter<'_>),
+    ) -> Self {
+        if layout.is_shared() {
+            return Self::bound(family.bind(labels), layout);
+        }
+        let (values, cached) = (family.values(labels), CachedSeries::default());
+        Self(Handle::Own { family: family.clone(), layout: Arc::clone(layout), values, cached })
+    }
+
+    fn remove(
+        family: &series::Family,
+        layout: &Arc<Layout>,
+        labels: impl Fn(&mut KeyWriter<'_>),
+    ) -> Result<bool, quipu_segment::Error> {
+        if layout.is_shared() {
+            return family.remove(labels);
+        }
+        // Remove the series of all processes.
+        let values = family.values(labels);
+        let is_one = |rest: &[u8]| usize::from(rest[0]) == NAME && rest.len() == NAME + 1;
+        let removed = family.retain(|view| {
+            let rest = values.rest_of(view.group, view.texts);
+            view.overflow || !rest.is_some_and(|rest| !rest.is_empty() && is_one(rest))
+        })?;
+        Ok(removed > 0)
+    }
+}
+
+impl Register for ProcessGauge {
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
+        single(scope, &description)
+    }
+}

@@ -1,0 +1,215 @@
+//! Scopes: what registers metrics in a registry, with a prefix for their names and constant labels.
+
+use quipu_segment::series::{self, Label, Schema};
+
+use crate::collector::Callback;
+use crate::description::Description;
+use crate::error::Error;
+use crate::kind::{Instrument, MetricKind};
+use crate::label;
+use crate::names;
+use crate::registry::Registry;
+use crate::snapshot;
+
+/// A view of a registry for one part of a program: with a prefix for names, and constant labels.
+#[derive(Debug, Clone)]
+pub struct Scope<'r> {
+    registry: &'r Registry,
+    prefix: String,
+    labels: Vec<(String, String)>,
+}
+
+/// What can be registered under a description: an instrument, or a family of them.
+pub trait Register: Sized {
+    /// Registers it in `scope` under `description`.
+    ///
+    /// # Errors
+    /// If the name is taken, a name or a setting is invalid, the settings differ from those of the
+    /// existing family, or the segment is full.
+    fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error>;
+}
+
+/// A group of metrics. Derive it for a struct of instruments and families.
+pub trait Metrics: Sized {
+    /// Registers all metrics of the group.
+    ///
+    /// # Errors
+    /// The error of the first metric that cannot be registered.
+    fn register(scope: &Scope<'_>) -> Result<Self, Error>;
+}
+
+impl<'r> Scope<'r> {
+    pub(crate) fn new(registry: &'r Registry) -> Self {
+        Self { registry, prefix: String::new(), labels: Vec::new() }
+    }
+
+    /// The registry.
+    pub fn registry(&self) -> &'r Registry {
+        self.registry
+    }
+
+    /// A scope that adds `prefix` and an underscore to the names, after this one's own prefix.
+    pub fn prefix(&self, prefix: &str) -> Self {
+        let prefix = match (self.prefix.as_str(), prefix) {
+            (outer, "") => outer.to_owned(),
+            ("", inner) => inner.to_owned(),
+            (outer, inner) => format!("{outer}_{inner}"),
+        };
+        Self { prefix, ..self.clone() }
+    }
+
+    /// A scope whose metrics all have this label.
+    pub fn label(&self, name: &str, value: &str) -> Self {
+        let mut scope = self.clone();
+        scope.labels.push((name.to_owned(), value.to_owned()));
+        scope
+    }
+
+    /// Registers an instrument or a family in this scope.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn register<R: Register>(&self, description: Description) -> Result<R, Error> {
+        R::register(self, description)
+    }
+
+    /// Registers a group of metrics in this scope.
+    ///
+    /// # Errors
+    /// Those of [`Metrics::register`].
+    pub fn metrics<M: Metrics>(&self) -> Result<M, Error> {
+        M::register(self)
+    }
+
+    /// Registers a gauge whose value every scrape obtains by calling `value`.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn gauge_fn(
+        &self,
+        description: Description,
+        value: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let callback = self.callback(description, snapshot::Kind::Gauge, value)?;
+        self.registry.collect(callback)
+    }
+
+    /// Registers a counter whose total every scrape obtains by calling `total`. The total must
+    /// never decrease.
+    ///
+    /// # Errors
+    /// Those of [`Register::register`].
+    pub fn counter_fn(
+        &self,
+        description: Description,
+        total: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<(), Error> {
+        let callback = self.callback(description, snapshot::Kind::Counter, total)?;
+        self.registry.collect(callback)
+    }
+
+    /// The name of a metric in this scope, with prefix and unit.
+    pub fn full_name(&self, description: &Description) -> String {
+        let name = description.full_name();
+        if self.prefix.is_empty() { name } else { format!("{}_{name}", self.prefix) }
+    }
+
+    pub(crate) fn callback(
+        &self,
+        description: Description,
+        kind: snapshot::Kind,
+        value: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<Callback, Error> {
+        let name = self.full_name(&description);
+        names::check_metric(&name, description.verbatim)?;
+        let Description { help, unit, .. } = description;
+        Ok(Callback::new(name, help, unit, kind, self.labels.clone(), Box::new(value)))
+    }
+
+    /// Creates a family, or opens the one in the segment.
+    pub(crate) fn family<I: Instrument>(
+        &self,
+        description: &Description,
+        labels: &[snapshot::Label<'_>],
+        count: usize,
+    ) -> Result<series::Family, Error> {
+        let name = self.full_name(description);
+        names::check_metric(&name, description.verbatim)?;
+        let mut schema = Schema {
+            name: name.clone(),
+            help: description.help.clone(),
+            unit: description.unit.clone(),
+            limit: description.limit,
+            idle: description.expiry,
+            apart: description.apart,
+            kind: I::Kind::NUMBER,
+            ..Schema::default()
+        };
+        I::describe(description, &mut schema)?;
+        schema.additive &= description.striped.unwrap_or(true);
+        if count != label::ANY && labels.len() + description.labels.len() != count {
+            let (given, names) = (labels.len() + description.labels.len(), count);
+            let what = format!(
+                "it has {given} labels, but its label type has {names} values: name one label for \
+                 each value"
+            );
+            return Err(Error::invalid(&name, what));
+        }
+        schema.labels =
+            self.labels(&name, description, labels, std::mem::take(&mut schema.labels))?;
+        if !description.apart {
+            self.registry.claim(&name)?;
+        }
+        self.registry.segment().family(&schema).map_err(|error| {
+            if !description.apart {
+                self.registry.release(&name);
+            }
+            Error::segment(&name, error)
+        })
+    }
+
+    fn labels(
+        &self,
+        metric: &str,
+        description: &Description,
+        labels: &[snapshot::Label<'_>],
+        instruments: Vec<Label>,
+    ) -> Result<Vec<Label>, Error> {
+        let own = labels.iter().map(|label| Label {
+            name: label.name.to_owned(),
+            values: label.values.map(|v| v.iter().map(|&text| text.to_owned()).collect()),
+        });
+        let named =
+            description.labels.iter().map(|name| Label { name: name.clone(), values: None });
+        let constant = self
+            .labels
+            .iter()
+            .map(|(name, value)| Label { name: name.clone(), values: Some(vec![value.clone()]) });
+        // The constant ones last: a key is written with the caller's own values first, and a label
+        // with a single value does not change the group.
+        let mut all: Vec<Label> = own.chain(named).chain(constant).collect();
+        for (name, values) in &description.values {
+            let label = all.iter_mut().find(|label| label.name == *name);
+            let label = label.ok_or_else(|| {
+                let what = format!("values are given for {name:?}, which is not one of its labels");
+                Error::invalid(metric, what)
+            })?;
+            if label.values.is_some() {
+                let what = format!("the type of the label {name:?} sets its values: omit them");
+                return Err(Error::invalid(metric, what));
+            }
+            label.values = Some(values.clone());
+        }
+        // The instrument's own labels follow the values that the caller writes.
+        let own = labels.len() + description.labels.len();
+        all.splice(own..own, instruments);
+        for (i, label) in all.iter().enumerate() {
+            names::check_label(metric, &label.name, description.verbatim)?;
+            if all[..i].iter().any(|other| other.name == label.name) {
+                let what = format!("the label {:?} appears twice: rename one", label.name);
+                return Err(Error::invalid(metric, what));
+            }
+        }
+        Ok(all)
+    }
+}

@@ -1,0 +1,312 @@
+//! The families of a segment as a scrape reads them, whichever process created them.
+
+use std::fmt;
+use std::ops::{ControlFlow, Deref};
+use std::sync::Arc;
+
+use quipu_segment::series::{self, Cursor, View};
+use quipu_segment::{ForkSafeCell, Segment};
+
+use super::walk::Walk;
+use crate::error::Error;
+use crate::kind::{Aggregation, AnyKind, Memory};
+use crate::snapshot::{Family, Label, Series, Sink, Texts, Timestamp};
+
+/// The readers of a segment's families, cached until the segment gets a new family.
+#[derive(Default)]
+pub(crate) struct Readers {
+    known: ForkSafeCell<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    newest: u64,
+    readers: Arc<All>,
+}
+
+/// Readers of families, in the order in which they were read from the segment.
+#[derive(Default)]
+pub(crate) struct All {
+    readers: Vec<Arc<Reader>>,
+    /// The indices of the readers, sorted by name.
+    by_name: Vec<usize>,
+}
+
+impl All {
+    /// The index of the family of that name.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.search(name).ok().map(|at| self.by_name[at])
+    }
+
+    fn search(&self, name: &str) -> Result<usize, usize> {
+        self.by_name.binary_search_by(|&at| self.readers[at].name().cmp(name))
+    }
+
+    /// Readers in this order, which are not found by name.
+    pub(crate) fn of(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
+        Self { readers: readers.into_iter().collect(), by_name: Vec::new() }
+    }
+
+    fn with(&self, families: Vec<series::Family>) -> Self {
+        let (mut readers, mut by_name) = (self.readers.clone(), self.by_name.clone());
+        // Families of unknown kinds, from later versions, are not shown, and neither are those that
+        // stand apart.
+        let families = families.into_iter().filter(|family| !family.schema().apart);
+        // Known families are skipped: a damaged list of records may contain one twice.
+        let is_known = |family: &series::Family| {
+            let known = self.position(&family.schema().name).map(|at| self.readers[at].family.id());
+            known == Some(family.id())
+        };
+        let families = families.filter(|family| !is_known(family));
+        readers.extend(families.filter_map(|family| Reader::new(family).ok().map(Arc::new)));
+        by_name.extend(self.readers.len()..readers.len());
+        by_name.sort_by(|&one, &other| readers[one].name().cmp(readers[other].name()));
+        Self { readers, by_name }
+    }
+}
+
+impl Deref for All {
+    type Target = [Arc<Reader>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.readers
+    }
+}
+
+impl Readers {
+    /// The readers of all families.
+    pub(crate) fn of(&self, segment: &Segment) -> Result<Arc<All>, Error> {
+        let (last, readers) = self.known.read(|known| (known.newest, Arc::clone(&known.readers)));
+        if segment.newest() == last {
+            return Ok(readers);
+        }
+        // Other threads may do the same at the same time: the longer list is kept.
+        let (families, newest) = segment.families_since(last)?;
+        let readers = Arc::new(readers.with(families));
+        self.known.replace(|known| {
+            let next = Known { newest, readers: Arc::clone(&readers) };
+            // Offsets of records do not tell which list is newer: a family is reserved before its
+            // slab, and published after it.
+            ((readers.len() >= known.readers.len()).then_some(next), ())
+        });
+        Ok(readers)
+    }
+}
+
+/// One family, for a scrape that reads it without its registry. Clones share it.
+#[derive(Clone)]
+pub struct Source {
+    reader: Arc<Reader>,
+}
+
+impl Source {
+    pub(crate) fn new(family: &series::Family) -> Result<Self, Error> {
+        Ok(Self { reader: Arc::new(Reader::new(family.clone())?) })
+    }
+
+    pub(crate) fn into_reader(self) -> Arc<Reader> {
+        self.reader
+    }
+
+    /// Passes families to a sink, one after the other.
+    pub fn visit(sources: impl IntoIterator<Item = Self>, sink: &mut impl Sink) {
+        Walk::over(sources.into_iter().map(Self::into_reader)).step(sink, |_| false);
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("name", &self.reader.name()).finish_non_exhaustive()
+    }
+}
+
+/// Reads the series of one family.
+pub(crate) struct Reader {
+    labels: Labels,
+    family: series::Family,
+    kind: AnyKind,
+}
+
+impl Reader {
+    pub(crate) fn new(family: series::Family) -> Result<Self, Error> {
+        let kind = AnyKind::decode(&family)?;
+        if let Some(sides) = kind.sides() {
+            family.set_side_allocations(sides);
+        }
+        let labels = Labels::new(&family, kind.hidden_label());
+        Ok(Self { labels, family, kind })
+    }
+
+    /// How the series of several processes are combined, if each process has its own. Such a family
+    /// is not walked by [`Reader::walk`].
+    pub(crate) fn aggregation(&self) -> Option<Aggregation> {
+        self.kind.aggregation()
+    }
+
+    /// Hides the series that have expired, if the family's lock is free.
+    pub(crate) fn sweep(&self) {
+        if self.family.schema().idle.is_some() {
+            // If it fails, they are shown once more.
+            let _ = self.family.sweep();
+        }
+    }
+
+    /// Resets all series, including what they have beside their cells.
+    pub(crate) fn reset(&self) -> Result<(), Error> {
+        self.family.reset().map_err(|error| Error::segment(self.name(), error))
+    }
+
+    /// The name of the family.
+    pub(crate) fn name(&self) -> &str {
+        &self.family.schema().name
+    }
+
+    /// The family in the segment.
+    pub(crate) fn in_segment(&self) -> &series::Family {
+        &self.family
+    }
+
+    /// The family as a snapshot shows it.
+    pub(crate) fn family(&self) -> Family<'_> {
+        let schema = self.family.schema();
+        Family {
+            name: &schema.name,
+            help: &schema.help,
+            unit: &schema.unit,
+            kind: self.kind.shown(),
+            labels: self.labels.all(),
+            groups: self.family.groups(),
+        }
+    }
+
+    /// Passes the series from the cursor on to the sink, until `is_full` returns true or there are
+    /// no more.
+    #[inline]
+    pub(crate) fn walk<S: Sink>(
+        &self,
+        cursor: &mut Cursor,
+        texts: &mut Vec<u8>,
+        memory: &mut Memory,
+        sink: &mut S,
+        is_full: impl Fn(&S) -> bool,
+    ) -> ControlFlow<()> {
+        let family = self.family();
+        self.family.walk(cursor, texts, |view| {
+            self.pass(&family, view, memory, sink);
+            if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    }
+
+    /// Passes a series to the sink.
+    #[inline]
+    fn pass(
+        &self,
+        family: &Family<'_>,
+        view: &View<'_>,
+        memory: &mut Memory,
+        sink: &mut impl Sink,
+    ) {
+        self.kind.read(&self.family, &view.place, memory, |value| {
+            let series = Series {
+                group: view.group,
+                texts: Texts::new(view.texts),
+                plain: view.plain,
+                overflow: view.overflow,
+                start: Some(Timestamp(view.start)),
+                value,
+            };
+            sink.series(family, &series);
+        });
+    }
+}
+
+/// The labels of a family, as a snapshot shows them. They are built once, so that a scrape does not
+/// allocate.
+struct Labels {
+    /// Points into `values`, and to the texts of the family's schema.
+    labels: Box<[Label<'static>]>,
+    /// Points to the texts of the family's schema.
+    values: Box<[Option<Box<[&'static str]>>]>,
+    _family: series::Family,
+}
+
+impl Labels {
+    fn new(family: &series::Family, hidden: Option<&str>) -> Self {
+        let schema = family.schema();
+        let shown = || schema.labels.iter().filter(|label| Some(&*label.name) != hidden);
+        // SAFETY: the text belongs to the schema, which lives unchanged for as long as any handle
+        // to the family. This struct owns a handle, and lends the text for its own lifetime only.
+        let forever = |text: &str| unsafe { std::mem::transmute::<&str, &'static str>(text) };
+        let values: Box<[Option<Box<[&'static str]>>]> = shown()
+            .map(|label| Some(label.values.as_ref()?.iter().map(|text| forever(text)).collect()))
+            .collect();
+        let labels = shown().zip(&values).map(|(label, values)| {
+            let values = values.as_deref();
+            // SAFETY: the slice is on the heap, where it stays unchanged for as long as `values`
+            // lives: as long as this struct, which lends it for its own lifetime only.
+            let values = unsafe {
+                std::mem::transmute::<Option<&[&'static str]>, Option<&'static [&'static str]>>(
+                    values,
+                )
+            };
+            Label { name: forever(&label.name), values }
+        });
+        Self { labels: labels.collect(), values, _family: family.clone() }
+    }
+
+    fn all(&self) -> &[Label<'_>] {
+        debug_assert_eq!(self.labels.len(), self.values.len());
+        &self.labels
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use quipu_segment::Kind;
+    use quipu_segment::series::Schema;
+
+    use super::*;
+    use crate::Registry;
+
+    /// Another process may write any record.
+    #[test]
+    fn a_family_with_other_cells_than_its_kind_has_is_not_shown() {
+        let registry = Registry::new();
+        for (kind, cells) in (0..=u8::MAX).flat_map(|kind| (1..=3).map(move |cells| (kind, cells)))
+        {
+            let name = format!("kind_{kind}_{cells}");
+            let schema = Schema { name, kind, cells, ..Schema::default() };
+            registry.segment().family(&schema).unwrap().add(|_| {}, 0, 1);
+        }
+        let text = registry.text();
+        let shown: Vec<&str> = text.lines().filter(|line| line.starts_with("# TYPE")).collect();
+        // Infos and state sets need no settings; all others of these kinds are damaged.
+        let whole = [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (4, 1), (7, 1), (7, 2), (7, 3)];
+        let whole = whole.into_iter().chain([(8, 1), (10, 2), (10, 3)]);
+        assert_eq!(shown.len(), whole.clone().count(), "{shown:#?}");
+        for ((kind, cells), line) in whole.zip(shown) {
+            assert!(line.contains(&format!(" kind_{kind}_{cells}")), "{line}");
+        }
+    }
+
+    /// A family is reserved before its slab, and published after it: a scrape between the two has
+    /// seen a record whose offset is higher.
+    #[test]
+    fn a_record_before_the_newest_is_noticed_and_kept() {
+        let registry = Registry::new();
+        let (segment, readers) = (registry.segment(), Readers::default());
+        let kind = Kind::new(*b"TEST", 1);
+        registry.counter("one", "").unwrap();
+        let family = segment.reserve(kind, "reserved first", 8).unwrap();
+        segment.reserve(kind, "published first", 8).unwrap().publish().unwrap();
+        let between = readers.of(segment).unwrap();
+        family.publish().unwrap();
+        let after = readers.of(segment).unwrap();
+        assert!(!Arc::ptr_eq(&between, &after));
+        assert!(Arc::ptr_eq(&after, &readers.of(segment).unwrap()));
+        registry.counter("two", "").unwrap();
+        assert_eq!(readers.of(segment).unwrap().len(), 2);
+    }
+}
