@@ -2,14 +2,14 @@
 //! reads it.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use quipu::Registry;
 use quipu::snapshot::Sink;
-use quipu_segment::{Error, ErrorKind, Options};
+use quipu_segment::{Error, ErrorKind, Options, SetAside};
 
 use crate::error::NoRoomError;
 use crate::exposition;
@@ -66,7 +66,7 @@ impl Segment {
         mode: Option<u32>,
         group: Option<u32>,
     ) -> PyResult<(Self, Option<String>)> {
-        let names = |error: &Error| is_unreadable(error).then(|| names_aside(&path));
+        let names = |error: &Error| is_unreadable(error).then(|| SetAside::names(&path));
         let mut options = Options::new().limit(limit).shared();
         if let Some(bits) = mode {
             options = options.mode(bits);
@@ -188,14 +188,4 @@ fn cannot_open(error: Error) -> PyErr {
 /// Whether this library can never read the file, so that it is to be replaced.
 fn is_unreadable(error: &Error) -> bool {
     error.is_damage() || matches!(error.kind(), ErrorKind::NotASegment | ErrorKind::Version { .. })
-}
-
-/// The names to try when a file is set aside.
-fn names_aside(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let path = path.to_owned();
-    (1..=100).map(move |i| {
-        let mut name = path.clone().into_os_string();
-        name.push(format!(".aside-{i}"));
-        PathBuf::from(name)
-    })
 }

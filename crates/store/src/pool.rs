@@ -40,8 +40,6 @@ pub(crate) struct Registries {
 
 /// The most descriptions of one name that are kept apart.
 const MOST_SEGMENTS: usize = 10;
-/// The most files that are set aside in one directory.
-const MOST_ASIDE: u32 = 100;
 /// The smallest limit to try if the address space is too small, in bytes.
 const LEAST_LIMIT: u64 = 256 << 10;
 
@@ -183,7 +181,7 @@ impl SegmentOptions {
     /// Opens or creates a file, and sets aside one that is useless. If the file cannot be used after
     /// all, creates a segment in memory.
     pub(crate) fn in_file(&self, path: &Path) -> Result<Segment, Error> {
-        let names = |error: &quipu_segment::Error| is_useless(error).then(|| asides(path));
+        let names = |error: &quipu_segment::Error| is_useless(error).then(|| SetAside::names(path));
         let (segment, aside) =
             match self.file.clone().limit(self.limit).open_or_replace(path, names) {
                 Ok(opened) => opened,
@@ -237,16 +235,6 @@ fn least(
 /// Whether the file is a segment that cannot be used: damaged, or of another version.
 fn is_useless(error: &quipu_segment::Error) -> bool {
     error.is_damage() || matches!(error.kind(), ErrorKind::Version { .. })
-}
-
-/// The names that a file may get when it is set aside.
-fn asides(path: &Path) -> impl Iterator<Item = PathBuf> {
-    let name = path.as_os_str().to_owned();
-    (1..=MOST_ASIDE).map(move |number| {
-        let mut name = name.clone();
-        name.push(format!(".aside-{number}"));
-        name.into()
-    })
 }
 
 /// For example `metrics.1.quipu`, for `metrics.quipu`.

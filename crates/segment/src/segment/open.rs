@@ -63,6 +63,18 @@ pub struct SetAside {
     pub name: PathBuf,
 }
 
+impl SetAside {
+    /// The names `PATH.aside-1` to `PATH.aside-100`, for [`Options::open_or_replace`].
+    pub fn names(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+        let path = path.as_os_str().to_owned();
+        (1..=100).map(move |number| {
+            let mut name = path.clone();
+            name.push(format!(".aside-{number}"));
+            name.into()
+        })
+    }
+}
+
 impl Options {
     /// The defaults: a limit of 256 MiB, no size in advance, mode 0600, not shared.
     pub fn new() -> Self {
