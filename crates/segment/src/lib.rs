@@ -37,6 +37,8 @@ mod stripes;
 pub mod sync;
 
 #[cfg(not(loom))]
+mod access;
+#[cfg(not(loom))]
 mod anchor;
 #[cfg(not(loom))]
 mod error;

@@ -14,9 +14,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::access::Access;
 use crate::error::{Error, ErrorKind};
 use crate::file::kind_of;
-use crate::segment::Access;
 
 /// A file that this process has locked.
 #[derive(Debug)]

@@ -27,6 +27,7 @@ use std::time::Duration;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
 pub(crate) use self::create::{Rights, set_aside};
+use crate::access::Access;
 use crate::error::{Error, ErrorKind};
 use crate::fork;
 use crate::fork::ForkSafeMutex;
@@ -36,7 +37,6 @@ use crate::layout::{HEADER_BYTES, Header, check_header};
 use crate::presence::{Locked, Patience, cannot_lock, identity, share};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::presence::{be_present, is_present};
-use crate::segment::Access;
 use crate::space::{self, allocate};
 
 /// A file that is locked for this process and mapped up to the limit of its segment.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use self::open::{DEFAULT_PATIENCE, FoundAs};
 pub use self::open::{Options, SetAside};
 pub use self::record::{Draft, Record};
+use crate::access::Access;
 use crate::anchor::{Anchor, AnchorCells};
 use crate::cells::Cells;
 use crate::error::{Error, ErrorKind};
@@ -49,15 +50,6 @@ pub struct Segment {
     dirty: u64,
     shared: Shared,
     pub(crate) names: Arc<Names>,
-}
-
-/// Whether other processes may have the file open too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// No other process may.
-    Exclusive,
-    /// All processes may that open it as shared.
-    Shared,
 }
 
 /// How the file is shared, and what is left to do before it is used.

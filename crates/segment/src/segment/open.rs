@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Access, Segment, Shared, anchor_cells, header};
+use super::{Segment, Shared, anchor_cells, header};
+use crate::access::Access;
 use crate::error::{Error, ErrorKind};
 #[cfg(unix)]
 use crate::file::{self, MappedFile, Rights};
