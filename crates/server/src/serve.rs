@@ -47,12 +47,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         return Err(Error::Clock);
     }
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
-    let least =
-        LEAST_FILES + settings.http.threads * (LEAST_FILES_A_THREAD + settings.listen.len());
-    if let Some(files) = raise_open_files().filter(|files| *files < least as u64) {
-        let what = format!("it may open {files} files and needs {least} (ulimit -n)");
-        return Err(Error::System("start", std::io::Error::other(what)));
-    }
+    check_open_files(settings)?;
     // Bind before opening the state: a daemon that cannot listen must not touch it.
     let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
     // State and metrics live as long as the process, so that requests count no references.
@@ -63,16 +58,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let metrics: &Metrics = Box::leak(Box::new(metrics));
     let checkpoints = Checkpoints::start(state, settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
-    for address in server.local_addresses() {
-        info!(%address, connections = server.connections(), "listening");
-    }
-    if server.connections() < settings.http.limits.connections {
-        warn!(
-            connections = server.connections(),
-            asked = settings.http.limits.connections,
-            "fewer connections than asked for: limited by open files (ulimit -n)"
-        );
-    }
+    log_listening(&server, settings);
     let top: &Top = Box::leak(Box::default());
     let has_started = AtomicBool::new(false);
     let started = || {
@@ -119,6 +105,31 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     served.map_err(Error::Http)?;
     closed.map_err(Error::Sync)?;
     info!(took = ?begun.elapsed(), "synced the state and stopped");
+    Ok(())
+}
+
+/// Logs the addresses, and whether there are fewer connections than asked for.
+fn log_listening(server: &Server, settings: &Settings) {
+    for address in server.local_addresses() {
+        info!(%address, connections = server.connections(), "listening");
+    }
+    if server.connections() < settings.http.limits.connections {
+        warn!(
+            connections = server.connections(),
+            asked = settings.http.limits.connections,
+            "fewer connections than asked for: limited by open files (ulimit -n)"
+        );
+    }
+}
+
+/// Raises the limit on open files, and checks that the daemon can serve with it.
+fn check_open_files(settings: &Settings) -> Result<(), Error> {
+    let least =
+        LEAST_FILES + settings.http.threads * (LEAST_FILES_A_THREAD + settings.listen.len());
+    if let Some(files) = raise_open_files().filter(|files| *files < least as u64) {
+        let what = format!("it may open {files} files and needs {least} (ulimit -n)");
+        return Err(Error::System("start", std::io::Error::other(what)));
+    }
     Ok(())
 }
 
