@@ -1,4 +1,4 @@
-//! quipu's own format. A message that stands alone is in `message.rs`, a stream in `stream.rs`;
+//! quipu's own format. A message that stands alone is in `message.rs`, a stream in `stream`;
 //! `docs/formats.md` draws every byte.
 
 mod id;
