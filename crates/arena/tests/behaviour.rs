@@ -49,6 +49,8 @@ each_policy! {
     the_last_allocation_is_freed,
     a_buffer_never_grows,
     vectors_behave_as_vectors,
+    vectors_give_their_values,
+    strings_behave_as_strings,
     statistics_add_up,
     hash_tables_and_vectors_of_others_work,
 }
@@ -425,7 +427,18 @@ fn vectors_behave_as_vectors<P: Policy>() {
     }
     vec.shrink_to_fit();
     assert_eq!(vec.into_slice(), twin);
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| {
+            let mut vec = ArenaVec::new_in(&arena);
+            vec.push(1);
+            vec.remove(1)
+        }))
+        .is_err()
+    );
+}
 
+fn vectors_give_their_values<P: Policy>() {
+    let arena = Arena::<P>::default();
     let mut words = ArenaVec::from_iter_in("one two three four".split(' '), &arena);
     words.resize(6, "more");
     words.resize(5, "no more");
@@ -446,7 +459,10 @@ fn vectors_behave_as_vectors<P: Policy>() {
     assert!(some.try_extend(0..1000_u32).is_err());
     assert!(some.len() > 50 && some.iter().copied().eq(0..some.len() as u32));
     assert!(some.try_extend(std::iter::repeat(1)).is_err(), "at once");
+}
 
+fn strings_behave_as_strings<P: Policy>() {
+    let arena = Arena::<P>::default();
     let mut text = ArenaString::from_str_in("quipu", &arena);
     assert_eq!((text.pop(), text.pop()), (Some('u'), Some('p')));
     text += "ck";
@@ -465,14 +481,6 @@ fn vectors_behave_as_vectors<P: Policy>() {
     assert_eq!((text.as_str(), text.len()), ("quip\u{fa}", 6));
     text.clear();
     assert_eq!(text.into_str(), "");
-    assert!(
-        catch_unwind(AssertUnwindSafe(|| {
-            let mut vec = ArenaVec::new_in(&arena);
-            vec.push(1);
-            vec.remove(1)
-        }))
-        .is_err()
-    );
 }
 
 fn statistics_add_up<P: Policy>() {
