@@ -180,7 +180,14 @@ impl fmt::Display for Error {
             Some(path) => write!(f, "segment file {}: ", printable(path))?,
             None => write!(f, "segment without a file: ")?,
         }
-        match &self.kind {
+        self.kind.write(f)
+    }
+}
+
+impl ErrorKind {
+    /// Writes what failed and what to do about it.
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             ErrorKind::NotASegment => write!(
                 f,
                 "it is not a segment (its first 8 bytes are not \"QUIPUSEG\"); \
@@ -188,8 +195,7 @@ impl fmt::Display for Error {
             ),
             ErrorKind::TooShort { length, expected } => write!(
                 f,
-                "it has {length} bytes where {expected} are expected, so it was cut; \
-                 it was left untouched: restore it, or move it away to start afresh"
+                "it has {length} bytes where {expected} are expected, so it was cut; {RESTORE}"
             ),
             ErrorKind::Cut { length, expected } => write!(
                 f,
@@ -199,7 +205,7 @@ impl fmt::Display for Error {
             ErrorKind::TooLong { length, expected } => write!(
                 f,
                 "it has {length} bytes where {expected} are expected, so something was appended; \
-                 it was left untouched: restore it, or move it away to start afresh"
+                 {RESTORE}"
             ),
             ErrorKind::Version { found } => write!(
                 f,
@@ -207,11 +213,7 @@ impl fmt::Display for Error {
                  untouched: use the quipu that wrote it, or move the file away to start afresh",
                 crate::LAYOUT_VERSION
             ),
-            ErrorKind::Damaged(what) => write!(
-                f,
-                "it is damaged: {what}; \
-                 it was left untouched: restore it, or move it away to start afresh"
-            ),
+            ErrorKind::Damaged(what) => write!(f, "it is damaged: {what}; {RESTORE}"),
             ErrorKind::Mismatch(what) => write!(
                 f,
                 "it was made with other settings: {what}; \
@@ -238,15 +240,7 @@ impl fmt::Display for Error {
                 "no space left on the device for {wanted} bytes; \
                  free some, or name a file on another device"
             ),
-            ErrorKind::FileTooLarge { wanted, limit: Some(limit) } => write!(
-                f,
-                "this process may not make a file of {wanted} bytes: its limit is {limit}; \
-                 raise that limit (ulimit -f), or ask for a smaller segment"
-            ),
-            ErrorKind::FileTooLarge { wanted, limit: None } => write!(
-                f,
-                "its file system does not support files of {wanted} bytes; name a file on another"
-            ),
+            ErrorKind::FileTooLarge { wanted, limit } => write_too_large(*wanted, *limit, f),
             ErrorKind::NotWritable(error) => write!(
                 f,
                 "it cannot be written ({error}); \
@@ -268,6 +262,23 @@ impl fmt::Display for Error {
             ErrorKind::Request(what) | ErrorKind::Held(what) => write!(f, "{what}"),
             ErrorKind::Io(error) => write!(f, "{error}"),
         }
+    }
+}
+
+/// What to do about a file whose content is wrong.
+const RESTORE: &str = "it was left untouched: restore it, or move it away to start afresh";
+
+fn write_too_large(wanted: u64, limit: Option<u64>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    match limit {
+        Some(limit) => write!(
+            f,
+            "this process may not make a file of {wanted} bytes: its limit is {limit}; \
+             raise that limit (ulimit -f), or ask for a smaller segment"
+        ),
+        None => write!(
+            f,
+            "its file system does not support files of {wanted} bytes; name a file on another"
+        ),
     }
 }
 

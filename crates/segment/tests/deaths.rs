@@ -232,12 +232,7 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
 
     assert_eq!(fs::metadata(path).unwrap().len(), LENGTH as u64, "a small file");
     let log = tempfile::tempfile().unwrap();
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    // The file also has mapped pages that only hold locks.
-    let is_it = |line: &&str| line.contains(" rw-s ") && line.ends_with(path.to_str().unwrap());
-    let line = maps.lines().find(is_it).unwrap();
-    let base = usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap();
-    BASE.store(base, Ordering::Relaxed);
+    BASE.store(mapped_at(path), Ordering::Relaxed);
     LOG.store(log.as_raw_fd(), Ordering::Relaxed);
     // SAFETY: the child uses the segment and memory, which a fork keeps in order, and ends without
     // the clean-up of its parent. The handlers call what a handler may call.
@@ -266,6 +261,15 @@ fn images(path: &Path, work: impl FnOnce()) -> Vec<Vec<u8>> {
     std::io::Seek::rewind(&mut &log).unwrap();
     (&log).read_to_end(&mut bytes).unwrap();
     bytes.chunks_exact(LENGTH).map(<[u8]>::to_vec).collect()
+}
+
+/// The address at which this process has mapped a segment's file.
+fn mapped_at(path: &Path) -> usize {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    // The file also has mapped pages that only hold locks.
+    let is_it = |line: &&str| line.contains(" rw-s ") && line.ends_with(path.to_str().unwrap());
+    let line = maps.lines().find(is_it).unwrap();
+    usize::from_str_radix(line.split('-').next().unwrap(), 16).unwrap()
 }
 
 /// Whether only the series with that number has changed, which has one of these sums or does not
