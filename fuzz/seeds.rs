@@ -21,7 +21,17 @@ use wire_shared::{DIALECTS, NAMES};
 #[path = "targets/wire_shared.rs"]
 mod wire_shared;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+const MINUTE: Duration = Duration::from_secs(60);
+const SECOND: Duration = Duration::from_secs(1);
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Writes an input: its target, its name, its bytes.
+trait Corpus: Fn(&str, &str, &[u8]) -> std::io::Result<()> {}
+
+impl<F: Fn(&str, &str, &[u8]) -> std::io::Result<()>> Corpus for F {}
+
+fn main() -> Result<(), Failure> {
     let only = std::env::args().nth(1).unwrap_or_default();
     let corpus = |target: &str, name: &str, bytes: &[u8]| -> std::io::Result<()> {
         if !target.starts_with(&only) {
@@ -32,9 +42,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         fs::write(format!("{folder}/{name}"), bytes)
     };
     let clock = Manual::new(1_700_000_000_000_000_000);
-    let (minute, second) = (Duration::from_secs(60), Duration::from_secs(1));
+    arena(&corpus)?;
+    segments(&corpus, &clock)?;
+    bent_segments(&corpus, &clock)?;
+    neighbours(&corpus)?;
+    buckets(&corpus, &clock)?;
+    times(&corpus)?;
+    wire(&corpus)
+}
 
-    // Programs of an arena, one per policy: the checkpoints of the first, the scopes of the second.
+/// Programs of an arena, one per policy: the checkpoints of the first, the scopes of the second.
+fn arena(corpus: &impl Corpus) -> Result<(), Failure> {
     for policy in 0..16_u8 {
         for kind in [0, 129] {
             let steps = (0..200_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8);
@@ -45,7 +63,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, byte) in [("least", 0), ("middle", 0x7f), ("most", 0xff)] {
         corpus("arena_addresses", name, &[byte; 26])?;
     }
+    Ok(())
+}
 
+/// Segments with windows, keys and families, closed cleanly and not.
+fn segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
     let directory = tempfile::tempdir()?;
     let parts = [
         ("empty", 0),
@@ -61,21 +83,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let segment = Options::new().limit(1 << 20).open_or_create(&path)?;
         let segment: Segment = segment;
         if records & 1 == 1 {
-            let counter = Bucketed::options(minute, second).tickets();
+            let counter = Bucketed::options(MINUTE, SECOND).tickets();
             let counter = counter.open_on(&segment, "requests", clock.clone())?;
             counter.add(5);
         }
         if records & 2 == 2 {
-            let keys = KeyedWindows::options(minute, second, 3).key_bytes(16);
+            let keys = KeyedWindows::options(MINUTE, SECOND, 3).key_bytes(16);
             let keys = keys.open_on(&segment, "keys", clock.clone())?;
             keys.hit(b"one", 1)?;
             keys.hit(b"two", 2)?;
         }
         if records & 4 == 4 {
-            dense(&segment, &clock)?;
+            dense(&segment, clock)?;
         }
         if records & 8 == 8 {
-            keyed(&segment, &clock)?;
+            keyed(&segment, clock)?;
         }
         let mut bytes = close(segment, &path)?;
         corpus("segment_file", name, &bytes)?;
@@ -83,7 +105,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         bytes[1 + 88] = 1;
         corpus("segment_file", &format!("{name}_clean"), &bytes)?;
     }
-    // Words in the header of a family that were once repaired wrongly.
+    Ok(())
+}
+
+/// Words in the header of a family that were once repaired wrongly.
+fn bent_segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
+    let directory = tempfile::tempdir()?;
     let bent = [
         ("lock_of_no_token", 8, u64::MAX),
         ("overflow_of_more_than_32_bits", 4, 1 << 32),
@@ -92,7 +119,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (name, word, bits) in bent {
         let path = directory.path().join(name);
         let segment: Segment = Options::new().limit(1 << 20).open_or_create(&path)?;
-        keyed(&segment, &clock)?;
+        keyed(&segment, clock)?;
         for record in segment.records() {
             let record = record?;
             if record.name() == "keyed" {
@@ -101,7 +128,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         corpus("segment_file", name, &close(segment, &path)?)?;
     }
-    // Programs of a neighbour, run in sequence and concurrently.
+    Ok(())
+}
+
+/// Programs of a neighbour, run in sequence and concurrently.
+fn neighbours(corpus: &impl Corpus) -> Result<(), Failure> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for at_once in 0..2 {
         for number in 0..8 {
@@ -113,22 +144,31 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             corpus("segment_neighbour", &format!("program_{at_once}_{number}"), &program)?;
         }
     }
+    Ok(())
+}
 
+/// Saved windows as JSON.
+fn buckets(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
     let counter =
-        Bucketed::options(minute, Duration::from_millis(200)).private_on(clock.clone())?;
+        Bucketed::options(MINUTE, Duration::from_millis(200)).private_on(clock.clone())?;
     let mut saved = Vec::new();
     for n in 0..4 {
         counter.add(1 << (n * 10));
-        clock.advance(second);
+        clock.advance(SECOND);
         saved.clear();
         counter.save(&mut saved)?;
         corpus("buckets_json", &format!("{n}"), &saved)?;
     }
     corpus("buckets_json", "null", b"[null]")?;
     corpus("buckets_json", "spaces", b" [ {\"Count\": 1, \"Timeint\": 8500000000} ] ")?;
+    Ok(())
+}
 
+/// Saved times of an exact counter.
+fn times(corpus: &impl Corpus) -> Result<(), Failure> {
     let clock = Manual::new(1_699_999_999_000_000_000);
-    let exact = Exact::on(clock.clone(), minute)?;
+    let exact = Exact::on(clock.clone(), MINUTE)?;
+    let mut saved = Vec::new();
     for n in 0..5 {
         exact.add(n);
         clock.advance(Duration::from_nanos(10u64.pow(n as u32)));
@@ -136,7 +176,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         exact.save(&mut saved)?;
         corpus("times_binary", &format!("{n}"), &saved)?;
     }
-    wire(&corpus)
+    Ok(())
 }
 
 /// The input for a file that holds only its records, to keep the corpus small.
@@ -151,9 +191,7 @@ fn close(segment: Segment, path: &Path) -> std::io::Result<Vec<u8>> {
 }
 
 /// A few messages in each format, and two streams of them.
-fn wire(
-    corpus: &impl Fn(&str, &str, &[u8]) -> std::io::Result<()>,
-) -> Result<(), Box<dyn std::error::Error>> {
+fn wire(corpus: &impl Corpus) -> Result<(), Failure> {
     let id = b"name=bulbasaur,trainer=ash,type=grass";
     let timer = &[0.5, -3.0, 1234.567, 1e300];
     let zero = MetricUnion {
