@@ -3,9 +3,7 @@
 //! histograms and start times.
 
 use super::escape::{self, Escaping};
-use crate::snapshot::{
-    Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
-};
+use crate::snapshot::{Exemplar, Family, Histogram, Kind, Native, Series, Timestamp, Value};
 
 /// Writes one message per family. The message of the current family is buffered, since its length
 /// comes first.
@@ -111,7 +109,7 @@ impl Protobuf {
             match &series.value {
                 Value::Counter { total, exemplar } => {
                     put_message(field::metric::COUNTER, metric, |counter| {
-                        put_double(1, float(*total), counter);
+                        put_double(1, total.as_f64(), counter);
                         if let Some(exemplar) = exemplar {
                             put_exemplar(2, exemplar, escaping, counter);
                         }
@@ -119,11 +117,11 @@ impl Protobuf {
                     });
                 }
                 Value::Gauge(value) => {
-                    let put = |gauge: &mut Vec<u8>| put_double(1, float(*value), gauge);
+                    let put = |gauge: &mut Vec<u8>| put_double(1, value.as_f64(), gauge);
                     put_message(field::metric::GAUGE, metric, put);
                 }
                 Value::Unknown(value) => {
-                    let put = |untyped: &mut Vec<u8>| put_double(1, float(*value), untyped);
+                    let put = |untyped: &mut Vec<u8>| put_double(1, value.as_f64(), untyped);
                     put_message(field::metric::UNTYPED, metric, put);
                 }
                 Value::Info => {
@@ -278,14 +276,6 @@ fn put_time(number: u32, time: Option<Timestamp>, out: &mut Vec<u8>) {
         put_varint_field(1, nanos / 1_000_000_000, message);
         put_varint_field(2, nanos % 1_000_000_000, message);
     });
-}
-
-fn float(number: Number) -> f64 {
-    match number {
-        Number::Unsigned(n) => n as f64,
-        Number::Signed(n) => n as f64,
-        Number::Float(n) => n,
-    }
 }
 
 fn zigzag(n: i64) -> u64 {
