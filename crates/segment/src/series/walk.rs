@@ -47,6 +47,7 @@ impl Family {
     /// A thread that cannot get a claim, since the segment is full, takes the family's lock for each
     /// series instead, if the lock is free. If another thread has it, the cells may become those of
     /// another series while `visit` reads them.
+    /// While the walk has the lock, updates of this family by `visit` count in its overflow series.
     pub fn walk(
         &self,
         cursor: &mut Cursor,
