@@ -32,8 +32,11 @@ pub(super) fn run(options: &Options) -> Vec<Record> {
 }
 
 fn on(threads: usize, options: &Options) -> Vec<Record> {
-    let (blink, bump_scope) = (BlinkAlloc::name(), BumpScopeUp::name());
     let case = Case::new("arena/shared u64").threads(threads);
+    add_malloc(add_peers(add_ours(case))).run(options)
+}
+
+fn add_ours(case: Case<'_>) -> Case<'_> {
     let case = add(
         case,
         "quipu",
@@ -62,13 +65,17 @@ fn on(threads: usize, options: &Options) -> Vec<Record> {
         // The arenas were reset when they were returned.
         |_| {},
     );
-    let case = add(
+    add(
         case,
         "quipu (mutex)",
         Mutex::new(Arena::with_size(ROOM)),
         |arena| locked(arena, |arena, value| black_box(arena.alloc(value)) as *const u64),
         |arena| exclusive(arena).reset(),
-    );
+    )
+}
+
+fn add_peers(case: Case<'_>) -> Case<'_> {
+    let (blink, bump_scope) = (BlinkAlloc::name(), BumpScopeUp::name());
     let case = add(
         case,
         &blink,
@@ -99,15 +106,18 @@ fn on(threads: usize, options: &Options) -> Vec<Record> {
         },
         |pool| pool.reset(),
     );
-    let case = add(
+    add(
         case,
         &format!("{} (mutex)", Bumpalo::name()),
         Mutex::new(Bumpalo::with_capacity(ROOM)),
         |arena| locked(arena, |arena, value| black_box(arena.alloc(value)) as *const u64),
         |arena| exclusive(arena).reset(),
-    );
+    )
+}
+
+fn add_malloc(case: Case<'_>) -> Case<'_> {
     let case = add(case, MALLOC, (), |()| each(Box::new), |()| ());
-    let case = add(
+    add(
         case,
         "malloc (kept)",
         (),
@@ -122,8 +132,7 @@ fn on(threads: usize, options: &Options) -> Vec<Record> {
             black_box(kept);
         },
         |()| (),
-    );
-    case.run(options)
+    )
 }
 
 /// Adds a subject: the state that its threads share, the work of each in a round, and the reset.
