@@ -12,6 +12,9 @@ TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	taskset:util-linux unshare:util-linux faketime:faketime fusermount3:fuse3 \
 	python3:python3 valgrind:valgrind ruby:ruby rake:rake puma:puma \
 	redis-server:redis-server redis-cli:redis-tools
+# No incremental compilation, as on a build server: what it keeps for the next build takes 40% of the
+# disk space, and 10% of the processor time of a first build. CARGO_INCREMENTAL=1 turns it on.
+export CARGO_INCREMENTAL ?= 0
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
 
 .PHONY: help
