@@ -27,7 +27,7 @@ use crate::shape::nanoseconds;
 ///
 /// # Cost
 /// Adding and counting take a lock that is held for some nanoseconds; saving does not hold it while
-/// it writes. An event takes about 2.3 bytes if events come at random, and up to 20 if several
+/// it writes. An event takes about 2.2 bytes if events come at random, and up to 20 if several
 /// share a nanosecond; [`Exact::limit`] bounds the memory.
 ///
 /// A forked child must make its own counter: it could wait forever for the lock of its parent's.

@@ -3,7 +3,7 @@
 //! | counter | count | memory | choose it |
 //! |---|---|---|---|
 //! | [`Bucketed`] | never too low; too high by at most the events of one bucket | 8 bytes per bucket | by default |
-//! | [`Exact`] | exact to the nanosecond | about 2.3 bytes per event | if one event too many matters |
+//! | [`Exact`] | exact to the nanosecond | about 2.2 bytes per event | if one event too many matters |
 //! | [`Constant`] | as `Bucketed`, with 20 buckets | half a kilobyte | if even reading a clock costs too much |
 //! | [`KeyedWindows`] | as `Bucketed`, for each key | bounded; least recently used keys are evicted | to count by client, path, tenant |
 //!

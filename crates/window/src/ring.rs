@@ -21,18 +21,19 @@
 //! 1. The sum for a prefix is read while `last` is before its tick. An adder has seen `last` at its
 //!    own tick or later before it adds. So an addition is never in the prefix of its own tick or of
 //!    an earlier one: *no event leaves a window early*.
-//! 2. A filler that is suspended between its check and its swap does no harm. It expects a value
-//!    that is at most the sum that it brings, because it read the value first. Slots only grow, and
-//!    a slot that was filled meanwhile for a later tick holds at least the sum at the time when
-//!    `last` moved, which is at least the sum that the suspended filler brings. So its swap finds
-//!    another value and fails, or it finds the expected value, which then equals the sum it brings.
+//! 2. A thread that is suspended between its check and its swap does no harm. The value that it
+//!    expects in the slot is at most the sum that it would store, because it read the slot before
+//!    the sum. Slots only grow, and a slot that was filled meanwhile for a later tick holds at
+//!    least the sum at the time when `last` moved, which is at least the sum that the suspended
+//!    thread would store. So its swap finds another value and fails, or it finds the expected
+//!    value, which then equals the sum that it would store.
 //! 3. A slot that a reader at `last` needs is at most `span` ticks old, and the ring is longer than
 //!    that. So it is not filled again before `last` has moved, which the reader notices when it
 //!    reads `last` a second time.
 //!
 //! After a silence longer than the span, every window is empty. Then all slots that matter are
-//! filled with the same sum, and `last` jumps. Readers in between see an empty window early, which
-//! is correct by that time.
+//! filled with the same sum, and `last` jumps. A reader may see the window empty before `last` has
+//! jumped, which is already correct.
 
 use quipu_segment::sync::{AtomicU64, Ordering};
 use quipu_segment::{Cells, Cycle, Line, Stripes};
@@ -64,11 +65,12 @@ mod head {
 /// are late.
 const SPARE: u64 = 4;
 
-/// How far a ring may be ahead of its clock, in nanoseconds, regardless of its span: a clock that
-/// was set back before a reboot costs the time since the last sync.
+/// How far a ring may be ahead of its clock, in nanoseconds, even if its span is shorter: if the
+/// wall clock was set back across a reboot, the segment's time lags by the time that passed between
+/// the last sync and the end of the earlier boot.
 const AHEAD: u64 = 600_000_000_000;
 
-/// The number of attempts before a reader accepts a count whose window began late.
+/// The number of attempts before a reader accepts a count during which a tick ended.
 const PATIENCE: usize = 16;
 
 /// The number of prefixes that are read before the sum is.
@@ -166,7 +168,8 @@ impl Ring {
         }
         loop {
             // A reader that cannot keep up, because ticks are as short as an attempt, accepts a
-            // count whose window began late, by fewer ticks than there are spare slots.
+            // count whose window begins too early, by fewer ticks than there are spare slots: the
+            // count includes the events of as many buckets too many.
             let (count, late) = self.read(ticks);
             if late <= SPARE - 2 {
                 return count;
@@ -451,7 +454,7 @@ mod tests {
 
     use super::*;
 
-    /// A ring of ten slots and its cells, with ten events in each of the last ticks.
+    /// A ring with that span and its cells, after `ticks` ticks with ten events in each.
     fn filled(span: u64, ticks: u64) -> (Ring, Cells) {
         let count = Ring::cells(span, Lines::ONE);
         let segment = Segment::private(1 << 20).unwrap();
