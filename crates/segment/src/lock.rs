@@ -2,12 +2,12 @@
 //! while it makes a family, inserts or removes a series, or grows the file. The death of its
 //! process releases it.
 //!
-//! The word is 0, or holds the token of the owning process and above it a number, which changes
-//! each time the process takes a lock. A thread that waits checks whether the owner lives. If not,
-//! the thread takes the lock over and learns that it did: the dead process may have left work half
-//! done, which must be mended. An owner that lives may be stopped, by a signal or a freezer, for
-//! any length of time. So each caller states for how long it waits for one owner, and it waits at
-//! most ten times as long for several owners in turn.
+//! The word is 0, or holds the token of the owning process and, in the bits above it, a number that
+//! changes each time the process takes a lock. A thread that waits checks whether the owner lives.
+//! If not, the thread takes the lock over and learns that it did: the dead process may have left
+//! work half done, which must be mended. An owner that lives may be stopped, by a signal or a
+//! freezer, for any length of time. So each caller states for how long it waits for one owner, and
+//! it waits at most ten times as long for several owners in turn.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -23,7 +23,7 @@ pub(crate) const REMOVAL: Duration = Duration::from_secs(1);
 /// How long the registration of a metric waits. Many processes may start at the same time, with a
 /// slow disk.
 pub(crate) const REGISTRATION: Duration = Duration::from_secs(10);
-/// A scrape takes a lock that is free, or becomes free within moments; else it goes on without it.
+/// A scrape spins and yields briefly for a lock, but never sleeps; then it goes on without it.
 pub(crate) const SCRAPE: Duration = Duration::ZERO;
 
 /// Holds the lock until dropped, by the thread that took it.
@@ -141,8 +141,8 @@ fn contend(
 ) -> Result<bool, Busy> {
     let yields = if wait.is_zero() { FEW_YIELDS } else { YIELDS };
     let (mut rounds, mut last) = (0_u32, None::<Instant>);
-    // Waited in total; `waited` when the owner seen last was first seen, and when it was last
-    // checked.
+    // `waited`: the total wait. `since`, `asked`: its value when the current owner was first seen,
+    // and when it was last checked.
     let (mut waited, mut since) = (Duration::ZERO, Duration::ZERO);
     let (mut seen, mut asked) = (0, None::<Duration>);
     loop {
@@ -247,7 +247,7 @@ const SPINS: u32 = 64;
 const YIELDS: u32 = 256;
 const FEW_YIELDS: u32 = SPINS + 8;
 const NAP: Duration = Duration::from_micros(50);
-/// How much of a nap counts as waited at most: on an overloaded machine, the owner takes longer as
+/// The most that one sleep adds to the wait: on an overloaded machine, the owner is slowed down as
 /// well.
 const LONGEST_NAP: Duration = Duration::from_millis(2);
 /// How often a waiting thread checks whether the owner lives, which takes a system call.

@@ -57,8 +57,8 @@ pub(crate) struct MappedFile {
     base: NonNull<u8>,
     /// Whether a sync failed and none has succeeded since.
     failed: AtomicBool,
-    /// The token of this process, which marks it in the locks inside the file, and above it the
-    /// generation that made it: a child of a fork is another process. 0 for none.
+    /// The token of this process, which marks it in the locks inside the file, and, in the upper
+    /// bits, the fork generation that made it: a child of a fork is another process. 0 for none.
     token: AtomicU64,
     /// Held by the thread that makes the token.
     making: ForkSafeMutex,
@@ -68,7 +68,7 @@ pub(crate) struct MappedFile {
     /// Marks the file as open, for this process and the children that it forked since.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     presence: Holder,
-    /// Whether a mapping holds locks here; 0 until that is known.
+    /// Whether a mapping can hold file locks on this file system: 0 unknown, 1 yes, 2 no.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     held_by_mapping: AtomicU32,
     /// The value of [`fork::forks`] when the file was mapped.
@@ -155,15 +155,15 @@ impl MappedFile {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn be_present(&self) -> io::Result<()> {
-        // By a description that this process can give up while its children keep it. If the file
-        // cannot be opened again, this process never learns that it is the last one.
+        // Through an open file description that this process can close while its children keep it.
+        // If the file cannot be opened again, this process never learns that it is the last one.
         let Some((file, _)) = self.reopen() else { return be_present(&self.file) };
         be_present(&file)?;
         self.presence.set(Some(Hold::with_children(file, self.is_held_by_mapping())?));
         Ok(())
     }
 
-    /// Whether a mapping holds locks on this file system.
+    /// Whether a mapping can hold file locks on this file system.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn is_held_by_mapping(&self) -> bool {
         const UNKNOWN: u32 = 0;
@@ -192,8 +192,8 @@ impl MappedFile {
         Some(data.len())
     }
 
-    /// Whether no other process has the file open, children of forks included, as far as is known.
-    /// If so, all others are kept out until this process [leaves](Self::leave).
+    /// Tries to become the only process that has the file open, children of forks included as far
+    /// as is known. If it returns true, others are kept out until [`Self::leave`].
     pub(crate) fn is_last(&self, access: Access) -> bool {
         if self.path.is_none() {
             return true;
@@ -305,8 +305,9 @@ impl MappedFile {
     }
 
     /// Makes the file whole before its cells are used: afterwards it has the bytes that its header
-    /// states, and each of them has a disk block. Returns its length. `is_first` says that no other
-    /// process has it open, `torn` that power may have been lost, which may have left it shorter.
+    /// states. The first opener also gives each of them a disk block. Returns the file's length.
+    /// `is_first` says that no other process has it open, `torn` that power may have been lost,
+    /// which may have left it shorter.
     ///
     /// A copy may have holes, or share its blocks with the original: a write into either needs a
     /// new block. On a full disk there is none, and then the system ends the process (SIGBUS).

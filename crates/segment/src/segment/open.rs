@@ -97,8 +97,10 @@ impl Options {
         self
     }
 
-    /// Leaves an existing file as it is, to the byte, until [`Segment::begin`] is called or a
-    /// family is opened. This is for a caller that may yet find that it cannot use the file.
+    /// Leaves the contents of an existing file as they are until [`Segment::begin`] is called or a
+    /// family is opened; a file that a power loss left too short is still extended. This is for a
+    /// caller that may yet find that it cannot use the file. Has no effect with
+    /// [`Options::shared`].
     pub fn unmarked(mut self) -> Self {
         self.unmarked = true;
         self
@@ -128,8 +130,8 @@ impl Options {
         self
     }
 
-    /// How long opening waits for a process that has the file locked while it validates it; 10
-    /// seconds by default. Then opening fails.
+    /// How long opening waits while another process holds the file's lock to validate the file;
+    /// then it fails. 10 seconds by default.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -144,9 +146,9 @@ impl Options {
     /// Opens the file at `path`, or creates it if there is none, and locks it for this process.
     ///
     /// # Errors
-    /// A file that is not a segment, is damaged, or has a later layout is refused and left as it
-    /// is. So are a file that another process holds, a directory, a full disk, and a place that
-    /// cannot be written. [`Error`] says which, and what to do.
+    /// A file that is not a segment, is damaged, or has another layout version is refused and left
+    /// as it is. So are a file that another process holds, a directory, a full disk, and a place
+    /// that cannot be written. [`Error`] says which, and what to do.
     #[cfg(unix)]
     pub fn open_or_create(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
         let none = |_: &Error| None::<std::iter::Empty<PathBuf>>;
@@ -300,8 +302,8 @@ impl Options {
         let size = self.size.max(HEADER_BYTES).checked_next_multiple_of(LINE_BYTES);
         let Some(size) = size.filter(|&size| size <= self.limit && self.limit <= MAX_LIMIT) else {
             return Err(fail(format!(
-                "a size of {} bytes and a limit of {} do not go together; \
-                 the limit is at least the size and at most {MAX_LIMIT}",
+                "a size of {} bytes and a limit of {} contradict each other; \
+                 the limit must be at least the size, and at most {MAX_LIMIT}",
                 self.size, self.limit
             )));
         };

@@ -13,16 +13,17 @@ use crate::sync::{AtomicU64, Ordering};
 /// A handle to one series, which is looked up only once: an update through it costs only the
 /// addition.
 ///
-/// Removing the series does not harm the handle. What it counts afterwards is not shown, unless all
-/// of the family's labels are of fixed cardinality: then the series restarts with it.
+/// Removing the series does not harm the handle. What it counts afterwards is not shown. In a
+/// family whose labels all have fixed cardinality it is: the series starts again from zero with the
+/// handle's next update.
 pub struct SeriesHandle {
     place: SeriesCells<'static>,
     /// The record of the series and its generation, if it has a record.
     record: Option<(u32, u32)>,
     /// The slot of the series, if it has one.
     slot: u32,
-    /// The claim on the record, 0 for none, and in the upper half the generation of the process
-    /// that made the claim.
+    /// Lower half: the claim on the record, 0 for none. Upper half: the fork generation of the
+    /// process that made the claim.
     held: AtomicU64,
     /// The cells that replace those of the series in a child of a fork, if the series was removed
     /// before the child claimed it; null if there are none.
@@ -165,7 +166,7 @@ impl Clone for SeriesHandle {
     fn clone(&self) -> Self {
         let generation = fork::generation();
         let copy = |held| Self::new(&self.family, self.place, (self.record, self.slot), held);
-        // Like an inherited one, it finds out by itself what it can claim.
+        // With another generation it counts as inherited: its first use claims the record.
         let inherited = held(!generation, None);
         let is_own = ptr::eq(self.place(), &self.place);
         let (Some((at, series)), Series::Dynamic(keyed)) = (self.record, &self.family.inner.layout)
@@ -213,14 +214,13 @@ impl fmt::Debug for SeriesHandle {
     }
 }
 
-/// The word of a handle for its claim.
+/// Packs a fork generation and a claim into the word `held`.
 pub(super) fn held(generation: u32, claim: Option<HandleClaim>) -> u64 {
     u64::from(generation) << 32 | claim.map_or(0, |claim| claim.0.into())
 }
 
-/// The generation of the process that made a claim.
+/// The fork generation of the process that made a claim.
 #[inline]
 fn held_by(held: u64) -> u32 {
-    // Truncation is meant: the upper half.
     (held >> 32) as u32
 }
