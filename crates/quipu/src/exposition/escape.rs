@@ -1,4 +1,4 @@
-//! Escaping: of names, for readers that accept ASCII only, and of quoted texts.
+//! Escaping: of names, for readers that accept legacy names only, and of quoted texts.
 //!
 //! The schemes for names are those of `prometheus/common`. Where its code differs from its
 //! specification, this follows the code: digits of `values` are lower-case, and `dots` turns each

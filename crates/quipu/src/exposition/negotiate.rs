@@ -4,7 +4,8 @@ use super::Format;
 use super::compress::Compression;
 use super::escape::Escaping;
 
-/// The result of [`negotiate`]: a format, and the escaping of names beyond ASCII.
+/// The result of [`negotiate`]: a format, and how names outside the legacy character set are
+/// escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiated {
     /// The format.

@@ -35,7 +35,8 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
         give: impl FnOnce(Value<'_>),
     );
 
-    /// What series have beside their cells, if anything.
+    /// The memory that each series has outside its cells, such as exemplars; `None` if there is
+    /// none.
     fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
         None
     }
@@ -45,7 +46,7 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
         None
     }
 
-    /// The label that the instrument itself writes, if formats do not show it.
+    /// The [`own_label`](Self::own_label), if the formats omit it.
     fn hidden_label(&self) -> Option<&'static str> {
         None
     }
@@ -82,7 +83,9 @@ pub(crate) fn check_cells(family: &Family, valid: RangeInclusive<u16>) -> Result
 
 /// The error for a family whose record contradicts its kind.
 pub(crate) fn damaged(schema: &Schema) -> Error {
-    Error::invalid(&schema.name, "its settings in the segment are damaged")
+    let what = "its settings in the segment are damaged: restore the file, or move it away to start \
+                afresh";
+    Error::invalid(&schema.name, what)
 }
 
 /// Declares the enum of all kinds, which dispatches to them without a virtual call.
@@ -103,7 +106,10 @@ macro_rules! kinds {
                     $(<$kind as MetricKind>::NUMBER => {
                         <$kind as MetricKind>::decode(family).map(|kind| Self::$name(kind.into()))
                     })+
-                    _ => Err(crate::error::Error::invalid(&schema.name, "its kind is unknown")),
+                    _ => {
+                        let what = "its kind is unknown to this version: use a later one";
+                        Err(crate::error::Error::invalid(&schema.name, what))
+                    }
                 }
             }
 

@@ -44,7 +44,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Like [`Walk::begin`], but without collectors, and with families that this process hides.
+    /// Like [`Walk::begin`], but without collectors, and including the families that this process
+    /// hides.
     pub(crate) fn begin_segment(&mut self, registry: &Registry) -> Result<(), Error> {
         self.readers = Some(registry.readers().of(registry.segment())?);
         self.collectors = Arc::default();
@@ -121,8 +122,8 @@ impl Walk {
         false
     }
 
-    /// Hides expired series, and combines the series of processes. These are the only steps of a
-    /// scrape that write to the segment, and they are skipped if the family's lock is not free.
+    /// Hides expired series, and combines the series of several processes. If a lock of the family
+    /// is not free, nothing is hidden or folded, but the series are still combined.
     fn tidy(&mut self, reader: &Reader) {
         reader.sweep();
         if let Some(aggregation) = reader.aggregation() {

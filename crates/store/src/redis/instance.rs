@@ -11,13 +11,14 @@ use crate::error::Error;
 /// The kind of the record in the segment.
 const INSTANCE: Kind = Kind::new(*b"RDIS", 2);
 
-/// The cells of the record. All are initially zero.
+/// The cells of the record, which `docs/formats.md` 5.8 describes. All are initially zero.
 mod at {
     pub(super) const ID: usize = 0;
     pub(super) const LEAD: usize = 2;
     pub(super) const SEQUENCE: usize = 3;
     pub(super) const ACKED: usize = 4;
     pub(super) const ACKED_THERE: usize = 5;
+    /// Written for other readers.
     pub(super) const BEAT: usize = 6;
     pub(super) const PENDING: usize = 7;
     pub(super) const ASKED: usize = 8;
@@ -38,8 +39,9 @@ pub(super) struct Instance {
 impl Instance {
     /// Finds the instance of a namespace in the segment, or creates it.
     pub(super) fn of(segment: &Segment, namespace: &str) -> Result<Self, Error> {
-        let fail = |error| Error::because("redis", "its record in the segment", error);
+        let fail = |error| Error::because("redis", "the instance's record in the segment", error);
         let name = record_name(namespace);
+        // If the lock cannot be taken, go on without it: `oldest` settles the race.
         let _making = segment.making();
         let mut cells = oldest(segment, &name).map_err(fail)?;
         if cells.is_none() {
@@ -51,11 +53,14 @@ impl Instance {
             }
             draft.cells()[at::CREATED].store(now(), Ordering::Relaxed);
             draft.publish().map_err(fail)?;
-            // Another process may have created one too: the first that was published counts.
+            // Without the lock, another process may have created one too: the one that was
+            // published first is used.
             cells = oldest(segment, &name).map_err(fail)?;
         }
         let Some(cells) = cells.filter(|cells| cells.len() >= at::END) else {
-            return Err(Error::new("redis", "its record in the segment is too short"));
+            let what = "the instance's record in the segment is too short: restore the file, or \
+                        move it away to start afresh";
+            return Err(Error::new("redis", what));
         };
         let half = |at: usize| cells[at].load(Ordering::Relaxed);
         let id = format!("{:016x}{:016x}", half(at::ID), half(at::ID + 1));
@@ -67,7 +72,7 @@ impl Instance {
         &self.id
     }
 
-    /// Makes this process the one that flushes, if none is.
+    /// Makes this process the leader, which flushes. `None` if there is a leader already.
     pub(super) fn lead(&self) -> Option<LeaderLease> {
         // A process that cannot be marked as alive does not lead; another one may.
         self.segment.lead(&self.cells, at::LEAD).ok().flatten()
@@ -120,8 +125,8 @@ impl Instance {
         self.cell(at::DONE).load(Ordering::Acquire)
     }
 
-    /// Notes that the server has everything that was counted before request `asked`, at the time of
-    /// the heartbeat `beat` by its clock.
+    /// Notes that the server has everything that was counted before request `asked`, as of `beat`,
+    /// the time of the last heartbeat by the server's clock.
     pub(super) fn acknowledge(&self, asked: u64, beat: u64) {
         self.cell(at::ACKED).store(now(), Ordering::Relaxed);
         self.cell(at::ACKED_THERE).store(beat, Ordering::Relaxed);
@@ -172,6 +177,7 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
+/// The record that was published first: `records` yields the newest first.
 fn oldest(segment: &Segment, name: &str) -> Result<Option<Cells>, quipu_segment::Error> {
     let mut found = None;
     for record in segment.records() {
