@@ -207,7 +207,7 @@ test-targets: ## The arena and the formats without std and on 32 bits; the libra
 	done
 
 .PHONY: test-counts
-test-counts: tools ## Instruction counts of the arena: none above those of its peers
+test-counts: tools ## Instruction counts of the arena: not above its peers', nor risen
 	$(CARGO) run --locked --release --quiet --package quipu-bench-callgrind -- check
 
 .PHONY: loom

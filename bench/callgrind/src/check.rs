@@ -1,4 +1,6 @@
-//! Checks that no cell of ours is above the lowest of the peers, or above the recorded figure.
+//! Checks the counts of quipu's arenas: `Up` against the lowest peer, `Reclaim` against the lowest
+//! peer that reclaims (shrinks only), and all four against the recorded counts, if the tools are
+//! the same.
 
 use crate::figures::{Count, Figures, LIBRARIES, peers};
 use crate::table::TABLES;
@@ -29,7 +31,7 @@ fn exceeds(count: Count, limit: Count) -> bool {
     count.instructions > limit.instructions || count.branches > limit.branches
 }
 
-/// Every cell of ours that is above the lowest peer, or above the recorded figure.
+/// The counts of quipu's arenas that fail the check, as messages.
 pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
     let mut losses = Vec::new();
     let mut compare = |case: &str, library: &str, limit: Option<Count>, whose: &str, hint: &str| {
@@ -56,7 +58,7 @@ pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
             for (library, _) in &LIBRARIES[..4] {
                 let before = kept.count(case, library);
                 let hint = "if that is intended, record the new figures with `make bench-arena`";
-                compare(case, library, before, "before", hint);
+                compare(case, library, before, "the recorded count", hint);
             }
         }
     }
@@ -77,7 +79,7 @@ pub(crate) fn standing(figures: &Figures, library: &str) -> [usize; 3] {
     standing
 }
 
-/// The standing of ours, in words.
+/// The standing of quipu's arenas, in words.
 pub(crate) fn summary(figures: &Figures) -> String {
     LIBRARIES[..4]
         .iter()

@@ -31,7 +31,7 @@ pub struct Reclaim<P: Policy>(PhantomData<P>);
 /// How an arena allocates: [`Up`], [`Down`], or [`Reclaim`] of them.
 pub trait Policy: sealed::Sealed + 'static {
     /// Every allocation starts at a multiple of this number of bytes, a power of two up to 128.
-    /// Values of size zero are an exception: they have no place.
+    /// Zero-sized values are the exception: they occupy no memory.
     const MIN_ALIGN: usize;
     /// Whether it allocates upwards.
     const UP: bool;

@@ -52,7 +52,8 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
         }
         check_label(&name, span)?;
         if let Some(other) = seen.insert(name.clone(), ident.clone()) {
-            let what = format!("duplicate label {name:?}: the field {other} has that name already");
+            let what =
+                format!("duplicate label {name:?}: the field {other} already has this label");
             return Err(Error::new(span, what));
         }
         parts.push(Part { ident, ty: &field.ty, name: Some(name) });

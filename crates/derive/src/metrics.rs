@@ -133,7 +133,7 @@ fn register_metric(
     }
     check_metric(&name, span)?;
     if let Some(other) = seen.insert(name.clone(), ident.clone()) {
-        let what = format!("duplicate metric {name:?}: the field {other} has that name already");
+        let what = format!("duplicate metric {name:?}: the field {other} already has this name");
         return Err(Error::new(span, what));
     }
     let ty = &field.ty;

@@ -52,8 +52,8 @@ struct Serve {
 /// Exit code for unusable settings, the same as clap's for usage errors.
 const USAGE: u8 = 2;
 
-/// What to say about a variable whose name begins as those of settings do.
-const NO_SETTING: &str = "is not a setting and is ignored; quipu serve --help names them";
+/// The warning about an environment variable that begins with `QUIPU_` and is not a setting.
+const NO_SETTING: &str = "is not a setting and is ignored; quipu serve --help lists the settings";
 
 fn main() -> ExitCode {
     match Cli::parse().command {

@@ -1,6 +1,6 @@
 //! [`flatbuffers`](https://docs.rs/flatbuffers): tables that are read in place, after validation,
-//! with the calls that FlatBuffers' compiler generates. A list has no alignment, so its values are
-//! read one by one. Fields are in the order that needs the least padding.
+//! with the calls that FlatBuffers' compiler generates. The input may be unaligned, so a vector's
+//! values are read one by one. Fields are written in the order that needs the least padding.
 
 use flatbuffers::{
     FlatBufferBuilder, Follow, ForwardsUOffset, InvalidFlatbuffer, Table, VOffsetT, Vector,
@@ -45,7 +45,7 @@ impl<'m> Fields<'m> {
 
     #[inline(always)]
     fn list<T: Follow<'m> + 'm>(self, field: VOffsetT) -> Option<Vector<'m, T>> {
-        // SAFETY: The verifier has seen a list of this type in the field, or none.
+        // SAFETY: The verifier has seen a vector of this type in the field, or none.
         unsafe { self.0.get::<ForwardsUOffset<Vector<'m, T>>>(slot(field), None) }
     }
 
@@ -60,7 +60,7 @@ impl<'m> Fields<'m> {
     }
 }
 
-/// The values of a list.
+/// The values of a vector.
 struct Values<'m> {
     list: Option<Vector<'m, f64>>,
     next: usize,

@@ -83,8 +83,8 @@ pub(crate) fn check_cells(family: &Family, valid: RangeInclusive<u16>) -> Result
 
 /// The error for a family whose record contradicts its kind.
 pub(crate) fn damaged(schema: &Schema) -> Error {
-    let what = "its settings in the segment are damaged: restore the file, or move it away to start \
-                afresh";
+    let what = "its settings in the segment are damaged: restore the file, or move it away to \
+                start afresh";
     Error::invalid(&schema.name, what)
 }
 

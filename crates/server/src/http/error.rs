@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-/// A failure to listen or to run. The message names the address and the remedy.
+/// A failure to listen or to run. The message names the remedy and, if there is one, the address.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

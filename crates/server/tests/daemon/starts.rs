@@ -188,7 +188,7 @@ fn variables_that_are_no_settings_are_named() {
         command.env(known, "10s");
     }
     let ended = home.finish(command);
-    let what = "is not a setting and is ignored; quipu serve --help names them";
+    let what = "is not a setting and is ignored; quipu serve --help lists the settings";
     let expected = format!("quipu: QUIPU_\\n {what}\nquipu: QUIPU_WINDW {what}\n");
     assert_eq!((ended.status.code(), ended.stderr), (Some(0), expected));
     let mut command = home.command();

@@ -7,8 +7,8 @@
 //! MetricUnion  type (1 byte), varint length, id, counter (8 bytes), varint count, doubles, double
 //! ```
 //!
-//! Numbers are little-endian. A union's counter is of the schema's type `int64`, a counter's value
-//! of the type `vint64`.
+//! Numbers are little-endian. In the schema, a union's counter is an `int64` (8 bytes), and a
+//! counter's value is a `vint64` (zigzag varint).
 
 use alloc::vec::Vec;
 
