@@ -88,7 +88,7 @@ fn count(family: &Family) {
     // The increment may bring a series' cell to zero, so that it is no longer shown.
     assert!(walk(family) + 1 >= before);
     let bound = family.bind(labels("ada"));
-    bound.place().add(usize::from(schema.cells) - 1, 1);
+    bound.cells().add(usize::from(schema.cells) - 1, 1);
     for text in ["bob", "eve", "a text of more than one word", "\"quoted\""] {
         family.add(labels(text), 0, 1);
     }
@@ -121,9 +121,9 @@ fn walk(family: &Family) -> u64 {
             assert!(!view.plain || !text.contains(['"', '\\', '\n']));
             rest = behind;
         }
-        (0..view.place.len()).for_each(|cell| {
-            view.place.sum(cell);
-            view.place.sum_float(cell);
+        (0..view.cells.len()).for_each(|cell| {
+            view.cells.sum(cell);
+            view.cells.sum_float(cell);
         });
         count += 1;
         ControlFlow::Continue(())

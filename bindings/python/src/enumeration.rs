@@ -43,9 +43,9 @@ metric!(Enum, WithSeries<States>, {
     /// The index of the state that is on.
     fn _index(&self) -> PyResult<Option<usize>> {
         let Some(bound) = self.bound() else { return Err(self.unbound("stateset")) };
-        let place = bound.series.place();
-        let is_on = |i: &usize| place.plain(*i).load(std::sync::atomic::Ordering::Relaxed) != 0;
-        Ok((0..place.len()).find(is_on))
+        let cells = bound.series.cells();
+        let is_on = |i: &usize| cells.plain(*i).load(std::sync::atomic::Ordering::Relaxed) != 0;
+        Ok((0..cells.len()).find(is_on))
     }
 } fn adopt(&self, parent: &Self) {
     if let Some(states) = parent.states.get() {
@@ -58,9 +58,9 @@ impl Enum {
     /// Turns the first state on unless another process has already set one.
     fn begin(&self) {
         let Some(bound) = self.bound() else { return };
-        let place = bound.series.place();
-        let load = |i| place.plain(i).load(std::sync::atomic::Ordering::Relaxed);
-        if (0..place.len()).all(|i| load(i) == 0) {
+        let cells = bound.series.cells();
+        let load = |i| cells.plain(i).load(std::sync::atomic::Ordering::Relaxed);
+        if (0..cells.len()).all(|i| load(i) == 0) {
             bound.instrument.set_index(0);
         }
     }

@@ -68,7 +68,7 @@ impl Value {
             match part {
                 "sum" => Part::Sum(raw.series, HISTOGRAM_SUM),
                 // The cell after the buckets holds the exemplars.
-                "bucket" if number < raw.series.place().len() - FIRST_BUCKET - 1 => {
+                "bucket" if number < raw.series.cells().len() - FIRST_BUCKET - 1 => {
                     Part::Bucket(raw, FIRST_BUCKET + number, bound)
                 }
                 _ => return Err(wrong()),
@@ -93,10 +93,10 @@ impl Value {
         match &*slf.get().locked() {
             Some(Part::Counter(counter)) => counter.instrument.inc_by(amount),
             Some(Part::Gauge(gauge)) => gauge.add(amount),
-            Some(Part::Sum(series, cell)) => series.place().add_float(*cell, amount),
+            Some(Part::Sum(series, cell)) => series.cells().add_float(*cell, amount),
             // Counts are whole numbers.
-            Some(Part::Count(series, cell)) => series.place().add(*cell, amount as u64),
-            Some(Part::Bucket(raw, cell, _)) => raw.series.place().add(*cell, amount as u64),
+            Some(Part::Count(series, cell)) => series.cells().add(*cell, amount as u64),
+            Some(Part::Bucket(raw, cell, _)) => raw.series.cells().add(*cell, amount as u64),
             None => {}
         }
         Ok(())
@@ -112,8 +112,8 @@ impl Value {
         let _ = timestamp;
         Self::follow(slf)?;
         let set = |series: &quipu_segment::series::SeriesHandle, cell: usize, bits: u64| {
-            series.place().clear(cell);
-            series.place().plain(cell).store(bits, Ordering::Relaxed);
+            series.cells().clear(cell);
+            series.cells().plain(cell).store(bits, Ordering::Relaxed);
         };
         match &*slf.get().locked() {
             Some(Part::Counter(counter)) => {
@@ -140,9 +140,9 @@ impl Value {
         Ok(match &*slf.get().locked() {
             Some(Part::Counter(counter)) => counter.instrument.get(),
             Some(Part::Gauge(gauge)) => gauge.get(),
-            Some(Part::Sum(series, cell)) => series.place().sum_float(*cell),
-            Some(Part::Count(series, cell)) => series.place().sum(*cell) as f64,
-            Some(Part::Bucket(raw, cell, _)) => raw.series.place().sum(*cell) as f64,
+            Some(Part::Sum(series, cell)) => series.cells().sum_float(*cell),
+            Some(Part::Count(series, cell)) => series.cells().sum(*cell) as f64,
+            Some(Part::Bucket(raw, cell, _)) => raw.series.cells().sum(*cell) as f64,
             None => 0.0,
         })
     }

@@ -26,7 +26,7 @@ fn total(family: &Family) -> u64 {
     let mut sum = 0;
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
         assert!(!view.overflow, "all series fit");
-        sum += view.place.sum(0);
+        sum += view.cells.sum(0);
         ControlFlow::Continue(())
     });
     sum
@@ -46,7 +46,7 @@ fn children_count_in_the_same_cells() {
                 let segment = &segment;
                 Child::start(move || {
                     for i in 0..2000 {
-                        bound.place().add(0, 1);
+                        bound.cells().add(0, 1);
                         counts.add(|key| key.text(&format!("{child} {i}")), 0, 1);
                     }
                     family(segment, &format!("family of {child}")).add(|key| key.text("x"), 0, 1);
@@ -56,7 +56,7 @@ fn children_count_in_the_same_cells() {
             })
             .collect();
         assert!(children.into_iter().all(Child::wait));
-        assert_eq!((bound.place().sum(0), total(&counts)), (16_000, 32_000));
+        assert_eq!((bound.cells().sum(0), total(&counts)), (16_000, 32_000));
         assert_eq!(total(&family(&segment, "family of all")), 8);
         assert_eq!(total(&family(&segment, "family of 3")), 1);
         assert!(segment.size() > before, "it has grown in place, in a child");
@@ -81,8 +81,8 @@ fn children_make_each_family_once() {
                 .map(|_| {
                     Child::start(|| {
                         for i in 1..=FAMILIES {
-                            turn.place().add(0, 1);
-                            while turn.place().sum(0) < i * CHILDREN {
+                            turn.cells().add(0, 1);
+                            while turn.cells().sum(0) < i * CHILDREN {
                                 std::thread::yield_now();
                             }
                             let of_all = family(&segment, &format!("family {i}"));
@@ -136,7 +136,7 @@ fn a_killed_child_loses_nothing_and_keeps_nobody_waiting() {
                     churn.add(|key| key.text(&text), 0, 1);
                     churn.remove(|key| key.text(&text)).unwrap();
                     counts.add(|key| key.text(&format!("{round} {}", i % 5000)), 0, 1);
-                    acknowledged.place().add(0, 1);
+                    acknowledged.cells().add(0, 1);
                 }
                 true
             });
@@ -146,7 +146,7 @@ fn a_killed_child_loses_nothing_and_keeps_nobody_waiting() {
             churn.add(|key| key.text(&own), 0, 1);
             assert!(churn.remove(|key| key.text(&own)).unwrap());
         }
-        let (all, acknowledged) = (total(&counts), acknowledged.place().sum(0));
+        let (all, acknowledged) = (total(&counts), acknowledged.cells().sum(0));
         // The child that was killed may have counted and not yet acknowledged.
         assert!((2 * acknowledged..=2 * acknowledged + 40).contains(&all), "{all} {acknowledged}");
         assert!(acknowledged > 0);

@@ -50,7 +50,7 @@ fn are_whole(family: &Family) -> bool {
     let mut count = 0;
     let flow = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
         count += 1;
-        if view.place.sum(0) == 1 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        if view.cells.sum(0) == 1 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     flow.is_continue() && count == 400
 }
@@ -62,11 +62,11 @@ fn an_update_keeps_its_record_however_long_it_takes() {
     add(&family, "ada", 1);
     family.update(
         |key| key.text("ada"),
-        |place| {
+        |cells| {
             remove(&family, "ada");
             churn(&family);
             make_others(&family);
-            place.add(0, 100);
+            cells.add(0, 100);
         },
     );
     assert!(are_whole(&family));
@@ -78,7 +78,7 @@ fn updates_inside_of_updates_keep_theirs() {
         let user = format!("x{depth:02}");
         family.update(
             |key| key.text(&user),
-            |place| {
+            |cells| {
                 remove(family, &user);
                 // More than the claims that a thread has of its own.
                 if depth < 20 {
@@ -87,7 +87,7 @@ fn updates_inside_of_updates_keep_theirs() {
                     churn(family);
                     make_others(family);
                 }
-                place.add(0, 100);
+                cells.add(0, 100);
             },
         );
     }
@@ -106,7 +106,7 @@ fn a_visitor_reads_the_series_that_it_is_shown() {
         remove(&family, "ada");
         churn(&family);
         make_others(&family);
-        assert_eq!((&view.texts[1..], view.place.sum(0)), (&b"ada"[..], 7));
+        assert_eq!((&view.texts[1..], view.cells.sum(0)), (&b"ada"[..], 7));
         ControlFlow::Break(())
     });
     assert!(are_whole(&family));
@@ -124,7 +124,7 @@ fn a_handle_and_its_clones_keep_their_record() {
         assert!(handle.is_removed());
         churn(&family);
         make_others(&family);
-        handle.place().add(0, 100);
+        handle.cells().add(0, 100);
         assert!(are_whole(&family));
         family.clear().unwrap();
     }
@@ -140,14 +140,14 @@ fn threads_and_handles_come_and_go_without_new_memory() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let handles: Vec<_> = (0..50).map(|_| family.bind(|key| key.text("ada"))).collect();
-                handles.iter().for_each(|handle| handle.place().add(0, 1));
+                handles.iter().for_each(|handle| handle.cells().add(0, 1));
                 add(&family, "ada", 1);
             });
         });
         used.push(segment.used());
     }
     assert_eq!(used[0], used[99]);
-    assert_eq!(family.bind(|key| key.text("ada")).place().sum(0), 5100);
+    assert_eq!(family.bind(|key| key.text("ada")).cells().sum(0), 5100);
 }
 
 /// A thread that is ending no longer has a claim of its own.
@@ -172,7 +172,7 @@ fn a_thread_counts_while_it_ends() {
         };
         std::thread::spawn(count).join().unwrap();
     }
-    assert_eq!(family.read(|key| key.text("ada"), |place| place.sum(0)), Some(150));
+    assert_eq!(family.read(|key| key.text("ada"), |cells| cells.sum(0)), Some(150));
 }
 
 /// A clock that was ahead when the family was made once kept all records from being reused.
@@ -255,7 +255,7 @@ fn a_thread_counts_where_there_is_no_room_for_its_claim() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             add(&family, "ada", 1);
-            let value = family.read(|key| key.text("ada"), |place| place.sum(0));
+            let value = family.read(|key| key.text("ada"), |cells| cells.sum(0));
             assert_eq!((value, family.overflowed()), (Some(2), before));
             // It would wait for itself.
             family.update(|key| key.text("ada"), |_| add(&family, "ada", 1));
@@ -287,7 +287,7 @@ fn a_thread_reads_where_there_is_no_room_for_its_claim() {
                 is_kept();
                 match view.overflow {
                     true => overflows += 1,
-                    false => sums.push(view.place.sum(0)),
+                    false => sums.push(view.cells.sum(0)),
                 }
                 ControlFlow::Continue(())
             });
@@ -338,10 +338,10 @@ mod processes {
             let worker = Child::start(|| {
                 family.update(
                     |key| key.text("ada"),
-                    |place| {
+                    |cells| {
                         stopped.tell();
                         go_on.wait();
-                        place.add(0, 100);
+                        cells.add(0, 100);
                     },
                 );
                 true
@@ -368,7 +368,7 @@ mod processes {
                 let ready = Pipe::new();
                 let worker = Child::start(|| {
                     let handle = family.bind(|key| key.text(&format!("bound {}", round % 10)));
-                    handle.place().add(0, 1);
+                    handle.cells().add(0, 1);
                     family.update(
                         |key| key.text(&format!("added {}", round % 10)),
                         |_| {
@@ -401,13 +401,13 @@ mod processes {
                 let mut inherited = Some(handle.clone());
                 assert!(
                     Child::start(|| {
-                        handle.place().add(0, 1);
+                        handle.cells().add(0, 1);
                         drop(inherited.take());
                         true
                     })
                     .wait()
                 );
-                assert_eq!(handle.place().sum(0), 1);
+                assert_eq!(handle.cells().sum(0), 1);
                 drop((handle, inherited));
                 assert_eq!(family.clear().unwrap(), 1);
                 used.push(segment.used());
@@ -429,9 +429,9 @@ mod processes {
                 let child = Child::start(|| {
                     go_on.wait();
                     let copy = handle.clone();
-                    handle.place().add(0, 100);
-                    copy.place().add(0, 100);
-                    handle.is_removed() && copy.is_removed() && handle.place().sum(0) == 100
+                    handle.cells().add(0, 100);
+                    copy.cells().add(0, 100);
+                    handle.is_removed() && copy.is_removed() && handle.cells().sum(0) == 100
                 });
                 drop(handle);
                 remove(&family, "ada");
@@ -465,7 +465,7 @@ fn a_handle_of_a_removed_series_restarts_nothing() {
         (0..50).for_each(|i| family.add(|key| key.text(&name(i)), 0, 1));
         let mut seen = 0;
         let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
-            seen += u64::from(!view.overflow) * view.place.sum(0);
+            seen += u64::from(!view.overflow) * view.cells.sum(0);
             ControlFlow::Continue(())
         });
         assert_eq!(seen, 50);
@@ -491,13 +491,13 @@ fn a_hidden_series_that_counted_makes_no_room() {
     };
     let family = segment.family_at(&schema, clock.clone()).unwrap();
     let bound = family.bind(|key| key.text("ada"));
-    bound.place().add(0, 1);
+    bound.cells().add(0, 1);
     family.sweep().unwrap();
     clock.advance(Duration::from_secs(120));
     family.sweep().unwrap();
-    bound.place().add(0, 1);
+    bound.cells().add(0, 1);
     family.add(|key| key.text("bob"), 0, 1);
-    assert_eq!(family.read(|key| key.text("ada"), |place| place.sum(0)), Some(2));
+    assert_eq!(family.read(|key| key.text("ada"), |cells| cells.sum(0)), Some(2));
     assert!(!bound.is_removed());
     assert_eq!(family.overflowed(), 1);
 }

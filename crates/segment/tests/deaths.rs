@@ -80,7 +80,7 @@ fn all(family: &Family) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::new();
     let removed = family.retain(|view| {
         let text = String::from_utf8(view.texts[1..].to_vec()).unwrap();
-        assert!(all.insert(text, view.place.sum(0)).is_none(), "a series is there twice");
+        assert!(all.insert(text, view.cells.sum(0)).is_none(), "a series is there twice");
         true
     });
     assert_eq!(removed.unwrap(), 0);
@@ -97,7 +97,7 @@ fn all_counted(family: &Family) -> BTreeMap<String, u64> {
 fn overflow(family: &Family) -> u64 {
     let mut sum = 0;
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
-        sum += if view.overflow { view.place.sum(0) } else { 0 };
+        sum += if view.overflow { view.cells.sum(0) } else { 0 };
         ControlFlow::Continue(())
     });
     sum
@@ -368,7 +368,7 @@ fn removing_what_has_a_handle_and_dropping_it() {
         |world| {
             let handle = world.bind(3);
             world.remove(3);
-            handle.place().add(0, 7);
+            handle.cells().add(0, 7);
         },
         |found| but_for(found, 3, &[None, Some(1)]),
     );
@@ -398,7 +398,7 @@ fn hiding_and_showing() {
             let handle = world.bind(1);
             world.clock.advance(SECOND * 3);
             world.family.sweep().unwrap();
-            handle.place().add(0, 1);
+            handle.cells().add(0, 1);
         },
         |world| {
             world.add(4);

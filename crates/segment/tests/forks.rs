@@ -40,7 +40,7 @@ fn sum(family: &Family, text: &str) -> u64 {
     let mut sum = 0;
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
         if &view.texts[1..] == text.as_bytes() {
-            sum += view.place.sum(0);
+            sum += view.cells.sum(0);
         }
         ControlFlow::Continue(())
     });
@@ -55,7 +55,7 @@ fn a_child_counts_in_its_memory_or_in_the_file() {
             let handle = family.bind(|key| key.text("ada"));
             family.add(|key| key.text("ada"), 0, 1);
             assert!(in_child(|| {
-                handle.place().add(0, 10);
+                handle.cells().add(0, 10);
                 family.add(|key| key.text("ada"), 0, 100);
                 family.add(|key| key.text("new"), 0, 5);
                 let other = segment.family(&schema("made in the child")).unwrap();
@@ -127,7 +127,7 @@ fn a_child_that_drops_a_handle_leaves_its_parent_the_record() {
             assert!(family.remove(|key| key.text("ada")).unwrap());
             clock.advance(Duration::from_secs(10));
             family.add(|key| key.text("bob"), 0, 1);
-            handle.as_ref().unwrap().place().add(0, 100);
+            handle.as_ref().unwrap().cells().add(0, 100);
             assert_eq!(sum(&family, "bob"), 1);
         });
     });
@@ -145,8 +145,8 @@ fn a_parent_that_drops_a_handle_leaves_its_child_the_record() {
             let [handle, go] = ["ada", "go"].map(|text| family.bind(|key| key.text(text)));
             let child = Child::start(|| {
                 for _ in 0..20_000 {
-                    if go.place().sum(0) != 0 {
-                        handle.place().add(0, 100);
+                    if go.cells().sum(0) != 0 {
+                        handle.cells().add(0, 100);
                         return true;
                     }
                     std::thread::sleep(Duration::from_millis(1));
@@ -157,7 +157,7 @@ fn a_parent_that_drops_a_handle_leaves_its_child_the_record() {
             assert!(family.remove(|key| key.text("ada")).unwrap());
             clock.advance(Duration::from_secs(10));
             family.add(|key| key.text("bob"), 0, 1);
-            go.place().add(0, 1);
+            go.cells().add(0, 1);
             assert!(child.wait());
             assert_eq!(sum(&family, "bob"), 1);
         });
@@ -186,7 +186,7 @@ fn whoever_reads_finds_all_series_whatever_the_dead_were_at() {
             std::thread::sleep(Duration::from_micros(1000 + 37 * (round % 50)));
             child.kill();
             for text in &texts {
-                let value = family.read(|key| key.text(text), |place| place.sum(0));
+                let value = family.read(|key| key.text(text), |cells| cells.sum(0));
                 assert_eq!(value, Some(7), "{text} in round {round}");
             }
         }
@@ -210,7 +210,7 @@ fn a_death_takes_no_series_of_many_fixed_values() {
         let look = |family: &Family| {
             assert!(!family.is_dense());
             for group in (0..40).map(|i| i * 307) {
-                let value = family.read(|key| key.series(group, &[]), |place| place.sum(0));
+                let value = family.read(|key| key.series(group, &[]), |cells| cells.sum(0));
                 assert_eq!(value, Some(7), "group {group}");
             }
         };
@@ -262,14 +262,14 @@ fn no_child_keeps_its_parent_alive() {
                     std::hint::spin_loop();
                 }
                 let child = Child::start(|| {
-                    began.place().add(0, 1);
+                    began.cells().add(0, 1);
                     std::thread::sleep(Duration::from_secs(60));
                     true
                 });
                 (child, maker.join().unwrap())
             });
             let deadline = Instant::now() + Duration::from_secs(60);
-            while began.place().sum(0) <= round {
+            while began.cells().sum(0) <= round {
                 assert!(Instant::now() < deadline, "the child ended by itself");
                 std::thread::yield_now();
             }
@@ -304,17 +304,17 @@ fn a_handle_that_is_made_in_a_fork_keeps_its_record() {
         let go = family.bind(|key| key.text("go"));
         *FAMILY.lock().unwrap() = Some(family.clone());
         let child = Child::start(|| {
-            while go.place().sum(0) == 0 {
+            while go.cells().sum(0) == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            HANDLE.lock().unwrap().as_ref().unwrap().place().add(0, 100);
+            HANDLE.lock().unwrap().as_ref().unwrap().cells().add(0, 100);
             true
         });
         HANDLE.lock().unwrap().take();
         assert!(family.remove(|key| key.text("ada")).unwrap());
         clock.advance(Duration::from_secs(10));
         family.add(|key| key.text("bob"), 0, 1);
-        go.place().add(0, 1);
+        go.cells().add(0, 1);
         assert!(child.wait());
         assert_eq!(sum(&family, "bob"), 1);
     });

@@ -92,7 +92,7 @@ fn total(family: &Family) -> u64 {
     let (mut cursor, mut buffer) = (Cursor::default(), Vec::new());
     let _ = family.walk(&mut cursor, &mut buffer, |view| {
         // All series fit: the overflow has only updates that waited for the lock for too long.
-        assert!(!view.overflow || view.place.sum(0) <= family.overflowed());
+        assert!(!view.overflow || view.cells.sum(0) <= family.overflowed());
         if !view.texts.is_empty() {
             let (first, rest) = view.texts[1..].split_at(view.texts[0].into());
             let second: Vec<u8> = rest[1..].iter().rev().copied().collect();
@@ -101,7 +101,7 @@ fn total(family: &Family) -> u64 {
         // A series that is removed and made again during the walk may be seen twice.
         let is_new = seen.insert((view.group, view.texts.to_vec()));
         assert!(is_new || family.schema().name == "churn", "twice");
-        sum += view.place.sum(0);
+        sum += view.cells.sum(0);
         ControlFlow::Continue(())
     });
     sum
@@ -159,7 +159,7 @@ fn worker() {
                         key.text(&first);
                         key.text(&second);
                     });
-                    handle.place().add(0, 1);
+                    handle.cells().add(0, 1);
                 }),
                 _ => timed(&mut || add(&churn, number)),
             };

@@ -138,7 +138,7 @@ fn without_an_overflow_series_nothing_else_is_counted_in() {
         family.add(|key| key.text("bob"), 0, 1);
         assert_eq!(family.overflowed(), before + 1);
         let bound = family.bind(|key| key.text("bob"));
-        bound.place().add(0, 1);
+        bound.cells().add(0, 1);
         drop(bound);
     }
     assert_eq!(head, (0..8).map(|i| shared.word(8 * i)).collect::<Vec<_>>());

@@ -35,7 +35,7 @@ fn add_all(family: &Family) {
 fn sums(family: &Family) -> BTreeMap<Vec<u8>, Vec<u64>> {
     let mut sums = BTreeMap::<_, Vec<u64>>::new();
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
-        sums.entry(view.texts.to_vec()).or_default().push(view.place.sum(0));
+        sums.entry(view.texts.to_vec()).or_default().push(view.cells.sum(0));
         ControlFlow::Continue(())
     });
     sums

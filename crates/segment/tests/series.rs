@@ -63,7 +63,7 @@ fn shown(family: &Family) -> BTreeMap<Vec<String>, u64> {
         if !view.overflow {
             labels.insert(0, view.group.to_string());
         }
-        assert!(all.insert(labels, view.place.sum(0)).is_none(), "a series is there twice");
+        assert!(all.insert(labels, view.cells.sum(0)).is_none(), "a series is there twice");
         ControlFlow::Continue(())
     });
     assert_eq!(flow, ControlFlow::Continue(()));

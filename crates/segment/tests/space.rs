@@ -275,14 +275,14 @@ fn a_file_on_overlayfs_is_shared() {
                 let family = requests(&open().unwrap());
                 // It makes and removes series, and so checks which processes live.
                 count(&family, 100);
-                family.retain(|view| view.place.sum(0) > 1).unwrap();
+                family.retain(|view| view.cells.sum(0) > 1).unwrap();
                 count(&family, 100);
                 true
             });
             assert!(other.wait());
-            bound.place().add(0, 1);
+            bound.cells().add(0, 1);
         }
-        let sum = family.read(|key| key.text("3"), |place| place.sum(0));
+        let sum = family.read(|key| key.text("3"), |cells| cells.sum(0));
         assert_eq!(sum, Some(1 + 3 * 3));
         drop((bound, family, segment));
         // All of them are gone: the next one is the first again.

@@ -48,7 +48,7 @@ fn sums(family: &Family) -> (u64, u64) {
     let mut sums = (0, 0);
     let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
         let sum = if view.overflow { &mut sums.0 } else { &mut sums.1 };
-        *sum += view.place.sum(0);
+        *sum += view.cells.sum(0);
         ControlFlow::Continue(())
     });
     sums
@@ -73,8 +73,8 @@ fn nobody_waits_for_long_for_who_was_stopped_with_a_familys_lock() {
     assert_eq!((family.overflowed(), sums(&family)), (1000, (1000, 2)));
     // A scrape and reads do without the lock.
     family.sweep().unwrap();
-    assert_eq!(family.read(|key| key.text("known"), |place| place.sum(0)), Some(2));
-    assert_eq!(family.read(|key| key.text("none"), |place| place.sum(0)), None);
+    assert_eq!(family.read(|key| key.text("known"), |cells| cells.sum(0)), Some(2));
+    assert_eq!(family.read(|key| key.text("none"), |cells| cells.sum(0)), None);
     let error = family.try_remove(|key| key.text("known")).unwrap_err();
     assert!(error.is_held() && error.to_string().contains("resume it or end it"), "{error}");
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
@@ -139,7 +139,7 @@ impl SideAllocations for Handler {
         family.sweep().unwrap();
         assert_eq!(family.read(|key| key.text("none"), |cells| cells.sum(0)), None);
         assert!(family.remove(|key| key.text("bound")).unwrap_err().is_held());
-        assert!(self.bound.get().unwrap().clone().place().sum(0) > 0);
+        assert!(self.bound.get().unwrap().clone().cells().sum(0) > 0);
         assert!(cells.sum(0) > 0);
     }
 
@@ -158,7 +158,7 @@ fn an_update_under_the_lock_of_its_own_thread_counts_in_the_overflow() {
         let begun = Instant::now();
         family.reset().unwrap();
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
-        assert!(bound.place().sum(0) > 0);
+        assert!(bound.cells().sum(0) > 0);
         assert!(family.overflowed() > 0);
     }
 }

@@ -37,9 +37,9 @@ fn count() {
             };
             let family = segment.family(&schema).unwrap();
             let bound = family.bind(|key| key.text("200"));
-            bound.place().add(0, 1);
+            bound.cells().add(0, 1);
             family.add(|key| key.text("200"), 0, 2);
-            assert_eq!(family.read(|key| key.text("200"), |place| place.sum(0)), Some(3));
+            assert_eq!(family.read(|key| key.text("200"), |cells| cells.sum(0)), Some(3));
         }
     }
 }

@@ -32,13 +32,13 @@ impl Counter {
     /// Adds one.
     #[inline]
     pub fn inc(&self) {
-        self.0.place().add(TOTAL, 1);
+        self.0.cells().add(TOTAL, 1);
     }
 
     /// Adds `n`.
     #[inline]
     pub fn inc_by(&self, n: u64) {
-        self.0.place().add(TOTAL, n);
+        self.0.cells().add(TOTAL, n);
     }
 
     /// Adds `n`, and keeps `exemplar`: pairs of names and values, such as the ID of a trace. It is
@@ -46,12 +46,12 @@ impl Counter {
     /// bytes with one byte added for each. Without [`Description::exemplars`], none is kept.
     pub fn inc_with(&self, n: u64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
-        exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n as f64, exemplar);
+        exemplar::keep(self.0.family(), self.0.cells(), EXEMPLAR, 0, n as f64, exemplar);
     }
 
     /// Returns the total, the sum over all lanes. Concurrent additions may be included or not.
     pub fn get(&self) -> u64 {
-        self.0.place().sum(TOTAL)
+        self.0.cells().sum(TOTAL)
     }
 }
 

@@ -31,13 +31,13 @@ const EXEMPLAR: usize = 1;
 impl FloatCounter {
     /// Returns the last exemplar.
     pub fn exemplar(&self) -> Option<KeptExemplar> {
-        exemplar::kept(self.0.family(), self.0.place(), EXEMPLAR, 0)
+        exemplar::kept(self.0.family(), self.0.cells(), EXEMPLAR, 0)
     }
 
     /// Keeps an exemplar as [`Counter::inc_with`](crate::Counter::inc_with) does, without adding: for callers that have
     /// already added.
     pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
-        exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, value, exemplar);
+        exemplar::keep(self.0.family(), self.0.cells(), EXEMPLAR, 0, value, exemplar);
     }
 
     /// Adds one.
@@ -50,19 +50,19 @@ impl FloatCounter {
     #[inline]
     pub fn inc_by(&self, n: f64) {
         if n >= 0.0 {
-            self.0.place().add_float(TOTAL, n);
+            self.0.cells().add_float(TOTAL, n);
         }
     }
 
     /// Like [`Counter::inc_with`](crate::Counter::inc_with).
     pub fn inc_with(&self, n: f64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
-        exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n, exemplar);
+        exemplar::keep(self.0.family(), self.0.cells(), EXEMPLAR, 0, n, exemplar);
     }
 
     /// Returns the total.
     pub fn get(&self) -> f64 {
-        self.0.place().sum_float(TOTAL)
+        self.0.cells().sum_float(TOTAL)
     }
 }
 

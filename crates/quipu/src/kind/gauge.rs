@@ -31,13 +31,13 @@ impl Gauge {
     /// Sets the value.
     #[inline]
     pub fn set(&self, value: f64) {
-        self.0.place().plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
+        self.0.cells().plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
     }
 
     /// Adds `n`, which may be negative.
     #[inline]
     pub fn add(&self, n: f64) {
-        self.0.place().add_float(VALUE, n);
+        self.0.cells().add_float(VALUE, n);
     }
 
     /// Subtracts `n`.
@@ -55,7 +55,7 @@ impl Gauge {
     /// Returns the value.
     #[inline]
     pub fn get(&self) -> f64 {
-        f64::from_bits(self.0.place().plain(VALUE).load(Ordering::Relaxed))
+        f64::from_bits(self.0.cells().plain(VALUE).load(Ordering::Relaxed))
     }
 }
 

@@ -35,19 +35,19 @@ impl IntGauge {
     /// Sets the value.
     #[inline]
     pub fn set(&self, value: i64) {
-        self.0.place().plain(VALUE).store(value.cast_unsigned(), Ordering::Relaxed);
+        self.0.cells().plain(VALUE).store(value.cast_unsigned(), Ordering::Relaxed);
     }
 
     /// Adds `n`, modulo 2^64.
     #[inline]
     pub fn add(&self, n: i64) {
-        self.0.place().add(VALUE, n.cast_unsigned());
+        self.0.cells().add(VALUE, n.cast_unsigned());
     }
 
     /// Subtracts `n`, modulo 2^64.
     #[inline]
     pub fn sub(&self, n: i64) {
-        self.0.place().add(VALUE, n.cast_unsigned().wrapping_neg());
+        self.0.cells().add(VALUE, n.cast_unsigned().wrapping_neg());
     }
 
     /// Adds one.
@@ -72,7 +72,7 @@ impl IntGauge {
     /// Returns the value.
     #[inline]
     pub fn get(&self) -> i64 {
-        self.0.place().plain(VALUE).load(Ordering::Relaxed).cast_signed()
+        self.0.cells().plain(VALUE).load(Ordering::Relaxed).cast_signed()
     }
 }
 

@@ -41,13 +41,13 @@ impl MixedCounter {
     /// Adds one.
     #[inline]
     pub fn inc(&self) {
-        self.0.place().add(TOTAL, 1);
+        self.0.cells().add(TOTAL, 1);
     }
 
     /// Adds `n`. Negative numbers and NaN are ignored: a counter never decreases.
     #[inline]
     pub fn inc_by(&self, n: f64) {
-        add(*self.0.place(), n);
+        add(*self.0.cells(), n);
     }
 
     /// Like [`Counter::inc_with`](crate::Counter::inc_with).
@@ -58,28 +58,28 @@ impl MixedCounter {
 
     /// Returns the last exemplar.
     pub fn exemplar(&self) -> Option<KeptExemplar> {
-        exemplar::kept(self.0.family(), self.0.place(), EXEMPLAR, 0)
+        exemplar::kept(self.0.family(), self.0.cells(), EXEMPLAR, 0)
     }
 
     /// Keeps an exemplar as [`MixedCounter::inc_with`] does, without adding: for callers that have
     /// already added.
     pub fn exemplify(&self, n: f64, exemplar: &[(&str, &str)]) {
-        exemplar::keep(self.0.family(), self.0.place(), EXEMPLAR, 0, n, exemplar);
+        exemplar::keep(self.0.family(), self.0.cells(), EXEMPLAR, 0, n, exemplar);
     }
 
     /// Resets the total to zero, for all processes. Concurrent additions may be kept or lost.
     pub fn clear(&self) {
-        [TOTAL, REST].into_iter().for_each(|cell| self.0.place().clear(cell));
+        [TOTAL, REST].into_iter().for_each(|cell| self.0.cells().clear(cell));
     }
 
     /// Raises the total to `n` if it is less.
     pub fn raise(&self, n: f64) {
-        raise(*self.0.place(), n);
+        raise(*self.0.cells(), n);
     }
 
     /// Returns the total.
     pub fn get(&self) -> f64 {
-        total(self.0.place()).as_f64()
+        total(self.0.cells()).as_f64()
     }
 }
 

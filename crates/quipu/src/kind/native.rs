@@ -187,7 +187,7 @@ pub(crate) fn gather(
     // Bounded: a damaged list may be circular.
     for _ in 0..MOST_TABLES {
         let Some(side) = family.side(cells, at) else { break };
-        let Some(cells) = side.place() else { break };
+        let Some(cells) = side.cells() else { break };
         let steps = schema_of(&side).saturating_sub(schema).clamp(0, 12);
         for (i, word) in side.words().iter().enumerate().take(cells.len()) {
             let key = word.load(Ordering::Relaxed);
@@ -233,7 +233,7 @@ fn empty(side: &SideAllocation<'_>) {
     for word in side.words() {
         word.store(0, Ordering::Relaxed);
     }
-    if let Some(cells) = side.place() {
+    if let Some(cells) = side.cells() {
         (0..cells.len()).for_each(|cell| cells.clear(cell));
     }
 }
@@ -291,7 +291,7 @@ fn merge(buckets: &mut Vec<(i32, u64)>) {
 /// `None` if the table is full.
 #[inline]
 fn slot<'a>(side: &SideAllocation<'a>, key: u64, most: u16) -> Option<(SeriesCells<'a>, usize)> {
-    let cells = side.place()?;
+    let cells = side.cells()?;
     // There is one word for each cell, except in a damaged file.
     let words = side.words().get(..cells.len()).unwrap_or_default();
     let mask = words.len().checked_sub(1)?;
@@ -468,7 +468,7 @@ mod tests {
     fn a_table_without_slots_is_replaced_by_one_with_some() {
         let (segment, family) = family();
         let bound = family.bind(|key| key.text("a"));
-        let cells = bound.place();
+        let cells = bound.cells();
         let none = family.allocate_side(cells, 0, 0).unwrap();
         cells.plain(0).store(none.into(), Ordering::Relaxed);
         let before = segment.used();
@@ -484,14 +484,14 @@ mod tests {
     fn no_series_counts_in_the_table_of_another() {
         let (_, family) = family();
         let [a, b] = ["a", "b"].map(|text| family.bind(|key| key.text(text)));
-        assert!(observe(&family, a.place(), 0, 1.0, 3, 20));
-        let table = a.place().plain(0).load(Ordering::Relaxed);
-        b.place().plain(0).store(table, Ordering::Relaxed);
-        renew(&family, b.place(), 0, 3);
-        assert!(observe(&family, b.place(), 0, 2.0, 3, 20));
+        assert!(observe(&family, a.cells(), 0, 1.0, 3, 20));
+        let table = a.cells().plain(0).load(Ordering::Relaxed);
+        b.cells().plain(0).store(table, Ordering::Relaxed);
+        renew(&family, b.cells(), 0, 3);
+        assert!(observe(&family, b.cells(), 0, 2.0, 3, 20));
         let (mut positive, mut negative) = (Vec::new(), Vec::new());
         for (bound, expected) in [(&a, (0, 1)), (&b, (8, 1))] {
-            gather(&family, bound.place(), 0, 3, 20, &mut positive, &mut negative);
+            gather(&family, bound.cells(), 0, 3, 20, &mut positive, &mut negative);
             assert_eq!(positive, [expected]);
         }
     }

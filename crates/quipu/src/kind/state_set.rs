@@ -39,19 +39,19 @@ impl<S: LabelValue> StateSet<S> {
     /// Turns the state with index `on` on, and all others off: for states whose names are known at
     /// run time only. An index without a state turns all off.
     pub fn set_index(&self, on: usize) {
-        for i in 0..self.bound.place().len() {
-            self.bound.place().plain(i).store(u64::from(i == on), Ordering::Relaxed);
+        for i in 0..self.bound.cells().len() {
+            self.bound.cells().plain(i).store(u64::from(i == on), Ordering::Relaxed);
         }
     }
 
     /// Turns one state on or off, and leaves the others as they are.
     pub fn set_one(&self, state: &S, on: bool) {
-        self.bound.place().plain(Self::index(state)).store(u64::from(on), Ordering::Relaxed);
+        self.bound.cells().plain(Self::index(state)).store(u64::from(on), Ordering::Relaxed);
     }
 
     /// Whether the state is on.
     pub fn is_on(&self, state: &S) -> bool {
-        self.bound.place().plain(Self::index(state)).load(Ordering::Relaxed) != 0
+        self.bound.cells().plain(Self::index(state)).load(Ordering::Relaxed) != 0
     }
 
     fn index(state: &S) -> usize {

@@ -195,7 +195,7 @@ impl Summary {
     /// Observes `value`.
     #[inline]
     pub fn observe(&self, value: f64) {
-        self.layout.observe(self.bound.family(), self.bound.place(), value);
+        self.layout.observe(self.bound.family(), self.bound.cells(), value);
     }
 
     /// Calls `work`, and observes how many seconds it took.
@@ -208,18 +208,18 @@ impl Summary {
 
     /// Returns the sum of all observations, those before the window included.
     pub fn sum(&self) -> f64 {
-        self.bound.place().sum_float(SUM)
+        self.bound.cells().sum_float(SUM)
     }
 
     /// Returns the number of all observations, those before the window included.
     pub fn count(&self) -> u64 {
-        self.bound.place().sum(COUNT)
+        self.bound.cells().sum(COUNT)
     }
 
     /// Returns pairs of quantile and value for the window. The values are NaN without observations.
     pub fn quantiles(&self) -> Vec<(f64, f64)> {
         let mut memory = Memory::default();
-        self.layout.read_quantiles(self.bound.family(), self.bound.place(), &mut memory);
+        self.layout.read_quantiles(self.bound.family(), self.bound.cells(), &mut memory);
         memory.quantiles
     }
 }

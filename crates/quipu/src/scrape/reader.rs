@@ -206,7 +206,7 @@ impl Reader {
         memory: &mut Memory,
         sink: &mut impl Sink,
     ) {
-        self.kind.read(&self.family, &view.place, memory, |value| {
+        self.kind.read(&self.family, &view.cells, memory, |value| {
             let series = Series {
                 group: view.group,
                 texts: Texts::new(view.texts),

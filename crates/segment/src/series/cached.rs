@@ -47,7 +47,7 @@ impl Family {
         if let Some(claim) = keyed.claim_at_hand()
             && let Some(found) = cached.found(keyed, |at| claim.set(at))
         {
-            return act(keyed.place(found.at));
+            return act(keyed.cells_at(found.at));
         }
         self.follow_slowly(keyed, cached, &labels, &act);
     }
@@ -81,17 +81,17 @@ impl Family {
         Ok(match &self.inner.layout {
             Series::Dense(dense) => {
                 let slot = writer.group().filter(|&group| group < self.groups());
-                slot.map(|slot| Claimed::new(dense.place(slot), By::Arithmetic))
+                slot.map(|slot| Claimed::new(dense.cells_at(slot), By::Arithmetic))
             }
             Series::Dynamic(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
                 Some(key) => match keyed.claim() {
                     Some(claim) => {
                         let found = keyed.find_surely(&key, |at| claim.set(at))?;
-                        found.map(|found| Claimed::new(keyed.place(found.at), By::Claim(claim)))
+                        found.map(|found| Claimed::new(keyed.cells_at(found.at), By::Claim(claim)))
                     }
                     None => {
                         let (found, lock) = keyed.find_and_lock(&key)?;
-                        found.map(|found| Claimed::new(keyed.place(found.at), By::Lock(lock)))
+                        found.map(|found| Claimed::new(keyed.cells_at(found.at), By::Lock(lock)))
                     }
                 },
                 None => None,

@@ -67,7 +67,7 @@ unsafe impl Send for SeriesCells<'_> {}
 unsafe impl Sync for SeriesCells<'_> {}
 
 impl<'a> SeriesCells<'a> {
-    /// Makes a place of `cells` cells in each lane.
+    /// Wraps `cells` cells in each lane.
     ///
     /// # Safety
     /// For 'a, there are `cells` atomics from `first` on in each of the lanes, which are

@@ -221,7 +221,7 @@ impl Dense {
 
     /// The cells of a slot; those of the last one if there is no such slot.
     #[inline]
-    pub(crate) fn place(&self, slot: u32) -> SeriesCells<'_> {
+    pub(crate) fn cells_at(&self, slot: u32) -> SeriesCells<'_> {
         let slot = slot.min(self.slots - 1);
         let mut at = (slot * self.cells) as usize;
         if slot >= self.slots_per_slab {
@@ -259,7 +259,7 @@ impl Dense {
     pub(crate) fn reset(&self, slot: u32, floats: u64, now: u64, is_kept: impl Fn(usize) -> bool) {
         let slot = slot.min(self.slots - 1);
         // The value first: an old value is never shown with the new start.
-        self.place(slot).reset(floats, is_kept);
+        self.cells_at(slot).reset(floats, is_kept);
         self.start_of(slot).store(now, Ordering::Release);
         self.mark_of(slot).fetch_and(!(1 << (slot % 64)), Ordering::Release);
     }

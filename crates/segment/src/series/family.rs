@@ -75,7 +75,7 @@ pub(super) enum Series {
 /// The cells of a series that was found. Until this is dropped, they belong to that series, or to
 /// no series once it is removed.
 pub struct Claimed<'f> {
-    place: SeriesCells<'f>,
+    cells: SeriesCells<'f>,
     _by: By<'f>,
 }
 
@@ -90,8 +90,8 @@ pub(super) enum By<'f> {
 }
 
 impl<'f> Claimed<'f> {
-    pub(super) fn new(place: SeriesCells<'f>, by: By<'f>) -> Self {
-        Self { place, _by: by }
+    pub(super) fn new(cells: SeriesCells<'f>, by: By<'f>) -> Self {
+        Self { cells, _by: by }
     }
 }
 
@@ -99,7 +99,7 @@ impl<'f> std::ops::Deref for Claimed<'f> {
     type Target = SeriesCells<'f>;
 
     fn deref(&self) -> &SeriesCells<'f> {
-        &self.place
+        &self.cells
     }
 }
 
@@ -328,7 +328,7 @@ impl Family {
             Series::Dense(dense) => {
                 let floats = self.inner.schema.floats;
                 let is_there =
-                    |slot: &u32| dense.is_marked(*slot) || !dense.place(*slot).is_zero(floats);
+                    |slot: &u32| dense.is_marked(*slot) || !dense.cells_at(*slot).is_zero(floats);
                 (0..dense.slots()).filter(is_there).count() as u64
             }
             Series::Dynamic(keyed) => keyed.len(),
@@ -343,7 +343,7 @@ impl Family {
     /// Adds `n` to a cell of the series with the labels that `labels` writes.
     #[inline]
     pub fn add(&self, labels: impl Fn(&mut KeyWriter<'_>), cell: usize, n: u64) {
-        self.update(labels, move |place| place.add(cell, n));
+        self.update(labels, move |cells| cells.add(cell, n));
     }
 
     /// Changes the cells of the series with the labels that `labels` writes; the series is made if
@@ -359,7 +359,7 @@ impl Family {
                 // A writer of its own: of fixed values alone, it stays in registers.
                 let mut writer = KeyWriter::new(&inner.sets);
                 labels(&mut writer);
-                act(dense.place(inner.slot(&writer, dense)));
+                act(dense.cells_at(inner.slot(&writer, dense)));
             }
             Series::Dynamic(keyed) => {
                 let mut writer = KeyWriter::new(&inner.sets);
@@ -369,7 +369,7 @@ impl Family {
                     && let Some(claim) = keyed.claim_at_hand()
                     && let Some(found) = keyed.find_live(key, claim.setter())
                 {
-                    act(keyed.place(found.at));
+                    act(keyed.cells_at(found.at));
                     return;
                 }
                 self.update_unfound(keyed, key, act);
@@ -399,7 +399,7 @@ impl Family {
             labels(&mut writer);
             let slot = inner.slot(&writer, dense);
             dense.mark(slot);
-            act(dense.place(slot));
+            act(dense.cells_at(slot));
         } else {
             self.update(labels, act);
         }
@@ -411,11 +411,11 @@ impl Family {
         let inner = &self.inner;
         let mut writer = KeyWriter::new(&inner.sets);
         labels(&mut writer);
-        let (place, record, slot, claim) = match &inner.layout {
+        let (cells, record, slot, claim) = match &inner.layout {
             Series::Dense(dense) => {
                 let slot = inner.slot(&writer, dense);
                 dense.mark(slot);
-                (dense.place(slot), None, slot, None)
+                (dense.cells_at(slot), None, slot, None)
             }
             Series::Dynamic(keyed) => {
                 let mut claim = keyed.claim_for_handle();
@@ -429,11 +429,11 @@ impl Family {
                     inner.overflow_of(keyed)
                 });
                 let record = (found.at, meta::generation_of(found.meta));
-                (keyed.place(found.at), Some(record), 0, claim)
+                (keyed.cells_at(found.at), Some(record), 0, claim)
             }
         };
         let held = held(fork::generation(), claim);
-        SeriesHandle::new(self, place, (record, slot), held)
+        SeriesHandle::new(self, cells, (record, slot), held)
     }
 
     /// Reads the cells of the series with the labels that `labels` writes. Returns `None`, and
@@ -451,7 +451,7 @@ impl Family {
         match &inner.layout {
             Series::Dense(dense) => {
                 let slot = writer.group().filter(|&group| group < inner.groups)?;
-                inner.view(dense, slot).map(|view| read(view.place))
+                inner.view(dense, slot).map(|view| read(view.cells))
             }
             Series::Dynamic(keyed) => {
                 let key = writer.finish(keyed.secrets(), keyed.texts)?;
@@ -459,7 +459,7 @@ impl Family {
                     return keyed.read_locked(&key, read);
                 };
                 let found = keyed.find_surely(&key, |at| claim.set(at)).ok()??;
-                keyed.is_shown(found).then(|| read(keyed.place(found.at)))
+                keyed.is_shown(found).then(|| read(keyed.cells_at(found.at)))
             }
         }
     }
@@ -496,7 +496,7 @@ impl Family {
                 let Some(slot) = writer.group().filter(|&group| group < inner.groups) else {
                     return Ok(false);
                 };
-                let is_zero = dense.place(slot).is_zero(inner.schema.floats);
+                let is_zero = dense.cells_at(slot).is_zero(inner.schema.floats);
                 let was_there = dense.is_marked(slot) || !is_zero;
                 self.reset_slot(dense, slot);
                 Ok(was_there)
@@ -612,7 +612,7 @@ impl Family {
     ) -> Option<Found> {
         if let Some(claim) = keyed.claim() {
             if let Some(found) = self.find_or_make(keyed, key, &|at| claim.set(at)) {
-                act(keyed.place(found.at));
+                act(keyed.cells_at(found.at));
                 return Some(found);
             }
         } else if let Some(key) = key
@@ -620,7 +620,7 @@ impl Family {
         {
             return None;
         }
-        act(keyed.place(self.inner.overflow_of(keyed).at));
+        act(keyed.cells_at(self.inner.overflow_of(keyed).at));
         // A reset may have hidden it meanwhile.
         keyed.find_overflow();
         None
@@ -629,7 +629,7 @@ impl Family {
     fn reset_slot(&self, dense: &Dense, slot: u32) {
         let sides = self.inner.sides.get();
         if let Some(sides) = sides {
-            sides.clear(self, &dense.place(slot));
+            sides.clear(self, &dense.cells_at(slot));
         }
         let is_offset = |cell| sides.is_some_and(|sides| sides.is_offset(cell));
         dense.reset(slot, self.inner.schema.floats, self.inner.now().unix, is_offset);

@@ -17,7 +17,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// family whose labels all have fixed cardinality it is: the series starts again from zero with the
 /// handle's next update.
 pub struct SeriesHandle {
-    place: SeriesCells<'static>,
+    cells: SeriesCells<'static>,
     /// The record of the series and its generation, if it has a record.
     record: Option<(u32, u32)>,
     /// The slot of the series, if it has one.
@@ -34,30 +34,30 @@ pub struct SeriesHandle {
 /// Cells that replace those of a series: those of the overflow series, or some that are never
 /// shown.
 struct OtherCells {
-    place: SeriesCells<'static>,
+    cells: SeriesCells<'static>,
     _own: Box<[AtomicU64]>,
 }
 
 impl SeriesHandle {
     pub(super) fn new(
         family: &Family,
-        place: SeriesCells<'_>,
+        cells: SeriesCells<'_>,
         (record, slot): (Option<(u32, u32)>, u32),
         held: u64,
     ) -> Self {
-        // SAFETY: the handle owns a share of the family, which keeps the region alive; `place`
+        // SAFETY: the handle owns a share of the family, which keeps the region alive; `cells`
         // gives it out for no longer than the handle lives.
-        let place = unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(place) };
+        let cells = unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(cells) };
         let (held, other) = (AtomicU64::new(held), AtomicPtr::new(ptr::null_mut()));
-        Self { place, record, slot, held, other, family: family.clone() }
+        Self { cells, record, slot, held, other, family: family.clone() }
     }
 
     /// The cells of the series.
     #[inline]
-    pub fn place(&self) -> &SeriesCells<'_> {
+    pub fn cells(&self) -> &SeriesCells<'_> {
         // Acquire: another thread may have claimed the record before it stored this.
         let held = self.held.load(Ordering::Acquire);
-        if held_by(held) == fork::generation() { &self.place } else { self.inherit() }
+        if held_by(held) == fork::generation() { &self.cells } else { self.inherit() }
     }
 
     /// The family of the series.
@@ -94,25 +94,25 @@ impl SeriesHandle {
         let inner = &*self.family.inner;
         let (before, generation) = (self.held.load(Ordering::Acquire), fork::generation());
         if held_by(before) == generation {
-            return &self.place;
+            return &self.cells;
         }
         let Some((at, series)) = self.record else {
             self.held.store(held(generation, None), Ordering::Release);
-            return &self.place;
+            return &self.cells;
         };
-        let Series::Dynamic(keyed) = &inner.layout else { return &self.place };
+        let Series::Dynamic(keyed) = &inner.layout else { return &self.cells };
         if keyed.is_overflow(at) {
             // It is never removed.
             self.held.store(held(generation, None), Ordering::Release);
-            return &self.place;
+            return &self.cells;
         }
         if self.other.load(Ordering::Acquire).is_null() {
             let Some(claim) = keyed.claim_for_handle() else {
-                let place = keyed.place(inner.overflow_of(keyed).at);
+                let cells = keyed.cells_at(inner.overflow_of(keyed).at);
                 // SAFETY: as in `new`.
-                let place =
-                    unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(place) };
-                return self.replace(OtherCells { place, _own: Box::default() });
+                let cells =
+                    unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(cells) };
+                return self.replace(OtherCells { cells, _own: Box::default() });
             };
             keyed.hold(claim, at);
             if keyed.is_series(at, series) {
@@ -123,11 +123,11 @@ impl SeriesHandle {
                 if self.held.compare_exchange(before, after, success, failure).is_err() {
                     keyed.give_back(claim);
                 }
-                return &self.place;
+                return &self.cells;
             }
             keyed.give_back(claim);
         }
-        self.replace(OtherCells::new(self.place.len()))
+        self.replace(OtherCells::new(self.cells.len()))
     }
 
     /// Puts other cells in place of those of the series, unless there are some already.
@@ -146,7 +146,7 @@ impl SeriesHandle {
             |_| own,
         );
         // SAFETY: they are freed with the handle.
-        unsafe { &(*other).place }
+        unsafe { &(*other).cells }
     }
 }
 
@@ -158,17 +158,17 @@ impl OtherCells {
         // At most 512.
         let count = count as u32;
         // SAFETY: there is one lane of that many cells, which are freed with this.
-        Self { place: unsafe { SeriesCells::new(first, count, Lanes::ONE, None) }, _own: own }
+        Self { cells: unsafe { SeriesCells::new(first, count, Lanes::ONE, None) }, _own: own }
     }
 }
 
 impl Clone for SeriesHandle {
     fn clone(&self) -> Self {
         let generation = fork::generation();
-        let copy = |held| Self::new(&self.family, self.place, (self.record, self.slot), held);
+        let copy = |held| Self::new(&self.family, self.cells, (self.record, self.slot), held);
         // With another generation it counts as inherited: its first use claims the record.
         let inherited = held(!generation, None);
-        let is_own = ptr::eq(self.place(), &self.place);
+        let is_own = ptr::eq(self.cells(), &self.cells);
         let (Some((at, series)), Series::Dynamic(keyed)) = (self.record, &self.family.inner.layout)
         else {
             return copy(held(generation, None));

@@ -18,7 +18,7 @@
 //! })?;
 //! family.add(|key| key.text("ada"), 0, 1);
 //! family.add(|key| key.text("ada"), 0, 1);
-//! assert_eq!(family.bind(|key| key.text("ada")).place().sum(0), 2);
+//! assert_eq!(family.bind(|key| key.text("ada")).cells().sum(0), 2);
 //! # Ok::<(), quipu_segment::Error>(())
 //! ```
 //!

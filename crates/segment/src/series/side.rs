@@ -21,7 +21,7 @@ const HEAD: u64 = 8;
 pub struct SideAllocation<'a> {
     head: &'a [AtomicU64; HEAD as usize],
     words: &'a [AtomicU64],
-    place: Option<SeriesCells<'a>>,
+    cells: Option<SeriesCells<'a>>,
 }
 
 /// Tells which side allocations the series of a family have. Implemented by the code that knows
@@ -36,7 +36,7 @@ pub trait SideAllocations: Send + Sync {
 
     /// Empties the side allocations of a removed series, whose record another series is about to
     /// have. Nothing else uses them.
-    fn renew(&self, family: &Family, place: &SeriesCells<'_>);
+    fn renew(&self, family: &Family, cells: &SeriesCells<'_>);
 }
 
 impl<'a> SideAllocation<'a> {
@@ -75,8 +75,8 @@ impl<'a> SideAllocation<'a> {
 
     /// The cells; `None` if it was made without any.
     #[inline]
-    pub fn place(&self) -> Option<SeriesCells<'a>> {
-        self.place
+    pub fn cells(&self) -> Option<SeriesCells<'a>> {
+        self.cells
     }
 }
 
@@ -147,17 +147,17 @@ impl Family {
         let first = region.cells(first * CELL_BYTES, behind as usize)?;
         // `words` has 16 bits, and the words lie before the cells.
         let shared = region.slice((u64::from(at) + HEAD) * CELL_BYTES, words as usize);
-        let place = (cells > 0).then(|| {
+        let cells = (cells > 0).then(|| {
             // SAFETY: all cells in all lanes lie inside the segment, which the family keeps alive
             // for longer than the borrow.
             unsafe { SeriesCells::new(first, cells.into(), lanes, None) }
         });
-        Some(SideAllocation { head, words: shared, place })
+        Some(SideAllocation { head, words: shared, cells })
     }
 
     /// A number unique to the series of these cells: the offset of its first cell.
     #[inline]
-    fn owner(&self, place: &SeriesCells<'_>) -> u64 {
-        place.address().wrapping_sub(self.segment().region.address()) as u64
+    fn owner(&self, cells: &SeriesCells<'_>) -> u64 {
+        cells.address().wrapping_sub(self.segment().region.address()) as u64
     }
 }

@@ -23,7 +23,7 @@ pub struct View<'a> {
     /// When it started to count from zero, in nanoseconds of Unix time.
     pub start: u64,
     /// Its cells.
-    pub place: SeriesCells<'a>,
+    pub cells: SeriesCells<'a>,
 }
 
 /// The position of a walk over a family's series. The default is the beginning.
@@ -85,8 +85,8 @@ impl Family {
 
 impl Inner {
     pub(super) fn view<'a>(&self, dense: &'a Dense, slot: u32) -> Option<View<'a>> {
-        let place = dense.place(slot);
-        if !dense.is_marked(slot) && place.is_zero(self.schema.floats) {
+        let cells = dense.cells_at(slot);
+        if !dense.is_marked(slot) && cells.is_zero(self.schema.floats) {
             return None;
         }
         let overflow = slot == self.groups;
@@ -94,7 +94,7 @@ impl Inner {
             0 => self.created,
             start => start,
         };
-        Some(View { group: slot, texts: &[], plain: true, overflow, start, place })
+        Some(View { group: slot, texts: &[], plain: true, overflow, start, cells })
     }
 }
 
@@ -105,6 +105,6 @@ pub(super) fn keyed_view<'a>(keyed: &'a DynamicSeries, seen: &keyed::Seen<'a>) -
         plain: seen.plain,
         overflow: seen.overflow,
         start: seen.start,
-        place: keyed.place(seen.at),
+        cells: keyed.cells_at(seen.at),
     }
 }

@@ -203,10 +203,10 @@ fn act(
     let family = &families[usize::from(number) % families.len()];
     match choice % 16 {
         0..=2 => add(family, number),
-        3 => bound[usize::from(number) % bound.len()].place().add(0, 1),
+        3 => bound[usize::from(number) % bound.len()].cells().add(0, 1),
         4 => {
             let bound = family.bind(|key| key.text(&number.to_string()));
-            bound.place().add(0, 1);
+            bound.cells().add(0, 1);
             drop(bound.clone());
         }
         5 => drop(family.remove(|key| key.text(&number.to_string()))),
@@ -218,7 +218,7 @@ fn act(
         8 => drop(family.reset()),
         9 | 10 => walk(family),
         11 => {
-            family.read(|key| key.text(&number.to_string()), |place| place.sum(0));
+            family.read(|key| key.text(&number.to_string()), |cells| cells.sum(0));
             let _ = (family.len(), family.overflowed());
         }
         12 => side(family, number),
@@ -247,9 +247,9 @@ fn walk(family: &Family) {
     let (mut cursor, mut buffer, mut count) = (Cursor::default(), Vec::new(), 0_u64);
     let _ = family.walk(&mut cursor, &mut buffer, |view| {
         assert!(view.overflow || view.group < family.groups());
-        (0..view.place.len()).for_each(|cell| {
-            view.place.sum(cell);
-            view.place.sum_float(cell);
+        (0..view.cells.len()).for_each(|cell| {
+            view.cells.sum(cell);
+            view.cells.sum_float(cell);
         });
         count += 1;
         ControlFlow::Continue(())
@@ -260,19 +260,19 @@ fn walk(family: &Family) {
 /// Keeps the offset of a side allocation in the last cell of a series.
 fn side(family: &Family, number: u8) {
     let cell = usize::from(family.schema().cells) - 1;
-    let Ok(Some(place)) = family.find(|key| key.text(&number.to_string())) else { return };
-    let known = u32::try_from(place.plain(cell).load(Ordering::Relaxed)).unwrap_or(0);
-    let at = match family.side(&place, known) {
+    let Ok(Some(cells)) = family.find(|key| key.text(&number.to_string())) else { return };
+    let known = u32::try_from(cells.plain(cell).load(Ordering::Relaxed)).unwrap_or(0);
+    let at = match family.side(&cells, known) {
         Some(_) => known,
-        None => match family.allocate_side(&place, u16::from(number), 9) {
+        None => match family.allocate_side(&cells, u16::from(number), 9) {
             Ok(at) => at,
             Err(_) => return,
         },
     };
-    place.plain(cell).store(at.into(), Ordering::Relaxed);
-    let Some(side) = family.side(&place, at) else { return };
+    cells.plain(cell).store(at.into(), Ordering::Relaxed);
+    let Some(side) = family.side(&cells, at) else { return };
     side.words().iter().for_each(|word| word.store(1, Ordering::Relaxed));
-    if let Some(place) = side.place() {
-        (0..place.len()).for_each(|cell| place.add(cell, 1));
+    if let Some(cells) = side.cells() {
+        (0..cells.len()).for_each(|cell| cells.add(cell, 1));
     }
 }

@@ -207,8 +207,8 @@ fn a_series_after_a_power_loss_has_nothing_of_another_beside_it() {
 
         fn clear(&self, _: &Family, _: &SeriesCells<'_>) {}
 
-        fn renew(&self, _: &Family, place: &SeriesCells<'_>) {
-            self.0.lock().unwrap().push(place.plain(0).load(Ordering::Relaxed));
+        fn renew(&self, _: &Family, cells: &SeriesCells<'_>) {
+            self.0.lock().unwrap().push(cells.plain(0).load(Ordering::Relaxed));
         }
     }
 
@@ -265,7 +265,7 @@ fn a_power_loss_takes_no_whole_series_with_a_torn_one() {
         // If no power was lost, the file is damaged.
         assert!(open(1).unwrap_err().is_damage());
         let (_segment, family) = open(2).unwrap();
-        let count = |user: &str| family.read(|key| key.text(user), |place| place.sum(0));
+        let count = |user: &str| family.read(|key| key.text(user), |cells| cells.sum(0));
         assert_eq!([count("user ada"), count("user eve")], [Some(1), Some(3)]);
         assert_eq!(family.len(), 2);
         family.add(|key| key.text("user bob"), 0, 5);
@@ -316,7 +316,7 @@ fn nonsense_is_refused_and_left_as_it_is() {
             };
             for family in segment.families().unwrap() {
                 family.add(|key| key.text("y"), 0, 1);
-                family.bind(|key| key.text("user 5")).place().add(0, 1);
+                family.bind(|key| key.text("user 5")).cells().add(0, 1);
                 let _ = shown(&family);
                 family.sweep().unwrap();
                 family.remove(|key| key.text("user 3")).unwrap();

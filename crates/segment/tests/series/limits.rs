@@ -180,10 +180,10 @@ fn a_float_that_is_none_goes_with_its_series() {
     let family = segment.family(&schema).unwrap();
     let handle = family.bind(|key| key.text("x"));
     for value in [f64::NAN, f64::INFINITY, 2.5] {
-        handle.place().add_float(0, value);
+        handle.cells().add_float(0, value);
         assert!(family.remove(|key| key.text("x")).unwrap());
-        handle.place().add_float(0, 0.5);
-        assert_eq!(handle.place().sum_float(0), 0.5);
+        handle.cells().add_float(0, 0.5);
+        assert_eq!(handle.cells().sum_float(0), 0.5);
     }
 }
 
@@ -200,7 +200,7 @@ fn more_handles_than_a_record_counts_keep_it() {
     for i in 0..10 {
         family.add(|key| key.text(&format!("{i:03}")), 0, 1);
     }
-    handle.place().add(0, 100);
+    handle.cells().add(0, 100);
     assert_eq!(total(&family), 10);
 }
 
@@ -215,15 +215,15 @@ fn what_is_added_to_what_is_hidden_meanwhile_stays() {
     for total in 1..=3 {
         family.update(
             |key| key.text("ada"),
-            |place| {
+            |cells| {
                 count.fetch_add(1, Ordering::Relaxed);
                 clock.advance(TENTH * 2);
                 family.sweep().unwrap();
-                place.add(0, 1);
+                cells.add(0, 1);
             },
         );
         assert_eq!(count.load(Ordering::Relaxed), total);
-        let value = family.read(|key| key.text("ada"), |place| place.sum(0));
+        let value = family.read(|key| key.text("ada"), |cells| cells.sum(0));
         assert_eq!(value, Some(total));
         family.sweep().unwrap();
     }

@@ -163,7 +163,7 @@ fn a_walk_sees_each_series_once_while_others_come_and_go() {
                 let texts = texts(view);
                 assert_eq!(pair(texts[0].clone()), (texts[0].clone(), texts[1].clone()));
                 if texts[0].starts_with("lasting") {
-                    assert_eq!(view.place.sum(0), 7);
+                    assert_eq!(view.cells.sum(0), 7);
                     assert!(seen.insert(texts[0].clone()), "{} twice", texts[0]);
                 }
                 ControlFlow::Continue(())
@@ -253,7 +253,7 @@ fn a_look_finds_what_moves() {
     for i in 0..rounds {
         family.add(|key| key.text(&i.to_string()), 0, 1);
         for j in (i % 10..=i).step_by(10) {
-            let value = family.read(|key| key.text(&j.to_string()), |place| place.sum(0));
+            let value = family.read(|key| key.text(&j.to_string()), |cells| cells.sum(0));
             assert_eq!(value, Some(1), "{j} of {i}");
         }
     }
@@ -317,9 +317,9 @@ fn threads_that_add_and_remove_lose_nothing_that_stays() {
                     let handle = family.bind(|key| key.text(&own));
                     if i % 7 == thread {
                         // No other thread adds to it: what it has now is what gets lost.
-                        *gone.lock().unwrap() += handle.place().sum(0);
+                        *gone.lock().unwrap() += handle.cells().sum(0);
                         assert!(family.remove(|key| key.text(&own)).unwrap());
-                        handle.place().add(0, 1_000_000);
+                        handle.cells().add(0, 1_000_000);
                         clock.advance(TENTH);
                     }
                 }

@@ -351,7 +351,7 @@ impl Pair {
             }
             Step::AddBound { handle, cell, n } => {
                 let Some((handle, at)) = self.handles.get(handle) else { return };
-                handle.place().add(cell, n);
+                handle.cells().add(cell, n);
                 self.twin.series[*at].cells[cell] += n;
             }
             Step::Copy { handle } => {
@@ -416,7 +416,7 @@ impl Pair {
         let (mut cursor, mut buffer) = (Cursor::default(), Vec::new());
         let _ = family.walk(&mut cursor, &mut buffer, |view| {
             let number = if view.overflow { KEYS } else { key_of(self.setting, view) };
-            let cells = [0, 1, 2].map(|cell| view.place.sum(cell));
+            let cells = [0, 1, 2].map(|cell| view.cells.sum(cell));
             assert!(seen.insert(number, (cells, view.start)).is_none(), "twice: {number}");
             let has_quote = view.texts.contains(&b'"');
             assert!(view.overflow || view.plain != has_quote);
@@ -435,7 +435,7 @@ impl Pair {
         };
         assert_eq!(family.len(), count);
         for (handle, at) in &self.handles {
-            let cells = [0, 1, 2].map(|cell| handle.place().sum(cell));
+            let cells = [0, 1, 2].map(|cell| handle.cells().sum(cell));
             assert_eq!(cells, twin.series[*at].cells, "a handle's cells");
         }
     }

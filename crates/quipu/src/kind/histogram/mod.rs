@@ -30,7 +30,7 @@ impl Histogram {
     /// Counts `value` and adds it to the sum.
     #[inline]
     pub fn observe(&self, value: f64) {
-        self.layout.observe(self.bound.family(), self.bound.place(), value);
+        self.layout.observe(self.bound.family(), self.bound.cells(), value);
     }
 
     /// Like [`Histogram::observe`], and keeps `exemplar`, pairs of names and values, as the
@@ -38,13 +38,13 @@ impl Histogram {
     pub fn observe_with(&self, value: f64, exemplar: &[(&str, &str)]) {
         self.observe(value);
         let slot = self.layout.bucket(value);
-        let (family, cells) = (self.bound.family(), self.bound.place());
+        let (family, cells) = (self.bound.family(), self.bound.cells());
         exemplar::keep(family, cells, self.layout.exemplar(), slot, value, exemplar);
     }
 
     /// Returns the last exemplar of the bucket of `value`.
     pub fn exemplar(&self, value: f64) -> Option<KeptExemplar> {
-        let (family, cells) = (self.bound.family(), self.bound.place());
+        let (family, cells) = (self.bound.family(), self.bound.cells());
         exemplar::kept(family, cells, self.layout.exemplar(), self.layout.bucket(value))
     }
 
@@ -52,7 +52,7 @@ impl Histogram {
     /// observed it.
     pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
         let slot = self.layout.bucket(value);
-        let (family, cells) = (self.bound.family(), self.bound.place());
+        let (family, cells) = (self.bound.family(), self.bound.cells());
         exemplar::keep(family, cells, self.layout.exemplar(), slot, value, exemplar);
     }
 
@@ -69,12 +69,12 @@ impl Histogram {
 
     /// Returns the sum of all observations.
     pub fn sum(&self) -> f64 {
-        self.layout.sum(self.bound.place())
+        self.layout.sum(self.bound.cells())
     }
 
     /// Returns the number of observations.
     pub fn count(&self) -> u64 {
-        self.layout.count(self.bound.family(), self.bound.place())
+        self.layout.count(self.bound.family(), self.bound.cells())
     }
 }
 

@@ -205,15 +205,15 @@ impl Processes {
                 entry.note = match aggregation {
                     // Acquire: pairs with the release of the time; the value is the one set then,
                     // or a later one.
-                    Aggregation::LiveMostRecent => view.place.plain(TIME).load(Ordering::Acquire),
-                    Aggregation::Sum => view.place.plain(SUMMAND).load(Ordering::Acquire),
+                    Aggregation::LiveMostRecent => view.cells.plain(TIME).load(Ordering::Acquire),
+                    Aggregation::Sum => view.cells.plain(SUMMAND).load(Ordering::Acquire),
                     _ => 0,
                 };
                 if aggregation == Aggregation::Sum {
-                    entry.sum_to_be = decode(view.place.plain(SUM_TO_BE).load(Ordering::Relaxed));
+                    entry.sum_to_be = decode(view.cells.plain(SUM_TO_BE).load(Ordering::Relaxed));
                 }
             }
-            entry.value = decode(view.place.plain(VALUE).load(Ordering::Acquire));
+            entry.value = decode(view.cells.plain(VALUE).load(Ordering::Acquire));
             entries.push(entry);
             ControlFlow::Continue(())
         });

@@ -70,7 +70,7 @@ impl ProcessGauge {
     pub fn set(&self, value: f64) {
         match &self.0 {
             Handle::Shared(bound) => {
-                bound.place().plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
+                bound.cells().plain(VALUE).store(value.to_bits(), Ordering::Relaxed);
             }
             Handle::Own { family, layout, values, cached } => family.follow(
                 cached,
@@ -84,7 +84,7 @@ impl ProcessGauge {
     #[inline]
     pub fn add(&self, n: f64) {
         match &self.0 {
-            Handle::Shared(bound) => bound.place().add_float(VALUE, n),
+            Handle::Shared(bound) => bound.cells().add_float(VALUE, n),
             Handle::Own { family, layout, values, cached } => family.follow(
                 cached,
                 |key| write(family, layout, values, key),
@@ -118,7 +118,7 @@ impl ProcessGauge {
     pub fn get(&self) -> f64 {
         match &self.0 {
             Handle::Shared(bound) => {
-                f64::from_bits(bound.place().plain(VALUE).load(Ordering::Relaxed))
+                f64::from_bits(bound.cells().plain(VALUE).load(Ordering::Relaxed))
             }
             Handle::Own { family, layout, values, .. } => {
                 let found = family.find(|key| write(family, layout, values, key));

@@ -88,7 +88,7 @@ impl DynamicSeries {
                     continue;
                 }
                 if let Some((family, sides)) = sides {
-                    sides.clear(family, &self.place(at));
+                    sides.clear(family, &self.cells_at(at));
                 }
                 for cell in (0..self.cells).filter(|cell| !is_offset(*cell)) {
                     self.region().word(at + self.header + cell).store(0, Ordering::Release);

@@ -251,7 +251,7 @@ impl DynamicSeries {
 
     /// The cells of a record.
     #[inline]
-    pub(crate) fn place(&self, at: u32) -> SeriesCells<'_> {
+    pub(crate) fn cells_at(&self, at: u32) -> SeriesCells<'_> {
         let offset = (u64::from(at) + u64::from(self.header)) * CELL_BYTES;
         let first = self.region().cells(offset, self.cells as usize);
         let first = first.unwrap_or_else(|| NonNull::from(&*self.nowhere).cast());
@@ -337,7 +337,7 @@ impl DynamicSeries {
     ) -> bool {
         let update = || {
             let found = self.make_locked(key, &|_| (), now, sides).ok()?;
-            act(self.place(found.at));
+            act(self.cells_at(found.at));
             Some(())
         };
         self.is_key(key) && self.with_lock(update).flatten().is_some()
@@ -353,7 +353,7 @@ impl DynamicSeries {
     ) -> Option<R> {
         let look = || {
             let found = self.find_locked(key)?;
-            self.is_shown(found).then(|| read(self.place(found.at)))
+            self.is_shown(found).then(|| read(self.cells_at(found.at)))
         };
         self.with_lock(look).flatten()
     }

@@ -139,7 +139,7 @@ impl DynamicSeries {
         // new generation.
         region.word(at + 1).store(origin, Ordering::Release);
         if let Some((family, sides)) = sides {
-            sides.renew(family, &self.place(at));
+            sides.renew(family, &self.cells_at(at));
         }
         for i in 2..self.before_key {
             let is_offset = |(_, sides): Known<'_>| {
