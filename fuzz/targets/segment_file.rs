@@ -118,7 +118,7 @@ fn walk(family: &Family) -> u64 {
             };
             let (text, behind) = behind.split_at(length);
             let text = std::str::from_utf8(text).expect("opening has checked it");
-            assert!(!view.plain || !text.contains(['"', '\\', '\n']));
+            assert!(!view.escape_free || !text.contains(['"', '\\', '\n']));
             rest = behind;
         }
         (0..view.cells.len()).for_each(|cell| {

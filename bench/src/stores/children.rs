@@ -1,7 +1,9 @@
 //! Workers: forks of this process, which must have only one thread.
 
 use std::io::{self, Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitStatus;
 
 use crate::{Error, Result};
 
@@ -35,25 +37,26 @@ pub(super) struct Child {
 impl Child {
     /// Waits for the end of its work.
     pub(super) fn wait(mut self) -> Result<()> {
-        match self.status() {
-            0 => Ok(()),
-            status => Err(failed(format!("ended with the status {status}"))),
-        }
+        let status = self.status()?;
+        if status.success() { Ok(()) } else { Err(failed(format!("ended with {status}"))) }
     }
 
-    fn status(&mut self) -> i32 {
+    fn status(&mut self) -> Result<ExitStatus> {
         self.waited = true;
         let mut status = 0;
         // SAFETY: the process is a child for which nothing else waits.
-        unsafe { libc::waitpid(self.pid, &raw mut status, 0) };
-        status
+        if unsafe { libc::waitpid(self.pid, &raw mut status, 0) } < 0 {
+            return Err(failed(format!("cannot be waited for: {}", io::Error::last_os_error())));
+        }
+        Ok(ExitStatus::from_raw(status))
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
         if !self.waited {
-            self.status();
+            // An error could not be returned.
+            let _ = self.status();
         }
     }
 }

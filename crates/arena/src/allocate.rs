@@ -233,9 +233,9 @@ pub(crate) const fn uninit<T>(block: NonNull<T>) -> NonNull<MaybeUninit<T>> {
     block.cast()
 }
 
-/// Writes the methods that allocate into an `impl`: `allocating!(self => arena, 'a)`, for a `self`
-/// with an arena, and results that live as long as `'a`. With `'self`, results live as long as
-/// the borrow of `self`.
+/// Writes the methods that allocate into an `impl` for a type that has an arena. The arguments are a
+/// lifetime for the methods to declare, if any; the lifetime of the borrow of `self`, if it has a
+/// name; and the lifetime of the results.
 macro_rules! allocating {
     ([$($bound:lifetime)?] [$($own:lifetime)?] $result:lifetime) => {
         /// Allocates a value of a type that does not need dropping. For other types, use

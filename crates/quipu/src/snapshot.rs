@@ -147,7 +147,7 @@ pub struct Series<'a> {
     /// Its dynamic label values.
     pub texts: Texts<'a>,
     /// Whether no dynamic value contains a character that text formats escape: `"`, `\`, line feed.
-    pub plain: bool,
+    pub escape_free: bool,
     /// Whether this is the overflow series, which counts for all series beyond the family's limit.
     /// It has no labels of its own: formats show the single label `quipu_overflow="true"`.
     pub overflow: bool,

@@ -22,7 +22,7 @@ fn family(name: &'static str, kind: Kind, labels: &'static [Label<'static>]) -> 
 
 fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {
     let start = Some(Timestamp(1_500_000_000));
-    Series { group: 1, texts: Texts::new(texts), plain: false, overflow: false, start, value }
+    Series { group: 1, texts: Texts::new(texts), escape_free: false, overflow: false, start, value }
 }
 
 /// Passes one family of each kind to a sink.

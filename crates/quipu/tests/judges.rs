@@ -232,10 +232,10 @@ impl Collector for Foreign {
         let mut one = |name: &str, help: &str, kind: Kind, value: snapshot::Value<'_>| {
             let family = Family { name, help, unit: "", kind, labels: &[], groups: 1 };
             sink.family(&family);
-            let (group, texts, plain) = (0, Texts::default(), true);
+            let (group, texts, escape_free) = (0, Texts::default(), true);
             sink.series(
                 &family,
-                &Series { group, texts, plain, overflow: false, start: None, value },
+                &Series { group, texts, escape_free, overflow: false, start: None, value },
             );
         };
         let nan = Number::Float(f64::NAN);

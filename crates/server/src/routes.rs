@@ -242,7 +242,9 @@ impl<'a> Query<'a> {
             }
             let value = value.replace('+', " ");
             let value = percent_decode_str(&value).decode_utf8().map_err(|_| {
-                bad(format!("the parameter {name:?} is not UTF-8; percent-encode it"))
+                bad(format!(
+                    "the parameter {name:?} is not UTF-8; percent-encode the bytes of a UTF-8 text"
+                ))
             })?;
             parameters.push((name, value.into_owned()));
         }
@@ -291,7 +293,8 @@ fn decode(key: &str) -> Result<Vec<u8>, Refused> {
     let is_escape =
         |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 2;
     if key.split('%').skip(1).any(|rest| !is_escape(rest.as_bytes().get(..2).unwrap_or_default())) {
-        let what = "a percent sign in the key has no two hexadecimal digits after it; write %25";
+        let what = "a percent sign in the key must be followed by two hexadecimal digits; write %25 \
+                    for the sign itself";
         return Err(bad(what));
     }
     Ok(percent_decode_str(key).collect())

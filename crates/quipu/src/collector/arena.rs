@@ -96,7 +96,7 @@ impl Collector for Arenas {
                 let series = Series {
                     group: 0,
                     texts: Texts::new(&text),
-                    plain: !name.contains(['"', '\\', '\n']),
+                    escape_free: !name.contains(['"', '\\', '\n']),
                     overflow: false,
                     start: None,
                     value: Value::Gauge(Number::Unsigned(bytes as u64)),

@@ -13,7 +13,7 @@ pub(crate) struct Callback {
     labels: Vec<String>,
     /// Their values, encoded.
     texts: Vec<u8>,
-    plain: bool,
+    escape_free: bool,
     value: Box<dyn Fn() -> f64 + Send + Sync>,
     reset: Option<Box<dyn Fn() + Send + Sync>>,
 }
@@ -29,9 +29,9 @@ impl Callback {
     ) -> Self {
         let mut texts = Vec::new();
         labels.iter().for_each(|(_, value)| Texts::push(&mut texts, value));
-        let plain = !texts.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
+        let escape_free = !texts.iter().any(|byte| matches!(byte, b'"' | b'\\' | b'\n'));
         let labels = labels.into_iter().map(|(name, _)| name).collect();
-        Self { name, help, unit, kind, labels, texts, plain, value, reset: None }
+        Self { name, help, unit, kind, labels, texts, escape_free, value, reset: None }
     }
 
     /// Sets a function to call when the registry is reset.
@@ -65,7 +65,7 @@ impl Collector for Callback {
             _ => Value::Gauge(number),
         };
         let texts = Texts::new(&self.texts);
-        let (plain, overflow, start) = (self.plain, false, None);
-        sink.series(&family, &Series { group: 0, texts, plain, overflow, start, value });
+        let (escape_free, overflow, start) = (self.escape_free, false, None);
+        sink.series(&family, &Series { group: 0, texts, escape_free, overflow, start, value });
     }
 }

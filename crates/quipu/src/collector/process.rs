@@ -64,7 +64,8 @@ impl Collector for Process {
             };
             sink.family(family);
             let texts = Texts::default();
-            let series = Series { group: 0, texts, plain: true, overflow: false, start, value };
+            let series =
+                Series { group: 0, texts, escape_free: true, overflow: false, start, value };
             sink.series(family, &series);
         }
     }

@@ -64,8 +64,8 @@ impl Collector for Tokio {
 }
 
 fn give(sink: &mut dyn Sink, family: &Family<'_>, texts: Texts<'_>, value: Value<'_>) {
-    let (group, plain, overflow, start) = (0, true, false, None);
-    sink.series(family, &Series { group, texts, plain, overflow, start, value });
+    let (group, escape_free, overflow, start) = (0, true, false, None);
+    sink.series(family, &Series { group, texts, escape_free, overflow, start, value });
 }
 
 const fn family(

@@ -316,11 +316,11 @@ impl Text {
     fn put_texts(&self, series: &Series<'_>, out: &mut Vec<u8>) {
         let mut texts = series.texts;
         let Some(first) = texts.next_bytes() else { return };
-        put_text(first, series.plain, out);
+        put_text(first, series.escape_free, out);
         for between in &self.between {
             let Some(text) = texts.next_bytes() else { break };
             self.put(*between, out);
-            put_text(text, series.plain, out);
+            put_text(text, series.escape_free, out);
         }
         out.push(b'"');
     }
@@ -605,8 +605,8 @@ const OVERFLOW: &[u8] = b"quipu_overflow=\"true\"";
 const MOST_EXEMPLAR_CHARACTERS: usize = 128;
 
 #[inline]
-fn put_text(text: &[u8], plain: bool, out: &mut Vec<u8>) {
-    if plain {
+fn put_text(text: &[u8], escape_free: bool, out: &mut Vec<u8>) {
+    if escape_free {
         append(text, out);
     } else {
         escape::put_quoted_bytes(text, out);

@@ -166,7 +166,7 @@ impl Walk {
             let series = Series {
                 group: 0,
                 texts: Texts::new(&self.texts),
-                plain: !name.contains(['"', '\\', '\n']),
+                escape_free: !name.contains(['"', '\\', '\n']),
                 overflow: false,
                 start: Some(Timestamp(reader.in_segment().created())),
                 value: Value::Counter { total: Number::Unsigned(total), exemplar: None },

@@ -23,7 +23,7 @@ pub(crate) const WORDS: u64 = 0xffff;
 const STATE_SHIFT: u32 = 16;
 const STATE: u64 = 7 << STATE_SHIFT;
 /// No text of its key needs an escape in text formats.
-pub(crate) const PLAIN: u64 = 1 << 19;
+pub(crate) const ESCAPE_FREE: u64 = 1 << 19;
 const SLACK_SHIFT: u32 = 20;
 /// The most unused words after the key that the word can state.
 pub(crate) const MOST_SLACK: u64 = 0xfff;

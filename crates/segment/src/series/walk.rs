@@ -16,7 +16,7 @@ pub struct View<'a> {
     /// the byte 255 and four little-endian bytes.
     pub texts: &'a [u8],
     /// Whether no dynamic value contains a quote, a backslash or a line feed.
-    pub plain: bool,
+    pub escape_free: bool,
     /// Whether it is the overflow series, which stands for everything beyond the family's limit or
     /// values.
     pub overflow: bool,
@@ -94,7 +94,7 @@ impl Inner {
             0 => self.created,
             start => start,
         };
-        Some(View { group: slot, texts: &[], plain: true, overflow, start, cells })
+        Some(View { group: slot, texts: &[], escape_free: true, overflow, start, cells })
     }
 }
 
@@ -102,7 +102,7 @@ pub(super) fn keyed_view<'a>(keyed: &'a DynamicSeries, seen: &keyed::Seen<'a>) -
     View {
         group: seen.group,
         texts: seen.texts,
-        plain: seen.plain,
+        escape_free: seen.escape_free,
         overflow: seen.overflow,
         start: seen.start,
         cells: keyed.cells_at(seen.at),

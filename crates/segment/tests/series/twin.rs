@@ -419,7 +419,7 @@ impl Pair {
             let cells = [0, 1, 2].map(|cell| view.cells.sum(cell));
             assert!(seen.insert(number, (cells, view.start)).is_none(), "twice: {number}");
             let has_quote = view.texts.contains(&b'"');
-            assert!(view.overflow || view.plain != has_quote);
+            assert!(view.overflow || view.escape_free != has_quote);
             ControlFlow::Continue(())
         });
         let all = twin.by_key.iter().map(|(&key, &at)| (key, at)).chain([(KEYS, 0)]);

@@ -163,7 +163,7 @@ impl Collector for Sources {
             let texts = Texts::default();
             sink.family(&REPEATED);
             let series =
-                Series { group: 0, texts, plain: true, overflow: false, start: None, value };
+                Series { group: 0, texts, escape_free: true, overflow: false, start: None, value };
             sink.series(&REPEATED, &series);
         }
     }

@@ -20,7 +20,7 @@ fn bad_parameters_are_told_the_way_out() {
         ("/rate?window=90s", "take 60s or 120s"),
         ("/rate?window=2h", "longer than the 3600s that are remembered; ask for less"),
         ("/rate?window=500y", "is too long; give at most"),
-        ("/rate?window=%ff", "percent-encode it"),
+        ("/rate?window=%ff", "percent-encode the bytes"),
         ("/rate?windw=60s", "unknown parameter \"windw\"; this route takes window, format"),
         ("/rate?format=xml", "unknown format \"xml\"; give text or json"),
         ("/rate?n=1", "unknown parameter \"n\"; this route takes window, format"),

@@ -422,7 +422,7 @@ fn emit_own(found: &[Found], state: &State, sink: &mut dyn Sink) {
     }
     sink.family(&ENTRIES);
     let (texts, value) = (Texts::default(), total(state.entries));
-    let series = Series { group: 0, texts, plain: true, overflow: false, start: None, value };
+    let series = Series { group: 0, texts, escape_free: true, overflow: false, start: None, value };
     sink.series(&ENTRIES, &series);
 }
 
@@ -430,7 +430,7 @@ fn labelled(family: &Family<'_>, label: &str, value: Value<'_>, sink: &mut dyn S
     let mut texts = Vec::new();
     Texts::push(&mut texts, label);
     let texts = Texts::new(&texts);
-    let series = Series { group: 0, texts, plain: true, overflow: false, start: None, value };
+    let series = Series { group: 0, texts, escape_free: true, overflow: false, start: None, value };
     sink.series(family, &series);
 }
 

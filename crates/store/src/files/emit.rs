@@ -75,17 +75,17 @@ impl Out<'_> {
 
     fn series(&mut self, labels: &Labels, pid: Option<&str>, value: Shown<'_>) {
         self.texts.clear();
-        let mut plain = true;
+        let mut escape_free = true;
         let mut rest = labels.iter().peekable();
         for name in self.names {
             // Both lists are sorted.
             let own = rest.next_if(|(label, _)| *label == name).map(|(_, value)| &**value);
             let text = own.or(pid.filter(|_| name == "pid")).unwrap_or("");
-            plain &= !text.contains(['"', '\\', '\n']);
+            escape_free &= !text.contains(['"', '\\', '\n']);
             Texts::push(&mut self.texts, text);
         }
         let texts = Texts::new(&self.texts);
-        let series = Series { group: 0, texts, plain, overflow: false, start: None, value };
+        let series = Series { group: 0, texts, escape_free, overflow: false, start: None, value };
         self.sink.series(self.family, &series);
     }
 }

@@ -245,11 +245,11 @@ impl Total {
         for (values, parts) in &series {
             texts.clear();
             values.iter().for_each(|value| Texts::push(&mut texts, value));
-            let plain = !values.iter().any(|value| value.contains(['"', '\\', '\n']));
+            let escape_free = !values.iter().any(|value| value.contains(['"', '\\', '\n']));
             let mut give = |value: Shown<'_>| {
                 let (group, overflow, start) = (0, false, None);
                 let texts = Texts::new(&texts);
-                let series = Series { group, texts, plain, overflow, start, value };
+                let series = Series { group, texts, escape_free, overflow, start, value };
                 sink.series(&family, &series);
             };
             let of = |name: &str| parts.iter().find(|part| part.part == name).map(|p| p.value);

@@ -44,7 +44,7 @@ pub(crate) struct Processes {
 struct Entry {
     group: u32,
     overflow: bool,
-    plain: bool,
+    escape_free: bool,
     lives: bool,
     /// All texts but that of the process.
     own: Range<usize>,
@@ -68,7 +68,7 @@ struct Entry {
 struct Shown {
     group: u32,
     overflow: bool,
-    plain: bool,
+    escape_free: bool,
     texts: Range<usize>,
     start: u64,
     value: f64,
@@ -93,7 +93,7 @@ impl Processes {
         Some(Series {
             group: shown.group,
             texts: Texts::new(&self.texts[shown.texts.clone()]),
-            plain: shown.plain,
+            escape_free: shown.escape_free,
             overflow: shown.overflow,
             start: Some(Timestamp(shown.start)),
             value: Value::Gauge(Number::Float(shown.value)),
@@ -178,7 +178,7 @@ impl Processes {
             let mut entry = Entry {
                 group: view.group,
                 overflow: view.overflow,
-                plain: view.plain,
+                escape_free: view.escape_free,
                 lives: true,
                 own: 0..0,
                 texts: 0..0,
@@ -395,7 +395,7 @@ impl Processes {
     fn show(&mut self, entry: usize, value: Option<f64>, start: u64, with_id: bool) {
         let Some(value) = value else { return };
         let entry = &self.entries[entry];
-        let Entry { group, overflow, plain, id, .. } = *entry;
+        let Entry { group, overflow, escape_free, id, .. } = *entry;
         let mut texts = entry.own.clone();
         if with_id && !overflow {
             let begin = self.texts.len();
@@ -403,7 +403,7 @@ impl Processes {
             Texts::push(&mut self.texts, itoa::Buffer::new().format(id));
             texts = begin..self.texts.len();
         }
-        self.shown.push(Shown { group, overflow, plain, texts, start, value });
+        self.shown.push(Shown { group, overflow, escape_free, texts, start, value });
     }
 }
 

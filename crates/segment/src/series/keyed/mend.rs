@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::layout::CELL_BYTES;
 use crate::lock;
 use crate::series::index::{Index, MOST_BITS, Table};
-use crate::series::meta::{self, PLAIN, WORDS, is_series, state, state_of};
+use crate::series::meta::{self, ESCAPE_FREE, WORDS, is_series, state, state_of};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The valid part of a family's blocks.
@@ -20,7 +20,7 @@ struct Survey {
     /// The last valid block, or 0 if there is none, and the number of its valid words.
     last: u32,
     used: u32,
-    /// What is wrong after that, in words.
+    /// What is wrong after that, as text.
     flaw: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl DynamicSeries {
     /// destroyed is mended later, and is not an error.
     ///
     /// # Errors
-    /// What contradicts the layout, in words.
+    /// What contradicts the layout, as text.
     pub(crate) fn inspect(&self, torn: bool, claims: &mut Vec<Range<u64>>) -> Result<(), String> {
         let survey = self.survey(torn, |block| claims.push(block));
         let tables = self.tables();
@@ -49,7 +49,8 @@ impl DynamicSeries {
         }
         if !self.has_overflow() {
             let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
-            return Err(format!("it has no overflow series at {overflow}"));
+            let byte = overflow.saturating_mul(CELL_BYTES);
+            return Err(format!("it has no overflow series at byte {byte}"));
         }
         Ok(())
     }
@@ -213,7 +214,7 @@ impl DynamicSeries {
         let end = self.end();
         let mut survey = Survey { last: 0, used: 0, flaw: None };
         let flaw = |at: u64, what: &str| {
-            Some(format!("{what} at {} of a family", at.saturating_mul(CELL_BYTES)))
+            Some(format!("{what}, at byte {}", at.saturating_mul(CELL_BYTES)))
         };
         let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
         // No block is shorter than the least one, so that a circular list ends.
@@ -315,7 +316,7 @@ impl DynamicSeries {
             && is_padding(&bytes[end..])
             && meta::has_checksum(meta, self.hash(at))
             && self.texts(&bytes).all(|text| std::str::from_utf8(text).is_ok())
-            && (meta & PLAIN == 0 || self.is_plain(&bytes))
+            && (meta & ESCAPE_FREE == 0 || self.is_escape_free(&bytes))
     }
 
     /// Whether a record belongs to a series without texts. If the family has dynamic labels, only

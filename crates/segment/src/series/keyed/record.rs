@@ -8,7 +8,7 @@ use crate::claims::Memory;
 use crate::error::Error;
 use crate::layout::CELL_BYTES;
 use crate::series::key::{Key, next_text, with_bytes};
-use crate::series::meta::{self, PLAIN, state, state_of, with_state};
+use crate::series::meta::{self, ESCAPE_FREE, state, state_of, with_state};
 use crate::slots::Claim;
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -16,7 +16,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 pub(crate) struct Seen<'s> {
     pub(crate) group: u32,
     pub(crate) texts: &'s [u8],
-    pub(crate) plain: bool,
+    pub(crate) escape_free: bool,
     pub(crate) overflow: bool,
     pub(crate) start: u64,
     pub(crate) at: u32,
@@ -104,7 +104,7 @@ impl DynamicSeries {
         Some(Seen {
             group,
             texts: &words[..if overflow { 0 } else { length }],
-            plain: meta & PLAIN != 0,
+            escape_free: meta & ESCAPE_FREE != 0,
             overflow,
             start: self.created.saturating_add((origin & u64::from(u32::MAX)) * TENTH),
             at,
@@ -156,11 +156,11 @@ impl DynamicSeries {
         for (i, word) in (self.before_key..).zip(key.words) {
             region.word(at + i).store(*word, Ordering::Release);
         }
-        let plain = with_bytes(key.words, |bytes| self.is_plain(bytes));
-        let plain = if plain { PLAIN } else { 0 };
-        let meta = region.word(at).load(Ordering::Relaxed) & !PLAIN;
+        let escape_free = with_bytes(key.words, |bytes| self.is_escape_free(bytes));
+        let mark = if escape_free { ESCAPE_FREE } else { 0 };
+        let meta = region.word(at).load(Ordering::Relaxed) & !ESCAPE_FREE;
         let meta = meta::with_checksum(meta, key.hash);
-        region.word(at).store(meta | plain, Ordering::Relaxed);
+        region.word(at).store(meta | mark, Ordering::Relaxed);
         Ok(at)
     }
 
@@ -190,9 +190,9 @@ impl DynamicSeries {
     }
 
     /// Whether no text of a key needs an escape.
-    pub(super) fn is_plain(&self, bytes: &[u8]) -> bool {
-        let is_plain = |byte: &u8| !matches!(byte, b'"' | b'\\' | b'\n');
-        self.texts(bytes).all(|text| text.iter().all(is_plain))
+    pub(super) fn is_escape_free(&self, bytes: &[u8]) -> bool {
+        let is_free = |byte: &u8| !matches!(byte, b'"' | b'\\' | b'\n');
+        self.texts(bytes).all(|text| text.iter().all(is_free))
     }
 
     /// The number of words of a record's key.
