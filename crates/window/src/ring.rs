@@ -168,8 +168,8 @@ impl Ring {
         }
         loop {
             // A reader that cannot keep up, because ticks are as short as an attempt, accepts a
-            // count whose window begins too early, by fewer ticks than there are spare slots: the
-            // count includes the events of as many buckets too many.
+            // count whose window begins too early, by fewer ticks than there are spare slots. The
+            // count is too great by the events of those ticks.
             let (count, late) = self.read(ticks);
             if late <= SPARE - 2 {
                 return count;
