@@ -222,7 +222,7 @@ fn log(event: Event) {
         Event::Refused(refusal) => {
             debug!(status = refusal.status().as_u16(), why = refusal.reason(), "refused");
         }
-        Event::AcceptPaused => debug!("accepting is paused: out of files or memory"),
+        Event::AcceptPaused => debug!("accepting is paused: file descriptors or memory ran out"),
     }
 }
 
