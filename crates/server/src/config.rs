@@ -67,7 +67,7 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_KEY_BYTES", value_name = "BYTES")]
     pub key_bytes: Option<usize>,
 
-    /// Server threads; one serves about 100,000 requests a second [default: 1]
+    /// Server threads; one serves about 100,000 requests per second [default: 1]
     #[arg(long, env = "QUIPU_THREADS", value_name = "COUNT")]
     pub threads: Option<usize>,
 

@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         unsafe { libc::wait(std::ptr::null_mut()) };
     }
     let counted = requests.get(&["200", "/x"]);
-    eprintln!("{:.1} million increments a second", counted / 1e6 / seconds as f64);
+    eprintln!("{:.1} million increments per second", counted / 1e6 / seconds as f64);
     store.flush(Duration::from_secs(5))?;
 
     // What a scrape of any machine returns.
@@ -70,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let begin = Instant::now();
         store.flush(Duration::from_secs(5))?;
         let each = begin.elapsed().as_secs_f64() * 1e6 / texts.len() as f64;
-        eprintln!("a flush: {each:.2} us a changed series");
+        eprintln!("a flush: {each:.2} us per changed series");
     }
     Ok(())
 }

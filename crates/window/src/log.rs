@@ -596,6 +596,6 @@ mod tests {
         log.drop_until(pushed[100]);
         assert_eq!(times(&log), pushed[101..]);
         let bytes = log.bytes() as f64 / f64::from(events);
-        assert!(cfg!(miri) || bytes < 2.3, "{bytes} bytes an event");
+        assert!(cfg!(miri) || bytes < 2.3, "{bytes} bytes per event");
     }
 }

@@ -65,7 +65,7 @@ fn draw(report: &Report, area: &Area<'_>) -> Drawn {
     let frame = [(LEFT, TOP), (LEFT, BOTTOM), (RIGHT, BOTTOM)];
     area.draw(&PathElement::new(frame, FAINT.stroke_width(1)))?;
     let middle = (LEFT + RIGHT) / 2;
-    let label = format!("bytes a message, in a stream{}", across.note());
+    let label = format!("bytes per message, in a stream{}", across.note());
     text(area, &label, (middle, BOTTOM + 38), 15.0, TEXT, HPos::Center)?;
     let label = format!("nanoseconds to write and read a message{}", up.note());
     let style = TextStyle::from(("sans-serif", 15.0).into_font())

@@ -312,7 +312,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 pub fn unhex(text: &str) -> Vec<u8> {
-    assert!(text.len().is_multiple_of(2), "two digits a byte");
+    assert!(text.len().is_multiple_of(2), "two digits per byte");
     let digit = |byte: u8| char::from(byte).to_digit(16).unwrap() as u8;
     text.as_bytes().chunks(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }
