@@ -23,7 +23,7 @@ pub struct Counting;
 
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
-/// The growth of the heap by what `build` returns, in bytes. Nothing else may allocate meanwhile.
+/// The bytes of heap that the result of `build` takes. Nothing else may allocate meanwhile.
 pub fn heap_bytes<T>(build: impl FnOnce() -> T) -> i64 {
     let before = LIVE.load(Ordering::Relaxed);
     let kept = build();

@@ -1,4 +1,5 @@
-//! Passes arbitrary numbers to the arena's address arithmetic, and compares with a slow twin.
+//! Passes arbitrary numbers to the arena's address arithmetic, and compares the results with a slow
+//! model.
 
 #![no_main]
 

@@ -5,7 +5,7 @@
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, Error, Kind, Message};
 
-/// The formats in the order by which saved inputs number them: append new ones.
+/// The formats, in the order in which saved inputs number them: append new ones.
 pub const NAMES: &[&str] = &[
     "quipu",
     "quipu-compact",

@@ -42,7 +42,7 @@ pub(crate) struct Setting {
     pub(crate) target: String,
     pub(crate) libc: String,
     pub(crate) valgrind: String,
-    /// The processor, by which the C library chooses how it copies.
+    /// The processor, on which depends how the C library copies.
     pub(crate) cpu: String,
     /// The libraries and their versions.
     pub(crate) libraries: BTreeMap<String, String>,

@@ -2,8 +2,8 @@
 //!
 //! A stream is written in blocks of 1,000 messages, each to a buffer that is cleared before. Each
 //! block is passed on whole, and read before the next one is written; the times are the sums over
-//! all blocks. So a writer and its reader keep their state from block to block, and neither waits
-//! for memory for which a sender would not wait.
+//! all blocks. So a writer and its reader keep their state from block to block, and both wait for
+//! memory only where a sender would.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Compares the address arithmetic, in both forms, with its slow twin.
+//! Compares the address arithmetic, in both forms, with a slow model.
 
 #![cfg(not(miri))] // Nothing of it is unsafe.
 

@@ -122,7 +122,7 @@ impl Drop for Gateway {
 fn silent_connections_keep_nobody_out() {
     let registry = registry();
     let server = serve("127.0.0.1:0", &registry).unwrap();
-    // A kept connection that sends requests stays; silent ones give way, the oldest first.
+    // A keep-alive connection that sends requests stays; silent ones give way, the oldest first.
     let mut kept = TcpStream::connect(server.address()).unwrap();
     let mut ask_kept = || {
         let mut answer = [0; 4096];

@@ -1,4 +1,4 @@
-//! Clocks: nanoseconds that never go back. They cost from 4 ns a reading, and one is set by hand.
+//! Clocks: nanoseconds that never go back. They cost from 4 ns per reading; one is set by hand.
 //!
 //! Time is an argument here, never a hidden call: every counter takes its clock, and can be told
 //! the time instead. Use [`Coarse`] unless there is a reason not to: it steps by the kernel's tick

@@ -100,7 +100,7 @@ fn holes(file: &File, range: Range<u64>) -> impl Iterator<Item = io::Result<Rang
         }
         let start = match seek(file, SeekFrom::Hole(at)) {
             Ok(start) if start < range.end => start,
-            // A file system that does not know holes has none.
+            // A file system without support for holes reports none.
             Ok(_) | Err(Errno::INVAL | Errno::NXIO) => return None,
             Err(error) => return Some(Err(error.into())),
         };

@@ -1,5 +1,5 @@
-//! Families, compared with a slow twin, and the faults of other series tables, which must not occur
-//! here.
+//! Families, compared with a slow model, and the faults of other series tables, which must not
+//! occur here.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,6 +1,6 @@
 //! The keys with the most events, as `/top` shows them.
 //!
-//! Ranking looks at every key. A large table is therefore ranked in steps, with other requests
+//! Ranking reads every key. A large table is therefore ranked in steps, with other requests
 //! served in between. Requests that arrive during a ranking share it: each does a step when its
 //! turn comes, and all get the same page, as do requests shortly afterwards.
 

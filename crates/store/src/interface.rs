@@ -1,5 +1,5 @@
-//! The interface of all stores: the traits [`Store`] and [`Metric`], and [`Spec`], by which an
-//! application describes a metric.
+//! The interface of all stores: the traits [`Store`] and [`Metric`], and [`Spec`], with which
+//! an application describes a metric.
 
 use std::sync::Arc;
 
@@ -149,8 +149,8 @@ pub trait Metric: Send + Sync {
     fn get(&self, labels: &[&str]) -> f64;
 
     /// Calls `visit` with the label values and the value of every series, aggregated over all
-    /// processes. With [`Aggregation::All`] and [`Aggregation::LiveAll`], one label value follows
-    /// those of the spec's names: the pid.
+    /// processes. With [`Aggregation::All`] and [`Aggregation::LiveAll`], the last label value is
+    /// the pid.
     ///
     /// # Errors
     /// Those of the underlying storage.

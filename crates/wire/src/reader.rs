@@ -74,7 +74,7 @@ impl<'m> Reader<'m> {
         self.rest.first().copied()
     }
 
-    /// Skips bytes that were looked at.
+    /// Skips bytes that were examined.
     #[inline(always)]
     pub(crate) fn advance(&mut self, bytes: usize) {
         self.rest = &self.rest[bytes..];

@@ -390,7 +390,7 @@ impl<F: Format> Decoder<F> {
         } else if held > limit {
             Some(Error::reading(F::NAME, position, TOO_LARGE))
         } else {
-            // Readers leave the input after all bytes that they looked at.
+            // Readers leave the input after all bytes that they examined.
             *credit = credit.saturating_sub(seen as i64 + 1);
             None
         }

@@ -325,7 +325,7 @@ fn is_bounded(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     drop(read_any(format, kind, bytes));
 }
 
-/// This number of bytes would take seconds, not milliseconds, if each byte were looked at once for
+/// This number of bytes would take seconds, not milliseconds, if each byte were examined once for
 /// each item before it.
 fn is_linear(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     let limit = Duration::from_millis(20) + Duration::from_micros(1) * bytes.len() as u32;

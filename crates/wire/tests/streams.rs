@@ -19,7 +19,7 @@ const FRAMINGS: [Framing; 4] = [Framing::Own, Framing::U32Le, Framing::Varint, F
 /// The framings that put a length before each message.
 const LENGTHS: [Framing; 2] = [Framing::U32Le, Framing::Varint];
 
-/// The formats with their framings. One that is not delimited has no streams without lengths.
+/// The formats with their framings. A stream of a format that is not delimited needs lengths.
 fn streams() -> impl Iterator<Item = (AnyFormat, Framing)> {
     let framings = |format: AnyFormat| FRAMINGS.map(|framing| (format, framing));
     AnyFormat::all()

@@ -68,7 +68,7 @@ func Repeat(
 	return records, nil
 }
 
-// HeapBytes returns the growth of the live heap by what build returns.
+// HeapBytes returns the bytes of live heap that the result of build takes.
 func HeapBytes(build func() any) float64 {
 	before := liveHeap()
 	kept := build()

@@ -1,4 +1,4 @@
-//! Compares the address arithmetic with a slow twin that computes in 128 bits.
+//! Compares the address arithmetic with a slow model that computes in 128 bits.
 
 #![allow(unreachable_pub)]
 

@@ -11,8 +11,8 @@ use crate::snapshot::Kind;
 pub struct ShownNames(HashSet<String>);
 
 impl ShownNames {
-    /// Takes all names by which a family is shown, with the suffixes that the formats add, escaped
-    /// for readers that need it. Returns false, and takes none, if one of them is taken.
+    /// Takes all names under which a family is shown, with the suffixes that the formats add,
+    /// escaped for readers that need it. Returns false, and takes none, if one of them is taken.
     pub fn take(&mut self, name: &str, kind: Kind) -> bool {
         let suffixes: &[&str] = match kind {
             Kind::Counter => &["", "_total"],

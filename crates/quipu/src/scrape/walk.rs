@@ -26,7 +26,7 @@ pub(crate) struct Walk {
     next: usize,
     /// The position in the current family; `None` before its first series.
     cursor: Option<Cursor>,
-    /// The index of the next series, in a family that combines those of processes.
+    /// The index of the next series, in a family that combines the series of several processes.
     series: usize,
     /// Whether the walk ends after the next family.
     only: bool,

@@ -72,8 +72,8 @@ impl MappedFile {
         let mapped = Self::map(None, file, limit)?;
         if mapped.reopen().is_none() {
             // Without a lock of its own, no process could tell which of the others live.
-            let what = "a segment without a file needs /proc, by which each process opens it \
-                        again; mount /proc, or open a segment in a file";
+            let what = "a segment without a file needs /proc, through which each process opens \
+                        it again; mount /proc, or open a segment in a file";
             return Err(Error::new(None, ErrorKind::Request(what.into())));
         }
         Ok(mapped)

@@ -41,11 +41,11 @@ impl<T> ForkSafeCell<T> {
         look(unsafe { &*self.value.load(Ordering::Acquire) })
     }
 
-    /// Replaces the value by the one that `next` makes from it, if it makes one, and returns what
+    /// Replaces the value with the one that `next` makes from it, if it makes one, and returns what
     /// `next` returns. `next` must not use this same `ForkSafeCell`.
     ///
     /// In a signal handler that interrupts its own thread here, the old value is not freed, since
-    /// that thread may be reading it; and that thread may then replace the new value by what it
+    /// that thread may be reading it; and that thread may then replace the new value with what it
     /// made from the old one.
     pub fn replace<R>(&self, next: impl FnOnce(&T) -> (Option<T>, R)) -> R {
         let locked = self.mutex.lock();

@@ -31,8 +31,8 @@ mod platform {
     }
 
     /// A number that changes when this process starts to fork, and again when the fork is done.
-    /// What was made between two calls that return the same number is in no child, unless a fork
-    /// was under way.
+    /// If two calls return the same number and no fork was under way, no child has what was made
+    /// between them.
     #[inline]
     pub(crate) fn forks() -> u32 {
         FORKS.load(Ordering::SeqCst)

@@ -182,7 +182,7 @@ impl<'a> SeriesCells<'a> {
     #[inline]
     pub fn sum_float(&self, cell: usize) -> f64 {
         let base = self.base(cell).map_or(0.0, |base| f64::from_bits(base.load(Ordering::Acquire)));
-        // A base that was never set subtracts nothing, not even the sign of a zero.
+        // A base that was never set must not change the sum, not even the sign of a zero.
         if base == 0.0 { self.raw_sum_float(cell) } else { self.raw_sum_float(cell) - base }
     }
 
@@ -196,7 +196,7 @@ impl<'a> SeriesCells<'a> {
         self.lane(cell, usize::from(self.lanes.cpus))
     }
 
-    /// Resets all sums to zero, except those of the cells for which `is_kept` returns true.
+    /// Resets all sums to zero, except in the cells for which `is_kept` returns true.
     /// `floats` has the bit of each cell that holds floats. Without a base, no other thread may use
     /// the cells.
     pub(crate) fn reset(&self, floats: u64, is_kept: impl Fn(usize) -> bool) {

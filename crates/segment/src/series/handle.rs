@@ -25,13 +25,13 @@ pub struct SeriesHandle {
     /// Lower half: the claim on the record, 0 for none. Upper half: the fork generation of the
     /// process that made the claim.
     held: AtomicU64,
-    /// The cells that replace those of the series in a child of a fork, if the series was removed
+    /// The cells that replace the series' own in a child of a fork, if the series was removed
     /// before the child claimed it; null if there are none.
     other: AtomicPtr<OtherCells>,
     family: Family,
 }
 
-/// Cells that replace those of a series: those of the overflow series, or some that are never
+/// Cells that replace a series' own: the cells of the overflow series, or cells that are never
 /// shown.
 struct OtherCells {
     cells: SeriesCells<'static>,
@@ -130,7 +130,7 @@ impl SeriesHandle {
         self.replace(OtherCells::new(self.cells.len()))
     }
 
-    /// Puts other cells in place of those of the series, unless there are some already.
+    /// Puts other cells in place of the series' own, unless that was done already.
     fn replace(&self, other: OtherCells) -> &SeriesCells<'_> {
         let null = ptr::null_mut();
         let own = Box::into_raw(Box::new(other));

@@ -347,7 +347,7 @@ pub mod model {
             self.index().find(Self::fingerprint(key), |at| self.matches(at, key))
         }
 
-        /// The record of a key; searches with the lock if it is not found without.
+        /// The record of a key; if a search without the lock finds none, searches again with it.
         pub fn find_surely(&self, key: u64) -> Option<u32> {
             self.find(key).or_else(|| {
                 let _lock = self.lock.lock();

@@ -113,8 +113,8 @@ impl Known {
                 self.slabs.push(offset);
             }
         }
-        // No more than are ever looked at: if another process writes nonsense into the root, old
-        // ones appear again.
+        // Only those that are ever searched are kept: if another process writes nonsense into the
+        // root, old ones appear again.
         self.slabs.drain(..self.slabs.len().saturating_sub(SLABS_LOOKED_AT));
         self.newest = newest;
         Ok(())

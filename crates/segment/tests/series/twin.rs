@@ -1,4 +1,5 @@
-//! A family beside its twin, which is a list and a map: programs of operations change both alike.
+//! A family and its twin, a model made of a list and a map: random sequences of operations change
+//! both alike.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
@@ -10,7 +11,7 @@ use quipu_segment::{Options, Segment};
 
 use super::{START, TENTH, dynamic, fixed, schema, texts};
 
-/// What a program does to a family and to its twin.
+/// An operation on a family and on its twin.
 #[derive(Debug, Clone)]
 enum Step {
     Add { key: usize, cell: usize, n: u64 },

@@ -9,7 +9,7 @@
 //!   space and 2.6 us more of processor time for each connection of `ab -c100`.)
 //! * It is corked. Small writes gather in a buffer that the connection sends after each poll of
 //!   hyper, so pipelined requests share their sends: 468k requests/s instead of 149k with 16 of
-//!   them in flight, for 50 instructions a request. Hyper's own `pipeline_flush` holds a response
+//!   them in flight, for 50 instructions per request. Hyper's own `pipeline_flush` holds a response
 //!   back while the next request is incomplete, which can be forever.
 //!
 //! It also tracks the phase of the current request, which determines the deadline, and whether the
@@ -55,8 +55,7 @@ pub(super) struct Wire {
     spoken: Cell<bool>,
     /// Whether hyper's part of the connection was dropped, to save its memory.
     pub(super) resting: Cell<bool>,
-    /// Whether the connection never had a place, so that its requests are refused unless they are
-    /// vital.
+    /// Whether the connection never had a place: then only its vital requests are served.
     pub(super) placeless: Cell<bool>,
     /// The place, until the connection ends or gives way.
     pub(super) place: Cell<Option<Place>>,
@@ -167,8 +166,8 @@ impl Wire {
         self.turn.set(None);
     }
 
-    /// Whether a request that is complete at time `now` still belongs to this turn. None does while
-    /// the client does not read earlier responses.
+    /// Whether a request that is complete at time `now` still belongs to this turn. While the
+    /// client leaves earlier responses unread, no request does.
     pub(super) fn takes_turn(&self, now: Instant) -> bool {
         if self.blocked_since.get().is_some() {
             return false;

@@ -33,7 +33,7 @@ impl Client {
         self.stream.write_all(bytes.as_ref())
     }
 
-    /// Sends a request without a body and reads the response. The connection is kept.
+    /// Sends a request without a body and reads the response. The connection stays open.
     pub(crate) fn request(&mut self, method: &str, target: &str) -> Result<Answer> {
         self.send(format!("{method} {target} HTTP/1.1\r\nHost: quipu\r\n\r\n"))?;
         let mut answer = self.head()?;

@@ -14,7 +14,7 @@ use crate::interface::{Kind, Metric, Spec};
 use crate::lock::Lock;
 use crate::table::register;
 
-/// The metric by which the process that flushes learns how to combine the values of gauges.
+/// The metric from which the process that flushes learns how to combine the values of gauges.
 pub(super) struct Specs(GaugeFamily<Values<'static>>);
 
 /// A metric.

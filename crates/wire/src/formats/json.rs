@@ -355,7 +355,7 @@ fn word(input: &mut Reader<'_>) -> Result<f64, Fault> {
 fn id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     const EXPECTED: &str = "the quote at the end of an id";
     let Some(len) = quote(input.rest()) else {
-        // The whole rest was looked at.
+        // The whole rest was examined.
         input.advance(input.len());
         return Err(Fault::incomplete(EXPECTED));
     };

@@ -22,7 +22,7 @@
 //! A reader also accepts:
 //!
 //! - Histograms (`h`) and distributions (`d`), as batch timers.
-//! - Several values in a line: those of a counter are added, of a gauge the last one counts.
+//! - Several values in a line: a counter's values are added; a gauge is set to the last one.
 //! - A sample rate: a counter is divided by it, as in servers, and rounded. A timer loses it, since
 //!   a batch has no place for the values that were not sent.
 //! - In DogStatsD, fields after the tags of a line (a container, a time), which are skipped.
@@ -274,7 +274,7 @@ impl<D: Dialect> Codec<D> {
             return Ok(None);
         }
         if !input.rest().contains(&b'\n') {
-            // The whole rest was looked at.
+            // The whole rest was examined.
             input.take(input.len(), LINE_FEED)?;
             return Err(Fault::incomplete(LINE_FEED));
         }

@@ -426,7 +426,7 @@ fn decimal(input: &mut Reader<'_>, expected: &'static str) -> Result<i64, Fault>
 
 #[inline(always)]
 fn read_id<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
-    const EXPECTED: &str = "an id in hex, two digits a byte, and a tab";
+    const EXPECTED: &str = "an id in hex, two digits per byte, and a tab";
     let column = input.rest();
     let len = column.iter().position(|byte| NIBBLES[usize::from(*byte)] > 15);
     let Some(len) = len else {
@@ -468,7 +468,7 @@ fn read_list<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64],
     });
     result.map_err(|fault| {
         if fault.is_incomplete() {
-            // The fault stays here, after what was looked at.
+            // The fault stays here, after what was examined.
             return Fault::incomplete(EXPECTED);
         }
         *input = column;

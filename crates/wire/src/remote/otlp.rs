@@ -85,8 +85,8 @@ impl Otlp {
     ///
     /// # Errors
     ///
-    /// Without a name, when a label has no name or appears twice, and for a time before 1970 or
-    /// after 2554. The request is then unchanged.
+    /// If there is no name, if a label has no name or appears twice, and if the time is before 1970
+    /// or after 2554. The request is then unchanged.
     pub fn push(
         &mut self,
         labels: &[Label<'_>],

@@ -86,8 +86,8 @@ impl Layout {
     #[cold]
     fn learn(&self, family: &Family) -> bool {
         let Ok(number) = family.segment().process() else { return false };
-        // Tidy up after ended processes now: even if no scrape ever runs, they leave no more series
-        // than the living ones have.
+        // Tidy up after ended processes now: so their series never outnumber those of the living
+        // ones, even if a scrape never runs.
         fold::tidy(family, self);
         let name = format!("{number:0NUMBER$x}{:08x}", std::process::id());
         // All threads store the same name.

@@ -112,7 +112,7 @@ impl Processes {
         self.reduce(aggregation);
     }
 
-    /// Reads a family in which one series takes in those of ended processes.
+    /// Reads a family in which one series takes in the series of ended processes.
     fn read_folded(&mut self, family: &Family, aggregation: Aggregation) {
         let Some(_folding) = family.try_folding() else {
             return self.read_meanwhile(family, aggregation);

@@ -208,7 +208,7 @@ impl DynamicSeries {
     }
 
     /// Walks the blocks up to the first error. `claim` gets the words of each block. With
-    /// `passes_labels`, a series with labels that are not its own is not an error.
+    /// `passes_labels`, a series may have labels that are not its own.
     fn survey(&self, passes_labels: bool, mut claim: impl FnMut(Range<u64>)) -> Survey {
         let region = self.region();
         let end = self.end();

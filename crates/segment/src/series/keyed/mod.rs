@@ -373,8 +373,9 @@ impl DynamicSeries {
             && self.is_missing(key)
     }
 
-    /// Whether there is certainly no series of that key, without the lock: no thread is changing
-    /// the index or died while changing it, and no entries are to be moved.
+    /// Whether the key certainly has no series, as a search without the lock tells: only while the
+    /// index is at rest, so that no thread is changing it, died while changing it, or has entries
+    /// left to move.
     fn is_missing(&self, key: &Key<'_>) -> bool {
         self.is_missing_if(|| {
             let is_it = |at| self.matches(at, key);
@@ -387,7 +388,7 @@ impl DynamicSeries {
         let at_rest = || {
             // Acquire, here and below: each load sees at least what the one before saw. The count
             // comes first: a thread that began a change before this load had the lock by then. A
-            // later change is seen by the second look, even if the table is then the same again.
+            // later change is seen by the second call, even if the table is then the same again.
             let changes = self.head[at::CHANGES].load(Ordering::Acquire);
             let locked = self.head[at::LOCK].load(Ordering::Acquire);
             let broken = self.head[at::BROKEN].load(Ordering::Acquire);

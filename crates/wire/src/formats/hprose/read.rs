@@ -242,7 +242,7 @@ fn tagged<'m, T>(
     let tag = input.byte(expected)?;
     let value = read(tag, input).unwrap_or(Err(Fault::malformed(expected)));
     value.inspect_err(|fault| {
-        // For a value that is incomplete, the input stays after what was looked at.
+        // For a value that is incomplete, the input stays after what was examined.
         if !fault.is_incomplete() {
             *input = before;
         }

@@ -12,7 +12,7 @@ use crate::values;
 /// The items of a document.
 ///
 /// Functions that are not inlined read from a copy of this (see [`aside`](Items::aside)), since the
-/// reader stays in registers only if it never has an address.
+/// reader stays in registers only if its address is never taken.
 #[derive(Clone, Copy)]
 pub(super) struct Items<'m> {
     pub(super) input: Reader<'m>,
