@@ -1,4 +1,4 @@
-//! Runs arbitrary bytes as a program of operations on an arena, and compares with a shadow model.
+//! Runs arbitrary bytes as a sequence of operations on an arena, and compares with a shadow model.
 //!
 //! The first byte selects the policy: direction, minimum alignment, and what shrinking does.
 

@@ -1,4 +1,4 @@
-//! Runs random programs of operations under every policy, and compares with a shadow model.
+//! Runs random sequences of operations under every policy, and compares with a shadow model.
 
 mod model;
 

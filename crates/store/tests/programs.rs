@@ -1,4 +1,4 @@
-//! Property tests: for random programs of operations, each store returns the same values as
+//! Property tests: for random sequences of operations, each store returns the same values as
 //! [`Synchronized`], a map under a lock.
 
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! Property tests: random programs of operations, on each counter and on a simple, slow model.
+//! Property tests: random sequences of operations, on each counter and on a simple, slow model.
 
 #![cfg(not(loom))]
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! Runs programs of operations on an arena, and compares with a shadow model that knows every
+//! Runs sequences of operations on an arena, and compares with a shadow model that knows every
 //! block.
 //!
 //! A program is bytes, so that a property test and a fuzz target can share this code. After each

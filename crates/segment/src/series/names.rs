@@ -40,7 +40,7 @@ struct Known {
 unsafe impl Sync for Names {}
 
 /// The number of slabs in which a new family looks for room, from the newest one.
-const SLABS_LOOKED_AT: usize = 4;
+const SLABS_SEARCHED: usize = 4;
 
 impl Names {
     /// The newest record of a family of that name. If the record has another version, or cannot be
@@ -61,7 +61,7 @@ impl Names {
     /// The newest slabs, newest first.
     pub(crate) fn slabs(&self, segment: &Segment) -> Result<Vec<Record>, Error> {
         let newest: Vec<u64> = self.with(segment, |known| {
-            known.slabs.iter().rev().take(SLABS_LOOKED_AT).copied().collect()
+            known.slabs.iter().rev().take(SLABS_SEARCHED).copied().collect()
         })?;
         newest.into_iter().map(|at| record(segment, at)).collect()
     }
@@ -115,7 +115,7 @@ impl Known {
         }
         // Only those that are ever searched are kept: if another process writes nonsense into the
         // root, old ones appear again.
-        self.slabs.drain(..self.slabs.len().saturating_sub(SLABS_LOOKED_AT));
+        self.slabs.drain(..self.slabs.len().saturating_sub(SLABS_SEARCHED));
         self.newest = newest;
         Ok(())
     }
