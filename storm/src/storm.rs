@@ -18,16 +18,16 @@ use crate::sequence::SplitMix;
 /// The number of processes that count.
 const WORKERS: usize = 8;
 /// The number of rounds after which all workers come to rest and the segment is compared.
-const ROUNDS_TO_A_CHECK: u64 = 10;
+const ROUNDS_PER_CHECK: u64 = 10;
 /// How long a process may take. The library states a bound of 10 s on waiting, in an open;
 /// interpreters on a busy machine need more.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The number of deaths that ends the storm.
-const MOST_DEATHS: u64 = 50;
+const MAX_DEATHS: u64 = 50;
 /// The number of recent events that are shown with a failure.
-const MOST_EVENTS: usize = 25;
+const MAX_EVENTS: usize = 25;
 /// The maximum size of the file: at most some 2,000 series live at a time, of 0.5 KiB each.
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_BYTES: u64 = 8 << 20;
 
 #[derive(Debug, Default)]
 struct Count {
@@ -91,7 +91,7 @@ pub(crate) fn run(flags: &Run) -> Result<bool, Box<dyn Error>> {
     for round in 1..=flags.rounds {
         storm.round()?;
         storm.count.rounds = round;
-        if round % ROUNDS_TO_A_CHECK == 0 || round == flags.rounds {
+        if round % ROUNDS_PER_CHECK == 0 || round == flags.rounds {
             storm.check()?;
         }
         bar.inc(1);
@@ -160,7 +160,7 @@ impl Storm {
     }
 
     fn note(&mut self, event: String) {
-        if self.events.len() == MOST_EVENTS {
+        if self.events.len() == MAX_EVENTS {
             self.events.pop_front();
         }
         self.events.push_back(format!("round {}: {event}", self.count.rounds + 1));
@@ -204,7 +204,7 @@ impl Storm {
             if let Some(death) = self.workers[index].death()? {
                 self.complain(&death.in_words());
                 self.count.died += 1;
-                if self.count.died >= MOST_DEATHS {
+                if self.count.died >= MAX_DEATHS {
                     self.show_warnings();
                     return Err("too many workers died".into());
                 }
@@ -381,8 +381,8 @@ impl Storm {
     fn has_small_file(&self) -> bool {
         let bytes = fs::metadata(self.file()).map_or(0, |data| data.len());
         let series = self.model.len();
-        println!("storm: the file has {bytes} bytes, at most {MOST_BYTES} for {series} samples");
-        bytes <= MOST_BYTES
+        println!("storm: the file has {bytes} bytes, at most {MAX_BYTES} for {series} samples");
+        bytes <= MAX_BYTES
     }
 
     fn end(&mut self) {

@@ -1,4 +1,4 @@
-//! Workers: forks of this process, which must have only one thread.
+//! Worker processes, forked from this process, which must be single-threaded.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -35,7 +35,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Waits for the end of its work.
+    /// Waits for it to exit.
     pub(super) fn wait(mut self) -> Result<()> {
         let status = self.status()?;
         if status.success() { Ok(()) } else { Err(failed(format!("ended with {status}"))) }
@@ -63,7 +63,7 @@ impl Drop for Child {
 
 /// Workers that have done their work and stay alive until this is dropped.
 pub(super) struct Alive {
-    /// Closing this ends them. It is declared first, so it is dropped first.
+    /// Closing this ends them.
     leave: Option<io::PipeWriter>,
     children: Vec<Child>,
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 /// The maximum number of characters in all names and values together.
-const MOST_CHARACTERS: usize = 128;
+const MAX_CHARACTERS: usize = 128;
 
 /// Whether to refuse names that older versions of Prometheus cannot parse.
 static IS_LEGACY: AtomicBool = AtomicBool::new(false);
@@ -35,10 +35,10 @@ pub fn read(exemplar: &Bound<'_, PyAny>, keep: impl FnOnce(&[(&str, &str)])) -> 
             .collect::<PyResult<_>>()?,
     };
     let characters: usize = pairs.iter().map(|(n, v)| n.chars().count() + v.chars().count()).sum();
-    if characters > MOST_CHARACTERS {
+    if characters > MAX_CHARACTERS {
         return Err(PyValueError::new_err(format!(
             "Exemplar labels have {characters} UTF-8 characters, exceeding the limit of \
-             {MOST_CHARACTERS}"
+             {MAX_CHARACTERS}"
         )));
     }
     if let Some((name, _)) = pairs.iter().find(|(name, _)| name.starts_with("__")) {

@@ -25,7 +25,7 @@ pub struct Labels {
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 /// The most children that are cached. Beyond, the cache is emptied; they are found again by the
 /// labels of their series.
-const MOST_CHILDREN: usize = 4096;
+const MAX_CHILDREN: usize = 4096;
 
 /// Makes every metric look up its children again: called in the child of a fork.
 #[pyfunction]
@@ -75,7 +75,7 @@ impl Labels {
         } else {
             self.forget(py);
         }
-        if children.len() >= MOST_CHILDREN {
+        if children.len() >= MAX_CHILDREN {
             children.clear();
         }
         let made = make(texts)?;

@@ -27,7 +27,7 @@ pub struct Segment {
 pub struct Source(pub quipu::snapshot::Source);
 
 /// The smallest limit to try for private memory, in bytes of address space.
-const LEAST_LIMIT: u64 = 1 << 20;
+const MIN_LIMIT: u64 = 1 << 20;
 
 #[pymethods]
 impl Segment {
@@ -50,7 +50,7 @@ impl Segment {
         loop {
             match quipu_segment::Segment::private(limit) {
                 Ok(segment) => return Ok(Self::new(segment, None)),
-                Err(_) if limit / 2 >= LEAST_LIMIT => limit /= 2,
+                Err(_) if limit / 2 >= MIN_LIMIT => limit /= 2,
                 Err(error) => return Err(NoRoomError::new_err(error.to_string())),
             }
         }

@@ -62,7 +62,7 @@ impl<'a, P: Policy, A: Allocator> Scope<'a, P, A> {
         f(guard.scope())
     }
 
-    /// Returns a guard that frees what its scope allocated when it is dropped.
+    /// Returns a guard which, when dropped, frees what its scope allocated.
     #[inline]
     pub fn guard(&mut self) -> ScopeGuard<'_, P, A> {
         ScopeGuard { arena: self.arena, start: self.arena.checkpoint() }
@@ -80,6 +80,7 @@ impl<'a, P: Policy, A: Allocator> Scope<'a, P, A> {
 }
 
 impl<P: Policy, A: Allocator> Arena<P, A> {
+    /// `self`: the macro below also writes methods for types that have an arena.
     #[inline(always)]
     pub(crate) fn arena(&self) -> &Arena<P, A> {
         self
@@ -94,9 +95,9 @@ impl<P: Policy, A: Allocator> fmt::Debug for Scope<'_, P, A> {
     }
 }
 
-/// Frees what its scope allocated when it is dropped.
+/// When dropped, frees what its scope allocated.
 ///
-/// A forgotten guard frees nothing: the allocations of its scope stay until the outer scope ends,
+/// A guard leaked by `mem::forget` frees nothing: the allocations of its scope stay until the outer scope ends,
 /// or the arena is reset.
 pub struct ScopeGuard<'a, P: Policy = Up, A: Allocator = DefaultBase> {
     arena: &'a Arena<P, A>,
@@ -110,8 +111,8 @@ impl<'a, P: Policy, A: Allocator> ScopeGuard<'a, P, A> {
         ScopeGuard { arena, start }
     }
 
-    /// The scope. Its allocations live until the guard is reset or dropped, or returns another
-    /// scope.
+    /// The scope. Its allocations can be used until the guard is reset or dropped, or returns
+    /// another scope.
     #[inline]
     pub fn scope(&mut self) -> Scope<'_, P, A> {
         Scope { arena: self.arena }

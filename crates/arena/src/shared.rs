@@ -37,7 +37,7 @@ const MOST: usize = 16 * 1024 * 1024;
 const ALIGN: usize = 128;
 
 /// The largest block in a shared chunk, so that no sum of offsets wraps.
-const MOST_SHARED: usize = 64 * 1024;
+const MAX_SHARED: usize = 64 * 1024;
 
 /// The header of a chunk, at its start: a cache line that all threads write, and one that they only
 /// read.
@@ -250,7 +250,7 @@ impl<A: Allocator> SharedArena<A> {
         bytes: usize,
         mut seen: *mut Chunk,
     ) -> Result<NonNull<u8>, AllocError> {
-        if bytes > MOST_SHARED {
+        if bytes > MAX_SHARED {
             return self.block_alone(layout, bytes);
         }
         loop {
@@ -572,7 +572,7 @@ impl<A: Allocator> fmt::Debug for Batch<'_, A> {
 
 /// The largest block for a chunk with this much room, so that little is left over at its end.
 const fn most_in(room: usize) -> usize {
-    if room / 4 < MOST_SHARED { room / 4 } else { MOST_SHARED }
+    if room / 4 < MAX_SHARED { room / 4 } else { MAX_SHARED }
 }
 
 /// Allocates a block in a chunk, if it is small enough and there is room.

@@ -42,7 +42,7 @@ struct Inner {
 
 /// The address space that private memory reserves, in bytes; unused pages take no memory.
 const PRIVATE_LIMIT: u64 = 1 << 30;
-const LEAST_PRIVATE_LIMIT: u64 = 16 << 20;
+const MIN_PRIVATE_LIMIT: u64 = 16 << 20;
 
 impl Registry {
     /// Creates a registry in private memory, of at most 1 GiB.
@@ -54,7 +54,7 @@ impl Registry {
         loop {
             match Segment::private(limit) {
                 Ok(segment) => return Self::on(segment),
-                Err(_) if limit > LEAST_PRIVATE_LIMIT => limit /= 2,
+                Err(_) if limit > MIN_PRIVATE_LIMIT => limit /= 2,
                 Err(error) => panic!("cannot reserve memory for metrics: {error}"),
             }
         }

@@ -32,8 +32,8 @@ pub(crate) trait Memory {
 /// The words of a cache line.
 pub(crate) const LINE: u32 = 8;
 /// The lines of a block: of the first one of a process, and at most.
-pub(crate) const LEAST_LINES: u32 = if cfg!(loom) { 2 } else { 16 };
-pub(crate) const MOST_LINES: u32 = 1024;
+pub(crate) const MIN_LINES: u32 = if cfg!(loom) { 2 } else { 16 };
+pub(crate) const MAX_LINES: u32 = 1024;
 /// Set in the claim of a handle, not in that of a thread.
 pub(crate) const HANDLE: u64 = 1 << 32;
 /// Marks a word that is not a claim: it is on a stack of free words, and has the offset of the
@@ -83,7 +83,7 @@ impl Stack {
             // the exchange fails.
             let link = memory.word(first).load(Ordering::Relaxed);
             // If a free word has no link, another process wrote nonsense into it: the words below
-            // it are lost.
+            // it are leaked.
             let next = if link & FREE == 0 { 0 } else { link as u32 };
             let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
             match self.0.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire) {
@@ -116,7 +116,7 @@ pub(crate) struct Blocks<'m, M> {
     pub(crate) memory: &'m M,
     /// The offset of the newest block.
     pub(crate) root: &'m AtomicU64,
-    /// The word offset after the last word that may be used, of 32 bits.
+    /// One past the last word that may be used. It fits into 32 bits.
     pub(crate) end: u64,
 }
 
@@ -177,7 +177,7 @@ impl<M: Memory> Blocks<'_, M> {
             let Some(at) = at else { return Some(Err(here)) };
             let head = self.memory.word(at + at::NEXT).load(Ordering::Acquire);
             let block = Block { at, lines: (head >> 32) as u32 };
-            if !(LEAST_LINES..=MOST_LINES).contains(&block.lines) || block.range().end > self.end {
+            if !(MIN_LINES..=MAX_LINES).contains(&block.lines) || block.range().end > self.end {
                 return Some(Err(here));
             }
             let Some(after) = left.checked_sub(u64::from(block.lines * LINE)) else {
@@ -202,7 +202,7 @@ impl<M: Memory> Blocks<'_, M> {
             if owner == token || owner != 0 && is_alive(owner) {
                 continue;
             }
-            // No process has the token of an earlier one, so that no block is taken over twice.
+            // Tokens are never reused, so no block is taken over twice.
             if word.compare_exchange(owner, token, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 self.begin(block, relies);
                 return Some(block);
@@ -227,8 +227,8 @@ impl<M: Memory> Blocks<'_, M> {
                 Err(found) => next = found,
             }
         }
-        // SeqCst: a thread that reads the claims either sees the block, or comes before any claim
-        // in it whose check found a series.
+        // SeqCst: either a thread that reads the claims sees the block, or every claim in the block
+        // is made after that read, and its check finds that a removed series is gone.
         fence(Ordering::SeqCst);
     }
 
@@ -251,9 +251,9 @@ impl<M: Memory> Blocks<'_, M> {
         }
     }
 
-    /// The records that claims of living processes name: those of handles alone, or of threads as
-    /// well. All records that were removed before and are not among them may be reused. `None` if
-    /// that cannot be told.
+    /// The records that claims of living processes name; with `handles_only`, only claims of
+    /// handles. All records that were removed before and are not among them may be reused. `None`
+    /// if that is unknown.
     pub(crate) fn named(
         &self,
         handles_only: bool,
@@ -320,10 +320,10 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "it reads some 20,000 words one by one, which takes miri minutes")]
     fn a_list_of_blocks_in_a_circle_ends_before_it_has_more_words_than_there_are() {
-        let words = Words((0..5 * MOST_LINES * LINE / 2).map(|_| AtomicU64::new(0)).collect());
+        let words = Words((0..5 * MAX_LINES * LINE / 2).map(|_| AtomicU64::new(0)).collect());
         let (root, end) = (AtomicU64::new(0), words.0.len() as u64);
         let blocks = Blocks { memory: &words, root: &root, end };
-        let block = Block { at: LINE, lines: MOST_LINES };
+        let block = Block { at: LINE, lines: MAX_LINES };
         blocks.add(block, 1, false);
         words.word(block.at).fetch_or(u64::from(block.at), Ordering::Relaxed);
         let seen: Vec<Result<Block, u64>> = blocks.iter().collect();

@@ -50,7 +50,7 @@ impl Hold {
         let Some((other, kind)) = reopen() else { return true };
         let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Another process that probes at the same moment locks another byte.
-        let byte = LEAST_PROBED + u64::from(now.subsec_nanos() ^ std::process::id());
+        let byte = MIN_PROBED + u64::from(now.subsec_nanos() ^ std::process::id());
         let locked = lock_byte(&other, byte, libc::F_OFD_SETLK, kind).unwrap_or(false);
         let page = Self::page(&other);
         drop(other);
@@ -124,7 +124,7 @@ impl Drop for Hold {
 
 /// The bytes that are locked to probe whether a mapping holds locks; they come after those of
 /// tokens and of presence.
-const LEAST_PROBED: u64 = 1 << 41;
+const MIN_PROBED: u64 = 1 << 41;
 
 /// Both, since a fork that bypasses the C library leaves the generation unchanged.
 fn process() -> (u32, u32) {

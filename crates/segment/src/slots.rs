@@ -13,7 +13,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicPtr, compiler_fence};
 
 use crate::barrier;
-use crate::claims::{self, Block, Blocks, HANDLE, LEAST_LINES, LINE, MOST_LINES, Stack};
+use crate::claims::{self, Block, Blocks, HANDLE, LINE, MAX_LINES, MIN_LINES, Stack};
 use crate::fork;
 use crate::layout::{CELL_BYTES, HEADER_BYTES, at};
 use crate::lock;
@@ -276,7 +276,7 @@ impl Segment {
         let block = blocks.take_over(token, own.relies, is_alive).or_else(|| {
             // At most 1024.
             let half = own.count.load(Ordering::Relaxed) / 2;
-            let lines = half.clamp(LEAST_LINES.into(), MOST_LINES.into()) as u32;
+            let lines = half.clamp(MIN_LINES.into(), MAX_LINES.into()) as u32;
             let at = self.take((lines * LINE).into(), lock::UPDATE).ok()?;
             let block = Block { at, lines };
             blocks.add(block, token, own.relies);

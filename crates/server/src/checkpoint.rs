@@ -56,7 +56,7 @@ impl Checkpoints {
                 let counted = state.counted();
                 // Sync now and then even so: the file also stores the current time, which the
                 // first start after a reboot reads.
-                let may_wait = synced == Some(counted) && begun - last_sync < MOST_SPARED;
+                let may_wait = synced == Some(counted) && begun - last_sync < MAX_SPARED;
                 if is_there.is_ok() && may_wait {
                     metrics.checkpoint_spared();
                     continue;
@@ -86,7 +86,7 @@ impl Checkpoints {
 }
 
 /// The longest time without a sync while nothing is counted.
-const MOST_SPARED: Duration = Duration::from_secs(60);
+const MAX_SPARED: Duration = Duration::from_secs(60);
 
 impl Drop for Checkpoints {
     fn drop(&mut self) {

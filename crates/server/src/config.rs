@@ -374,12 +374,12 @@ fn set<T>(value: Option<T>) -> T {
     value.expect("the defaults have a value for it")
 }
 
-/// The default span: an hour, or less if that would take more than [`MOST_BUCKETS`]; but at least
+/// The default span: an hour, or less if that would take more than [`MAX_BUCKETS`]; but at least
 /// the window.
 fn longest(window: Duration, accuracy: Duration) -> Duration {
     // Invalid durations only must not panic here: `resolve` reports them.
     let buckets = HOUR.as_nanos() / accuracy.as_nanos().max(1);
-    let buckets = u32::try_from(buckets).unwrap_or(u32::MAX).min(MOST_BUCKETS);
+    let buckets = u32::try_from(buckets).unwrap_or(u32::MAX).min(MAX_BUCKETS);
     accuracy.checked_mul(buckets).unwrap_or(window).max(window)
 }
 
@@ -408,7 +408,7 @@ fn number(
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// The maximum number of buckets of a default span; they take 2 MiB.
-const MOST_BUCKETS: u32 = 1 << 18;
+const MAX_BUCKETS: u32 = 1 << 18;
 /// The shortest timeout accepted; a shorter one is most likely a mistake.
 const LEAST: Duration = Duration::from_millis(10);
 

@@ -13,7 +13,7 @@ use crate::config::Time;
 use crate::http::{Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text};
 use crate::metrics::Metrics;
 use crate::state::State;
-use crate::top::{Asked, MOST_KEYS, Page, Top};
+use crate::top::{Asked, MAX_KEYS, Page, Top};
 
 /// The request handler. Each server thread has its own, and all share the same state.
 #[derive(Debug, Clone, Copy)]
@@ -144,8 +144,8 @@ impl Routes {
     fn top(&self, request: &Request) -> Result<Reply, Refused> {
         let query = Query::of(request, &["n"])?;
         let most = query.number("n")?.unwrap_or(10);
-        let most = usize::try_from(most).ok().filter(|most| *most <= MOST_KEYS);
-        let most = most.ok_or_else(|| bad(format!("n is too large; give at most {MOST_KEYS}")))?;
+        let most = usize::try_from(most).ok().filter(|most| *most <= MAX_KEYS);
+        let most = most.ok_or_else(|| bad(format!("n is too large; give at most {MAX_KEYS}")))?;
         let asked = match self.top.ask(&self.state.keys, most) {
             Ok(page) => return Ok(ranking(&page, most).into()),
             Err(asked) => asked,
@@ -164,7 +164,7 @@ struct Fullest {
 impl Steps for Fullest {
     fn step(&mut self) -> Option<Response> {
         let requests = &self.state.requests;
-        let most = requests.peak_step(&mut self.peak, BUCKETS_A_STEP)?;
+        let most = requests.peak_step(&mut self.peak, BUCKETS_PER_STEP)?;
         Some(json(&serde_json::json!({
             "window": requests.length(self.over).as_secs_f64(),
             "count": requests.count_over(self.over),
@@ -288,7 +288,7 @@ fn decode(key: &str) -> Result<Vec<u8>, Refused> {
     if key.is_empty() {
         return Err(bad("the key is empty; give one after the slash"));
     }
-    // Reject malformed escapes: clients read "%zz" in different ways, so that one text could be two
+    // Reject malformed escapes: clients read "%zz" in different ways, so one text could mean two
     // keys.
     let is_escape =
         |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 2;
@@ -360,7 +360,7 @@ impl Refused {
 }
 
 /// The number of buckets that one step reads, in about 100 us.
-const BUCKETS_A_STEP: u64 = 1 << 15;
+const BUCKETS_PER_STEP: u64 = 1 << 15;
 
 #[cfg(test)]
 mod tests {

@@ -124,8 +124,7 @@ fn log_listening(server: &Server, settings: &Settings) {
 
 /// Raises the limit on open files, and checks that the daemon can serve with it.
 fn check_open_files(settings: &Settings) -> Result<(), Error> {
-    let least =
-        LEAST_FILES + settings.http.threads * (LEAST_FILES_A_THREAD + settings.listen.len());
+    let least = MIN_FILES + settings.http.threads * (MIN_FILES_PER_THREAD + settings.listen.len());
     if let Some(files) = raise_open_files().filter(|files| *files < least as u64) {
         let what = format!("it may open {files} files and needs {least} (ulimit -n)");
         return Err(Error::System("start", std::io::Error::other(what)));
@@ -144,8 +143,8 @@ fn raise_open_files() -> Option<u64> {
 }
 
 /// The open files without which the daemon cannot serve: its own, and some for connections.
-const LEAST_FILES: usize = 32;
-const LEAST_FILES_A_THREAD: usize = 8;
+const MIN_FILES: usize = 32;
+const MIN_FILES_PER_THREAD: usize = 8;
 
 /// How long the server may take to stop beyond the drain timeout, which it enforces itself.
 const GRACE: Duration = Duration::from_secs(1);

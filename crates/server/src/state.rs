@@ -131,14 +131,14 @@ fn size(settings: &Settings) -> Result<u64, Error> {
 
 /// The bytes of address space that suffice for the whole daemon (`ulimit -v`).
 pub fn addresses(settings: &Settings) -> u64 {
-    let threads = (settings.http.threads as u64).saturating_mul(ADDRESSES_OF_A_THREAD);
+    let threads = (settings.http.threads as u64).saturating_mul(ADDRESS_SPACE_PER_THREAD);
     let state = size(settings).unwrap_or(0).saturating_add(ROOM);
     state.saturating_add(ADDRESSES).saturating_add(threads)
 }
 
 /// The program itself, its metrics, and two threads.
 const ADDRESSES: u64 = 96 << 20;
-const ADDRESSES_OF_A_THREAD: u64 = 8 << 20;
+const ADDRESS_SPACE_PER_THREAD: u64 = 8 << 20;
 
 /// Renames a damaged file to a name that ends in `.damaged-` and the time, and returns that name.
 fn set_aside(path: &Path) -> Result<PathBuf, quipu_segment::Error> {

@@ -58,8 +58,8 @@ impl Top {
     pub fn step(&self, keys: &KeyedWindows, asked: &Asked) -> Option<Arc<Page>> {
         let mut shared = self.shared();
         if shared.finished == asked.finished {
-            let ranking = shared.running.get_or_insert_with(|| Ranking::new(MOST_KEYS));
-            if !keys.rank(ranking, KEYS_A_STEP) {
+            let ranking = shared.running.get_or_insert_with(|| Ranking::new(MAX_KEYS));
+            if !keys.rank(ranking, KEYS_PER_STEP) {
                 return None;
             }
             let page = Page::new(shared.running.take().map(Ranking::finish).unwrap_or_default());
@@ -97,13 +97,13 @@ impl Page {
 }
 
 /// The most keys that one response lists; it has about 300 KB then.
-pub const MOST_KEYS: usize = 1000;
+pub const MAX_KEYS: usize = 1000;
 
 /// Tables with up to this many keys are ranked for each request.
 const FEW_KEYS: usize = 1000;
 
 /// The slots of a large table that one step reads, in about 100 us with a cold cache.
-const KEYS_A_STEP: usize = 128;
+const KEYS_PER_STEP: usize = 128;
 
 /// How long the page of a large table is served.
 const FRESH: Duration = Duration::from_millis(100);
@@ -141,9 +141,9 @@ mod tests {
                 break page;
             }
         };
-        assert_eq!(steps, (FEW_KEYS + 1).div_ceil(KEYS_A_STEP));
+        assert_eq!(steps, (FEW_KEYS + 1).div_ceil(KEYS_PER_STEP));
         assert_eq!(page.first(1), "00000000000000001001 k1001\n");
-        assert_eq!(page.first(usize::MAX).iter().filter(|&&byte| byte == b'\n').count(), MOST_KEYS);
+        assert_eq!(page.first(usize::MAX).iter().filter(|&&byte| byte == b'\n').count(), MAX_KEYS);
         for asked in &asked {
             assert!(Arc::ptr_eq(&page, &top.step(&table, asked).unwrap()));
         }

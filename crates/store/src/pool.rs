@@ -39,9 +39,9 @@ pub(crate) struct Registries {
 }
 
 /// The most descriptions of one name that are kept apart.
-const MOST_SEGMENTS: usize = 10;
+const MAX_SEGMENTS: usize = 10;
 /// The smallest limit to try if the address space is too small, in bytes.
-const LEAST_LIMIT: u64 = 256 << 10;
+const MIN_LIMIT: u64 = 256 << 10;
 
 impl Pool {
     pub(crate) fn new(options: SegmentOptions, first: Segment) -> Arc<Self> {
@@ -107,7 +107,7 @@ impl Registries {
         is_taken: impl Fn(&quipu::Error) -> bool,
     ) -> Result<(T, Registry), Error> {
         let mut taken = None;
-        for number in 0..MOST_SEGMENTS {
+        for number in 0..MAX_SEGMENTS {
             let registry = self.numbered(number)?;
             match register(&registry) {
                 Ok(made) => {
@@ -226,7 +226,7 @@ fn least(
 ) -> Result<Segment, quipu_segment::Error> {
     loop {
         match make(limit) {
-            Err(_) if limit / 2 >= LEAST_LIMIT => limit /= 2,
+            Err(_) if limit / 2 >= MIN_LIMIT => limit /= 2,
             result => return result,
         }
     }

@@ -444,7 +444,7 @@ fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Resul
         )));
     }
     let (cpus, shared) = (value(at::CPUS), value(at::SHARED));
-    if cpus > MOST_LINES || shared == 0 || shared > MOST_LINES {
+    if cpus > MAX_LINES || shared == 0 || shared > MAX_LINES {
         return Err(mismatch(format!("has {cpus} + {shared} lines, which is not possible")));
     }
     let lines = Lines { cpus: cpus as usize, shared: shared as usize };
@@ -455,4 +455,4 @@ fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Resul
 }
 
 /// An upper bound on the lines of any counter.
-const MOST_LINES: u64 = 1 << 16;
+const MAX_LINES: u64 = 1 << 16;

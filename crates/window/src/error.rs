@@ -88,7 +88,7 @@ impl fmt::Display for Error {
             }
             Self::TooManyBuckets { window, accuracy } => write!(
                 f,
-                "a window of {window:?} in buckets of {accuracy:?} takes more than {MOST_BUCKETS} \
+                "a window of {window:?} in buckets of {accuracy:?} takes more than {MAX_BUCKETS} \
                  buckets; give a coarser accuracy or a shorter window"
             ),
             Self::OverSpan { window, span } => write!(
@@ -100,7 +100,7 @@ impl fmt::Display for Error {
                 write!(f, "a key has 1 to {most} bytes; this one has {length}")
             }
             Self::Events { n } => {
-                let most = crate::keyed::MOST_EVENTS;
+                let most = crate::keyed::MAX_EVENTS;
                 write!(
                     f,
                     "{n} events are too many for one hit; give at most {most}, and split the rest"
@@ -144,7 +144,7 @@ impl From<quipu_segment::Error> for Error {
 pub(crate) const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
 
 /// The most buckets of a counter; they take 8 bytes each.
-pub(crate) const MOST_BUCKETS: u64 = 1 << 24;
+pub(crate) const MAX_BUCKETS: u64 = 1 << 24;
 
 /// The multiples of the accuracy below and above a window. `None` below the first multiple.
 fn neighbours(window: Duration, accuracy: Duration) -> (Option<Duration>, Duration) {

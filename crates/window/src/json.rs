@@ -60,10 +60,10 @@ pub(crate) fn read(
     moment: Moment,
 ) -> Result<(Vec<u64>, Loaded), Error> {
     let mut text = Vec::new();
-    let length = input.take(MOST_BYTES + 1).read_to_end(&mut text)? as u64;
-    if length > MOST_BYTES {
+    let length = input.take(MAX_BYTES + 1).read_to_end(&mut text)? as u64;
+    if length > MAX_BYTES {
         return Err(Error::Malformed(format!(
-            "it is longer than {MOST_BYTES} bytes, the most that is read"
+            "it is longer than {MAX_BYTES} bytes, the most that is read"
         )));
     }
     // The ticks of a window are at most 2^24, see `Shape`.
@@ -107,7 +107,7 @@ pub(crate) fn read(
 
 /// The most bytes that are read: far more than real windows take, which have hundreds of buckets of
 /// at most 70 bytes each. (The longest window, of 2^24 buckets, could take more.)
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// The greatest plausible distance of a bucket from now, in nanoseconds: 10 years. A greater one
 /// means that the file was saved with another accuracy.

@@ -65,7 +65,7 @@ struct Table {
 
 /// The most events of one [hit](KeyedWindows::hit). A count is a difference of sums modulo 2^64, so
 /// it is correct for up to 2^32 such hits in one window.
-pub const MOST_EVENTS: u64 = 1 << 32;
+pub const MAX_EVENTS: u64 = 1 << 32;
 
 /// The index of the keys. It is rebuilt from the table whenever that is opened.
 #[derive(Debug)]
@@ -193,7 +193,7 @@ impl KeyedOptions {
     /// Validates the options. Returns the shapes of the window and of the span.
     fn shapes(&self) -> Result<(Shape, Shape), Error> {
         let shapes = Shape::with_span(self.window, self.accuracy, self.span)?;
-        if self.capacity == 0 || self.capacity > MOST_KEYS || self.key_bytes == 0 {
+        if self.capacity == 0 || self.capacity > MAX_KEYS || self.key_bytes == 0 {
             return Err(Error::NoCapacity);
         }
         Ok(shapes)
@@ -270,7 +270,7 @@ impl KeyedOptions {
             slot.read_key(&mut key);
             slot.hash = hasher.hash_one(&key[..]);
             let hash = slot.hash;
-            let number = number as u32; // At most MOST_KEYS.
+            let number = number as u32; // At most MAX_KEYS.
             match slot.key_length() {
                 0 => {
                     state.free.push(number);
@@ -320,13 +320,13 @@ impl KeyedWindows {
 }
 
 impl<C: Clock> KeyedWindows<C> {
-    /// Counts `n` events of a key, at most [`MOST_EVENTS`], and returns the events of its window,
+    /// Counts `n` events of a key, at most [`MAX_EVENTS`], and returns the events of its window,
     /// including them.
     ///
     /// # Errors
     /// A key that is empty or longer than the table allows, and more events than one hit may count.
     pub fn hit(&self, key: &[u8], n: u64) -> Result<u64, Error> {
-        if n > MOST_EVENTS {
+        if n > MAX_EVENTS {
             return Err(Error::Events { n });
         }
         if key.is_empty() || key.len() > self.key_bytes {
@@ -457,7 +457,7 @@ impl<C: Clock> KeyedWindows<C> {
                 let number = state.slots.len();
                 state.slots.push(self.table.slot(number));
                 self.table.cells[at::BEGUN].store(number as u64 + 1, Ordering::Relaxed);
-                number as u32 // At most MOST_KEYS.
+                number as u32 // At most MAX_KEYS.
             }
             None => {
                 let oldest = state.oldest;
@@ -689,4 +689,4 @@ const RANKED_AT_ONCE: usize = 1024;
 
 /// The number that stands for no slot.
 const NONE: u32 = u32::MAX;
-const MOST_KEYS: usize = 1 << 28;
+const MAX_KEYS: usize = 1 << 28;

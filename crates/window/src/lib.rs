@@ -63,7 +63,7 @@ pub use error::Error;
 #[cfg(not(loom))]
 pub use exact::Exact;
 #[cfg(not(loom))]
-pub use keyed::{KeyedOptions, KeyedWindows, MOST_EVENTS, Ranking};
+pub use keyed::{KeyedOptions, KeyedWindows, MAX_EVENTS, Ranking};
 #[cfg(not(loom))]
 pub use ring::Peak;
 #[cfg(not(loom))]

@@ -82,7 +82,7 @@ const FIRST_SHIFT: u32 = 12;
 /// The number of ones that mark an escape, in place of a quotient.
 const ESCAPE: u32 = 24;
 /// The greatest shift, so that quotient and remainder fit into one word.
-const MOST_SHIFT: u32 = 64 - ESCAPE - 1;
+const MAX_SHIFT: u32 = 64 - ESCAPE - 1;
 
 impl Default for Log {
     fn default() -> Self {
@@ -419,7 +419,7 @@ impl Iterator for Times<'_> {
             }
             quotient = self.bits.trailing_ones();
         }
-        // At most 63, see MOST_SHIFT.
+        // At most 63, see MAX_SHIFT.
         let length = quotient + 1 + self.shift;
         let low = self.bits >> (quotient + 1) & ((1 << self.shift) - 1);
         self.bits >>= length;
@@ -435,7 +435,7 @@ fn decode(words: &[u64], at: usize, shift: u32) -> Code {
     let next = peek(words, at);
     let quotient = next.trailing_ones();
     if quotient < ESCAPE {
-        // The sum of all three is at most 64 bits, see MOST_SHIFT.
+        // The sum of all three is at most 64 bits, see MAX_SHIFT.
         let low = next >> (quotient + 1) & ((1 << shift) - 1);
         let distance = u64::from(quotient) << shift | low;
         return Code { distance, events: 1, bits: (quotient + 1 + shift) as usize };
@@ -449,7 +449,7 @@ fn decode(words: &[u64], at: usize, shift: u32) -> Code {
 fn shift_for(mean: u64) -> u32 {
     // The best shift is about log2(mean * ln 2) (Gallager, Van Voorhis 1975); 89/128 is ln 2.
     let half = mean.saturating_mul(89) / 128;
-    half.checked_ilog2().unwrap_or(0).min(MOST_SHIFT)
+    half.checked_ilog2().unwrap_or(0).min(MAX_SHIFT)
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, LONGEST, MOST_BUCKETS};
+use crate::error::{Error, LONGEST, MAX_BUCKETS};
 
 /// A window that is a whole number of buckets of one width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// The width of a bucket in nanoseconds, at least 1.
     pub(crate) accuracy: u64,
-    /// The window in buckets, at least 1 and at most [`MOST_BUCKETS`].
+    /// The window in buckets, at least 1 and at most [`MAX_BUCKETS`].
     pub(crate) ticks: u64,
 }
 
@@ -21,7 +21,7 @@ impl Shape {
             return Err(Error::NotMultiple { window, accuracy });
         }
         let ticks = wide / narrow;
-        if ticks > MOST_BUCKETS {
+        if ticks > MAX_BUCKETS {
             return Err(Error::TooManyBuckets { window, accuracy });
         }
         Ok(Self { accuracy: narrow, ticks })

@@ -8,7 +8,7 @@ use crate::error::Fault;
 use crate::message::{BatchTimer, Counter, Gauge, Kind, Message, MetricUnion};
 use crate::reader::Reader;
 
-/// A message format: a type without values that names it, such as [`Protobuf`](crate::Protobuf).
+/// A message format: an uninhabited marker type, such as [`Protobuf`](crate::Protobuf).
 ///
 /// [`Metric`](crate::Metric) writes and reads messages; [`Encoder`](crate::Encoder) and
 /// [`Decoder`](crate::Decoder) write and read streams of them. The trait is sealed.
@@ -16,21 +16,21 @@ pub trait Format: sealed::Sealed + 'static {
     /// The format's name, as on the command line.
     const NAME: &'static str;
 
-    /// Whether a reader sees where a message ends. In a format where it does not, a stream needs a
-    /// length before each message.
+    /// Whether messages are self-delimiting: a reader sees where each one ends. If not, a stream
+    /// needs a length before each message.
     const DELIMITED: bool = true;
 
-    /// Whether the format has its own framing for streams: a reader sees where a message ends, if
-    /// only because something separates it from the next.
+    /// Whether the format has a framing of its own for streams, such as a separator between messages,
+    /// or does not need one, since messages are self-delimiting.
     const HAS_FRAMING: bool = Self::DELIMITED;
 
     /// What a writer of a stream remembers between messages.
     #[doc(hidden)]
-    type Writing: Default + Send;
+    type WriterState: Default + Send;
 
     /// What a reader of a stream remembers between messages.
     #[doc(hidden)]
-    type Reading: Default + Send;
+    type ReaderState: Default + Send;
 
     #[doc(hidden)]
     fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault>;
@@ -67,31 +67,31 @@ pub trait Format: sealed::Sealed + 'static {
     #[doc(hidden)]
     #[inline(always)]
     fn write_next(
-        _: &mut Self::Writing,
+        _: &mut Self::WriterState,
         message: &Message<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
         message.write::<Self>(out)
     }
 
-    /// Appends the messages that were gathered; called before the stream's bytes are handed on,
+    /// Appends the messages that were buffered; called before the stream's bytes are handed on,
     /// and at its end.
     #[doc(hidden)]
     #[inline(always)]
-    fn flush(_: &mut Self::Writing, _: &mut Vec<u8>) {}
+    fn flush(_: &mut Self::WriterState, _: &mut Vec<u8>) {}
 
-    /// Skips what may stand between two messages without a meaning, such as white space.
+    /// Skips insignificant bytes between messages, such as white space.
     #[doc(hidden)]
     #[inline(always)]
     fn skip_between(_: &mut Reader<'_>) {}
 
     /// Reads the next message of a stream in the format's own framing. Returns `None` when the
-    /// rest of the input has no message; it is then read to its end. An incomplete message is a
-    /// fault that leaves the state unchanged, so that it can be read again when more has come.
+    /// rest of the input has no message; the input is then consumed. An incomplete message is a
+    /// fault that leaves the state unchanged, so it can be read again when more input arrives.
     #[doc(hidden)]
     #[inline(always)]
     fn read_next<'m>(
-        _: &'m mut Self::Reading,
+        _: &'m mut Self::ReaderState,
         kind: Kind,
         input: &mut Reader<'m>,
         scope: &Scope<'m>,
@@ -116,8 +116,8 @@ macro_rules! dialects {
         impl $crate::Format for $dialect {
             const NAME: &'static str = <$dialect as Dialect>::NAME;
             const DELIMITED: bool = $delimited;
-            type Writing = ();
-            type Reading = ();
+            type WriterState = ();
+            type ReaderState = ();
 
             $crate::format::forward!(Codec::<$dialect>);
         }

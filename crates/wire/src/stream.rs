@@ -43,7 +43,7 @@ pub enum Framing {
 /// ```
 pub struct Encoder<F: Format> {
     framing: Framing,
-    state: F::Writing,
+    state: F::WriterState,
     /// The message, which is written here first when its length has to precede it.
     message: Vec<u8>,
     /// Whether the stream has a message.
@@ -55,7 +55,7 @@ impl<F: Format> Encoder<F> {
     pub fn new(framing: Framing) -> Encoder<F> {
         Encoder {
             framing: own::<F>(framing),
-            state: F::Writing::default(),
+            state: F::WriterState::default(),
             message: Vec::new(),
             begun: false,
         }
@@ -136,7 +136,7 @@ pub struct Decoder<F: Format> {
     kind: Kind,
     framing: Framing,
     limit: usize,
-    state: F::Reading,
+    state: F::ReaderState,
     /// Bytes of the stream; those before `start` were read.
     buffer: Vec<u8>,
     /// Where the unread bytes begin in the buffer.
@@ -172,7 +172,7 @@ impl<F: Format> Decoder<F> {
             kind,
             framing: own::<F>(framing),
             limit: DEFAULT_LIMIT,
-            state: F::Reading::default(),
+            state: F::ReaderState::default(),
             buffer: Vec::new(),
             start: 0,
             offset: 0,

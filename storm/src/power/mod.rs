@@ -38,7 +38,7 @@ pub(crate) struct Power {
 }
 
 /// The number of moments examined for each run of the counting process.
-const ROUNDS_A_RUN: u64 = 40;
+const ROUNDS_PER_RUN: u64 = 40;
 const OPERATIONS: u64 = 600;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -54,7 +54,7 @@ pub(crate) fn run(flags: &Power) -> Result<bool, Box<dyn Error>> {
     while round < flags.rounds {
         let command = Command { tag: round, seed: random.below(u64::MAX), count: OPERATIONS };
         let log = record(command)?;
-        for _ in 0..ROUNDS_A_RUN.min(flags.rounds - round) {
+        for _ in 0..ROUNDS_PER_RUN.min(flags.rounds - round) {
             round += 1;
             let end = 1 + random.below(log.len() as u64) as usize;
             let place = tempfile::tempdir()?;

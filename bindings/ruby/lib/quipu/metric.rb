@@ -7,7 +7,7 @@ module Quipu
     # The labels of the series that counts for all those beyond a limit, or without room.
     OVERFLOW = { quipu_overflow: "true" }.freeze
     # The limit of OpenMetrics for the names and values of an exemplar's labels together.
-    MOST_EXEMPLAR_CHARACTERS = 128
+    MAX_EXEMPLAR_CHARACTERS = 128
 
     attr_reader :name, :docstring, :labels, :preset_labels, :store_settings, :registry
 
@@ -182,10 +182,10 @@ module Quipu
       Labels.check_exemplar(exemplar)
       texts = pairs(exemplar)
       length = texts.sum(&:size)
-      return texts if length <= MOST_EXEMPLAR_CHARACTERS
+      return texts if length <= MAX_EXEMPLAR_CHARACTERS
 
       raise InvalidLabelSetError, "the labels of the exemplar have #{length} characters: use at " \
-                                  "most #{MOST_EXEMPLAR_CHARACTERS}"
+                                  "most #{MAX_EXEMPLAR_CHARACTERS}"
     end
 
     def clock

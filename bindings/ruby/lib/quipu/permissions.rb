@@ -8,7 +8,7 @@ module Quipu
     # The bits without which the processes of the owner could not open the file again.
     OWNER = 0o600
     # The greatest group ID; the number above it stands for no group.
-    MOST_GROUP = (2**32) - 2
+    MAX_GROUP = (2**32) - 2
 
     class << self
       # Returns the permission bits, or raises ArgumentError.
@@ -26,7 +26,7 @@ module Quipu
       # Returns the ID of the group with that ID or name, or raises ArgumentError.
       def group(group)
         return named(group) if group.is_a?(String)
-        return group if group.is_a?(Integer) && group.between?(0, MOST_GROUP)
+        return group if group.is_a?(Integer) && group.between?(0, MAX_GROUP)
 
         raise ArgumentError, "group #{group.inspect} is not a group: use its ID or its name"
       end

@@ -84,7 +84,7 @@ pub(super) struct Text {
 }
 
 /// With more groups than this, rendered groups are not kept.
-const MOST_GROUPS: usize = 1 << 12;
+const MAX_GROUPS: usize = 1 << 12;
 const NOT_YET: Range = (0, 0);
 
 impl Text {
@@ -112,7 +112,7 @@ impl Text {
         self.memory.push(b' ');
         self.groups.clear();
         let groups = family.groups as usize;
-        self.groups.resize(if groups <= MOST_GROUPS { groups } else { 0 }, NOT_YET);
+        self.groups.resize(if groups <= MAX_GROUPS { groups } else { 0 }, NOT_YET);
         self.has_labels = !family.labels.is_empty();
         self.main = match family.kind {
             Kind::Counter => Suffix::Total,
@@ -476,7 +476,7 @@ impl Text {
             Dialect::Text => false,
             Dialect::OpenMetrics => {
                 let characters: usize = exemplar.labels.map(|text| text.chars().count()).sum();
-                characters <= MOST_EXEMPLAR_CHARACTERS
+                characters <= MAX_EXEMPLAR_CHARACTERS
             }
             Dialect::OpenMetrics2 => exemplar.time.is_some(),
         };
@@ -602,7 +602,7 @@ impl Text {
 }
 
 const OVERFLOW: &[u8] = b"quipu_overflow=\"true\"";
-const MOST_EXEMPLAR_CHARACTERS: usize = 128;
+const MAX_EXEMPLAR_CHARACTERS: usize = 128;
 
 #[inline]
 fn put_text(text: &[u8], escape_free: bool, out: &mut Vec<u8>) {

@@ -1,7 +1,7 @@
 //! A standalone server for the metrics of a program without an HTTP server: hyper on one thread.
 //!
 //! Idle connections give way to new ones, and clients that do not read their responses are
-//! disconnected: a client that keeps all places occupied does not keep others out.
+//! disconnected: a client that only holds connections open cannot lock others out.
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -37,13 +37,13 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How long a client may take to send the head of a request, and how long it may read nothing of a
-/// response.
+/// How long a client may take to send the head of a request, and how long it may go without reading
+/// any of a response.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum number of connections; a scraper needs one.
-const MOST_CONNECTIONS: usize = 64;
-/// The maximum number of connections that are being refused at a time.
-const MOST_REFUSALS: usize = 16;
+const MAX_CONNECTIONS: usize = 64;
+/// The maximum number of connections that are being refused at once.
+const MAX_REFUSALS: usize = 16;
 /// How long a refused client may take to read the refusal.
 const REFUSAL: Duration = Duration::from_secs(1);
 
@@ -102,12 +102,13 @@ async fn accept(listener: tokio::net::TcpListener, registry: Registry) {
             continue;
         };
         open.retain(|(_, task)| !task.is_finished());
-        if open.len() >= MOST_CONNECTIONS {
+        if open.len() >= MAX_CONNECTIONS {
             let waiting = open.iter().enumerate();
-            let longest = waiting.filter_map(|(i, (progress, _))| Some((progress.waits()?, i)));
+            let longest =
+                waiting.filter_map(|(i, (progress, _))| Some((progress.idle_since()?, i)));
             let Some((_, longest)) = longest.min() else {
                 refusals.retain(|task| !task.is_finished());
-                if refusals.len() < MOST_REFUSALS {
+                if refusals.len() < MAX_REFUSALS {
                     refusals.push(tokio::spawn(refuse(socket)).abort_handle());
                 }
                 continue;
@@ -194,12 +195,12 @@ impl Progress {
         self.answering.store(answering, Ordering::Relaxed);
     }
 
-    /// Whether the connection has ever sent a request, and since when it has been without one. The
-    /// least pair gives way first. `None` while a response is in progress.
-    fn waits(&self) -> Option<(bool, Instant)> {
+    /// Whether the client has ever sent a request, and since when the connection has been idle. The
+    /// connection with the smallest pair gives way first. `None` while a response is in progress.
+    fn idle_since(&self) -> Option<(bool, Instant)> {
         let noted = self.noted.load(Ordering::Relaxed);
-        let waits = !self.answering.load(Ordering::Relaxed);
-        waits.then(|| (noted > 0, self.accepted + Duration::from_nanos(noted)))
+        let is_idle = !self.answering.load(Ordering::Relaxed);
+        is_idle.then(|| (noted > 0, self.accepted + Duration::from_nanos(noted)))
     }
 
     /// Completes when the client has read nothing of a response for [`PATIENCE`].
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn one_too_many_is_told_so() {
+    fn a_refused_client_gets_a_503() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let socket = listener.accept().unwrap().0;
@@ -295,13 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn the_silent_give_way_before_those_that_spoke() {
+    fn clients_without_a_request_are_disconnected_first() {
         let (spoke, silent, busy) = (Progress::new(), Progress::new(), Progress::new());
         spoke.note(false);
         busy.note(true);
-        assert!(silent.waits() < spoke.waits() && silent.waits().is_some());
-        assert_eq!(busy.waits(), None);
+        assert!(silent.idle_since() < spoke.idle_since() && silent.idle_since().is_some());
+        assert_eq!(busy.idle_since(), None);
         busy.note(false);
-        assert!(spoke.waits() < busy.waits());
+        assert!(spoke.idle_since() < busy.idle_since());
     }
 }

@@ -27,7 +27,7 @@ const WORDS: u16 = 36;
 /// The number of bytes for names, values and their lengths.
 const TEXT_BYTES: usize = (WORDS as usize - TEXT) * 8;
 /// The maximum number of characters in names and values (OpenMetrics 1.0, section "Exemplars").
-const MOST_CHARACTERS: usize = 128;
+const MAX_CHARACTERS: usize = 128;
 /// How long a writer may take before it is suspected, and then before it counts as dead, in
 /// nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
@@ -70,7 +70,7 @@ pub(crate) fn keep(
     let bytes: usize = pairs.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     // The encoding here has one byte for the length of a text, which must be below 255.
     let is_short = pairs.iter().all(|(name, value)| name.len() < 255 && value.len() < 255);
-    if characters > MOST_CHARACTERS || bytes > TEXT_BYTES || !is_short {
+    if characters > MAX_CHARACTERS || bytes > TEXT_BYTES || !is_short {
         return;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -121,7 +121,7 @@ fn coarser(index: i32) -> i32 {
 
 /// Greater than the index of any bucket: in the finest schema, infinity has 2^18 + 1, and the least
 /// value above zero has -1074 * 2^8. A greater index is damage done by another process.
-const MOST_INDEX: u32 = 1 << 20;
+const MAX_INDEX: u32 = 1 << 20;
 
 /// Counts a nonzero value in the buckets of the series. Cell `table` holds the offset of their
 /// newest table. Returns false if the segment has no room for a table.
@@ -135,7 +135,7 @@ pub(crate) fn observe(
     most: u16,
 ) -> bool {
     // Bounded, in case another process writes damaged offsets.
-    for _ in 0..MOST_TABLES {
+    for _ in 0..MAX_TABLES {
         // Acquire: pairs with the release in `begin`; a thread that sees a table sees its head.
         let newest = cells.plain(table).load(Ordering::Acquire);
         let side = u32::try_from(newest).ok().and_then(|at| family.side(cells, at));
@@ -180,12 +180,12 @@ pub(crate) fn gather(
     // The newest table is the coarsest, with one exception: a thread reads the tables of a series,
     // is delayed until they belong to the next series, and then puts its own table in front.
     let mut below = newest.link();
-    for _ in 0..MOST_TABLES {
+    for _ in 0..MAX_TABLES {
         let Some(side) = family.side(cells, below) else { break };
         (schema, below) = (schema.min(schema_of(&side)), side.link());
     }
     // Bounded: a damaged list may be circular.
-    for _ in 0..MOST_TABLES {
+    for _ in 0..MAX_TABLES {
         let Some(side) = family.side(cells, at) else { break };
         let Some(cells) = side.cells() else { break };
         let steps = schema_of(&side).saturating_sub(schema).clamp(0, 12);
@@ -196,7 +196,7 @@ pub(crate) fn gather(
                 continue;
             }
             let mut index = (key as u32).cast_signed(); // The lower half.
-            if index.unsigned_abs() > MOST_INDEX {
+            if index.unsigned_abs() > MAX_INDEX {
                 continue;
             }
             for _ in 0..steps {
@@ -251,7 +251,7 @@ pub(crate) fn renew(family: &Family, cells: &SeriesCells<'_>, table: usize, sche
     let spare = newest.spare().swap(0, Ordering::AcqRel);
     let mut last = None;
     let mut at = others;
-    for _ in 0..MOST_TABLES {
+    for _ in 0..MAX_TABLES {
         let Some(side) = family.side(cells, at) else { break };
         (last, at) = (Some(side), side.link());
     }
@@ -273,7 +273,7 @@ pub(crate) fn bound(index: i32, schema: i8) -> f64 {
 }
 
 /// More tables than a series ever has: two of each schema, and some smaller ones.
-const MOST_TABLES: usize = 64;
+const MAX_TABLES: usize = 64;
 
 /// Sorts buckets, and adds up those with the same index.
 fn merge(buckets: &mut Vec<(i32, u64)>) {

@@ -59,7 +59,7 @@ const AGES: u64 = 5;
 const CELLS: u16 = FIRST_AGE as u16 + AGES as u16 * AGE_CELLS as u16;
 /// 32 buckets per octave.
 const SCHEMA: i8 = 5;
-const MOST_BUCKETS: u16 = 384;
+const MAX_BUCKETS: u16 = 384;
 const DEFAULT_WINDOW: Duration = Duration::from_secs(600);
 const DEFAULT_QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
@@ -86,7 +86,7 @@ impl Layout {
         if value == 0.0 {
             cells.plain(age + ZERO).fetch_add(1, Ordering::Relaxed);
         } else {
-            native::observe(family, cells, age + TABLE, value, SCHEMA, MOST_BUCKETS);
+            native::observe(family, cells, age + TABLE, value, SCHEMA, MAX_BUCKETS);
         }
     }
 
@@ -189,7 +189,7 @@ fn middle(key: i32, schema: i8) -> f64 {
 
 /// Greater than twice the absolute value of any index.
 const OFFSET: i32 = 1 << 20;
-const LEAST_WINDOW: Duration = Duration::from_millis(5);
+const MIN_WINDOW: Duration = Duration::from_millis(5);
 
 impl Summary {
     /// Observes `value`.
@@ -246,8 +246,8 @@ impl Instrument for Summary {
             return fail("its quantiles are out of order: sort them, and give each once".into());
         }
         let window = description.window.unwrap_or(DEFAULT_WINDOW);
-        if window < LEAST_WINDOW {
-            return fail(format!("window {window:?} is too short: use {LEAST_WINDOW:?} or more"));
+        if window < MIN_WINDOW {
+            return fail(format!("window {window:?} is too short: use {MIN_WINDOW:?} or more"));
         }
         schema.cells = CELLS;
         schema.floats = 1 << SUM;
@@ -272,7 +272,7 @@ impl MetricKind for Layout {
         let fail = || damaged(schema);
         let (head, rest) = schema.settings.split_first_chunk::<8>().ok_or_else(fail)?;
         let window = Duration::from_nanos(u64::from_le_bytes(*head));
-        if rest.len() % 8 != 0 || schema.cells != CELLS || window < LEAST_WINDOW {
+        if rest.len() % 8 != 0 || schema.cells != CELLS || window < MIN_WINDOW {
             return Err(fail());
         }
         let quantiles = rest

@@ -51,10 +51,10 @@ pub(crate) struct Buffers {
 
 /// Buffers of finished scrapes, for later ones. A scrape takes its buffers out while it runs.
 #[derive(Default)]
-pub(crate) struct SpareBuffers([AtomicPtr<Buffers>; MOST_SPARE]);
+pub(crate) struct SpareBuffers([AtomicPtr<Buffers>; MAX_SPARE]);
 
 /// The number of scrapes whose buffers are kept.
-const MOST_SPARE: usize = 4;
+const MAX_SPARE: usize = 4;
 /// The size in bytes from which a piece is full.
 const PIECE: usize = 64 << 10;
 

@@ -188,7 +188,7 @@ fn named_anew(directory: &Path, path: &Path, options: &OpenOptions) -> io::Resul
         name.push(format!(".{}.{number}.new", std::process::id()));
         let temporary = directory.join(name);
         match options.open(&temporary) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MOST_LEFT => {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < MAX_LEFT => {
                 number += 1;
             }
             result => return Ok((result?, temporary)),
@@ -197,7 +197,7 @@ fn named_anew(directory: &Path, path: &Path, options: &OpenOptions) -> io::Resul
 }
 
 /// The most names that are skipped because other processes left them.
-const MOST_LEFT: u32 = 1000;
+const MAX_LEFT: u32 = 1000;
 
 #[cfg(target_os = "linux")]
 fn is_unsupported(error: &io::Error) -> bool {

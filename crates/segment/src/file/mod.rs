@@ -80,7 +80,7 @@ impl MappedFile {
     pub(crate) fn open(path: &Path, locked: Locked) -> Result<(Self, Header), Error> {
         let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
         let Locked { file, is_first } = locked;
-        let mut tries = if is_first { 1 } else { MOST_READS };
+        let mut tries = if is_first { 1 } else { MAX_HEADER_READS };
         let (header, length) = loop {
             let mut head = [0; HEADER_BYTES as usize];
             let filled = read_up_to(&file, &mut head, 0).map_err(fail)?;
@@ -424,7 +424,7 @@ impl Deref for Own<'_> {
 }
 
 /// How often an opener that shares a file reads its header, until the snapshot is consistent.
-const MOST_READS: u32 = 100;
+const MAX_HEADER_READS: u32 = 100;
 
 /// The access mode of an open file.
 enum Mode {

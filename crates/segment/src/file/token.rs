@@ -35,7 +35,7 @@ impl MappedFile {
     #[inline]
     pub(super) fn own_token(&self) -> Option<u64> {
         let packed = self.token.load(Ordering::Relaxed);
-        let token = packed & MOST_TOKENS;
+        let token = packed & MAX_TOKENS;
         (token != 0 && packed >> TOKEN_BITS == own_generation()).then_some(token)
     }
 
@@ -55,7 +55,7 @@ impl MappedFile {
 
     /// Whether the process of that token lives.
     pub(crate) fn is_alive(&self, token: u64) -> bool {
-        if token > MOST_TOKENS {
+        if token > MAX_TOKENS {
             // No process has it: it comes from a damaged file.
             return false;
         }
@@ -69,7 +69,7 @@ impl MappedFile {
     fn next_token(&self) -> u64 {
         // SAFETY: the header lies inside the file, and its cells are used only as atomics.
         let tokens = unsafe { &*self.base.as_ptr().add(at::TOKENS).cast::<AtomicU64>() };
-        tokens.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & MOST_TOKENS
+        tokens.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & MAX_TOKENS
     }
 
     /// Locks the byte of a new token, by an open file description of this process alone, so that no
@@ -86,7 +86,7 @@ impl MappedFile {
             let hold = Hold::without_children(file, self.is_held_by_mapping())?;
             // A child that was forked since may have the file open, and would go on holding the
             // lock. No process has seen that token yet, so that another one is drawn.
-            if fork::forks() == forks || attempt == MOST_DRAWN {
+            if fork::forks() == forks || attempt == MAX_DRAWN {
                 self.own.set(Some(hold));
                 return Ok(token);
             }
@@ -103,7 +103,7 @@ impl MappedFile {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn draw_token(&self, file: &File, command: i32, kind: i32) -> io::Result<u64> {
-        for _ in 0..MOST_DRAWN {
+        for _ in 0..MAX_DRAWN {
             let token = self.next_token();
             if token != 0 && !is_locked(file, token)? && lock_byte(file, token, command, kind)? {
                 return Ok(token);
@@ -131,7 +131,7 @@ impl Mode {
 }
 
 /// Tokens are 1 to this.
-const MOST_TOKENS: u64 = (1 << TOKEN_BITS) - 1;
+const MAX_TOKENS: u64 = (1 << TOKEN_BITS) - 1;
 
 const TOKEN_BITS: u32 = 38;
 
@@ -143,4 +143,4 @@ fn own_generation() -> u64 {
 
 /// The most tokens that a process draws to get one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-const MOST_DRAWN: u32 = 64;
+const MAX_DRAWN: u32 = 64;

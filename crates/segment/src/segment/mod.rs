@@ -278,7 +278,7 @@ impl Segment {
             // The file may hold tokens that were drawn after the token count that survived. No
             // process may get one of these again, or it would be taken for the process that died.
             let tokens = self.region.cell(at::TOKENS as u64);
-            tokens.fetch_add(MOST_LOST_TOKENS, Ordering::Relaxed);
+            tokens.fetch_add(MAX_LOST_TOKENS, Ordering::Relaxed);
         }
         series::mend(self)?;
         for at in [at::GROWING, at::GROWING_BROKEN] {
@@ -671,14 +671,14 @@ pub struct Making<'s> {
 }
 
 /// More than the number of processes that start between two writes of a page by the system.
-const MOST_LOST_TOKENS: u64 = 1 << 20;
+const MAX_LOST_TOKENS: u64 = 1 << 20;
 /// The least and the most bytes by which a file grows at once.
-const LEAST_GROWTH: u64 = 64 << 10;
-const MOST_GROWTH: u64 = 4 << 20;
+const MIN_GROWTH: u64 = 64 << 10;
+const MAX_GROWTH: u64 = 4 << 20;
 
 /// The bytes by which a file of that size grows at once.
 fn growth(size: u64) -> u64 {
-    (size / 2).clamp(LEAST_GROWTH, MOST_GROWTH)
+    (size / 2).clamp(MIN_GROWTH, MAX_GROWTH)
 }
 
 fn record_bytes(cells: usize) -> u64 {

@@ -25,7 +25,7 @@ const SLAB: Kind = Kind::new(*b"LANE", 1);
 const SLAB_NAME: &str = "lanes";
 const SLAB_HEAD: usize = 8;
 /// The most words, over all lanes, of a family with lanes: 1 MiB.
-const MOST_LANE_WORDS: u64 = 1 << 17;
+const MAX_LANE_WORDS: u64 = 1 << 17;
 
 /// Where the slots lie: an offset in words and the numbers of lanes, packed into one word.
 #[derive(Debug, Clone, Copy)]
@@ -131,7 +131,7 @@ impl Dense {
         let words = slabs * u64::from(lanes) * LANE_WORDS as u64;
         let small = slabs == 1;
         let used = slots * u32::from(schema.cells);
-        if !schema.additive || (!small && words > MOST_LANE_WORDS) {
+        if !schema.additive || (!small && words > MAX_LANE_WORDS) {
             let words = if small { u64::from(used) } else { slabs * LANE_WORDS as u64 };
             return Ok(Layout {
                 first: segment.take(words, lock::REGISTRATION)?,

@@ -703,11 +703,11 @@ fn families_since(segment: &Segment, last: u64) -> Result<(Vec<Family>, u64), Er
 /// Whether the series of a family are found by arithmetic.
 fn is_dense(schema: &Schema, groups: u32) -> bool {
     let words = (u64::from(groups) + 1) * u64::from(schema.cells);
-    words <= MOST_DENSE_WORDS && schema.labels.iter().all(|label| label.values.is_some())
+    words <= MAX_DENSE_WORDS && schema.labels.iter().all(|label| label.values.is_some())
 }
 
 /// The most words, in one lane, of a family whose series are found by arithmetic.
-const MOST_DENSE_WORDS: u64 = 1 << 16;
+const MAX_DENSE_WORDS: u64 = 1 << 16;
 
 /// The time now, by the clock that is set by hand, if there is one, or else by the machine's.
 fn moment(segment: &Segment, clock: Option<&Manual>) -> Moment {

@@ -31,7 +31,7 @@ impl Table {
     pub(crate) fn unpack(word: u64) -> Option<Self> {
         // Truncation is meant: each cast keeps one half.
         let table = Self { at: word as u32, bits: (word >> 32) as u32 };
-        (1..=MOST_BITS).contains(&table.bits).then_some(table)
+        (1..=MAX_BITS).contains(&table.bits).then_some(table)
     }
 
     pub(crate) fn pack(self) -> u64 {
@@ -70,9 +70,9 @@ pub(crate) struct Index<'m, M> {
 }
 
 /// The size of the smallest table.
-pub(crate) const LEAST_BITS: u32 = 4;
+pub(crate) const MIN_BITS: u32 = 4;
 /// The size of the largest table.
-pub(crate) const MOST_BITS: u32 = 30;
+pub(crate) const MAX_BITS: u32 = 30;
 
 const EMPTY: u64 = 0;
 /// A slot whose entry was removed: searches continue past it.

@@ -26,7 +26,7 @@ const STATE: u64 = 7 << STATE_SHIFT;
 pub(crate) const ESCAPE_FREE: u64 = 1 << 19;
 const SLACK_SHIFT: u32 = 20;
 /// The most unused words after the key that the word can state.
-pub(crate) const MOST_SLACK: u64 = 0xfff;
+pub(crate) const MAX_SLACK: u64 = 0xfff;
 const GENERATION: u64 = 1 << 32;
 /// The low bits of the hash of the series' key. After a loss of power, the sectors of a record may
 /// be of different times: this reveals a key that is not the series'.
@@ -45,12 +45,12 @@ pub(crate) fn with_state(meta: u64, state: u64) -> u64 {
 /// The number of words of the record that its series uses.
 #[inline]
 pub(crate) fn used_words(meta: u64) -> u64 {
-    (meta & WORDS).saturating_sub(meta >> SLACK_SHIFT & MOST_SLACK)
+    (meta & WORDS).saturating_sub(meta >> SLACK_SHIFT & MAX_SLACK)
 }
 
 /// The meta word of a draft that uses `used` words of the record.
 pub(crate) fn draft(meta: u64, used: u64) -> u64 {
-    let slack = (meta & WORDS).saturating_sub(used).min(MOST_SLACK);
+    let slack = (meta & WORDS).saturating_sub(used).min(MAX_SLACK);
     let kept = meta & (WORDS | !(GENERATION - 1));
     with_state(kept | slack << SLACK_SHIFT, state::DRAFT)
 }
@@ -112,7 +112,7 @@ pub mod model {
 
     use super::*;
     use crate::Cells;
-    use crate::claims::{Block, Blocks, LEAST_LINES, LINE, Memory, Stack, claim, release};
+    use crate::claims::{Block, Blocks, LINE, MIN_LINES, Memory, Stack, claim, release};
     use crate::sync::Arc;
 
     /// The record, the root of the blocks, and a block; and the family's lock.
@@ -135,7 +135,7 @@ pub mod model {
     const KEY: u32 = 2;
     const CELL: u32 = 3;
     const ROOT: u32 = 4;
-    const BLOCK: Block = Block { at: LINE, lines: LEAST_LINES };
+    const BLOCK: Block = Block { at: LINE, lines: MIN_LINES };
     /// The token of the process that has the block at first.
     pub const FIRST: u64 = 1;
 

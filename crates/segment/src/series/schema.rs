@@ -46,11 +46,11 @@ pub struct Label {
 }
 
 /// The most cells that a series may have.
-pub const MOST_CELLS: u16 = 512;
+pub const MAX_CELLS: u16 = 512;
 /// The most labels.
-const MOST_LABELS: usize = 255;
+const MAX_LABELS: usize = 255;
 /// The most combinations of fixed values.
-const MOST_GROUPS: u32 = 1 << 24;
+const MAX_GROUPS: u32 = 1 << 24;
 /// The bytes before the texts.
 const HEAD: usize = 40;
 const DYNAMIC: u32 = u32::MAX;
@@ -61,11 +61,11 @@ impl Schema {
     /// # Errors
     /// What no family can have, in words.
     pub(crate) fn check(&self) -> Result<u32, String> {
-        if self.cells == 0 || self.cells > MOST_CELLS {
-            return Err(format!("{} cells are out of range: use 1 to {MOST_CELLS}", self.cells));
+        if self.cells == 0 || self.cells > MAX_CELLS {
+            return Err(format!("{} cells are out of range: use 1 to {MAX_CELLS}", self.cells));
         }
-        if self.labels.len() > MOST_LABELS {
-            return Err(format!("{} labels; at most {MOST_LABELS} fit", self.labels.len()));
+        if self.labels.len() > MAX_LABELS {
+            return Err(format!("{} labels; at most {MAX_LABELS} fit", self.labels.len()));
         }
         let mut groups = 1_u32;
         for (i, label) in self.labels.iter().enumerate() {
@@ -80,9 +80,9 @@ impl Schema {
             groups = u32::try_from(values.len())
                 .ok()
                 .and_then(|count| groups.checked_mul(count))
-                .filter(|&groups| groups <= MOST_GROUPS)
+                .filter(|&groups| groups <= MAX_GROUPS)
                 .ok_or_else(|| {
-                    format!("more than {MOST_GROUPS} combinations of fixed label values")
+                    format!("more than {MAX_GROUPS} combinations of fixed label values")
                 })?;
         }
         if groups == 0 {
@@ -175,7 +175,7 @@ impl Schema {
             return Err(format!("its flags are {}", head[1]));
         }
         let count = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
-        if count > MOST_LABELS {
+        if count > MAX_LABELS {
             return Err(format!("it states {count} labels"));
         }
         let mut schema = Self {

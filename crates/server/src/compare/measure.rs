@@ -19,10 +19,10 @@ const BLOCK_MESSAGES: usize = 16_384;
 const BLOCK_BYTES: usize = 4 << 20;
 
 /// A small block is repeated up to this many messages, so that its time is long enough to measure.
-const LEAST_MESSAGES: usize = 4_096;
+const MIN_MESSAGES: usize = 4_096;
 
 /// Rounds taken however short the time, and rounds before them that are discarded.
-const LEAST_ROUNDS: usize = 3;
+const MIN_ROUNDS: usize = 3;
 const WARM_UP: usize = 1;
 
 /// The result of [`measure`].
@@ -78,7 +78,7 @@ pub(super) fn measure(sample: &Sample<'_>, time: Duration) -> Measurement {
     let mut times = vec![(Vec::new(), Vec::new()); entries.len()];
     let mut bench = Bench { arena: Arena::new(), out: Vec::new() };
     let mut round = 0;
-    while !entries.is_empty() && (round < WARM_UP + LEAST_ROUNDS || started.elapsed() < time) {
+    while !entries.is_empty() && (round < WARM_UP + MIN_ROUNDS || started.elapsed() < time) {
         let left = time.saturating_sub(started.elapsed()).as_secs_f64();
         show(&progress, || format!("times: round {}, {left:.0} s left", round + 1));
         let block = blocks[round % blocks.len()];
@@ -182,7 +182,7 @@ impl Bench {
         let Bench { arena, out } = self;
         let bytes: usize = block.iter().map(sample::size).sum();
         let fitting = (BLOCK_BYTES / bytes.max(1)).max(1);
-        let times = LEAST_MESSAGES.div_ceil(block.len()).min(fitting);
+        let times = MIN_MESSAGES.div_ceil(block.len()).min(fitting);
         let number = (times * block.len()) as f64;
 
         out.clear();

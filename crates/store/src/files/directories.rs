@@ -103,11 +103,11 @@ struct Skipped {
 }
 
 /// The most threads that read files: more would wait for each other in the kernel.
-const MOST_THREADS: usize = 4;
+const MAX_THREADS: usize = 4;
 /// The number of files that take one thread longer to read than a further thread takes to start.
-const FILES_A_THREAD: usize = 16;
+const FILES_PER_THREAD: usize = 16;
 /// The most warnings that are remembered so as not to repeat them.
-const MOST_WARNED: usize = 4096;
+const MAX_WARNED: usize = 4096;
 
 impl Directories {
     /// Collects from the directories at these paths. They need not exist yet.
@@ -117,7 +117,7 @@ impl Directories {
             paths: paths.into_iter().map(Into::into).collect(),
             hints: HashMap::new(),
             warn: None,
-            threads: threads.min(MOST_THREADS),
+            threads: threads.min(MAX_THREADS),
             state: Locked::default(),
         }
     }
@@ -200,7 +200,7 @@ impl Directories {
     fn read(&self, state: &mut State, sink: &mut dyn Sink) {
         let (mut skipped, mut used) = (Vec::new(), 0);
         let found = self.find(&mut skipped);
-        let threads = found.len().div_ceil(FILES_A_THREAD).clamp(1, self.threads);
+        let threads = found.len().div_ceil(FILES_PER_THREAD).clamp(1, self.threads);
         state.workers.resize_with(threads.max(state.workers.len()), Worker::default);
         let mut workers = state.workers.iter_mut().take(threads);
         let Some(first) = workers.next() else { return };
@@ -318,7 +318,7 @@ impl Directories {
         what: String,
     ) {
         let Some(warn) = &self.warn else { return };
-        if warned.len() >= MOST_WARNED {
+        if warned.len() >= MAX_WARNED {
             warned.clear();
         }
         if warned.insert((path.clone(), reason)) {

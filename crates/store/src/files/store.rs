@@ -71,7 +71,7 @@ struct State {
 
 const PATIENCE: Duration = Duration::from_secs(1);
 const PID: &str = "pid";
-const MOST_NAME: usize = 200;
+const MAX_NAME: usize = 200;
 
 impl FileStore {
     /// Opens a store in this directory, which is created if it does not exist.
@@ -107,9 +107,9 @@ impl Store for FileStore {
 impl FileMetric {
     fn new(spec: &Spec, shared: &Arc<Shared>) -> Result<Self, Error> {
         let refuse = |what: String| Err(Error::new(format!("metric {:?}", spec.name), what));
-        if spec.name.contains('/') || spec.name.len() > MOST_NAME {
+        if spec.name.contains('/') || spec.name.len() > MAX_NAME {
             let what = format!(
-                "the name does not fit a file name; use at most {MOST_NAME} bytes and no slash"
+                "the name does not fit a file name; use at most {MAX_NAME} bytes and no slash"
             );
             return refuse(what);
         }

@@ -141,7 +141,7 @@ const WINDOW: usize = 256 << 10;
 /// The least number of bytes in the first read of a file.
 const FIRST: usize = 16 << 10;
 /// The longest key that is read. Keys contain labels, and those of Python's client a help text.
-const MOST_KEY: usize = 128 << 10;
+const MAX_KEY: usize = 128 << 10;
 const HEADER: usize = 8;
 
 /// An entry of a file.
@@ -181,7 +181,7 @@ impl Layout {
             Self::Ruby => return Split::Bad,
         };
         let size = 4 + padded + number;
-        if length > MOST_KEY {
+        if length > MAX_KEY {
             return match (self, rest.first()) {
                 (Self::Python, Some(b'[')) | (Self::Ruby, Some(b'{')) => Split::Long(size),
                 (_, Some(_)) => Split::Bad,

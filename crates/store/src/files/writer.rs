@@ -38,13 +38,13 @@ struct Slot {
 const FIRST_SIZE: u64 = 16 << 10;
 const HEADER: u64 = 8;
 /// The most processes with the same pid, in containers that share a directory, that get files.
-const MOST_ALIKE: u32 = 1000;
+const MAX_ALIKE: u32 = 1000;
 
 impl Writer {
     /// Creates the file of this process, or continues that of an earlier process with the same pid.
     pub(super) fn open(directory: &Path, metric: &str) -> io::Result<Self> {
         let pid = std::process::id();
-        for number in 0..MOST_ALIKE {
+        for number in 0..MAX_ALIKE {
             let identity = match number {
                 0 => pid.to_string(),
                 _ => format!("{pid}-{number}"),

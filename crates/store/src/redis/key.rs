@@ -3,14 +3,14 @@
 //! ```text
 //! {ns}:metrics                 set      the names of all metrics
 //! {ns}:instances               zset     instances, scored by the time of their last heartbeat
-//! {ns}:turns                   hash     instance -> the turn that it sent last
+//! {ns}:turns                   hash     instance -> the ID of its last heartbeat
 //! {ns}:claims                  hash     dead instance -> the time at which its folding began
 //! {ns:metric}:meta             hash     kind, how, aggregation, help, unit, labels
 //! {ns:metric}:instances        set      the instances that have this metric
 //! {ns:metric}:<instance>       hash     series -> value; `#`: the number of the last write;
 //!                                       `!`: the lists of resets that were applied
 //! {ns:metric}:folded:<instance>  hash   the same, for a folded instance; it expires
-//! {ns:metric}:archive          hash     the sums of all folded instances
+//! {ns:metric}:archive          hash     what all folded instances have left
 //! ```
 
 use std::fmt::Write as _;
@@ -45,7 +45,7 @@ impl Global {
         }
     }
 
-    /// The keys of the scripts that work on the list of instances.
+    /// The keys passed to scripts on the list of instances.
     pub(super) fn of_instances(&self) -> [&str; 3] {
         [&self.instances, &self.claims, &self.turns]
     }
@@ -70,7 +70,7 @@ impl Keys {
         format!("{}folded:{instance}", self.prefix)
     }
 
-    /// The keys of the scripts that work on a metric of an instance.
+    /// The keys passed to scripts on a metric of an instance.
     pub(super) fn of_scripts(&self, instance: &str) -> [String; 5] {
         let own = (self.of(instance), self.instances.clone());
         [own.0, own.1, self.folded(instance), self.archive.clone(), self.meta.clone()]
@@ -111,8 +111,8 @@ pub(super) fn write_field<'a>(
     }
     out.push('}');
     if let Some(start) = start {
-        // In microseconds. A new series with the start time of the one that it replaces has the
-        // same field; the flush then sends a reset.
+        // In microseconds. If a series is replaced within one microsecond, both have the same field;
+        // the flush then sends a reset.
         let _ = write!(out, "@{:x}", start / 1000);
     }
 }
@@ -124,7 +124,7 @@ pub(super) struct Field {
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// Parses a field name. `None` if it is malformed, as another program may have written it.
+/// Parses a field name. `None` if it is malformed, since another program may have written it.
 pub(super) fn read_field(text: &str) -> Option<Field> {
     let (part, rest) = text.split_once('{')?;
     let mut rest = rest.trim_end_matches(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());

@@ -21,7 +21,7 @@ use crate::error::Error;
 /// The label that gauges get if they have a series for each instance.
 pub(super) const INSTANCE: &str = "instance_id";
 /// The most metrics that are read in one pipeline.
-const MOST_CALLS: usize = 16;
+const MAX_CALLS: usize = 16;
 
 /// The totals over all instances: the archive, and the instances on the server. As a collector, it
 /// reads the server at every scrape, and returns nothing if that fails.
@@ -103,7 +103,7 @@ impl Totals {
             list(1).filter_map(text).filter(|name| only.is_none_or(|only| only == *name)).collect();
         names.sort_unstable();
         let mut totals = Vec::new();
-        for names in names.chunks(MOST_CALLS) {
+        for names in names.chunks(MAX_CALLS) {
             let calls = names.iter().map(|name| {
                 let keys = Keys::new(&self.options.namespace, name);
                 let mut call = Call::new(&READ, &[&keys.meta, &keys.archive, &keys.instances]);

@@ -50,7 +50,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// How often a caller that waits for a flush checks whether it is done.
 const NAP: Duration = Duration::from_millis(1);
 /// The shortest pause after an error.
-const LEAST_BACKOFF: Duration = Duration::from_millis(50);
+const MIN_BACKOFF: Duration = Duration::from_millis(50);
 
 impl Worker {
     pub(super) fn new(
@@ -93,7 +93,7 @@ impl Worker {
     #[cold]
     fn start(self: &Arc<Self>) {
         let (own, old) = (quipu_segment::generation() + 1, self.runs.load(Ordering::Relaxed));
-        if self.refused.with(|at| at.is_some_and(|at| at.elapsed() < LEAST_BACKOFF)) == Some(true) {
+        if self.refused.with(|at| at.is_some_and(|at| at.elapsed() < MIN_BACKOFF)) == Some(true) {
             return;
         }
         if old == own
@@ -161,7 +161,7 @@ impl Worker {
         let pause = if failures == 0 || !is_leading {
             interval
         } else {
-            let pause = LEAST_BACKOFF.saturating_mul(1 << failures.min(16));
+            let pause = MIN_BACKOFF.saturating_mul(1 << failures.min(16));
             let pause = pause.min(self.options.backoff.max(interval));
             // Jitter, so that instances do not reconnect together.
             pause.mul_f64(0.75 + 0.5 * f64::from(std::process::id() % 1024) / 1024.0)
@@ -176,7 +176,7 @@ impl Worker {
             let now = self.instance.asked();
             if is_leading && now > self.instance.done() && (failures == 0 || now > asked) {
                 // A pause, so that repeated requests do not make the failure of a server worse.
-                std::thread::park_timeout(if failures == 0 { NAP } else { LEAST_BACKOFF });
+                std::thread::park_timeout(if failures == 0 { NAP } else { MIN_BACKOFF });
                 return;
             }
             std::thread::park_timeout(if is_leading { left.min(GLANCE) } else { left });

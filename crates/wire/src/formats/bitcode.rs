@@ -38,8 +38,8 @@ impl sealed::Sealed for Bitcode {}
 impl Format for Bitcode {
     const NAME: &'static str = "bitcode";
     const DELIMITED: bool = false;
-    type Writing = ();
-    type Reading = ();
+    type WriterState = ();
+    type ReaderState = ();
 
     forward!(Codec);
 }

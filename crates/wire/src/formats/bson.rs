@@ -48,8 +48,8 @@ impl sealed::Sealed for Bson {}
 
 impl Format for Bson {
     const NAME: &'static str = "bson";
-    type Writing = ();
-    type Reading = ();
+    type WriterState = ();
+    type ReaderState = ();
 
     #[inline(always)]
     fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {

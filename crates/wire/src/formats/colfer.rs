@@ -48,8 +48,8 @@ impl sealed::Sealed for Colfer {}
 
 impl Format for Colfer {
     const NAME: &'static str = "colfer";
-    type Writing = ();
-    type Reading = ();
+    type WriterState = ();
+    type ReaderState = ();
 
     #[inline(always)]
     fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {

@@ -58,8 +58,8 @@ impl sealed::Sealed for Flatbuffers {}
 impl Format for Flatbuffers {
     const NAME: &'static str = "flatbuffers";
     const DELIMITED: bool = false;
-    type Writing = ();
-    type Reading = ();
+    type WriterState = ();
+    type ReaderState = ();
 
     #[inline(always)]
     fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {

@@ -38,8 +38,8 @@ impl sealed::Sealed for Gencode {}
 
 impl Format for Gencode {
     const NAME: &'static str = "gencode";
-    type Writing = ();
-    type Reading = ();
+    type WriterState = ();
+    type ReaderState = ();
 
     #[inline(always)]
     fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {

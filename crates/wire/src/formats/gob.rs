@@ -63,8 +63,8 @@ impl sealed::Sealed for Gob {}
 
 impl Format for Gob {
     const NAME: &'static str = "gob";
-    type Writing = Sent;
-    type Reading = Reading;
+    type WriterState = Sent;
+    type ReaderState = Reading;
 
     #[inline(always)]
     fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {

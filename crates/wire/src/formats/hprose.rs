@@ -58,8 +58,8 @@ impl Sealed for Hprose {}
 
 impl Format for Hprose {
     const NAME: &'static str = "hprose";
-    type Writing = Written;
-    type Reading = Classes;
+    type WriterState = Written;
+    type ReaderState = Classes;
 
     forward!(Codec);
 

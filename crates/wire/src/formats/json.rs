@@ -79,8 +79,8 @@ macro_rules! lines {
 
         impl Format for $dialect {
             const NAME: &'static str = $name;
-            type Writing = ();
-            type Reading = ();
+            type WriterState = ();
+            type ReaderState = ();
 
             forward!(Codec::<$dialect>);
 

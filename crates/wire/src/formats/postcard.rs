@@ -40,8 +40,8 @@ impl sealed::Sealed for Postcard {}
 
 impl Format for Postcard {
     const NAME: &'static str = "postcard";
-    type Writing = ();
-    type Reading = ();
+    type WriterState = ();
+    type ReaderState = ();
 
     forward!(Codec);
 }

@@ -48,8 +48,8 @@ impl sealed::Sealed for Rkyv {}
 impl Format for Rkyv {
     const NAME: &'static str = "rkyv";
     const DELIMITED: bool = false;
-    type Writing = ();
-    type Reading = ();
+    type WriterState = ();
+    type ReaderState = ();
 
     forward!(Codec);
 }

@@ -55,8 +55,8 @@ impl sealed::Sealed for Sereal {}
 
 impl Format for Sereal {
     const NAME: &'static str = "sereal";
-    type Writing = ();
-    type Reading = ();
+    type WriterState = ();
+    type ReaderState = ();
 
     #[inline(always)]
     fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {

@@ -96,8 +96,8 @@ macro_rules! format {
             // A line ends where the input does.
             const DELIMITED: bool = false;
             const HAS_FRAMING: bool = true;
-            type Writing = ();
-            type Reading = LastGauge;
+            type WriterState = ();
+            type ReaderState = LastGauge;
 
             forward!(Codec::<$dialect>);
 

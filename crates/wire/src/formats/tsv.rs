@@ -51,8 +51,8 @@ impl crate::format::sealed::Sealed for Tsv {}
 
 impl Format for Tsv {
     const NAME: &'static str = "tsv";
-    type Writing = ();
-    type Reading = OpenLine;
+    type WriterState = ();
+    type ReaderState = OpenLine;
 
     forward!(Codec);
 

@@ -303,8 +303,8 @@ macro_rules! format {
 
         impl Format for $name {
             const NAME: &'static str = $text;
-            type Writing = StreamWriter;
-            type Reading = StreamReader;
+            type WriterState = StreamWriter;
+            type ReaderState = StreamReader;
 
             forward!(Codec::<$name>);
 

@@ -89,7 +89,7 @@ impl Labels {
     /// The caller must not call Ruby while it uses the key.
     #[inline(always)]
     pub(crate) unsafe fn read<'a>(&'a self, metric: VALUE, labels: VALUE, key: &mut Key<'a>) {
-        // SAFETY: the caller's promise; the frame has plain data only.
+        // SAFETY: guaranteed by the caller; the frame has plain data only.
         unsafe {
             if !self.matches(labels, key) {
                 self.refuse(metric, labels);

@@ -59,7 +59,7 @@ impl<I: Class> Metric<I> {
             Some(bound) if labels == NIL => one(bound),
             _ => {
                 let mut key = Key::new();
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { self.labels.read(metric, labels, &mut key) };
                 any(&self.family, &key);
             }
@@ -102,7 +102,7 @@ pub(crate) unsafe fn only_keyword(
     count: c_int,
     arguments: *const VALUE,
 ) -> Option<VALUE> {
-    // SAFETY: the caller's promise. Keywords come as a Hash.
+    // SAFETY: guaranteed by the caller. Keywords come as a Hash.
     unsafe {
         if count != 1 || rb_sys::rb_keyword_given_p() == 0 {
             return None;
@@ -126,7 +126,7 @@ pub(crate) unsafe fn general(
     count: c_int,
     arguments: *const VALUE,
 ) -> VALUE {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let has_keywords = c_int::from(rb_sys::rb_keyword_given_p() != 0);
         rb_sys::rb_funcallv_kw(this, ruby::id(name), count, arguments, has_keywords)

@@ -23,7 +23,7 @@ pub(crate) unsafe fn float(n: VALUE) -> f64 {
 /// Converts the increment of a counter, or raises; so the caller's frame must have plain data only.
 #[inline(always)]
 pub(crate) unsafe fn amount(n: VALUE) -> f64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let n = unsafe { float(n) };
     if !(0.0..f64::INFINITY).contains(&n) {
         refuse(n);
@@ -35,7 +35,7 @@ pub(crate) unsafe fn amount(n: VALUE) -> f64 {
 /// plain data only.
 #[inline(always)]
 pub(crate) unsafe fn observed(n: VALUE) -> f64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let n = unsafe { float(n) };
     if n.is_nan() {
         guarded(|| Err(Raise::argument("NaN cannot be observed: use a number")));

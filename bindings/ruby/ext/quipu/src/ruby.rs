@@ -39,7 +39,7 @@ impl Raise {
     }
 }
 
-/// Calls `work`; if it returns an error, raises that once everything of `work` has been dropped. A
+/// Calls `work`; if it returns an error, raises it after everything that `work` owns is dropped. A
 /// panic becomes an exception, too.
 pub(crate) fn guarded(work: impl FnOnce() -> Result<VALUE, Raise>) -> VALUE {
     let result = catch_unwind(AssertUnwindSafe(work));
@@ -51,7 +51,7 @@ pub(crate) fn guarded(work: impl FnOnce() -> Result<VALUE, Raise>) -> VALUE {
     let (exception, tag) = match raise {
         Raise::Tag(tag) => (NIL, tag),
         Raise::New(class, message) => {
-            // SAFETY: both calls raise only when there is no memory left, which leaks the message.
+            // SAFETY: both calls raise only if memory is exhausted; then the message leaks.
             let exception = unsafe {
                 let length = message.len().try_into().unwrap_or(0);
                 rb_exc_new(error_class(class), message.as_ptr().cast(), length)
@@ -60,7 +60,7 @@ pub(crate) fn guarded(work: impl FnOnce() -> Result<VALUE, Raise>) -> VALUE {
             (exception, 0)
         }
     };
-    // SAFETY: the frame has plain data only from here on.
+    // SAFETY: from here on, the frame holds only plain data.
     unsafe {
         if tag != 0 {
             rb_jump_tag(tag)
@@ -82,7 +82,7 @@ pub(crate) fn protect<F: Fn() -> VALUE + Copy>(work: F) -> Result<VALUE, Raise> 
 }
 
 /// Calls `work` without the GVL, so that other Ruby threads may run. `work` must not touch Ruby.
-pub(crate) fn without_lock<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Raise> {
+pub(crate) fn without_gvl<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Raise> {
     unsafe extern "C" {
         // From `ruby/thread.h`, which the bindings do not cover.
         fn rb_thread_call_without_gvl(
@@ -97,7 +97,7 @@ pub(crate) fn without_lock<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T
         result: Option<T>,
     }
     unsafe extern "C" fn call<T, W: FnOnce() -> T>(data: *mut c_void) -> *mut c_void {
-        // SAFETY: it is the `Call` of the caller, which waits.
+        // SAFETY: it is the caller's `Call`, and the caller is blocked until this returns.
         let call = unsafe { &mut *data.cast::<Call<W, T>>() };
         if let Some(work) = call.work.take() {
             call.result = catch_unwind(AssertUnwindSafe(work)).ok();
@@ -125,8 +125,8 @@ pub(crate) fn without_lock<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T
 fn error_class(name: &CStr) -> VALUE {
     // SAFETY: the constants are defined when this library is loaded.
     unsafe {
-        let of_ruby = [c"ArgumentError", c"TypeError"].contains(&name);
-        let scope = if of_ruby { rb_sys::rb_cObject } else { module() };
+        let is_builtin = [c"ArgumentError", c"TypeError"].contains(&name);
+        let scope = if is_builtin { rb_sys::rb_cObject } else { module() };
         rb_const_get(scope, rb_intern(name.as_ptr()))
     }
 }
@@ -139,8 +139,8 @@ pub(crate) fn module() -> VALUE {
 
 /// A Rust value that a Ruby object holds.
 pub(crate) trait Wrapped: Sized + 'static {
-    /// A `static` of this type: Ruby compares its address, and a constant that is not a static may
-    /// have one address per codegen unit.
+    /// A `static` of this type: Ruby compares its address, and a `const` may have a different
+    /// address in each codegen unit.
     const TYPE: &'static DataType;
 
     /// Marks the objects that it refers to.
@@ -163,7 +163,7 @@ impl DataType {
             }
         }
         unsafe extern "C" fn free<T: Wrapped>(data: *mut c_void) {
-            // SAFETY: it is the box of `allocate`, and Ruby frees it once. A panic in the drop is
+            // SAFETY: it is the box that `allocate` leaked, and Ruby frees it once. A panic in the drop is
             // caught here.
             let _ = catch_unwind(|| drop(unsafe { Box::from_raw(data.cast::<OnceCell<T>>()) }));
         }
@@ -188,7 +188,7 @@ const FREE_IMMEDIATELY: VALUE = 1;
 /// Allocates an object without a value.
 pub(crate) unsafe extern "C" fn allocate<T: Wrapped>(class: VALUE) -> VALUE {
     let data = Box::into_raw(Box::new(OnceCell::<T>::new()));
-    // SAFETY: `class` is the class that Ruby allocates. If memory is exhausted, the box is leaked.
+    // SAFETY: `class` is the class that Ruby instantiates. If memory is exhausted, the box is leaked.
     unsafe { rb_data_typed_object_wrap(class, data.cast(), &raw const T::TYPE.0) }
 }
 
@@ -228,7 +228,7 @@ pub(crate) fn mark(object: VALUE) {
 }
 
 /// Defines a method. Its arity is the number of arguments of `function` without the receiver, or
-/// -1 for a count and a pointer to the arguments, before the receiver.
+/// -1 for a function of `(argc, argv, self)`.
 macro_rules! method {
     ($class:expr, $name:literal, $function:expr, $arity:literal) => {
         // SAFETY: Ruby calls the function with the arguments that its arity promises.
@@ -244,7 +244,7 @@ pub(crate) use method;
 /// # Safety
 /// `function` must have the signature for `arity`.
 pub(crate) unsafe fn define(class: VALUE, name: &CStr, function: *const (), arity: c_int) {
-    // SAFETY: the caller's promise. Ruby casts it back to the type for `arity`.
+    // SAFETY: guaranteed by the caller. Ruby casts it back to the type for `arity`.
     unsafe {
         let function = std::mem::transmute::<*const (), unsafe extern "C" fn() -> VALUE>(function);
         rb_define_method(class, name.as_ptr(), Some(function), arity);
@@ -262,7 +262,7 @@ pub(crate) fn id(name: &CStr) -> ID {
 /// `object` must be a live string.
 #[inline(always)]
 pub(crate) unsafe fn bytes<'a>(object: VALUE) -> &'a [u8] {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let length = rb_sys::RSTRING_LEN(object) as usize;
         std::slice::from_raw_parts(rb_sys::RSTRING_PTR(object).cast(), length)
@@ -323,7 +323,7 @@ pub(crate) fn string(text: &str) -> VALUE {
 
 /// Makes an array. It may raise: call it in [`protect`].
 pub(crate) fn array<T>(items: &[T], make: impl Fn(&T) -> VALUE) -> VALUE {
-    // SAFETY: the array is on the stack, where Ruby finds it.
+    // SAFETY: the array is on the stack, where the conservative collector finds it.
     unsafe {
         let array = rb_ary_new_capa(items.len().try_into().unwrap_or(0));
         for item in items {

@@ -219,7 +219,7 @@ unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
         // Warns if anything has overflowed.
         this.store.registry();
         let registries = this.store.registries();
-        let body = ruby::without_lock(move || {
+        let body = ruby::without_gvl(move || {
             let mut page = Page(Encoder::new(format, escaping));
             for registry in registries {
                 registry.visit(&mut page)?;

@@ -73,7 +73,7 @@ impl MetricStore {
             // By index: converting a value may run Ruby code that adds a set.
             let mut index = 0;
             while let Some(set) = self.sets().get(index) {
-                // SAFETY: the caller's promise; the box stays where it is.
+                // SAFETY: guaranteed by the caller; the box stays where it is.
                 let set: &'a Set = unsafe { &*std::ptr::from_ref::<Set>(set) };
                 // SAFETY: as above.
                 if unsafe { set.labels.matches(labels, key) } {

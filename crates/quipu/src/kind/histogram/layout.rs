@@ -53,8 +53,8 @@ impl Layout {
         }
         let bounds: Box<[f64]> =
             bounds.into_iter().filter(|bound| *bound != f64::INFINITY).collect();
-        if bounds.len() > MOST_BOUNDS {
-            return fail(format!("{} buckets are too many: use up to {MOST_BOUNDS}", bounds.len()));
+        if bounds.len() > MAX_BOUNDS {
+            return fail(format!("{} buckets are too many: use up to {MAX_BOUNDS}", bounds.len()));
         }
         if let Some(native) = &description.native {
             if !native::SCHEMAS.contains(&native.schema) {
@@ -280,4 +280,4 @@ impl SideAllocations for Layout {
 /// The allowed limits for native buckets.
 const NATIVE_BUCKETS: std::ops::RangeInclusive<u16> = 8..=384;
 /// The maximum number of bounds, so that all cells fit in a lane.
-const MOST_BOUNDS: usize = 500;
+const MAX_BOUNDS: usize = 500;

@@ -27,9 +27,9 @@ pub(super) const VALUE: usize = 0;
 /// With [`Aggregation::LiveMostRecent`]: the cell of the time at which the value was set.
 pub(super) const TIME: usize = 1;
 /// With [`Aggregation::Sum`]: the cells of the pending sum, and of the number of the process whose
-/// value the pending sum takes in.
-pub(super) const SUM_TO_BE: usize = 1;
-pub(super) const SUMMAND: usize = 2;
+/// value the pending sum includes.
+pub(super) const PENDING_SUM: usize = 1;
+pub(super) const ABSORBED_PROCESS: usize = 2;
 
 /// The length of a process' name in bytes: its number and its ID, in hexadecimal digits.
 pub(super) const NAME: usize = NUMBER + 8;

@@ -2,14 +2,14 @@
 //!
 //! A scrape reads all series of a family, groups them by all labels except that of the process, and
 //! reduces each group to the values that are shown. On the way, it folds the series that ended
-//! processes have left. For a sum, a minimum or a maximum, one such series in each group takes in
-//! the others; for the other aggregations, those that no longer count are removed. So, except with
+//! processes have left. For a sum, a minimum or a maximum, one such series in each group absorbs the
+//! others; for the other aggregations, those that no longer count are removed. So, except with
 //! [`Aggregation::All`], a group has at most one series more than there are living processes.
 //!
-//! Folding requires the family's lock, which the death of its owner releases. Taking in a value
-//! twice does no harm to a minimum or a maximum. For a sum, the result is logged before it is
-//! stored: see [`take_in`]. A scrape does not wait for the owner of the lock, which may be stopped,
-//! and shows the sum as it will be.
+//! Folding requires the family's folding lock, which the death of its owner releases. Absorbing a
+//! value twice does no harm to a minimum or a maximum. For a sum, the result is logged before it is
+//! stored: see [`absorb`]. A scrape does not wait for the owner of the lock, which may be stopped,
+//! and shows the sum as it will be once the fold completes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
@@ -19,7 +19,7 @@ use quipu_segment::series::{Claimed, Cursor, Family, SeriesCells};
 use quipu_segment::sync::Ordering;
 
 use super::cells::{
-    Layout, NAME, SUM_TO_BE, SUMMAND, TIME, VALUE, decode, encode_value, read_name,
+    ABSORBED_PROCESS, Layout, NAME, PENDING_SUM, TIME, VALUE, decode, encode_value, read_name,
 };
 use crate::kind::aggregation::Aggregation;
 use crate::snapshot::{Number, Series, Texts, Timestamp, Value};
@@ -32,7 +32,7 @@ pub(crate) struct Processes {
     texts: Vec<u8>,
     shown: Vec<Shown>,
     /// The processes checked so far, and whether each is alive, sorted by number.
-    lives: Vec<(u64, bool)>,
+    liveness: Vec<(u64, bool)>,
     /// The buffer for the texts of a walk over the family.
     buffer: Vec<u8>,
     /// The numbers of the ended processes of one family.
@@ -45,22 +45,23 @@ struct Entry {
     group: u32,
     overflow: bool,
     escape_free: bool,
-    lives: bool,
-    /// All texts but that of the process.
-    own: Range<usize>,
+    is_alive: bool,
+    /// The texts of all labels but that of the process.
+    label_texts: Range<usize>,
     /// All texts.
     texts: Range<usize>,
     number: u64,
     id: u32,
     start: u64,
     value: Option<f64>,
-    /// Depending on the aggregation, when the value was set, or the number of the process whose
-    /// series this one is taking in.
-    note: u64,
-    /// The value once that series is taken in.
-    sum_to_be: Option<f64>,
-    /// Whether another series has taken this one in.
-    taken_in: bool,
+    /// With [`Aggregation::LiveMostRecent`]: when the value was set.
+    time: u64,
+    /// With [`Aggregation::Sum`]: the number of the process whose series this one is absorbing, or
+    /// 0; and the value once it has absorbed that series.
+    absorbing: u64,
+    pending_sum: Option<f64>,
+    /// Whether another series has absorbed this one.
+    is_absorbed: bool,
 }
 
 /// A series that is shown.
@@ -75,16 +76,16 @@ struct Shown {
 }
 
 /// The maximum number of ended processes that are shown with [`Aggregation::All`].
-const MOST_ENDED: usize = 64;
-/// How often a family is read at most, while another thread folds its series.
-const MOST_READINGS: usize = 4;
+const MAX_ENDED: usize = 64;
+/// The maximum number of reads of a family that another thread folds.
+const MAX_READINGS: usize = 4;
 /// Families with fewer series are not tidied when a process starts.
 const FEW: u64 = 64;
 
 impl Processes {
     /// Forgets which processes are alive.
     pub(crate) fn forget(&mut self) {
-        self.lives.clear();
+        self.liveness.clear();
     }
 
     /// The shown series with this index.
@@ -112,10 +113,10 @@ impl Processes {
         self.reduce(aggregation);
     }
 
-    /// Reads a family in which one series takes in the series of ended processes.
+    /// Reads a family in which one series absorbs those of ended processes.
     fn read_folded(&mut self, family: &Family, aggregation: Aggregation) {
         let Some(_folding) = family.try_folding() else {
-            return self.read_meanwhile(family, aggregation);
+            return self.read_during_fold(family, aggregation);
         };
         self.read(family, aggregation);
         if aggregation == Aggregation::Sum {
@@ -137,16 +138,16 @@ impl Processes {
     }
 
     /// Reads a family while another thread folds its series, or is stopped while it does. A single
-    /// reading is not a consistent snapshot: it may read one series before it takes another in, and
-    /// the other after its value is gone. So this retries until two readings agree.
-    fn read_meanwhile(&mut self, family: &Family, aggregation: Aggregation) {
+    /// reading is not a consistent snapshot: it may read one series before that absorbs another,
+    /// and the other after its value was cleared. So this retries until two readings agree.
+    fn read_during_fold(&mut self, family: &Family, aggregation: Aggregation) {
         let mut before = None;
-        for _ in 0..MOST_READINGS {
+        for _ in 0..MAX_READINGS {
             self.read(family, aggregation);
-            let ended = self.entries.iter().filter(|entry| !entry.lives);
+            let ended = self.entries.iter().filter(|entry| !entry.is_alive);
             let left = ended.fold(DefaultHasher::new(), |mut hasher, entry| {
                 let value = entry.value.map(f64::to_bits);
-                (entry.number, value, entry.note).hash(&mut hasher);
+                (entry.number, value, entry.absorbing).hash(&mut hasher);
                 hasher
             });
             let left = Some(left.finish());
@@ -157,11 +158,11 @@ impl Processes {
         }
         // As `finish` does, but for this reading only.
         for i in 0..self.entries.len() {
-            let number = self.entries[i].note;
+            let number = self.entries[i].absorbing;
             if aggregation != Aggregation::Sum || number == 0 || self.entries[i].overflow {
                 continue;
             }
-            self.entries[i].value = self.entries[i].sum_to_be;
+            self.entries[i].value = self.entries[i].pending_sum;
             if let Some(at) = self.group_of(i).find(|&at| self.entries[at].number == number) {
                 self.entries[at].value = None;
             }
@@ -173,22 +174,23 @@ impl Processes {
     fn read(&mut self, family: &Family, aggregation: Aggregation) {
         self.entries.clear();
         self.texts.clear();
-        let Self { entries, texts, lives, buffer, .. } = self;
+        let Self { entries, texts, liveness, buffer, .. } = self;
         let _ = family.walk(&mut Cursor::default(), buffer, |view| {
             let mut entry = Entry {
                 group: view.group,
                 overflow: view.overflow,
                 escape_free: view.escape_free,
-                lives: true,
-                own: 0..0,
+                is_alive: true,
+                label_texts: 0..0,
                 texts: 0..0,
                 number: 0,
                 id: 0,
                 start: view.start,
                 value: None,
-                note: 0,
-                sum_to_be: None,
-                taken_in: false,
+                time: 0,
+                absorbing: 0,
+                pending_sum: None,
+                is_absorbed: false,
             };
             if !view.overflow {
                 // The name follows one byte with its length.
@@ -199,18 +201,22 @@ impl Processes {
                 };
                 let begin = texts.len();
                 texts.extend_from_slice(view.texts);
-                (entry.own, entry.texts) = (begin..begin + own, begin..texts.len());
+                (entry.label_texts, entry.texts) = (begin..begin + own, begin..texts.len());
                 (entry.number, entry.id) = (number, id);
-                entry.lives = does_live(family, lives, number);
-                entry.note = match aggregation {
-                    // Acquire: pairs with the release of the time; the value is the one set then,
-                    // or a later one.
-                    Aggregation::LiveMostRecent => view.cells.plain(TIME).load(Ordering::Acquire),
-                    Aggregation::Sum => view.cells.plain(SUMMAND).load(Ordering::Acquire),
-                    _ => 0,
-                };
-                if aggregation == Aggregation::Sum {
-                    entry.sum_to_be = decode(view.cells.plain(SUM_TO_BE).load(Ordering::Relaxed));
+                entry.is_alive = is_alive(family, liveness, number);
+                match aggregation {
+                    // Acquire, here and below: pairs with the release of the time; the value is the
+                    // one set then, or a later one.
+                    Aggregation::LiveMostRecent => {
+                        entry.time = view.cells.plain(TIME).load(Ordering::Acquire);
+                    }
+                    Aggregation::Sum => {
+                        entry.absorbing =
+                            view.cells.plain(ABSORBED_PROCESS).load(Ordering::Acquire);
+                        let sum = view.cells.plain(PENDING_SUM).load(Ordering::Relaxed);
+                        entry.pending_sum = decode(sum);
+                    }
+                    _ => {}
                 }
             }
             entry.value = decode(view.cells.plain(VALUE).load(Ordering::Acquire));
@@ -220,7 +226,7 @@ impl Processes {
         let texts = &*texts;
         entries.sort_unstable_by(|a, b| {
             let group = |entry: &Entry| (entry.overflow, entry.group);
-            let own = |entry: &Entry| &texts[entry.own.clone()];
+            let own = |entry: &Entry| &texts[entry.label_texts.clone()];
             let process = |entry: &Entry| match aggregation {
                 Aggregation::All | Aggregation::LiveAll => (entry.id, entry.number),
                 _ => (0, entry.number),
@@ -241,23 +247,23 @@ impl Processes {
 
     fn is_same_group(&self, one: &Entry, other: &Entry) -> bool {
         (one.overflow, one.group) == (other.overflow, other.group)
-            && self.texts[one.own.clone()] == self.texts[other.own.clone()]
+            && self.texts[one.label_texts.clone()] == self.texts[other.label_texts.clone()]
     }
 
     /// Whether ended processes have left more series than are kept.
     fn has_leftovers(&mut self, aggregation: Aggregation) -> bool {
-        let ended = self.entries.iter().filter(|entry| !entry.lives);
+        let ended = self.entries.iter().filter(|entry| !entry.is_alive);
         match aggregation {
             Aggregation::All => {
                 self.ended.clear();
                 self.ended.extend(ended.map(|entry| entry.number));
                 self.ended.sort_unstable();
                 self.ended.dedup();
-                self.ended.len() > MOST_ENDED
+                self.ended.len() > MAX_ENDED
             }
             // These are folded whenever they are read, if the lock is free.
             Aggregation::Min | Aggregation::Max | Aggregation::Sum => false,
-            _ => self.entries.iter().any(|entry| !entry.lives),
+            _ => self.entries.iter().any(|entry| !entry.is_alive),
         }
     }
 
@@ -270,38 +276,38 @@ impl Processes {
                 if !self.has_leftovers(aggregation) {
                     return;
                 }
-                let oldest = self.ended[self.ended.len() - MOST_ENDED];
-                return self.remove(family, |entry| !entry.lives && entry.number < oldest);
+                let oldest = self.ended[self.ended.len() - MAX_ENDED];
+                return self.remove(family, |entry| !entry.is_alive && entry.number < oldest);
             }
-            _ => return self.remove(family, |entry| !entry.lives),
+            _ => return self.remove(family, |entry| !entry.is_alive),
         }
         let mut begin = 0;
         while begin < self.entries.len() {
             let group = self.group(begin);
             begin = group.end;
-            if self.entries[group.clone()].iter().any(|entry| entry.note != 0) {
+            if self.entries[group.clone()].iter().any(|entry| entry.absorbing != 0) {
                 // A fold of a process that died, which `finish` could not complete.
                 continue;
             }
-            let Some(heir) = group.clone().find(|&i| !self.entries[i].lives) else { continue };
+            let Some(heir) = group.clone().find(|&i| !self.entries[i].is_alive) else { continue };
             let Ok(Some(to)) = self.cells_of(family, heir) else { continue };
             for i in heir + 1..group.end {
-                if self.entries[i].lives {
+                if self.entries[i].is_alive {
                     continue;
                 }
                 if self.entries[i].value.is_some() {
-                    // A series that was removed or is not available now stays as it is.
+                    // A series that cannot be claimed now is left for a later scrape.
                     let Ok(Some(from)) = self.cells_of(family, i) else { continue };
                     let (value, added) = (self.entries[heir].value, self.entries[i].value);
                     let joined = join(aggregation, value, added);
                     let number = self.entries[i].number;
-                    take_in(aggregation, &to, &from, encode_value(joined), number);
+                    absorb(aggregation, &to, &from, encode_value(joined), number);
                     self.entries[heir].value = joined;
                 }
-                self.entries[i].taken_in = true;
+                self.entries[i].is_absorbed = true;
             }
         }
-        self.remove(family, |entry| entry.taken_in);
+        self.remove(family, |entry| entry.is_absorbed);
     }
 
     /// The cells of an entry; `None` if its series was removed meanwhile.
@@ -313,18 +319,18 @@ impl Processes {
     /// Completes the fold of a process that died with the lock.
     fn finish(&mut self, family: &Family) {
         for i in 0..self.entries.len() {
-            let number = self.entries[i].note;
+            let number = self.entries[i].absorbing;
             if number == 0 || self.entries[i].overflow {
                 continue;
             }
-            let summand = self.group_of(i).find(|&at| self.entries[at].number == number);
-            let from = summand.map_or(Ok(None), |at| self.cells_of(family, at));
+            let absorbed = self.group_of(i).find(|&at| self.entries[at].number == number);
+            let from = absorbed.map_or(Ok(None), |at| self.cells_of(family, at));
             let (Ok(Some(to)), Ok(from)) = (self.cells_of(family, i), from) else { continue };
-            let sum = to.plain(SUM_TO_BE).load(Ordering::Relaxed);
-            finish_taking_in(&to, from.as_deref(), sum);
+            let sum = to.plain(PENDING_SUM).load(Ordering::Relaxed);
+            finish_absorbing(&to, from.as_deref(), sum);
             self.entries[i].value = decode(sum);
-            self.entries[i].note = 0;
-            if let Some(at) = summand {
+            self.entries[i].absorbing = 0;
+            if let Some(at) = absorbed {
                 self.entries[at].value = None;
             }
         }
@@ -360,12 +366,12 @@ impl Processes {
             let group = self.group(begin);
             begin = group.end;
             let counts =
-                |entry: &Entry| entry.value.is_some() && (entry.lives || !aggregation.is_live());
+                |entry: &Entry| entry.value.is_some() && (entry.is_alive || !aggregation.is_live());
             let is_each = matches!(aggregation, Aggregation::All | Aggregation::LiveAll);
             if is_each || self.entries[group.start].overflow {
                 for i in group.clone() {
                     let entry = &self.entries[i];
-                    // Of several processes with the same ID, the one that started last.
+                    // Of processes with the same ID, show only the one that started last.
                     let is_last = !self.entries[i + 1..group.end]
                         .iter()
                         .take_while(|other| other.id == entry.id)
@@ -381,11 +387,11 @@ impl Processes {
             for entry in self.entries[group.clone()].iter().filter(|entry| counts(entry)) {
                 start = start.min(entry.start);
                 value = match aggregation {
-                    Aggregation::LiveMostRecent if value.is_some() && entry.note < last => value,
+                    Aggregation::LiveMostRecent if value.is_some() && entry.time < last => value,
                     Aggregation::LiveMostRecent => entry.value,
                     _ => join(aggregation, value, entry.value),
                 };
-                last = last.max(entry.note);
+                last = last.max(entry.time);
             }
             self.show(group.start, value, start, false);
         }
@@ -396,7 +402,7 @@ impl Processes {
         let Some(value) = value else { return };
         let entry = &self.entries[entry];
         let Entry { group, overflow, escape_free, id, .. } = *entry;
-        let mut texts = entry.own.clone();
+        let mut texts = entry.label_texts.clone();
         if with_id && !overflow {
             let begin = self.texts.len();
             self.texts.extend_from_within(texts);
@@ -422,13 +428,13 @@ pub(crate) fn tidy(family: &Family, layout: &Layout) {
 }
 
 /// Whether a process is alive. Each process is checked once per scrape.
-fn does_live(family: &Family, known: &mut Vec<(u64, bool)>, number: u64) -> bool {
+fn is_alive(family: &Family, known: &mut Vec<(u64, bool)>, number: u64) -> bool {
     match known.binary_search_by_key(&number, |(number, _)| *number) {
         Ok(at) => known[at].1,
         Err(at) => {
-            let lives = family.segment().is_alive(number);
-            known.insert(at, (number, lives));
-            lives
+            let is_alive = family.segment().is_alive(number);
+            known.insert(at, (number, is_alive));
+            is_alive
         }
     }
 }
@@ -448,9 +454,9 @@ fn join(aggregation: Aggregation, one: Option<f64>, other: Option<f64>) -> Optio
 ///
 /// A sum is logged first, with the process whose value it includes. A later owner of the lock that
 /// finds this log entry knows that an earlier one died, and repeats all stores: they are
-/// idempotent, since nothing else changes the cells of ended processes. The entry is cleared after
-/// the value in `from`, so that no value is taken in twice.
-fn take_in(
+/// idempotent, since nothing else changes the cells of ended processes. The log entry is cleared
+/// last, after the value in `from`, so that no value is absorbed twice.
+fn absorb(
     aggregation: Aggregation,
     to: &SeriesCells<'_>,
     from: &SeriesCells<'_>,
@@ -458,22 +464,22 @@ fn take_in(
     number: u64,
 ) {
     if aggregation == Aggregation::Sum {
-        to.plain(SUM_TO_BE).store(joined, Ordering::Relaxed);
+        to.plain(PENDING_SUM).store(joined, Ordering::Relaxed);
         // Release, here and below: the stores stay in this order, since the process may die between
         // any two.
-        to.plain(SUMMAND).store(number, Ordering::Release);
-        finish_taking_in(to, Some(from), joined);
+        to.plain(ABSORBED_PROCESS).store(number, Ordering::Release);
+        finish_absorbing(to, Some(from), joined);
     } else {
         to.plain(VALUE).store(joined, Ordering::Release);
     }
 }
 
-fn finish_taking_in(to: &SeriesCells<'_>, from: Option<&SeriesCells<'_>>, sum: u64) {
+fn finish_absorbing(to: &SeriesCells<'_>, from: Option<&SeriesCells<'_>>, sum: u64) {
     to.plain(VALUE).store(sum, Ordering::Release);
     if let Some(from) = from {
         from.plain(VALUE).store(0, Ordering::Release);
     }
-    to.plain(SUMMAND).store(0, Ordering::Release);
+    to.plain(ABSORBED_PROCESS).store(0, Ordering::Release);
 }
 
 #[cfg(test)]
@@ -485,7 +491,7 @@ mod tests {
 
     use super::*;
 
-    /// Wherever the owner of the lock is stopped, a scrape shows the same sum.
+    /// At whatever point the owner of the lock is stopped, a scrape shows the same sum.
     #[test]
     fn a_sum_is_whole_while_another_thread_takes_one_series_into_another() {
         let segment = Segment::private(1 << 20).unwrap();
@@ -515,11 +521,11 @@ mod tests {
         assert_eq!(shown(), [3.0]);
         let (to, from) = (cells_of(70), cells_of(71));
         let stores = [
-            (&to, SUM_TO_BE, encode_value(Some(3.0))),
-            (&to, SUMMAND, 71),
+            (&to, PENDING_SUM, encode_value(Some(3.0))),
+            (&to, ABSORBED_PROCESS, 71),
             (&to, VALUE, encode_value(Some(3.0))),
             (&from, VALUE, 0),
-            (&to, SUMMAND, 0),
+            (&to, ABSORBED_PROCESS, 0),
         ];
         for (i, (cells, cell, value)) in stores.into_iter().enumerate() {
             cells.plain(cell).store(value, Ordering::Release);

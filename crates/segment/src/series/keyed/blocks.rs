@@ -19,8 +19,8 @@ pub(crate) struct At {
 
 /// The words at the start of a block: next block and length; words in use.
 pub(super) const BLOCK_HEAD: u32 = 2;
-pub(super) const LEAST_BLOCK: u32 = 128;
-const MOST_BLOCK: u32 = 1 << 15;
+pub(super) const MIN_BLOCK: u32 = 128;
+const MAX_BLOCK: u32 = 1 << 15;
 
 impl DynamicSeries {
     /// The next record of a walk, with or without a live series.
@@ -79,7 +79,7 @@ impl DynamicSeries {
             }
         }
         if block == 0 || words > length - used {
-            let wanted = length.saturating_mul(2).clamp(LEAST_BLOCK, MOST_BLOCK);
+            let wanted = length.saturating_mul(2).clamp(MIN_BLOCK, MAX_BLOCK);
             // A record has at most 2^15 words.
             let wanted = wanted.max(words + BLOCK_HEAD).next_multiple_of(8);
             let new = self.segment.take(wanted.into(), lock::UPDATE)?;

@@ -8,19 +8,19 @@ use super::{DynamicSeries, fingerprint};
 use crate::claims::{Memory, Named};
 use crate::error::Error;
 use crate::layout::{CELL_BYTES, HEADER_BYTES};
-use crate::series::meta::{self, MOST_SLACK, WORDS, state, state_of};
+use crate::series::meta::{self, MAX_SLACK, WORDS, state, state_of};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The classes of records by their length: one for each length up to 32 words, then four for each
 /// doubling.
-pub(super) const CLASSES: u32 = EXACT + 4 * (MOST_WORDS.trailing_zeros() - EXACT.trailing_zeros());
+pub(super) const CLASSES: u32 = EXACT + 4 * (MAX_WORDS.trailing_zeros() - EXACT.trailing_zeros());
 const EXACT: u32 = 32;
 /// The most words of a record.
-pub(super) const MOST_WORDS: u32 = 1 << 15;
-const _: () = assert!(MOST_WORDS as u64 <= WORDS && (MOST_WORDS / 8) as u64 <= MOST_SLACK + 1);
+pub(super) const MAX_WORDS: u32 = 1 << 15;
+const _: () = assert!(MAX_WORDS as u64 <= WORDS && (MAX_WORDS / 8) as u64 <= MAX_SLACK + 1);
 
 /// The number of records in limbo from which the claims are read.
-const LEAST_READ: u64 = 32;
+const MIN_READ: u64 = 32;
 
 impl DynamicSeries {
     /// Takes a record of `words` words as a draft: a ready one, or one from the end of the last
@@ -30,7 +30,7 @@ impl DynamicSeries {
         if let Some(at) = self.take_ready(words) {
             return Ok(at);
         }
-        if count(at::LIMBO_COUNT) >= count(at::NEXT_READ).max(LEAST_READ) {
+        if count(at::LIMBO_COUNT) >= count(at::NEXT_READ).max(MIN_READ) {
             self.reclaim();
             if let Some(at) = self.take_ready(words) {
                 return Ok(at);
@@ -93,7 +93,7 @@ impl DynamicSeries {
         count.store(claimed, Ordering::Relaxed);
         self.head[at::CLAIMED].store(claimed, Ordering::Relaxed);
         // So that reading the claims costs each removal only a bounded time.
-        let after = 2 * claimed + named.read / 8 + LEAST_READ;
+        let after = 2 * claimed + named.read / 8 + MIN_READ;
         self.head[at::NEXT_READ].store(after, Ordering::Relaxed);
     }
 
@@ -102,7 +102,7 @@ impl DynamicSeries {
     fn free_class(&self, at: u32) -> Option<u32> {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let words = (meta & WORDS) as u32;
-        let is_record = (self.header + self.cells..=MOST_WORDS).contains(&words)
+        let is_record = (self.header + self.cells..=MAX_WORDS).contains(&words)
             && u64::from(at) >= HEADER_BYTES / CELL_BYTES
             && self.has_words(at, words);
         let class = is_record.then(|| class_of(words))?;
@@ -124,7 +124,7 @@ impl DynamicSeries {
         };
         let class = from(wanted).or_else(|| if wanted < 64 { from(64) } else { None })?;
         let slack = class_words(class).checked_sub(words)?;
-        if slack > words || u64::from(slack) > MOST_SLACK {
+        if slack > words || u64::from(slack) > MAX_SLACK {
             return None;
         }
         let first = self.head.get(at::READY + class as usize)?;
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn each_length_has_a_class_of_at_most_a_quarter_more() {
         let mut before = 0;
-        let most_words = if cfg!(miri) { 600 } else { MOST_WORDS };
+        let most_words = if cfg!(miri) { 600 } else { MAX_WORDS };
         for words in 1..=most_words {
             let class = class_of(words);
             let most = class_words(class);

@@ -27,4 +27,4 @@ pub(crate) const READY: usize = FILLED + 2;
 /// Pairs of free tables, by the logarithm of their slots. There are never more: a table is made
 /// only if none is free, and at most one of each size is in use.
 pub(crate) const RETIRED: usize = READY + super::free::CLASSES as usize;
-pub(crate) const END: usize = RETIRED + 2 * (crate::series::index::MOST_BITS as usize + 1);
+pub(crate) const END: usize = RETIRED + 2 * (crate::series::index::MAX_BITS as usize + 1);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::blocks::{At, BLOCK_HEAD, LEAST_BLOCK};
+use super::blocks::{At, BLOCK_HEAD, MIN_BLOCK};
 use super::head as at;
 use super::record::{is_padding, texts_end};
 use super::tables::bits_for;
@@ -11,7 +11,7 @@ use crate::claims::Memory;
 use crate::error::Error;
 use crate::layout::CELL_BYTES;
 use crate::lock;
-use crate::series::index::{Index, MOST_BITS, Table};
+use crate::series::index::{Index, MAX_BITS, Table};
 use crate::series::meta::{self, ESCAPE_FREE, WORDS, is_series, state, state_of};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -26,15 +26,15 @@ struct Survey {
 
 impl DynamicSeries {
     /// Validates everything that an index and a walk will trust, without changing it. Adds the
-    /// words that the family occupies to `claims`. With `torn`, power was lost: what it may have
-    /// destroyed is mended later, and is not an error.
+    /// words that the family occupies to `extents`. With `torn`, power was lost: damage that this
+    /// explains is mended later, and is not an error.
     ///
     /// # Errors
     /// What contradicts the layout, as text.
-    pub(crate) fn inspect(&self, torn: bool, claims: &mut Vec<Range<u64>>) -> Result<(), String> {
-        let survey = self.survey(torn, |block| claims.push(block));
+    pub(crate) fn inspect(&self, torn: bool, extents: &mut Vec<Range<u64>>) -> Result<(), String> {
+        let survey = self.survey(torn, |block| extents.push(block));
         let tables = self.tables();
-        claims.extend(tables.iter().map(|table| table.words()));
+        extents.extend(tables.iter().map(|table| table.words()));
         if torn {
             return Ok(());
         }
@@ -85,8 +85,8 @@ impl DynamicSeries {
                 region.word(survey.last + 1).store(survey.used.into(), Ordering::Relaxed);
             }
         }
-        // Before anything is taken: that may extend the bytes in use over tables that lie outside
-        // of them.
+        // Do this before allocating, which could extend the bytes in use over tables that lie
+        // outside of them.
         let tables = self.tables();
         for word in self.table_words() {
             let packed = word.load(Ordering::Relaxed);
@@ -101,7 +101,7 @@ impl DynamicSeries {
         if !self.has_overflow() {
             let mut cursor = At::default();
             let known = std::iter::from_fn(|| self.next_record(&mut cursor))
-                .find(|&at| self.is_overflows(at))
+                .find(|&at| self.may_be_overflow(at))
                 .unwrap_or(0);
             self.head[at::OVERFLOW].store(known.into(), Ordering::Relaxed);
         }
@@ -116,7 +116,7 @@ impl DynamicSeries {
                 continue;
             }
             let is_kept = torn_series.binary_search(&at).is_err();
-            if is_kept && is_series(meta) && (self.texts == 0 || !self.is_overflows(at)) {
+            if is_kept && is_series(meta) && (self.texts == 0 || !self.may_be_overflow(at)) {
                 live += 1;
                 let hidden = u64::from(state_of(meta) == state::HIDDEN);
                 self.head[at::HIDDEN].fetch_add(hidden, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl DynamicSeries {
                         region.word(at + self.header + cell).store(0, Ordering::Relaxed);
                     });
                 }
-                // All of them go to limbo: handles may be bound to some.
+                // All of them go to limbo: handles may be bound to some of them.
                 self.free(at);
             }
         }
@@ -138,8 +138,8 @@ impl DynamicSeries {
         self.rebuild(live)
     }
 
-    /// Rebuilds the index of all series, in the existing tables. Each table is named by some word
-    /// all the time, so that a process that dies midway leaves all of them to the next.
+    /// Rebuilds the index of all series, in the existing tables. Some word names each table at
+    /// every moment, so a process that dies midway leaves all of them to the next.
     fn rebuild(&self, live: u64) -> Result<(), Error> {
         let mut tables = self.tables();
         // The table that was in use, if all entries fit: a full segment has no room for another
@@ -155,9 +155,9 @@ impl DynamicSeries {
             }
         };
         self.begin_change();
-        for bits in 0..=MOST_BITS {
-            // No table may be named under another size, which only damage does; it is named
-            // correctly below.
+        for bits in 0..=MAX_BITS {
+            // Only damage names a table under a wrong size: drop that name. The table gets the right
+            // one below.
             for word in self.retired(bits) {
                 let named = Table::unpack(word.load(Ordering::Relaxed));
                 if named.is_some_and(|table| table.bits != bits) {
@@ -166,7 +166,7 @@ impl DynamicSeries {
             }
         }
         for one in &tables {
-            // None may be named twice.
+            // No table may be named twice.
             let others = self.retired(one.bits).iter();
             let named = others.filter(|word| word.load(Ordering::Relaxed) == one.pack());
             named.skip(1).for_each(|word| word.store(0, Ordering::Relaxed));
@@ -180,7 +180,7 @@ impl DynamicSeries {
             for slot in
                 self.region().slice(u64::from(table.at) * CELL_BYTES, table.slots() as usize)
             {
-                // Loads first: most are zero already, and then need no memory.
+                // Loads first: most are zero already, and pages that are not written stay unallocated.
                 if slot.load(Ordering::Relaxed) != 0 {
                     slot.store(0, Ordering::Relaxed);
                 }
@@ -192,8 +192,8 @@ impl DynamicSeries {
         let index = Index { table: &table, ..self.index() };
         let mut cursor = At::default();
         while let Some(at) = self.next_record(&mut cursor) {
-            let is_series = is_series(self.region().word(at).load(Ordering::Relaxed));
-            if is_series && !self.is_overflow(at) {
+            let meta = self.region().word(at).load(Ordering::Relaxed);
+            if is_series(meta) && !self.is_overflow(at) {
                 index.insert(fingerprint(self.hash(at)), at);
             }
         }
@@ -207,9 +207,9 @@ impl DynamicSeries {
         Ok(())
     }
 
-    /// Walks the blocks up to the first error. `claim` gets the words of each block. With
-    /// `passes_labels`, a series may have labels that are not its own.
-    fn survey(&self, passes_labels: bool, mut claim: impl FnMut(Range<u64>)) -> Survey {
+    /// Walks the blocks up to the first error. `each` gets the words of each block. With
+    /// `skip_label_checks`, a series may have labels that are not its own.
+    fn survey(&self, skip_label_checks: bool, mut each: impl FnMut(Range<u64>)) -> Survey {
         let region = self.region();
         let end = self.end();
         let mut survey = Survey { last: 0, used: 0, flaw: None };
@@ -217,8 +217,8 @@ impl DynamicSeries {
             Some(format!("{what}, at byte {}", at.saturating_mul(CELL_BYTES)))
         };
         let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
-        // No block is shorter than the least one, so that a circular list ends.
-        let mut left = end / u64::from(LEAST_BLOCK) + 1;
+        // No block is shorter than MIN_BLOCK, so a circular list ends.
+        let mut left = end / u64::from(MIN_BLOCK) + 1;
         while block != 0 {
             left -= 1;
             let at = u32::try_from(block).ok().filter(|_| left > 0 && block + 2 <= end);
@@ -228,11 +228,11 @@ impl DynamicSeries {
                 return survey;
             };
             // Since the block ends inside, all of its offsets are word offsets, of 32 bits.
-            if length < LEAST_BLOCK.into() || block + length > end {
+            if length < MIN_BLOCK.into() || block + length > end {
                 survey.flaw = flaw(block, "a block that ends outside of the bytes in use");
                 return survey;
             }
-            claim(block..block + length);
+            each(block..block + length);
             (survey.last, survey.used) = (at, BLOCK_HEAD);
             let used = region.word(at + 1).load(Ordering::Acquire);
             if used < u64::from(BLOCK_HEAD) || used > length {
@@ -249,7 +249,7 @@ impl DynamicSeries {
                     survey.flaw = flaw(record.into(), "a record that contradicts the layout");
                     return survey;
                 }
-                if is_series(meta) && !passes_labels && !self.is_sound(record, meta) {
+                if is_series(meta) && !skip_label_checks && !self.is_sound(record, meta) {
                     survey.flaw = flaw(record.into(), "a series whose labels are unreadable");
                     return survey;
                 }
@@ -306,7 +306,8 @@ impl DynamicSeries {
         let before = self.header + self.cells;
         let count = self.key_words(meta);
         if count == 0 {
-            return group < if self.texts == 0 { self.groups.into() } else { 1 };
+            // With dynamic labels, only the overflow series has no texts, and its group is 0.
+            return if self.texts == 0 { group < self.groups.into() } else { group == 0 };
         }
         let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
         let bytes: Vec<u8> =
@@ -319,9 +320,9 @@ impl DynamicSeries {
             && (meta & ESCAPE_FREE == 0 || self.is_escape_free(&bytes))
     }
 
-    /// Whether a record belongs to a series without texts. If the family has dynamic labels, only
-    /// the overflow's record does; else all do, and the overflow's was made first.
-    pub(super) fn is_overflows(&self, at: u32) -> bool {
+    /// Whether a record belongs to a series without texts, as the overflow's does. With dynamic
+    /// labels, no other record does; without, all do, and the overflow's was made first.
+    pub(super) fn may_be_overflow(&self, at: u32) -> bool {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let words = self.header + self.cells;
         is_series(meta)

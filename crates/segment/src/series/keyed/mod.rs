@@ -467,14 +467,18 @@ impl DynamicSeries {
         let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
         let mut cursor = At::default();
         std::iter::from_fn(|| self.next_record(&mut cursor))
-            .any(|at| u64::from(at) == overflow && self.is_overflows(at))
+            .any(|at| u64::from(at) == overflow && self.may_be_overflow(at))
     }
 
     /// The record of the overflow series. `NONE` if the head names no record that can be it, as
     /// when there was no room for one while the family was mended.
     fn overflow(&self) -> u32 {
         let at = u32::try_from(self.head[at::OVERFLOW].load(Ordering::Acquire)).unwrap_or(NONE);
-        if u64::from(at) * CELL_BYTES >= HEADER_BYTES && self.is_overflows(at) { at } else { NONE }
+        if u64::from(at) * CELL_BYTES >= HEADER_BYTES && self.may_be_overflow(at) {
+            at
+        } else {
+            NONE
+        }
     }
 
     fn lock(&self) -> Result<lock::Guard<'_>, Error> {

@@ -1,7 +1,7 @@
 //! A record: its words, its key, what a scrape sees of it, and its states.
 
 use super::expire::{TENTH, mark_time, tenths};
-use super::free::MOST_WORDS;
+use super::free::MAX_WORDS;
 use super::head as at;
 use super::{DynamicSeries, Found, Known, Moment};
 use crate::claims::Memory;
@@ -129,7 +129,7 @@ impl DynamicSeries {
         sides: Option<Known<'_>>,
     ) -> Result<u32, Error> {
         let words = u64::from(self.before_key) + key.words.len() as u64;
-        if words > MOST_WORDS.into() {
+        if words > MAX_WORDS.into() {
             return Err(Error::full(&self.segment, words * CELL_BYTES));
         }
         let at = self.take(words as u32)?;

@@ -6,7 +6,7 @@ use super::head as at;
 use crate::error::Error;
 use crate::layout::CELL_BYTES;
 use crate::lock;
-use crate::series::index::{LEAST_BITS, MOST_BITS, Table};
+use crate::series::index::{MAX_BITS, MIN_BITS, Table};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The number of slots of a table that move with each insertion.
@@ -43,9 +43,9 @@ impl DynamicSeries {
         // At least a quarter of the old table: then all of the old one has moved, in `STEP`s,
         // before the new one, which is at most half full by then, is crowded.
         let old = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
-        let old = old.map_or(LEAST_BITS, |old| old.bits).clamp(LEAST_BITS, MOST_BITS);
+        let old = old.map_or(MIN_BITS, |old| old.bits).clamp(MIN_BITS, MAX_BITS);
         // And at most four times the old table, whatever another process wrote into the count.
-        let bits = bits_for(live).clamp((old - 2).max(LEAST_BITS), (old + 2).min(MOST_BITS));
+        let bits = bits_for(live).clamp((old - 2).max(MIN_BITS), (old + 2).min(MAX_BITS));
         let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) != 0;
         let free = self.retired(bits).iter().find(is_free);
         let table = match free.and_then(|word| Table::unpack(word.load(Ordering::Relaxed))) {
@@ -121,7 +121,7 @@ impl DynamicSeries {
     }
 
     fn is_table(&self, table: Table) -> bool {
-        (LEAST_BITS..=MOST_BITS).contains(&table.bits)
+        (MIN_BITS..=MAX_BITS).contains(&table.bits)
             && table.at != 0
             && table.words().end <= self.end()
     }
@@ -129,6 +129,6 @@ impl DynamicSeries {
 
 /// The logarithm of the number of slots for `live` series: two to four slots for each.
 pub(super) fn bits_for(live: u64) -> u32 {
-    let slots = live.min(1 << MOST_BITS) * 2;
-    slots.next_power_of_two().trailing_zeros().clamp(LEAST_BITS, MOST_BITS)
+    let slots = live.min(1 << MAX_BITS) * 2;
+    slots.next_power_of_two().trailing_zeros().clamp(MIN_BITS, MAX_BITS)
 }

@@ -4,7 +4,7 @@ use ::redis::Value;
 use quipu::snapshot::Number;
 
 use super::diff::{Change, Handle, Metric, State};
-use super::{MOST_CALLS, MOST_PAIRS};
+use super::{MAX_CALLS, MAX_PAIRS};
 use crate::redis::instance::Instance;
 use crate::redis::key::Global;
 use crate::redis::link::{Call, Failure, Link, items};
@@ -94,7 +94,7 @@ impl<'f> Calls<'f> {
         change: &Change,
     ) -> bool {
         self.chunk.add(field, time, value, change);
-        self.chunk.pairs.len() >= MOST_PAIRS
+        self.chunk.pairs.len() >= MAX_PAIRS
     }
 
     pub(super) fn has_pairs(&self) -> bool {
@@ -191,7 +191,7 @@ impl<'f> Calls<'f> {
     }
 
     fn send_if_full(&mut self, state: &mut State) {
-        if self.calls.len() >= MOST_CALLS {
+        if self.calls.len() >= MAX_CALLS {
             self.send(state);
         }
     }

@@ -3,7 +3,7 @@
 use ::redis::Value;
 
 use super::diff::Handle;
-use super::{Flusher, MOST_CALLS, MOST_PAIRS, millis};
+use super::{Flusher, MAX_CALLS, MAX_PAIRS, millis};
 use crate::redis::key::{Keys, is_note};
 use crate::redis::link::{Call, Failure, Link, items, text};
 use crate::redis::script::{FOLD, FORGET};
@@ -26,7 +26,7 @@ impl Flusher {
         let all = answer.first().map(items).unwrap_or_default().iter().filter_map(text);
         let gone: Vec<&str> =
             all.filter(|field| !is_note(field) && !fields.contains(*field)).collect();
-        for gone in gone.chunks(MOST_PAIRS) {
+        for gone in gone.chunks(MAX_PAIRS) {
             let how = if metric.meta.how.is_sum() { "sum" } else { "drop" };
             let (id, sequence) = (self.instance.id(), self.instance.next_write());
             link.run(&[metric.write(id, how, sequence, None, gone)])?;
@@ -62,7 +62,7 @@ impl Flusher {
             answer.first().map(items).unwrap_or_default().iter().filter_map(text).collect();
         let keep = millis(self.options.keep).max(1).to_string();
         let mut was_there = false;
-        for metrics in metrics.chunks(MOST_CALLS) {
+        for metrics in metrics.chunks(MAX_CALLS) {
             let calls = metrics.iter().map(|metric| {
                 let keys = Keys::new(&self.options.namespace, metric);
                 let mut call = Call::new(&FOLD, &keys.of_scripts(id));

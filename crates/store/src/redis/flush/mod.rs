@@ -28,11 +28,11 @@ use super::options::Options;
 use super::script::BEAT;
 
 /// The most pairs of field and value in one call, which the server runs as a unit.
-const MOST_PAIRS: usize = 500;
+const MAX_PAIRS: usize = 500;
 /// The most calls in one pipeline, which bounds the memory for them.
-const MOST_CALLS: usize = 32;
+const MAX_CALLS: usize = 32;
 /// The most dead instances that one flush folds.
-const MOST_FOLDED: usize = 8;
+const MAX_FOLDED: usize = 8;
 
 /// What the flushing process knows about the server's state.
 pub(super) struct Flusher {
@@ -101,7 +101,7 @@ impl Flusher {
         let turns = self.instance.turns().map_err(|error| Failure::other(&error.to_string()))?;
         let mut beat = Call::new(&BEAT, &self.global.of_instances());
         beat.arg(self.instance.id());
-        beat.arg(&millis(self.options.dead_after).to_string()).arg(&MOST_FOLDED.to_string());
+        beat.arg(&millis(self.options.dead_after).to_string()).arg(&MAX_FOLDED.to_string());
         beat.arg(&turn_text(turns.0)).arg(&turn_text(turns.1));
         let answer = link.run(&[beat])?;
         if answer.first() == Some(&Value::Int(-1)) {

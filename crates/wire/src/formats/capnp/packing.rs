@@ -11,7 +11,7 @@
 
 use quipu_arena::Scope;
 
-use super::segments::{MOST_SEGMENTS, SEGMENTS, Segments, segment_lens, table_len};
+use super::segments::{MAX_SEGMENTS, SEGMENTS, Segments, segment_lens, table_len};
 use crate::error::Fault;
 use crate::pieces::Piece;
 use crate::reader::Reader;
@@ -158,7 +158,7 @@ fn unpack_segments<'m>(
     scope: &Scope<'m>,
 ) -> Result<Segments<'m>, Fault> {
     let words = table_len(first as u32)? / 8;
-    let mut table = [[0; 8]; 1 + MOST_SEGMENTS / 2];
+    let mut table = [[0; 8]; 1 + MAX_SEGMENTS / 2];
     let mut unpacker = Unpacker::new(*input);
     for word in table.iter_mut().take(words) {
         *word = unpacker.next().inspect_err(|_| *input = unpacker.input)?;
@@ -178,7 +178,7 @@ fn unpack_words<'m>(
 ) -> Result<&'m [[u8; 8]], Fault> {
     // 2 bytes can stand for 256 words. Up to 8 bytes for each byte of the input need no check
     // before.
-    if words > MOST_WORDS.min(input.len() as u64) {
+    if words > MAX_WORDS.min(input.len() as u64) {
         input.apart(|input| check(input, words))?;
     }
     let before = *input;
@@ -203,7 +203,7 @@ fn check(input: &mut Reader<'_>, words: u64) -> Result<(), Fault> {
     }
     let packed = before.len() - input.len();
     *input = before;
-    if words > MOST_WORDS.max(packed as u64) {
+    if words > MAX_WORDS.max(packed as u64) {
         return Err(Fault::too_large(
             "a packed message of at most 8 MiB, or 8 times its packed length",
         ));
@@ -235,7 +235,7 @@ pub(super) fn walk(input: &mut Reader<'_>, mut words: usize) -> Result<usize, Fa
 }
 
 /// The words that a message can have beyond 8 times its packed length: other readers' limit.
-const MOST_WORDS: u64 = 1 << 20;
+const MAX_WORDS: u64 = 1 << 20;
 
 const RUN: &str = "a run of words that ends with the message";
 

@@ -27,7 +27,7 @@ pub(super) const WORD: u64 = 5;
 pub(super) const STRUCT: u64 = 7;
 
 /// How many segments a message can have, as in other readers.
-pub(super) const MOST_SEGMENTS: usize = 512;
+pub(super) const MAX_SEGMENTS: usize = 512;
 
 const TABLE: &str = "a table of segments";
 pub(super) const SEGMENTS: &str = "segments as long as their table says";
@@ -41,7 +41,7 @@ pub(super) fn words_of(bytes: usize) -> usize {
 /// How many bytes a table has, by its first number.
 pub(super) fn table_len(segments_but_one: u32) -> Result<usize, Fault> {
     let segments = segments_but_one as usize;
-    if segments >= MOST_SEGMENTS {
+    if segments >= MAX_SEGMENTS {
         return Err(Fault::too_large("at most 512 segments"));
     }
     Ok(8 * (segments.div_ceil(2) + 1))

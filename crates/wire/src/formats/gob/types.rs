@@ -125,9 +125,9 @@ const INTERFACE: i64 = 8;
 const FIRST: i64 = 64;
 
 // No program needs more. The limits bound what a stream can make a reader keep.
-const MOST_TYPES: usize = 1000;
-const MOST_FIELDS: usize = 1000;
-const MOST_LEVELS: usize = 100;
+const MAX_TYPES: usize = 1000;
+const MAX_FIELDS: usize = 1000;
+const MAX_LEVELS: usize = 100;
 
 impl Reading {
     /// The type of the last value, as encoded in a message, and its fields, if all are usual.
@@ -190,7 +190,7 @@ impl Reading {
         };
         let slots = plan.map_or(&[][..], |plan| &plan.slots);
         let union = fields(slots, message, scope, |message, union, slot| match slot {
-            Slot::Skipped(id) => types.skip(id, stream, message, MOST_LEVELS),
+            Slot::Skipped(id) => types.skip(id, stream, message, MAX_LEVELS),
             Slot::Converted(field, number) => convert(field, number, message, union, scope),
             _ => Err(Fault::malformed(FIELD)),
         })?;
@@ -249,7 +249,7 @@ impl Types {
     fn define(&mut self, negative: i64, message: &mut Reader<'_>) -> Result<(), Fault> {
         let id = negative.checked_neg().filter(|id| *id >= FIRST);
         let id = id.ok_or(Fault::malformed("the definition of a type from 64 on"))?;
-        if self.known.len() + self.fresh.len() >= MOST_TYPES && self.get(id).is_none() {
+        if self.known.len() + self.fresh.len() >= MAX_TYPES && self.get(id).is_none() {
             return Err(Fault::too_large("at most 1,000 types"));
         }
         let mut definition = None;
@@ -464,7 +464,7 @@ fn named(message: &mut Reader<'_>) -> Result<Vec<(Name, i64)>, Fault> {
             0 => common(message)?,
             1 => {
                 for _ in 0..count(message)? {
-                    if all.len() == MOST_FIELDS {
+                    if all.len() == MAX_FIELDS {
                         return Err(Fault::too_large("at most 1,000 fields"));
                     }
                     all.push(name_and_type(message)?);
