@@ -68,9 +68,12 @@ fn way_out(address: SocketAddr, source: &io::Error) -> String {
             "another process has port {port} (ss -ltnp 'sport = :{port}' names it): \
              stop it or choose another port"
         ),
-        io::ErrorKind::PermissionDenied => format!(
+        io::ErrorKind::PermissionDenied if port < 1024 => format!(
             "port {port} is privileged: choose one from 1024 up or grant CAP_NET_BIND_SERVICE"
         ),
+        io::ErrorKind::PermissionDenied => "the system's security policy (SELinux, AppArmor, \
+             seccomp) forbids it: allow the address there or choose another"
+            .to_owned(),
         io::ErrorKind::AddrNotAvailable => format!(
             "no interface of this machine has the address {}: use one of its own, or 0.0.0.0 \
              or [::] for all of them",

@@ -179,6 +179,8 @@ fn random<const N: usize>() -> Result<[u8; N], Error> {
 
 /// The record that was published first: `records` yields the newest first.
 fn oldest(segment: &Segment, name: &str) -> Result<Option<Cells>, quipu_segment::Error> {
+    // Returns an error if the record is of another version.
+    segment.find(INSTANCE, name)?;
     let mut found = None;
     for record in segment.records() {
         let record = record?;
@@ -199,4 +201,21 @@ pub(super) fn now() -> u64 {
 fn record_name(namespace: &str) -> String {
     let hash = quipu_segment::hash::fnv1a(namespace.as_bytes());
     format!("redis {hash:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_record_of_another_version_is_refused() {
+        let segment = Segment::private(1 << 20).unwrap();
+        let later = Kind::new(*b"RDIS", 3);
+        segment.reserve(later, &record_name("shop"), at::END).unwrap().publish().unwrap();
+        assert!(Instance::of(&segment, "shop").is_err());
+        assert!(Instance::of(&segment, "other").is_ok());
+        assert_eq!(segment.records().count(), 2);
+    }
 }
