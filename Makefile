@@ -136,6 +136,7 @@ test-storm: storm-tools ## A short run of make storm and of make power-loss
 GO_MODULES := bench/peers/go crates/quipu/tests/judges/textparse
 
 ARM := aarch64-unknown-linux-gnu
+ARM_RUNNER := qemu-aarch64-static -L /usr/aarch64-linux-gnu
 ARM_PACKAGES := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
 
 # Emulation has neither restartable sequences nor weak memory order. This tests layouts, casts and
@@ -151,7 +152,7 @@ test-arm: ## The libraries on 64-bit Arm, emulated
 	fi
 	rustup target add $(ARM)
 	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
-	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="$(ARM_RUNNER)" QUIPU_TEST_RUNNER="$(ARM_RUNNER)" \
 	$(FAST_TMP) $(CARGO) test --locked --target $(ARM) --target-dir target/arm \
 		--package quipu-arena --package quipu-segment --package quipu-window --package quipu --features quipu/window \
 		--lib --test series --test file --test claims --test model --test instruments \
