@@ -38,16 +38,20 @@ fn more_connections_than_allowed() {
 
 #[test]
 fn silent_connections_give_way() {
-    let limits = Limits { connections: 3, ..Limits::default() };
+    let give_way = Duration::from_secs(3600);
+    let limits = Limits { connections: 3, give_way, ..Limits::default() };
     let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
     let mut silent: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     server.wait_until(|seen| seen.accepted == 3);
-    // The connection that has been silent longest gives way; active ones do not.
+    // The connection that has been silent longest gives way; active ones do not. That a client has
+    // its response shows that the server knows it as active.
     for n in 1..=3 {
         let mut client = server.connect();
-        client.send("GET / HTTP/1.1\r\nHost: x\r\n");
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         silent.remove(0).expect_end();
+        assert_eq!(client.answer().status(), 200);
         server.wait_until(|seen| seen.closed(Closed::GaveWay) == n);
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n");
         silent.push(client);
     }
     let mut extra = server.connect();
