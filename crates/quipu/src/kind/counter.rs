@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
+use quipu_segment::series::{Schema, SeriesCells, SeriesHandle};
 
-use super::exemplar::{self, Exemplars};
+use super::exemplar;
 use super::family::{Family, Instrument, single};
-use super::metric_kind::{Memory, MetricKind, check_cells};
+use super::total::{self, Total, TotalKind};
 use crate::description::Description;
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
-use crate::snapshot::{self, Number, Value};
+use crate::snapshot::Number;
 
 /// A counter of integers, modulo 2^64.
 #[derive(Debug, Clone)]
@@ -20,13 +20,8 @@ pub struct Counter(SeriesHandle);
 /// Counters by label.
 pub type CounterFamily<L> = Family<Counter, L>;
 
-/// The meaning of a counter's cells.
-pub struct CounterKind;
-
 /// The cell of the total.
 const TOTAL: usize = 0;
-/// The cell of the exemplar, if the family keeps exemplars.
-const EXEMPLAR: usize = 1;
 
 impl Counter {
     /// Adds one.
@@ -46,7 +41,7 @@ impl Counter {
     /// bytes with one byte added for each. Without [`Description::exemplars`], none is kept.
     pub fn inc_with(&self, n: u64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
-        exemplar::keep(self.0.family(), self.0.cells(), EXEMPLAR, 0, n as f64, exemplar);
+        exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n as f64, exemplar);
     }
 
     /// Returns the total, the sum over all lanes. Concurrent additions may be included or not.
@@ -70,41 +65,26 @@ impl<L: LabelGroup> Family<Counter, L> {
 }
 
 impl Instrument for Counter {
-    type Kind = CounterKind;
+    type Kind = TotalKind<Self>;
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
-        schema.cells = 1 + u16::from(description.exemplars);
-        schema.additive = true;
+        total::describe::<Self>(description, schema);
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, _: &Arc<CounterKind>) -> Self {
+    fn bound(bound: SeriesHandle, _: &Arc<TotalKind<Self>>) -> Self {
         Self(bound)
     }
 }
 
-impl MetricKind for CounterKind {
+impl Total for Counter {
     const NUMBER: u8 = 1;
-    const SHOWN: snapshot::Kind = snapshot::Kind::Counter;
-
-    fn decode(family: &series::Family) -> Result<Self, Error> {
-        check_cells(family, 1..=2).map(|()| Self)
-    }
+    const FLOATS: u64 = 0;
+    const EXEMPLAR: usize = 1;
 
     #[inline]
-    fn read(
-        &self,
-        family: &series::Family,
-        cells: &SeriesCells<'_>,
-        memory: &mut Memory,
-        give: impl FnOnce(Value<'_>),
-    ) {
-        let total = Number::Unsigned(cells.sum(TOTAL));
-        give(Value::Counter { total, exemplar: exemplar::last(family, cells, EXEMPLAR, memory) });
-    }
-
-    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
-        Some(Arc::new(Exemplars(EXEMPLAR)))
+    fn total(cells: &SeriesCells<'_>) -> Number {
+        Number::Unsigned(cells.sum(TOTAL))
     }
 }
 

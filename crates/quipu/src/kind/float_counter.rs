@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
+use quipu_segment::series::{Schema, SeriesCells, SeriesHandle};
 
-use super::exemplar::{self, Exemplars, KeptExemplar};
+use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
-use super::metric_kind::{Memory, MetricKind, check_cells};
+use super::total::{self, Total, TotalKind};
 use crate::description::Description;
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
-use crate::snapshot::{self, Number, Value};
+use crate::snapshot::Number;
 
 /// A counter of floating-point numbers, such as seconds.
 #[derive(Debug, Clone)]
@@ -20,24 +20,19 @@ pub struct FloatCounter(SeriesHandle);
 /// Float counters by label.
 pub type FloatCounterFamily<L> = Family<FloatCounter, L>;
 
-/// The meaning of a float counter's cells.
-pub struct FloatCounterKind;
-
 /// The cell of the total.
 const TOTAL: usize = 0;
-/// The cell of the exemplar, if the family keeps exemplars.
-const EXEMPLAR: usize = 1;
 
 impl FloatCounter {
     /// Returns the last exemplar.
     pub fn exemplar(&self) -> Option<KeptExemplar> {
-        exemplar::kept(self.0.family(), self.0.cells(), EXEMPLAR, 0)
+        exemplar::kept(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0)
     }
 
     /// Keeps an exemplar as [`Counter::inc_with`](crate::Counter::inc_with) does, without adding: for callers that have
     /// already added.
     pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
-        exemplar::keep(self.0.family(), self.0.cells(), EXEMPLAR, 0, value, exemplar);
+        exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, value, exemplar);
     }
 
     /// Adds one.
@@ -57,7 +52,7 @@ impl FloatCounter {
     /// Like [`Counter::inc_with`](crate::Counter::inc_with).
     pub fn inc_with(&self, n: f64, exemplar: &[(&str, &str)]) {
         self.inc_by(n);
-        exemplar::keep(self.0.family(), self.0.cells(), EXEMPLAR, 0, n, exemplar);
+        exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n, exemplar);
     }
 
     /// Returns the total.
@@ -78,42 +73,26 @@ impl<L: LabelGroup> Family<FloatCounter, L> {
 }
 
 impl Instrument for FloatCounter {
-    type Kind = FloatCounterKind;
+    type Kind = TotalKind<Self>;
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
-        schema.cells = 1 + u16::from(description.exemplars);
-        schema.floats = 1 << TOTAL;
-        schema.additive = true;
+        total::describe::<Self>(description, schema);
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, _: &Arc<FloatCounterKind>) -> Self {
+    fn bound(bound: SeriesHandle, _: &Arc<TotalKind<Self>>) -> Self {
         Self(bound)
     }
 }
 
-impl MetricKind for FloatCounterKind {
+impl Total for FloatCounter {
     const NUMBER: u8 = 2;
-    const SHOWN: snapshot::Kind = snapshot::Kind::Counter;
-
-    fn decode(family: &series::Family) -> Result<Self, Error> {
-        check_cells(family, 1..=2).map(|()| Self)
-    }
+    const FLOATS: u64 = 1 << TOTAL;
+    const EXEMPLAR: usize = 1;
 
     #[inline]
-    fn read(
-        &self,
-        family: &series::Family,
-        cells: &SeriesCells<'_>,
-        memory: &mut Memory,
-        give: impl FnOnce(Value<'_>),
-    ) {
-        let total = Number::Float(cells.sum_float(TOTAL));
-        give(Value::Counter { total, exemplar: exemplar::last(family, cells, EXEMPLAR, memory) });
-    }
-
-    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
-        Some(Arc::new(Exemplars(EXEMPLAR)))
+    fn total(cells: &SeriesCells<'_>) -> Number {
+        Number::Float(cells.sum_float(TOTAL))
     }
 }
 

@@ -6,17 +6,17 @@
 
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
+use quipu_segment::series::{Schema, SeriesCells, SeriesHandle};
 use quipu_segment::sync::Ordering;
 
-use super::exemplar::{self, Exemplars, KeptExemplar};
+use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
-use super::metric_kind::{Memory, MetricKind, check_cells};
+use super::total::{self, Total, TotalKind};
 use crate::description::Description;
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
-use crate::snapshot::{self, Number, Value};
+use crate::snapshot::Number;
 
 /// A counter of numbers that are mostly whole.
 #[derive(Debug, Clone)]
@@ -25,15 +25,10 @@ pub struct MixedCounter(SeriesHandle);
 /// Mixed counters by label.
 pub type MixedCounterFamily<L> = Family<MixedCounter, L>;
 
-/// The meaning of a mixed counter's cells.
-pub struct MixedCounterKind;
-
 /// The cell of the sum of all whole numbers.
 const TOTAL: usize = 0;
 /// The cell of the sum of all numbers that were not whole.
 const REST: usize = 1;
-/// The cell of the exemplar, if the family keeps exemplars.
-const EXEMPLAR: usize = 2;
 /// 2^53: from here on, not every whole number is a float.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -58,13 +53,13 @@ impl MixedCounter {
 
     /// Returns the last exemplar.
     pub fn exemplar(&self) -> Option<KeptExemplar> {
-        exemplar::kept(self.0.family(), self.0.cells(), EXEMPLAR, 0)
+        exemplar::kept(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0)
     }
 
     /// Keeps an exemplar as [`MixedCounter::inc_with`] does, without adding: for callers that have
     /// already added.
     pub fn exemplify(&self, n: f64, exemplar: &[(&str, &str)]) {
-        exemplar::keep(self.0.family(), self.0.cells(), EXEMPLAR, 0, n, exemplar);
+        exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n, exemplar);
     }
 
     /// Resets the total to zero, for all processes. Concurrent additions may be kept or lost.
@@ -79,7 +74,7 @@ impl MixedCounter {
 
     /// Returns the total.
     pub fn get(&self) -> f64 {
-        total(self.0.cells()).as_f64()
+        Self::total(self.0.cells()).as_f64()
     }
 }
 
@@ -103,7 +98,7 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
 
     /// Returns the total of these labels; `None` if there is no such series. It is not created.
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> Option<f64> {
-        self.family.read(Self::key(labels), |cells| total(&cells).as_f64())
+        self.family.read(Self::key(labels), |cells| MixedCounter::total(&cells).as_f64())
     }
 
     /// Raises the total of these labels to `n` if it is less. Creates the series if there is none.
@@ -113,59 +108,37 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
 }
 
 impl Instrument for MixedCounter {
-    type Kind = MixedCounterKind;
+    type Kind = TotalKind<Self>;
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
-        schema.cells = 2 + u16::from(description.exemplars);
-        schema.floats = 1 << REST;
-        schema.additive = true;
+        total::describe::<Self>(description, schema);
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, _: &Arc<MixedCounterKind>) -> Self {
+    fn bound(bound: SeriesHandle, _: &Arc<TotalKind<Self>>) -> Self {
         Self(bound)
     }
 }
 
-impl MetricKind for MixedCounterKind {
+impl Total for MixedCounter {
     const NUMBER: u8 = 10;
-    const SHOWN: snapshot::Kind = snapshot::Kind::Counter;
+    const FLOATS: u64 = 1 << REST;
+    const EXEMPLAR: usize = 2;
 
-    fn decode(family: &series::Family) -> Result<Self, Error> {
-        check_cells(family, 2..=3).map(|()| Self)
-    }
-
+    /// An integer, as long as the sum of the other numbers is whole and below 2^53; else a float.
     #[inline]
-    fn read(
-        &self,
-        family: &series::Family,
-        cells: &SeriesCells<'_>,
-        memory: &mut Memory,
-        give: impl FnOnce(Value<'_>),
-    ) {
-        let total = total(cells);
-        give(Value::Counter { total, exemplar: exemplar::last(family, cells, EXEMPLAR, memory) });
-    }
-
-    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
-        Some(Arc::new(Exemplars(EXEMPLAR)))
+    fn total(cells: &SeriesCells<'_>) -> Number {
+        let (sum, rest) = (cells.sum(TOTAL), cells.sum_float(REST));
+        match whole(rest).filter(|_| rest < EXACT) {
+            Some(rest) => Number::Unsigned(sum.wrapping_add(rest)),
+            None => Number::Float(sum as f64 + rest),
+        }
     }
 }
 
 impl Register for MixedCounter {
     fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
         single(scope, &description)
-    }
-}
-
-/// The total of a series: an integer, as long as the sum of the other numbers is whole and below
-/// 2^53; else a float.
-#[inline]
-fn total(cells: &SeriesCells<'_>) -> Number {
-    let (sum, rest) = (cells.sum(TOTAL), cells.sum_float(REST));
-    match whole(rest).filter(|_| rest < EXACT) {
-        Some(rest) => Number::Unsigned(sum.wrapping_add(rest)),
-        None => Number::Float(sum as f64 + rest),
     }
 }
 
@@ -193,7 +166,7 @@ fn raise(cells: SeriesCells<'_>, n: f64) {
         // Read before the total: another raise in between makes the exchange below fail. Acquire:
         // the total is read after this.
         let old = cell.load(Ordering::Acquire);
-        let missing = n - total(&cells).as_f64();
+        let missing = n - MixedCounter::total(&cells).as_f64();
         // NaN is not greater than any number, and returns here, too.
         if missing.partial_cmp(&0.0) != Some(std::cmp::Ordering::Greater) {
             return;

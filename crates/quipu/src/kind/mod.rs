@@ -2,7 +2,7 @@
 //!
 //! Each kind has a file with both of its ends. The writing end is the instrument, which a program
 //! updates; it implements [`Instrument`]. The reading end implements [`MetricKind`], with which a
-//! scrape reads the cells.
+//! scrape reads the cells. Counters share theirs, in `total.rs`.
 //!
 //! An instrument is bound to one series: its lookup is done once, and an update costs the addition
 //! alone. A [`Family`] has a series for each label set. [`Family::with`] binds an instrument to one
@@ -28,6 +28,7 @@ mod process_gauge;
 mod state_set;
 mod summary;
 mod timer;
+mod total;
 #[cfg(feature = "window")]
 mod window;
 
@@ -54,8 +55,8 @@ pub(crate) use process_gauge::Processes;
 pub(crate) use summary::{COUNT as SUMMARY_COUNT, SUM as SUMMARY_SUM};
 
 metric_kind::kinds! {
-    Counter: counter::CounterKind,
-    FloatCounter: float_counter::FloatCounterKind,
+    Counter: total::TotalKind<Counter>,
+    FloatCounter: total::TotalKind<FloatCounter>,
     Gauge: gauge::GaugeKind,
     IntGauge: int_gauge::IntGaugeKind,
     Histogram: histogram::Layout,
@@ -63,5 +64,5 @@ metric_kind::kinds! {
     Info: info::InfoKind,
     StateSet: state_set::StateSetKind,
     ProcessGauge: process_gauge::Layout,
-    MixedCounter: mixed::MixedCounterKind,
+    MixedCounter: total::TotalKind<MixedCounter>,
 }

@@ -1,0 +1,63 @@
+//! What the kinds of counters have in common: a total, and an exemplar after it.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
+
+use super::exemplar::{self, Exemplars};
+use super::metric_kind::{Memory, MetricKind, check_cells};
+use crate::description::Description;
+use crate::error::Error;
+use crate::snapshot::{self, Number, Value};
+
+/// A counter.
+pub trait Total: 'static {
+    /// [`MetricKind::NUMBER`] of its kind.
+    const NUMBER: u8;
+    /// The cells that hold floats, as bits.
+    const FLOATS: u64;
+    /// The cell of the exemplar, if the family keeps exemplars. Those before it have the total.
+    const EXEMPLAR: usize;
+
+    /// Reads the total of a series.
+    fn total(cells: &SeriesCells<'_>) -> Number;
+}
+
+/// The kind of a counter.
+pub struct TotalKind<T>(PhantomData<fn() -> T>);
+
+/// Writes the cells of a counter into the schema of a family.
+pub(super) fn describe<T: Total>(description: &Description, schema: &mut Schema) {
+    // A counter has one or two cells before its exemplar.
+    schema.cells = T::EXEMPLAR as u16 + u16::from(description.exemplars);
+    schema.floats = T::FLOATS;
+    schema.additive = true;
+}
+
+impl<T: Total> MetricKind for TotalKind<T> {
+    const NUMBER: u8 = T::NUMBER;
+    const SHOWN: snapshot::Kind = snapshot::Kind::Counter;
+
+    fn decode(family: &Family) -> Result<Self, Error> {
+        let least = T::EXEMPLAR as u16;
+        check_cells(family, least..=least + 1).map(|()| Self(PhantomData))
+    }
+
+    #[inline]
+    fn read(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        memory: &mut Memory,
+        give: impl FnOnce(Value<'_>),
+    ) {
+        let total = T::total(cells);
+        let exemplar = exemplar::last(family, cells, T::EXEMPLAR, memory);
+        give(Value::Counter { total, exemplar });
+    }
+
+    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+        Some(Arc::new(Exemplars(T::EXEMPLAR)))
+    }
+}
