@@ -1,7 +1,7 @@
 //! Parsing of attributes, doc comments and fields, shared by all derives.
 
 use proc_macro2::{Span, TokenStream};
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::meta::ParseNestedMeta;
 use syn::{Attribute, Data, DeriveInput, Error, Fields, Ident, LitStr, Path};
 use syn::{Expr, ExprLit, Field, Lit, Meta, Token, punctuated::Punctuated};
@@ -34,6 +34,25 @@ pub(crate) fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr, Error> {
 /// The path of the crate `quipu`.
 pub(crate) fn krate(path: Option<Path>) -> TokenStream {
     path.map_or_else(|| quote!(::quipu), |path| quote!(#path))
+}
+
+/// An item that checks `name` at compile time by a function of quipu, which has the rules for names.
+///
+/// The path is imported, not called: its tokens have spans of their own, and the error of a call
+/// that contains them would point at the derive instead of at `span`.
+pub(crate) fn assertion(
+    krate: &TokenStream,
+    function: &str,
+    name: &str,
+    span: Span,
+) -> TokenStream {
+    let function = Ident::new(function, span);
+    quote_spanned! {span=>
+        const _: () = {
+            use #krate::#function;
+            #function(#name)
+        };
+    }
 }
 
 /// The first paragraph of a field's doc comment, on one line.

@@ -6,8 +6,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{DeriveInput, Error, GenericParam, Lifetime, Type, parse_quote};
 
-use crate::attributes::{each, krate, name_of, named_fields, text};
-use crate::names::check_label;
+use crate::attributes::{assertion, each, krate, name_of, named_fields, text};
 
 /// A field: a label, or the labels of another group.
 struct Part<'i> {
@@ -31,6 +30,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
     let krate = krate(path);
     let mut seen = HashMap::new();
     let mut parts = Vec::new();
+    let mut checks = Vec::new();
     for field in fields {
         let (ident, mut name) = name_of(field);
         let mut span = ident.span();
@@ -50,7 +50,7 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
             parts.push(Part { ident, ty: &field.ty, name: None });
             continue;
         }
-        check_label(&name, span)?;
+        checks.push(assertion(&krate, "assert_label", &name, span));
         if let Some(other) = seen.insert(name.clone(), ident.clone()) {
             let what =
                 format!("duplicate label {name:?}: the field {other} already has this label");
@@ -58,7 +58,8 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
         }
         parts.push(Part { ident, ty: &field.ty, name: Some(name) });
     }
-    implement(input, &parts, &krate)
+    let group = implement(input, &parts, &krate)?;
+    Ok(quote!(#(#checks)* #group))
 }
 
 fn implement(

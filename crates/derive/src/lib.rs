@@ -9,7 +9,6 @@ mod case;
 mod label_group;
 mod label_value;
 mod metrics;
-mod names;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};

@@ -7,8 +7,7 @@ use quote::quote;
 use syn::meta::ParseNestedMeta;
 use syn::{DeriveInput, Error, Expr, Field, Ident, LitStr, Token};
 
-use crate::attributes::{documentation, each, krate, name_of, named_fields, text};
-use crate::names::check_metric;
+use crate::attributes::{assertion, documentation, each, krate, name_of, named_fields, text};
 
 pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
     let wanted = "structs with named fields, each of them an instrument, a family or a group";
@@ -27,15 +26,17 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
     })?;
     let krate = krate(path);
     let mut seen = HashMap::new();
+    let mut checks = Vec::new();
     let fields = fields.iter().map(|field| match group(field)? {
         Some(group) => Ok(register_group(field, &group, &krate)),
-        None => register_metric(field, &krate, &mut seen),
+        None => register_metric(field, &krate, &mut seen, &mut checks),
     });
     let fields: Vec<TokenStream> = fields.collect::<Result<_, Error>>()?;
     let ident = &input.ident;
     let (generics, arguments, bounds) = input.generics.split_for_impl();
     let prefix = prefix.map(|prefix| quote!(let scope = &scope.prefix(#prefix);));
     Ok(quote! {
+        #(#checks)*
         #[automatically_derived]
         impl #generics #krate::Metrics for #ident #arguments #bounds {
             fn register(
@@ -106,6 +107,7 @@ fn register_metric(
     field: &Field,
     krate: &TokenStream,
     seen: &mut HashMap<String, Ident>,
+    checks: &mut Vec<TokenStream>,
 ) -> Result<TokenStream, Error> {
     let (ident, mut name) = name_of(field);
     let mut span = ident.span();
@@ -131,11 +133,11 @@ fn register_metric(
         );
         return Err(Error::new(ident.span(), what));
     }
-    check_metric(&name, span)?;
     if let Some(other) = seen.insert(name.clone(), ident.clone()) {
         let what = format!("duplicate metric {name:?}: the field {other} already has this name");
         return Err(Error::new(span, what));
     }
+    checks.push(assertion(krate, "assert_metric", &name, span));
     let ty = &field.ty;
     Ok(quote! {
         #ident: <#ty as #krate::Register>::register(

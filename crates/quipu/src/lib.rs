@@ -48,6 +48,8 @@ pub use description::Description;
 pub use error::Error;
 pub use kind::*;
 pub use label::{LabelGroup, LabelValue};
+#[doc(hidden)]
+pub use names::{assert_label, assert_metric};
 #[cfg(feature = "derive")]
 pub use quipu_derive::{LabelGroup, LabelValue, Metrics};
 #[doc(hidden)]

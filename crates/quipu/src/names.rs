@@ -1,4 +1,5 @@
-//! The rules for names of metrics and labels, checked at registration; and sets of names.
+//! The rules for names of metrics and labels, checked at registration and by the derives at compile
+//! time; and sets of names.
 
 use std::sync::Arc;
 
@@ -6,47 +7,112 @@ use quipu_segment::ForkSafeCell;
 
 use crate::error::Error;
 
-/// Suffixes that the formats add to names.
-const RESERVED: [&str; 8] =
-    ["_total", "_created", "_bucket", "_count", "_sum", "_info", "_gcount", "_gsum"];
-
 /// Checks the name of a metric. Any UTF-8 is valid: Prometheus 3 reads it, and older versions get
 /// an escaped name. Names that collide with a suffix of the formats are rejected, unless `verbatim`
 /// says that the program writes such names itself.
 pub(crate) fn check_metric(name: &str, verbatim: bool) -> Result<(), Error> {
-    if name.is_empty() {
-        return Err(Error::invalid(name, "a metric without a name; give it one"));
-    }
-    if name.contains(['\n', '\0']) {
-        return Err(Error::invalid(name, "its name contains a line feed or NUL: remove it"));
-    }
-    if verbatim {
-        return Ok(());
-    }
-    if let Some(suffix) = RESERVED.iter().find(|suffix| name.ends_with(*suffix)) {
-        let what = format!("its name ends in {suffix:?}, which the formats add: leave it out");
-        return Err(Error::invalid(name, what));
-    }
-    Ok(())
+    metric_fault(name, verbatim).map_or(Ok(()), |fault| Err(Error::invalid(name, fault)))
 }
 
 /// Checks the name of a label.
 pub(crate) fn check_label(metric: &str, name: &str, verbatim: bool) -> Result<(), Error> {
-    if name.is_empty() || name.contains(['\n', '\0']) {
-        let what = format!("label name {name:?} is empty or has a line feed or NUL: rename it");
-        return Err(Error::invalid(metric, what));
-    }
-    if name.starts_with("__") {
-        let what =
-            format!("the label {name:?} begins with \"__\", which Prometheus reserves: rename it");
-        return Err(Error::invalid(metric, what));
-    }
-    if name == "quipu_overflow" || !verbatim && matches!(name, "le" | "quantile") {
-        let what = format!("the label {name:?} is reserved for the formats: rename it");
-        return Err(Error::invalid(metric, what));
-    }
-    Ok(())
+    label_fault(name, verbatim)
+        .map_or(Ok(()), |fault| Err(Error::invalid(metric, format!("label {name:?}: {fault}"))))
 }
+
+/// Checks the name of a metric at compile time, for the code that `Metrics`' derive generates.
+///
+/// # Panics
+/// If the name is invalid.
+#[track_caller]
+pub const fn assert_metric(name: &str) {
+    if let Some(fault) = metric_fault(name, false) {
+        panic!("{}", fault);
+    }
+}
+
+/// Checks the name of a label at compile time, for the code that `LabelGroup`'s derive generates.
+///
+/// # Panics
+/// If the name is invalid.
+#[track_caller]
+pub const fn assert_label(name: &str) {
+    if let Some(fault) = label_fault(name, false) {
+        panic!("{}", fault);
+    }
+}
+
+/// What is wrong with the name of a metric.
+const fn metric_fault(name: &str, verbatim: bool) -> Option<&'static str> {
+    let fault = text_fault(name);
+    if fault.is_some() || verbatim {
+        return fault;
+    }
+    let mut rest = SUFFIXES;
+    while let [(suffix, fault), others @ ..] = rest {
+        if ends_with(name.as_bytes(), suffix.as_bytes()) {
+            return Some(fault);
+        }
+        rest = others;
+    }
+    None
+}
+
+/// What is wrong with the name of a label.
+const fn label_fault(name: &str, verbatim: bool) -> Option<&'static str> {
+    let fault = text_fault(name);
+    if fault.is_some() {
+        return fault;
+    }
+    match name.as_bytes() {
+        [b'_', b'_', ..] => {
+            Some("the name begins with \"__\", which Prometheus reserves: choose another")
+        }
+        b"quipu_overflow" => Some(RESERVED),
+        b"le" | b"quantile" if !verbatim => Some(RESERVED),
+        _ => None,
+    }
+}
+
+const RESERVED: &str = "the name is reserved for the formats: choose another";
+
+/// What is wrong with a name of any kind.
+const fn text_fault(name: &str) -> Option<&'static str> {
+    let mut rest = name.as_bytes();
+    if rest.is_empty() {
+        return Some("the name is empty: choose one");
+    }
+    while let [byte, others @ ..] = rest {
+        if matches!(byte, b'\n' | b'\0') {
+            return Some("the name contains a line feed or NUL: remove it");
+        }
+        rest = others;
+    }
+    None
+}
+
+const fn ends_with(name: &[u8], suffix: &[u8]) -> bool {
+    let (mut name, mut suffix) = (name, suffix);
+    while let [others @ .., last] = suffix {
+        match name {
+            [before @ .., byte] if *byte == *last => (name, suffix) = (before, others),
+            _ => return false,
+        }
+    }
+    true
+}
+
+macro_rules! suffixes {
+    ($($suffix:literal)*) => {
+        &[$(($suffix, concat!(
+            "the name ends in \"", $suffix, "\", which the formats add: leave it out"
+        ))),*]
+    };
+}
+
+/// Suffixes that the formats add to names, each with the text of the error.
+const SUFFIXES: &[(&str, &str)] =
+    suffixes!["_total" "_created" "_bucket" "_count" "_sum" "_info" "_gcount" "_gsum"];
 
 /// A set of names, split into parts by hash: adding or removing a name copies one part only.
 pub(crate) struct Names {
@@ -102,4 +168,36 @@ pub(crate) fn with(names: &[Arc<str>], at: usize, name: &str) -> Vec<Arc<str>> {
 /// A copy of a list without one name.
 pub(crate) fn without(names: &[Arc<str>], at: usize) -> Vec<Arc<str>> {
     names[..at].iter().chain(&names[at + 1..]).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_names_are_faults_unless_they_are_meant() {
+        for (suffix, fault) in SUFFIXES {
+            let name = format!("a{suffix}");
+            assert_eq!(metric_fault(&name, false), Some(*fault));
+            assert_eq!(metric_fault(suffix, false), Some(*fault));
+            assert!(fault.contains(suffix));
+            assert_eq!(metric_fault(&name, true), None);
+        }
+        for name in ["total", "_tota", "a_total_", "a_totam", "caf\u{e9}.x y"] {
+            assert_eq!(metric_fault(name, false), None, "{name}");
+        }
+        for name in ["le", "quantile"] {
+            assert_eq!(label_fault(name, false), Some(RESERVED));
+            assert_eq!(label_fault(name, true), None);
+        }
+        for name in ["l", "lee", "_le", "requests_total"] {
+            assert_eq!(label_fault(name, false), None, "{name}");
+        }
+        for name in ["", "a\n", "\0"] {
+            assert!(metric_fault(name, true).is_some() && label_fault(name, true).is_some());
+        }
+        for name in ["__", "__name", "quipu_overflow"] {
+            assert!(label_fault(name, true).is_some(), "{name}");
+        }
+    }
 }

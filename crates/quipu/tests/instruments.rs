@@ -400,10 +400,10 @@ fn wrong_registrations_name_the_metric_and_the_way_out() {
     assert_eq!(twice.metric(), "twice");
     assert_eq!(
         message(registry.counter("requests_total", "")),
-        "metric \"requests_total\": its name ends in \"_total\", which the formats add: \
+        "metric \"requests_total\": the name ends in \"_total\", which the formats add: \
          leave it out"
     );
-    assert!(message(registry.counter("", "")).contains("without a name"));
+    assert!(message(registry.counter("", "")).contains("the name is empty"));
     type One = CounterFamily<[&'static str; 1]>;
     let family = |labels: &[&str]| -> Result<One, quipu::Error> {
         registry.register(about("f").labels(labels.iter().copied()))

@@ -8,6 +8,8 @@ struct Labels {
 #[derive(LabelGroup)]
 struct Others {
     __name: bool,
+    #[label(rename = "quantile")]
+    part: bool,
 }
 
 fn main() {}
