@@ -35,7 +35,7 @@ impl Cells {
     /// The `count` cells from byte `offset` of a region, if they are all there.
     pub(crate) fn new(
         region: &Arc<crate::region::Region>,
-        offset: u64,
+        offset: crate::offset::ByteOffset,
         count: usize,
     ) -> Option<Self> {
         let first = region.cells(offset, count)?;

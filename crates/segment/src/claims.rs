@@ -18,15 +18,16 @@
 use std::collections::BTreeMap;
 
 use crate::barrier;
+use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Access to the words of a segment.
 pub(crate) trait Memory {
-    /// The word at a word offset.
-    fn word(&self, at: u32) -> &AtomicU64;
+    /// The word at an offset.
+    fn word(&self, at: WordOffset) -> &AtomicU64;
 
-    /// The `count` words from a word offset on; empty if they are not all there.
-    fn words(&self, at: u32, count: u32) -> &[AtomicU64];
+    /// The `count` words from an offset on; empty if they are not all there.
+    fn words(&self, at: WordOffset, count: u32) -> &[AtomicU64];
 }
 
 /// The words of a cache line.
@@ -70,13 +71,12 @@ pub(crate) fn release(word: &AtomicU64) {
 pub(crate) struct Stack(AtomicU64);
 
 impl Stack {
-    pub(crate) fn pop(&self, memory: &impl Memory) -> Option<u32> {
+    pub(crate) fn pop(&self, memory: &impl Memory) -> Option<WordOffset> {
         // Acquire, here and below: the first word's link is seen as it was stored.
         let mut head = self.0.load(Ordering::Acquire);
         loop {
-            // Truncation is meant, here and below: each half is an offset or a count of 32 bits.
-            let first = head as u32;
-            if first == 0 {
+            let first = WordOffset::unpack(head);
+            if first == WordOffset::NONE {
                 return None;
             }
             // If another thread has taken the first word meanwhile, the link may be anything, and
@@ -84,8 +84,8 @@ impl Stack {
             let link = memory.word(first).load(Ordering::Relaxed);
             // If a free word has no link, another process wrote nonsense into it: the words below
             // it are leaked.
-            let next = if link & FREE == 0 { 0 } else { link as u32 };
-            let after = (head >> 32).wrapping_add(1) << 32 | u64::from(next);
+            let next = if link & FREE == 0 { WordOffset::NONE } else { WordOffset::unpack(link) };
+            let after = (head >> 32).wrapping_add(1) << 32 | next.pack();
             match self.0.compare_exchange_weak(head, after, Ordering::Acquire, Ordering::Acquire) {
                 Ok(_) => {
                     memory.word(first).store(0, Ordering::Relaxed);
@@ -96,13 +96,14 @@ impl Stack {
         }
     }
 
-    pub(crate) fn push(&self, memory: &impl Memory, at: u32) {
+    pub(crate) fn push(&self, memory: &impl Memory, at: WordOffset) {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
             // Release, both: a thread that sees the claim cleared sees all that was done with the
             // record, and a thread that pops the word sees its link.
-            memory.word(at).store(FREE | head & u64::from(u32::MAX), Ordering::Release);
-            let after = head >> 32 << 32 | u64::from(at);
+            let next = WordOffset::unpack(head);
+            memory.word(at).store(FREE | next.pack(), Ordering::Release);
+            let after = head >> 32 << 32 | at.pack();
             match self.0.compare_exchange_weak(head, after, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(found) => head = found,
@@ -123,24 +124,25 @@ pub(crate) struct Blocks<'m, M> {
 /// A block: its word offset and its number of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Block {
-    pub(crate) at: u32,
+    pub(crate) at: WordOffset,
     pub(crate) lines: u32,
 }
 
 impl Block {
     /// The words that can be claims.
-    fn words(self) -> std::ops::Range<u32> {
-        self.at + LINE..self.at + self.lines * LINE
+    fn words(self) -> impl Iterator<Item = WordOffset> {
+        (LINE..self.lines * LINE).map(move |i| self.at.plus(i))
     }
 
     /// The offsets of its lines except the first.
-    pub(crate) fn claim_lines(self) -> impl Iterator<Item = u32> {
+    pub(crate) fn claim_lines(self) -> impl Iterator<Item = WordOffset> {
         self.words().step_by(LINE as usize)
     }
 
     /// All its words, the first line included.
     pub(crate) fn range(self) -> std::ops::Range<u64> {
-        u64::from(self.at)..u64::from(self.at) + u64::from(self.lines) * u64::from(LINE)
+        let start = u64::from(self.at.get());
+        start..start + u64::from(self.lines) * u64::from(LINE)
     }
 }
 
@@ -148,13 +150,13 @@ impl Block {
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     /// Sorted.
-    records: Vec<u32>,
+    records: Vec<WordOffset>,
     /// The number of words read.
     pub(crate) read: u64,
 }
 
 impl Named {
-    pub(crate) fn has(&self, record: u32) -> bool {
+    pub(crate) fn has(&self, record: WordOffset) -> bool {
         self.records.binary_search(&record).is_ok()
     }
 }
@@ -174,8 +176,8 @@ impl<M: Memory> Blocks<'_, M> {
             let at = u32::try_from(here)
                 .ok()
                 .filter(|at| at.is_multiple_of(LINE) && here + u64::from(LINE) <= self.end);
-            let Some(at) = at else { return Some(Err(here)) };
-            let head = self.memory.word(at + at::NEXT).load(Ordering::Acquire);
+            let Some(at) = at.map(WordOffset::new) else { return Some(Err(here)) };
+            let head = self.memory.word(at.plus(at::NEXT)).load(Ordering::Acquire);
             let block = Block { at, lines: (head >> 32) as u32 };
             if !(MIN_LINES..=MAX_LINES).contains(&block.lines) || block.range().end > self.end {
                 return Some(Err(here));
@@ -184,7 +186,7 @@ impl<M: Memory> Blocks<'_, M> {
                 return Some(Err(here));
             };
             left = after;
-            next = head & u64::from(u32::MAX);
+            next = WordOffset::unpack(head).pack();
             Some(Ok(block))
         })
     }
@@ -197,7 +199,7 @@ impl<M: Memory> Blocks<'_, M> {
         is_alive: impl Fn(u64) -> bool,
     ) -> Option<Block> {
         for block in self.iter().map_while(Result::ok) {
-            let word = self.memory.word(block.at + at::OWNER);
+            let word = self.memory.word(block.at.plus(at::OWNER));
             let owner = word.load(Ordering::Relaxed);
             if owner == token || owner != 0 && is_alive(owner) {
                 continue;
@@ -213,16 +215,16 @@ impl<M: Memory> Blocks<'_, M> {
 
     /// Adds a block of new words for the process of `token`.
     pub(crate) fn add(&self, block: Block, token: u64, relies: bool) {
-        self.memory.word(block.at + at::OWNER).store(token, Ordering::Relaxed);
+        self.memory.word(block.at.plus(at::OWNER)).store(token, Ordering::Relaxed);
         self.begin(block, relies);
-        let link = self.memory.word(block.at + at::NEXT);
+        let link = self.memory.word(block.at.plus(at::NEXT));
         let mut next = self.root.load(Ordering::Relaxed);
         loop {
             link.store(u64::from(block.lines) << 32 | next, Ordering::Relaxed);
             // Release: a thread that sees the block sees its head, and through its link the blocks
             // before it.
             let (success, failure) = (Ordering::Release, Ordering::Relaxed);
-            match self.root.compare_exchange_weak(next, block.at.into(), success, failure) {
+            match self.root.compare_exchange_weak(next, block.at.pack(), success, failure) {
                 Ok(_) => break,
                 Err(found) => next = found,
             }
@@ -233,7 +235,7 @@ impl<M: Memory> Blocks<'_, M> {
     }
 
     fn begin(&self, block: Block, relies: bool) {
-        self.memory.word(block.at + at::RELIES).store(relies.into(), Ordering::Relaxed);
+        self.memory.word(block.at.plus(at::RELIES)).store(relies.into(), Ordering::Relaxed);
         for word in block.words().map(|at| self.memory.word(at)) {
             // Loads first: most are zero already.
             if word.load(Ordering::Relaxed) != 0 {
@@ -247,7 +249,7 @@ impl<M: Memory> Blocks<'_, M> {
     /// Frees all blocks. No other process may have the segment open.
     pub(crate) fn free_all(&self) {
         for block in self.iter().map_while(Result::ok) {
-            self.memory.word(block.at + at::OWNER).store(0, Ordering::Relaxed);
+            self.memory.word(block.at.plus(at::OWNER)).store(0, Ordering::Relaxed);
         }
     }
 
@@ -265,7 +267,7 @@ impl<M: Memory> Blocks<'_, M> {
         for block in self.iter() {
             let block = block.ok()?;
             // Acquire: sees what the previous owner left in the block.
-            let owner = self.memory.word(block.at + at::OWNER).load(Ordering::Acquire);
+            let owner = self.memory.word(block.at.plus(at::OWNER)).load(Ordering::Acquire);
             if owner == 0 {
                 continue;
             }
@@ -274,7 +276,7 @@ impl<M: Memory> Blocks<'_, M> {
             if !lives {
                 continue;
             }
-            let relies = self.memory.word(block.at + at::RELIES).load(Ordering::Relaxed) != 0;
+            let relies = self.memory.word(block.at.plus(at::RELIES)).load(Ordering::Relaxed) != 0;
             if relies && !reaches_all {
                 return None;
             }
@@ -283,9 +285,8 @@ impl<M: Memory> Blocks<'_, M> {
                 // record.
                 let value = self.memory.word(at).load(Ordering::Acquire);
                 let is_claim = value & FREE == 0 && (!handles_only || value & HANDLE != 0);
-                // Truncation is meant: the lower half is the offset.
-                let record = value as u32;
-                if is_claim && record != 0 {
+                let record = WordOffset::unpack(value);
+                if is_claim && record != WordOffset::NONE {
                     named.records.push(record);
                 }
             }
@@ -301,12 +302,12 @@ pub(crate) struct Words(pub(crate) Vec<AtomicU64>);
 
 #[cfg(all(test, not(loom)))]
 impl Memory for Words {
-    fn word(&self, at: u32) -> &AtomicU64 {
-        &self.0[at as usize]
+    fn word(&self, at: WordOffset) -> &AtomicU64 {
+        &self.0[at.get() as usize]
     }
 
-    fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
-        &self.0[at as usize..][..count as usize]
+    fn words(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
+        &self.0[at.get() as usize..][..count as usize]
     }
 }
 
@@ -323,11 +324,11 @@ mod tests {
         let words = Words((0..5 * MAX_LINES * LINE / 2).map(|_| AtomicU64::new(0)).collect());
         let (root, end) = (AtomicU64::new(0), words.0.len() as u64);
         let blocks = Blocks { memory: &words, root: &root, end };
-        let block = Block { at: LINE, lines: MAX_LINES };
+        let block = Block { at: WordOffset::new(LINE), lines: MAX_LINES };
         blocks.add(block, 1, false);
-        words.word(block.at).fetch_or(u64::from(block.at), Ordering::Relaxed);
+        words.word(block.at).fetch_or(block.at.pack(), Ordering::Relaxed);
         let seen: Vec<Result<Block, u64>> = blocks.iter().collect();
-        assert_eq!(seen, [Ok(block), Ok(block), Err(block.at.into())]);
+        assert_eq!(seen, [Ok(block), Ok(block), Err(block.at.pack())]);
         assert!(blocks.named(false, |_| true).is_none());
     }
 
@@ -335,9 +336,9 @@ mod tests {
     fn what_is_no_link_ends_a_stack() {
         let words = Words((0..4).map(|_| AtomicU64::new(0)).collect());
         let stack = Stack::default();
-        (1..4).for_each(|at| stack.push(&words, at));
-        words.word(2).store(7, Ordering::Relaxed);
-        let popped: Vec<u32> = std::iter::from_fn(|| stack.pop(&words)).collect();
-        assert_eq!(popped, [3, 2]);
+        (1..4).for_each(|at| stack.push(&words, WordOffset::new(at)));
+        words.word(WordOffset::new(2)).store(7, Ordering::Relaxed);
+        let popped: Vec<WordOffset> = std::iter::from_fn(|| stack.pop(&words)).collect();
+        assert_eq!(popped, [3, 2].map(WordOffset::new));
     }
 }

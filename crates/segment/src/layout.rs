@@ -4,6 +4,7 @@
 //! layout; both change together.
 
 use crate::error::ErrorKind;
+use crate::offset::{self, ByteOffset};
 
 /// The first 8 bytes of a segment.
 pub const MAGIC: [u8; 8] = *b"QUIPUSEG";
@@ -13,8 +14,6 @@ pub const LAYOUT_VERSION: u32 = 2;
 pub const HEADER_BYTES: u64 = 256;
 /// The bytes of a cache line, to which every record is aligned.
 pub const LINE_BYTES: u64 = 64;
-/// The bytes of a cell.
-pub const CELL_BYTES: u64 = 8;
 /// The cells of a cache line.
 pub const LINE_CELLS: usize = 8;
 /// The longest name of a record, in bytes.
@@ -25,43 +24,45 @@ pub(crate) const MAX_LIMIT: u64 = 1 << 40;
 /// The bytes of a record's own header; its cells begin after them, on a cache line.
 pub(crate) const RECORD_BYTES: u64 = 64;
 
-/// Byte offsets of the fields of the header.
+/// The fields of the header.
 pub(crate) mod at {
-    pub(crate) const MAGIC: usize = 0;
-    pub(crate) const VERSION: usize = 8;
-    pub(crate) const HEADER_BYTES: usize = 12;
-    pub(crate) const LIMIT: usize = 16;
-    pub(crate) const CREATED: usize = 24;
-    pub(crate) const INSTANCE: usize = 32;
-    pub(crate) const CHECKSUM: usize = 48;
-    pub(crate) const SIZE: usize = 64;
-    pub(crate) const CURSOR: usize = 72;
-    pub(crate) const ROOT: usize = 80;
-    pub(crate) const CLEAN: usize = 88;
-    pub(crate) const BOOT: usize = 128;
-    pub(crate) const ANCHOR: usize = 144;
-    pub(crate) const SEEN_TIME: usize = 152;
-    pub(crate) const SEEN_WALL: usize = 160;
-    pub(crate) const MAKING: usize = 168;
-    pub(crate) const MAKING_BROKEN: usize = 176;
-    pub(crate) const GROWING: usize = 184;
-    pub(crate) const GROWING_BROKEN: usize = 192;
-    pub(crate) const TOKENS: usize = 200;
-    pub(crate) const SYNCED: usize = 208;
-    pub(crate) const CLAIMS: usize = 216;
+    use crate::offset::ByteOffset;
+
+    pub(crate) const MAGIC: ByteOffset = ByteOffset::new(0);
+    pub(crate) const VERSION: ByteOffset = ByteOffset::new(8);
+    pub(crate) const HEADER_BYTES: ByteOffset = ByteOffset::new(12);
+    pub(crate) const LIMIT: ByteOffset = ByteOffset::new(16);
+    pub(crate) const CREATED: ByteOffset = ByteOffset::new(24);
+    pub(crate) const INSTANCE: ByteOffset = ByteOffset::new(32);
+    pub(crate) const CHECKSUM: ByteOffset = ByteOffset::new(48);
+    pub(crate) const SIZE: ByteOffset = ByteOffset::new(64);
+    pub(crate) const CURSOR: ByteOffset = ByteOffset::new(72);
+    pub(crate) const ROOT: ByteOffset = ByteOffset::new(80);
+    pub(crate) const CLEAN: ByteOffset = ByteOffset::new(88);
+    pub(crate) const BOOT: ByteOffset = ByteOffset::new(128);
+    pub(crate) const ANCHOR: ByteOffset = ByteOffset::new(144);
+    pub(crate) const SEEN_TIME: ByteOffset = ByteOffset::new(152);
+    pub(crate) const SEEN_WALL: ByteOffset = ByteOffset::new(160);
+    pub(crate) const MAKING: ByteOffset = ByteOffset::new(168);
+    pub(crate) const MAKING_BROKEN: ByteOffset = ByteOffset::new(176);
+    pub(crate) const GROWING: ByteOffset = ByteOffset::new(184);
+    pub(crate) const GROWING_BROKEN: ByteOffset = ByteOffset::new(192);
+    pub(crate) const TOKENS: ByteOffset = ByteOffset::new(200);
+    pub(crate) const SYNCED: ByteOffset = ByteOffset::new(208);
+    pub(crate) const CLAIMS: ByteOffset = ByteOffset::new(216);
 }
 
-/// Byte offsets of the fields of a record.
+/// The fields of a record, in bytes from its start.
 pub(crate) mod record_at {
-    pub(crate) const LENGTH: usize = 0;
-    pub(crate) const KIND: usize = 8;
-    pub(crate) const NEXT: usize = 16;
-    pub(crate) const NAME_LENGTH: usize = 24;
-    pub(crate) const CHECKSUM: usize = 56;
+    pub(crate) const LENGTH: u64 = 0;
+    pub(crate) const KIND: u64 = 8;
+    pub(crate) const NEXT: u64 = 16;
+    pub(crate) const NAME_LENGTH: u64 = 24;
+    pub(crate) const CHECKSUM: u64 = 56;
 }
 
 /// The bytes of a record that hold the name and its length.
-pub(crate) const TEXT_BYTES: usize = record_at::CHECKSUM - record_at::NAME_LENGTH;
+pub(crate) const TEXT_BYTES: usize = (record_at::CHECKSUM - record_at::NAME_LENGTH) as usize;
 const _: () = assert!(TEXT_BYTES == NAME_BYTES + 1);
 
 /// The checksum of the immutable part of a record's header: all but NEXT.
@@ -115,15 +116,15 @@ impl std::fmt::Debug for Kind {
 /// Reads aligned 64-bit words of a segment, wherever the segment lies.
 pub(crate) trait Words {
     /// The word at byte `offset`, a multiple of 8 inside the segment.
-    fn word(&self, offset: u64) -> u64;
+    fn word(&self, offset: ByteOffset) -> u64;
 
     /// Whether the first `end` bytes are there.
     fn has(&self, end: u64) -> bool;
 }
 
 impl Words for [u8] {
-    fn word(&self, offset: u64) -> u64 {
-        let at = offset as usize;
+    fn word(&self, offset: ByteOffset) -> u64 {
+        let at = offset.index();
         let bytes = self[at..at + 8].try_into().expect("a slice of 8 bytes is an array of 8");
         u64::from_le_bytes(bytes)
     }
@@ -166,13 +167,13 @@ pub(crate) struct Found {
 
 impl Found {
     /// The byte offset of its first cell.
-    pub(crate) fn cells(&self) -> u64 {
-        self.offset + RECORD_BYTES
+    pub(crate) fn cells(&self) -> ByteOffset {
+        ByteOffset::new(self.offset + RECORD_BYTES)
     }
 
     /// The number of its cells.
     pub(crate) fn cell_count(&self) -> usize {
-        ((self.length - RECORD_BYTES) / CELL_BYTES) as usize
+        offset::words(self.length - RECORD_BYTES) as usize
     }
 }
 
@@ -186,13 +187,13 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind
     if (head.len() as u64) < HEADER_BYTES || length < HEADER_BYTES {
         return Err(ErrorKind::TooShort { length, expected: HEADER_BYTES });
     }
-    let first = head.word(at::VERSION as u64);
+    let first = head.word(at::VERSION);
     let (version, header_bytes) = (first as u32, (first >> 32) as u32);
     // Version 0 was never written: it is a zeroed header, not an older layout.
     if version != 0 && version != LAYOUT_VERSION {
         return Err(ErrorKind::Version { found: version });
     }
-    if head.word(at::CHECKSUM as u64) != checksum(&head[..at::CHECKSUM]) {
+    if head.word(at::CHECKSUM) != checksum(&head[..at::CHECKSUM.index()]) {
         return Err(ErrorKind::Damaged("the checksum of its header does not match".into()));
     }
     if version == 0 || u64::from(header_bytes) != HEADER_BYTES {
@@ -200,10 +201,10 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind
             "its header states version {version} and {header_bytes} bytes"
         )));
     }
-    let limit = head.word(at::LIMIT as u64);
-    let size = head.word(at::SIZE as u64);
-    let cursor = head.word(at::CURSOR as u64);
-    let clean = head.word(at::CLEAN as u64);
+    let limit = head.word(at::LIMIT);
+    let size = head.word(at::SIZE);
+    let cursor = head.word(at::CURSOR);
+    let clean = head.word(at::CLEAN);
     if limit > MAX_LIMIT {
         return Err(ErrorKind::Damaged(format!("its limit of {limit} bytes is over {MAX_LIMIT}")));
     }
@@ -211,7 +212,7 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind
         return Err(ErrorKind::Damaged(format!("its size of {size} bytes is out of bounds")));
     }
     // A loss of power takes what no sync has written to the disk, including the length.
-    let least = if clean == 0 { size.min(head.word(at::SYNCED as u64)) } else { size };
+    let least = if clean == 0 { size.min(head.word(at::SYNCED)) } else { size };
     if length < least {
         return Err(ErrorKind::TooShort { length, expected: size });
     }
@@ -226,7 +227,7 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind
     if clean > 1 {
         return Err(ErrorKind::Damaged(format!("its clean mark is {clean}, neither 0 nor 1")));
     }
-    let boot = head[at::BOOT..at::BOOT + 16].try_into().expect("a slice of 16 bytes");
+    let boot = head[at::BOOT.index()..][..16].try_into().expect("a slice of 16 bytes");
     Ok(Header { size, limit, clean: clean == 1, boot })
 }
 
@@ -237,8 +238,8 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind
 /// at most the number of records that fit before the cursor.
 pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<Found, ErrorKind>> {
     // The root first: others may publish meanwhile, and its record ends before a later cursor.
-    let mut next = words.word(at::ROOT as u64);
-    let cursor = words.word(at::CURSOR as u64);
+    let mut next = words.word(at::ROOT);
+    let cursor = words.word(at::CURSOR);
     let is_inside = cursor >= HEADER_BYTES && words.has(cursor);
     let mut left = cursor.saturating_sub(HEADER_BYTES) / RECORD_BYTES;
     // A record met earlier, the steps since then, and the number of steps until the next one
@@ -271,7 +272,7 @@ pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<
 
 /// The record at an offset that a walk has returned, validated again.
 pub(crate) fn check_at(words: &(impl Words + ?Sized), offset: u64) -> Result<Found, ErrorKind> {
-    check_record(words, offset, words.word(at::CURSOR as u64))
+    check_record(words, offset, words.word(at::CURSOR))
 }
 
 /// Validates every record: that it lies inside, names itself, and overlaps no other.
@@ -307,22 +308,23 @@ fn check_record(
             "an offset {offset} to a record points outside of the {cursor} bytes in use"
         )));
     }
-    let length = words.word(offset + record_at::LENGTH as u64);
+    let field = |at: u64| words.word(ByteOffset::new(offset + at));
+    let length = field(record_at::LENGTH);
     if length < RECORD_BYTES || !length.is_multiple_of(LINE_BYTES) || length > cursor - offset {
         return Err(outside("length", length));
     }
-    let kind = Kind::from_bits(words.word(offset + record_at::KIND as u64));
+    let kind = Kind::from_bits(field(record_at::KIND));
     if !kind.tag.iter().all(u8::is_ascii_graphic) {
         return Err(ErrorKind::Damaged(format!("its record at {offset} has no kind ({kind:?})")));
     }
-    let next = words.word(offset + record_at::NEXT as u64);
+    let next = field(record_at::NEXT);
     let mut text = [0; TEXT_BYTES];
     for (i, chunk) in text.chunks_exact_mut(8).enumerate() {
-        let at = offset + (record_at::NAME_LENGTH + 8 * i) as u64;
-        chunk.copy_from_slice(&words.word(at).to_le_bytes());
+        let word = field(record_at::NAME_LENGTH + offset::bytes(i as u64));
+        chunk.copy_from_slice(&word.to_le_bytes());
     }
     // A flipped bit in a kind or a name would make the record another one, which nothing looks for.
-    if words.word(offset + record_at::CHECKSUM as u64) != record_checksum(length, kind, &text) {
+    if field(record_at::CHECKSUM) != record_checksum(length, kind, &text) {
         let what = format!("the checksum of its record at {offset} does not match");
         return Err(ErrorKind::Damaged(what));
     }

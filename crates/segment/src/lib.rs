@@ -32,6 +32,8 @@ mod claims;
 pub mod clock;
 pub mod hash;
 mod list;
+#[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
+mod offset;
 mod rseq;
 mod stripes;
 pub mod sync;
@@ -83,11 +85,11 @@ pub use error::{Error, ErrorKind};
 #[cfg(not(loom))]
 pub use fork::{ForkSafeCell, generation, watch as watch_forks};
 #[cfg(not(loom))]
-pub use layout::{
-    CELL_BYTES, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, LINE_CELLS, MAGIC, NAME_BYTES,
-};
+pub use layout::{HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, LINE_CELLS, MAGIC, NAME_BYTES};
 #[cfg(not(loom))]
 pub use lease::LeaderLease;
+#[cfg(not(loom))]
+pub use offset::CELL_BYTES;
 #[cfg(not(loom))]
 pub use printable::{Printable, printable};
 #[cfg(not(loom))]

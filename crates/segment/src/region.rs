@@ -19,11 +19,17 @@ use crate::file::MappedFile;
 use crate::fork;
 #[cfg(any(not(unix), miri))]
 use crate::layout::LINE_BYTES;
+use crate::layout::Words;
 #[cfg(unix)]
 use crate::layout::at;
-use crate::layout::{CELL_BYTES, Words};
+use crate::offset::{self, ByteOffset, CELL_BYTES};
 use crate::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
+
+/// Rounds down to whole cells.
+fn whole_cells(bytes: u64) -> u64 {
+    bytes / CELL_BYTES * CELL_BYTES
+}
 
 /// An address range whose bytes are reached as 64-bit atomic cells.
 #[derive(Debug)]
@@ -94,7 +100,7 @@ impl Region {
     }
 
     fn new(base: NonNull<AtomicU64>, known: u64, limit: u64, backing: Backing) -> Self {
-        let known = AtomicU64::new(known.min(limit) / CELL_BYTES * CELL_BYTES);
+        let known = AtomicU64::new(whole_cells(known.min(limit)));
         let nowhere = AtomicU64::new(0);
         Self { base, known, limit, backing, nowhere, slots: Slots::new() }
     }
@@ -171,7 +177,7 @@ impl Region {
     /// The cell at byte `offset`. If there is none, a cell that means nothing: what is stored in it
     /// may be read again, by any thread and for any other such offset.
     #[inline]
-    pub(crate) fn cell(&self, offset: u64) -> &AtomicU64 {
+    pub(crate) fn cell(&self, offset: ByteOffset) -> &AtomicU64 {
         match self.cells(offset, 1) {
             // SAFETY: the cell is there; atomics may be shared.
             Some(cell) => unsafe { cell.as_ref() },
@@ -181,7 +187,7 @@ impl Region {
 
     /// The `count` cells from byte `offset`; empty if they are not all there.
     #[inline]
-    pub(crate) fn slice(&self, offset: u64, count: usize) -> &[AtomicU64] {
+    pub(crate) fn slice(&self, offset: ByteOffset, count: usize) -> &[AtomicU64] {
         match self.cells(offset, count) {
             // SAFETY: the cells are there; atomics may be shared.
             Some(first) => unsafe { std::slice::from_raw_parts(first.as_ptr(), count) },
@@ -191,18 +197,23 @@ impl Region {
 
     /// The address of `count` cells from byte `offset`, if they are all there.
     #[inline]
-    pub(crate) fn cells(&self, offset: u64, count: usize) -> Option<NonNull<AtomicU64>> {
-        if !offset.is_multiple_of(CELL_BYTES) || !self.has(offset, count as u64 * CELL_BYTES) {
+    pub(crate) fn cells(&self, offset: ByteOffset, count: usize) -> Option<NonNull<AtomicU64>> {
+        if !offset.is_of_cell() || !self.has(offset, count as u64 * CELL_BYTES) {
             return None;
         }
         // SAFETY: the range of cells lies inside the region, and the file has all of its bytes.
-        Some(unsafe { self.base.add((offset / CELL_BYTES) as usize) })
+        Some(unsafe { self.base.add(offset::words(offset.get()) as usize) })
     }
 
     /// Whether the `length` bytes from `offset` may be touched.
     #[inline]
-    pub(crate) fn has(&self, offset: u64, length: u64) -> bool {
-        let end = offset.saturating_add(length);
+    pub(crate) fn has(&self, offset: ByteOffset, length: u64) -> bool {
+        self.reaches(offset.get().saturating_add(length))
+    }
+
+    /// Whether the first `end` bytes may be touched.
+    #[inline]
+    pub(crate) fn reaches(&self, end: u64) -> bool {
         end <= self.known.load(Ordering::Relaxed) || self.learn(end)
     }
 
@@ -219,7 +230,7 @@ impl Region {
         if let Backing::File(file) = &self.backing
             && end <= self.limit
         {
-            let stated = self.cell(at::SIZE as u64).load(Ordering::Acquire);
+            let stated = self.cell(at::SIZE).load(Ordering::Acquire);
             if stated < end {
                 return false;
             }
@@ -233,7 +244,7 @@ impl Region {
     }
 
     fn note_length(&self, length: u64) {
-        let length = length.min(self.limit) / CELL_BYTES * CELL_BYTES;
+        let length = whole_cells(length.min(self.limit));
         self.known.fetch_max(length, Ordering::Relaxed);
     }
 
@@ -261,7 +272,7 @@ impl Region {
         match &self.backing {
             #[cfg(unix)]
             Backing::File(file) => {
-                let end = if self.has(0, range.end) { range.end } else { self.known() };
+                let end = if self.reaches(range.end) { range.end } else { self.known() };
                 file.sync(range.start.min(end)..end)
             }
             _ => Ok(()),
@@ -270,14 +281,14 @@ impl Region {
 }
 
 impl Words for Region {
-    fn word(&self, offset: u64) -> u64 {
+    fn word(&self, offset: ByteOffset) -> u64 {
         // Acquire: a thread that reads an offset here sees what was written before it was
         // published.
         self.cell(offset).load(Ordering::Acquire)
     }
 
     fn has(&self, end: u64) -> bool {
-        self.has(0, end)
+        self.reaches(end)
     }
 }
 

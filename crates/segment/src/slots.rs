@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicPtr, compiler_fence};
 use crate::barrier;
 use crate::claims::{self, Block, Blocks, HANDLE, LINE, MAX_LINES, MIN_LINES, Stack};
 use crate::fork;
-use crate::layout::{CELL_BYTES, HEADER_BYTES, at};
+use crate::layout::{HEADER_BYTES, at};
 use crate::lock;
+use crate::offset::{self, WordOffset};
 use crate::region::Region;
 use crate::segment::Segment;
 use crate::sync::{Arc, AtomicU64, Ordering};
@@ -50,14 +51,14 @@ pub(crate) struct Claim<'r> {
     generation: u32,
     relies: bool,
     /// Where the word is, if it is to be freed afterwards.
-    back: Option<(&'r Region, u32)>,
+    back: Option<(&'r Region, WordOffset)>,
     /// Not `Send`: it belongs to this thread.
     thread: PhantomData<*const ()>,
 }
 
 /// The claim of a handle, which has to be given back: the offset of its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HandleClaim(pub(crate) u32);
+pub(crate) struct HandleClaim(pub(crate) WordOffset);
 
 /// A cache of where this thread's line in a segment is.
 struct Slot {
@@ -73,7 +74,7 @@ struct OwnedLine {
     region: Weak<Region>,
     id: u64,
     generation: u32,
-    line: u32,
+    line: WordOffset,
 }
 
 /// Most programs use fewer segments than this at a time.
@@ -90,16 +91,16 @@ impl<'r> Claim<'r> {
     /// Claims a record, in place of the previous one. The caller must then check the record's meta
     /// word: the record is claimed if that says that a series is there.
     #[inline]
-    pub(crate) fn set(&self, record: u32) {
+    pub(crate) fn set(&self, record: WordOffset) {
         self.setter()(record);
     }
 
     /// What [`Claim::set`] does, as a function that does not refer to the claim: so the claim stays
     /// in registers. It must not be called after the claim is dropped.
     #[inline]
-    pub(crate) fn setter(&self) -> impl Fn(u32) + Copy + use<'r> {
+    pub(crate) fn setter(&self) -> impl Fn(WordOffset) + Copy + use<'r> {
         let (word, relies) = (self.word, self.relies);
-        move |record| claims::claim(word, record.into(), relies)
+        move |record| claims::claim(word, record.pack(), relies)
     }
 }
 
@@ -135,9 +136,9 @@ impl Region {
 
     /// Stores a handle's claim on a record. The caller must then check the record, as for a
     /// thread's claim.
-    pub(crate) fn set_handle(&self, claim: HandleClaim, record: u32) {
+    pub(crate) fn set_handle(&self, claim: HandleClaim, record: WordOffset) {
         // Always with a fence: handles are seldom made.
-        claims::claim(self.word_at(claim.0), HANDLE | u64::from(record), false);
+        claims::claim(self.word_at(claim.0), HANDLE | record.pack(), false);
     }
 
     /// Gives back the claim of a handle that this same process took.
@@ -145,12 +146,12 @@ impl Region {
         self.slots.own().handles.push(self, claim.0);
     }
 
-    fn word_at(&self, at: u32) -> &AtomicU64 {
-        self.cell(u64::from(at) * CELL_BYTES)
+    fn word_at(&self, at: WordOffset) -> &AtomicU64 {
+        self.cell(at.byte())
     }
 
-    fn give_line_back(&self, line: u32) {
-        for at in line..line + LINE {
+    fn give_line_back(&self, line: WordOffset) {
+        for at in words_of(line) {
             claims::release(self.word_at(at));
         }
         self.slots.own().lines.push(self, line);
@@ -159,13 +160,13 @@ impl Region {
 
 impl claims::Memory for Region {
     #[inline]
-    fn word(&self, at: u32) -> &AtomicU64 {
+    fn word(&self, at: WordOffset) -> &AtomicU64 {
         self.word_at(at)
     }
 
     #[inline]
-    fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
-        self.slice(u64::from(at) * CELL_BYTES, count as usize)
+    fn words(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
+        self.slice(at.byte(), count as usize)
     }
 }
 
@@ -179,7 +180,7 @@ impl Segment {
     #[cold]
     pub(crate) fn find_claim(&self) -> Option<Claim<'_>> {
         let (generation, own) = (fork::generation(), self.region.slots.own());
-        let claim = |at: u32, back| Claim {
+        let claim = |at: WordOffset, back| Claim {
             word: self.region.word_at(at),
             generation,
             relies: own.relies,
@@ -188,8 +189,8 @@ impl Segment {
         };
         if let Some(line) = self.own_line(own, generation) {
             // The first word is in use during an update.
-            let is_free = |at: &u32| self.region.word_at(*at).load(Ordering::Relaxed) == 0;
-            if let Some(at) = (line..line + LINE).find(is_free) {
+            let is_free = |at: &WordOffset| self.region.word_at(*at).load(Ordering::Relaxed) == 0;
+            if let Some(at) = words_of(line).find(is_free) {
                 return Some(claim(at, None));
             }
         }
@@ -205,13 +206,13 @@ impl Segment {
 
     /// The blocks of claims.
     pub(crate) fn claim_blocks(&self) -> Blocks<'_, Region> {
-        let root = self.region.cell(at::CLAIMS as u64);
-        let end = (self.used() / CELL_BYTES).min(u32::MAX.into());
+        let root = self.region.cell(at::CLAIMS);
+        let end = offset::words(self.used()).min(u32::MAX.into());
         Blocks { memory: &*self.region, root, end }
     }
 
     /// The line of this thread; takes one if it has none.
-    fn own_line(&self, own: &Own, generation: u32) -> Option<u32> {
+    fn own_line(&self, own: &Own, generation: u32) -> Option<WordOffset> {
         let slots = &self.region.slots;
         let line = OWNED.try_with(|owned| {
             let mut owned = owned.try_borrow_mut().ok()?;
@@ -245,20 +246,22 @@ impl Segment {
         Some(line)
     }
 
-    fn take_handle(&self, own: &Own) -> Option<u32> {
+    fn take_handle(&self, own: &Own) -> Option<WordOffset> {
         own.handles.pop(&*self.region).or_else(|| {
             let line = self.take_line(own)?;
-            (line + 1..line + LINE).for_each(|at| own.handles.push(&*self.region, at));
+            words_of(line).skip(1).for_each(|at| own.handles.push(&*self.region, at));
             Some(line)
         })
     }
 
-    fn take_line(&self, own: &Own) -> Option<u32> {
+    fn take_line(&self, own: &Own) -> Option<WordOffset> {
         let region = &*self.region;
         // False only where another process wrote nonsense into a link.
-        let is_line = |line: &u32| {
-            let (at, bytes) = (u64::from(*line) * CELL_BYTES, u64::from(LINE) * CELL_BYTES);
-            line.is_multiple_of(LINE) && at >= HEADER_BYTES && region.has(at, bytes)
+        let is_line = |line: &WordOffset| {
+            let at = line.byte();
+            line.get().is_multiple_of(LINE)
+                && at.get() >= HEADER_BYTES
+                && region.has(at, offset::bytes(LINE.into()))
         };
         own.lines.pop(region).filter(is_line).or_else(|| {
             let mut lines = self.take_block(own)?.claim_lines();
@@ -285,6 +288,11 @@ impl Segment {
         own.count.fetch_add(block.lines.into(), Ordering::Relaxed);
         Some(block)
     }
+}
+
+/// The words of a line.
+fn words_of(line: WordOffset) -> impl Iterator<Item = WordOffset> {
+    (0..LINE).map(move |i| line.plus(i))
 }
 
 impl Slots {

@@ -68,7 +68,7 @@ impl MappedFile {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn next_token(&self) -> u64 {
         // SAFETY: the header lies inside the file, and its cells are used only as atomics.
-        let tokens = unsafe { &*self.base.as_ptr().add(at::TOKENS).cast::<AtomicU64>() };
+        let tokens = unsafe { &*self.base.as_ptr().add(at::TOKENS.index()).cast::<AtomicU64>() };
         tokens.fetch_add(1, Ordering::Relaxed).wrapping_add(1) & MAX_TOKENS
     }
 

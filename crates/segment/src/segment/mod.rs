@@ -24,10 +24,11 @@ use crate::file::{self, MappedFile};
 use crate::fork;
 use crate::fork::ForkSafeMutex;
 use crate::layout::{
-    CELL_BYTES, Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, MAGIC, MAX_LIMIT,
-    NAME_BYTES, RECORD_BYTES, TEXT_BYTES, at, checksum, record_at, record_checksum, walk,
+    Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, MAGIC, MAX_LIMIT, NAME_BYTES,
+    RECORD_BYTES, TEXT_BYTES, at, checksum, record_at, record_checksum, walk,
 };
 use crate::lock::{self, Busy, Guard, Stuck};
+use crate::offset::{self, ByteOffset, CELL_BYTES, WordOffset};
 #[cfg(unix)]
 use crate::presence::{Locked, Patience};
 use crate::readings::Readings;
@@ -121,7 +122,7 @@ impl Segment {
         let readings = Readings::now();
         for (i, chunk) in header(limit, limit, &readings).chunks_exact(8).enumerate() {
             let word = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
-            region.cell(i as u64 * CELL_BYTES).store(word, Ordering::Relaxed);
+            region.cell(WordOffset::new(i as u32).byte()).store(word, Ordering::Relaxed);
         }
         Ok(Self::made(region, &readings, Access::Exclusive))
     }
@@ -216,14 +217,14 @@ impl Segment {
 
     /// The bytes in use, header included.
     pub fn used(&self) -> u64 {
-        let cursor = self.region.cell(at::CURSOR as u64).load(Ordering::Acquire);
-        if self.region.has(0, cursor) { cursor } else { self.region.known() }
+        let cursor = self.region.cell(at::CURSOR).load(Ordering::Acquire);
+        if self.region.reaches(cursor) { cursor } else { self.region.known() }
     }
 
     /// The bytes of the file, or of private memory.
     pub fn size(&self) -> u64 {
-        let size = self.region.cell(at::SIZE as u64).load(Ordering::Acquire);
-        if self.region.has(0, size) { size } else { self.region.known() }
+        let size = self.region.cell(at::SIZE).load(Ordering::Acquire);
+        if self.region.reaches(size) { size } else { self.region.known() }
     }
 
     /// The bytes up to which the segment may grow.
@@ -257,7 +258,7 @@ impl Segment {
         if !anchor.has(self.anchor, self.boot) {
             anchor.store(self.anchor, self.boot);
         }
-        self.region.cell(at::CLEAN as u64).store(0, Ordering::Release);
+        self.region.cell(at::CLEAN).store(0, Ordering::Release);
         // On the disk before anything else: after a power loss, the file must not look closed.
         self.sync_range(0..HEADER_BYTES)
     }
@@ -277,12 +278,12 @@ impl Segment {
         if self.torn {
             // The file may hold tokens that were drawn after the token count that survived. No
             // process may get one of these again, or it would be taken for the process that died.
-            let tokens = self.region.cell(at::TOKENS as u64);
+            let tokens = self.region.cell(at::TOKENS);
             tokens.fetch_add(MAX_LOST_TOKENS, Ordering::Relaxed);
         }
         series::mend(self)?;
         for at in [at::GROWING, at::GROWING_BROKEN] {
-            self.region.cell(at as u64).store(0, Ordering::Relaxed);
+            self.region.cell(at).store(0, Ordering::Relaxed);
         }
         if self.torn {
             // What was cut off must stay so: the bytes after the cursor are given out again from
@@ -353,17 +354,17 @@ impl Segment {
     /// The words of the lock that a thread holds while it makes a record or a family.
     pub(crate) fn making_words(&self) -> (&AtomicU64, &AtomicU64) {
         let region = &self.region;
-        (region.cell(at::MAKING as u64), region.cell(at::MAKING_BROKEN as u64))
+        (region.cell(at::MAKING), region.cell(at::MAKING_BROKEN))
     }
 
     /// The offset of the newest record.
     pub(crate) fn root(&self) -> u64 {
-        self.region.cell(at::ROOT as u64).load(Ordering::Acquire)
+        self.region.cell(at::ROOT).load(Ordering::Acquire)
     }
 
     /// A number unique to this segment, with which keys are hashed.
     pub(crate) fn seed(&self) -> u64 {
-        self.region.cell(at::INSTANCE as u64).load(Ordering::Relaxed)
+        self.region.cell(at::INSTANCE).load(Ordering::Relaxed)
     }
 
     /// Reserves a record of `cells` zeroed cells. It is invisible until it is published. If the
@@ -379,14 +380,14 @@ impl Segment {
             );
             return Err(Error::new(self.path(), ErrorKind::Request(what)));
         }
-        if self.region.cell(at::CLEAN as u64).load(Ordering::Relaxed) != 0 {
+        if self.region.cell(at::CLEAN).load(Ordering::Relaxed) != 0 {
             self.begin()?;
         }
         let length = record_bytes(cells);
         let offset = self.allocate(length, lock::REGISTRATION)?;
         self.clear(offset, length);
-        let word = |at: usize, value: u64| {
-            self.region.cell(offset + at as u64).store(value, Ordering::Relaxed);
+        let word = |at: u64, value: u64| {
+            self.region.cell(ByteOffset::new(offset + at)).store(value, Ordering::Relaxed);
         };
         word(record_at::LENGTH, length);
         word(record_at::KIND, kind.to_bits());
@@ -395,7 +396,7 @@ impl Segment {
         text[1..=name.len()].copy_from_slice(name.as_bytes());
         for (i, chunk) in text.chunks_exact(8).enumerate() {
             let bytes = chunk.try_into().expect("a chunk has 8 bytes");
-            word(record_at::NAME_LENGTH + 8 * i, u64::from_le_bytes(bytes));
+            word(record_at::NAME_LENGTH + offset::bytes(i as u64), u64::from_le_bytes(bytes));
         }
         word(record_at::CHECKSUM, record_checksum(length, kind, &text));
         let found = Found { offset, length, kind, name: name.to_owned(), next: 0 };
@@ -495,7 +496,7 @@ impl Segment {
     fn sync_range(&self, range: Range<u64>) -> Result<(), Error> {
         let size = self.size();
         self.region.sync(range)?;
-        let synced = self.region.cell(at::SYNCED as u64);
+        let synced = self.region.cell(at::SYNCED);
         if synced.load(Ordering::Relaxed) < size {
             synced.fetch_max(size, Ordering::Relaxed);
         }
@@ -531,7 +532,7 @@ impl Segment {
     }
 
     fn mark_clean(&self, mark: u64) -> Result<(), Error> {
-        self.region.cell(at::CLEAN as u64).store(mark, Ordering::Release);
+        self.region.cell(at::CLEAN).store(mark, Ordering::Release);
         self.sync_range(0..HEADER_BYTES)
     }
 
@@ -540,7 +541,7 @@ impl Segment {
     ///
     /// # Errors
     /// Those of [`Segment::reserve`], and an offset that does not fit into 32 bits.
-    pub(crate) fn take(&self, words: u64, wait: Duration) -> Result<u32, Error> {
+    pub(crate) fn take(&self, words: u64, wait: Duration) -> Result<WordOffset, Error> {
         let full = |length| {
             let kind = ErrorKind::Full { wanted: length, limit: self.limit().min(u32::MAX.into()) };
             Error::new(self.path(), kind)
@@ -549,17 +550,17 @@ impl Segment {
             .checked_mul(CELL_BYTES)
             .and_then(|bytes| bytes.checked_next_multiple_of(LINE_BYTES))
             .ok_or_else(|| full(u64::MAX))?;
-        if self.used().saturating_add(length) / CELL_BYTES > u64::from(u32::MAX) {
+        if offset::words(self.used().saturating_add(length)) > u64::from(u32::MAX) {
             return Err(full(length));
         }
         let offset = self.allocate(length, wait)?;
         // Other threads may have taken words meanwhile. If this range ends past the reach of word
         // offsets, it was taken in vain.
-        if (offset + length) / CELL_BYTES > u64::from(u32::MAX) {
+        if offset::words(offset + length) > u64::from(u32::MAX) {
             return Err(full(length));
         }
         self.clear(offset, length);
-        u32::try_from(offset / CELL_BYTES).map_err(|_| full(length))
+        u32::try_from(offset::words(offset)).map(WordOffset::new).map_err(|_| full(length))
     }
 
     /// Zeroes bytes that were just taken if they may hold anything: a power loss may have set the
@@ -567,14 +568,14 @@ impl Segment {
     fn clear(&self, offset: u64, length: u64) {
         let end = (offset + length).min(self.dirty);
         for at in (offset..end).step_by(CELL_BYTES as usize) {
-            self.region.cell(at).store(0, Ordering::Relaxed);
+            self.region.cell(ByteOffset::new(at)).store(0, Ordering::Relaxed);
         }
     }
 
     /// Takes `length` bytes, a multiple of a line, from the cursor on. `wait` is how long to wait
     /// for another thread that grows the segment.
     fn allocate(&self, length: u64, wait: Duration) -> Result<u64, Error> {
-        let cursor = self.region.cell(at::CURSOR as u64);
+        let cursor = self.region.cell(at::CURSOR);
         let mut offset = cursor.load(Ordering::Relaxed);
         loop {
             if offset < HEADER_BYTES || !offset.is_multiple_of(LINE_BYTES) {
@@ -595,13 +596,13 @@ impl Segment {
     }
 
     fn grow_to(&self, end: u64, wait: Duration) -> Result<(), Error> {
-        let size = self.region.cell(at::SIZE as u64);
+        let size = self.region.cell(at::SIZE);
         // The size may be nonsense that another process wrote, and the file shorter: then it grows.
-        let is_there = || end <= size.load(Ordering::Acquire) && self.region.has(0, end);
+        let is_there = || end <= size.load(Ordering::Acquire) && self.region.reaches(end);
         if is_there() {
             return Ok(());
         }
-        let word = |at: usize| self.region.cell(at as u64);
+        let word = |at| self.region.cell(at);
         let (growing, broken) = (word(at::GROWING), word(at::GROWING_BROKEN));
         let token = self.region.token()?;
         // A process that died here has made the file longer than the size says, which is harmless.
@@ -624,7 +625,7 @@ impl Segment {
         {
             return;
         }
-        let word = |at: usize| self.region.cell(at as u64);
+        let word = |at| self.region.cell(at);
         let Ok(token) = self.region.token() else { return };
         let (growing, broken) = (word(at::GROWING), word(at::GROWING_BROKEN));
         let (is_alive, stuck) =
@@ -637,7 +638,7 @@ impl Segment {
 
     /// Raises the size to at least `end`. The caller must hold the lock of growth.
     fn grow_locked(&self, end: u64) -> Result<(), Error> {
-        let size = self.region.cell(at::SIZE as u64);
+        let size = self.region.cell(at::SIZE);
         // The bytes that are there, whatever the word says.
         let from = self.size();
         let wanted = end.max(from.saturating_add(growth(from))).min(self.limit());
@@ -682,16 +683,15 @@ fn growth(size: u64) -> u64 {
 }
 
 fn record_bytes(cells: usize) -> u64 {
-    (cells as u64)
-        .saturating_mul(CELL_BYTES)
+    offset::bytes(cells as u64)
         .checked_next_multiple_of(LINE_BYTES)
         .map_or(u64::MAX, |bytes| bytes.saturating_add(RECORD_BYTES))
 }
 
 fn anchor_cells(region: &Region) -> AnchorCells<'_> {
-    let cell = |at: usize| -> &AtomicU64 { region.cell(at as u64) };
+    let cell = |at: ByteOffset| -> &AtomicU64 { region.cell(at) };
     AnchorCells {
-        boot: [cell(at::BOOT), cell(at::BOOT + 8)],
+        boot: [cell(at::BOOT), cell(at::BOOT.plus(CELL_BYTES))],
         anchor: cell(at::ANCHOR),
         seen_time: cell(at::SEEN_TIME),
         seen_wall: cell(at::SEEN_WALL),
@@ -701,7 +701,9 @@ fn anchor_cells(region: &Region) -> AnchorCells<'_> {
 /// The bytes of a new header.
 fn header(size: u64, limit: u64, readings: &Readings) -> [u8; HEADER_BYTES as usize] {
     let mut head = [0; HEADER_BYTES as usize];
-    let mut put = |at: usize, bytes: &[u8]| head[at..at + bytes.len()].copy_from_slice(bytes);
+    let mut put = |at: ByteOffset, bytes: &[u8]| {
+        head[at.index()..][..bytes.len()].copy_from_slice(bytes);
+    };
     put(at::MAGIC, &MAGIC);
     put(at::VERSION, &LAYOUT_VERSION.to_le_bytes());
     put(at::HEADER_BYTES, &(HEADER_BYTES as u32).to_le_bytes());
@@ -712,8 +714,8 @@ fn header(size: u64, limit: u64, readings: &Readings) -> [u8; HEADER_BYTES as us
     put(at::SIZE, &size.to_le_bytes());
     put(at::CURSOR, &HEADER_BYTES.to_le_bytes());
     put(at::SYNCED, &size.to_le_bytes());
-    let sum = checksum(&head[..at::CHECKSUM]);
-    head[at::CHECKSUM..at::CHECKSUM + 8].copy_from_slice(&sum.to_le_bytes());
+    let (signed, rest) = head.split_at_mut(at::CHECKSUM.index());
+    rest[..8].copy_from_slice(&checksum(signed).to_le_bytes());
     head
 }
 

@@ -5,6 +5,7 @@ use crate::cells::Cells;
 use crate::error::Error;
 use crate::layout::{Found, Kind, at, record_at};
 use crate::list;
+use crate::offset::ByteOffset;
 
 /// A record that is not yet published.
 #[derive(Debug)]
@@ -30,8 +31,8 @@ impl Draft {
     pub fn publish(self) -> Result<Record, Error> {
         let region = &self.segment.region;
         let Found { offset, length, .. } = self.record.found;
-        let root = region.cell(at::ROOT as u64);
-        let next = region.cell(offset + record_at::NEXT as u64);
+        let root = region.cell(at::ROOT);
+        let next = region.cell(ByteOffset::new(offset + record_at::NEXT));
         list::push(root, next, offset, || self.segment.sync_range(offset..offset + length))?;
         Ok(self.record)
     }
@@ -56,7 +57,7 @@ impl Record {
     }
 
     /// The byte offset of its first cell.
-    pub(crate) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> ByteOffset {
         self.found.cells()
     }
 

@@ -12,6 +12,7 @@ use super::meta;
 use crate::error::Error;
 use crate::fork;
 use crate::lock::{self, Guard};
+use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Where a series was last found. Always used with the same family and the same labels.
@@ -123,7 +124,7 @@ impl Family {
 
 impl CachedSeries {
     #[inline]
-    fn found(&self, keyed: &DynamicSeries, hold: impl Fn(u32)) -> Option<Found> {
+    fn found(&self, keyed: &DynamicSeries, hold: impl Fn(WordOffset)) -> Option<Found> {
         // Acquire: a thread that sees the process sees the spot that it stored, and not its
         // parent's.
         if self.process.load(Ordering::Acquire) != u64::from(fork::generation()) + 1 {
@@ -131,12 +132,12 @@ impl CachedSeries {
         }
         let spot = self.spot.load(Ordering::Relaxed);
         // Truncation is meant: each half has 32 bits.
-        keyed.find_at(spot as u32, (spot >> 32) as u32, hold)
+        keyed.find_at(WordOffset::unpack(spot), (spot >> 32) as u32, hold)
     }
 
     fn leave(&self, found: Found) {
         let generation = u64::from(meta::generation_of(found.meta));
-        self.spot.store(u64::from(found.at) | generation << 32, Ordering::Relaxed);
+        self.spot.store(found.at.pack() | generation << 32, Ordering::Relaxed);
         // Release: as above.
         self.process.store(u64::from(fork::generation()) + 1, Ordering::Release);
     }

@@ -4,7 +4,8 @@ use super::dense::Slab;
 use super::family::{Series, all_families};
 use super::keyed::Moment;
 use crate::error::Error;
-use crate::layout::{CELL_BYTES, HEADER_BYTES, RECORD_BYTES};
+use crate::layout::{HEADER_BYTES, RECORD_BYTES};
+use crate::offset;
 use crate::segment::Segment;
 use crate::sync::Ordering;
 
@@ -15,19 +16,20 @@ pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
     if !segment.may_have_lost_power() {
         for block in segment.claim_blocks().iter() {
             let block = block.map_err(|at| {
-                let at = at.saturating_mul(CELL_BYTES);
+                let at = offset::bytes(at);
                 let what = format!("its block of claims at {at} lies outside of the bytes in use");
                 Error::damaged(segment, what)
             })?;
             claims.push(block.range());
         }
     }
-    claims.push(0..HEADER_BYTES / CELL_BYTES);
+    claims.push(0..offset::words(HEADER_BYTES));
     let mut slabs = Vec::new();
     for record in segment.records() {
         let record = record?;
-        let end = record.offset() / CELL_BYTES + record.cells().len() as u64;
-        let whole = (record.offset() - RECORD_BYTES) / CELL_BYTES..end;
+        let first = record.offset().words();
+        let end = first + record.cells().len() as u64;
+        let whole = first - offset::words(RECORD_BYTES)..end;
         match Slab::of(&record) {
             Some(slab) => {
                 let lane = slab.lane();
@@ -49,21 +51,19 @@ pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
             }
         }
     }
-    let used = segment.used() / CELL_BYTES;
+    let used = offset::words(segment.used());
     if let Some(claim) = claims.iter().find(|claim| claim.end > used) {
         let what = format!(
             "a part of its families at {} ends outside of the bytes in use",
-            claim.start.saturating_mul(CELL_BYTES)
+            offset::bytes(claim.start)
         );
         return Err(Error::damaged(segment, what));
     }
     claims.sort_by_key(|claim| claim.start);
     for pair in claims.windows(2) {
         if pair[0].end > pair[1].start {
-            let what = format!(
-                "two parts of its families overlap at {}",
-                pair[1].start.saturating_mul(CELL_BYTES)
-            );
+            let what =
+                format!("two parts of its families overlap at {}", offset::bytes(pair[1].start));
             return Err(Error::damaged(segment, what));
         }
     }

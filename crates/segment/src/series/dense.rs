@@ -12,8 +12,9 @@ use super::cells::{LANE_WORDS, Lanes, SeriesCells};
 use super::schema::Schema;
 use crate::cells::Cells;
 use crate::error::Error;
-use crate::layout::{CELL_BYTES, Kind};
+use crate::layout::Kind;
 use crate::lock;
+use crate::offset::{self, WordOffset};
 use crate::region::Region;
 use crate::segment::{Record, Segment};
 use crate::stripes::Stripes;
@@ -30,7 +31,7 @@ const MAX_LANE_WORDS: u64 = 1 << 17;
 /// Where the slots lie: an offset in words and the numbers of lanes, packed into one word.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
-    pub(crate) first: u32,
+    pub(crate) first: WordOffset,
     pub(crate) cpus: u16,
     pub(crate) lanes: u16,
 }
@@ -38,11 +39,15 @@ pub(crate) struct Layout {
 impl Layout {
     pub(crate) fn unpack(word: u64) -> Self {
         // Truncation is meant: each cast keeps one part.
-        Self { first: word as u32, cpus: (word >> 32) as u16, lanes: (word >> 48) as u16 }
+        Self {
+            first: WordOffset::unpack(word),
+            cpus: (word >> 32) as u16,
+            lanes: (word >> 48) as u16,
+        }
     }
 
     pub(crate) fn pack(self) -> u64 {
-        u64::from(self.first) | u64::from(self.cpus) << 32 | u64::from(self.lanes) << 48
+        self.first.pack() | u64::from(self.cpus) << 32 | u64::from(self.lanes) << 48
     }
 }
 
@@ -64,7 +69,7 @@ impl Slab {
         let numbers = cells[1].load(Ordering::Relaxed);
         let lanes = usize::try_from(numbers >> 16).ok()?;
         let words = lanes.checked_mul(LANE_WORDS)?.checked_add(SLAB_HEAD)?;
-        let first = record.offset() / CELL_BYTES + SLAB_HEAD as u64;
+        let first = record.offset().words() + SLAB_HEAD as u64;
         let cells = cells.clone();
         (lanes > 0 && words <= cells.len()).then_some(Self { first, numbers, cells })
     }
@@ -154,8 +159,8 @@ impl Dense {
             if end <= LANE_WORDS as u64 {
                 cells[0].store(end, Ordering::Relaxed);
                 // The record is within the reach of word offsets: `take` below made sure of it.
-                let first = record.offset() / CELL_BYTES + SLAB_HEAD as u64 + at;
-                let first = u32::try_from(first).unwrap_or(u32::MAX);
+                let first = record.offset().words() + SLAB_HEAD as u64 + at;
+                let first = WordOffset::new(u32::try_from(first).unwrap_or(u32::MAX));
                 return Ok(Layout { first, cpus, lanes });
             }
         }
@@ -164,9 +169,9 @@ impl Dense {
         draft.cells()[0].store(used.into(), Ordering::Relaxed);
         draft.cells()[1].store(numbers, Ordering::Relaxed);
         let record = draft.publish()?;
-        let first = u32::try_from(record.offset() / CELL_BYTES + SLAB_HEAD as u64);
-        let first = first.map_err(|_| Error::full(segment, count as u64 * CELL_BYTES))?;
-        Ok(Layout { first, cpus, lanes })
+        let first = u32::try_from(record.offset().words() + SLAB_HEAD as u64);
+        let first = first.map_err(|_| Error::full(segment, offset::bytes(count as u64)))?;
+        Ok(Layout { first: WordOffset::new(first), cpus, lanes })
     }
 
     /// Opens the slots of a family. `None` if they do not lie inside the segment.
@@ -175,19 +180,19 @@ impl Dense {
         schema: &Schema,
         slots: u32,
         layout: Layout,
-        marks: u32,
+        marks: WordOffset,
     ) -> Option<Self> {
         let slots_per_slab = LANE_WORDS as u32 / u32::from(schema.cells);
         let words = words(slots, schema.cells.into(), layout.lanes.into());
-        let first_of = |first: u32, words: u64| {
-            let first = Some(first).filter(|&first| first > 0)?;
-            region.cells(u64::from(first) * CELL_BYTES, usize::try_from(words).ok()?)
+        let first_of = |first: WordOffset, words: u64| {
+            let first = Some(first).filter(|&first| first != WordOffset::NONE)?;
+            region.cells(first.byte(), usize::try_from(words).ok()?)
         };
         let lanes = Lanes::new(layout.cpus, layout.lanes)?;
         Some(Self {
             first: first_of(layout.first, words)?,
             marks: first_of(marks, Self::mark_words(slots, schema.cells))?,
-            at: [layout.first.into(), marks.into()],
+            at: [layout.first, marks].map(|at| at.get().into()),
             slots,
             cells: schema.cells.into(),
             slots_per_slab,

@@ -17,8 +17,9 @@ use crate::cells::Cells;
 use crate::clock::{Clock, Manual};
 use crate::error::Error;
 use crate::fork;
-use crate::layout::{CELL_BYTES, Kind, NAME_BYTES, RECORD_BYTES};
+use crate::layout::{Kind, NAME_BYTES, RECORD_BYTES};
 use crate::lock::{self, Stuck};
+use crate::offset::WordOffset;
 use crate::segment::{Record, Segment};
 use crate::slots::Claim;
 use crate::sync::{Arc, AtomicU64, Ordering};
@@ -221,7 +222,7 @@ impl Family {
             let layout = Dense::allocate(segment, schema, slots)?;
             let marks = segment.take(Dense::mark_words(slots, schema.cells), lock::REGISTRATION)?;
             cells[at::DENSE].store(layout.pack(), Ordering::Relaxed);
-            cells[at::MARKS].store(marks.into(), Ordering::Relaxed);
+            cells[at::MARKS].store(marks.pack(), Ordering::Relaxed);
         } else {
             DynamicSeries::open(segment, cells, schema, groups, now.unix).begin(now)?;
         }
@@ -256,7 +257,8 @@ impl Family {
         let layout = if layout == 0 {
             Series::Dynamic(DynamicSeries::open(segment, head, &schema, groups, created))
         } else {
-            let marks = u32::try_from(head[at::MARKS].load(Ordering::Relaxed)).unwrap_or(0);
+            let marks = u32::try_from(head[at::MARKS].load(Ordering::Relaxed));
+            let marks = marks.map_or(WordOffset::NONE, WordOffset::new);
             let layout = Layout::unpack(layout);
             let dense = Dense::open(&segment.region, &schema, groups + 1, layout, marks);
             Series::Dense(dense.ok_or_else(|| fail("its series lie outside of the segment"))?)
@@ -267,7 +269,7 @@ impl Family {
             StringSet::new(&texts).ok()
         });
         let sets = sets.collect();
-        let (segment, head, id) = (segment.clone(), head.clone(), record.offset());
+        let (segment, head, id) = (segment.clone(), head.clone(), record.offset().get());
         let (sides, folding) = (Default::default(), Stuck::default());
         let inner = Inner {
             segment,
@@ -593,7 +595,7 @@ impl Family {
         &self,
         keyed: &DynamicSeries,
         key: Option<Key<'_>>,
-        hold: &dyn Fn(u32),
+        hold: &dyn Fn(WordOffset),
     ) -> Option<Found> {
         let key = key?;
         keyed
@@ -687,7 +689,7 @@ fn families_since(segment: &Segment, last: u64) -> Result<(Vec<Family>, u64), Er
     let (mut families, mut newest) = (Vec::new(), None);
     for record in segment.records() {
         let record = record?;
-        let at = record.offset() - RECORD_BYTES;
+        let at = record.offset().get() - RECORD_BYTES;
         newest.get_or_insert(at);
         if at == last {
             break;
@@ -721,7 +723,7 @@ fn moment(segment: &Segment, clock: Option<&Manual>) -> Moment {
 fn schema_bytes(head: &Cells, is_dense: bool) -> Option<Vec<u8>> {
     let start = if is_dense { at::END } else { keyed::head::END };
     let length = usize::try_from(head[at::SCHEMA_BYTES].load(Ordering::Relaxed)).ok()?;
-    let words = head.get(start..).filter(|words| length <= words.len() * 8)?;
+    let words = head.get(start..).filter(|words| length <= size_of_val(*words))?;
     let bytes = words.iter().flat_map(|cell| cell.load(Ordering::Relaxed).to_le_bytes());
     Some(bytes.take(length).collect())
 }
@@ -751,5 +753,3 @@ fn record_name(name: &str) -> &str {
     }
     &name[..end]
 }
-
-const _: () = assert!(CELL_BYTES == 8);

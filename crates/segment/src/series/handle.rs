@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicPtr;
 use super::cells::{Lanes, SeriesCells};
 use super::family::{Family, Series};
 use crate::fork;
+use crate::offset::WordOffset;
 use crate::slots::HandleClaim;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -19,7 +20,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub struct SeriesHandle {
     cells: SeriesCells<'static>,
     /// The record of the series and its generation, if it has a record.
-    record: Option<(u32, u32)>,
+    record: Option<(WordOffset, u32)>,
     /// The slot of the series, if it has one.
     slot: u32,
     /// Lower half: the claim on the record, 0 for none. Upper half: the fork generation of the
@@ -42,7 +43,7 @@ impl SeriesHandle {
     pub(super) fn new(
         family: &Family,
         cells: SeriesCells<'_>,
-        (record, slot): (Option<(u32, u32)>, u32),
+        (record, slot): (Option<(WordOffset, u32)>, u32),
         held: u64,
     ) -> Self {
         // SAFETY: the handle owns a share of the family, which keeps the region alive; `cells`
@@ -189,10 +190,9 @@ impl Clone for SeriesHandle {
 impl Drop for SeriesHandle {
     fn drop(&mut self) {
         let held = *self.held.get_mut();
-        // Truncation is meant: the lower half.
-        let claim = held as u32;
+        let claim = WordOffset::unpack(held);
         // Only the parent gives back what the parent claimed.
-        if claim != 0
+        if claim != WordOffset::NONE
             && held_by(held) == fork::generation()
             && let Series::Dynamic(keyed) = &self.family.inner.layout
         {
@@ -216,7 +216,7 @@ impl fmt::Debug for SeriesHandle {
 
 /// Packs a fork generation and a claim into the word `held`.
 pub(super) fn held(generation: u32, claim: Option<HandleClaim>) -> u64 {
-    u64::from(generation) << 32 | claim.map_or(0, |claim| claim.0.into())
+    u64::from(generation) << 32 | claim.map_or(0, |claim| claim.0.pack())
 }
 
 /// The fork generation of the process that made a claim.

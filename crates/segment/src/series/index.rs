@@ -15,12 +15,13 @@
 //! order, and touch its pages one after the other.
 
 use crate::claims::Memory;
+use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering};
 
 /// A table: its word offset, and the binary logarithm of its number of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Table {
-    pub(crate) at: u32,
+    pub(crate) at: WordOffset,
     pub(crate) bits: u32,
 }
 
@@ -29,13 +30,12 @@ impl Table {
     /// table.
     #[inline]
     pub(crate) fn unpack(word: u64) -> Option<Self> {
-        // Truncation is meant: each cast keeps one half.
-        let table = Self { at: word as u32, bits: (word >> 32) as u32 };
+        let table = Self { at: WordOffset::unpack(word), bits: (word >> 32) as u32 };
         (1..=MAX_BITS).contains(&table.bits).then_some(table)
     }
 
     pub(crate) fn pack(self) -> u64 {
-        u64::from(self.bits) << 32 | u64::from(self.at)
+        u64::from(self.bits) << 32 | self.at.pack()
     }
 
     /// The number of slots.
@@ -46,7 +46,7 @@ impl Table {
     /// Its words.
     #[cfg(not(loom))]
     pub(crate) fn words(self) -> std::ops::Range<u64> {
-        let start = u64::from(self.at);
+        let start = u64::from(self.at.get());
         start..start + u64::from(self.slots())
     }
 
@@ -81,7 +81,11 @@ const DEAD: u64 = 1;
 impl<M: Memory> Index<'_, M> {
     /// Finds what `matches` accepts among the entries of a fingerprint, without the lock.
     #[inline(always)]
-    pub(crate) fn find<T>(self, fingerprint: u32, matches: impl Fn(u32) -> Option<T>) -> Option<T> {
+    pub(crate) fn find<T>(
+        self,
+        fingerprint: u32,
+        matches: impl Fn(WordOffset) -> Option<T>,
+    ) -> Option<T> {
         // Acquire: a thread that sees a table sees what was written into it, and its predecessor.
         let table = Table::unpack(self.table.load(Ordering::Acquire))?;
         let found = self.probe(table, 0, fingerprint, &matches);
@@ -96,7 +100,11 @@ impl<M: Memory> Index<'_, M> {
     /// there.
     #[cold]
     #[inline(never)]
-    fn find_unmoved<T>(self, fingerprint: u32, matches: impl Fn(u32) -> Option<T>) -> Option<T> {
+    fn find_unmoved<T>(
+        self,
+        fingerprint: u32,
+        matches: impl Fn(WordOffset) -> Option<T>,
+    ) -> Option<T> {
         // Acquire: if there is no predecessor any more, all its entries are in the table.
         let previous = Table::unpack(self.previous.load(Ordering::Acquire))?;
         self.probe(previous, self.moved(), fingerprint, &matches).map(|(_, found)| found)
@@ -106,7 +114,7 @@ impl<M: Memory> Index<'_, M> {
     pub(crate) fn find_locked<T>(
         &self,
         fingerprint: u32,
-        matches: impl Fn(u32) -> Option<T>,
+        matches: impl Fn(WordOffset) -> Option<T>,
     ) -> Option<T> {
         let table = Table::unpack(self.table.load(Ordering::Relaxed))?;
         if let Some((_, found)) = self.probe(table, 0, fingerprint, &matches) {
@@ -118,16 +126,16 @@ impl<M: Memory> Index<'_, M> {
 
     /// Inserts the entry of a record that is not in the index. Requires the lock, and that
     /// [`Index::is_crowded`] returned false.
-    pub(crate) fn insert(&self, fingerprint: u32, record: u32) {
+    pub(crate) fn insert(&self, fingerprint: u32, record: WordOffset) {
         let Some(table) = Table::unpack(self.table.load(Ordering::Relaxed)) else {
             return;
         };
-        self.put(table, u64::from(fingerprint) << 32 | u64::from(record));
+        self.put(table, u64::from(fingerprint) << 32 | record.pack());
     }
 
     /// Removes the entry of a record. Requires the lock.
-    pub(crate) fn remove(&self, fingerprint: u32, record: u32) {
-        let is_it = |at: u32| (at == record).then_some(());
+    pub(crate) fn remove(&self, fingerprint: u32, record: WordOffset) {
+        let is_it = |at: WordOffset| (at == record).then_some(());
         for (table, moved) in [(self.table, 0), (self.previous, self.moved())] {
             if let Some(table) = Table::unpack(table.load(Ordering::Relaxed))
                 && let Some((slot, ())) = self.probe(table, moved, fingerprint, &is_it)
@@ -198,16 +206,16 @@ impl<M: Memory> Index<'_, M> {
 
     fn put(&self, table: Table, entry: u64) {
         let slots = self.slots(table);
-        let mut at = table.home((entry >> 32) as u32) as usize;
+        let mut slot = table.home((entry >> 32) as u32) as usize;
         for _ in 0..slots.len() {
-            let word = &slots[at];
+            let word = &slots[slot];
             if word.load(Ordering::Relaxed) == EMPTY {
                 // Release: a thread that finds the entry finds the record complete.
                 word.store(entry, Ordering::Release);
                 self.entries.fetch_add(1, Ordering::Relaxed);
                 return;
             }
-            at = (at + 1) & (slots.len() - 1);
+            slot = (slot + 1) & (slots.len() - 1);
         }
     }
 
@@ -219,7 +227,7 @@ impl<M: Memory> Index<'_, M> {
         table: Table,
         moved: u32,
         fingerprint: u32,
-        matches: &impl Fn(u32) -> Option<T>,
+        matches: &impl Fn(WordOffset) -> Option<T>,
     ) -> Option<(&AtomicU64, T)> {
         let slots = self.slots(table);
         // Zero slots if the table does not lie inside the segment.
@@ -234,7 +242,7 @@ impl<M: Memory> Index<'_, M> {
             }
             if (entry >> 32) as u32 == fingerprint
                 && entry != DEAD
-                && let Some(found) = matches(entry as u32)
+                && let Some(found) = matches(WordOffset::unpack(entry))
             {
                 return Some((&slots[slot], found));
             }
@@ -266,19 +274,21 @@ mod tests {
             let head: [AtomicU64; 4] = Default::default();
             let [table, previous, migrated, entries] = &head;
             let index = Index { memory: &memory, table, previous, migrated, entries };
-            index.replace(Table { at: 64, bits: BITS });
+            index.replace(Table { at: WordOffset::new(64), bits: BITS });
             // The home of all of them is the last slot but one.
             let fingerprint = |record: u32| 62 << (u32::BITS - BITS) | record;
             let found = |record: u32| {
-                index.find_locked(fingerprint(record), |at| (at == record).then_some(at))
+                let is_it = |at: WordOffset| (at.get() == record).then_some(record);
+                index.find_locked(fingerprint(record), is_it)
             };
-            (1..48).for_each(|record| index.insert(fingerprint(record), record));
-            index.replace(Table { at: 128, bits: BITS });
+            let at = WordOffset::new;
+            (1..48).for_each(|record| index.insert(fingerprint(record), at(record)));
+            index.replace(Table { at: WordOffset::new(128), bits: BITS });
             index.migrate(moved);
             for record in 1..48 {
                 assert_eq!(found(record), Some(record), "{moved} slots are moved");
             }
-            (1..48).for_each(|record| index.remove(fingerprint(record), record));
+            (1..48).for_each(|record| index.remove(fingerprint(record), at(record)));
             for record in 1..48 {
                 assert_eq!(found(record), None, "{moved} slots are moved");
             }
@@ -303,17 +313,18 @@ pub mod model {
     const LIVE: u64 = 1;
     const GONE: u64 = 2;
     /// Tables of two and of four slots.
-    const TABLES: [Table; 2] = [Table { at: 4, bits: 1 }, Table { at: 6, bits: 2 }];
+    const TABLES: [Table; 2] =
+        [Table { at: WordOffset::new(4), bits: 1 }, Table { at: WordOffset::new(6), bits: 2 }];
     /// A record has a state and a key.
     const RECORDS: u32 = 10;
 
     impl Memory for Small {
-        fn word(&self, at: u32) -> &AtomicU64 {
-            &self.cells[at as usize]
+        fn word(&self, at: WordOffset) -> &AtomicU64 {
+            &self.cells[at.get() as usize]
         }
 
-        fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
-            &self.cells[at as usize..][..count as usize]
+        fn words(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
+            &self.cells[at.get() as usize..][..count as usize]
         }
     }
 
@@ -335,11 +346,16 @@ pub mod model {
             0b0110 << 28
         }
 
-        fn matches(&self, at: u32, key: u64) -> Option<u32> {
+        /// Where record `n` lies: its state, and then its key.
+        fn record(n: u32) -> WordOffset {
+            WordOffset::new(RECORDS + 2 * n)
+        }
+
+        fn matches(&self, at: WordOffset, key: u64) -> Option<u32> {
             // As a family does: Acquire, so that a thread that sees the record live sees its key.
             let is_live = self.word(at).load(Ordering::Acquire) == LIVE;
-            (is_live && self.word(at + 1).load(Ordering::Relaxed) == key)
-                .then_some((at - RECORDS) / 2)
+            (is_live && self.word(at.plus(1)).load(Ordering::Relaxed) == key)
+                .then_some((at.get() - RECORDS) / 2)
         }
 
         /// The record of a key, without the lock.
@@ -358,8 +374,8 @@ pub mod model {
         /// Makes record `n` the record of a key.
         pub fn insert(&self, n: u32, key: u64) {
             let _lock = self.lock.lock();
-            let at = RECORDS + 2 * n;
-            self.word(at + 1).store(key, Ordering::Release);
+            let at = Self::record(n);
+            self.word(at.plus(1)).store(key, Ordering::Release);
             self.index().insert(Self::fingerprint(key), at);
             self.word(at).store(LIVE, Ordering::Release);
         }
@@ -367,7 +383,7 @@ pub mod model {
         /// Removes record `n`, which has that key.
         pub fn remove(&self, n: u32, key: u64) {
             let _lock = self.lock.lock();
-            let at = RECORDS + 2 * n;
+            let at = Self::record(n);
             self.index().remove(Self::fingerprint(key), at);
             self.word(at).store(GONE, Ordering::Release);
         }

@@ -113,29 +113,34 @@ pub mod model {
     use super::*;
     use crate::Cells;
     use crate::claims::{Block, Blocks, LINE, MIN_LINES, Memory, Stack, claim, release};
+    use crate::offset::WordOffset;
     use crate::sync::Arc;
 
     /// The record, the root of the blocks, and a block; and the family's lock.
     #[derive(Clone)]
     pub struct Record(Arc<(Words, Mutex<()>, Stack)>);
 
+    /// A word for a claim.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ClaimWord(WordOffset);
+
     struct Words(Cells);
 
     impl Memory for Words {
-        fn word(&self, at: u32) -> &AtomicU64 {
-            &self.0[at as usize]
+        fn word(&self, at: WordOffset) -> &AtomicU64 {
+            &self.0[at.get() as usize]
         }
 
-        fn words(&self, at: u32, count: u32) -> &[AtomicU64] {
-            &self.0[at as usize..][..count as usize]
+        fn words(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
+            &self.0[at.get() as usize..][..count as usize]
         }
     }
 
-    const RECORD: u32 = 1;
-    const KEY: u32 = 2;
-    const CELL: u32 = 3;
-    const ROOT: u32 = 4;
-    const BLOCK: Block = Block { at: LINE, lines: MIN_LINES };
+    const RECORD: WordOffset = WordOffset::new(1);
+    const KEY: WordOffset = WordOffset::new(2);
+    const CELL: WordOffset = WordOffset::new(3);
+    const ROOT: WordOffset = WordOffset::new(4);
+    const BLOCK: Block = Block { at: WordOffset::new(LINE), lines: MIN_LINES };
     /// The token of the process that has the block at first.
     pub const FIRST: u64 = 1;
 
@@ -155,7 +160,7 @@ pub mod model {
             let record = Self(Arc::new((words, Mutex::new(()), stack)));
             record.blocks().add(BLOCK, FIRST, false);
             BLOCK.claim_lines().for_each(|at| {
-                (at..at + 2).for_each(|at| record.0.2.push(record.words(), at));
+                (0..2).for_each(|i| record.0.2.push(record.words(), at.plus(i)));
             });
             record
         }
@@ -164,7 +169,7 @@ pub mod model {
             &self.0.0
         }
 
-        fn word(&self, at: u32) -> &AtomicU64 {
+        fn word(&self, at: WordOffset) -> &AtomicU64 {
             self.words().word(at)
         }
 
@@ -174,18 +179,18 @@ pub mod model {
         }
 
         /// Takes a word for a claim.
-        pub fn take(&self) -> Option<u32> {
-            self.0.2.pop(self.words())
+        pub fn take(&self) -> Option<ClaimWord> {
+            self.0.2.pop(self.words()).map(ClaimWord)
         }
 
         /// Gives a word back.
-        pub fn give_back(&self, word: u32) {
-            self.0.2.push(self.words(), word);
+        pub fn give_back(&self, word: ClaimWord) {
+            self.0.2.push(self.words(), word.0);
         }
 
         /// Claims the record, and returns whether it is the series with that key.
-        pub fn find(&self, word: u32, key: u64) -> bool {
-            claim(self.word(word), RECORD.into(), false);
+        pub fn find(&self, word: ClaimWord, key: u64) -> bool {
+            claim(self.word(word.0), RECORD.pack(), false);
             // Acquire: as a family does.
             let meta = self.word(RECORD).load(Ordering::Acquire);
             is_series(meta) && self.word(KEY).load(Ordering::Relaxed) == key
@@ -197,8 +202,8 @@ pub mod model {
         }
 
         /// Clears a claim.
-        pub fn release(&self, word: u32) {
-            release(self.word(word));
+        pub fn release(&self, word: ClaimWord) {
+            release(self.word(word.0));
         }
 
         /// Removes the series.
@@ -222,9 +227,9 @@ pub mod model {
         }
 
         /// Takes over the block of the first process.
-        pub fn take_over(&self, token: u64) -> Option<u32> {
+        pub fn take_over(&self, token: u64) -> Option<ClaimWord> {
             let block = self.blocks().take_over(token, false, |_| false)?;
-            block.claim_lines().next()
+            block.claim_lines().next().map(ClaimWord)
         }
 
         /// The cell.

@@ -9,12 +9,12 @@
 use super::cells::{LANE_WORDS, Lanes, SeriesCells};
 use super::family::Family;
 use crate::error::Error;
-use crate::layout::CELL_BYTES;
 use crate::lock;
+use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The words before the shared ones: link, tag, cells and words, lanes, note, spare, owner.
-const HEAD: u64 = 8;
+const HEAD: u32 = 8;
 
 /// Memory beside the cells of a series.
 #[derive(Debug, Clone, Copy)]
@@ -106,16 +106,16 @@ impl Family {
             (lanes, _) => u64::from(lanes) * LANE_WORDS as u64,
         };
         let shared = u64::from(words).next_multiple_of(8);
-        let at = segment.take(HEAD + shared + behind, lock::UPDATE)?;
-        let head = segment.region.slice(u64::from(at) * CELL_BYTES, HEAD as usize);
+        let at = segment.take(u64::from(HEAD) + shared + behind, lock::UPDATE)?;
+        let head = segment.region.slice(at.byte(), HEAD as usize);
         let [_, _, sizes, lying, _, _, owner, _] = head else {
-            let what = format!("words at {at} that were just taken are not there");
+            let what = format!("words at byte {} that were just taken are not there", at.byte());
             return Err(Error::damaged(segment, what));
         };
         sizes.store(u64::from(words) | u64::from(cells) << 32, Ordering::Relaxed);
         lying.store(u64::from(cpus) | u64::from(lanes) << 32, Ordering::Relaxed);
         owner.store(self.owner(like), Ordering::Relaxed);
-        Ok(at)
+        Ok(at.get())
     }
 
     /// The memory at an offset that [`Family::allocate_side`] returned for these cells, and that
@@ -123,18 +123,18 @@ impl Family {
     /// belongs to another series, as may happen after a loss of power.
     #[inline]
     pub fn side(&self, of: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
-        let region = &self.segment().region;
-        let head = region.slice(u64::from(at) * CELL_BYTES, HEAD as usize);
-        let head: &[AtomicU64; HEAD as usize] = head.try_into().ok().filter(|_| at != 0)?;
+        let (region, at) = (&self.segment().region, WordOffset::new(at));
+        let head = region.slice(at.byte(), HEAD as usize);
+        let head: &[AtomicU64; HEAD as usize] =
+            head.try_into().ok().filter(|_| at != WordOffset::NONE)?;
         // Each word is read once: another process may write nonsense into it after the check.
         if head[6].load(Ordering::Relaxed) != self.owner(of) {
             return None;
         }
         let sizes = head[2].load(Ordering::Relaxed);
-        let (words, cells) = (u64::from(sizes as u16), (sizes >> 32) as u16);
+        let (words, cells) = (u32::from(sizes as u16), (sizes >> 32) as u16);
         let lanes = head[3].load(Ordering::Relaxed);
         let (cpus, lanes) = (lanes as u16, (lanes >> 32) as u16);
-        let first = u64::from(at) + HEAD + words.next_multiple_of(8);
         let behind = match (lanes, cells) {
             (_, 0) => 0,
             (0, _) => return None,
@@ -144,9 +144,9 @@ impl Family {
         if usize::from(cells) > LANE_WORDS {
             return None;
         }
-        let first = region.cells(first * CELL_BYTES, behind as usize)?;
+        let first = region.cells(at.byte_of(HEAD + words.next_multiple_of(8)), behind as usize)?;
         // `words` has 16 bits, and the words lie before the cells.
-        let shared = region.slice((u64::from(at) + HEAD) * CELL_BYTES, words as usize);
+        let shared = region.slice(at.byte_of(HEAD), words as usize);
         let cells = (cells > 0).then(|| {
             // SAFETY: all cells in all lanes lie inside the segment, which the family keeps alive
             // for longer than the borrow.

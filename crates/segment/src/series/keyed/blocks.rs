@@ -5,15 +5,15 @@ use super::free::{class_of, class_words};
 use super::head as at;
 use crate::claims::Memory;
 use crate::error::Error;
-use crate::layout::CELL_BYTES;
 use crate::lock;
+use crate::offset::{self, WordOffset};
 use crate::series::meta::{self, WORDS};
 use crate::sync::Ordering;
 
 /// The position of a walk over the records: a block, and a word in it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct At {
-    pub(super) block: u32,
+    pub(super) block: WordOffset,
     pub(super) word: u32,
 }
 
@@ -25,15 +25,16 @@ const MAX_BLOCK: u32 = 1 << 15;
 impl DynamicSeries {
     /// The next record of a walk, with or without a live series.
     #[inline]
-    pub(crate) fn next_record(&self, cursor: &mut At) -> Option<u32> {
+    pub(crate) fn next_record(&self, cursor: &mut At) -> Option<WordOffset> {
         let region = self.region();
         let least = self.header + self.cells;
         loop {
-            if cursor.block == 0 {
+            if cursor.block == WordOffset::NONE {
                 // Acquire: sees the blocks as they were linked.
-                cursor.block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire) as u32;
+                let first = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
+                cursor.block = WordOffset::unpack(first);
                 cursor.word = BLOCK_HEAD;
-                if cursor.block == 0 {
+                if cursor.block == WordOffset::NONE {
                     return None;
                 }
             }
@@ -41,9 +42,9 @@ impl DynamicSeries {
             let used = self.word_of(cursor.block, 1).load(Ordering::Acquire);
             // If another process wrote nonsense into that, the records of the next block are still
             // returned only once.
-            let next = region.word(cursor.block).load(Ordering::Relaxed) as u32;
+            let next = WordOffset::unpack(region.word(cursor.block).load(Ordering::Relaxed));
             if u64::from(cursor.word) < used
-                && let Some(at) = cursor.block.checked_add(cursor.word)
+                && let Some(at) = cursor.block.checked_plus(cursor.word)
                 && (at < next || next <= cursor.block)
             {
                 let words = (region.word(at).load(Ordering::Acquire) & WORDS) as u32;
@@ -53,7 +54,7 @@ impl DynamicSeries {
                 }
                 // Another process wrote nonsense into it: the rest of this block cannot be walked.
             }
-            let next = region.word(cursor.block).load(Ordering::Acquire) as u32;
+            let next = WordOffset::unpack(region.word(cursor.block).load(Ordering::Acquire));
             // Each block lies after those that were taken before it, so that a walk ends.
             if next <= cursor.block {
                 return None;
@@ -63,53 +64,53 @@ impl DynamicSeries {
     }
 
     /// Takes a record from the end of the last block, as a draft.
-    pub(super) fn take_new(&self, used_words: u32) -> Result<u32, Error> {
+    pub(super) fn take_new(&self, used_words: u32) -> Result<WordOffset, Error> {
         let region = self.region();
         let words = class_words(class_of(used_words));
-        let mut block = self.head[at::LAST_BLOCK].load(Ordering::Relaxed) as u32;
+        let mut block = WordOffset::unpack(self.head[at::LAST_BLOCK].load(Ordering::Relaxed));
         let mut used = BLOCK_HEAD;
         let mut length = 0;
-        if block != 0 {
+        if block != WordOffset::NONE {
             used = self.word_of(block, 1).load(Ordering::Relaxed) as u32;
             length = (region.word(block).load(Ordering::Relaxed) >> 32) as u32;
             // Both are read once: another process may write nonsense into them after the check.
             if used < BLOCK_HEAD || used > length || !self.has_words(block, length) {
-                let at = u64::from(block) * CELL_BYTES;
+                let at = block.byte();
                 return Err(self.damaged(&format!("the last block of a family, at {at}")));
             }
         }
-        if block == 0 || words > length - used {
+        if block == WordOffset::NONE || words > length - used {
             let wanted = length.saturating_mul(2).clamp(MIN_BLOCK, MAX_BLOCK);
             // A record has at most 2^15 words.
             let wanted = wanted.max(words + BLOCK_HEAD).next_multiple_of(8);
             let new = self.segment.take(wanted.into(), lock::UPDATE)?;
             region.word(new).store(u64::from(wanted) << 32, Ordering::Relaxed);
-            region.word(new + 1).store(BLOCK_HEAD.into(), Ordering::Relaxed);
+            self.word_of(new, 1).store(BLOCK_HEAD.into(), Ordering::Relaxed);
             // Release: a thread that finds the block finds its head.
-            if block == 0 {
-                self.head[at::FIRST_BLOCK].store(new.into(), Ordering::Release);
+            if block == WordOffset::NONE {
+                self.head[at::FIRST_BLOCK].store(new.pack(), Ordering::Release);
             } else {
-                let link = u64::from(length) << 32 | u64::from(new);
+                let link = u64::from(length) << 32 | new.pack();
                 region.word(block).store(link, Ordering::Release);
             }
-            self.head[at::LAST_BLOCK].store(new.into(), Ordering::Relaxed);
+            self.head[at::LAST_BLOCK].store(new.pack(), Ordering::Relaxed);
             (block, used) = (new, BLOCK_HEAD);
         }
-        let at = block + used;
+        let at = block.plus(used);
         // A power loss may have set back the number of words in use: offsets that an earlier record
         // had there are not offsets of this one.
         for cell in self.header..self.header + self.cells {
-            region.word(at + cell).store(0, Ordering::Relaxed);
+            self.word_of(at, cell).store(0, Ordering::Relaxed);
         }
         // The length first, so that a walk can step over the record if this process dies here.
         let meta = meta::draft(words.into(), used_words.into());
         region.word(at).store(meta, Ordering::Relaxed);
-        region.word(block + 1).store(u64::from(used + words), Ordering::Release);
+        self.word_of(block, 1).store(u64::from(used + words), Ordering::Release);
         Ok(at)
     }
 
     /// The end of the bytes in use, in words, or of what word offsets reach.
     pub(super) fn end(&self) -> u64 {
-        (self.segment.used() / CELL_BYTES).min(1 << u32::BITS)
+        offset::words(self.segment.used()).min(1 << u32::BITS)
     }
 }

@@ -8,6 +8,7 @@ use super::{DynamicSeries, Known, Moment, fingerprint};
 use crate::claims::Memory;
 use crate::error::Error;
 use crate::lock;
+use crate::offset::WordOffset;
 use crate::series::key::Key;
 use crate::series::meta::{self, is_series, state, state_of};
 use crate::sync::Ordering;
@@ -23,7 +24,7 @@ pub(super) fn tenths(nanos: u64) -> u64 {
 
 impl DynamicSeries {
     /// Whether a series has changed since the last sweep.
-    pub(super) fn has_changed(&self, at: u32) -> bool {
+    pub(super) fn has_changed(&self, at: WordOffset) -> bool {
         let mark = self.word_of(at, 2).load(Ordering::Relaxed);
         self.idle.is_some() && mark >> 32 != u64::from(self.digest(at))
     }
@@ -91,7 +92,7 @@ impl DynamicSeries {
                     sides.clear(family, &self.cells_at(at));
                 }
                 for cell in (0..self.cells).filter(|cell| !is_offset(*cell)) {
-                    self.region().word(at + self.header + cell).store(0, Ordering::Release);
+                    self.word_of(at, self.header + cell).store(0, Ordering::Release);
                 }
                 self.restart(at, now);
                 if self.is_overflow(at) {
@@ -103,7 +104,7 @@ impl DynamicSeries {
 
     /// Notes that the series of that generation counts from zero since `now`, if it still exists
     /// and the lock can be taken.
-    pub(crate) fn restart_series(&self, at: u32, generation: u32, now: Moment) {
+    pub(crate) fn restart_series(&self, at: WordOffset, generation: u32, now: Moment) {
         // The record of a removed series is on a list, whose link is in the same word.
         if let Ok(_guard) = self.lock()
             && self.is_series(at, generation)
@@ -132,7 +133,7 @@ impl DynamicSeries {
         }
     }
 
-    fn sweep_one(&self, at: u32, idle: u64, tenth: u32) {
+    fn sweep_one(&self, at: WordOffset, idle: u64, tenth: u32) {
         let meta = self.region().word(at).load(Ordering::Acquire);
         if self.is_overflow(at) || !is_series(meta) {
             return;

@@ -7,7 +7,8 @@ use super::head as at;
 use super::{DynamicSeries, fingerprint};
 use crate::claims::{Memory, Named};
 use crate::error::Error;
-use crate::layout::{CELL_BYTES, HEADER_BYTES};
+use crate::layout::HEADER_BYTES;
+use crate::offset::WordOffset;
 use crate::series::meta::{self, MAX_SLACK, WORDS, state, state_of};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -25,7 +26,7 @@ const MIN_READ: u64 = 32;
 impl DynamicSeries {
     /// Takes a record of `words` words as a draft: a ready one, or one from the end of the last
     /// block.
-    pub(super) fn take(&self, words: u32) -> Result<u32, Error> {
+    pub(super) fn take(&self, words: u32) -> Result<WordOffset, Error> {
         let count = |at: usize| self.head[at].load(Ordering::Relaxed);
         if let Some(at) = self.take_ready(words) {
             return Ok(at);
@@ -47,7 +48,7 @@ impl DynamicSeries {
     }
 
     /// Removes a series from the index, and puts its record in limbo.
-    pub(super) fn detach(&self, at: u32, fingerprint: u32) {
+    pub(super) fn detach(&self, at: WordOffset, fingerprint: u32) {
         let state = state_of(self.region().word(at).load(Ordering::Relaxed));
         self.index().remove(fingerprint, at);
         self.head[at::LIVE].fetch_sub(1, Ordering::Relaxed);
@@ -58,7 +59,7 @@ impl DynamicSeries {
     }
 
     /// Puts a record in limbo, with the next generation.
-    pub(super) fn free(&self, at: u32) {
+    pub(super) fn free(&self, at: WordOffset) {
         meta::set_free(self.region().word(at));
         self.push(&self.head[at::LIMBO], at);
         self.head[at::LIMBO_COUNT].fetch_add(1, Ordering::Relaxed);
@@ -72,7 +73,7 @@ impl DynamicSeries {
             self.head[at::NEXT_READ].store(in_limbo.saturating_mul(2), Ordering::Relaxed);
             return;
         };
-        let mut next = limbo.load(Ordering::Relaxed) as u32;
+        let mut next = WordOffset::unpack(limbo.load(Ordering::Relaxed));
         let mut claimed = 0;
         limbo.store(0, Ordering::Relaxed);
         // Bounded, so that a circular list ends.
@@ -99,11 +100,11 @@ impl DynamicSeries {
 
     /// The class of a record without a series; `None` if it is not such a record, as for an offset
     /// that another process wrote.
-    fn free_class(&self, at: u32) -> Option<u32> {
+    fn free_class(&self, at: WordOffset) -> Option<u32> {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let words = (meta & WORDS) as u32;
         let is_record = (self.header + self.cells..=MAX_WORDS).contains(&words)
-            && u64::from(at) >= HEADER_BYTES / CELL_BYTES
+            && at.byte().get() >= HEADER_BYTES
             && self.has_words(at, words);
         let class = is_record.then(|| class_of(words))?;
         (state_of(meta) == state::FREE && class_words(class) == words).then_some(class)
@@ -116,7 +117,7 @@ impl DynamicSeries {
     }
 
     /// Takes a ready record of `words` to twice `words` words, as a draft.
-    fn take_ready(&self, words: u32) -> Option<u32> {
+    fn take_ready(&self, words: u32) -> Option<WordOffset> {
         let wanted = class_of(words);
         let from = |class: u32| {
             let filled = self.filled(class).load(Ordering::Relaxed) >> (class % 64);
@@ -128,12 +129,12 @@ impl DynamicSeries {
             return None;
         }
         let first = self.head.get(at::READY + class as usize)?;
-        let at = first.load(Ordering::Relaxed) as u32;
+        let at = WordOffset::unpack(first.load(Ordering::Relaxed));
         // Always true, except in a damaged file: then the list ends here.
         let is_it = self.free_class(at) == Some(class);
-        let next = if is_it { self.link(at) } else { 0 };
-        first.store(next.into(), Ordering::Relaxed);
-        if next == 0 {
+        let next = if is_it { self.link(at) } else { WordOffset::NONE };
+        first.store(next.pack(), Ordering::Relaxed);
+        if next == WordOffset::NONE {
             self.filled(class).fetch_and(!(1 << (class % 64)), Ordering::Relaxed);
         }
         let word = self.region().word(at);
@@ -152,19 +153,18 @@ impl DynamicSeries {
     }
 
     /// Pushes a record onto a list. Its group stays: a thread that claims the record may read it.
-    pub(super) fn push(&self, first: &AtomicU64, at: u32) {
+    pub(super) fn push(&self, first: &AtomicU64, at: WordOffset) {
         let origin = self.word_of(at, 1);
         let group = origin.load(Ordering::Relaxed) >> 32 << 32;
-        let next = first.load(Ordering::Relaxed) & u64::from(u32::MAX);
+        let next = WordOffset::unpack(first.load(Ordering::Relaxed));
         // Release: a walk that sees the link sees the new generation.
-        origin.store(group | next, Ordering::Release);
-        first.store(at.into(), Ordering::Relaxed);
+        origin.store(group | next.pack(), Ordering::Release);
+        first.store(at.pack(), Ordering::Relaxed);
     }
 
     /// The record after `at` on its list.
-    pub(super) fn link(&self, at: u32) -> u32 {
-        // Truncation is meant: the lower half.
-        self.word_of(at, 1).load(Ordering::Relaxed) as u32
+    pub(super) fn link(&self, at: WordOffset) -> WordOffset {
+        WordOffset::unpack(self.word_of(at, 1).load(Ordering::Relaxed))
     }
 
     /// Removes a hidden series: the first one from where the last search ended, so that not all
@@ -175,7 +175,7 @@ impl DynamicSeries {
         }
         let hand = self.hand.load(Ordering::Relaxed);
         // Truncation is meant: each half has 32 bits.
-        let mut cursor = At { block: (hand >> 32) as u32, word: hand as u32 };
+        let mut cursor = At { block: WordOffset::unpack(hand >> 32), word: hand as u32 };
         let mut is_second_round = false;
         loop {
             let Some(at) = self.next_record(&mut cursor) else {
@@ -196,7 +196,7 @@ impl DynamicSeries {
                     continue;
                 }
                 self.detach(at, fingerprint(self.hash(at)));
-                let hand = u64::from(cursor.block) << 32 | u64::from(cursor.word);
+                let hand = cursor.block.pack() << 32 | u64::from(cursor.word);
                 self.hand.store(hand, Ordering::Relaxed);
                 return true;
             }

@@ -9,8 +9,8 @@ use super::tables::bits_for;
 use super::{DynamicSeries, Moment, fingerprint};
 use crate::claims::Memory;
 use crate::error::Error;
-use crate::layout::CELL_BYTES;
 use crate::lock;
+use crate::offset::{self, WordOffset};
 use crate::series::index::{Index, MAX_BITS, Table};
 use crate::series::meta::{self, ESCAPE_FREE, WORDS, is_series, state, state_of};
 use crate::sync::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// The valid part of a family's blocks.
 struct Survey {
     /// The last valid block, or 0 if there is none, and the number of its valid words.
-    last: u32,
+    last: WordOffset,
     used: u32,
     /// What is wrong after that, as text.
     flaw: Option<String>,
@@ -49,7 +49,7 @@ impl DynamicSeries {
         }
         if !self.has_overflow() {
             let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
-            let byte = overflow.saturating_mul(CELL_BYTES);
+            let byte = offset::bytes(overflow);
             return Err(format!("it has no overflow series at byte {byte}"));
         }
         Ok(())
@@ -73,16 +73,16 @@ impl DynamicSeries {
         // unreadable labels is an error only when the file is opened.
         let survey = self.survey(torn || !alone, |_| ());
         if survey.flaw.is_none() || alone {
-            self.head[at::LAST_BLOCK].store(survey.last.into(), Ordering::Relaxed);
+            self.head[at::LAST_BLOCK].store(survey.last.pack(), Ordering::Relaxed);
         }
         if survey.flaw.is_some() && alone {
             // What follows was never complete, or was not on the disk when power was lost.
-            if survey.last == 0 {
+            if survey.last == WordOffset::NONE {
                 self.head[at::FIRST_BLOCK].store(0, Ordering::Relaxed);
             } else {
                 let head = region.word(survey.last);
                 head.store(head.load(Ordering::Relaxed) >> 32 << 32, Ordering::Relaxed);
-                region.word(survey.last + 1).store(survey.used.into(), Ordering::Relaxed);
+                self.word_of(survey.last, 1).store(survey.used.into(), Ordering::Relaxed);
             }
         }
         // Do this before allocating, which could extend the bytes in use over tables that lie
@@ -102,8 +102,8 @@ impl DynamicSeries {
             let mut cursor = At::default();
             let known = std::iter::from_fn(|| self.next_record(&mut cursor))
                 .find(|&at| self.may_be_overflow(at))
-                .unwrap_or(0);
-            self.head[at::OVERFLOW].store(known.into(), Ordering::Relaxed);
+                .unwrap_or(WordOffset::NONE);
+            self.head[at::OVERFLOW].store(known.pack(), Ordering::Relaxed);
         }
         let mut live = 0_u64;
         let torn_series = if torn { self.torn_series() } else { Vec::new() };
@@ -124,7 +124,7 @@ impl DynamicSeries {
                 if torn {
                     // The memory at the offsets in its cells may belong to another series.
                     (0..self.cells).for_each(|cell| {
-                        region.word(at + self.header + cell).store(0, Ordering::Relaxed);
+                        self.word_of(at, self.header + cell).store(0, Ordering::Relaxed);
                     });
                 }
                 // All of them go to limbo: handles may be bound to some of them.
@@ -177,9 +177,7 @@ impl DynamicSeries {
             self.head[at].store(0, Ordering::Release);
         }
         for table in &tables {
-            for slot in
-                self.region().slice(u64::from(table.at) * CELL_BYTES, table.slots() as usize)
-            {
+            for slot in self.region().words(table.at, table.slots()) {
                 // Loads first: most are zero already, and pages that are not written stay unallocated.
                 if slot.load(Ordering::Relaxed) != 0 {
                     slot.store(0, Ordering::Relaxed);
@@ -212,16 +210,15 @@ impl DynamicSeries {
     fn survey(&self, skip_label_checks: bool, mut each: impl FnMut(Range<u64>)) -> Survey {
         let region = self.region();
         let end = self.end();
-        let mut survey = Survey { last: 0, used: 0, flaw: None };
-        let flaw = |at: u64, what: &str| {
-            Some(format!("{what}, at byte {}", at.saturating_mul(CELL_BYTES)))
-        };
+        let mut survey = Survey { last: WordOffset::NONE, used: 0, flaw: None };
+        let flaw = |at: u64, what: &str| Some(format!("{what}, at byte {}", offset::bytes(at)));
         let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
         // No block is shorter than MIN_BLOCK, so a circular list ends.
         let mut left = end / u64::from(MIN_BLOCK) + 1;
         while block != 0 {
             left -= 1;
             let at = u32::try_from(block).ok().filter(|_| left > 0 && block + 2 <= end);
+            let at = at.map(WordOffset::new);
             let length = at.map(|at| region.word(at).load(Ordering::Acquire) >> 32);
             let (Some(at), Some(length)) = (at, length) else {
                 survey.flaw = flaw(block, "a block that lies outside of the bytes in use");
@@ -234,28 +231,28 @@ impl DynamicSeries {
             }
             each(block..block + length);
             (survey.last, survey.used) = (at, BLOCK_HEAD);
-            let used = region.word(at + 1).load(Ordering::Acquire);
+            let used = self.word_of(at, 1).load(Ordering::Acquire);
             if used < u64::from(BLOCK_HEAD) || used > length {
                 survey.flaw = flaw(block, "a block with more words in use than it has");
                 return survey;
             }
             while u64::from(survey.used) < used {
-                let record = at + survey.used;
+                let record = at.plus(survey.used);
                 let meta = region.word(record).load(Ordering::Acquire);
                 let words = meta & WORDS;
                 let fits = meta::used_words(meta) >= u64::from(self.header + self.cells)
                     && u64::from(survey.used) + words <= used;
                 if !fits || state_of(meta) > state::HIDDEN {
-                    survey.flaw = flaw(record.into(), "a record that contradicts the layout");
+                    survey.flaw = flaw(record.pack(), "a record that contradicts the layout");
                     return survey;
                 }
                 if is_series(meta) && !skip_label_checks && !self.is_sound(record, meta) {
-                    survey.flaw = flaw(record.into(), "a series whose labels are unreadable");
+                    survey.flaw = flaw(record.pack(), "a series whose labels are unreadable");
                     return survey;
                 }
                 survey.used += words as u32;
             }
-            let next = region.word(at).load(Ordering::Acquire) & u64::from(u32::MAX);
+            let next = WordOffset::unpack(region.word(at).load(Ordering::Acquire)).pack();
             if next != 0 && next <= block {
                 survey.flaw = flaw(next, "a block that does not lie after the one before");
                 return survey;
@@ -268,7 +265,7 @@ impl DynamicSeries {
     /// The records, sorted, of series that a loss of power left incomplete: their labels are not
     /// their own, or another record has the same labels, since a removal was lost. Of the latter,
     /// the series that began last stays.
-    fn torn_series(&self) -> Vec<u32> {
+    fn torn_series(&self) -> Vec<WordOffset> {
         let (mut torn, mut whole) = (Vec::new(), Vec::new());
         let mut cursor = At::default();
         while let Some(at) = self.next_record(&mut cursor) {
@@ -284,7 +281,7 @@ impl DynamicSeries {
             }
         }
         whole.sort_unstable();
-        let key = |at: u32| -> Vec<u64> {
+        let key = |at: WordOffset| -> Vec<u64> {
             let meta = self.region().word(at).load(Ordering::Relaxed);
             let words = self.key_at(at, self.key_words(meta)).iter();
             words.map(|word| word.load(Ordering::Relaxed)).collect()
@@ -300,16 +297,14 @@ impl DynamicSeries {
     }
 
     /// Whether the labels of a series are valid for this family.
-    fn is_sound(&self, at: u32, meta: u64) -> bool {
-        let region = self.region();
-        let group = region.word(at + 1).load(Ordering::Relaxed) >> 32;
-        let before = self.header + self.cells;
+    fn is_sound(&self, at: WordOffset, meta: u64) -> bool {
+        let group = self.word_of(at, 1).load(Ordering::Relaxed) >> 32;
         let count = self.key_words(meta);
         if count == 0 {
             // With dynamic labels, only the overflow series has no texts, and its group is 0.
             return if self.texts == 0 { group < self.groups.into() } else { group == 0 };
         }
-        let key = region.slice(u64::from(at + before) * CELL_BYTES, count);
+        let key = self.key_at(at, count);
         let bytes: Vec<u8> =
             key.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
         let Some(end) = texts_end(&bytes, self.texts) else { return false };
@@ -322,11 +317,11 @@ impl DynamicSeries {
 
     /// Whether a record belongs to a series without texts, as the overflow's does. With dynamic
     /// labels, no other record does; without, all do, and the overflow's was made first.
-    pub(super) fn may_be_overflow(&self, at: u32) -> bool {
+    pub(super) fn may_be_overflow(&self, at: WordOffset) -> bool {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let words = self.header + self.cells;
         is_series(meta)
             && self.key_words(meta) == 0
-            && self.region().has(u64::from(at) * CELL_BYTES, self.bytes(words))
+            && self.region().has(at.byte(), offset::bytes(words.into()))
     }
 }

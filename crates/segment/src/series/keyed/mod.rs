@@ -36,16 +36,17 @@ use super::side::SideAllocations;
 use crate::cells::Cells;
 use crate::claims::Memory;
 use crate::error::Error;
-use crate::layout::{CELL_BYTES, HEADER_BYTES};
+use crate::layout::HEADER_BYTES;
 use crate::lock::{self, Stuck};
+use crate::offset::WordOffset;
 use crate::readings;
 use crate::region::Region;
 use crate::segment::Segment;
 use crate::slots::{Claim, HandleClaim};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Stands for no record: no word offset is that high.
-const NONE: u32 = u32::MAX;
+/// Stands for no record: no record lies at that offset, since none ends after it.
+const NO_RECORD: WordOffset = WordOffset::new(u32::MAX);
 
 /// A keyed family.
 #[derive(Debug)]
@@ -80,7 +81,7 @@ pub(super) type Known<'a> = (&'a Family, &'a dyn SideAllocations);
 /// A record that was found.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
-    pub(crate) at: u32,
+    pub(crate) at: WordOffset,
     pub(crate) meta: u64,
 }
 
@@ -128,7 +129,7 @@ impl DynamicSeries {
         let key = Key { group: 0, words: &[], hash: 0 };
         let at = self.write(&key, now, None)?;
         self.set_state(at, state::HIDDEN);
-        self.head[at::OVERFLOW].store(at.into(), Ordering::Release);
+        self.head[at::OVERFLOW].store(at.pack(), Ordering::Release);
         Ok(())
     }
 
@@ -144,7 +145,7 @@ impl DynamicSeries {
     /// Finds a series without a lock, and claims it by `hold`. It may miss one while the index
     /// changes, or if a process died and left it half changed.
     #[inline(always)]
-    fn find(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
+    fn find(&self, key: &Key<'_>, hold: impl Fn(WordOffset)) -> Option<Found> {
         // A copy, so that the caller's key stays in registers.
         let key = *key;
         self.index().find(fingerprint(key.hash), move |at| {
@@ -160,7 +161,7 @@ impl DynamicSeries {
     pub(crate) fn find_surely(
         &self,
         key: &Key<'_>,
-        hold: impl Fn(u32),
+        hold: impl Fn(WordOffset),
     ) -> Result<Option<Found>, Error> {
         let found = self.find(key, &hold);
         if found.is_some() || self.is_missing(key) {
@@ -206,7 +207,7 @@ impl DynamicSeries {
     /// Finds a series that is shown, without a lock, and claims it. It may miss one, as
     /// [`DynamicSeries::find`].
     #[inline(always)]
-    pub(crate) fn find_live(&self, key: &Key<'_>, hold: impl Fn(u32)) -> Option<Found> {
+    pub(crate) fn find_live(&self, key: &Key<'_>, hold: impl Fn(WordOffset)) -> Option<Found> {
         self.find(key, hold).filter(|found| state_of(found.meta) == state::LIVE)
     }
 
@@ -228,7 +229,7 @@ impl DynamicSeries {
     }
 
     /// Makes a handle's claim name a record.
-    pub(crate) fn hold(&self, claim: HandleClaim, at: u32) {
+    pub(crate) fn hold(&self, claim: HandleClaim, at: WordOffset) {
         self.region().set_handle(claim, at);
     }
 
@@ -236,7 +237,7 @@ impl DynamicSeries {
     ///
     /// # Errors
     /// Those of the lock.
-    pub(crate) fn hold_again(&self, claim: HandleClaim, at: u32) -> Result<(), Error> {
+    pub(crate) fn hold_again(&self, claim: HandleClaim, at: WordOffset) -> Result<(), Error> {
         // Without the lock, a thread that reads the claims could read this one before it is stored,
         // and the other one after it was cleared.
         let _guard = self.lock()?;
@@ -251,9 +252,8 @@ impl DynamicSeries {
 
     /// The cells of a record.
     #[inline]
-    pub(crate) fn cells_at(&self, at: u32) -> SeriesCells<'_> {
-        let offset = (u64::from(at) + u64::from(self.header)) * CELL_BYTES;
-        let first = self.region().cells(offset, self.cells as usize);
+    pub(crate) fn cells_at(&self, at: WordOffset) -> SeriesCells<'_> {
+        let first = self.region().cells(at.byte_of(self.header), self.cells as usize);
         let first = first.unwrap_or_else(|| NonNull::from(&*self.nowhere).cast());
         // SAFETY: the one lane lies inside the region, as `cells` checked, or is `nowhere`, which
         // has that many cells: this family keeps both alive for longer than the borrow.
@@ -262,7 +262,12 @@ impl DynamicSeries {
 
     /// The record of a series, if that series still has it and is shown. `hold` claims it.
     #[inline]
-    pub(crate) fn find_at(&self, at: u32, generation: u32, hold: impl Fn(u32)) -> Option<Found> {
+    pub(crate) fn find_at(
+        &self,
+        at: WordOffset,
+        generation: u32,
+        hold: impl Fn(WordOffset),
+    ) -> Option<Found> {
         hold(at);
         // Acquire: a thread that sees it live sees all of it.
         let meta = self.region().word(at).load(Ordering::Acquire);
@@ -272,7 +277,7 @@ impl DynamicSeries {
 
     /// Whether the series of that generation has the record, shown or not.
     #[inline]
-    pub(crate) fn is_series(&self, at: u32, generation: u32) -> bool {
+    pub(crate) fn is_series(&self, at: WordOffset, generation: u32) -> bool {
         // Acquire: as above.
         let meta = self.region().word(at).load(Ordering::Acquire);
         is_series(meta) && meta::generation_of(meta) == generation
@@ -284,8 +289,8 @@ impl DynamicSeries {
     }
 
     /// Whether the series is the overflow series.
-    pub(crate) fn is_overflow(&self, at: u32) -> bool {
-        self.head[at::OVERFLOW].load(Ordering::Acquire) == u64::from(at) || at == NONE
+    pub(crate) fn is_overflow(&self, at: WordOffset) -> bool {
+        self.head[at::OVERFLOW].load(Ordering::Acquire) == at.pack() || at == NO_RECORD
     }
 
     /// The overflow series, which is shown from now on.
@@ -297,7 +302,7 @@ impl DynamicSeries {
         if state_of(meta) == state::LIVE {
             return Found { at, meta };
         }
-        if at == NONE {
+        if at == NO_RECORD {
             // Updates of these cells are counted as overflowed, and the cells are never shown.
             return Found { at, meta };
         }
@@ -311,7 +316,7 @@ impl DynamicSeries {
     pub(crate) fn find_or_make(
         &self,
         key: &Key<'_>,
-        hold: &dyn Fn(u32),
+        hold: &dyn Fn(WordOffset),
         now: impl Fn() -> Moment,
         sides: Option<Known<'_>>,
     ) -> Option<Found> {
@@ -410,7 +415,7 @@ impl DynamicSeries {
     fn make(
         &self,
         key: &Key<'_>,
-        hold: &dyn Fn(u32),
+        hold: &dyn Fn(WordOffset),
         now: Moment,
         sides: Option<Known<'_>>,
     ) -> Result<Found, Error> {
@@ -425,7 +430,7 @@ impl DynamicSeries {
     fn make_locked(
         &self,
         key: &Key<'_>,
-        hold: &dyn Fn(u32),
+        hold: &dyn Fn(WordOffset),
         now: Moment,
         sides: Option<Known<'_>>,
     ) -> Result<Found, Error> {
@@ -467,18 +472,15 @@ impl DynamicSeries {
         let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
         let mut cursor = At::default();
         std::iter::from_fn(|| self.next_record(&mut cursor))
-            .any(|at| u64::from(at) == overflow && self.may_be_overflow(at))
+            .any(|at| at.pack() == overflow && self.may_be_overflow(at))
     }
 
-    /// The record of the overflow series. `NONE` if the head names no record that can be it, as
+    /// The record of the overflow series. `NO_RECORD` if the head names no record that can be it, as
     /// when there was no room for one while the family was mended.
-    fn overflow(&self) -> u32 {
-        let at = u32::try_from(self.head[at::OVERFLOW].load(Ordering::Acquire)).unwrap_or(NONE);
-        if u64::from(at) * CELL_BYTES >= HEADER_BYTES && self.may_be_overflow(at) {
-            at
-        } else {
-            NONE
-        }
+    fn overflow(&self) -> WordOffset {
+        let at = u32::try_from(self.head[at::OVERFLOW].load(Ordering::Acquire));
+        let at = at.map_or(NO_RECORD, WordOffset::new);
+        if at.byte().get() >= HEADER_BYTES && self.may_be_overflow(at) { at } else { NO_RECORD }
     }
 
     fn lock(&self) -> Result<lock::Guard<'_>, Error> {

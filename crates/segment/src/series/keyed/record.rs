@@ -6,7 +6,7 @@ use super::head as at;
 use super::{DynamicSeries, Found, Known, Moment};
 use crate::claims::Memory;
 use crate::error::Error;
-use crate::layout::CELL_BYTES;
+use crate::offset::{self, CELL_BYTES, WordOffset};
 use crate::series::key::{Key, next_text, with_bytes};
 use crate::series::meta::{self, ESCAPE_FREE, state, state_of, with_state};
 use crate::slots::Claim;
@@ -19,13 +19,13 @@ pub(crate) struct Seen<'s> {
     pub(crate) escape_free: bool,
     pub(crate) overflow: bool,
     pub(crate) start: u64,
-    pub(crate) at: u32,
+    pub(crate) at: WordOffset,
     pub(super) meta: u64,
 }
 
 impl DynamicSeries {
     /// Notes that a series counts from zero since `now`. Requires the lock.
-    pub(super) fn restart(&self, at: u32, now: Moment) {
+    pub(super) fn restart(&self, at: WordOffset, now: Moment) {
         let origin = self.word_of(at, 1);
         let group = origin.load(Ordering::Relaxed) >> 32 << 32;
         origin.store(group | self.since_creation(now), Ordering::Release);
@@ -33,27 +33,21 @@ impl DynamicSeries {
 
     /// Word `i` of a record or block.
     #[inline]
-    pub(super) fn word_of(&self, at: u32, i: u32) -> &AtomicU64 {
-        self.region().cell((u64::from(at) + u64::from(i)) * CELL_BYTES)
-    }
-
-    #[inline]
-    pub(super) fn bytes(&self, words: u32) -> u64 {
-        u64::from(words) * CELL_BYTES
+    pub(super) fn word_of(&self, at: WordOffset, i: u32) -> &AtomicU64 {
+        self.region().cell(at.byte_of(i))
     }
 
     /// Whether `words` words lie in the segment, at word offsets of 32 bits.
     #[inline]
-    pub(super) fn has_words(&self, at: u32, words: u32) -> bool {
-        at.checked_add(words).is_some()
-            && self.region().has(u64::from(at) * CELL_BYTES, self.bytes(words))
+    pub(super) fn has_words(&self, at: WordOffset, words: u32) -> bool {
+        at.checked_plus(words).is_some()
+            && self.region().has(at.byte(), offset::bytes(words.into()))
     }
 
     /// The words of a record's key; empty if they are not all there.
     #[inline]
-    pub(super) fn key_at(&self, at: u32, count: usize) -> &[AtomicU64] {
-        let first = u64::from(at) + u64::from(self.before_key);
-        self.region().slice(first * CELL_BYTES, count)
+    pub(super) fn key_at(&self, at: WordOffset, count: usize) -> &[AtomicU64] {
+        self.region().slice(at.byte_of(self.before_key), count)
     }
 
     /// Reads a record's labels, and claims it, so that its cells belong to that series until the
@@ -61,7 +55,7 @@ impl DynamicSeries {
     #[inline]
     pub(crate) fn see<'s>(
         &self,
-        at: u32,
+        at: WordOffset,
         claim: Option<&Claim<'_>>,
         words: &'s mut Vec<u8>,
         hidden: bool,
@@ -127,17 +121,17 @@ impl DynamicSeries {
         key: &Key<'_>,
         now: Moment,
         sides: Option<Known<'_>>,
-    ) -> Result<u32, Error> {
+    ) -> Result<WordOffset, Error> {
         let words = u64::from(self.before_key) + key.words.len() as u64;
         if words > MAX_WORDS.into() {
-            return Err(Error::full(&self.segment, words * CELL_BYTES));
+            return Err(Error::full(&self.segment, offset::bytes(words)));
         }
         let at = self.take(words as u32)?;
         let region = self.region();
         let origin = u64::from(key.group) << 32 | self.since_creation(now);
         // Release, here and below: a walk without a claim that sees what is written here sees the
         // new generation.
-        region.word(at + 1).store(origin, Ordering::Release);
+        self.word_of(at, 1).store(origin, Ordering::Release);
         if let Some((family, sides)) = sides {
             sides.renew(family, &self.cells_at(at));
         }
@@ -146,15 +140,15 @@ impl DynamicSeries {
                 i.checked_sub(self.header).is_some_and(|cell| sides.is_offset(cell as usize))
             };
             if !sides.is_some_and(is_offset) {
-                region.word(at + i).store(0, Ordering::Release);
+                self.word_of(at, i).store(0, Ordering::Release);
             }
         }
         if self.idle.is_some() {
             let mark = u64::from(self.digest(at)) << 32 | u64::from(mark_time(now));
-            region.word(at + 2).store(mark, Ordering::Release);
+            self.word_of(at, 2).store(mark, Ordering::Release);
         }
         for (i, word) in (self.before_key..).zip(key.words) {
-            region.word(at + i).store(*word, Ordering::Release);
+            self.word_of(at, i).store(*word, Ordering::Release);
         }
         let escape_free = with_bytes(key.words, |bytes| self.is_escape_free(bytes));
         let mark = if escape_free { ESCAPE_FREE } else { 0 };
@@ -164,18 +158,18 @@ impl DynamicSeries {
         Ok(at)
     }
 
-    pub(super) fn show(&self, at: u32) {
+    pub(super) fn show(&self, at: WordOffset) {
         self.set_state(at, state::LIVE);
         self.head[at::HIDDEN].fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(super) fn hide(&self, at: u32) {
+    pub(super) fn hide(&self, at: WordOffset) {
         self.set_state(at, state::HIDDEN);
         self.head[at::HIDDEN].fetch_add(1, Ordering::Relaxed);
     }
 
     /// Changes the state, and returns the new meta word.
-    pub(super) fn set_state(&self, at: u32, state: u64) -> u64 {
+    pub(super) fn set_state(&self, at: WordOffset, state: u64) -> u64 {
         with_state(meta::set_state(self.region().word(at), state), state)
     }
 
@@ -204,11 +198,11 @@ impl DynamicSeries {
 
     /// Returns the record if it has this key.
     #[inline]
-    pub(super) fn matches(&self, at: u32, key: &Key<'_>) -> Option<Found> {
+    pub(super) fn matches(&self, at: WordOffset, key: &Key<'_>) -> Option<Found> {
         let before_key = self.before_key as usize;
         let count = before_key + key.words.len();
         // A record that is not there with all words of such a key has another key.
-        let words = self.region().slice(u64::from(at) * CELL_BYTES, count);
+        let words = self.region().slice(at.byte(), count);
         let (head, texts) = words.split_at_checked(before_key)?;
         let [meta, origin, ..] = head else { return None };
         // Acquire: a thread that sees it live sees all of it.
@@ -225,7 +219,7 @@ impl DynamicSeries {
     }
 
     /// The hash of a record's key.
-    pub(super) fn hash(&self, at: u32) -> u64 {
+    pub(super) fn hash(&self, at: WordOffset) -> u64 {
         let region = self.region();
         let count = self.key_words(region.word(at).load(Ordering::Relaxed));
         let key = self.key_at(at, count);
@@ -235,9 +229,8 @@ impl DynamicSeries {
     }
 
     /// Digest of the cells, to detect idleness.
-    pub(super) fn digest(&self, at: u32) -> u32 {
-        let offset = (u64::from(at) + u64::from(self.header)) * CELL_BYTES;
-        let cells = self.region().slice(offset, self.cells as usize);
+    pub(super) fn digest(&self, at: WordOffset) -> u32 {
+        let cells = self.region().slice(at.byte_of(self.header), self.cells as usize);
         let bytes = cells.iter().fold(0_u64, |digest, cell| {
             (digest ^ cell.load(Ordering::Relaxed))
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)

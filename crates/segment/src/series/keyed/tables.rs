@@ -4,8 +4,8 @@
 use super::DynamicSeries;
 use super::head as at;
 use crate::error::Error;
-use crate::layout::CELL_BYTES;
 use crate::lock;
+use crate::offset::WordOffset;
 use crate::series::index::{MAX_BITS, MIN_BITS, Table};
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -28,7 +28,7 @@ impl DynamicSeries {
     pub(super) fn make_room(&self) -> Result<(), Error> {
         let table = Table::unpack(self.head[at::TABLE].load(Ordering::Relaxed));
         if let Some(table) = table.filter(|table| !self.is_table(*table)) {
-            let at = u64::from(table.at) * CELL_BYTES;
+            let at = table.at.byte();
             return Err(self.damaged(&format!("the index of a family, at {at}")));
         }
         if !self.index().is_crowded() {
@@ -79,7 +79,7 @@ impl DynamicSeries {
         let piece = |slot: u32| slot / DISCARD;
         if piece(moved.start) != piece(moved.end) || is_done {
             let end = if is_done { moved.end } else { piece(moved.end) * DISCARD };
-            let offset = |slot: u32| (u64::from(table.at) + u64::from(slot)) * CELL_BYTES;
+            let offset = |slot: u32| table.at.byte_of(slot).get();
             self.region().discard(offset(piece(moved.start) * DISCARD)..offset(end));
         }
     }
@@ -122,7 +122,7 @@ impl DynamicSeries {
 
     fn is_table(&self, table: Table) -> bool {
         (MIN_BITS..=MAX_BITS).contains(&table.bits)
-            && table.at != 0
+            && table.at != WordOffset::NONE
             && table.words().end <= self.end()
     }
 }
