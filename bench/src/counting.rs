@@ -1,8 +1,8 @@
 //! Counters and histograms of quipu, compared to those of its peers.
 //!
 //! A [`contender`] is a library; a [`workload`] is a task to measure. Each turn of a contender at a
-//! workload runs in a new process, so that the memory of one library does not affect another. The
-//! binary `counting` lets the contenders take turns, and merges the rounds.
+//! workload runs in a new process, so the memory of one library does not affect another. The binary
+//! `counting` lets the contenders take turns, and merges the rounds.
 //!
 //! On several threads, a figure here is the *core time* of an operation: the elapsed time divided
 //! by the operations per core. It is the cost of the operation, and constant if adding threads

@@ -85,7 +85,7 @@ fn count(family: &Family) {
     };
     let before = walk(family);
     family.add(labels("ada"), 0, 1);
-    // The increment may bring a series' cell to zero, so that it is no longer shown.
+    // The increment may bring a series' cell to zero, so it is no longer shown.
     assert!(walk(family) + 1 >= before);
     let bound = family.bind(labels("ada"));
     bound.cells().add(usize::from(schema.cells) - 1, 1);

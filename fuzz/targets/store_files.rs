@@ -1,5 +1,6 @@
-//! Files of other clients' processes. No input panics, loops, or allocates memory for a length that
-//! it merely claims; the output is an exposition. A truncated file shows no more than the whole.
+//! Files of other clients' processes. No input causes a panic, an endless loop, or an allocation
+//! for a length that it merely claims; the output is an exposition. A truncated file shows no more
+//! than the whole.
 //!
 //! The first byte selects the name of the file, the rest is its contents.
 

@@ -26,7 +26,7 @@ struct Range {
 pub(crate) struct Difference {
     /// Counts that were acknowledged and are missing.
     pub(crate) lost: u64,
-    /// Counts that are present and were never made.
+    /// Counts that are present but were never made.
     pub(crate) doubled: u64,
     /// Descriptions of the samples that differ.
     pub(crate) samples: Vec<String>,

@@ -19,14 +19,14 @@ use crate::sequence::SplitMix;
 const WORKERS: usize = 8;
 /// The number of rounds after which all workers come to rest and the segment is compared.
 const ROUNDS_PER_CHECK: u64 = 10;
-/// How long a process may take. The library states a bound of 10 s on waiting, in an open;
-/// interpreters on a busy machine need more.
+/// How long a process may take. The library waits for at most 10 s when it opens a file;
+/// interpreters on a busy machine need more time.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The number of deaths that ends the storm.
 const MAX_DEATHS: u64 = 50;
 /// The number of recent events that are shown with a failure.
 const MAX_EVENTS: usize = 25;
-/// The maximum size of the file: at most some 2,000 series live at a time, of 0.5 KiB each.
+/// The maximum size of the file: at most about 2,000 series of 0.5 KiB each exist at a time.
 const MAX_BYTES: u64 = 8 << 20;
 
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 //! pointer with arguments that the compiler does not know. Only the instructions between entering
 //! and leaving the entry function are counted.
 //!
-//! The cases are those of the table that bump-scope publishes, so that the columns are comparable.
+//! The cases are those of the table that bump-scope publishes, so the columns are comparable.
 
 pub mod libraries;
 

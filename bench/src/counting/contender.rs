@@ -2,7 +2,7 @@
 //!
 //! A contender implements the parts that its library supports, each in the way that the library's
 //! documentation recommends, and leaves out the rest. The loops around these methods are compiled
-//! for each contender, so that the calls are direct.
+//! for each contender, so the calls are direct.
 
 use std::io::{self, Write};
 

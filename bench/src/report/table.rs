@@ -138,7 +138,7 @@ impl Case<'_> {
     }
 }
 
-/// Escapes text, so that it does not end a cell.
+/// Escapes text that would end a cell.
 pub(super) fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }

@@ -18,7 +18,7 @@ use crate::segment::{Segment, Source};
 
 /// An instrument that knows whether its series was removed.
 pub trait Held: Instrument {
-    /// Whether the series was removed, so that its counts are no longer shown.
+    /// Whether the series was removed, in which case its counts are no longer shown.
     fn is_removed(&self) -> bool;
 }
 

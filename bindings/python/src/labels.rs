@@ -23,8 +23,8 @@ pub struct Labels {
 /// Incremented when all cached children become invalid: after a fork, the parent process holds the
 /// records of their series.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
-/// The most children that are cached. Beyond, the cache is emptied; they are found again by the
-/// labels of their series.
+/// The most children that are cached. When there are more, the cache is emptied; children are found
+/// again by the labels of their series.
 const MAX_CHILDREN: usize = 4096;
 
 /// Makes every metric look up its children again: called in the child of a fork.

@@ -185,7 +185,7 @@ fn cannot_open(error: Error) -> PyErr {
     PyOSError::new_err(error.to_string())
 }
 
-/// Whether this library can never read the file, so that it is to be replaced.
+/// Whether this library can never read the file, so it must be replaced.
 fn is_unreadable(error: &Error) -> bool {
     error.is_damage() || matches!(error.kind(), ErrorKind::NotASegment | ErrorKind::Version { .. })
 }

@@ -2,7 +2,7 @@
 //!
 //! An arena has a position and a limit, both multiples of the minimum alignment `min`. Upwards,
 //! free memory is `pos..limit`; downwards it is `limit..pos`. Each function returns where a block
-//! goes and the new position, or that the block does not fit.
+//! goes and the new position, or `None` if the block does not fit.
 //!
 //! Each function has two forms. If all addresses of a process are below `isize::MAX` (`LOW`,
 //! checked when a chunk is created), sums cannot wrap and differences can be compared as signed
@@ -28,7 +28,7 @@ pub struct Place {
     pub pos: usize,
 }
 
-/// What the compiler knows of a request, so that the code need not check it.
+/// What the compiler knows about a request, so the code need not check it.
 ///
 /// Checking at run time would cost more than it saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

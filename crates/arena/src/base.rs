@@ -19,7 +19,8 @@ pub type DefaultBase = allocator_api2::alloc::Global;
 
 /// The default base allocator of an arena. Without the feature `alloc`, it has no values.
 ///
-/// So no arena can use it, and a crate without a heap has to name another, such as [`InBuffer`].
+/// So no arena can use it, and a crate without a heap has to name another base allocator, such as
+/// [`InBuffer`].
 #[cfg(not(feature = "alloc"))]
 pub type DefaultBase = NoHeap;
 

@@ -84,7 +84,8 @@ impl<'a, T: ?Sized> ArenaBox<'a, T> {
 macro_rules! unsize {
     ($boxed:expr) => {{
         let (value, life) = $crate::ArenaBox::into_parts($boxed);
-        // SAFETY: They come from a box, whose pointer is converted to one to the same value.
+        // SAFETY: They come from a box, whose pointer is converted to another pointer to the same
+        // value.
         unsafe { $crate::ArenaBox::from_parts(value, life) }
     }};
 }

@@ -166,8 +166,8 @@ pub(crate) fn is_usable(chunk: NonNull<u8>) -> bool {
     !LOW || chunk.addr().get() as isize > 0
 }
 
-/// The chunk that a base allocator returned for a layout, if there is one and it is usable. Both
-/// are checked in one comparison, since an error is a null pointer.
+/// The chunk that a base allocator returned for a layout, if there is one and it is usable. One
+/// comparison checks both, since an error is a null pointer.
 #[inline(always)]
 pub(crate) fn usable<A: Allocator>(
     base: &A,

@@ -1,9 +1,9 @@
 //! Policies, as types: the direction of an arena, its minimum alignment, and what shrinking does.
 //!
-//! [`Up`] is the default, and the right choice without a reason for another. [`Down`] saves one or
-//! two instructions where an alignment is not known to hold already, but copies each time that the
-//! last allocation grows. A minimum alignment makes values of at most that alignment cheaper to
-//! allocate; smaller ones take more space. [`Reclaim`] makes shrinking free memory.
+//! [`Up`] is the default, and the right choice unless there is a reason for another. [`Down`] saves
+//! one or two instructions where an alignment is not known to hold already, but copies the last
+//! allocation each time that it grows. A minimum alignment makes values of at most that alignment
+//! cheaper to allocate; smaller ones take more space. [`Reclaim`] makes shrinking free memory.
 
 use core::marker::PhantomData;
 

@@ -46,14 +46,14 @@ struct Chunk {
     offset: Offset,
     /// The number of bytes for blocks.
     room: usize,
-    /// The size of the largest block; for a larger one, a larger chunk takes its place.
+    /// The size of the largest block; a larger block needs a larger chunk in its place.
     most: usize,
     /// The previous current chunk, or the next in the list of large chunks; or null.
     prev: *mut Chunk,
 }
 
 /// The place of the next block, relative to the end of the header. Threads that add too late may
-/// move it past the room, by a bounded sum: see [`block_in`].
+/// move it past the room, but only by a bounded sum: see [`block_in`].
 #[repr(align(64))]
 struct Offset(AtomicUsize);
 

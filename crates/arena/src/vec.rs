@@ -2,8 +2,8 @@
 //!
 //! Compared with a `Vec<T, &Arena>` of allocator-api2, it copies slices whole, needs no check of a
 //! layout that the compiler cannot see, and frees unused capacity when it becomes a slice. That
-//! slice lives as long as the scope, not only as long as the borrow of it. Use the other for the
-//! whole interface of `Vec`.
+//! slice lives as long as the scope, not only as long as the borrow of it. Use allocator-api2's
+//! vector if you need the whole interface of `Vec`.
 
 use core::alloc::Layout;
 use core::fmt;
@@ -109,7 +109,7 @@ unsafe impl<'a, A: Allocator> Within<'a> for &crate::Batch<'a, A> {
 /// ```
 pub struct ArenaVec<'a, T, H: Within<'a> = &'a Arena> {
     room: Room<T, H>,
-    /// Beside the room and not in it, so that a loop of pushes keeps it in a register.
+    /// Kept apart from the room, so that a loop of pushes keeps it in a register.
     len: usize,
     /// The vector owns its values, which may have shorter lifetimes than the arena: they may hold a
     /// `&Scope`.

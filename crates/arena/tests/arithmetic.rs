@@ -1,6 +1,6 @@
 //! Compares the address arithmetic, in both forms, with a slow model.
 
-#![cfg(not(miri))] // Nothing of it is unsafe.
+#![cfg(not(miri))] // Nothing in it is unsafe.
 
 mod addresses;
 

@@ -1,6 +1,6 @@
 //! `quipu convert`: converts a stream of messages from one format to another, in constant memory.
 //!
-//! Output is written when 64 KiB have gathered, and whenever the input pauses, so that a slow pipe
+//! Output is written when 64 KiB have accumulated, and whenever the input pauses, so a slow pipe
 //! delays no message.
 
 mod output;
@@ -107,7 +107,7 @@ enum End {
     Unreadable { fault: quipu_wire::Error, has_length: bool },
     /// The target format cannot carry a message.
     Unwritable(quipu_wire::Error),
-    /// The first message has no value as the given kind, and would have one as this kind.
+    /// The first message has no value if it is read as the given kind, but has one as this kind.
     OtherKind(MessageKind),
     /// Reading the input failed.
     Input(Error),

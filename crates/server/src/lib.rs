@@ -1,5 +1,5 @@
-//! The quipu daemon and commands. The daemon counts requests over sliding windows, and loses none
-//! that it has answered.
+//! The quipu daemon and commands. The daemon counts requests over sliding windows, and loses no
+//! request that it has answered.
 //!
 //! `quipu serve` runs straight through, see [`serve`]: parse, open the state, listen, serve, and
 //! stop in reverse order. [`convert`] and [`compare`] work on messages, [`scrape`] on metrics files

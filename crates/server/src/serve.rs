@@ -50,7 +50,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     check_open_files(settings)?;
     // Bind before opening the state: a daemon that cannot listen must not touch it.
     let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
-    // State and metrics live as long as the process, so that requests count no references.
+    // State and metrics live as long as the process, so requests count no references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let starting = Starting::new(state);
     let addresses = state::addresses(settings);

@@ -22,7 +22,7 @@ pub struct State {
 }
 
 /// Guards a state while its daemon starts. If the start fails, dropping this removes a state file
-/// that the start created, so that a start with other settings can create another one.
+/// that the start created, so that a start with other settings can create a new one.
 #[derive(Debug)]
 pub struct Starting(Option<&'static State>);
 

@@ -216,7 +216,7 @@ fn goes_on_behind_messages_that_cannot_be_read() {
 
 #[test]
 fn says_whether_messages_can_be_skipped() {
-    // The fault is after the head of the input, so that no framing is suggested.
+    // The fault is after the head of the input, so no framing is suggested.
     let good = encoded(format("protobuf"), Framing::Own, &messages(Kind::Counter)).repeat(2000);
     let arguments = ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];
     let bad = [&good[..], &[2, 0xff, 0xff]].concat();

@@ -64,9 +64,9 @@ impl BucketedOptions {
         self
     }
 
-    /// Makes all threads add to one cell, so that each [`add_and_count`](Window::add_and_count)
-    /// returns a different number, like a ticket. Threads that add at the same time then wait for
-    /// each other's cache line, about ten nanoseconds.
+    /// Makes all threads add to one cell, so each [`add_and_count`](Window::add_and_count) returns
+    /// a different number, like a ticket. Threads that add at the same time then wait for each
+    /// other's cache line, about ten nanoseconds.
     pub fn tickets(mut self) -> Self {
         self.lines = Lines::ONE;
         self

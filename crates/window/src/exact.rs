@@ -157,7 +157,7 @@ impl<C: Clock> Exact<C> {
     }
 }
 
-/// The newest time that a window which ends at `now` no longer holds.
+/// The newest time that is no longer in a window that ends at `now`.
 #[inline]
 fn border(state: &State, now: u64, window: u64) -> Option<u64> {
     // A clock that went back must not make events younger.

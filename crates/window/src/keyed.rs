@@ -67,7 +67,7 @@ struct Table {
 /// it is correct for up to 2^32 such hits in one window.
 pub const MAX_EVENTS: u64 = 1 << 32;
 
-/// The index of the keys. It is rebuilt from the table whenever that is opened.
+/// The index of the keys. It is rebuilt from the table whenever the table is opened.
 #[derive(Debug)]
 struct State {
     /// The slots that have ever had a key. A table that is not full touches no other memory.

@@ -26,7 +26,7 @@ pub(crate) struct Log {
     events: u64,
 }
 
-/// A block of codes that no longer changes, so that a save can read it while the log goes on.
+/// A block of codes that no longer changes, so a save can read it while the log grows.
 #[derive(Debug)]
 struct Block {
     /// The time that the first distance starts from.
@@ -36,7 +36,7 @@ struct Block {
     events: u64,
     codes: u32,
     shift: u32,
-    /// Whether the block has no escapes, so that each code is one event.
+    /// Whether the block has no escapes, so each code is one event.
     plain: bool,
     words: Box<[u64]>,
 }
@@ -81,7 +81,7 @@ const FIRST_CODES: u32 = 64;
 const FIRST_SHIFT: u32 = 12;
 /// The number of ones that mark an escape, in place of a quotient.
 const ESCAPE: u32 = 24;
-/// The greatest shift, so that quotient and remainder fit into one word.
+/// The greatest shift with which quotient and remainder fit into one word.
 const MAX_SHIFT: u32 = 64 - ESCAPE - 1;
 
 impl Default for Log {

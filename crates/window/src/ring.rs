@@ -135,7 +135,7 @@ impl Ring {
         self.span
     }
 
-    /// Whether a new tick has begun by `now`, so that [`Ring::advance`] is due.
+    /// Whether a new tick has begun by `now`, so [`Ring::advance`] is due.
     #[inline]
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let last = self.head[head::LAST].load(Ordering::Acquire);
@@ -418,8 +418,8 @@ impl Ring {
 
     #[inline]
     fn prefix(&self, tick: u64) -> u64 {
-        // Acquire: a thread that sees the tick of a reset sees its floor. One that sees a prefix
-        // sees the additions in it, so that a sum read later is at least as great.
+        // Acquire: a thread that sees the tick of a reset sees its floor. A thread that sees a
+        // prefix sees the additions in it, so a sum read later is at least as great.
         if tick <= self.head[head::RESET].load(Ordering::Acquire) {
             self.head[head::FLOOR].load(Ordering::Acquire)
         } else {

@@ -126,7 +126,7 @@ fn replace(
     })
 }
 
-/// Loads a window from a file. A missing file counts as one without events: the window is then
+/// Loads a window from a file. A missing file counts as a file without events: the window is then
 /// empty.
 ///
 /// # Errors

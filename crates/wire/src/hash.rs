@@ -1,4 +1,4 @@
-//! Seeded hashes of texts from outside, to keep senders from choosing texts that collide.
+//! Seeded hashes of texts from outside: senders cannot choose texts that collide.
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 

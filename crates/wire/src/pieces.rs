@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::copy::copy_short;
 
-/// Something that can be written to memory, with a bound of its length known beforehand.
+/// Something that can be written to memory, and whose length has a bound that is known beforehand.
 ///
 /// # Safety
 ///
@@ -15,7 +15,7 @@ use crate::copy::copy_short;
 /// most `bound()` bytes after `at`, and initializes all bytes up to that end. `bound()` always
 /// returns the same number.
 pub(crate) unsafe trait Piece {
-    /// An upper bound of the length in bytes. Saturates, so that a sum never wraps unnoticed.
+    /// An upper bound of the length in bytes. It saturates, so a sum never wraps unnoticed.
     fn bound(&self) -> usize;
 
     /// Writes the piece.

@@ -45,8 +45,8 @@ impl<'m> Reader<'m> {
         self.rest.len()
     }
 
-    /// Calls a function that is not inlined with a copy of this reader, whose own address is then
-    /// never taken, so that it can stay in registers.
+    /// Calls a function that is not inlined with a copy of this reader. The reader's own address is
+    /// then never taken, so it can stay in registers.
     #[inline(always)]
     pub(crate) fn apart<T>(&mut self, read: impl FnOnce(&mut Reader<'m>) -> T) -> T {
         let mut copy = *self;
@@ -65,7 +65,7 @@ impl<'m> Reader<'m> {
     ) -> Result<MetricType, Fault> {
         number.try_into().map(MetricType).map_err(|_| {
             *self = before;
-            Fault::malformed("a type of a metric that fits in 8 bits")
+            Fault::malformed("a metric type that fits in 8 bits")
         })
     }
 
@@ -91,7 +91,7 @@ impl<'m> Reader<'m> {
         }
     }
 
-    /// Reads these bytes, which have to come next.
+    /// Reads these bytes, which must come next.
     #[inline(always)]
     pub(crate) fn literal(
         &mut self,

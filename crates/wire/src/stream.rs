@@ -89,7 +89,7 @@ impl<F: Format> Encoder<F> {
         }
     }
 
-    /// Appends the messages that were gathered. The stream can go on afterwards.
+    /// Appends the messages that were gathered. The stream can continue afterwards.
     pub fn flush(&mut self, out: &mut Vec<u8>) {
         if self.framing == Framing::Own {
             F::flush(&mut self.state, out);
@@ -166,7 +166,7 @@ const DEFAULT_LIMIT: usize = 64 << 20;
 
 impl<F: Format> Decoder<F> {
     /// A reader at the start of a stream of messages of one kind. In a quipu stream and in tsv,
-    /// each message tells its own kind; it is returned as the given kind if it has that form.
+    /// each message names its own kind; it is returned as the given kind if it has that form.
     pub fn new(kind: Kind, framing: Framing) -> Decoder<F> {
         Decoder {
             kind,
@@ -208,8 +208,8 @@ impl<F: Format> Decoder<F> {
         self.credit = self.credit.saturating_add((bytes.len() as i64).saturating_mul(RETRIES));
     }
 
-    /// Tells the decoder that the input pauses, so that it reads what is there now, whatever the
-    /// cost. Without this call, a long message that came in many small pieces can wait for the next
+    /// Tells the decoder that the input pauses: it then reads what is there now, whatever the cost.
+    /// Without this call, a long message that came in many small pieces can wait for the next
     /// bytes.
     pub fn pause(&mut self) {
         self.credit = self.credit.max(1);

@@ -1,4 +1,4 @@
-//! Properties of every format: messages come back bit for bit, and bytes from outside end in a
+//! Properties of every format: messages come back bit for bit, and bytes from outside yield a
 //! message or an error, within memory and time that their number bounds.
 
 #![allow(clippy::unwrap_used)]
@@ -145,7 +145,7 @@ fn pieces_repeated() {
                 }
             }
         }
-        // Where the reader goes on, a longer input shows whether its time is linear.
+        // Where the reader continues, a longer input shows whether its time is linear.
         for (from, to) in swallowed.iter().step_by(swallowed.len() / 16 + 1) {
             is_linear(format, message.kind, &repeat(*from, *to, 1 << 17));
         }
@@ -325,8 +325,8 @@ fn is_bounded(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     drop(read_any(format, kind, bytes));
 }
 
-/// This number of bytes would take seconds, not milliseconds, if each byte were examined once for
-/// each item before it.
+/// This number of bytes would take seconds instead of milliseconds if each byte were examined once
+/// for each item before it.
 fn is_linear(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     let limit = Duration::from_millis(20) + Duration::from_micros(1) * bytes.len() as u32;
     let limit = limit * (growth(format) / 64) as u32;

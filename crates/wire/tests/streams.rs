@@ -342,7 +342,7 @@ fn gather(decoder: &mut AnyDecoder, found: &mut Vec<String>) {
                 // A JSON number that is cut is another number, with a fault elsewhere.
                 let json = error.format().ends_with("json");
                 let text = if json { "a fault".into() } else { error.to_string() };
-                // Without a length to go on by, the same error comes again.
+                // Without a length that says where to continue, the same error comes again.
                 if found.last() != Some(&text) {
                     found.push(text);
                 }

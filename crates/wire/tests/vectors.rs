@@ -1,6 +1,6 @@
 //! Bytes that the original libraries wrote: we write the same, and read what they wrote.
 //!
-//! `vectors/README.md` tells where the bytes come from, and what the libraries lose.
+//! `vectors/README.md` says where the bytes come from, and what the libraries lose.
 
 #![allow(clippy::unwrap_used)]
 

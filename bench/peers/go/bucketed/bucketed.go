@@ -67,7 +67,7 @@ func (c *Counter) Add() {
 	c.total++
 
 	// The next append would copy a full slice anyway: drop what has expired and leave room for two
-	// windows, so that this happens once in two windows.
+	// windows, so this happens once in two windows.
 	if len(c.buckets) == cap(c.buckets) {
 		c.expire()
 		roomy := make([]*bucket, len(c.buckets), max(2*c.span(), int64(len(c.buckets)+1)))

@@ -101,8 +101,8 @@ func filledEvents() *exact.Counter {
 	return counter
 }
 
-// frozenEvents makes a counter with a million events whose clock then stops, so that all of them
-// stay in the window however long the benchmark takes.
+// frozenEvents makes a counter with a million events whose clock then stops, so all of them stay in
+// the window however long the benchmark takes.
 func frozenEvents() (*exact.Counter, error) {
 	now := time.Now().UnixNano()
 	counter, err := exact.NewWithClock(window, func() int64 { return now })

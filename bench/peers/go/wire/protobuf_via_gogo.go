@@ -7,7 +7,7 @@ import (
 )
 
 // protobufViaGogo is what the seed calls golang/protobuf. It is really gogo/protobuf: its runtime,
-// with reflection, on structs whose tags do not say proto3, so that it writes zeros.
+// with reflection, on structs whose tags do not say proto3, so it writes zeros.
 var protobufViaGogo = Row{
 	Name: "protobuf-via-gogo", Reuses: true,
 	New: byKind(

@@ -1,5 +1,5 @@
 //! Counters by three labels, one of which is not known in advance: adds to existing series in
-//! random order, so that no cache has the series of an addition.
+//! random order, so no cache has the series of an addition.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -84,7 +84,7 @@ class MetricWrapperBase:
     __slots__ = ()
     _type = ""
     _reserved_labelnames: Sequence[str] = ()
-    # Whether a program defined the class, so that its `__init__` may set attributes.
+    # Whether a program defined the class, so its `__init__` may set attributes.
     _is_subclass = False
     # The functions of a gauge, which are called at a scrape, with their children by label values.
     _functions = None

@@ -42,9 +42,9 @@ class _Apart:
     """The memory of metrics that other processes do not find by name, such as those of a registry
     without a path, or of none.
 
-    They share one segment, so that a metric needs no descriptors and no mapping of its own. When
-    the segment has grown beyond ``_ENOUGH`` bytes, the next metrics go to a new one, since a
-    segment is freed only with the last of its metrics.
+    They share one segment, so a metric needs no descriptors and no mapping of its own. When the
+    segment has grown beyond ``_ENOUGH`` bytes, the next metrics go to a new one, since a segment is
+    freed only with the last of its metrics.
     """
 
     def __init__(self) -> None:

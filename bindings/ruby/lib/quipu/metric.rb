@@ -55,7 +55,7 @@ module Quipu
       values.fetch(text_labels(labels)) { value_of(nothing) }
     end
 
-    # Creates the series with these labels, so that it is shown at zero.
+    # Creates the series with these labels, so it is shown at zero.
     def init_label_set(labels)
       native_init(labels)
     end
@@ -80,7 +80,7 @@ module Quipu
     end
 
     # Called by its registry to register it again after it was unregistered: takes the name again,
-    # so that the metric's counts are shown again.
+    # so the metric's counts are shown again.
     def open_again(segment)
       twin = self.class.allocate
       instance_variables.each { |name| twin.instance_variable_set(name, instance_variable_get(name)) }

@@ -48,7 +48,7 @@ impl Output {
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        // Follow a symbolic link, so that it stays and points to the new file.
+        // Follow a symbolic link: it stays, and then points to the new file.
         let path =
             if permissions.is_some() { path.canonicalize().map_err(failed)? } else { path.into() };
         let mut part = OsString::from(&path);

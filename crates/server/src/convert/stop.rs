@@ -16,7 +16,7 @@ use signal_hook::{flag, low_level::pipe};
 #[derive(Debug)]
 pub(super) struct Stop {
     signal: Arc<AtomicUsize>,
-    /// Becomes readable with a signal, so that one that arrives just before a wait ends the wait.
+    /// Becomes readable when a signal arrives, so a signal just before a wait ends that wait.
     wake: UnixStream,
 }
 

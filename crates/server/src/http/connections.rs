@@ -54,8 +54,8 @@ pub(super) struct Deadlines {
 }
 
 /// The connections that give way next when all places are taken and none is silent. A search among
-/// 10,000 connections takes a millisecond, so there is one of each kind per sweep. It finds all, so
-/// that no client can use up what a search finds for the others.
+/// 10,000 connections takes a millisecond, so there is one of each kind per sweep. It finds all
+/// candidates, so that no client can use up those that it would find for the others.
 #[derive(Default)]
 struct Candidates {
     sweep: u64,

@@ -1,4 +1,5 @@
-//! The interface between transport and daemon: the daemon handles requests, and hears of events.
+//! The interface between transport and daemon: the daemon handles requests, and is notified of
+//! events.
 
 use std::time::Instant;
 
@@ -16,7 +17,7 @@ pub type Response = hyper::Response<Bytes>;
 /// Handles requests. Each server thread makes its own handler and calls it from that thread only.
 pub trait Handler: 'static {
     /// Handles one request. A panic becomes a 500 and closes the connection. The thread serves
-    /// nothing else meanwhile: a response that takes longer than about 100 us is given in
+    /// nothing else meanwhile: a response that takes longer than about 100 us must be computed in
     /// [`Steps`].
     fn handle(&self, request: &Request) -> Reply;
 
@@ -26,8 +27,8 @@ pub trait Handler: 'static {
         false
     }
 
-    /// Whether a request's body is kept for [`Handler::handle`]. If not, it is read, bounded and
-    /// dropped, so that no client can make the server hold it.
+    /// Whether a request's body is kept for [`Handler::handle`]. If not, it is read up to the limit
+    /// and dropped, so no client can make the server hold it.
     fn keeps_body(&self, _method: &Method, _path: &str) -> bool {
         false
     }

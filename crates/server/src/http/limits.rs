@@ -10,30 +10,34 @@ use rustix::process::{Resource, getrlimit};
 /// close, as each field says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a request line with its header fields; 431 beyond, or 414 if the request line
-    /// alone is longer. Also bounds chunked trailers.
+    /// The most bytes of a request line with its header fields. A longer head gets 431, or 414 if
+    /// the request line alone is longer. Also bounds chunked trailers.
     pub header_bytes: usize,
-    /// Header fields in a request; 431 beyond. Values other than 100 cost an allocation a request.
+    /// The most header fields in a request; more get 431. A limit other than 100 costs an
+    /// allocation per request.
     pub headers: usize,
-    /// Bytes of a request body after chunked decoding; 413 beyond.
+    /// The most bytes of a request body after chunked decoding; a larger body gets 413.
     pub body_bytes: usize,
-    /// Open connections, over all threads. Beyond, a silent connection gives way, see
-    /// [`Limits::give_way`]; if there is none, requests get 503 unless they are
-    /// [vital](super::Handler::is_vital). The process's limit on open files may lower this
-    /// further, see [`Server::connections`](super::Server::connections).
+    /// The most open connections, over all threads. If there are more, a silent connection gives
+    /// way, see [`Limits::give_way`]; if none is silent, requests get 503 unless they are
+    /// [vital](super::Handler::is_vital). The process's limit on open files may lower this further,
+    /// see [`Server::connections`](super::Server::connections).
     pub connections: usize,
     /// How long a connection must have been without a request before it gives way to a new one
     /// when all places are taken. One that has never sent a byte gives way at once.
     pub give_way: Duration,
     /// How long an idle connection keeps its buffers.
     pub keep_buffers: Duration,
-    /// From the first byte of a request to its last; 408 beyond, however steadily bytes arrive.
+    /// The longest time from the first byte of a request to its last; a slower request gets 408,
+    /// however steadily bytes arrive.
     pub read_timeout: Duration,
-    /// From a response that the client did not read at once to its last byte; closed beyond.
+    /// The longest time that a client may take to read a response that it did not read at once;
+    /// then the connection is closed.
     pub write_timeout: Duration,
-    /// Between requests, and before the first; closed silently beyond.
+    /// The longest pause between requests, and before the first; then the connection is closed
+    /// silently.
     pub idle_timeout: Duration,
-    /// From the shutdown signal until requests under way are cut.
+    /// The time from the shutdown signal until requests under way are cut.
     pub drain_timeout: Duration,
 }
 
@@ -67,9 +71,10 @@ impl Limits {
 pub(super) struct Places {
     limit: usize,
     taken: Arc<AtomicUsize>,
-    /// The most lingering sockets per thread; beyond, the oldest is closed.
+    /// The most lingering sockets per thread; if there are more, the oldest is closed.
     pub(super) lingering: usize,
-    /// The most connections without a place per thread; beyond, the oldest is turned away.
+    /// The most connections without a place per thread; if there are more, the oldest is turned
+    /// away.
     pub(super) reserve: usize,
 }
 

@@ -135,8 +135,8 @@ impl Server {
 }
 
 /// The polls of connections between two polls of the reactor for new connections, bytes and timers.
-/// If each connection uses its whole turn, that is every 8 ms. (Polling the reactor costs 0.3 us,
-/// which 16 turns share.)
+/// If each connection uses its whole turn, the reactor is polled every 8 ms. (Polling the reactor
+/// costs 0.3 us, which 16 turns share.)
 const POLLS_BETWEEN_EVENTS: u32 = 16;
 
 /// Tells all threads to stop when it is dropped.

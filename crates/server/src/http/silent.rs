@@ -25,7 +25,7 @@ impl<C: Copy + Ord + Hash, T> Silent<C, T> {
         Silent { members: BTreeMap::new(), ranks: HashMap::new(), order: BTreeSet::new() }
     }
 
-    /// Adds a member. Its number is not in use.
+    /// Adds a member, whose number must not be in use.
     pub(super) fn insert(&mut self, client: C, number: u64, member: T) {
         self.members.insert((client, number), member);
         self.rank(client, |count| count + 1);

@@ -152,7 +152,7 @@ impl Wire {
         self.untried.get()
     }
 
-    /// Whether the last response is a refusal, so that its client may still be sending.
+    /// Whether the last response is a refusal, in which case its client may still be sending.
     pub(super) fn refused(&self) -> bool {
         self.refused.get()
     }
@@ -186,7 +186,7 @@ impl Wire {
         self.waiting.set(true);
     }
 
-    /// Whether a request waits for another turn, and that turn can begin.
+    /// Whether a request waits for another turn and that turn can begin.
     pub(super) fn is_due(&self) -> bool {
         self.waiting.get() && self.blocked_since.get().is_none() && self.waiting.replace(false)
     }
@@ -329,14 +329,14 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether the client closed the connection without anything that is unread.
+    /// Whether the client has closed the connection and left nothing unread.
     pub(super) fn has_left(&self) -> bool {
         let socket = self.socket.borrow();
         let peeked = socket.fd().and_then(|fd| recv(fd, &mut [0; 1], RecvFlags::PEEK));
         !matches!(peeked, Ok((1.., _)) | Err(Errno::AGAIN | Errno::INTR))
     }
 
-    /// Sends as much as the socket takes at once. For connections that hyper does not handle.
+    /// Sends as much as the socket takes at once, for connections that hyper does not handle.
     pub(super) fn send_now(&self, bytes: &[u8]) {
         let _ = self.socket.borrow().send(bytes);
     }

@@ -143,7 +143,8 @@ impl<H: Handler> Worker<H> {
                 Accepted::Connection
             }
             Err(Errno::AGAIN) => Accepted::Nothing,
-            // These errors are of one connection that failed before it was accepted, see accept(2).
+            // These errors concern a single connection that failed before it was accepted, see
+            // accept(2).
             Err(
                 Errno::CONNABORTED
                 | Errno::INTR
@@ -166,7 +167,7 @@ impl<H: Handler> Worker<H> {
         let wire = Rc::new(Wire::new(socket, client, self.registry.clone()));
         let mut place = self.places.take();
         if place.is_none() {
-            // For a client that has left, none gives way.
+            // No connection gives way to a client that has left.
             if wire.has_left() {
                 return;
             }
@@ -201,8 +202,8 @@ impl<H: Handler> Worker<H> {
     }
 }
 
-/// The address that stands for a client. Of an IPv6 address, it is the network of 64 bits: a client
-/// may have all addresses of it.
+/// The address that identifies a client. For an IPv6 address, it is the network of 64 bits: a
+/// client may have all addresses of that network.
 fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

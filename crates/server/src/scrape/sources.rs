@@ -129,7 +129,7 @@ fn segment_in(path: &Path) -> Option<PathBuf> {
     named.find(|path| is_segment(path).unwrap_or(false))
 }
 
-/// Whether a file begins as segments do. A segment that is being created may still be empty.
+/// Whether a file begins like a segment. A segment that is being created may still be empty.
 fn is_segment(path: &Path) -> std::io::Result<bool> {
     let mut head = Vec::new();
     let length = quipu_segment::MAGIC.len();
@@ -169,7 +169,7 @@ impl Collector for Sources {
     }
 }
 
-/// Passes on only the families whose shown names no earlier one has.
+/// Passes on a family only if no earlier family has the same shown name.
 struct Once<'a> {
     sink: &'a mut dyn Sink,
     shown: ShownNames,

@@ -100,7 +100,8 @@ fn a_signal_leaves_whole_messages() {
     }
 }
 
-/// While one end of a FIFO is awaited, nothing was converted that a signal could cut.
+/// While the program waits for the other end of a FIFO, nothing was converted that a signal could
+/// cut.
 #[test]
 fn a_signal_ends_the_wait_for_the_other_end_of_a_fifo() {
     let directory = tempfile::tempdir().unwrap();

@@ -43,8 +43,8 @@ fn silent_connections_give_way() {
     let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
     let mut silent: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     server.wait_until(|seen| seen.accepted == 3);
-    // The connection that has been silent longest gives way; active ones do not. That a client has
-    // its response shows that the server knows it as active.
+    // The connection that has been silent longest gives way; active ones do not. Once a client has
+    // its response, the server knows that it is active.
     for n in 1..=3 {
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");

@@ -1,5 +1,5 @@
-"""Several processes count with the real prometheus_client. Checks that `quipu scrape` shows the same
-of their files as the client itself.
+"""Several processes count with the real prometheus_client. Checks that `quipu scrape` shows the
+same metrics for their files as the client itself.
 
 Usage: python.py QUIPU DIRECTORY
 """

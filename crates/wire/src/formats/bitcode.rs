@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The crate reads and writes only owned structures, so a message is copied once more than in other
-//! formats, and ids are in the scope. It does not tell what is wrong with an input, or where.
+//! formats, and ids are in the scope. It does not report what is wrong with an input, or where.
 
 use alloc::vec::Vec;
 

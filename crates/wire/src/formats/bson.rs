@@ -352,7 +352,7 @@ fn elements<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
     }
 }
 
-/// Moves the input to a fault within something that is complete: more bytes cannot mend it.
+/// Moves the input to a fault within something that is complete: more bytes cannot repair it.
 #[cold]
 fn within(input: &mut Reader<'_>, position: usize, fault: Fault) -> Fault {
     let moved = input.take(position, "what was read before");
@@ -401,7 +401,8 @@ fn boolean(input: &mut Reader<'_>) -> Result<bool, Fault> {
     }
 }
 
-/// Reads a number of any kind that is an integer. Null and false are 0, as mgo reads them.
+/// Reads a number of any kind that has the value of an integer. Null and false are 0, as mgo reads
+/// them.
 #[cold]
 fn integer(input: &mut Reader<'_>, kind: u8) -> Result<i64, Fault> {
     let before = *input;
@@ -418,13 +419,13 @@ fn integer(input: &mut Reader<'_>, kind: u8) -> Result<i64, Fault> {
                 return Ok(integer);
             }
             *input = before;
-            Err(Fault::malformed("a double that is an int64"))
+            Err(Fault::malformed("a double that is a whole number of 64 bits"))
         }
-        _ => Err(Fault::malformed("an integer in a kind of number")),
+        _ => Err(Fault::malformed("an integer, in any kind of number")),
     }
 }
 
-/// Reads a number of any kind that is a double.
+/// Reads a number of any kind that a double can represent.
 #[cold]
 fn double(input: &mut Reader<'_>, kind: u8) -> Result<f64, Fault> {
     if kind == DOUBLE {
@@ -435,7 +436,7 @@ fn double(input: &mut Reader<'_>, kind: u8) -> Result<f64, Fault> {
     let value = number as f64;
     if value as i128 != i128::from(number) {
         *input = before;
-        return Err(Fault::malformed("an int64 that is a double"));
+        return Err(Fault::malformed("an int64 that a double can represent"));
     }
     Ok(value)
 }
@@ -626,6 +627,6 @@ fn skip(input: &mut Reader<'_>, kind: u8) -> Result<(), Fault> {
             let len = length(input)?;
             input.take_long(len + 1, BYTES).map(drop)
         }
-        _ => Err(Fault::malformed("a kind of element that BSON has")),
+        _ => Err(Fault::malformed("a kind of element that exists in BSON")),
     }
 }

@@ -25,8 +25,8 @@
 //!
 //! A reader accepts whatever the format allows for these: several segments with far pointers,
 //! sections that are shorter (the rest is zero) or longer than ours, in any place and order, and a
-//! list of structs for one of doubles. Each of the three objects is read once, so that no message
-//! costs more than its length.
+//! list of structs in place of a list of doubles. Each of the three objects is read once, so that
+//! no message costs more than its length.
 
 mod packing;
 mod segments;
@@ -235,7 +235,7 @@ impl<D: Dialect> Codec<D> {
         let root = segments.root().map_err(&mut fail)?;
         let data = [root.word(0), root.word(1), root.word(2)];
         if kind == Kind::MetricUnion && i8::try_from(data[0] as i16).is_err() {
-            return Err(fail(root.fault(0, "a type of a metric that fits in 8 bits")));
+            return Err(fail(root.fault(0, "a metric type that fits in 8 bits")));
         }
         let id = root.pointer(0).map_err(&mut fail)?.bytes().map_err(&mut fail)?;
         let mut values: &[f64] = &[];
@@ -428,7 +428,7 @@ mod tests {
         }
         // In the second segment, for which the table takes another word.
         fails(&[&[far(1, 0)], &[structure(0, 0, 1), 3]], 16 + 16, OTHER);
-        fails(&[&[structure(0, 1, 0), 128]], 16, "a type of a metric that fits in 8 bits");
+        fails(&[&[structure(0, 1, 0), 128]], 16, "a metric type that fits in 8 bits");
     }
 
     #[test]

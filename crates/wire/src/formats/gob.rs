@@ -17,7 +17,7 @@
 //! ```
 //!
 //! A message that stands alone has the definitions that it needs before it. A stream has each
-//! definition once, so that later messages are values only.
+//! definition once, so later messages are values only.
 //!
 //! A reader goes by the definitions that it finds, whatever their ids: fields are matched by name,
 //! numbers can have other types if the value is the same, and unknown fields are skipped.

@@ -22,7 +22,7 @@
 //! A message that stands alone begins with its class. A stream is what one writer writes: a class
 //! is defined before its first object, and counted from 0. A reader accepts fields in any order,
 //! and skips those that the message does not have; an id can also be bytes or text. A reader does
-//! not follow references to earlier values, which no message here has.
+//! not follow references to earlier values, since no message here has any.
 
 use alloc::vec::Vec;
 

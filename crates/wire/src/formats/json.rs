@@ -306,10 +306,11 @@ impl<D: Dialect> Codec<D> {
 const MEMBER: &str = "a member of the message's object";
 const END: &str = "a comma, or the end of the object";
 const LIST: &str = "a list of numbers";
-const TYPE: &str = "a type of a metric that fits in 8 bits";
+const TYPE: &str = "a metric type that fits in 8 bits";
 
-/// Reads a message: first in the form that the libraries write, then in any form. The first attempt
-/// fails early if it fails. An input that ends within that form would end within any other, too.
+/// Reads a message: first in the form that the libraries write, then in any form. If the first
+/// attempt fails, it fails early. An input that ends within that form would end within any other,
+/// too.
 #[inline(always)]
 fn read<'m, T>(
     input: &mut Reader<'m>,

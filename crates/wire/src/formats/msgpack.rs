@@ -490,7 +490,7 @@ fn read_doubles<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f6
     values::fill(count, scope, || read_double(input))
 }
 
-/// Skips a value. It counts the values that are left, so that nesting needs no stack.
+/// Skips a value. It counts the values that are left, so nesting needs no stack.
 #[cold]
 #[inline(never)]
 fn skip(input: &mut Reader<'_>) -> Result<(), Fault> {

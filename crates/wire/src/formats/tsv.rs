@@ -16,12 +16,12 @@
 //! The id is in hex, two digits per byte. Floats are their IEEE-754 bits in 16 hex digits,
 //! separated by commas in a list. An empty id or list is an empty column; `-` stands for a field
 //! that the message does not have. Integers are decimal. A line ends with a line feed, with or
-//! without a carriage return before it; the last line may do without. Since the last column has a
+//! without a carriage return before it; the last line may lack it. Since the last column has a
 //! known length, a line is read as soon as that column is there. Empty lines are skipped.
 //!
-//! A line tells the kind of its message. The kind is written as above, and read in upper or lower
-//! case, also as `batch-timer` and `union`. A caller that asks for another kind gets the message in
-//! that form if it has one.
+//! Each line names the kind of its message. The kind is written as above, and read in upper or
+//! lower case, also as `batch-timer` and `union`. A caller that asks for another kind gets the
+//! message in that form if it has one.
 
 use alloc::vec::Vec;
 

@@ -187,7 +187,8 @@ pub(super) fn mantissa(value: f64, places: usize) -> Option<i64> {
 }
 
 /// The whole number nearest to the value times 10^places, and the value that it stands for. It is
-/// right below 2^51. For larger values and for NaN it is wrong, but not below 2^51, either.
+/// correct if it is below 2^51. For larger values and for NaN it is wrong, but then it is not below
+/// 2^51.
 #[inline(always)]
 pub(super) fn round(value: f64, places: usize) -> (i64, f64) {
     let power = POWERS[places];

@@ -210,7 +210,7 @@ fn decimals(values: &[f64]) -> Option<(usize, u64)> {
         if rest == 0 && bits < EXACT {
             return Some((places, bits));
         }
-        // The places that the first value needs that is not exact yet.
+        // The places that are needed by the first value that is not exact yet.
         let other = values.iter().find(|value| mantissa(**value, places).is_none())?;
         let (needed, _) = decimal(*other)?;
         if needed <= places {

@@ -36,8 +36,8 @@ pub(super) fn each_field<'a>(
     Ok(())
 }
 
-/// Reads a message in a field. A fault in it leaves the input at the fault, and is never one of an
-/// incomplete input, since more bytes after the field cannot mend it.
+/// Reads a message in a field. A fault in it leaves the input at the fault, and is never that of an
+/// incomplete input, since more bytes after the field cannot repair it.
 pub(super) fn nested<'a, T>(
     input: &mut Reader<'a>,
     read: impl FnOnce(&mut Reader<'a>) -> Result<T, Fault>,

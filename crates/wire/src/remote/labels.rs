@@ -12,7 +12,7 @@ pub type Label<'a> = (&'a str, &'a str);
 /// The label with the name of the metric.
 pub(super) const NAME: &str = "__name__";
 
-/// The labels sorted by name, without empty ones: a label with an empty value is the same as no
+/// The labels sorted by name, without empty ones: a label with an empty value means the same as no
 /// label.
 pub(super) fn canonical<'l, 'a>(
     labels: &'l [Label<'a>],

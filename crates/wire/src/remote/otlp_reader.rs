@@ -1,7 +1,7 @@
 //! Reads OpenTelemetry's metrics, OTLP; `otlp.rs` shows the layout.
 //!
-//! The fields that describe points may come after them. So each level is read twice: first what
-//! describes it, then what it contains.
+//! The fields that describe points may come after them. So each level is read twice: first its
+//! description, then its contents.
 
 use alloc::vec::Vec;
 

@@ -153,7 +153,7 @@ impl Owned {
 /// What a format cannot carry.
 #[derive(Clone, Copy, Default)]
 struct Losses {
-    /// A gauge of -0 is left out like other zeros, or has a meaning of its own.
+    /// A gauge of -0 is left out like other zeros, or means something else.
     sign_of_zero: bool,
     /// All NaNs are the same.
     nan_payload: bool,

@@ -362,7 +362,7 @@ func sizeOf(t uint64) (s uint64) {
 	return s + 1
 }
 
-// zigzag has the sign in the lowest bit, so that small negative numbers are short.
+// zigzag has the sign in the lowest bit, so small negative numbers are short.
 func zigzag(v int64) uint64 {
 	return uint64(v<<1) ^ uint64(v>>63)
 }

@@ -81,7 +81,7 @@ pub(crate) fn protect<F: Fn() -> VALUE + Copy>(work: F) -> Result<VALUE, Raise> 
     if tag == 0 { Ok(value) } else { Err(Raise::Tag(tag)) }
 }
 
-/// Calls `work` without the GVL, so that other Ruby threads may run. `work` must not touch Ruby.
+/// Calls `work` without the GVL, so that other Ruby threads can run. `work` must not touch Ruby.
 pub(crate) fn without_gvl<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Raise> {
     unsafe extern "C" {
         // From `ruby/thread.h`, which the bindings do not cover.

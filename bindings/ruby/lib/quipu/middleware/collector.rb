@@ -8,8 +8,7 @@ module Quipu
     #   use Quipu::Middleware::Collector
     #
     # Options: `registry:`, and `metrics_prefix:`, by default "http_server". IDs in paths are
-    # replaced, so that there is about one series per route: override `path_of` if that does not
-    # suffice.
+    # replaced, so there is about one series per route: override `path_of` if that does not suffice.
     class Collector
       UUID = %r{/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?=/|\z)}.freeze
       NUMBER = %r{/\d+(?=/|\z)}.freeze

@@ -74,7 +74,10 @@ fn takes_numbers_of_other_kinds_when_they_are_the_same() {
         assert_eq!(counter(&[&double(value)]).unwrap().1 as f64, value);
     }
     for value in [0.5, f64::NAN, f64::INFINITY, 9_223_372_036_854_775_808.0] {
-        assert_eq!(counter(&[&double(value)]).unwrap_err().2, "a double that is an int64");
+        assert_eq!(
+            counter(&[&double(value)]).unwrap_err().2,
+            "a double that is a whole number of 64 bits"
+        );
     }
     assert_eq!(counter(&[b"\x08value\0\x01"]).unwrap().1, 1);
     assert_eq!(counter(&[b"\x10value\0\xfe\xff\xff\xff"]).unwrap().1, -2);

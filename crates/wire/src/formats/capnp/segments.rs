@@ -47,7 +47,7 @@ pub(super) fn table_len(segments_but_one: u32) -> Result<usize, Fault> {
     Ok(8 * (segments.div_ceil(2) + 1))
 }
 
-/// How many words each segment has. There are at most 512, so that the sum does not overflow.
+/// How many words each segment has. There are at most 512, so the sum does not overflow.
 pub(super) fn segment_lens(table: &[u8]) -> impl Iterator<Item = u64> + '_ {
     let (numbers, _) = table.as_chunks::<4>();
     let segments = numbers.first().map_or(0, |number| u32::from_le_bytes(*number) as usize + 1);
@@ -61,7 +61,8 @@ fn take_words<'m>(input: &mut Reader<'m>, words: u64) -> Result<&'m [[u8; 8]], F
 
 /// A message's words.
 pub(super) struct Segments<'m> {
-    /// The table of several segments. Empty when there is one, which is all of the body.
+    /// The table of several segments. Empty when there is a single segment, which is all of the
+    /// body.
     table: &'m [u8],
     /// The concatenated segments.
     body: &'m [[u8; 8]],
@@ -243,7 +244,7 @@ pub(super) struct Root<'s, 'm> {
 }
 
 impl<'s, 'm> Root<'s, 'm> {
-    /// A word of the data. One that the writer's schema does not have is zero.
+    /// A word of the data. A word that the writer's schema does not have is zero.
     #[inline(always)]
     pub(super) fn word(self, at: usize) -> u64 {
         self.data.get(at).map_or(0, |word| u64::from_le_bytes(*word))
@@ -255,7 +256,7 @@ impl<'s, 'm> Root<'s, 'm> {
         self.segments.fault(self.segment.place + self.start + at, expected)
     }
 
-    /// What a pointer points to. One that the writer's schema does not have is null.
+    /// What a pointer points to. A pointer that the writer's schema does not have is null.
     #[inline(always)]
     pub(super) fn pointer(self, at: usize) -> Result<Object<'s, 'm>, Fault> {
         let pointer = self.pointers.get(at).map_or(0, |word| u64::from_le_bytes(*word));
@@ -309,8 +310,8 @@ impl<'m> Object<'_, 'm> {
     }
 }
 
-/// The first word of each struct of a list: what a list of doubles becomes when its schema is
-/// changed to one of structs. `None` when it is not such a list.
+/// The first word of each struct of a list: a list of doubles becomes a list of structs when its
+/// schema is changed so. `None` when it is not such a list.
 #[cold]
 #[inline(never)]
 fn first_doubles<'m>(

@@ -88,7 +88,7 @@ pub(super) enum Slot {
     Timer,
     /// A gauge's value, of a double.
     Gauge,
-    /// A number or values of another type, which have to be the same in the type of the field.
+    /// A number or values of another type, which must have the same value in the type of the field.
     Converted(Field, Number),
     /// A field that the message does not have, by its type.
     Skipped(i64),
@@ -215,7 +215,7 @@ impl<'m> Stream<'_, 'm> {
     }
 
     /// Moves the input to a fault. If the fault is within a message that is complete, more bytes
-    /// cannot mend it.
+    /// cannot repair it.
     #[cold]
     fn place(self, fault: Fault, message: &Reader<'m>) -> Fault {
         if self.starved {
@@ -266,7 +266,7 @@ impl Types {
                     ids(message, 0)?;
                     Definition::Bytes
                 }
-                _ => return Err(Fault::malformed("a definition of a kind that gob has")),
+                _ => return Err(Fault::malformed("a kind of definition that exists in gob")),
             });
             Ok(())
         })?;
@@ -553,7 +553,7 @@ fn real(number: Number, message: &mut Reader<'_>) -> Result<f64, Fault> {
     let value = number as f64;
     if value as i128 != number {
         *message = before;
-        return Err(Fault::malformed("an integer that is a double"));
+        return Err(Fault::malformed("an integer that a double can represent"));
     }
     Ok(value)
 }

@@ -543,7 +543,7 @@ mod tests {
         }
         for value in ["x", "}", "I", "ix;", "g{", "s1\"ab\"", "a{", "o{}"] {
             let text = format!(r#"c1"X"3{{s1"A"s2"iD"s5"value"}}o0{{{value}a1{{i97;}}7}}"#);
-            // An object without its number is of the first class.
+            // An object without a class number is of the first class.
             assert_eq!(counter(&text).is_err(), value != "o{}", "{text}");
         }
     }

@@ -279,7 +279,7 @@ impl<'m> Items<'m> {
                     return Ok(value);
                 }
                 self.back_to(before - 1);
-                Err(Fault::malformed("an integer that is a double"))
+                Err(Fault::malformed("an integer that a double can represent"))
             }
             _ => {
                 let number = self.other_integer(tag)?;
@@ -288,7 +288,7 @@ impl<'m> Items<'m> {
                     return Ok(value);
                 }
                 self.back_to(before - 1);
-                Err(Fault::malformed("an integer that is a double"))
+                Err(Fault::malformed("an integer that a double can represent"))
             }
         }
     }

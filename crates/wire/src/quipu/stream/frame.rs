@@ -36,7 +36,7 @@ impl Frame {
     fn read_parts(input: &mut Reader<'_>, head: &'static str) -> Result<Frame, Fault> {
         input.literal(MAGIC, "fc 71 77, which begins a frame of a stream")?;
         if input.peek().is_some_and(|version| version != VERSION) {
-            return Err(Fault::malformed("version 1; a later one needs a later quipu"));
+            return Err(Fault::malformed("version 1; a later version needs a later quipu"));
         }
         input.byte(head)?;
         let start = *input;

@@ -43,7 +43,7 @@ impl StreamReader {
     /// first frame that restarts the dictionary, is complete, and is not damaged. Returns `None` if
     /// there is no such frame.
     ///
-    /// Bytes that only look like frames cost time as well: it also returns `None` when it has
+    /// Bytes that only look like frames cost time as well: this also returns `None` when it has
     /// computed checksums over 16 times the length of the stream.
     pub fn find_start(stream: &[u8]) -> Option<usize> {
         let mut left = stream.len().saturating_mul(16);
@@ -64,8 +64,8 @@ impl StreamReader {
         None
     }
 
-    /// Returns the next message. A frame is read only when all of it is there, so that no message
-    /// of a damaged frame is returned.
+    /// Returns the next message. A frame is read only when all of it is there, so no message of a
+    /// damaged frame is returned.
     #[inline(always)]
     pub(in crate::quipu) fn read<'m>(
         &'m mut self,
@@ -109,11 +109,11 @@ impl StreamReader {
         match self.sequence {
             None if !frame.restarts => {
                 return Err(Fault::malformed(
-                    "a frame that begins the dictionary: the stream was joined before one",
+                    "a frame that begins the dictionary: the stream was joined in its middle",
                 ));
             }
             Some(sequence) if sequence != frame.sequence && !begins => {
-                return Err(Fault::malformed("the next frame: one or more were lost"));
+                return Err(Fault::malformed("the next frame: one or more frames were lost"));
             }
             _ => {}
         }

@@ -25,7 +25,7 @@ const MAX_SHARED: usize = 255;
 const DEFAULT_FRAME: usize = 32 << 10;
 const DEFAULT_RESTART: usize = 8 << 20;
 /// The dictionary restarts only after this many times the bytes of its definitions were sent, so
-/// that it costs at most a sixteenth, however many series there are.
+/// restarts cost at most a sixteenth, however many series there are.
 const DEFINITIONS: usize = 16;
 
 /// Writes a stream in quipu's own format.
@@ -133,7 +133,7 @@ impl StreamWriter {
         self
     }
 
-    /// Sets after how many bytes the dictionary restarts, 8 MiB by default, so that readers can
+    /// Sets the number of bytes after which the dictionary restarts, 8 MiB by default; readers can
     /// join there. A restart sends each id once more, so it waits for at least 16 times the bytes
     /// that the ids took.
     pub fn restart_after(mut self, bytes: usize) -> StreamWriter {
@@ -452,8 +452,8 @@ fn hash(kind: Kind, id: &[u8], secrets: &Secrets) -> u64 {
     secrets.hash(id) ^ u64::from(kind_code(kind)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The first generation of a writer. Writers begin apart, so that the handles of another writer are
-/// taken for forgotten ones.
+/// The first generation of a writer. Writers begin at different generations, so the handles of
+/// another writer are treated as forgotten ones.
 fn first_generation() -> u32 {
     static WRITERS: AtomicU32 = AtomicU32::new(0);
     WRITERS.fetch_add(1 << 8, Ordering::Relaxed)
