@@ -56,6 +56,8 @@ mod layout;
 mod lease;
 #[cfg(not(loom))]
 mod lock;
+#[cfg(not(loom))]
+mod opening;
 #[cfg(all(unix, not(loom)))]
 mod presence;
 #[cfg(not(loom))]

@@ -1,16 +1,20 @@
 //! The segment: what can be done with one that is open. `open.rs` opens and creates files of
-//! segments; `record.rs` has the records, which are reserved, filled, and published by one store.
+//! segments; `record.rs` has the records, which are reserved, filled, and published by one store;
+//! `contents.rs` has the interface to the code that knows what the records hold.
 
 #![cfg_attr(not(unix), allow(unused_imports, reason = "fewer are used there"))]
 
+mod contents;
 mod open;
 mod record;
 
+use std::any::Any;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+pub(crate) use self::contents::Contents;
 use self::open::{DEFAULT_PATIENCE, FoundAs};
 pub use self::open::{Options, SetAside};
 pub use self::record::{Draft, Record};
@@ -33,7 +37,6 @@ use crate::offset::{self, ByteOffset, CELL_BYTES, WordOffset};
 use crate::presence::{Locked, Patience};
 use crate::readings::Readings;
 use crate::region::Region;
-use crate::series::{self, Names};
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// A handle to a segment. Clones share it. Dropping the last one, cells included, releases the
@@ -50,7 +53,7 @@ pub struct Segment {
     /// The end of the bytes that may hold anything, and not zeros, when they are taken into use.
     dirty: u64,
     shared: Shared,
-    pub(crate) names: Arc<Names>,
+    contents: Arc<dyn Contents>,
 }
 
 /// How the file is shared, and what is left to do before it is used.
@@ -105,12 +108,11 @@ impl Shared {
 }
 
 impl Segment {
-    /// Returns a segment of `limit` bytes in private memory. The system provides it page by page,
-    /// as it is used.
-    ///
-    /// # Errors
-    /// A limit too small for a header or over 1 TiB, and memory that the system refuses.
-    pub fn private(limit: u64) -> Result<Self, Error> {
+    /// See [`Segment::private`].
+    pub(crate) fn in_private_memory(
+        limit: u64,
+        contents: Arc<dyn Contents>,
+    ) -> Result<Self, Error> {
         let limit = limit.checked_next_multiple_of(LINE_BYTES).filter(|&limit| limit <= MAX_LIMIT);
         let Some(limit) = limit.filter(|&limit| limit >= HEADER_BYTES) else {
             let what = format!("its limit must be {HEADER_BYTES} to {MAX_LIMIT} bytes");
@@ -124,21 +126,12 @@ impl Segment {
             let word = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
             region.cell(WordOffset::new(i as u32).byte()).store(word, Ordering::Relaxed);
         }
-        Ok(Self::made(region, &readings, Access::Exclusive))
+        Ok(Self::made(region, &readings, Access::Exclusive, contents))
     }
 
-    /// Returns a segment of at most `limit` bytes in memory, shared with the children that this
-    /// process forks afterwards, and with their children. All count in the same cells. The memory
-    /// is released with the last of them. It needs no writable directory.
-    ///
-    /// Memory is allocated as the segment grows, and at once for each growth, so that no write
-    /// fails for lack of it.
-    ///
-    /// # Errors
-    /// A limit too small for a header or over 1 TiB, and a system without such memory: only Linux
-    /// has it.
+    /// See [`Segment::anonymous`].
     #[cfg(unix)]
-    pub fn anonymous(limit: u64) -> Result<Self, Error> {
+    pub(crate) fn in_shared_memory(limit: u64, contents: Arc<dyn Contents>) -> Result<Self, Error> {
         let limit = limit.checked_next_multiple_of(LINE_BYTES);
         let limit = limit.filter(|limit| (HEADER_BYTES..=MAX_LIMIT).contains(limit));
         let Some(limit) = limit else {
@@ -148,16 +141,22 @@ impl Segment {
         let readings = Readings::now();
         let head = header(HEADER_BYTES, limit, &readings);
         let file = MappedFile::anonymous(&head, HEADER_BYTES, limit)?;
-        Ok(Self::made(Region::mapped(file, HEADER_BYTES, limit), &readings, Access::Exclusive))
+        let region = Region::mapped(file, HEADER_BYTES, limit);
+        Ok(Self::made(region, &readings, Access::Exclusive, contents))
     }
 
     /// A segment whose header was just written.
-    fn made(region: Region, readings: &Readings, access: Access) -> Self {
+    fn made(
+        region: Region,
+        readings: &Readings,
+        access: Access,
+        contents: Arc<dyn Contents>,
+    ) -> Self {
         let anchor = anchor_cells(&region).begin(readings);
         let (found, boot) = (FoundAs::New, readings.boot);
-        let (shared, names) = (Shared::new(access, false), Arc::default());
+        let shared = Shared::new(access, false);
         let region = Arc::new(region);
-        Self { region, anchor, boot, found, torn: false, dirty: 0, shared, names }
+        Self { region, anchor, boot, found, torn: false, dirty: 0, shared, contents }
     }
 
     /// Marks the file as open, and lets others open it if it is to be shared.
@@ -181,15 +180,6 @@ impl Segment {
         let locked = Locked::open(path, Access::Exclusive, Patience::new(DEFAULT_PATIENCE))?;
         let locked = locked.ok_or_else(|| Error::new(Some(path), ErrorKind::NoDirectory))?;
         file::set_aside(path, &locked.file, names)
-    }
-
-    /// Opens or creates a file with the default [`Options`].
-    ///
-    /// # Errors
-    /// Those of [`Options::open_or_create`].
-    #[cfg(unix)]
-    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Options::new().open_or_create(path)
     }
 
     /// The number of bytes of private memory for records with these numbers of cells.
@@ -281,7 +271,7 @@ impl Segment {
             let tokens = self.region.cell(at::TOKENS);
             tokens.fetch_add(MAX_LOST_TOKENS, Ordering::Relaxed);
         }
-        series::mend(self)?;
+        self.contents.mend(self)?;
         for at in [at::GROWING, at::GROWING_BROKEN] {
             self.region.cell(at).store(0, Ordering::Relaxed);
         }
@@ -355,6 +345,12 @@ impl Segment {
     pub(crate) fn making_words(&self) -> (&AtomicU64, &AtomicU64) {
         let region = &self.region;
         (region.cell(at::MAKING), region.cell(at::MAKING_BROKEN))
+    }
+
+    /// The contents, if they are of that type.
+    pub(crate) fn contents<C: Contents>(&self) -> Option<&C> {
+        let contents: &dyn Any = &*self.contents;
+        contents.downcast_ref()
     }
 
     /// The offset of the newest record.

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Segment, Shared, anchor_cells, header};
+use super::{Contents, Segment, Shared, anchor_cells, header};
 use crate::access::Access;
 use crate::error::{Error, ErrorKind};
 #[cfg(unix)]
@@ -16,7 +16,6 @@ use crate::presence::{Locked, Patience};
 use crate::printable;
 use crate::readings::Readings;
 use crate::region::Region;
-use crate::series;
 use crate::sync::Arc;
 
 /// The state of a segment when it was opened.
@@ -38,21 +37,7 @@ pub struct Options {
     group: Option<u32>,
     patience: Duration,
     readings: Option<Readings>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            limit: DEFAULT_LIMIT,
-            size: 0,
-            unmarked: false,
-            access: Access::Exclusive,
-            mode: DEFAULT_MODE,
-            group: None,
-            patience: DEFAULT_PATIENCE,
-            readings: None,
-        }
-    }
+    contents: fn() -> Arc<dyn Contents>,
 }
 
 /// A file that was renamed, so that another one could be created in its place.
@@ -77,9 +62,19 @@ impl SetAside {
 }
 
 impl Options {
-    /// The defaults: a limit of 256 MiB, no size in advance, mode 0600, not shared.
-    pub fn new() -> Self {
-        Self::default()
+    /// The defaults. `contents` makes the contents of each segment that is opened.
+    pub(crate) fn with_contents(contents: fn() -> Arc<dyn Contents>) -> Self {
+        Self {
+            limit: DEFAULT_LIMIT,
+            size: 0,
+            unmarked: false,
+            access: Access::Exclusive,
+            mode: DEFAULT_MODE,
+            group: None,
+            patience: DEFAULT_PATIENCE,
+            readings: None,
+            contents,
+        }
     }
 
     /// The size in bytes up to which a new file may grow, at most 1 TiB. Each process that opens
@@ -279,10 +274,10 @@ impl Options {
         let boot = readings.boot;
         let shared = Shared::new(self.access, is_first);
         let region = Arc::new(region);
-        let names = Arc::default();
-        let segment = Segment { region, anchor, boot, found, torn, dirty, shared, names };
+        let contents = (self.contents)();
+        let segment = Segment { region, anchor, boot, found, torn, dirty, shared, contents };
         if is_first {
-            series::inspect(&segment)?;
+            segment.contents.inspect(&segment)?;
         }
         Ok(segment)
     }
@@ -319,7 +314,7 @@ impl Options {
             return Ok(None);
         };
         let region = Region::mapped(file, size, self.limit);
-        let segment = Segment::made(region, &readings, self.access);
+        let segment = Segment::made(region, &readings, self.access, (self.contents)());
         segment.enter(Patience::new(self.patience))?;
         Ok(Some(segment))
     }

@@ -11,7 +11,7 @@ use crate::sync::Ordering;
 
 /// Validates all families, without changing any. If power was lost, what it may have destroyed is
 /// cut off later, when the families are mended.
-pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
+pub(super) fn inspect(segment: &Segment) -> Result<(), Error> {
     let mut claims = Vec::new();
     if !segment.may_have_lost_power() {
         for block in segment.claim_blocks().iter() {
@@ -71,7 +71,7 @@ pub(crate) fn inspect(segment: &Segment) -> Result<(), Error> {
 }
 
 /// Mends all families, in a file that no other process has open.
-pub(crate) fn mend(segment: &Segment) -> Result<(), Error> {
+pub(super) fn mend(segment: &Segment) -> Result<(), Error> {
     // All are opened before the first is changed.
     let families = all_families(segment)?;
     let blocks = segment.claim_blocks();

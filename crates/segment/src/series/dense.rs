@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::cells::{LANE_WORDS, Lanes, SeriesCells};
+use super::names::Names;
 use super::schema::Schema;
 use crate::cells::Cells;
 use crate::error::Error;
@@ -148,7 +149,7 @@ impl Dense {
             return Ok(Layout { first: segment.take(words, lock::REGISTRATION)?, cpus, lanes });
         }
         let numbers = u64::from(cpus) | u64::from(lanes) << 16;
-        for record in segment.names.slabs(segment)? {
+        for record in Names::of(segment).slabs(segment)? {
             if Slab::of(&record).is_none_or(|slab| slab.numbers != numbers) {
                 continue;
             }

@@ -9,6 +9,7 @@ use super::handle::{SeriesHandle, held};
 use super::key::{Key, KeyWriter};
 use super::keyed::{self, DynamicSeries, Found, Moment};
 use super::meta;
+use super::names::Names;
 use super::schema::Schema;
 use super::side::SideAllocations;
 use super::strings::StringSet;
@@ -182,7 +183,9 @@ impl Family {
         clock: &Option<Manual>,
     ) -> Result<Option<Self>, Error> {
         let (name, short) = (&schema.name, record_name(&schema.name));
-        let Some(record) = segment.names.family(segment, name, short)? else { return Ok(None) };
+        let Some(record) = Names::of(segment).family(segment, name, short)? else {
+            return Ok(None);
+        };
         let family = Self::open(segment, &record, clock.clone())?;
         if family.inner.schema.name != *name {
             // Its record has the name of another family, whose name does not fit whole.

@@ -77,8 +77,6 @@ pub use strings::StringSet;
 pub use walk::{Cursor, View};
 
 #[cfg(not(loom))]
-pub(crate) use check::{inspect, mend};
-#[cfg(not(loom))]
 pub(crate) use names::Names;
 
 #[cfg(loom)]

@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::dense::Slab;
-use super::family;
+use super::{check, family};
 use crate::error::{Error, ErrorKind};
 use crate::fork::ForkSafeMutex;
 use crate::layout::{check_at, walk};
 use crate::lock::Busy;
-use crate::segment::{Record, Segment};
+use crate::segment::{Contents, Record, Segment};
 
 /// The records of families by name, and the slabs, as far as this process has seen them.
 #[derive(Default)]
@@ -42,7 +42,22 @@ unsafe impl Sync for Names {}
 /// The number of slabs in which a new family looks for room, from the newest one.
 const SLABS_SEARCHED: usize = 4;
 
+impl Contents for Names {
+    fn inspect(&self, segment: &Segment) -> Result<(), Error> {
+        check::inspect(segment)
+    }
+
+    fn mend(&self, segment: &Segment) -> Result<(), Error> {
+        check::mend(segment)
+    }
+}
+
 impl Names {
+    /// Those of a handle to a segment.
+    pub(crate) fn of(segment: &Segment) -> &Self {
+        segment.contents().expect("`opening.rs` gives every segment its names")
+    }
+
     /// The newest record of a family of that name. If the record has another version, or cannot be
     /// read, it is found by `short`, the part of the name that fits into a record.
     pub(crate) fn family(
@@ -153,7 +168,7 @@ mod tests {
         }
         let records = segment.records().count();
         assert!(records > count);
-        let steps = segment.names.with(&segment, |known| known.steps).unwrap();
+        let steps = Names::of(&segment).with(&segment, |known| known.steps).unwrap();
         assert_eq!(steps, records);
     }
 
@@ -164,11 +179,11 @@ mod tests {
         let schema = Schema { name: "requests".into(), cells: 1, ..Schema::default() };
         let id = segment.family(&schema).unwrap().id();
         let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            segment.names.with(&segment, |_| panic!("a thread that is gone"))
+            Names::of(&segment).with(&segment, |_| panic!("a thread that is gone"))
         }));
         assert!(broken.is_err());
         assert_eq!(segment.family(&schema).unwrap().id(), id);
-        let known = segment.names.with(&segment, |known| known.families.len()).unwrap();
+        let known = Names::of(&segment).with(&segment, |known| known.families.len()).unwrap();
         assert_eq!((known, segment.families().unwrap().len()), (1, 1));
     }
 }

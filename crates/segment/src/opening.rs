@@ -1,0 +1,62 @@
+//! Opening a segment whose records are families of series: the public constructors. The segment
+//! itself knows nothing of families; it gets their checks here, as its [`Contents`].
+
+#[cfg(unix)]
+use std::path::Path;
+
+use crate::error::Error;
+use crate::segment::{Contents, Options, Segment};
+use crate::series::Names;
+use crate::sync::Arc;
+
+fn contents() -> Arc<dyn Contents> {
+    Arc::new(Names::default())
+}
+
+impl Options {
+    /// The defaults: a limit of 256 MiB, no size in advance, mode 0600, not shared.
+    pub fn new() -> Self {
+        Self::with_contents(contents)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Segment {
+    /// Returns a segment of `limit` bytes in private memory. The system provides it page by page,
+    /// as it is used.
+    ///
+    /// # Errors
+    /// A limit too small for a header or over 1 TiB, and memory that the system refuses.
+    pub fn private(limit: u64) -> Result<Self, Error> {
+        Self::in_private_memory(limit, contents())
+    }
+
+    /// Returns a segment of at most `limit` bytes in memory, shared with the children that this
+    /// process forks afterwards, and with their children. All count in the same cells. The memory
+    /// is released with the last of them. It needs no writable directory.
+    ///
+    /// Memory is allocated as the segment grows, and at once for each growth, so that no write
+    /// fails for lack of it.
+    ///
+    /// # Errors
+    /// A limit too small for a header or over 1 TiB, and a system without such memory: only Linux
+    /// has it.
+    #[cfg(unix)]
+    pub fn anonymous(limit: u64) -> Result<Self, Error> {
+        Self::in_shared_memory(limit, contents())
+    }
+
+    /// Opens or creates a file with the default [`Options`].
+    ///
+    /// # Errors
+    /// Those of [`Options::open_or_create`].
+    #[cfg(unix)]
+    pub fn open_or_create(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Options::new().open_or_create(path)
+    }
+}
