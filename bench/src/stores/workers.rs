@@ -57,7 +57,7 @@ fn count_together(plan: &Plan, count: usize, counters: &Counters) -> Result<(u64
         })?);
     }
     drop(count_to);
-    // By now the workers wait at the gate; one that is late finds it open.
+    // By now the workers wait at the gate; a late worker finds it open.
     std::thread::sleep(plan.run_time / 10);
     let start = Instant::now();
     let _ = (&gate).write_all(&vec![b'g'; count]);

@@ -660,7 +660,7 @@ fn a_pool_uses_arenas_again() {
         other.alloc_uninit_slice::<u8>(200_000);
         assert_eq!(pool.idle(), 0);
     }
-    assert_eq!(pool.idle(), 1, "the one that grew too large is freed");
+    assert_eq!(pool.idle(), 1, "the arena that grew too large is freed");
     assert!(pool.reserved() >= 1000);
     {
         let mut arena = pool.get();

@@ -30,12 +30,12 @@ pub struct Metrics {
 #[derive(Debug, Group)]
 #[metrics(prefix = "quipu")]
 struct Counted {
-    /// Requests that were answered, by status code.
+    /// /// Responses of the routes, by status code.
     http_responses: CounterFamily<ByCode>,
     /// Requests that were refused before they were complete.
     #[metric(labels = ["code", "reason"])]
     http_refused: CounterFamily<[&'static str; 2]>,
-    /// From a request's head to its answer, for all answered requests.
+    /// /// Time from a request's head to its response.
     #[metric(unit = "seconds", buckets = LATENCIES)]
     http_request_duration: Histogram,
     /// Connections that were accepted.
@@ -44,14 +44,14 @@ struct Counted {
     http_connections_open: IntGauge,
     /// Connections that were closed to make room for others.
     http_connections_gave_way: Counter,
-    /// Times that the system had no room for a new connection.
+    /// /// Times that accepting was paused because file descriptors or memory ran out.
     http_accept_pauses: Counter,
-    /// Time that a sync of the state to the disk took.
+    /// /// Duration of a sync of the state to the disk.
     #[metric(unit = "seconds", buckets = CHECKPOINTS)]
     checkpoint_duration: Histogram,
     /// Syncs of the state to the disk that failed.
     checkpoint_errors: Counter,
-    /// When the disk last had the whole state.
+    /// /// Time at which the disk last had the whole state.
     #[metric(unit = "seconds")]
     checkpoint_last_success_timestamp: GaugeFamily<()>,
 }
@@ -202,7 +202,7 @@ fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
         state.requests.count() as f64
     })?;
     scope.gauge_fn(about("keys", "Keys that have a window."), || state.keys.len() as f64)?;
-    scope.gauge_fn(about("keys_capacity", "The most keys that there is room for."), || {
+    scope.gauge_fn(about("keys_capacity", "The capacity for keys."), || {
         state.keys.capacity() as f64
     })?;
     scope.counter_fn(about("key_hits", "Hits of keys since the state was created."), || {

@@ -274,7 +274,7 @@ fn a_segment_is_shown_beside_its_application() {
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));
     assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
     assert_eq!(text.matches("# TYPE jobs_total").count(), 1);
-    // Another family whose name is the one that the counter is shown by.
+    // Another family with the name under which the counter is shown.
     fs::remove_file(directory.path().join(jobs_file)).unwrap();
     let key = r#"["jobs_total", "jobs_total", {}, "A gauge."]"#;
     let file = python_entries([(key.to_owned(), 7.0)]);

@@ -144,7 +144,7 @@ impl AnyDecoder {
         self.0.position()
     }
 
-    /// Ends the stream, and checks that all of it was messages that have been taken.
+    /// Ends the stream, and checks that it consisted of messages that have all been taken.
     ///
     /// # Errors
     ///

@@ -20,8 +20,8 @@ pub trait Format: sealed::Sealed + 'static {
     /// needs a length before each message.
     const DELIMITED: bool = true;
 
-    /// Whether the format has a framing of its own for streams, such as a separator between messages,
-    /// or does not need one, since messages are self-delimiting.
+    /// Whether the format has its own framing for streams, such as a separator between messages, or
+    /// needs none, since messages are self-delimiting.
     const HAS_FRAMING: bool = Self::DELIMITED;
 
     /// What a writer of a stream remembers between messages.

@@ -246,7 +246,7 @@ impl<F: Format> Decoder<F> {
         }
     }
 
-    /// Ends the stream, and checks that all of it was messages that have been taken.
+    /// Ends the stream, and checks that it consisted of messages that have all been taken.
     ///
     /// # Errors
     ///

@@ -345,7 +345,7 @@ fn is_linear(format: AnyFormat, kind: Kind, bytes: &[u8]) {
     panic!("{} {kind:?}: {fastest:?} for {} bytes: {start}", format.name(), bytes.len());
 }
 
-/// The most memory that reading took at once; all of it has to be freed.
+/// The peak memory of reading; all of it has to be freed.
 fn peak_of(format: AnyFormat, kind: Kind, bytes: &[u8]) -> usize {
     let before = LIVE.get();
     PEAK.set(before);

@@ -17,7 +17,7 @@ import (
 	"math"
 )
 
-// The limits that the compiler sets unless it is told others.
+// The limits that the compiler sets by default.
 const (
 	// SizeMax is the upper limit of the length of a message, in bytes.
 	SizeMax = 16 * 1024 * 1024
