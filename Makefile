@@ -208,8 +208,12 @@ test-targets: ## The arena and the formats without std and on 32 bits; the libra
 	done
 
 .PHONY: test-counts
-test-counts: tools ## Instruction counts of the arena: not above its peers', nor risen
-	$(CARGO) run --locked --release --quiet --package quipu-bench-callgrind -- check
+test-counts: tools ## Instruction counts: none risen, and no arena's above its peers'
+	$(CARGO) run --locked --quiet --package quipu-bench-counts -- check
+
+.PHONY: record-counts
+record-counts: tools ## Record the instruction counts that test-counts compares with
+	$(CARGO) run --locked --quiet --package quipu-bench-counts -- measure
 
 .PHONY: loom
 loom: ## Every interleaving of the lock-free parts
@@ -332,10 +336,10 @@ bench-counting: ## Counters and histograms, compared to those of other libraries
 
 .PHONY: bench-arena
 bench-arena: tools ## The bump allocator, compared to others: instructions and times
-	$(CARGO) build --release --locked --package quipu-bench --package quipu-bench-callgrind
+	$(CARGO) build --release --locked --package quipu-bench
 	target/release/arena
 	target/release/report arena
-	target/release/arena-table measure
+	$(MAKE) record-counts
 
 .PHONY: bench-wire
 bench-wire: ## Messages on the wire, compared to Go libraries and Rust crates

@@ -1,14 +1,24 @@
-//! Small functions of bump allocators, whose instructions callgrind counts.
+//! Small functions whose instructions callgrind counts.
 //!
-//! All libraries share the source of each case. Its body is a function that is never inlined, with
-//! its own symbol: `entry_CASE_LIBRARY`. A second function does the setup, and calls it through a
-//! pointer with arguments that the compiler does not know. Only the instructions between entering
-//! and leaving the entry function are counted.
+//! A cell is a function that is never inlined, with its own symbol, `entry_NAME`, and its setup,
+//! which calls it with arguments that the compiler does not know. Only the instructions between
+//! entering and leaving the entry function are counted.
 //!
-//! The cases are those of the table that bump-scope publishes, so the columns are comparable.
+//! - `arena`: the cases of the table that bump-scope publishes, for quipu's arenas and their peers.
+//! - `counting`: the hottest operations of quipu, each repeated over some inputs.
+//! - `rseq`: makes the library take the path of restartable sequences, which valgrind lacks.
 
-pub mod libraries;
+pub mod arena;
+pub mod counting;
+pub mod rseq;
 
-mod cases;
-
-pub use cases::*;
+/// A cell: its name, the number of operations that its entry function does, and its setup, which
+/// calls the entry function once.
+pub struct Cell {
+    /// The name, `CASE` or `CASE-LIBRARY`.
+    pub name: String,
+    /// The operations of one run.
+    pub operations: u64,
+    /// Sets up, and calls the entry function once.
+    pub run: fn(),
+}

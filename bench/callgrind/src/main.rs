@@ -1,88 +1,51 @@
-//! Counts the instructions of `quipu-arena` and of its peers, checks them, and writes the tables.
+//! Runs the cells of a table, each in a child process, so that all of them start with the same heap
+//! and callgrind writes a file for each. Prints `PID OPERATIONS NAME` for each cell.
 //!
-//! `cargo run --release -p quipu-bench-callgrind -- check`
-//!
-//! It needs valgrind. The runner of gungraun is installed into `target/tools` when it is missing.
+//! `counts` runs this program under callgrind.
 
-mod check;
-mod error;
-mod figures;
-mod measure;
-mod table;
-
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-
-use error::Result;
-use figures::Figures;
-
-#[derive(Parser)]
-#[command(name = "arena-table", about = "Counts the instructions of bump allocators.")]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Count all cells, record the figures, and write the tables.
-    Measure,
-    /// Count all cells, and fail if one of ours is above the lowest peer or the recorded figure.
-    Check,
-    /// Write the tables of the recorded figures.
-    Write,
-}
+use quipu_bench_callgrind::{Cell, arena, counting, rseq};
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse().command) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("arena-table: {error}");
-            ExitCode::FAILURE
+    let cells = match std::env::args().nth(1).as_deref() {
+        Some("arena") => arena::cells(),
+        Some("counting") => counting::cells(),
+        _ => {
+            eprintln!("usage: cells arena|counting");
+            return ExitCode::FAILURE;
+        }
+    };
+    for cell in &cells {
+        if let Err(error) = run(cell) {
+            eprintln!("cells: {}: {error}", cell.name);
+            return ExitCode::FAILURE;
         }
     }
+    ExitCode::SUCCESS
 }
 
-fn run(command: &Command) -> Result<ExitCode> {
-    let root = root();
-    let kept = root.join("docs/benchmarks/arena-counts.jsonl");
-    match command {
-        Command::Measure => {
-            let figures = measure::all(&root)?;
-            figures.write(&kept)?;
-            table::write_all(&root, &figures)?;
-            let mut out = std::io::stdout().lock();
-            let _ = writeln!(out, "{}", table::all_rows(&figures));
+fn run(cell: &Cell) -> io::Result<()> {
+    // SAFETY: This process has a single thread.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            rseq::register();
+            (cell.run)();
+            // SAFETY: Ends the child without the parent's handlers.
+            unsafe { libc::_exit(0) }
         }
-        Command::Check => {
-            let before = Figures::read(&kept)?;
-            let figures = measure::all(&root)?;
-            if !figures.setting.comparable(&before.setting) {
-                eprintln!(
-                    "arena-table: NOT COMPARED with the recorded figures, which another compiler, \
-                     libc, valgrind or CPU counted; `make bench-arena` records new ones"
-                );
+        child => {
+            let mut status = 0;
+            // SAFETY: The child exists, and the status outlives the call.
+            if unsafe { libc::waitpid(child, &raw mut status, 0) } == -1 {
+                return Err(io::Error::last_os_error());
             }
-            let losses = check::losses(&figures, &before);
-            let mut out = std::io::stdout().lock();
-            let _ = writeln!(out, "{}", check::summary(&figures));
-            if !losses.is_empty() {
-                for loss in &losses {
-                    eprintln!("arena-table: {loss}");
-                }
-                return Ok(ExitCode::FAILURE);
+            if status != 0 {
+                return Err(io::Error::other(format!("failed with wait status {status:#x}")));
             }
+            writeln!(io::stdout(), "{child} {} {}", cell.operations, cell.name)
         }
-        Command::Write => table::write_all(&root, &Figures::read(&kept)?)?,
     }
-    Ok(ExitCode::SUCCESS)
-}
-
-/// The root of the checkout.
-fn root() -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    folder.ancestors().nth(2).unwrap_or(folder).to_path_buf()
 }

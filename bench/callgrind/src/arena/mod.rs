@@ -1,10 +1,15 @@
-//! The cases, each with its setup, and the body whose instructions are counted.
+//! Bump allocators: the cases, each with its setup, and the body whose instructions are counted.
+//! All libraries share the source of each case.
 
 use std::alloc::Layout;
 use std::hint::black_box;
 use std::ptr::NonNull;
 
 use allocator_api2::alloc::{AllocError, Allocator};
+
+use crate::Cell;
+
+pub mod libraries;
 
 /// 56 bytes.
 pub struct BigStruct(#[expect(dead_code)] [u64; 7]);
@@ -137,7 +142,7 @@ macro_rules! library {
         /// The cases for one library.
         pub mod $library {
             use super::*;
-            use crate::libraries::$library::Bump;
+            use super::libraries::$library::Bump;
 
             value!($library alloc_u8 1 alloc<'a>(u8 = 42) &'a mut u8);
             value!($library alloc_u8_overaligned 8 alloc<'a>(u8 = 42) &'a mut u8);
@@ -223,4 +228,42 @@ macro_rules! library {
 library! {
     quipu_up quipu_down quipu_up_reclaim quipu_down_reclaim
     bump_scope_up bump_scope_down bumpalo blink_alloc
+}
+
+macro_rules! cells {
+    ($($case:ident)*) => {
+        /// Every case of every library.
+        pub fn cells() -> Vec<Cell> {
+            let cases = [$(cells! {
+                $case: quipu_up quipu_down quipu_up_reclaim quipu_down_reclaim
+                bump_scope_up bump_scope_down bumpalo blink_alloc
+            }),*];
+            cases.into_iter().flatten().collect()
+        }
+    };
+    ($case:ident: $($library:ident)*) => {
+        [$(Cell {
+            name: concat!(stringify!($case), "-", stringify!($library)).to_owned(),
+            operations: 1,
+            run: || $library::$case::measure($library::$case::entry),
+        }),*]
+    };
+}
+
+cells! {
+    alloc_u8 alloc_u8_overaligned alloc_u32 alloc_u32_aligned alloc_u32_overaligned
+    alloc_big_struct alloc_big_struct_aligned alloc_big_struct_overaligned
+    alloc_u8_slice alloc_u8_slice_overaligned
+    alloc_u32_slice alloc_u32_slice_aligned alloc_u32_slice_overaligned
+    try_alloc_u8 try_alloc_u8_overaligned
+    try_alloc_u32 try_alloc_u32_aligned try_alloc_u32_overaligned
+    try_alloc_big_struct try_alloc_big_struct_aligned try_alloc_big_struct_overaligned
+    try_alloc_u8_slice try_alloc_u8_slice_overaligned
+    try_alloc_u32_slice try_alloc_u32_slice_aligned try_alloc_u32_slice_overaligned
+    allocate grow_same_align grow_smaller_align grow_larger_align
+    shrink_same_align shrink_smaller_align shrink_larger_align deallocate deallocate_non_last
+    black_box_allocate black_box_grow_same_align black_box_grow_smaller_align
+    black_box_grow_larger_align black_box_shrink_same_align black_box_shrink_smaller_align
+    black_box_shrink_larger_align black_box_deallocate black_box_deallocate_non_last
+    warm_up reset
 }

@@ -45,8 +45,8 @@ pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
             ));
         }
     };
-    let read = "read its assembly: objdump -d --disassemble=entry_CASE_LIBRARY on the newest \
-                target/counted/deps/arena-*";
+    let read = "read its assembly: objdump -d --disassemble=entry_CASE_LIBRARY on \
+                target/counted/cells";
     for case in TABLES.iter().flat_map(|table| table.cases) {
         compare(case, "quipu_up", lowest(figures, case, peers()), "the lowest peer", read);
         if case.contains("shrink") {
@@ -57,7 +57,7 @@ pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
         if figures.setting.comparable(&kept.setting) {
             for (library, _) in &LIBRARIES[..4] {
                 let before = kept.count(case, library);
-                let hint = "if that is intended, record the new figures with `make bench-arena`";
+                let hint = "if that is intended, record the new figures with `make record-counts`";
                 compare(case, library, before, "the recorded count", hint);
             }
         }

@@ -42,8 +42,6 @@ pub(crate) struct Setting {
     pub(crate) target: String,
     pub(crate) libc: String,
     pub(crate) valgrind: String,
-    /// The processor, on which depends how the C library copies.
-    pub(crate) cpu: String,
     /// The libraries and their versions.
     pub(crate) libraries: BTreeMap<String, String>,
 }
@@ -53,9 +51,8 @@ impl Setting {
     /// include ours, do not matter.
     pub(crate) fn comparable(&self, other: &Setting) -> bool {
         let tools = |setting: &Setting| {
-            let Setting { rustc, llvm, target, libc, valgrind, cpu, libraries: _ } =
-                setting.clone();
-            [rustc, llvm, target, libc, valgrind, cpu]
+            let Setting { rustc, llvm, target, libc, valgrind, libraries: _ } = setting.clone();
+            [rustc, llvm, target, libc, valgrind]
         };
         tools(self) == tools(other)
     }

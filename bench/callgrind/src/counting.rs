@@ -1,0 +1,375 @@
+//! quipu's hottest operations, built with the default release profile, as most programs are.
+//!
+//! Each entry function runs one operation on inputs that were prepared before, in a loop of three
+//! or four instructions. The first runs, which register threads and fill caches, are not counted.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use quipu::{
+    Counter, CounterFamily, Description, FloatCounter, Histogram, HistogramFamily, LabelGroup,
+    LabelValue, Registry,
+};
+use quipu_arena::Arena;
+use quipu_window::{Bucketed, Exact, Window};
+use quipu_wire::{Decoder, Framing, Kind as MessageKind, Quipu, Series, StreamWriter};
+
+use crate::Cell;
+
+/// The number of operations of an entry function, unless it says otherwise.
+const TURN: usize = 4096;
+
+/// The series of the family with many series.
+const SERIES: usize = 18_000;
+
+macro_rules! cells {
+    ($($name:ident: $operations:expr;)*) => {
+        /// All operations.
+        pub fn cells() -> Vec<Cell> {
+            vec![$(Cell {
+                name: stringify!($name).to_owned(),
+                operations: $operations as u64,
+                run: $name::run,
+            }),*]
+        }
+    };
+}
+
+cells! {
+    counter: TURN;
+    float_counter: TURN;
+    two_enums: TURN;
+    enum_and_known_text: TURN;
+    one_text_of_1000: TURN;
+    three_labels_of_18000: TURN;
+    classic_histogram: TURN;
+    native_histogram: TURN;
+    histogram_by_enum_and_known_text: TURN;
+    encode_a_series_of_18000: SERIES;
+    stream_write: TURN;
+    stream_read: TURN;
+    bucketed_window: TURN;
+    exact_window: TURN;
+}
+
+/// Defines a module with the entry function and `run`, which sets up, runs it once on a few inputs
+/// as `warm_up`, and once to be counted.
+macro_rules! cell {
+    ($name:ident($subject:ident: $type:ty, $input:ident: $of:ty) $body:block $set_up:block) => {
+        mod $name {
+            use super::*;
+
+            #[inline(never)]
+            #[unsafe(export_name = concat!("entry_", stringify!($name)))]
+            fn entry($subject: &mut $type, inputs: &[$of]) {
+                for $input in inputs.iter().copied() {
+                    $body
+                }
+            }
+
+            #[inline(never)]
+            fn warm_up($subject: &mut $type, inputs: &[$of]) {
+                for $input in inputs.iter().copied() {
+                    $body
+                }
+            }
+
+            pub(super) fn run() {
+                let (mut subject, inputs) = $set_up;
+                warm_up(black_box(&mut subject), black_box(&inputs));
+                entry(black_box(&mut subject), black_box(&inputs));
+            }
+        }
+    };
+}
+
+#[derive(Clone, Copy, LabelValue)]
+enum Kind {
+    User,
+    Internal,
+    Network,
+}
+
+#[derive(Clone, Copy, LabelValue)]
+enum Route {
+    Users,
+    User,
+    Products,
+    Product,
+    Owner,
+    Purchase,
+}
+
+const ROUTES: [&str; 6] = [
+    "/api/v1/users",
+    "/api/v1/users/:id",
+    "/api/v1/products",
+    "/api/v1/products/:id",
+    "/api/v1/products/:id/owner",
+    "/api/v1/products/:id/purchase",
+];
+
+#[derive(Clone, Copy, LabelGroup)]
+struct Enums {
+    kind: Kind,
+    route: Route,
+}
+
+#[derive(Clone, Copy, LabelGroup)]
+struct Routes<'a> {
+    kind: Kind,
+    route: &'a str,
+}
+
+#[derive(Clone, Copy, LabelGroup)]
+struct Users<'a> {
+    kind: Kind,
+    route: &'a str,
+    user: &'a str,
+}
+
+#[derive(Clone, Copy, LabelGroup)]
+struct Text<'a> {
+    text: &'a str,
+}
+
+/// A xorshift generator, always with the same seed.
+struct Random(u64);
+
+impl Random {
+    fn new() -> Random {
+        Random(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        ((u128::from(number) * end as u128) >> 64) as usize
+    }
+
+    fn kind(&mut self) -> Kind {
+        [Kind::User, Kind::Internal, Kind::Network][self.below(3)]
+    }
+
+    fn route(&mut self) -> Route {
+        let routes = [
+            Route::Users,
+            Route::User,
+            Route::Products,
+            Route::Product,
+            Route::Owner,
+            Route::Purchase,
+        ];
+        routes[self.below(6)]
+    }
+
+    /// A number from 0.0005 to 0.256.
+    fn seconds(&mut self) -> f64 {
+        0.0005 * 2_f64.powf(9.0 * self.below(1 << 20) as f64 / f64::from(1 << 20))
+    }
+}
+
+/// `TURN` inputs.
+fn inputs<T>(mut input: impl FnMut(&mut Random) -> T) -> Vec<T> {
+    let mut random = Random::new();
+    (0..TURN).map(|_| input(&mut random)).collect()
+}
+
+/// Texts as a request brings them: at other addresses than those that the library keeps.
+fn routes() -> [&'static str; 6] {
+    ROUTES.map(|route| &*route.to_owned().leak())
+}
+
+/// The names of users: from 14 to 26 bytes.
+fn user(number: usize) -> &'static str {
+    let padding = &"Rosalind Zimmerman"[..8 + number * 7919 % 11];
+    format!("{padding} {number:05}").leak()
+}
+
+/// A family of `SERIES` series, and random labels of them.
+fn users(registry: &Registry) -> (CounterFamily<Users<'static>>, Vec<Users<'static>>) {
+    let description = errors().values("route", ROUTES);
+    let family = registry.register::<CounterFamily<Users>>(description).expect("a new registry");
+    let (mut random, routes) = (Random::new(), routes());
+    let labels: Vec<Users> = (0..SERIES)
+        .map(|number| Users {
+            kind: random.kind(),
+            route: routes[random.below(6)],
+            user: user(number),
+        })
+        .collect();
+    labels.iter().for_each(|labels| family.inc(labels));
+    (family, inputs(|random| labels[random.below(SERIES)]))
+}
+
+fn errors() -> Description {
+    Description::new("http_request_errors", "Errors of HTTP requests.")
+}
+
+fn seconds() -> Description {
+    Description::new("http_request", "Time to respond.").unit("seconds")
+}
+
+/// 1 ms to 128 ms.
+const BOUNDS: [f64; 8] = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128];
+
+cell! { counter(counter: Counter, _input: ()) { counter.inc() } {
+    (Registry::new().register::<Counter>(errors()).expect("a new registry"), [(); TURN])
+} }
+
+cell! { float_counter(counter: FloatCounter, input: f64) { counter.inc_by(input) } {
+    (
+        Registry::new().register::<FloatCounter>(errors()).expect("a new registry"),
+        inputs(Random::seconds),
+    )
+} }
+
+cell! { two_enums(family: CounterFamily<Enums>, input: Enums) { family.inc(&input) } {
+    (
+        Registry::new().register::<CounterFamily<Enums>>(errors()).expect("a new registry"),
+        inputs(|random| Enums { kind: random.kind(), route: random.route() }),
+    )
+} }
+
+cell! {
+    enum_and_known_text(family: CounterFamily<Routes<'static>>, input: Routes<'static>) {
+        family.inc(&input)
+    } {
+        let description = errors().values("route", ROUTES);
+        let family = Registry::new().register::<CounterFamily<Routes>>(description);
+        let routes = routes();
+        (
+            family.expect("a new registry"),
+            inputs(|random| Routes { kind: random.kind(), route: routes[random.below(6)] }),
+        )
+    }
+}
+
+cell! {
+    one_text_of_1000(family: CounterFamily<Text<'static>>, input: Text<'static>) {
+        family.inc(&input)
+    } {
+        let family = Registry::new().register::<CounterFamily<Text>>(errors());
+        let users: Vec<&str> = (0..1000).map(user).collect();
+        let family = family.expect("a new registry");
+        users.iter().for_each(|text| family.inc(&Text { text }));
+        (family, inputs(|random| Text { text: users[random.below(1000)] }))
+    }
+}
+
+cell! {
+    three_labels_of_18000(family: CounterFamily<Users<'static>>, input: Users<'static>) {
+        family.inc(&input)
+    } { users(&Registry::new()) }
+}
+
+cell! { classic_histogram(histogram: Histogram, input: f64) { histogram.observe(input) } {
+    let histogram = Registry::new().register::<Histogram>(seconds().buckets(BOUNDS));
+    (histogram.expect("a new registry"), inputs(Random::seconds))
+} }
+
+cell! { native_histogram(histogram: Histogram, input: f64) { histogram.observe(input) } {
+    let histogram = Registry::new().register::<Histogram>(seconds().native(3));
+    (histogram.expect("a new registry"), inputs(Random::seconds))
+} }
+
+cell! {
+    histogram_by_enum_and_known_text(
+        family: HistogramFamily<Routes<'static>>,
+        input: (Routes<'static>, f64)
+    ) {
+        family.observe(&input.0, input.1)
+    } {
+        let description = seconds().buckets(BOUNDS).values("route", ROUTES);
+        let family = Registry::new().register::<HistogramFamily<Routes>>(description);
+        let routes = routes();
+        let input = |random: &mut Random| {
+            let labels = Routes { kind: random.kind(), route: routes[random.below(6)] };
+            (labels, random.seconds())
+        };
+        (family.expect("a new registry"), inputs(input))
+    }
+}
+
+cell! {
+    encode_a_series_of_18000(registry: Registry, _input: ()) {
+        let mut page = Vec::with_capacity(SERIES * 128);
+        registry.scrape().write_to(&mut page).expect("the page has room");
+        black_box(page);
+    } {
+        let registry = Registry::new();
+        users(&registry);
+        (registry, [()])
+    }
+}
+
+/// A writer, and its series of `SERIES` ids.
+fn writer() -> (StreamWriter, Vec<Series>) {
+    let mut writer = StreamWriter::default();
+    let mut series = |number| writer.series(MessageKind::Counter, user(number).as_bytes());
+    let series = (0..SERIES).map(|number| series(number).expect("the id is short")).collect();
+    (writer, series)
+}
+
+cell! {
+    stream_write(stream: (StreamWriter, Vec<u8>), input: (Series, i64)) {
+        stream.0.counter(input.0, input.1, &mut stream.1).expect("the series is of the writer")
+    } {
+        let (mut writer, series) = writer();
+        let mut out = Vec::with_capacity(16 << 20);
+        for &series in &series {
+            writer.counter(series, 0, &mut out).expect("the series is of the writer");
+        }
+        let inputs = inputs(|random| (series[random.below(SERIES)], random.below(100_000) as i64));
+        ((writer, out), inputs)
+    }
+}
+
+/// Reads the last of the streams.
+#[inline(always)]
+fn read((decoder, arena, streams): &mut (Decoder<Quipu>, Arena, Vec<Vec<u8>>)) {
+    decoder.push(&streams.pop().unwrap_or_default());
+    let mut guard = arena.guard();
+    while let Some(message) = decoder.next(&guard.scope()).expect("the stream is sound") {
+        black_box(message);
+        guard.reset();
+    }
+}
+
+cell! {
+    stream_read(stream: (Decoder<Quipu>, Arena, Vec<Vec<u8>>), _input: ()) { read(stream) } {
+        let (mut writer, series) = writer();
+        let mut random = Random::new();
+        let mut turn = |number: &mut dyn FnMut() -> (usize, i64), count| {
+            let mut out = Vec::new();
+            for _ in 0..count {
+                let (index, value) = number();
+                let written = writer.counter(series[index], value, &mut out);
+                written.expect("the series is of the writer");
+            }
+            writer.flush(&mut out);
+            out
+        };
+        // The definitions, then one stream to warm up and one to be counted.
+        let mut next = 0..SERIES;
+        let definitions = turn(&mut || (next.next().unwrap_or_default(), 0), SERIES);
+        let mut any = || (random.below(SERIES), random.below(100_000) as i64);
+        let streams = vec![turn(&mut any, TURN), turn(&mut any, TURN), definitions];
+        let decoder = Decoder::new(MessageKind::Counter, Framing::Own);
+        let mut subject = (decoder, Arena::with_capacity(4096), streams);
+        subject.2.swap(0, 1);
+        read(&mut subject);
+        (subject, [()])
+    }
+}
+
+cell! { bucketed_window(window: Bucketed, _input: ()) { window.add(1) } {
+    let window = Bucketed::new(Duration::from_secs(10), Duration::from_millis(100));
+    (window.expect("a sound window"), [(); TURN])
+} }
+
+cell! { exact_window(window: Exact, _input: ()) { window.add(1) } {
+    (Exact::new(Duration::from_secs(10)).expect("a sound window"), [(); TURN])
+} }

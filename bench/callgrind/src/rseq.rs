@@ -1,0 +1,48 @@
+//! Restartable sequences under valgrind, which refuses `rseq(2)`: without this, the library would
+//! take its path for machines that lack them.
+//!
+//! The C library announces the area of a thread by `__rseq_offset` and `__rseq_size`, which the
+//! library looks up by name. This program defines both, and names an area of its own that says "CPU
+//! 0". That is sound for a process with one thread that counts in private memory: no other thread
+//! runs on CPU 0, so that no sequence is ever interrupted by another.
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod platform {
+    use std::arch::asm;
+    use std::cell::UnsafeCell;
+    use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
+
+    /// `struct rseq`: the CPU at 0 and 4, the descriptor of the current sequence at 8.
+    #[repr(C, align(32))]
+    struct Area(UnsafeCell<[u32; 8]>);
+
+    thread_local! {
+        static AREA: Area = const { Area(UnsafeCell::new([0; 8])) };
+    }
+
+    /// The offset of a thread's area from its thread pointer.
+    #[unsafe(export_name = "__rseq_offset")]
+    static OFFSET: AtomicIsize = AtomicIsize::new(0);
+
+    /// The size of the area in bytes, or 0 if no area is registered.
+    #[unsafe(export_name = "__rseq_size")]
+    static SIZE: AtomicU32 = AtomicU32::new(0);
+
+    /// Announces this thread's area. Call it before the first use of the library.
+    pub fn register() {
+        let pointer: isize;
+        // SAFETY: The first word that fs addresses is the thread pointer itself.
+        unsafe { asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, readonly)) };
+        let area = AREA.with(|area| area.0.get() as isize);
+        OFFSET.store(area - pointer, Ordering::Relaxed);
+        SIZE.store(32, Ordering::Relaxed);
+    }
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu")))]
+mod platform {
+    /// The library has no restartable sequences here.
+    pub fn register() {}
+}
+
+pub use platform::register;
