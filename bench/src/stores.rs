@@ -2,8 +2,9 @@
 //! of Python have today.
 //!
 //! Programs in three languages take turns at a [`Workload`] and measure themselves: this one, and
-//! those of `peers/ruby` and `peers/python`. The workloads include the seed's six benchmarks: a raw
-//! hash, keys as texts, system calls, Redis, threads, and stores with many metrics.
+//! those of `peers/ruby` and `peers/python`. The workloads include the six original benchmarks,
+//! from which this one started: a raw hash, keys as texts, system calls, Redis, threads, and stores
+//! with many metrics.
 
 mod children;
 mod increments;

@@ -40,7 +40,7 @@ def increments(make, options):
 
 
 def stores(make, options):
-    """The seed's main benchmark: a hundred metrics, a random one each time.
+    """The main one of the original benchmarks: a hundred metrics, a random one each time.
 
     "Simple" are counters without labels; "realistic" are 80 counters and 20 histograms with 0 to 4
     labels. Each runs in a new process, since a library's state for a folder cannot be reset.

@@ -34,8 +34,8 @@ module Workloads
     time.call("observe/bound", contender.observe_bound, b: contender.bound(seen, labels))
   end
 
-  # The seed's main benchmark: a hundred metrics, a random one each time. "Simple" are counters
-  # without labels; "realistic" are 80 counters and 20 histograms with 0 to 4 labels.
+  # The main one of the original benchmarks: a hundred metrics, a random one each time. "Simple" are
+  # counters without labels; "realistic" are 80 counters and 20 histograms with 0 to 4 labels.
   def stores(contender, options)
     contender.places.each do |place|
       [["simple", 100, 0], ["realistic", 80, 4]].each do |scenario, counters, most_labels|

@@ -1,7 +1,8 @@
 //! Messages of a statsd-like protocol, each with the id and the values of a timer: batches of 1,000
 //! are decoded, then used, then freed.
 //!
-//! The first case has the message of the seed's benchmark: an id of 37 bytes and the values 1 to 5.
+//! The first case has the batch timer of the wire benchmark: an id of 37 bytes and the values 1 to
+//! 5.
 //!
 //! A message is the length of the id as a varint, the id, the number of values as a varint, and
 //! the values in little-endian order. There are 1 to 100 values, 20 on average. The list of a
@@ -129,7 +130,7 @@ fn varint(input: &mut &[u8]) -> Option<usize> {
     None
 }
 
-/// The seed's message, repeated.
+/// The batch timer of the wire benchmark, repeated.
 fn same() -> Vec<u8> {
     let mut bytes = Vec::new();
     let id = b"name=bulbasaur,trainer=ash,type=grass";

@@ -40,8 +40,8 @@ const NAME: &str = "counting-seed";
 const FIXED_ROUNDS: usize = 2000;
 const HIGH_ROUNDS: usize = 1000;
 
-/// Measures the seed's benchmark on all threads, prints its tables, and writes them and their
-/// medians.
+/// Measures the benchmark of `measured` on all threads, prints its tables, and writes them and
+/// their medians.
 #[derive(Parser)]
 #[command(name = "counting_seed")]
 struct Arguments {

@@ -1,8 +1,9 @@
 //! The inputs of all contenders: the same labels, in the same order, from the same seeds.
 //!
-//! The metric is the seed's: errors of HTTP requests by kind, route and user. Kinds and routes are
-//! known when a program starts; users are not. Keys are prepared before a clock runs. They are in
-//! memory in the order of their use, like the parts of a request that has just been read.
+//! The metric is that of `measured`'s benchmark: errors of HTTP requests by kind, route and user.
+//! Kinds and routes are known when a program starts; users are not. Keys are prepared before a
+//! clock runs. They are in memory in the order of their use, like the parts of a request that has
+//! just been read.
 
 /// The kind of an error: a label of fixed cardinality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -108,9 +108,10 @@ pub(super) fn threads(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// The seed's main benchmark, through the interface that all stores share: a hundred metrics, a
-/// random one each time. "Simple" are counters without labels; "realistic" are 80 counters and 20
-/// histograms with 0 to 4 labels, where an observation increments a bucket and the sum.
+/// The main one of the original benchmarks, through the interface that all stores share: a hundred
+/// metrics, a random one each time. "Simple" are counters without labels; "realistic" are 80
+/// counters and 20 histograms with 0 to 4 labels, where an observation increments a bucket and the
+/// sum.
 pub(super) fn stores(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for (scenario, counters, most_labels) in [("simple", 100, 0), ("realistic", 80, 4)] {

@@ -1,4 +1,4 @@
-//! The seed's small benchmarks, in Rust: a hash map, a key as a text, system calls, Redis.
+//! The original small benchmarks, in Rust: a hash map, a key as a text, system calls, Redis.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -82,7 +82,7 @@ pub(super) fn keys(plan: Plan, _places: &Places) -> Result<Vec<Record>> {
     Ok(cases.into_iter().flat_map(|case| case.run(&plan.options())).collect())
 }
 
-/// The system calls of the seed's stores at each increment.
+/// The system calls of the original stores at each increment.
 pub(super) fn system_calls(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for (place, path) in [("tmpfs", &places.tmpfs), ("disk", &places.disk)] {

@@ -6,7 +6,7 @@ use quipu_wire::{
 
 use super::sink::Sink;
 
-/// One of the four messages, with the seed's data.
+/// One of the four messages, with the data of the original comparison.
 pub(super) trait Shape: 'static {
     /// Its name in the labels.
     const NAME: &'static str;
@@ -14,7 +14,7 @@ pub(super) trait Shape: 'static {
     /// The message in quipu's form.
     type Of<'m>: Metric<'m>;
 
-    /// The message with the seed's data.
+    /// The message with the data of the original comparison.
     const SEED: Self::Of<'static>;
 
     /// Copies a message over the previous one, as Go's libraries do.

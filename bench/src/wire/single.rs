@@ -1,4 +1,5 @@
-//! Single messages: their sizes, and the times to write and to read one of the seed's four.
+//! Single messages: their sizes, and the times to write and to read one of the four original
+//! messages.
 //!
 //! A message is written to a buffer that is reused, or to a new one each time. It is read into a
 //! message that is reused and owns its id and its values, as the Go libraries do; or its id stays
@@ -90,7 +91,7 @@ fn add(case: &mut Case<'static>, subject: &str, mut operation: impl FnMut() + 's
     *case = before.exclusive(subject, move |n| (0..n).for_each(|_| operation()));
 }
 
-/// The seed's message, written.
+/// The original message, written.
 ///
 /// # Panics
 ///

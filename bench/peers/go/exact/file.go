@@ -30,8 +30,8 @@ func (c *Counter) Save(path string) (err error) {
 	return binary.Write(file, binary.LittleEndian, live)
 }
 
-// Load replaces the events by those of the file. A missing file is an empty state; bytes after the
-// last complete event are ignored.
+// Load replaces the events with those of the file. A missing file is an empty state; bytes after
+// the last complete event are ignored.
 func (c *Counter) Load(path string) error {
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,5 +1,6 @@
 // Package wire marshals four messages of metrics with Go's libraries for wire formats. Each library
-// is a row of the comparison.
+// is a row of the comparison. The original comparison is the benchmark of 2017 from which this one
+// started.
 //
 // The rows' loops do what a careful user of the library would: encoders, decoders and buffers are
 // reused and reset, decoding fills a struct that is reused, and nothing grows from one iteration to
@@ -41,7 +42,7 @@ type Row struct {
 	New func(kind Kind) Codec
 }
 
-// Rows are all rows, in the order of the seed's table.
+// Rows are all rows, in the order of the original table.
 func Rows() []Row {
 	return []Row{
 		vmihailencoMsgpack, tinylibMsgp, ugorjiMsgpack, flatBuffers, flatBuffersBorrowed, googleProtobuf,

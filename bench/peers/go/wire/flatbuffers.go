@@ -11,8 +11,8 @@ import (
 // flatBuffers is google/flatbuffers, read into a struct like the other rows, with the id copied.
 //
 // Builders from version 1.8, the oldest available, leave out the end of a vtable if all its fields
-// are defaults. That of the seed did not, so its union had 4 bytes more. Builders after version 1.9
-// also align the whole to 8 bytes, which adds 4 bytes to a timer.
+// are defaults. The builder of the original comparison did not, so its union had 4 bytes more.
+// Builders after version 1.9 also align the whole to 8 bytes, which adds 4 bytes to a timer.
 var flatBuffers = Row{
 	Name: "flatbuffers", Reuses: true,
 	New: plain(
@@ -35,8 +35,8 @@ var flatBuffersBorrowed = Row{
 	),
 }
 
-// freshCapacity is the capacity of a new builder: enough for the seed's messages, since the library
-// cannot compute their size.
+// freshCapacity is the capacity of a new builder: enough for the original messages, since the
+// library cannot compute their size.
 const freshCapacity = 128
 
 // flatCodec is the codec of one message.

@@ -12,8 +12,8 @@ var jsonReflection = Row{
 	New: plain(newJSON, newJSON, newJSON, newJSON),
 }
 
-// jsonMethods is encoding/json as in the seed: with the structs that have methods of easyjson.
-// Those write and read the text, and encoding/json validates it.
+// jsonMethods is encoding/json as in the original comparison: with the structs that have methods of
+// easyjson. Those write and read the text, and encoding/json validates it.
 var jsonMethods = Row{
 	Name: "json", Reuses: true,
 	New: easy(newJSON, newJSON, newJSON, newJSON),

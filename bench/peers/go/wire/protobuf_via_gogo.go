@@ -6,8 +6,9 @@ import (
 	"github.com/gogo/protobuf/proto"
 )
 
-// protobufViaGogo is what the seed calls golang/protobuf. It is really gogo/protobuf: its runtime,
-// with reflection, on structs whose tags do not say proto3, so it writes zeros.
+// protobufViaGogo is what the original comparison calls golang/protobuf. It is really
+// gogo/protobuf: its runtime, with reflection, on structs whose tags do not say proto3, so it
+// writes zeros.
 var protobufViaGogo = Row{
 	Name: "protobuf-via-gogo", Reuses: true,
 	New: byKind(
@@ -71,7 +72,8 @@ func (c *viaGogo[T, P]) Unmarshal(data []byte, n int) error {
 	return nil
 }
 
-// orNil is nil for an empty list. Otherwise the runtime would write the list, unlike the seed's.
+// orNil is nil for an empty list. Otherwise the runtime would write the list, unlike in the
+// original comparison.
 func orNil[E any](list []E) []E {
 	if len(list) == 0 {
 		return nil

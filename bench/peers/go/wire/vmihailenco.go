@@ -9,8 +9,8 @@ import (
 	"gopkg.in/vmihailenco/msgpack.v2"
 )
 
-// vmihailencoMsgpack is vmihailenco/msgpack, called by hand for each field, as in the seed: there
-// are no names, and no list of the fields.
+// vmihailencoMsgpack is vmihailenco/msgpack, called by hand for each field, as in the original
+// comparison: there are no names, and no list of the fields.
 var vmihailencoMsgpack = Row{
 	Name: "vmihailenco-msgpack", Reuses: true,
 	New: plain(

@@ -7,8 +7,8 @@ import (
 	"github.com/davecgh/go-xdr/xdr"
 )
 
-// xdrReflection is davecgh/go-xdr with reflection, as in the seed. The library itself borrows the
-// id from the data.
+// xdrReflection is davecgh/go-xdr with reflection, as in the original comparison. The library
+// itself borrows the id from the data.
 var xdrReflection = Row{
 	Name: "xdr",
 	New:  plain(newXDR, newXDR, newXDR, newXDR),

@@ -16,7 +16,7 @@ type entrant struct {
 	data []byte
 }
 
-// entrants are all rows, each with the seed's message.
+// entrants are all rows, each with the message to measure.
 func entrants(kind wire.Kind) ([]*entrant, error) {
 	var all []*entrant
 	for _, row := range wire.Rows() {
