@@ -457,7 +457,7 @@ impl<'a, T, H: Within<'a>> ArenaVec<'a, T, H> {
             return;
         }
         // SAFETY: The block has the old layout; the new one is smaller, with the same alignment, so
-        // that no memory is needed for it.
+        // no memory is needed for it.
         unsafe {
             let new = layout_of::<T>(self.len);
             if let Ok(block) =

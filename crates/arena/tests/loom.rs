@@ -1,6 +1,6 @@
 //! Loom models of threads that share an arena, run under every interleaving.
 //!
-//! Run by `make loom`. The chunks are small, so that threads meet at a full one.
+//! Run by `make loom`. The chunks are small, so that threads meet at a full chunk.
 
 #![cfg(loom)]
 #![allow(clippy::unwrap_used)]

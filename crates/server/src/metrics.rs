@@ -30,12 +30,12 @@ pub struct Metrics {
 #[derive(Debug, Group)]
 #[metrics(prefix = "quipu")]
 struct Counted {
-    /// /// Responses of the routes, by status code.
+    /// Responses of the routes, by status code.
     http_responses: CounterFamily<ByCode>,
     /// Requests that were refused before they were complete.
     #[metric(labels = ["code", "reason"])]
     http_refused: CounterFamily<[&'static str; 2]>,
-    /// /// Time from a request's head to its response.
+    /// Time from a request's head to its response.
     #[metric(unit = "seconds", buckets = LATENCIES)]
     http_request_duration: Histogram,
     /// Connections that were accepted.
@@ -44,14 +44,14 @@ struct Counted {
     http_connections_open: IntGauge,
     /// Connections that were closed to make room for others.
     http_connections_gave_way: Counter,
-    /// /// Times that accepting was paused because file descriptors or memory ran out.
+    /// Times that accepting was paused because file descriptors or memory ran out.
     http_accept_pauses: Counter,
-    /// /// Duration of a sync of the state to the disk.
+    /// Duration of a sync of the state to the disk.
     #[metric(unit = "seconds", buckets = CHECKPOINTS)]
     checkpoint_duration: Histogram,
     /// Syncs of the state to the disk that failed.
     checkpoint_errors: Counter,
-    /// /// Time at which the disk last had the whole state.
+    /// Time at which the disk last had the whole state.
     #[metric(unit = "seconds")]
     checkpoint_last_success_timestamp: GaugeFamily<()>,
 }

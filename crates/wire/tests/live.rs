@@ -55,7 +55,7 @@ fn go_libraries_agree() {
     let mut requests = BufWriter::new(child.stdin.take().unwrap());
     let answers = BufReader::new(child.stdout.take().unwrap()).lines();
     // Another thread writes the questions, so that neither side waits for the other to read.
-    // Everything is read before anything is checked, so that a failure leaves no side waiting.
+    // Everything is read before anything is checked, so a failure leaves no side waiting.
     let answers: Vec<_> = std::thread::scope(|threads| {
         let questions = &questions;
         threads.spawn(move || {

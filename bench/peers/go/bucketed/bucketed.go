@@ -2,9 +2,9 @@
 //
 // It is an equivalent of the `counter` package of derlaft/ratecounter, which has no released
 // module. It is a rewrite with the same lock, data structures, allocation pattern, clock calls and
-// file format, so that it has the same cost. It differs where the original is wrong: expired
-// buckets are always dropped (the original drops every second one in each call), negative
-// durations are refused, and a load replaces the state.
+// file format, so it has the same cost. It differs where the original is wrong: expired buckets are
+// always dropped (the original drops every second one in each call), negative durations are
+// refused, and a load replaces the state.
 package bucketed
 
 import (

@@ -2,8 +2,8 @@
 //
 // It is an equivalent of the `nanocounter` package of derlaft/ratecounter, which has no released
 // module. It is a rewrite with the same lock, data structures, allocation pattern, clock calls and
-// file format, so that it has the same cost. It differs where the original is wrong: a write error
-// of a save is reported, and negative windows are refused.
+// file format, so it has the same cost. It differs where the original is wrong: a write error of a
+// save is reported, and negative windows are refused.
 package exact
 
 import (

@@ -13,17 +13,17 @@ var sizes = map[string][4]int{
 	"vmihailenco-msgpack": {40, 85, 48, 96},
 	"tinylib-msgp":        {50, 96, 58, 139},
 	"ugorji-msgpack":      {51, 97, 59, 140},
-	// // The union has 128 bytes in the table, written by the builder of that time.
+	// The union has 128 bytes in the table, written by the builder of that time.
 	"flatbuffers":          {72, 116, 72, 124},
 	"flatbuffers-borrowed": {72, 116, 72, 124},
-	// // The union has 94 bytes in the table, which are those of the next row.
+	// The union has 94 bytes in the table, which are those of the next row.
 	"protobuf":          {41, 81, 48, 83},
 	"protobuf-via-gogo": {41, 81, 48, 94},
 	"gogo-protobuf":     {41, 81, 48, 83},
 	"thrift":            {56, 93, 56, 119},
 	// Not in the table.
 	"thrift-compact": {43, 82, 49, 95},
-	// // The counter has 85 bytes in the table, since Go numbered types from 65 then.
+	// The counter has 85 bytes in the table, since Go numbered types from 65 then.
 	"gob": {84, 126, 84, 173},
 	// Not in the table.
 	"gob-stream":      {46, 58, 47, 60},

@@ -40,10 +40,10 @@ impl<H: Handler> Worker<H> {
     pub(super) fn new(handler: H, limits: Limits, places: Places) -> Worker<H> {
         let mut http = http1::Builder::new();
         // Clients that have closed their sending side still get their responses. Without this,
-        // hyper also watches for the end of the stream during a response, so that even a short
-        // connection joins the reactor: one recv, one epoll_ctl and 2,300 instructions more.
-        // Header names stay in lower case: writing them in title case takes 1,000 instructions a
-        // request, a tenth of what a request costs in user space.
+        // hyper also watches for the end of the stream during a response, so even a short
+        // connection joins the reactor: one recv, one epoll_ctl and 2,300 instructions more. Header
+        // names stay in lower case: writing them in title case takes 1,000 instructions a request,
+        // a tenth of what a request costs in user space.
         http.half_close(true)
             .header_read_timeout(None)
             .max_header_size(limits.header_bytes)

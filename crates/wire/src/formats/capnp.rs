@@ -25,8 +25,8 @@
 //!
 //! A reader accepts whatever the format allows for these: several segments with far pointers,
 //! sections that are shorter (the rest is zero) or longer than ours, in any place and order, and a
-//! list of structs in place of a list of doubles. Each of the three objects is read once, so that
-//! no message costs more than its length.
+//! list of structs in place of a list of doubles. Each of the three objects is read once, so no
+//! message costs more than its length.
 
 mod packing;
 mod segments;

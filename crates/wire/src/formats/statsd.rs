@@ -295,7 +295,7 @@ impl<D: Dialect> Codec<D> {
         };
         input.byte(LINE_FEED)?;
         let Some(wanted) = message.to_kind(kind) else {
-            return Err(not_at(input, before, "a line of the type of message that is read"));
+            return Err(not_at(input, before, "a line of the requested type of message"));
         };
         if let (false, Message::Gauge(Gauge { id, value })) = (D::DOG, message) {
             last.id.clear();

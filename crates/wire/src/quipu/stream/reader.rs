@@ -13,7 +13,7 @@ use crate::quipu::number::{POWERS, read_bytes, read_top_bytes, read_whole};
 use crate::quipu::values;
 use crate::reader::{Reader, unzigzag};
 
-const OTHER_KIND: &str = "a message of the kind that is asked for";
+const OTHER_KIND: &str = "a message of the requested kind";
 
 /// Reads a stream in quipu's own format: what a [`Decoder<Quipu>`](crate::Decoder) remembers.
 #[derive(Debug, Default)]
