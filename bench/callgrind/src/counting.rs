@@ -177,7 +177,7 @@ fn inputs<T>(mut input: impl FnMut(&mut Random) -> T) -> Vec<T> {
     (0..TURN).map(|_| input(&mut random)).collect()
 }
 
-/// Texts as a request brings them: at other addresses than those that the library keeps.
+/// Texts as a request brings them: at other addresses than those of the library's copies.
 fn routes() -> [&'static str; 6] {
     ROUTES.map(|route| &*route.to_owned().leak())
 }

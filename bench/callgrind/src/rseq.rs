@@ -2,9 +2,9 @@
 //! take its path for machines that lack them.
 //!
 //! The C library announces the area of a thread by `__rseq_offset` and `__rseq_size`, which the
-//! library looks up by name. This program defines both, and names an area of its own that says "CPU
+//! library looks up by name. This program defines both, and announces its own area, which says "CPU
 //! 0". That is sound for a process with one thread that counts in private memory: no other thread
-//! runs on CPU 0, so that no sequence is ever interrupted by another.
+//! runs on CPU 0, so no sequence is ever interrupted by another.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod platform {

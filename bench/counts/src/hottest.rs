@@ -28,7 +28,7 @@ struct Operation {
     name: String,
     instructions: f64,
     branches: f64,
-    /// Of which in each function itself, from a tenth of an instruction.
+    /// Those in each function itself, if they are at least a tenth of an instruction.
     functions: BTreeMap<String, f64>,
 }
 

@@ -1,5 +1,5 @@
-//! Counts the instructions of quipu's hottest operations, and those of `quipu-arena` beside its
-//! peers; checks them, and writes the tables.
+//! Counts the instructions of quipu's hottest operations, and those of `quipu-arena` and its peers;
+//! checks them, and writes the tables.
 //!
 //! `cargo run -p quipu-bench-counts -- check`. It needs valgrind.
 
