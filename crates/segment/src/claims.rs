@@ -206,7 +206,7 @@ impl<M: Memory> Blocks<'_, M> {
             }
             // Tokens are never reused, so no block is taken over twice.
             if word.compare_exchange(owner, token, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                self.begin(block, relies);
+                self.reset(block, relies);
                 return Some(block);
             }
         }
@@ -216,7 +216,7 @@ impl<M: Memory> Blocks<'_, M> {
     /// Adds a block of new words for the process of `token`.
     pub(crate) fn add(&self, block: Block, token: u64, relies: bool) {
         self.memory.word(block.at.plus(at::OWNER)).store(token, Ordering::Relaxed);
-        self.begin(block, relies);
+        self.reset(block, relies);
         let link = self.memory.word(block.at.plus(at::NEXT));
         let mut next = self.root.load(Ordering::Relaxed);
         loop {
@@ -234,7 +234,7 @@ impl<M: Memory> Blocks<'_, M> {
         fence(Ordering::SeqCst);
     }
 
-    fn begin(&self, block: Block, relies: bool) {
+    fn reset(&self, block: Block, relies: bool) {
         self.memory.word(block.at.plus(at::RELIES)).store(relies.into(), Ordering::Relaxed);
         for word in block.words().map(|at| self.memory.word(at)) {
             // Loads first: most are zero already.

@@ -1,5 +1,5 @@
-//! The hash function of tables in memory: fast, seeded for each table, and usable without a lock; and
-//! one that never changes.
+//! The hash function of tables in memory: fast, seeded for each table, and usable without a lock;
+//! and one that never changes.
 //!
 //! The hashers of the usual crates draw a seed for the whole process when the first table is made,
 //! under a lock. A child that is forked at that moment waits for the lock forever.

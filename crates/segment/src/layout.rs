@@ -43,8 +43,8 @@ pub(crate) mod at {
     pub(crate) const ANCHOR: ByteOffset = ByteOffset::new(144);
     pub(crate) const SEEN_TIME: ByteOffset = ByteOffset::new(152);
     pub(crate) const SEEN_WALL: ByteOffset = ByteOffset::new(160);
-    pub(crate) const MAKING: ByteOffset = ByteOffset::new(168);
-    pub(crate) const MAKING_BROKEN: ByteOffset = ByteOffset::new(176);
+    pub(crate) const REGISTRATION: ByteOffset = ByteOffset::new(168);
+    pub(crate) const REGISTRATION_BROKEN: ByteOffset = ByteOffset::new(176);
     pub(crate) const GROWING: ByteOffset = ByteOffset::new(184);
     pub(crate) const GROWING_BROKEN: ByteOffset = ByteOffset::new(192);
     pub(crate) const TOKENS: ByteOffset = ByteOffset::new(200);

@@ -97,7 +97,7 @@ pub use printable::{Printable, printable};
 #[cfg(not(loom))]
 pub use readings::Readings;
 #[cfg(not(loom))]
-pub use segment::{Draft, Making, Options, Record, Segment, SetAside};
+pub use segment::{Draft, Options, Record, RegistrationGuard, Segment, SetAside};
 #[cfg(all(unix, not(loom)))]
 #[doc(hidden)]
 pub use space::without_size_signal;

@@ -6,18 +6,19 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Puts the record at `offset`, whose link is `next`, before the one that `root` names. `settle` is
-/// called when the record and its link are written, before the record can be found.
+/// Puts the record at `offset`, whose link is `next`, before the one that `root` names.
+/// `before_publication` is called when the record and its link are written, before the record can
+/// be found.
 pub(crate) fn push<E>(
     root: &AtomicU64,
     next: &AtomicU64,
     offset: u64,
-    mut settle: impl FnMut() -> Result<(), E>,
+    mut before_publication: impl FnMut() -> Result<(), E>,
 ) -> Result<(), E> {
     let mut head = root.load(Ordering::Relaxed);
     loop {
         next.store(head, Ordering::Relaxed);
-        settle()?;
+        before_publication()?;
         // Release: a thread that reads the root (Acquire) sees the whole record and its link; and
         // through the link the records before it, since every push of the root continues the
         // release.

@@ -69,13 +69,13 @@ impl Stuck {
     /// For how many milliseconds no update waits again for an owner that still has the lock.
     const PAUSE: u64 = 1000;
 
-    fn note(&self, owner: u64) {
-        // Relaxed, here and below: a mix of two notes costs one wait more or less.
+    fn remember(&self, owner: u64) {
+        // Relaxed, here and below: a mix of two stores costs one wait more or less.
         self.since.store(now(), Ordering::Relaxed);
         self.owner.store(owner, Ordering::Relaxed);
     }
 
-    fn is(&self, owner: u64) -> bool {
+    fn is_by(&self, owner: u64) -> bool {
         owner != 0
             && self.owner.load(Ordering::Relaxed) == owner
             && now().wrapping_sub(self.since.load(Ordering::Relaxed)) < Self::PAUSE
@@ -98,9 +98,9 @@ const TOKEN_BITS: u32 = 38;
 
 /// The value that the process of that token puts into the word of a lock this time.
 fn mark(token: u64) -> u64 {
-    static TURNS: AtomicU64 = AtomicU64::new(0);
+    static ACQUISITIONS: AtomicU64 = AtomicU64::new(0);
     // The shift cuts off the upper bits of the number.
-    TURNS.fetch_add(1, Ordering::Relaxed) << TOKEN_BITS | token
+    ACQUISITIONS.fetch_add(1, Ordering::Relaxed) << TOKEN_BITS | token
 }
 
 fn token_of(mark: u64) -> u64 {
@@ -152,7 +152,7 @@ fn contend(
             Ok(_) => return Ok(broken.load(Ordering::Relaxed) != 0),
             Err(owner) => owner,
         };
-        if wait <= UPDATE && stuck.is(owner) && is_alive(token_of(owner)) {
+        if wait <= UPDATE && stuck.is_by(owner) && is_alive(token_of(owner)) {
             return Err(Busy::Held(waited));
         }
         rounds = rounds.saturating_add(1);
@@ -167,7 +167,7 @@ fn contend(
         if owner != seen {
             (seen, since, asked) = (owner, waited, None);
         }
-        if owner != 0 && asked.is_none_or(|asked| waited - asked > PATIENCE) {
+        if owner != 0 && asked.is_none_or(|asked| waited - asked > LIVENESS_CHECK_INTERVAL) {
             asked = Some(waited);
             if !is_alive(token_of(owner)) {
                 // No owner has the token of an earlier one, so that no lock is taken over twice.
@@ -183,7 +183,7 @@ fn contend(
         }
         if waited - since >= wait || waited >= wait * 10 {
             if !wait.is_zero() {
-                stuck.note(owner);
+                stuck.remember(owner);
             }
             return Err(Busy::Held(waited));
         }
@@ -250,8 +250,9 @@ const NAP: Duration = Duration::from_micros(50);
 /// The most that one sleep adds to the wait: on an overloaded machine, the owner is slowed down as
 /// well.
 const LONGEST_NAP: Duration = Duration::from_millis(2);
-/// How often a waiting thread checks whether the owner lives, which takes a system call.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// How long a waiting thread relies on its last check that the owner lives: a check takes a system
+/// call.
+const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
 mod tests {

@@ -10,8 +10,8 @@ use std::fmt;
 /// The bytes of a cell.
 pub const CELL_BYTES: u64 = 8;
 
-/// The offset of a word. None names the segment's first word, so [`Self::NONE`] is 0, as in a zeroed
-/// word.
+/// The offset of a word. None names the segment's first word, so [`Self::NONE`] is 0, as in a
+/// zeroed word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct WordOffset(u32);
 

@@ -32,7 +32,7 @@ impl Locked {
     pub(crate) fn open(
         path: &Path,
         access: Access,
-        patience: Patience,
+        deadline: LockDeadline,
     ) -> Result<Option<Self>, Error> {
         let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
         loop {
@@ -58,9 +58,9 @@ impl Locked {
                 if access == Access::Exclusive {
                     return Err(Error::new(Some(path), ErrorKind::Locked));
                 }
-                patience.pause(path)?;
+                deadline.wait(path)?;
             }
-            patience.pause(path)?;
+            deadline.wait(path)?;
         }
     }
 }
@@ -105,13 +105,13 @@ fn was_seen(file: &File) -> io::Result<bool> {
 }
 
 /// Downgrades the lock of this process to a shared one.
-pub(crate) fn share(path: &Path, file: &File, patience: Patience) -> Result<(), Error> {
+pub(crate) fn share(path: &Path, file: &File, deadline: LockDeadline) -> Result<(), Error> {
     loop {
         // The kernel may release the one lock before it takes the other. A process that gets the
         // exclusive lock in between finds this one present, and gives the lock back.
         match file.try_lock_shared() {
             Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) => patience.pause(path)?,
+            Err(TryLockError::WouldBlock) => deadline.wait(path)?,
             Err(TryLockError::Error(error)) => return Err(cannot_lock(path, &error)),
         }
     }
@@ -122,23 +122,23 @@ pub(crate) fn cannot_lock(path: &Path, error: &io::Error) -> Error {
     Error::new(Some(path), ErrorKind::Request(what))
 }
 
-/// How long a process waits for another one that has the file locked.
+/// Until when a process waits for another one that has the file locked.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Patience {
-    begun: Instant,
-    most: Duration,
+pub(crate) struct LockDeadline {
+    started: Instant,
+    timeout: Duration,
 }
 
-impl Patience {
-    /// Starts now.
-    pub(crate) fn new(most: Duration) -> Self {
-        Self { begun: Instant::now(), most }
+impl LockDeadline {
+    /// The time `timeout` from now.
+    pub(crate) fn after(timeout: Duration) -> Self {
+        Self { started: Instant::now(), timeout }
     }
 
-    /// Sleeps for a moment. Returns an error once the time is up.
-    fn pause(self, path: &Path) -> Result<(), Error> {
-        if self.begun.elapsed() >= self.most {
-            return Err(Error::new(Some(path), ErrorKind::Busy { waited: self.most }));
+    /// Sleeps for a moment. Returns an error after the deadline.
+    fn wait(self, path: &Path) -> Result<(), Error> {
+        if self.started.elapsed() >= self.timeout {
+            return Err(Error::new(Some(path), ErrorKind::Busy { waited: self.timeout }));
         }
         std::thread::sleep(NAP);
         Ok(())

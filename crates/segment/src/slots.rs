@@ -315,12 +315,12 @@ impl Slots {
         // SAFETY: what is stored here is not freed before `self` is dropped.
         match unsafe { own.as_ref() } {
             Some(own) if own.generation == fork::generation() => own,
-            _ => self.begin(own),
+            _ => self.renew(own),
         }
     }
 
     #[cold]
-    fn begin(&self, before: *mut Own) -> &Own {
+    fn renew(&self, before: *mut Own) -> &Own {
         let own = Box::into_raw(Box::new(Own {
             generation: fork::generation(),
             relies: barrier::register(),

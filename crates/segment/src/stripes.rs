@@ -51,10 +51,10 @@ impl Stripes {
     /// shared ones.
     pub fn advised() -> (usize, usize) {
         match Sequence::find().and_then(|sequence| sequence.cpus()) {
-            Some(cpus) => (cpus.min(MOST), 1),
+            Some(cpus) => (cpus.min(MAX_LINES), 1),
             None => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                (0, cores.min(MOST))
+                (0, cores.min(MAX_LINES))
             }
         }
     }
@@ -109,7 +109,7 @@ impl Stripes {
 }
 
 /// The most lines of either sort that [`Stripes::advised`] returns.
-const MOST: usize = 64;
+const MAX_LINES: usize = 64;
 
 /// A small number for this thread; threads are numbered in the order of their first additions.
 pub(crate) fn thread_number() -> usize {

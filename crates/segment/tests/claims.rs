@@ -232,8 +232,8 @@ fn records_of_all_lengths_are_used_again() {
     assert_eq!(used[2], used[5], "{used:?}");
 }
 
-/// A family with the series "ada" in a segment that has no room for another series, or for the claim
-/// of another thread; and the handles that have the claims.
+/// A family with the series "ada" in a segment that has no room for another series, or for the
+/// claim of another thread; and the handles that have the claims.
 fn without_room() -> (Family, Vec<SeriesHandle>) {
     let segment = Segment::private(8 << 10).unwrap();
     let family = segment.family(&schema()).unwrap();

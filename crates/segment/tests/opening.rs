@@ -207,9 +207,9 @@ fn a_file_is_mended_wherever_the_process_that_opens_it_first_is_killed() {
             if !(0..stops).all(|_| first.step()) {
                 break;
             }
-            // A stopped process delays the others no longer than their patience allows, and not at
+            // A stopped process delays the others no longer than their timeout, and not at
             // all once it is present.
-            let hasty = options().patience(Duration::from_millis(2)).open(&path);
+            let hasty = options().lock_timeout(Duration::from_millis(2)).open(&path);
             if let Err(error) = &hasty {
                 assert!(error.is_locked(), "{error}");
                 assert!(error.to_string().contains("did not share it within 2ms"), "{error}");

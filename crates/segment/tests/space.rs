@@ -263,7 +263,8 @@ fn a_file_on_overlayfs_is_shared() {
         }
         let path = at("merged").join("shared.quipu");
         let open = || {
-            let options = Options::new().limit(1 << 20).shared().patience(Duration::from_secs(1));
+            let options =
+                Options::new().limit(1 << 20).shared().lock_timeout(Duration::from_secs(1));
             options.open_or_create(&path)
         };
         let segment = open().unwrap();

@@ -110,7 +110,7 @@ impl State {
         let windows = || -> Result<_, Error> {
             let requests = settings.window.open(&segment, "requests")?;
             let keys = settings.keys.open(&segment, "keys")?;
-            segment.begin()?;
+            segment.mark_open()?;
             Ok((requests, keys))
         };
         match windows() {

@@ -119,7 +119,7 @@ impl BucketedOptions {
         clock: C,
     ) -> Result<Bucketed<C>, Error> {
         let (shape, span) = self.shapes()?;
-        let making = segment.making()?;
+        let registration = segment.lock_registration()?;
         let ring = match segment.find(KIND, name)? {
             Some(record) => {
                 let ring = open_ring(segment, name, record.cells(), span)?;
@@ -140,7 +140,7 @@ impl BucketedOptions {
                 ring
             }
         };
-        drop(making);
+        drop(registration);
         Ok(Bucketed { ring, shape, clock, segment: segment.clone() })
     }
 

@@ -160,7 +160,7 @@ impl KeyedOptions {
         clock: C,
     ) -> Result<KeyedWindows<C>, Error> {
         let (shape, span) = self.shapes()?;
-        let making = segment.making()?;
+        let registration = segment.lock_registration()?;
         let cells = match segment.find(KIND, name)? {
             Some(record) => {
                 self.check(segment, &record, span)?;
@@ -174,7 +174,7 @@ impl KeyedOptions {
                 draft.publish()?.cells().clone()
             }
         };
-        drop(making);
+        drop(registration);
         let slot_cells = self.slot_cells(span);
         let table = Table { cells, accuracy: span.accuracy, span: span.ticks, slot_cells };
         let hasher = Seeded::default();

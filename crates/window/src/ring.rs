@@ -71,7 +71,7 @@ const SPARE: u64 = 4;
 const AHEAD: u64 = 600_000_000_000;
 
 /// The number of attempts before a reader accepts a count during which a tick ended.
-const PATIENCE: usize = 16;
+const MAX_ATTEMPTS: usize = 16;
 
 /// The number of prefixes that are read before the sum is.
 const PEAK_CHUNK: usize = 512;
@@ -160,7 +160,7 @@ impl Ring {
     /// As `count`, after a tick ended during the first attempt.
     #[cold]
     fn count_again(&self, ticks: u64) -> u64 {
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_ATTEMPTS {
             let (count, late) = self.read(ticks);
             if late == 0 {
                 return count;
@@ -191,7 +191,7 @@ impl Ring {
     #[inline]
     pub(crate) fn add_and_count(&self, n: u64, ticks: u64) -> u64 {
         let sum = self.sum.add_and_sum(n);
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
             let last = self.last();
             let count = sum.wrapping_sub(self.prefix(last.saturating_sub(ticks)));
@@ -202,10 +202,10 @@ impl Ring {
             }
             // As in `count_again`: a slot that was filled again holds the prefix of another tick.
             let late = self.last().wrapping_sub(last);
-            if late == 0 || tries >= PATIENCE && late <= SPARE - 2 {
+            if late == 0 || attempts >= MAX_ATTEMPTS && late <= SPARE - 2 {
                 return count;
             }
-            tries += 1;
+            attempts += 1;
         }
     }
 

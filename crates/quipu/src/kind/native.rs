@@ -11,7 +11,7 @@
 //! buckets agree with those of `client_golang`.
 
 use quipu_segment::series::{Family, SeriesCells, SideAllocation};
-use quipu_segment::sync::Ordering;
+use quipu_segment::sync::{AtomicU64, Ordering};
 
 /// The valid schemas.
 pub(crate) const SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
@@ -229,7 +229,7 @@ pub(crate) fn clear(family: &Family, cells: &SeriesCells<'_>, table: usize) {
 }
 
 fn empty(side: &SideAllocation<'_>) {
-    side.note().store(0, Ordering::Relaxed);
+    used(side).store(0, Ordering::Relaxed);
     for word in side.words() {
         word.store(0, Ordering::Relaxed);
     }
@@ -300,13 +300,13 @@ fn slot<'a>(side: &SideAllocation<'a>, key: u64, most: u16) -> Option<(SeriesCel
         let mut found = words[slot].load(Ordering::Relaxed);
         if found == 0 {
             let room = (words.len() * 7 / 8).min(usize::from(most));
-            if side.note().load(Ordering::Relaxed) >= room as u64 {
+            if used(side).load(Ordering::Relaxed) >= room as u64 {
                 return None;
             }
             let put = words[slot].compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed);
             found = put.err().unwrap_or(key);
             if put.is_ok() {
-                side.note().fetch_add(1, Ordering::Relaxed);
+                used(side).fetch_add(1, Ordering::Relaxed);
             }
         }
         if found == key {
@@ -375,14 +375,22 @@ fn take_spare(
     Some(at)
 }
 
+/// The number of slots in use.
+fn used<'a>(side: &SideAllocation<'a>) -> &'a AtomicU64 {
+    let [_, used] = side.user_data();
+    used
+}
+
 fn set_schema(side: &SideAllocation<'_>, schema: i8) {
+    let [word, _] = side.user_data();
     // The sum is never negative.
-    side.tag().store((i64::from(schema) + 128).cast_unsigned(), Ordering::Relaxed);
+    word.store((i64::from(schema) + 128).cast_unsigned(), Ordering::Relaxed);
 }
 
 fn schema_of(side: &SideAllocation<'_>) -> i8 {
-    let tag = side.tag().load(Ordering::Relaxed) as i64 - 128;
-    i8::try_from(tag).unwrap_or(0).clamp(*SCHEMAS.start(), *SCHEMAS.end())
+    let [word, _] = side.user_data();
+    let schema = word.load(Ordering::Relaxed) as i64 - 128;
+    i8::try_from(schema).unwrap_or(0).clamp(*SCHEMAS.start(), *SCHEMAS.end())
 }
 
 #[cfg(test)]

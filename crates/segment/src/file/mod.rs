@@ -34,7 +34,7 @@ use crate::fork::ForkSafeMutex;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::hold::{Hold, Holder};
 use crate::layout::{HEADER_BYTES, Header, check_header};
-use crate::presence::{Locked, Patience, cannot_lock, identity, share};
+use crate::presence::{LockDeadline, Locked, cannot_lock, identity, share};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::presence::{be_present, is_present};
 use crate::space::{self, allocate};
@@ -60,8 +60,8 @@ pub(crate) struct MappedFile {
     /// The token of this process, which marks it in the locks inside the file, and, in the upper
     /// bits, the fork generation that made it: a child of a fork is another process. 0 for none.
     token: AtomicU64,
-    /// Held by the thread that makes the token.
-    making: ForkSafeMutex,
+    /// Held by the thread that draws the token.
+    registration: ForkSafeMutex,
     /// Holds the token's lock, in this process alone.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     own: Holder,
@@ -128,7 +128,7 @@ impl MappedFile {
             base,
             failed: AtomicBool::new(false),
             token: AtomicU64::new(0),
-            making: ForkSafeMutex::default(),
+            registration: ForkSafeMutex::default(),
             #[cfg(any(target_os = "linux", target_os = "android"))]
             own: Holder::default(),
             #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -139,22 +139,22 @@ impl MappedFile {
         })
     }
 
-    /// Marks the file as open, once all of it was validated. Lets others open it too, if it is to
-    /// be shared.
-    pub(crate) fn enter(&self, access: Access, patience: Patience) -> Result<(), Error> {
+    /// Marks this process as present, once all of the file was validated. Lets others open the file
+    /// too, if it is to be shared.
+    pub(crate) fn be_present(&self, access: Access, deadline: LockDeadline) -> Result<(), Error> {
         let Some(path) = &self.path else { return Ok(()) };
         // Before the lock is shared, so that a process that gets the lock then finds this one
         // present.
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        self.be_present().map_err(|error| cannot_lock(path, &error))?;
+        self.hold_presence().map_err(|error| cannot_lock(path, &error))?;
         match access {
-            Access::Shared => share(path, &self.file, patience),
+            Access::Shared => share(path, &self.file, deadline),
             Access::Exclusive => Ok(()),
         }
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn be_present(&self) -> io::Result<()> {
+    fn hold_presence(&self) -> io::Result<()> {
         // Through an open file description that this process can close while its children keep it.
         // If the file cannot be opened again, this process never learns that it is the last one.
         let Some((file, _)) = self.reopen() else { return be_present(&self.file) };
@@ -193,8 +193,8 @@ impl MappedFile {
     }
 
     /// Tries to become the only process that has the file open, children of forks included as far
-    /// as is known. If it returns true, others are kept out until [`Self::leave`].
-    pub(crate) fn is_last(&self, access: Access) -> bool {
+    /// as is known. If it returns true, others are kept out until [`Self::readmit_others`].
+    pub(crate) fn try_exclude_others(&self, access: Access) -> bool {
         if self.path.is_none() {
             return true;
         }
@@ -227,12 +227,16 @@ impl MappedFile {
         true
     }
 
-    /// Lets others open the file again, after [`Self::is_last`].
-    pub(crate) fn leave(&self, access: Access, patience: Patience) -> Result<(), Error> {
+    /// Lets others open the file again, after [`Self::try_exclude_others`].
+    pub(crate) fn readmit_others(
+        &self,
+        access: Access,
+        deadline: LockDeadline,
+    ) -> Result<(), Error> {
         match &self.path {
             Some(path) if access == Access::Shared => {
                 let file = self.own_file().map_err(|error| self.fail(error, 0))?;
-                share(path, &file, patience)
+                share(path, &file, deadline)
             }
             _ => Ok(()),
         }
@@ -311,7 +315,12 @@ impl MappedFile {
     ///
     /// A copy may have holes, or share its blocks with the original: a write into either needs a
     /// new block. On a full disk there is none, and then the system ends the process (SIGBUS).
-    pub(crate) fn settle(&self, size: u64, is_first: bool, torn: bool) -> Result<u64, Error> {
+    pub(crate) fn ensure_allocated(
+        &self,
+        size: u64,
+        is_first: bool,
+        torn: bool,
+    ) -> Result<u64, Error> {
         let length = self.length()?;
         if length < size && !(is_first && torn) {
             let kind = ErrorKind::TooShort { length, expected: size };
@@ -338,7 +347,7 @@ impl MappedFile {
     /// a time.
     pub(crate) fn grow(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
         let size = range.end;
-        self.has(range.start)?;
+        self.check_length(range.start)?;
         self.own_file()
             .and_then(|file| allocate(&file, range))
             .map_err(|error| self.fail(error, size))
@@ -346,7 +355,7 @@ impl MappedFile {
 
     /// Writes the bytes of `range` to the disk, and waits for it.
     pub(crate) fn sync(&self, range: std::ops::Range<u64>) -> Result<(), Error> {
-        self.has(range.end)?;
+        self.check_length(range.end)?;
         let page = rustix::param::page_size() as u64;
         let start = range.start / page * page;
         if self.failed.load(Ordering::Relaxed) {
@@ -364,7 +373,7 @@ impl MappedFile {
 
     /// Returns an error if the file has fewer bytes: another process has cut it while it was in
     /// use.
-    fn has(&self, size: u64) -> Result<(), Error> {
+    fn check_length(&self, size: u64) -> Result<(), Error> {
         // If its descriptor was closed and it cannot be opened again, the mapping still works.
         let Ok(length) = self.length() else { return Ok(()) };
         if length < size {

@@ -41,7 +41,7 @@ impl MappedFile {
 
     #[cold]
     fn make_token(&self) -> io::Result<u64> {
-        let Some(_making) = self.making.lock() else {
+        let Some(_registration) = self.registration.lock() else {
             let what = "a signal handler interrupted this thread while it registered its process";
             return Err(io::Error::new(io::ErrorKind::WouldBlock, what));
         };

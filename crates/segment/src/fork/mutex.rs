@@ -1,8 +1,8 @@
 //! A lock between the threads of one process, which a forked child finds free.
 //!
 //! It guards what must be mended when its holder vanishes: a panic or a fork leaves a mark until
-//! [`ForkSafeMutex::mended`]. It is not reentrant. The stores have another lock, which is, for their
-//! updates: see `lock.rs` of `quipu-store`.
+//! [`ForkSafeMutex::mended`]. It is not reentrant. The stores have another lock, which is, for
+//! their updates: see `lock.rs` of `quipu-store`.
 
 use super::generation;
 use crate::lock::{Busy, Guard, REGISTRATION, Stuck, acquire};

@@ -16,8 +16,8 @@ pub(crate) trait Contents: Any + Debug + Send + Sync {
     /// What contradicts the layout. The file is then refused.
     fn inspect(&self, segment: &Segment) -> Result<(), Error>;
 
-    /// Mends the contents. The process that opened the file first calls this before it counts, while
-    /// no other process has the file open.
+    /// Mends the contents. The process that opened the file first calls this before it counts,
+    /// while no other process has the file open.
     ///
     /// # Errors
     /// What cannot be mended, and the errors of the disk.

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) use self::contents::Contents;
-use self::open::{DEFAULT_PATIENCE, FoundAs};
+use self::open::{DEFAULT_LOCK_TIMEOUT, FoundAs};
 pub use self::open::{Options, SetAside};
 pub use self::record::{Draft, Record};
 use crate::access::Access;
@@ -34,7 +34,7 @@ use crate::layout::{
 use crate::lock::{self, Busy, Guard, Stuck};
 use crate::offset::{self, ByteOffset, CELL_BYTES, WordOffset};
 #[cfg(unix)]
-use crate::presence::{Locked, Patience};
+use crate::presence::{LockDeadline, Locked};
 use crate::readings::Readings;
 use crate::region::Region;
 use crate::sync::{Arc, AtomicU64, Ordering};
@@ -60,47 +60,47 @@ pub struct Segment {
 #[derive(Debug, Clone)]
 struct Shared {
     access: Access,
-    /// Whether this handle was the only one when the file was opened, so that it must mend the
-    /// families before they are used.
-    unmended: Arc<Unmended>,
+    state: Arc<State>,
 }
 
-/// The mark that families are to be mended, and state that the clones of a handle share. Not a
-/// mutex of the standard library: if a process forks while another of its threads holds one, the
-/// child waits for a thread that it does not have.
+/// What the clones of a handle share. No mutex of the standard library: if a process forks while
+/// another of its threads holds one, the child waits for a thread that it does not have.
 #[derive(Debug, Default)]
-struct Unmended {
-    mark: AtomicBool,
-    clearing: ForkSafeMutex,
-    /// Held by the thread of this process that makes a record.
-    making: ForkSafeMutex,
-    /// For the two locks in the segment: that of making a record, and that of growth.
+struct State {
+    /// Whether this handle was the only one when the file was opened, and families are still to be
+    /// mended before they are used.
+    unmended: AtomicBool,
+    /// Held by the thread of this process that mends the families.
+    mending: ForkSafeMutex,
+    /// Held by the thread of this process that has, or is about to take, the lock of registration.
+    registration: ForkSafeMutex,
+    /// For the two locks in the segment: that of registration, and that of growth.
     stuck: [Stuck; 2],
     /// The size at which growth ahead of need failed.
-    stunted: AtomicU64,
+    failed_growth: AtomicU64,
 }
 
-impl Unmended {
+impl State {
     /// Whether growth ahead of need has not failed at that size.
     fn may_grow(&self, size: u64) -> bool {
-        self.stunted.load(Ordering::Relaxed) != size
+        self.failed_growth.load(Ordering::Relaxed) != size
     }
 
     fn cannot_grow(&self, size: u64) {
-        self.stunted.store(size, Ordering::Relaxed);
+        self.failed_growth.store(size, Ordering::Relaxed);
     }
 }
 
 impl Shared {
     fn new(access: Access, unmended: bool) -> Self {
-        let mark = AtomicBool::new(unmended);
+        let unmended = AtomicBool::new(unmended);
         Self {
             access,
-            unmended: Arc::new(Unmended {
-                mark,
-                clearing: ForkSafeMutex::default(),
-                making: ForkSafeMutex::default(),
-                stunted: AtomicU64::new(0),
+            state: Arc::new(State {
+                unmended,
+                mending: ForkSafeMutex::default(),
+                registration: ForkSafeMutex::default(),
+                failed_growth: AtomicU64::new(0),
                 stuck: Default::default(),
             }),
         }
@@ -159,10 +159,10 @@ impl Segment {
         Self { region, anchor, boot, found, torn: false, dirty: 0, shared, contents }
     }
 
-    /// Marks the file as open, and lets others open it if it is to be shared.
+    /// Marks this process as present, and lets others open the file if it is to be shared.
     #[cfg(unix)]
-    fn enter(&self, patience: Patience) -> Result<(), Error> {
-        self.region.file().map_or(Ok(()), |file| file.enter(self.shared.access, patience))
+    fn be_present(&self, deadline: LockDeadline) -> Result<(), Error> {
+        self.region.file().map_or(Ok(()), |file| file.be_present(self.shared.access, deadline))
     }
 
     /// Renames the file at `path`, which no process may have open, to the first of the names that
@@ -177,7 +177,8 @@ impl Segment {
         names: impl Iterator<Item = PathBuf>,
     ) -> Result<PathBuf, Error> {
         let path = path.as_ref();
-        let locked = Locked::open(path, Access::Exclusive, Patience::new(DEFAULT_PATIENCE))?;
+        let locked =
+            Locked::open(path, Access::Exclusive, LockDeadline::after(DEFAULT_LOCK_TIMEOUT))?;
         let locked = locked.ok_or_else(|| Error::new(Some(path), ErrorKind::NoDirectory))?;
         file::set_aside(path, &locked.file, names)
     }
@@ -227,20 +228,20 @@ impl Segment {
         self.anchor
     }
 
-    /// Notes that counting begins: a process that opens the file before it is closed again learns
-    /// that it [was left open](Segment::was_left_open). Opening does this by itself, unless it was
-    /// told [not to](Options::unmarked).
+    /// Marks the file as open, before counting begins: a process that opens the file before it is
+    /// closed again learns that it [was left open](Segment::was_left_open). Opening does this by
+    /// itself, unless it was told [not to](Options::unmarked).
     ///
     /// # Errors
     /// The errors of the disk.
-    pub fn begin(&self) -> Result<(), Error> {
+    pub fn mark_open(&self) -> Result<(), Error> {
         if self.is_unmended() {
             let interrupted = || Error::held(self, "the segment", Busy::Interrupted);
-            let _clearing = self.shared.unmended.clearing.lock().ok_or_else(interrupted)?;
+            let _mending = self.shared.state.mending.lock().ok_or_else(interrupted)?;
             if self.is_unmended() {
                 self.mend()?;
                 // Release: a thread that finds the families mended sees what that changed.
-                self.shared.unmended.mark.store(false, Ordering::Release);
+                self.shared.state.unmended.store(false, Ordering::Release);
             }
         }
         let anchor = anchor_cells(&self.region);
@@ -253,14 +254,14 @@ impl Segment {
         self.sync_range(0..HEADER_BYTES)
     }
 
-    /// As [`Segment::begin`], unless that was done already.
-    pub(crate) fn begin_once(&self) -> Result<(), Error> {
-        if self.is_unmended() { self.begin() } else { Ok(()) }
+    /// As [`Segment::mark_open`], unless that was done already.
+    pub(crate) fn ensure_marked_open(&self) -> Result<(), Error> {
+        if self.is_unmended() { self.mark_open() } else { Ok(()) }
     }
 
     fn is_unmended(&self) -> bool {
         // Acquire: as above.
-        self.shared.unmended.mark.load(Ordering::Acquire)
+        self.shared.state.unmended.load(Ordering::Acquire)
     }
 
     /// Mends the families.
@@ -306,25 +307,24 @@ impl Segment {
     /// # Errors
     /// The system's, if it refuses a lock that the death of the process releases; and
     /// [`ErrorKind::Held`] if another process, which may be stopped, holds the lock for 10 s.
-    pub fn making(&self) -> Result<Making<'_>, Error> {
+    pub fn lock_registration(&self) -> Result<RegistrationGuard<'_>, Error> {
         // The threads of this process first. Then those of other processes, unless the file is
         // still unmarked and exclusive: an exclusive file in use, and memory without a name, may be
         // shared with children of forks.
         let busy = |busy| Error::held(self, "metric registration", busy);
-        let own = self.shared.unmended.making.lock();
+        let own = self.shared.state.registration.lock();
         let own = own.ok_or_else(|| busy(Busy::Interrupted))?;
         if self.is_private() || (self.shared.access == Access::Exclusive && self.is_unmended()) {
-            return Ok(Making { _others: None, _own: own });
+            return Ok(RegistrationGuard { _others: None, _own: own });
         }
-        let (word, broken) = self.making_words();
+        let (word, broken) = self.registration_words();
         let token = self.region.token()?;
-        let (is_alive, stuck) =
-            (|token| self.region.is_alive(token), &self.shared.unmended.stuck[0]);
+        let (is_alive, stuck) = (|token| self.region.is_alive(token), &self.shared.state.stuck[0]);
         let (others, _) = lock::acquire(word, broken, token, is_alive, stuck, lock::REGISTRATION)
             .map_err(busy)?;
         // A process that died here has left either a record that cannot be found, or a whole one.
         broken.store(0, Ordering::Relaxed);
-        Ok(Making { _others: Some(others), _own: own })
+        Ok(RegistrationGuard { _others: Some(others), _own: own })
     }
 
     /// A number that is unique among all processes that have, or had, the segment open: a child of
@@ -342,9 +342,9 @@ impl Segment {
     }
 
     /// The words of the lock that a thread holds while it makes a record or a family.
-    pub(crate) fn making_words(&self) -> (&AtomicU64, &AtomicU64) {
+    pub(crate) fn registration_words(&self) -> (&AtomicU64, &AtomicU64) {
         let region = &self.region;
-        (region.cell(at::MAKING), region.cell(at::MAKING_BROKEN))
+        (region.cell(at::REGISTRATION), region.cell(at::REGISTRATION_BROKEN))
     }
 
     /// The contents, if they are of that type.
@@ -377,7 +377,7 @@ impl Segment {
             return Err(Error::new(self.path(), ErrorKind::Request(what)));
         }
         if self.region.cell(at::CLEAN).load(Ordering::Relaxed) != 0 {
-            self.begin()?;
+            self.mark_open()?;
         }
         let length = record_bytes(cells);
         let offset = self.allocate(length, lock::REGISTRATION)?;
@@ -500,9 +500,9 @@ impl Segment {
     }
 
     /// Syncs, and marks the segment as closed in good order, unless another process has it open,
-    /// which may be a child of a fork: the last process that closes it sets the mark. A file that is
-    /// longer than the segment, as after a kill in the middle of a growth, stays without the mark.
-    /// Cells may still be read; a write to them after this makes the mark untrue.
+    /// which may be a child of a fork: the last process that closes it sets the mark. A file that
+    /// is longer than the segment, as after a kill in the middle of a growth, stays without the
+    /// mark. Cells may still be read; a write to them after this makes the mark untrue.
     ///
     /// # Errors
     /// The errors of the disk.
@@ -512,17 +512,19 @@ impl Segment {
         if let Some(file) = self.region.file() {
             let forks = fork::forks();
             let mut marked = Ok(());
-            // A growth that was interrupted left a file that is longer than its header states, and so
-            // does a program that appends to it. In good order, that would be damage.
+            // A growth that was interrupted left a file that is longer than its header states, and
+            // so does a program that appends to it. In good order, that would be damage.
             let is_whole = || file.length().is_ok_and(|length| length == self.size());
-            if file.is_last(self.shared.access) && is_whole() {
+            if file.try_exclude_others(self.shared.access) && is_whole() {
                 marked = self.mark_clean(1);
                 // A child that was forked meanwhile may count.
                 if fork::forks() != forks {
                     marked = self.mark_clean(0);
                 }
             }
-            return marked.and(file.leave(self.shared.access, Patience::new(DEFAULT_PATIENCE)));
+            return marked.and(
+                file.readmit_others(self.shared.access, LockDeadline::after(DEFAULT_LOCK_TIMEOUT)),
+            );
         }
         self.mark_clean(1)
     }
@@ -602,8 +604,7 @@ impl Segment {
         let (growing, broken) = (word(at::GROWING), word(at::GROWING_BROKEN));
         let token = self.region.token()?;
         // A process that died here has made the file longer than the size says, which is harmless.
-        let (is_alive, stuck) =
-            (|token| self.region.is_alive(token), &self.shared.unmended.stuck[1]);
+        let (is_alive, stuck) = (|token| self.region.is_alive(token), &self.shared.state.stuck[1]);
         let _growing = lock::acquire(growing, broken, token, is_alive, stuck, wait)
             .map_err(|busy| Error::held(self, "segment growth", busy))?;
         if is_there() {
@@ -617,18 +618,16 @@ impl Segment {
     pub(crate) fn grow_ahead(&self) {
         let size = self.size();
         let left = size.saturating_sub(self.used());
-        if left >= growth(size) / 2 || size == self.limit() || !self.shared.unmended.may_grow(size)
-        {
+        if left >= growth(size) / 2 || size == self.limit() || !self.shared.state.may_grow(size) {
             return;
         }
         let word = |at| self.region.cell(at);
         let Ok(token) = self.region.token() else { return };
         let (growing, broken) = (word(at::GROWING), word(at::GROWING_BROKEN));
-        let (is_alive, stuck) =
-            (|token| self.region.is_alive(token), &self.shared.unmended.stuck[1]);
+        let (is_alive, stuck) = (|token| self.region.is_alive(token), &self.shared.state.stuck[1]);
         let growing = lock::acquire(growing, broken, token, is_alive, stuck, lock::SCRAPE);
         if growing.is_ok() && self.size() == size && self.grow_locked(size + LINE_BYTES).is_err() {
-            self.shared.unmended.cannot_grow(size);
+            self.shared.state.cannot_grow(size);
         }
     }
 
@@ -660,9 +659,9 @@ impl Segment {
     }
 }
 
-/// Held by the only thread that may [make a record](Segment::making).
+/// Held by the only thread that may [make a record](Segment::lock_registration).
 #[must_use]
-pub struct Making<'s> {
+pub struct RegistrationGuard<'s> {
     _others: Option<Guard<'s>>,
     _own: Guard<'s>,
 }

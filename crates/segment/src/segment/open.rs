@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::file::{self, MappedFile, Rights};
 use crate::layout::{HEADER_BYTES, LINE_BYTES, MAX_LIMIT, check_records};
 #[cfg(unix)]
-use crate::presence::{Locked, Patience};
+use crate::presence::{LockDeadline, Locked};
 use crate::printable;
 use crate::readings::Readings;
 use crate::region::Region;
@@ -35,7 +35,7 @@ pub struct Options {
     access: Access,
     mode: u32,
     group: Option<u32>,
-    patience: Duration,
+    lock_timeout: Duration,
     readings: Option<Readings>,
     contents: fn() -> Arc<dyn Contents>,
 }
@@ -71,7 +71,7 @@ impl Options {
             access: Access::Exclusive,
             mode: DEFAULT_MODE,
             group: None,
-            patience: DEFAULT_PATIENCE,
+            lock_timeout: DEFAULT_LOCK_TIMEOUT,
             readings: None,
             contents,
         }
@@ -92,9 +92,9 @@ impl Options {
         self
     }
 
-    /// Leaves the contents of an existing file as they are until [`Segment::begin`] is called or a
-    /// family is opened; a file that a power loss left too short is still extended. This is for a
-    /// caller that may yet find that it cannot use the file. Has no effect with
+    /// Leaves the contents of an existing file as they are until [`Segment::mark_open`] is called
+    /// or a family is opened; a file that a power loss left too short is still extended. This is
+    /// for a caller that may yet find that it cannot use the file. Has no effect with
     /// [`Options::shared`].
     pub fn unmarked(mut self) -> Self {
         self.unmarked = true;
@@ -127,8 +127,8 @@ impl Options {
 
     /// How long opening waits while another process holds the file's lock to validate the file;
     /// then it fails. 10 seconds by default.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn lock_timeout(mut self, timeout: Duration) -> Self {
+        self.lock_timeout = timeout;
         self
     }
 
@@ -166,11 +166,11 @@ impl Options {
         names: impl Fn(&Error) -> Option<N>,
     ) -> Result<(Segment, Option<SetAside>), Error> {
         let path = path.as_ref();
-        let patience = Patience::new(self.patience);
+        let deadline = LockDeadline::after(self.lock_timeout);
         let mut aside = None;
         // Others may create, rename or remove the file between two attempts.
         for _ in 0..ATTEMPTS {
-            match self.open_existing(path, patience, &names)? {
+            match self.open_existing(path, deadline, &names)? {
                 Opened::Segment(segment) => return Ok((*segment, aside)),
                 Opened::SetAside(renamed) => aside = Some(renamed),
                 Opened::Missing => {}
@@ -202,7 +202,7 @@ impl Options {
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Segment, Error> {
         let path = path.as_ref();
         let none = |_: &Error| None::<std::iter::Empty<PathBuf>>;
-        match self.open_existing(path, Patience::new(self.patience), &none)? {
+        match self.open_existing(path, LockDeadline::after(self.lock_timeout), &none)? {
             Opened::Segment(segment) => Ok(*segment),
             Opened::Missing | Opened::SetAside(_) => {
                 let what = "there is no such file; name one that exists";
@@ -215,7 +215,7 @@ impl Options {
     fn open_existing<N: Iterator<Item = PathBuf>>(
         &self,
         path: &Path,
-        patience: Patience,
+        deadline: LockDeadline,
         names: &impl Fn(&Error) -> Option<N>,
     ) -> Result<Opened, Error> {
         if cfg!(target_endian = "big") {
@@ -223,27 +223,30 @@ impl Options {
                         memory without a file";
             return Err(Error::new(Some(path), ErrorKind::Request(what.into())));
         }
-        let Some(locked) = Locked::open(path, self.access, patience)? else {
+        let Some(locked) = Locked::open(path, self.access, deadline)? else {
             return Ok(Opened::Missing);
         };
         // The same open file description: it keeps the lock when the segment is refused and
         // dropped.
-        let held = if locked.is_first { locked.file.try_clone().ok() } else { None };
-        let length = held.as_ref().and_then(|held| held.metadata().ok()).map(|data| data.len());
+        let locked_file = if locked.is_first { locked.file.try_clone().ok() } else { None };
+        let length = locked_file
+            .as_ref()
+            .and_then(|locked_file| locked_file.metadata().ok())
+            .map(|data| data.len());
         let inspected = self.inspect_locked(path, locked).inspect_err(|_| {
             // A loss of power may have left the file shorter than it should be; then it was
             // extended.
-            if let (Some(held), Some(length)) = (&held, length)
-                && held.metadata().is_ok_and(|data| data.len() > length)
+            if let (Some(locked_file), Some(length)) = (&locked_file, length)
+                && locked_file.metadata().is_ok_and(|data| data.len() > length)
             {
-                let _ = held.set_len(length);
+                let _ = locked_file.set_len(length);
             }
         });
-        match inspected.and_then(|segment| self.enter(segment, patience)) {
+        match inspected.and_then(|segment| self.finish(segment, deadline)) {
             Ok(segment) => Ok(Opened::Segment(Box::new(segment))),
-            Err(error) => match (held, names(&error)) {
-                (Some(held), Some(names)) => {
-                    let name = file::set_aside(path, &held, names)?;
+            Err(error) => match (locked_file, names(&error)) {
+                (Some(locked_file), Some(names)) => {
+                    let name = file::set_aside(path, &locked_file, names)?;
                     Ok(Opened::SetAside(SetAside { error, name }))
                 }
                 _ => Err(error),
@@ -259,7 +262,9 @@ impl Options {
         let region = Region::mapped(file, header.size, header.limit);
         // An interrupted growth may have left bytes that the header does not count.
         let dirty = match region.file() {
-            Some(file) => file.settle(header.size, is_first, header.is_torn(readings.boot))?,
+            Some(file) => {
+                file.ensure_allocated(header.size, is_first, header.is_torn(readings.boot))?
+            }
             None => header.size,
         };
         check_records(&region).map_err(|kind| Error::new(Some(path), kind))?;
@@ -283,11 +288,11 @@ impl Options {
     }
 
     #[cfg(unix)]
-    fn enter(&self, segment: Segment, patience: Patience) -> Result<Segment, Error> {
+    fn finish(&self, segment: Segment, deadline: LockDeadline) -> Result<Segment, Error> {
         if !self.unmarked || self.access == Access::Shared {
-            segment.begin()?;
+            segment.mark_open()?;
         }
-        segment.enter(patience)?;
+        segment.be_present(deadline)?;
         Ok(segment)
     }
 
@@ -315,7 +320,7 @@ impl Options {
         };
         let region = Region::mapped(file, size, self.limit);
         let segment = Segment::made(region, &readings, self.access, (self.contents)());
-        segment.enter(Patience::new(self.patience))?;
+        segment.be_present(LockDeadline::after(self.lock_timeout))?;
         Ok(Some(segment))
     }
 
@@ -334,7 +339,7 @@ enum Opened {
 
 const DEFAULT_LIMIT: u64 = 256 << 20;
 const DEFAULT_MODE: u32 = 0o600;
-pub(super) const DEFAULT_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const DEFAULT_LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of attempts to open, while other processes create and rename files.
 #[cfg(unix)]
 const ATTEMPTS: usize = 8;

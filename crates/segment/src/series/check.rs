@@ -81,7 +81,7 @@ pub(super) fn mend(segment: &Segment) -> Result<(), Error> {
     } else {
         blocks.free_all();
     }
-    let (word, broken) = segment.making_words();
+    let (word, broken) = segment.registration_words();
     word.store(0, Ordering::Relaxed);
     broken.store(0, Ordering::Relaxed);
     let slabs = segment.records().filter_map(|record| record.ok().as_ref().and_then(Slab::of));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::cells::SeriesCells;
 use super::dense::{Dense, Layout};
-use super::handle::{SeriesHandle, held};
+use super::handle::{SeriesHandle, pack_claim};
 use super::key::{Key, KeyWriter};
 use super::keyed::{self, DynamicSeries, Found, Moment};
 use super::meta;
@@ -129,7 +129,7 @@ impl Segment {
     /// # Errors
     /// A family whose record contradicts itself.
     pub fn families(&self) -> Result<Vec<Family>, Error> {
-        self.begin_once()?;
+        self.ensure_marked_open()?;
         all_families(self)
     }
 
@@ -139,7 +139,7 @@ impl Segment {
     /// # Errors
     /// A family whose record contradicts itself.
     pub fn families_since(&self, newest: u64) -> Result<(Vec<Family>, u64), Error> {
-        self.begin_once()?;
+        self.ensure_marked_open()?;
         families_since(self, newest)
     }
 
@@ -160,15 +160,15 @@ impl Family {
         let fail =
             |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
         let groups = schema.check().map_err(fail)?;
-        segment.begin_once()?;
+        segment.ensure_marked_open()?;
         if schema.apart {
-            let _making = segment.making()?;
+            let _registration = segment.lock_registration()?;
             return Self::make(segment, schema, groups, clock);
         }
         if let Some(family) = Self::named(segment, schema, &clock)? {
             return Ok(family);
         }
-        let _making = segment.making()?;
+        let _registration = segment.lock_registration()?;
         match Self::named(segment, schema, &clock)? {
             Some(family) => Ok(family),
             None => Self::make(segment, schema, groups, clock),
@@ -227,7 +227,7 @@ impl Family {
             cells[at::DENSE].store(layout.pack(), Ordering::Relaxed);
             cells[at::MARKS].store(marks.pack(), Ordering::Relaxed);
         } else {
-            DynamicSeries::open(segment, cells, schema, groups, now.unix).begin(now)?;
+            DynamicSeries::open(segment, cells, schema, groups, now.unix).make_overflow(now)?;
         }
         let record = draft.publish()?;
         Self::open(segment, &record, clock)
@@ -437,8 +437,8 @@ impl Family {
                 (keyed.cells_at(found.at), Some(record), 0, claim)
             }
         };
-        let held = held(fork::generation(), claim);
-        SeriesHandle::new(self, cells, (record, slot), held)
+        let claim = pack_claim(fork::generation(), claim);
+        SeriesHandle::new(self, cells, (record, slot), claim)
     }
 
     /// Reads the cells of the series with the labels that `labels` writes. Returns `None`, and

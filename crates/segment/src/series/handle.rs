@@ -19,24 +19,25 @@ use crate::sync::{AtomicU64, Ordering};
 /// handle's next update.
 pub struct SeriesHandle {
     cells: SeriesCells<'static>,
-    /// The record of the series and its generation, if it has a record.
+    /// The record of the series, and the generation of the record that the series has, if it has a
+    /// record.
     record: Option<(WordOffset, u32)>,
     /// The slot of the series, if it has one.
     slot: u32,
     /// Lower half: the claim on the record, 0 for none. Upper half: the fork generation of the
     /// process that made the claim.
-    held: AtomicU64,
+    claim: AtomicU64,
     /// The cells that replace the series' own in a child of a fork, if the series was removed
     /// before the child claimed it; null if there are none.
-    other: AtomicPtr<OtherCells>,
+    replacement: AtomicPtr<ReplacementCells>,
     family: Family,
 }
 
 /// Cells that replace a series' own: the cells of the overflow series, or cells that are never
 /// shown.
-struct OtherCells {
+struct ReplacementCells {
     cells: SeriesCells<'static>,
-    _own: Box<[AtomicU64]>,
+    _memory: Box<[AtomicU64]>,
 }
 
 impl SeriesHandle {
@@ -44,21 +45,21 @@ impl SeriesHandle {
         family: &Family,
         cells: SeriesCells<'_>,
         (record, slot): (Option<(WordOffset, u32)>, u32),
-        held: u64,
+        claim: u64,
     ) -> Self {
         // SAFETY: the handle owns a share of the family, which keeps the region alive; `cells`
         // gives it out for no longer than the handle lives.
         let cells = unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(cells) };
-        let (held, other) = (AtomicU64::new(held), AtomicPtr::new(ptr::null_mut()));
-        Self { cells, record, slot, held, other, family: family.clone() }
+        let (claim, replacement) = (AtomicU64::new(claim), AtomicPtr::new(ptr::null_mut()));
+        Self { cells, record, slot, claim, replacement, family: family.clone() }
     }
 
     /// The cells of the series.
     #[inline]
     pub fn cells(&self) -> &SeriesCells<'_> {
         // Acquire: another thread may have claimed the record before it stored this.
-        let held = self.held.load(Ordering::Acquire);
-        if held_by(held) == fork::generation() { &self.cells } else { self.inherit() }
+        let claim = self.claim.load(Ordering::Acquire);
+        if process_of(claim) == fork::generation() { &self.cells } else { self.inherit() }
     }
 
     /// The family of the series.
@@ -93,94 +94,96 @@ impl SeriesHandle {
     #[cold]
     fn inherit(&self) -> &SeriesCells<'_> {
         let inner = &*self.family.inner;
-        let (before, generation) = (self.held.load(Ordering::Acquire), fork::generation());
-        if held_by(before) == generation {
+        let (before, process) = (self.claim.load(Ordering::Acquire), fork::generation());
+        if process_of(before) == process {
             return &self.cells;
         }
-        let Some((at, series)) = self.record else {
-            self.held.store(held(generation, None), Ordering::Release);
+        let Some((at, generation)) = self.record else {
+            self.claim.store(pack_claim(process, None), Ordering::Release);
             return &self.cells;
         };
         let Series::Dynamic(keyed) = &inner.layout else { return &self.cells };
         if keyed.is_overflow(at) {
             // It is never removed.
-            self.held.store(held(generation, None), Ordering::Release);
+            self.claim.store(pack_claim(process, None), Ordering::Release);
             return &self.cells;
         }
-        if self.other.load(Ordering::Acquire).is_null() {
+        if self.replacement.load(Ordering::Acquire).is_null() {
             let Some(claim) = keyed.claim_for_handle() else {
                 let cells = keyed.cells_at(inner.overflow_of(keyed).at);
                 // SAFETY: as in `new`.
                 let cells =
                     unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(cells) };
-                return self.replace(OtherCells { cells, _own: Box::default() });
+                return self.replace(ReplacementCells { cells, _memory: Box::default() });
             };
             keyed.hold(claim, at);
-            if keyed.is_series(at, series) {
-                let after = held(generation, Some(claim));
+            if keyed.is_series(at, generation) {
+                let after = pack_claim(process, Some(claim));
                 // Release: a thread that finds it finds the claim. Acquire: another thread may be
                 // faster.
                 let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-                if self.held.compare_exchange(before, after, success, failure).is_err() {
+                if self.claim.compare_exchange(before, after, success, failure).is_err() {
                     keyed.give_back(claim);
                 }
                 return &self.cells;
             }
             keyed.give_back(claim);
         }
-        self.replace(OtherCells::new(self.cells.len()))
+        self.replace(ReplacementCells::new(self.cells.len()))
     }
 
     /// Puts other cells in place of the series' own, unless that was done already.
-    fn replace(&self, other: OtherCells) -> &SeriesCells<'_> {
+    fn replace(&self, replacement: ReplacementCells) -> &SeriesCells<'_> {
         let null = ptr::null_mut();
-        let own = Box::into_raw(Box::new(other));
+        let new = Box::into_raw(Box::new(replacement));
         // Release: a thread that finds them finds all of them. Acquire: another thread may be
         // faster.
-        let stored = self.other.compare_exchange(null, own, Ordering::AcqRel, Ordering::Acquire);
-        let other = stored.map_or_else(
+        let stored =
+            self.replacement.compare_exchange(null, new, Ordering::AcqRel, Ordering::Acquire);
+        let replacement = stored.map_or_else(
             |found| {
                 // SAFETY: no other thread knows of these.
-                drop(unsafe { Box::from_raw(own) });
+                drop(unsafe { Box::from_raw(new) });
                 found
             },
-            |_| own,
+            |_| new,
         );
         // SAFETY: they are freed with the handle.
-        unsafe { &(*other).cells }
+        unsafe { &(*replacement).cells }
     }
 }
 
-impl OtherCells {
+impl ReplacementCells {
     /// Cells that are never shown.
     fn new(count: usize) -> Self {
-        let own: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
-        let first = ptr::NonNull::from(&*own).cast();
+        let memory: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
+        let first = ptr::NonNull::from(&*memory).cast();
         // At most 512.
         let count = count as u32;
         // SAFETY: there is one lane of that many cells, which are freed with this.
-        Self { cells: unsafe { SeriesCells::new(first, count, Lanes::ONE, None) }, _own: own }
+        Self { cells: unsafe { SeriesCells::new(first, count, Lanes::ONE, None) }, _memory: memory }
     }
 }
 
 impl Clone for SeriesHandle {
     fn clone(&self) -> Self {
-        let generation = fork::generation();
-        let copy = |held| Self::new(&self.family, self.cells, (self.record, self.slot), held);
-        // With another generation it counts as inherited: its first use claims the record.
-        let inherited = held(!generation, None);
+        let process = fork::generation();
+        let copy = |claim| Self::new(&self.family, self.cells, (self.record, self.slot), claim);
+        // As if another process had made it: its first use claims the record.
+        let inherited = pack_claim(!process, None);
         let is_own = ptr::eq(self.cells(), &self.cells);
-        let (Some((at, series)), Series::Dynamic(keyed)) = (self.record, &self.family.inner.layout)
+        let (Some((at, generation)), Series::Dynamic(keyed)) =
+            (self.record, &self.family.inner.layout)
         else {
-            return copy(held(generation, None));
+            return copy(pack_claim(process, None));
         };
         if !is_own || keyed.is_overflow(at) {
             return copy(inherited);
         }
         let Some(claim) = keyed.claim_for_handle() else { return copy(inherited) };
         keyed.hold(claim, at);
-        if keyed.is_series(at, series) || keyed.hold_again(claim, at).is_ok() {
-            return copy(held(generation, Some(claim)));
+        if keyed.is_series(at, generation) || keyed.hold_again(claim, at).is_ok() {
+            return copy(pack_claim(process, Some(claim)));
         }
         keyed.give_back(claim);
         copy(inherited)
@@ -189,19 +192,19 @@ impl Clone for SeriesHandle {
 
 impl Drop for SeriesHandle {
     fn drop(&mut self) {
-        let held = *self.held.get_mut();
-        let claim = WordOffset::unpack(held);
+        let claim = *self.claim.get_mut();
+        let word = WordOffset::unpack(claim);
         // Only the parent gives back what the parent claimed.
-        if claim != WordOffset::NONE
-            && held_by(held) == fork::generation()
+        if word != WordOffset::NONE
+            && process_of(claim) == fork::generation()
             && let Series::Dynamic(keyed) = &self.family.inner.layout
         {
-            keyed.give_back(HandleClaim(claim));
+            keyed.give_back(HandleClaim(word));
         }
-        let other = *self.other.get_mut();
-        if !other.is_null() {
+        let replacement = *self.replacement.get_mut();
+        if !replacement.is_null() {
             // SAFETY: `replace` made it from a box, and nothing uses it any more.
-            drop(unsafe { Box::from_raw(other) });
+            drop(unsafe { Box::from_raw(replacement) });
         }
     }
 }
@@ -214,13 +217,13 @@ impl fmt::Debug for SeriesHandle {
     }
 }
 
-/// Packs a fork generation and a claim into the word `held`.
-pub(super) fn held(generation: u32, claim: Option<HandleClaim>) -> u64 {
-    u64::from(generation) << 32 | claim.map_or(0, |claim| claim.0.pack())
+/// Packs the fork generation of a process and a claim that it made into the word `claim`.
+pub(super) fn pack_claim(process: u32, claim: Option<HandleClaim>) -> u64 {
+    u64::from(process) << 32 | claim.map_or(0, |claim| claim.0.pack())
 }
 
 /// The fork generation of the process that made a claim.
 #[inline]
-fn held_by(held: u64) -> u32 {
-    (held >> 32) as u32
+fn process_of(claim: u64) -> u32 {
+    (claim >> 32) as u32
 }

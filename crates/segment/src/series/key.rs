@@ -13,8 +13,8 @@ use super::strings::StringSet;
 
 /// Collects the label values of a series, in the order of the family's labels.
 ///
-/// Its fields stay in this order: with `stack` between fields that begin as zeros, the compiler would
-/// zero all of it.
+/// Its fields stay in this order: with `stack` between fields that begin as zeros, the compiler
+/// would zero all of it.
 #[repr(C)]
 pub struct KeyWriter<'a> {
     /// The sets of values of the labels; `None` where a label is dynamic.
@@ -35,8 +35,8 @@ pub struct KeyWriter<'a> {
     stack: [MaybeUninit<u64>; STACK],
 }
 
-/// The last word of a key, which is not complete: its bytes, and the number of their bits, less than
-/// 64.
+/// The last word of a key, which is not complete: its bytes, and the number of their bits, less
+/// than 64.
 #[derive(Debug, Clone, Copy, Default)]
 struct Last {
     word: u64,

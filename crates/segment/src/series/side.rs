@@ -13,7 +13,8 @@ use crate::lock;
 use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The words before the shared ones: link, tag, cells and words, lanes, note, spare, owner.
+/// The words before the shared ones: link, user data, words and cells, lanes, user data, spare,
+/// owner, and one that is not used.
 const HEAD: u32 = 8;
 
 /// Memory beside the cells of a series.
@@ -52,14 +53,10 @@ impl<'a> SideAllocation<'a> {
         self.head[0].store(at.into(), Ordering::Release);
     }
 
-    /// A word for the owner's use.
-    pub fn tag(&self) -> &'a AtomicU64 {
-        &self.head[1]
-    }
-
-    /// Another word for the owner's use.
-    pub fn note(&self) -> &'a AtomicU64 {
-        &self.head[4]
+    /// Two words for the code that took the side allocation.
+    #[inline]
+    pub fn user_data(&self) -> [&'a AtomicU64; 2] {
+        [&self.head[1], &self.head[4]]
     }
 
     /// The offset of a side allocation kept in reserve for the owner; 0 if there is none.

@@ -44,10 +44,10 @@ impl Family {
     /// series that is there from the beginning to the end is shown once; one that is removed and
     /// made again in between may be shown as both.
     ///
-    /// A thread that cannot get a claim, since the segment is full, takes the family's lock for each
-    /// series instead, if the lock is free. If another thread has it, the cells may become those of
-    /// another series while `visit` reads them.
-    /// While the walk has the lock, updates of this family by `visit` count in its overflow series.
+    /// A thread that cannot get a claim, since the segment is full, takes the family's lock for
+    /// each series instead, if the lock is free. If another thread has it, the cells may become
+    /// those of another series while `visit` reads them. While the walk has the lock, updates of
+    /// this family by `visit` count in its overflow series.
     pub fn walk(
         &self,
         cursor: &mut Cursor,

@@ -42,7 +42,7 @@ impl Instance {
         let fail = |error| Error::because("redis", "the instance's record in the segment", error);
         let name = record_name(namespace);
         // If the lock cannot be taken, go on without it: `oldest` settles the race.
-        let _making = segment.making();
+        let _registration = segment.lock_registration();
         let mut cells = oldest(segment, &name).map_err(fail)?;
         if cells.is_none() {
             let draft = segment.reserve(INSTANCE, &name, at::END).map_err(fail)?;

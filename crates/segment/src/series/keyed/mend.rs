@@ -133,7 +133,7 @@ impl DynamicSeries {
         }
         self.head[at::LIVE].store(live, Ordering::Relaxed);
         if !self.has_overflow() {
-            self.begin(now)?;
+            self.make_overflow(now)?;
         }
         self.rebuild(live)
     }
@@ -156,8 +156,8 @@ impl DynamicSeries {
         };
         self.begin_change();
         for bits in 0..=MAX_BITS {
-            // Only damage names a table under a wrong size: drop that name. The table gets the right
-            // one below.
+            // Only damage names a table under a wrong size: drop that name. The table gets the
+            // right one below.
             for word in self.retired(bits) {
                 let named = Table::unpack(word.load(Ordering::Relaxed));
                 if named.is_some_and(|table| table.bits != bits) {
@@ -178,7 +178,8 @@ impl DynamicSeries {
         }
         for table in &tables {
             for slot in self.region().words(table.at, table.slots()) {
-                // Loads first: most are zero already, and pages that are not written stay unallocated.
+                // Loads first: most are zero already, and pages that are not written stay
+                // unallocated.
                 if slot.load(Ordering::Relaxed) != 0 {
                     slot.store(0, Ordering::Relaxed);
                 }

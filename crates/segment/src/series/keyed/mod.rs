@@ -125,7 +125,7 @@ impl DynamicSeries {
 
     /// Makes the record of the overflow series, so that it exists when there is no room for
     /// anything else.
-    pub(crate) fn begin(&self, now: Moment) -> Result<(), Error> {
+    pub(crate) fn make_overflow(&self, now: Moment) -> Result<(), Error> {
         let key = Key { group: 0, words: &[], hash: 0 };
         let at = self.write(&key, now, None)?;
         self.set_state(at, state::HIDDEN);
@@ -475,8 +475,8 @@ impl DynamicSeries {
             .any(|at| at.pack() == overflow && self.may_be_overflow(at))
     }
 
-    /// The record of the overflow series. `NO_RECORD` if the head names no record that can be it, as
-    /// when there was no room for one while the family was mended.
+    /// The record of the overflow series. `NO_RECORD` if the head names no record that can be it,
+    /// as when there was no room for one while the family was mended.
     fn overflow(&self) -> WordOffset {
         let at = u32::try_from(self.head[at::OVERFLOW].load(Ordering::Acquire));
         let at = at.map_or(NO_RECORD, WordOffset::new);
