@@ -2,10 +2,10 @@
 //! stores one word and then loads another, the slow side for a thread that seldom does it the other
 //! way round.
 //!
-//! Each of the two stores, passes its barrier, and loads. Then at least one of them sees what the
-//! other one stored. The slow side calls `membarrier(2)`, which makes each running thread of a
-//! registered process pass a full barrier; the fast side only keeps the compiler from moving the
-//! load before the store. A process that the system does not let register pays for a fence.
+//! Each of the two threads stores, passes its barrier, and loads. Then at least one of them sees
+//! what the other one stored. The slow side calls `membarrier(2)`, which makes each running thread
+//! of a registered process pass a full barrier; the fast side only keeps the compiler from moving
+//! the load before the store. A process that the system does not let register pays for a fence.
 
 use std::sync::atomic::compiler_fence;
 

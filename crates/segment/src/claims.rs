@@ -166,7 +166,7 @@ impl<M: Memory> Blocks<'_, M> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = Result<Block, u64>> {
         // Acquire, here and below: a thread that sees a block sees its head.
         let mut next = self.root.load(Ordering::Acquire);
-        // The words that no block has had yet, so that a circular list ends.
+        // The number of words that no block has had yet: a circular list ends when it is used up.
         let mut left = self.end;
         std::iter::from_fn(move || {
             if next == 0 {

@@ -102,7 +102,7 @@ mod system {
 
     /// The kernel's tick: cheap, monotonic on every core, with steps of 1 to 10 ms.
     ///
-    /// A suspend is noticed at the next [`Clock::settle`], so that a counter is late by at most one
+    /// A suspend is noticed at the next [`Clock::settle`], so a counter is late by at most one
     /// of its buckets after the machine wakes.
     #[derive(Debug, Clone)]
     pub struct Coarse {

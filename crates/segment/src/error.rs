@@ -1,4 +1,5 @@
-//! The errors of a segment: each names the input that failed and says what to do.
+//! The errors of a segment. Each message names the input that failed, and says what to do. Whether
+//! the file may be replaced, or the lock tried again, is a method of [`Error`].
 
 use std::fmt;
 use std::io;
@@ -149,8 +150,8 @@ impl Error {
         self.path.as_deref()
     }
 
-    /// Whether the file is a segment that was cut or damaged, so that setting it aside and starting
-    /// afresh may help. A foreign file, a later version or a lock is not damage.
+    /// Whether the file is a segment that was cut or damaged. Setting it aside and starting with a
+    /// new one may help then. A foreign file, a later version or a lock is not damage.
     pub fn is_damage(&self) -> bool {
         matches!(
             self.kind,

@@ -1,6 +1,6 @@
 //! The layout of a segment, version 2, and the validation of everything that opening will trust.
 //!
-//! The validation only reads bytes, so that a fuzz target can drive it. `docs/formats.md` draws the
+//! The validation only reads bytes, so a fuzz target can drive it. `docs/formats.md` draws the
 //! layout; both change together.
 
 use crate::error::ErrorKind;

@@ -170,7 +170,7 @@ fn contend(
         if owner != 0 && asked.is_none_or(|asked| waited - asked > LIVENESS_CHECK_INTERVAL) {
             asked = Some(waited);
             if !is_alive(token_of(owner)) {
-                // No owner has the token of an earlier one, so that no lock is taken over twice.
+                // No owner has the token of an earlier one, so no lock is taken over twice.
                 if word.compare_exchange(owner, mark, Ordering::Acquire, Ordering::Relaxed).is_ok()
                 {
                     // Remains set until the work is mended. If this process dies before the store,

@@ -3,7 +3,7 @@
 //! A thread that updates series has a line of its own in a block of its process. The first word of
 //! the line is the thread's claim; the others are for nested updates, as in a signal handler. A few
 //! words of thread-local memory lead to the line. The thread gives the line back when it ends. A
-//! child of a fork has its parent's memory but none of its claims, so that everything here is kept
+//! child of a fork has its parent's memory but none of its claims, so everything here is kept
 //! together with the generation of the process.
 
 use std::cell::{Cell, RefCell};

@@ -47,7 +47,7 @@ impl Stripes {
 
     /// The numbers of CPU lines and of shared lines that serve this machine best.
     ///
-    /// Every line costs each reader a load, so that no machine gets more than 64 CPU lines or 64
+    /// Every line costs each reader a load, so no machine gets more than 64 CPU lines or 64
     /// shared ones.
     pub fn advised() -> (usize, usize) {
         match Sequence::find().and_then(|sequence| sequence.cpus()) {

@@ -1,4 +1,8 @@
-//! Creating the file of a segment under its name, whole or not at all; setting one aside.
+//! Creating the file of a segment, and setting one aside.
+//!
+//! A new file has no name, or a temporary one, until its header is on the disk. A link then gives
+//! it its name, and fails if the name is taken. A file is set aside by a link too, so that no other
+//! file is replaced.
 
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;

@@ -1,4 +1,8 @@
-//! Tokens: numbers that mark the processes which have the file open, each held by a lock on a byte.
+//! Tokens: the numbers by which locks and claims in the file name their processes.
+//!
+//! A process draws a token from a count in the header, and locks the byte of that number, far after
+//! the end of the file. The system releases the lock when the process ends. So whether a process
+//! lives is whether its byte is locked.
 
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "android")),
@@ -85,7 +89,7 @@ impl MappedFile {
             let token = self.draw_token(&file, libc::F_OFD_SETLK, mode.lock())?;
             let hold = Hold::without_children(file, self.is_held_by_mapping())?;
             // A child that was forked since may have the file open, and would go on holding the
-            // lock. No process has seen that token yet, so that another one is drawn.
+            // lock. No process has seen that token yet, so another one is drawn.
             if fork::forks() == forks || attempt == MAX_DRAWN {
                 self.own.set(Some(hold));
                 return Ok(token);

@@ -53,7 +53,7 @@ impl<T> ForkSafeCell<T> {
         let (value, answer) = next(unsafe { &*self.value.load(Ordering::Acquire) });
         let Some(value) = value else { return answer };
         let old = self.value.swap(Box::into_raw(Box::new(value)), Ordering::AcqRel);
-        // SAFETY: it was taken out, so that no other thread finds it; readers had it only under the
+        // SAFETY: it was taken out, so no other thread finds it; readers had it only under the
         // lock. A child that is forked before the drop no longer has it.
         let old = unsafe { Box::from_raw(old) };
         if locked.is_none() {

@@ -31,7 +31,7 @@ impl ForkSafeMutex {
         let own = u64::from(generation()) + 1;
         let is_alive = |token| token == own;
         loop {
-            // A process is stopped with all of its threads, so that a living holder will go on.
+            // A process is stopped with all of its threads, so a living holder will go on.
             match acquire(&self.word, &self.broken, own, is_alive, &self.stuck, REGISTRATION) {
                 Ok(taken) => return Some(taken),
                 Err(Busy::Interrupted) => return None,

@@ -1,4 +1,8 @@
-//! Opening and creating segments in files: the options, and the first opener's checks.
+//! Opening and creating segments in files: the options, and what the first opener does.
+//!
+//! The process that opens a file first validates the header, the list of records, and their
+//! contents, before it changes any of them. It mends the contents, marks the file as open, and only
+//! then shares its lock. A process that comes later finds a valid file.
 
 #![cfg_attr(not(unix), allow(unused_imports, reason = "fewer are used there"))]
 

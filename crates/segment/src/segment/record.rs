@@ -1,4 +1,5 @@
-//! Records: reserved as drafts, filled, and published by one store.
+//! Records. A record is reserved as a [`Draft`], which only its owner sees, filled, and published
+//! by one store. From then on it is there for good.
 
 use super::Segment;
 use crate::cells::Cells;

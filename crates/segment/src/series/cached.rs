@@ -73,9 +73,10 @@ impl Family {
     /// cardinality, there always is.
     ///
     /// # Errors
-    /// Those of the lock, which is taken while the family's index is changing, and by a thread that
-    /// cannot get a claim, since the segment is full: [`ErrorKind::Held`](crate::ErrorKind::Held) if another
-    /// thread has it, so that it is unknown whether the series is there.
+    /// Those of the lock. It is taken while the family's index is changing, and by a thread that
+    /// cannot get a claim, since the segment is full. With
+    /// [`ErrorKind::Held`](crate::ErrorKind::Held), another thread has the lock, and it is unknown
+    /// whether the series is there.
     pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<Option<Claimed<'_>>, Error> {
         let mut writer = KeyWriter::new(&self.inner.sets);
         labels(&mut writer);

@@ -1,4 +1,7 @@
-//! Checks all families when a file is opened, and mends them.
+//! Checks all families when a file is opened, and mends them before they are used.
+//!
+//! The check lists the words that records, families and claims occupy: none may overlap, or end
+//! outside of the bytes in use.
 
 use super::dense::Slab;
 use super::family::{Series, all_families};

@@ -2,7 +2,7 @@
 //! values, and one more, the overflow, for anything else.
 //!
 //! The cells lie in lanes if the family is additive and not too large, else in one lane. Several
-//! small families share one *slab* of lanes, so that a counter takes 8 bytes per CPU instead of a
+//! small families share one *slab* of lanes, so a counter takes 8 bytes per CPU instead of a
 //! line.
 
 use std::ops::Range;

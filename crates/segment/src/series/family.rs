@@ -1,4 +1,8 @@
 //! A family: its description, and all operations on its series.
+//!
+//! A family is opened or made by [`Segment::family`]. An update first looks for the series without
+//! a lock; what that does not find goes through `update_slowly`, which makes the series, or counts
+//! in the overflow series.
 
 use std::fmt;
 use std::time::Duration;
@@ -321,8 +325,8 @@ impl Family {
         &self.inner.segment
     }
 
-    /// The number of updates that went to the overflow series, because their labels were beyond the
-    /// limit or not among the fixed values, or did not fit into the segment.
+    /// The number of updates that went to the overflow series, because their series would have been
+    /// beyond the limit, a label was not among the fixed values, or the segment had no room.
     pub fn overflowed(&self) -> u64 {
         self.inner.head[at::OVERFLOWED].load(Ordering::Relaxed)
     }

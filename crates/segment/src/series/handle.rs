@@ -1,4 +1,7 @@
 //! Handles: a series that is looked up once and then updated at the cost of the addition.
+//!
+//! A handle has a claim on the record of its series, if the series has one. A child of a fork has
+//! the handle, but not the claim, and makes one of its own at the first use.
 
 use std::fmt;
 use std::ptr;

@@ -1,7 +1,7 @@
 //! The index of a family: from the hash of a key to its series.
 //!
 //! An open-addressed table of 64-bit entries: the upper half of the hash, and the word offset of
-//! the series' record. A lookup takes no lock and compares whole keys, so that a hash collision is
+//! the series' record. A lookup takes no lock and compares whole keys, so a hash collision is
 //! harmless. Changing the table requires the family's lock.
 //!
 //! A table that is full is not rehashed at once: a new one takes its place, the old one becomes its

@@ -21,7 +21,7 @@ pub struct Schema {
     pub cells: u16,
     /// A bit mask of the cells, among the first 64, that hold floats: bit `i` for cell `i`.
     pub floats: u64,
-    /// Whether the cells are sums, so that each CPU may have its own.
+    /// Whether the cells are sums. Then each CPU may have cells of its own.
     pub additive: bool,
     /// The labels, in order.
     pub labels: Vec<Label>,
@@ -197,8 +197,7 @@ impl Schema {
             let name = reader.text()?;
             let values = match reader.number().ok_or_else(short)? {
                 DYNAMIC => None,
-                // Each value takes at least 4 bytes, so that no more are allocated than there can
-                // be.
+                // Each value takes at least 4 bytes: no more are allocated than there can be.
                 values if values as usize > reader.0.len() / 4 => return Err(short()),
                 values => Some((0..values).map(|_| reader.text()).collect::<Result<_, _>>()?),
             };

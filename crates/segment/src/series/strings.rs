@@ -72,7 +72,7 @@ impl StringSet {
     #[inline(never)]
     pub fn find(&self, text: &str) -> Option<u32> {
         let mut at = (digest(text.as_bytes()).wrapping_mul(self.multiplier) >> self.shift) as usize;
-        // The table has at least four slots per text, so that there is an empty one.
+        // The table has at least four slots per text, so there is an empty one.
         loop {
             let slot = self.slots.get(at)?;
             let index = slot.number.checked_sub(1)?;

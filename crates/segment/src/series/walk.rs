@@ -1,4 +1,5 @@
-//! The walk of a scrape over the series of a family.
+//! The walk of a scrape over the series of a family: by slot, or by record. It may stop after any
+//! series, and continue from its [`Cursor`] later.
 
 use std::ops::ControlFlow;
 

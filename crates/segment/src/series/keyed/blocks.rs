@@ -1,4 +1,7 @@
-//! Blocks: where records lie one after the other, and the walk over them.
+//! Blocks: ranges of words in which records lie one after the other, and the walk over them.
+//!
+//! Each block links to the next, which lies after it. Only the last one has room for new records.
+//! The walk takes no lock.
 
 use super::DynamicSeries;
 use super::free::{class_of, class_words};
@@ -55,7 +58,7 @@ impl DynamicSeries {
                 // Another process wrote nonsense into it: the rest of this block cannot be walked.
             }
             let next = WordOffset::unpack(region.word(cursor.block).load(Ordering::Acquire));
-            // Each block lies after those that were taken before it, so that a walk ends.
+            // Each block lies after those that were taken before it, so a walk ends.
             if next <= cursor.block {
                 return None;
             }

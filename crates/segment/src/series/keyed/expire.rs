@@ -1,4 +1,7 @@
 //! Removing series, resetting them, and hiding those that are idle.
+//!
+//! What concerns all series goes through the records in batches, and releases the family's lock
+//! between two batches. A series is idle if a digest of its cells stays the same.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The words of a family's head that a keyed family uses, in addition to those of every family.
+//! The words of the head of a family with dynamic labels, in addition to those of every family.
+//! `docs/formats.md` draws them.
 
 /// The number of times that the index was replaced or rebuilt.
 pub(crate) const CHANGES: usize = 2;

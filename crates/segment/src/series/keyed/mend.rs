@@ -1,4 +1,9 @@
-//! Inspecting what another program or a loss of power may have damaged, and mending it.
+//! Inspecting a family when its file is opened, and mending it after a process died during a
+//! change, or power was lost.
+//!
+//! A survey walks the blocks up to the first word that contradicts the layout. Mending cuts off
+//! what follows, if no other process is counting, and rebuilds the lists of free records, the
+//! index, and the counts from the records.
 
 use std::ops::Range;
 

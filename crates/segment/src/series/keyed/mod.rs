@@ -379,8 +379,8 @@ impl DynamicSeries {
     }
 
     /// Whether the key certainly has no series, as a search without the lock tells: only while the
-    /// index is at rest, so that no thread is changing it, died while changing it, or has entries
-    /// left to move.
+    /// index is at rest. Then no thread is changing it, none died while changing it, and no entries
+    /// are left to move.
     fn is_missing(&self, key: &Key<'_>) -> bool {
         self.is_missing_if(|| {
             let is_it = |at| self.matches(at, key);

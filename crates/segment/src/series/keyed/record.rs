@@ -1,4 +1,7 @@
-//! A record: its words, its key, what a scrape sees of it, and its states.
+//! The record of a series: its meta word, its origin (group and start), the mark by which idleness
+//! is noticed, its cells, and its key.
+//!
+//! A record is written while it is a draft, then shown, hidden or removed by a change of its state.
 
 use super::expire::{TENTH, mark_time, tenths};
 use super::free::MAX_WORDS;
