@@ -230,7 +230,7 @@ fn claims_in_a_block_that_was_taken_over_are_seen() {
     const SECOND: u64 = 2;
     // It empties words that the other one reads: exploring every order would take minutes.
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
     builder.check(|| {
         let record = Record::new();
         let adder = {

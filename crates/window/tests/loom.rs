@@ -11,7 +11,7 @@ use quipu_window::model::Model;
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     // Three preemptions find all known faults of such algorithms, and take minutes.
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
     builder.check(model);
 }
 
