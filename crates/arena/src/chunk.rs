@@ -155,7 +155,7 @@ pub(crate) fn size_for<P: Policy>(layout: Layout) -> Option<usize> {
 /// The size of the chunk after one of `size`, unless a block needs more.
 pub(crate) fn next_size<P: Policy>(size: usize) -> usize {
     // The overhead is included in what is doubled.
-    ((size + OVERHEAD).saturating_mul(2) - OVERHEAD).min(P::MOST)
+    ((size + OVERHEAD).saturating_mul(2) - OVERHEAD).min(P::MAX_CHUNK)
 }
 
 /// Whether the fast paths may use the addresses of a fresh chunk.

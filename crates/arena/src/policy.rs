@@ -42,7 +42,7 @@ pub trait Policy: sealed::Sealed + 'static {
     const FIRST: usize = FIRST;
     /// Each chunk is twice as large as the one before, up to this size.
     #[doc(hidden)]
-    const MOST: usize = usize::MAX;
+    const MAX_CHUNK: usize = usize::MAX;
 }
 
 impl<const MIN_ALIGN: usize> Policy for Up<MIN_ALIGN> {
@@ -62,7 +62,7 @@ impl<P: Policy> Policy for Reclaim<P> {
     const UP: bool = P::UP;
     const RECLAIM: bool = true;
     const FIRST: usize = P::FIRST;
-    const MOST: usize = P::MOST;
+    const MAX_CHUNK: usize = P::MAX_CHUNK;
 }
 
 /// Upwards in small chunks: the policy of the pieces that a [`Batch`](crate::Batch) takes.
@@ -74,7 +74,7 @@ impl Policy for Pieces {
     const RECLAIM: bool = false;
     const FIRST: usize = 4096;
     // Large enough that taking a piece costs a hundredth of filling it with 8-byte blocks.
-    const MOST: usize = 16 * 1024;
+    const MAX_CHUNK: usize = 16 * 1024;
 }
 
 /// The largest minimum alignment.

@@ -31,7 +31,7 @@ const UNIT: usize = 8;
 const FIRST: usize = 64 * 1024;
 
 /// Chunks double up to this size.
-const MOST: usize = 16 * 1024 * 1024;
+const MAX_CHUNK: usize = 16 * 1024 * 1024;
 
 /// Chunks start at their own cache lines, so that no neighbour's writes slow down the offset.
 const ALIGN: usize = 128;
@@ -261,7 +261,7 @@ impl<A: Allocator> SharedArena<A> {
                     // The rest of this chunk is unused: the chunk is replaced.
                     (*seen).offset.0.store((*seen).room, Ordering::Relaxed);
                     let before = (*seen).room + HEADER;
-                    size = before.saturating_mul(2).min(MOST).max(before);
+                    size = before.saturating_mul(2).min(MAX_CHUNK).max(before);
                 }
             }
             // Grow until the next block of this size fits, too.

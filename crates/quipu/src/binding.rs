@@ -33,7 +33,7 @@ impl<I: Instrument> Instrument for WithSeries<I> {
         I::describe(description, schema)
     }
 
-    fn bound(bound: SeriesHandle, kind: &Arc<I::Kind>) -> Self {
-        Self { instrument: I::bound(bound.clone(), kind), series: bound }
+    fn from_handle(handle: SeriesHandle, kind: &Arc<I::Kind>) -> Self {
+        Self { instrument: I::from_handle(handle.clone(), kind), series: handle }
     }
 }

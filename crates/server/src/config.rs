@@ -338,9 +338,9 @@ impl Settings {
             header_bytes: number("header-bytes", flags.header_bytes, 256, 1 << 30)?,
             body_bytes: number("body-bytes", flags.body_bytes, 0, 1 << 40)?,
             connections: number("connections", flags.connections, 1, 1 << 30)?,
-            read_timeout: at_least("read-timeout", flags.read_timeout, LEAST)?,
-            write_timeout: at_least("write-timeout", flags.write_timeout, LEAST)?,
-            idle_timeout: at_least("idle-timeout", flags.idle_timeout, LEAST)?,
+            read_timeout: at_least("read-timeout", flags.read_timeout, MIN_TIMEOUT)?,
+            write_timeout: at_least("write-timeout", flags.write_timeout, MIN_TIMEOUT)?,
+            idle_timeout: at_least("idle-timeout", flags.idle_timeout, MIN_TIMEOUT)?,
             drain_timeout: set(flags.drain_timeout).0,
             ..http::Limits::default()
         };
@@ -410,7 +410,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// The maximum number of buckets of a default span; they take 2 MiB.
 const MAX_BUCKETS: u32 = 1 << 18;
 /// The shortest timeout accepted; a shorter one is most likely a mistake.
-const LEAST: Duration = Duration::from_millis(10);
+const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 
 impl FromStr for Time {
     type Err = String;

@@ -69,7 +69,7 @@ struct EmbeddedMetric {
     spec: Spec,
     /// The prefix of all of its keys.
     prefix: Vec<u8>,
-    together: Lock,
+    synchronizing: Lock,
     shared: Arc<Shared>,
 }
 
@@ -163,7 +163,7 @@ impl Store for Embedded {
             }
             let prefix = prefix(spec);
             let (spec, shared) = (spec.clone(), Arc::clone(&self.shared));
-            Ok(EmbeddedMetric { spec, prefix, together: Lock::default(), shared })
+            Ok(EmbeddedMetric { spec, prefix, synchronizing: Lock::default(), shared })
         })?;
         Ok(metric)
     }
@@ -216,7 +216,7 @@ impl Metric for EmbeddedMetric {
     }
 
     fn synchronize(&self, work: &mut dyn FnMut()) {
-        let _guard = self.together.lock();
+        let _guard = self.synchronizing.lock();
         work();
     }
 

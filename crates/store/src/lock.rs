@@ -19,7 +19,7 @@ use std::time::Duration;
 pub(crate) struct Lock {
     owner: AtomicU64,
     /// How many times the owner has taken it beyond the first.
-    again: AtomicU32,
+    reentries: AtomicU32,
 }
 
 /// Holds the lock until it is dropped.
@@ -48,7 +48,7 @@ const NAP: Duration = Duration::from_micros(50);
 
 impl Lock {
     pub(crate) const fn new() -> Self {
-        Self { owner: AtomicU64::new(0), again: AtomicU32::new(0) }
+        Self { owner: AtomicU64::new(0), reentries: AtomicU32::new(0) }
     }
 
     /// Takes the lock until this thread calls `release`.
@@ -60,19 +60,19 @@ impl Lock {
     /// Releases what `hold` took. Does nothing in a child that was forked since.
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn release(&self) {
-        drop(Guard { lock: self, own: own(), inherited: false });
+        drop(Guard { lock: self, own: this_thread(), inherited: false });
     }
 
     /// Waits until no other thread holds the lock, and takes it.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_> {
-        let own = own();
+        let own = this_thread();
         let mut inherited = false;
         // Acquire: sees what the last owner wrote.
         match self.owner.compare_exchange(0, own, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => {}
             Err(owner) if owner == own => {
-                self.again.fetch_add(1, Ordering::Relaxed);
+                self.reentries.fetch_add(1, Ordering::Relaxed);
             }
             Err(_) => inherited = self.wait(own),
         }
@@ -95,7 +95,7 @@ impl Lock {
                         Ordering::Relaxed,
                     );
                     if took.is_ok() {
-                        self.again.store(0, Ordering::Relaxed);
+                        self.reentries.store(0, Ordering::Relaxed);
                         return true;
                     }
                 }
@@ -106,8 +106,8 @@ impl Lock {
         }
     }
 
-    fn is_again(&self) -> bool {
-        self.again.load(Ordering::Relaxed) > 0
+    fn is_reentered(&self) -> bool {
+        self.reentries.load(Ordering::Relaxed) > 0
     }
 }
 
@@ -118,8 +118,8 @@ impl Drop for Guard<'_> {
         if self.lock.owner.load(Ordering::Relaxed) != self.own {
             return;
         }
-        if self.lock.is_again() {
-            self.lock.again.fetch_sub(1, Ordering::Relaxed);
+        if self.lock.is_reentered() {
+            self.lock.reentries.fetch_sub(1, Ordering::Relaxed);
         } else {
             // Release: the next owner sees what this one wrote.
             self.lock.owner.store(0, Ordering::Release);
@@ -140,7 +140,7 @@ impl<T> Locked<T> {
         T: Default,
     {
         let guard = self.lock.lock();
-        if !self.lock.is_again() {
+        if !self.lock.is_reentered() {
             let value = self.value.get();
             // SAFETY: as in `with`. An inherited value is not dropped.
             let old = unsafe { value.replace(T::default()) };
@@ -174,7 +174,7 @@ impl<T> Locked<T> {
         T: Default,
     {
         let guard = self.lock.lock();
-        if self.lock.is_again() {
+        if self.lock.is_reentered() {
             return None;
         }
         let value = self.value.get();
@@ -189,7 +189,7 @@ impl<T> Locked<T> {
 
 /// Identifies this process and thread. Never 0.
 #[inline]
-fn own() -> u64 {
+fn this_thread() -> u64 {
     static THREADS: AtomicU32 = AtomicU32::new(1);
     thread_local! {
         static NUMBER: u32 = {

@@ -89,7 +89,7 @@ impl<G> Default for Memory<G> {
 struct MemoryMetric<G> {
     spec: Spec,
     series: G,
-    together: Lock,
+    synchronizing: Lock,
     dropped: Arc<AtomicU64>,
 }
 
@@ -100,7 +100,7 @@ impl<G: Guarded> Memory<G> {
     {
         let metric = self.metrics.get_or_make(spec, || {
             let (spec, dropped) = (spec.clone(), Arc::clone(&self.dropped));
-            Ok(MemoryMetric { spec, series: G::default(), together: Lock::default(), dropped })
+            Ok(MemoryMetric { spec, series: G::default(), synchronizing: Lock::default(), dropped })
         });
         metric.map(|metric| metric as Arc<dyn Metric>)
     }
@@ -134,7 +134,7 @@ impl<G: Guarded> Metric for MemoryMetric<G> {
     }
 
     fn get(&self, labels: &[&str]) -> f64 {
-        let found = self.series.with(|series| series.get(&Given(labels)).copied());
+        let found = self.series.with(|series| series.get(&BorrowedLabels(labels)).copied());
         found.flatten().unwrap_or(0.0)
     }
 
@@ -155,12 +155,12 @@ impl<G: Guarded> Metric for MemoryMetric<G> {
     }
 
     fn synchronize(&self, work: &mut dyn FnMut()) {
-        let _guard = G::EXCLUDES.then(|| self.together.lock());
+        let _guard = G::EXCLUDES.then(|| self.synchronizing.lock());
         work();
     }
 
     fn remove(&self, labels: &[&str]) -> bool {
-        let removed = self.series.with(|series| series.remove(&Given(labels)));
+        let removed = self.series.with(|series| series.remove(&BorrowedLabels(labels)));
         removed.flatten().is_some()
     }
 }
@@ -168,7 +168,7 @@ impl<G: Guarded> Metric for MemoryMetric<G> {
 /// Changes the value of these labels. A new series starts at 0.
 #[inline]
 fn update(series: &mut Series, labels: &[&str], change: impl FnOnce(&mut f64)) {
-    if let Some(value) = series.get_mut(&Given(labels)) {
+    if let Some(value) = series.get_mut(&BorrowedLabels(labels)) {
         return change(value);
     }
     let mut value = 0.0;
@@ -177,9 +177,9 @@ fn update(series: &mut Series, labels: &[&str], change: impl FnOnce(&mut f64)) {
 }
 
 /// Label values as the caller passes them, so that a lookup needs no copy.
-struct Given<'a>(&'a [&'a str]);
+struct BorrowedLabels<'a>(&'a [&'a str]);
 
-impl Hash for Given<'_> {
+impl Hash for BorrowedLabels<'_> {
     #[inline]
     fn hash<H: Hasher>(&self, state: &mut H) {
         // The same hash as that of a slice of boxed strings.
@@ -187,7 +187,7 @@ impl Hash for Given<'_> {
     }
 }
 
-impl Equivalent<Box<[Box<str>]>> for Given<'_> {
+impl Equivalent<Box<[Box<str>]>> for BorrowedLabels<'_> {
     #[inline]
     fn equivalent(&self, key: &Box<[Box<str>]>) -> bool {
         self.0.len() == key.len() && self.0.iter().zip(key).all(|(a, b)| *a == &**b)
@@ -232,16 +232,16 @@ impl Guarded for Busy {
             // SAFETY: as below. The old values are not dropped, because dropping would read them.
             unsafe { self.series.get().write(Series::default()) };
         }
-        let _done = Done(&self.busy);
+        let _done = ClearOnDrop(&self.busy);
         // SAFETY: this thread has set the mark, which was not set: there is no other reference.
         Some(work(unsafe { &mut *self.series.get() }))
     }
 }
 
 /// Clears the mark, even if the work panics.
-struct Done<'b>(&'b AtomicU32);
+struct ClearOnDrop<'b>(&'b AtomicU32);
 
-impl Drop for Done<'_> {
+impl Drop for ClearOnDrop<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release: the next thread sees what this one wrote.

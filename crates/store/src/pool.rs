@@ -100,7 +100,7 @@ impl Registries {
     /// Calls `register` with one registry after another, while `is_taken` says of its error that
     /// another description has the name. If there is no room, the registry in private memory is the
     /// last. Also returns the registry in which it succeeded.
-    pub(crate) fn place<T>(
+    pub(crate) fn register<T>(
         &self,
         name: &str,
         register: impl Fn(&Registry) -> Result<T, quipu::Error>,
@@ -122,7 +122,7 @@ impl Registries {
                 Err(error) if error.is_duplicate() => {
                     return Err(Error::because(name, "it is registered already", error));
                 }
-                Err(error) => return self.place_in_own(name, register, error),
+                Err(error) => return self.register_in_private_memory(name, register, error),
             }
         }
         let what = "too many applications describe it differently in one directory; give each a \
@@ -132,7 +132,7 @@ impl Registries {
 
     /// Registers in private memory what was refused with the error `why`. Either there was no room,
     /// which that solves, or the description is invalid, and is refused again.
-    fn place_in_own<T>(
+    fn register_in_private_memory<T>(
         &self,
         name: &str,
         register: impl Fn(&Registry) -> Result<T, quipu::Error>,
@@ -197,7 +197,7 @@ impl SegmentOptions {
     /// there is a reason `why` it is not in a file, or if it is in private memory.
     pub(crate) fn in_memory(&self, why: Option<&str>) -> Result<Segment, Error> {
         let mut why = why.map(str::to_owned);
-        let (segment, who) = match least(self.limit, Segment::anonymous) {
+        let (segment, who) = match with_largest_limit(self.limit, Segment::anonymous) {
             Ok(segment) => (segment, "this process and the children of its forks"),
             Err(error) => {
                 why.get_or_insert_with(|| error.to_string());
@@ -212,7 +212,7 @@ impl SegmentOptions {
 
     /// Creates a segment in private memory.
     pub(crate) fn in_private_memory(&self) -> Result<Segment, Error> {
-        least(self.limit, Segment::private).map_err(|error| {
+        with_largest_limit(self.limit, Segment::private).map_err(|error| {
             let what = "not enough memory; raise the limits of this process";
             Error::because("segment", what, error)
         })
@@ -220,7 +220,7 @@ impl SegmentOptions {
 }
 
 /// Creates a segment with that limit, or with a smaller one if the address space is too small.
-fn least(
+fn with_largest_limit(
     mut limit: u64,
     make: impl Fn(u64) -> Result<Segment, quipu_segment::Error>,
 ) -> Result<Segment, quipu_segment::Error> {

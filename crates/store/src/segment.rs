@@ -80,7 +80,7 @@ struct SegmentMetric {
     family: String,
     registry: Registry,
     cells: Cells,
-    together: Lock,
+    synchronizing: Lock,
     inner: Arc<Inner>,
 }
 
@@ -252,7 +252,7 @@ impl SegmentStore {
     pub fn register<R: Register>(&self, description: Description) -> Result<(R, Registry), Error> {
         let name = description.full_name();
         let once = |registry: &Registry| registry.register(description.clone());
-        self.inner.registries.place(&name, once, quipu::Error::is_mismatch)
+        self.inner.registries.register(&name, once, quipu::Error::is_mismatch)
     }
 
     fn make(&self, spec: &Spec, family: String) -> Result<SegmentMetric, Error> {
@@ -268,9 +268,9 @@ impl SegmentStore {
         // The name may also belong to one of the application's own instruments, or to a metric whose
         // name differs only by the `_total` of counters.
         let is_taken = |error: &quipu::Error| error.is_mismatch() || error.is_duplicate();
-        let (cells, registry) = inner.registries.place(&spec.name, once, is_taken)?;
-        let (spec, together, inner) = (spec.clone(), Lock::new(), Arc::clone(inner));
-        Ok(SegmentMetric { spec, family, registry, cells, together, inner })
+        let (cells, registry) = inner.registries.register(&spec.name, once, is_taken)?;
+        let (spec, synchronizing, inner) = (spec.clone(), Lock::new(), Arc::clone(inner));
+        Ok(SegmentMetric { spec, family, registry, cells, synchronizing, inner })
     }
 }
 
@@ -278,7 +278,7 @@ impl Store for SegmentStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         // The family's name has no `_total`: the formats add it.
         let family = match spec.name.strip_suffix("_total") {
-            Some(name) if cells_of(spec) == Which::Total => name,
+            Some(name) if cells_kind(spec) == CellsKind::Total => name,
             _ => &spec.name,
         };
         let make = || self.make(spec, family.to_owned());
@@ -302,10 +302,10 @@ impl Inner {
     ) -> Result<Cells, quipu::Error> {
         let once = |registry: &Registry| -> Result<Cells, quipu::Error> {
             let description = description.clone();
-            Ok(match cells_of(spec) {
-                Which::Total => Cells::Total(registry.register(description)?),
-                Which::Sum => Cells::Sum(registry.register(description)?),
-                Which::Each => Cells::Each(registry.register(description)?),
+            Ok(match cells_kind(spec) {
+                CellsKind::Total => Cells::Total(registry.register(description)?),
+                CellsKind::Sum => Cells::Sum(registry.register(description)?),
+                CellsKind::Each => Cells::Each(registry.register(description)?),
             })
         };
         register(registry, self.generation, once)
@@ -387,7 +387,7 @@ impl Metric for SegmentMetric {
             Cells::Sum(sum) => sum.add(&key, 0.0),
             Cells::Each(each) if self.spec.is_cumulative() => {
                 // No other process changes this value: a lock between threads is enough.
-                let _guard = self.together.lock();
+                let _guard = self.synchronizing.lock();
                 let old = each.get(&key);
                 let new = self.spec.after_set(Some(old), value);
                 // An addition keeps what other threads add meanwhile, but cannot lead away from
@@ -421,7 +421,7 @@ impl Metric for SegmentMetric {
     }
 
     fn synchronize(&self, work: &mut dyn FnMut()) {
-        let _guard = self.together.lock();
+        let _guard = self.synchronizing.lock();
         work();
     }
 
@@ -465,17 +465,17 @@ impl Sink for Each<'_> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum CellsKind {
     Total,
     Sum,
     Each,
 }
 
-fn cells_of(spec: &Spec) -> Which {
+fn cells_kind(spec: &Spec) -> CellsKind {
     let is_sum = matches!(spec.aggregation, None | Some(Aggregation::Sum));
     match spec.kind {
-        Kind::Counter if is_sum => Which::Total,
-        Kind::Histogram | Kind::Summary if is_sum => Which::Sum,
-        _ => Which::Each,
+        Kind::Counter if is_sum => CellsKind::Total,
+        Kind::Histogram | Kind::Summary if is_sum => CellsKind::Sum,
+        _ => CellsKind::Each,
     }
 }

@@ -30,14 +30,14 @@ use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 /// ```
 #[derive(Default)]
 pub struct Arenas {
-    arenas: Vec<(Box<str>, Box<Ask>)>,
+    arenas: Vec<(Box<str>, Box<Measure>)>,
 }
 
-type Ask = dyn Fn() -> Held + Send + Sync;
+type Measure = dyn Fn() -> Usage + Send + Sync;
 
 /// The memory of one arena, in bytes. Unknown values are not shown.
 #[derive(Clone, Copy, Debug, Default)]
-struct Held {
+struct Usage {
     reserved: Option<usize>,
     allocated: Option<usize>,
     peak: Option<usize>,
@@ -45,8 +45,8 @@ struct Held {
 }
 
 /// An arena whose memory a scrape can read.
-pub trait Asked: sealed::Asked {}
-impl<T: sealed::Asked> Asked for T {}
+pub trait MeasuredArena: sealed::MeasuredArena {}
+impl<T: sealed::MeasuredArena> MeasuredArena for T {}
 
 impl Arenas {
     /// Creates a collector without arenas.
@@ -57,12 +57,12 @@ impl Arenas {
 
     /// Adds an arena under a name.
     #[must_use]
-    pub fn and<T: Asked>(
+    pub fn and<T: MeasuredArena>(
         mut self,
         name: &str,
         arena: impl Deref<Target = T> + Send + Sync + 'static,
     ) -> Self {
-        self.arenas.push((name.into(), Box::new(move || arena.held())));
+        self.arenas.push((name.into(), Box::new(move || arena.usage())));
         self
     }
 }
@@ -80,17 +80,21 @@ impl Collector for Arenas {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let held: Vec<Held> = self.arenas.iter().map(|(_, ask)| ask()).collect();
-        let values: [fn(&Held) -> Option<usize>; 4] =
-            [|held| held.reserved, |held| held.allocated, |held| held.peak, |held| held.limit];
+        let usages: Vec<Usage> = self.arenas.iter().map(|(_, measure)| measure()).collect();
+        let values: [fn(&Usage) -> Option<usize>; 4] = [
+            |usage| usage.reserved,
+            |usage| usage.allocated,
+            |usage| usage.peak,
+            |usage| usage.limit,
+        ];
         let mut text = Vec::new();
         for (family, value) in FAMILIES.iter().zip(values) {
-            if held.iter().all(|held| value(held).is_none()) {
+            if usages.iter().all(|usage| value(usage).is_none()) {
                 continue;
             }
             sink.family(family);
-            for ((name, _), held) in self.arenas.iter().zip(&held) {
-                let Some(bytes) = value(held) else { continue };
+            for ((name, _), usage) in self.arenas.iter().zip(&usages) {
+                let Some(bytes) = value(usage) else { continue };
                 text.clear();
                 Texts::push(&mut text, name);
                 let series = Series {
@@ -120,19 +124,19 @@ const FAMILIES: [Family<'static>; 4] = [
 ];
 
 mod sealed {
-    use super::{Allocator, Held, Limited, Policy, Pool, SharedArena};
+    use super::{Allocator, Limited, Policy, Pool, SharedArena, Usage};
 
-    pub trait Asked {
+    pub trait MeasuredArena {
         #[doc(hidden)]
         #[expect(private_interfaces)]
-        fn held(&self) -> Held;
+        fn usage(&self) -> Usage;
     }
 
     #[expect(private_interfaces)]
-    impl<A> Asked for Limited<A> {
-        fn held(&self) -> Held {
+    impl<A> MeasuredArena for Limited<A> {
+        fn usage(&self) -> Usage {
             let (reserved, peak, limit) = (self.used(), self.peak(), self.limit());
-            Held {
+            Usage {
                 reserved: Some(reserved),
                 allocated: None,
                 peak: Some(peak),
@@ -143,19 +147,19 @@ mod sealed {
     }
 
     #[expect(private_interfaces)]
-    impl<A: Allocator> Asked for SharedArena<A> {
-        fn held(&self) -> Held {
+    impl<A: Allocator> MeasuredArena for SharedArena<A> {
+        fn usage(&self) -> Usage {
             let stats = self.stats();
             let (reserved, allocated) = (Some(stats.reserved), Some(stats.allocated));
-            Held { reserved, allocated, ..Held::default() }
+            Usage { reserved, allocated, ..Usage::default() }
         }
     }
 
     /// For a pool, the memory of the idle arenas: those in use belong to their users.
     #[expect(private_interfaces)]
-    impl<P: Policy, A: Allocator + Clone> Asked for Pool<P, A> {
-        fn held(&self) -> Held {
-            Held { reserved: Some(self.reserved()), ..Held::default() }
+    impl<P: Policy, A: Allocator + Clone> MeasuredArena for Pool<P, A> {
+        fn usage(&self) -> Usage {
+            Usage { reserved: Some(self.reserved()), ..Usage::default() }
         }
     }
 }

@@ -7,7 +7,7 @@ mod process;
 #[cfg(feature = "tokio")]
 mod tokio;
 
-pub use arena::{Arenas, Asked};
+pub use arena::{Arenas, MeasuredArena};
 pub(crate) use callback::Callback;
 #[cfg(target_os = "linux")]
 pub use process::Process;

@@ -38,7 +38,7 @@ impl Collector for Tokio {
         let metrics = self.runtime.metrics();
         let mut one = |family: &Family<'_>, value: usize| {
             sink.family(family);
-            give(sink, family, Texts::default(), Value::Gauge(Number::Unsigned(value as u64)));
+            emit(sink, family, Texts::default(), Value::Gauge(Number::Unsigned(value as u64)));
         };
         one(&WORKERS, metrics.num_workers());
         one(&TASKS, metrics.num_alive_tasks());
@@ -52,7 +52,7 @@ impl Collector for Tokio {
                     text.clear();
                     Texts::push(&mut text, &worker.to_string());
                     let value = Value::Counter { total: total(worker), exemplar: None };
-                    give(sink, family, Texts::new(&text), value);
+                    emit(sink, family, Texts::new(&text), value);
                 }
             };
             each(&BUSY, &|worker| {
@@ -63,7 +63,7 @@ impl Collector for Tokio {
     }
 }
 
-fn give(sink: &mut dyn Sink, family: &Family<'_>, texts: Texts<'_>, value: Value<'_>) {
+fn emit(sink: &mut dyn Sink, family: &Family<'_>, texts: Texts<'_>, value: Value<'_>) {
     let (group, escape_free, overflow, start) = (0, true, false, None);
     sink.series(family, &Series { group, texts, escape_free, overflow, start, value });
 }

@@ -72,8 +72,8 @@ impl Instrument for Counter {
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, _: &Arc<TotalKind<Self>>) -> Self {
-        Self(bound)
+    fn from_handle(handle: SeriesHandle, _: &Arc<TotalKind<Self>>) -> Self {
+        Self(handle)
     }
 }
 

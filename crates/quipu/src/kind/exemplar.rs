@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use quipu_segment::series::{Family, SeriesCells, SideAllocations};
 use quipu_segment::sync::{AtomicU64, Ordering, fence};
 
-use super::metric_kind::Memory;
+use super::metric_kind::Scratch;
 use crate::snapshot::{Exemplar, Texts, Timestamp};
 
 /// The words of a slot: sequence, time, value, length, and the text.
@@ -116,8 +116,13 @@ pub(crate) fn clear(family: &Family, cells: &SeriesCells<'_>, cell: usize) {
 }
 
 /// Reads the exemplars of a series into `memory.slots`, indexed by slot, and `memory.texts`.
-pub(crate) fn read_all(family: &Family, cells: &SeriesCells<'_>, cell: usize, memory: &mut Memory) {
-    let Memory { slots, texts, .. } = memory;
+pub(crate) fn read_all(
+    family: &Family,
+    cells: &SeriesCells<'_>,
+    cell: usize,
+    scratch: &mut Scratch,
+) {
+    let Scratch { slots, texts, .. } = scratch;
     slots.clear();
     texts.clear();
     each(family, cells, cell, |words| slots.push(read(words, texts)));
@@ -129,14 +134,14 @@ pub(crate) fn last<'m>(
     family: &Family,
     cells: &SeriesCells<'_>,
     cell: usize,
-    memory: &'m mut Memory,
+    scratch: &'m mut Scratch,
 ) -> Option<Exemplar<'m>> {
     if cell >= cells.len() {
         return None;
     }
-    read_all(family, cells, cell, memory);
-    let slot = memory.slots.first().copied().flatten()?;
-    Some(slot.exemplar(&memory.texts))
+    read_all(family, cells, cell, scratch);
+    let slot = scratch.slots.first().copied().flatten()?;
+    Some(slot.exemplar(&scratch.texts))
 }
 
 /// Calls `act` with the words of each slot of a series; with an empty slice for an unused slot.
@@ -172,10 +177,10 @@ pub(crate) fn kept(
     cell: usize,
     slot: usize,
 ) -> Option<KeptExemplar> {
-    let mut memory = Memory::default();
-    read_all(family, cells, cell, &mut memory);
+    let mut scratch = Scratch::default();
+    read_all(family, cells, cell, &mut scratch);
     let Exemplar { labels: mut texts, value, time } =
-        memory.slots.get(slot)?.as_ref()?.exemplar(&memory.texts);
+        scratch.slots.get(slot)?.as_ref()?.exemplar(&scratch.texts);
     let mut labels = Vec::new();
     while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
         labels.push((name.to_owned(), value.to_owned()));

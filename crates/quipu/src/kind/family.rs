@@ -29,7 +29,7 @@ pub trait Instrument: Sized {
 
     /// Creates the instrument of one series.
     #[doc(hidden)]
-    fn bound(bound: SeriesHandle, kind: &Arc<Self::Kind>) -> Self;
+    fn from_handle(handle: SeriesHandle, kind: &Arc<Self::Kind>) -> Self;
 
     /// Binds an instrument to the series of these labels.
     #[doc(hidden)]
@@ -38,7 +38,7 @@ pub trait Instrument: Sized {
         kind: &Arc<Self::Kind>,
         labels: impl Fn(&mut KeyWriter<'_>),
     ) -> Self {
-        Self::bound(family.bind(labels), kind)
+        Self::from_handle(family.bind(labels), kind)
     }
 
     /// Removes the series of these labels.
@@ -168,8 +168,8 @@ impl<I: Instrument, L: LabelGroup> Register for Family<I, L> {
 /// The kind of a family, with its settings as the segment has them.
 fn kind_of<I: Instrument>(family: &series::Family) -> Result<Arc<I::Kind>, Error> {
     let kind = Arc::new(I::Kind::decode(family)?);
-    if let Some(sides) = kind.sides() {
-        family.set_side_allocations(sides);
+    if let Some(allocations) = kind.side_allocations() {
+        family.set_side_allocations(allocations);
     }
     Ok(kind)
 }

@@ -80,8 +80,8 @@ impl Instrument for FloatCounter {
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, _: &Arc<TotalKind<Self>>) -> Self {
-        Self(bound)
+    fn from_handle(handle: SeriesHandle, _: &Arc<TotalKind<Self>>) -> Self {
+        Self(handle)
     }
 }
 

@@ -7,7 +7,7 @@ use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
-use super::metric_kind::{Memory, MetricKind, check_cells};
+use super::metric_kind::{MetricKind, Scratch, check_cells};
 use crate::description::Description;
 use crate::error::Error;
 use crate::label::LabelGroup;
@@ -107,14 +107,14 @@ impl Instrument for Gauge {
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, _: &Arc<GaugeKind>) -> Self {
-        Self(bound)
+    fn from_handle(handle: SeriesHandle, _: &Arc<GaugeKind>) -> Self {
+        Self(handle)
     }
 }
 
 impl MetricKind for GaugeKind {
     const NUMBER: u8 = 3;
-    const SHOWN: snapshot::Kind = snapshot::Kind::Gauge;
+    const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Gauge;
 
     fn decode(family: &series::Family) -> Result<Self, Error> {
         check_cells(family, 1..=1).map(|()| Self)
@@ -125,11 +125,11 @@ impl MetricKind for GaugeKind {
         &self,
         _: &series::Family,
         cells: &SeriesCells<'_>,
-        _: &mut Memory,
-        give: impl FnOnce(Value<'_>),
+        _: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
     ) {
         let value = cells.plain(VALUE).load(Ordering::Relaxed);
-        give(Value::Gauge(Number::Float(f64::from_bits(value))));
+        emit(Value::Gauge(Number::Float(f64::from_bits(value))));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
 
 use super::family::Instrument;
-use super::metric_kind::{Memory, MetricKind};
+use super::metric_kind::{MetricKind, Scratch};
 use crate::description::Description;
 use crate::error::Error;
 use crate::scope::{Register, Scope};
@@ -40,14 +40,14 @@ impl Instrument for Info {
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, _: &Arc<InfoKind>) -> Self {
-        Self { _bound: bound }
+    fn from_handle(handle: SeriesHandle, _: &Arc<InfoKind>) -> Self {
+        Self { _bound: handle }
     }
 }
 
 impl MetricKind for InfoKind {
     const NUMBER: u8 = 7;
-    const SHOWN: snapshot::Kind = snapshot::Kind::Info;
+    const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Info;
 
     fn decode(_: &series::Family) -> Result<Self, Error> {
         Ok(Self)
@@ -57,10 +57,10 @@ impl MetricKind for InfoKind {
         &self,
         _: &series::Family,
         _: &SeriesCells<'_>,
-        _: &mut Memory,
-        give: impl FnOnce(Value<'_>),
+        _: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
     ) {
-        give(Value::Info);
+        emit(Value::Info);
     }
 }
 

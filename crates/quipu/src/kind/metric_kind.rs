@@ -18,7 +18,7 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
     /// with the cells and settings of each.
     const NUMBER: u8;
     /// The kind that formats show.
-    const SHOWN: snapshot::Kind;
+    const SNAPSHOT_KIND: snapshot::Kind;
 
     /// Reads what [`Instrument::describe`](super::Instrument::describe) wrote, from untrusted bytes.
     ///
@@ -26,18 +26,18 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
     /// If the settings in the segment are damaged.
     fn decode(family: &Family) -> Result<Self, Error>;
 
-    /// Passes the value of a series to `give`.
+    /// Passes the value of a series to `emit`.
     fn read(
         &self,
         family: &Family,
         cells: &SeriesCells<'_>,
-        memory: &mut Memory,
-        give: impl FnOnce(Value<'_>),
+        scratch: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
     );
 
     /// The memory that each series has outside its cells, such as exemplars; `None` if there is
     /// none.
-    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+    fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
         None
     }
 
@@ -59,7 +59,7 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
 
 /// Memory for reading values, reused from series to series.
 #[derive(Default)]
-pub struct Memory {
+pub struct Scratch {
     /// What a value borrows; emptied after each series.
     pub(crate) arena: Arena,
     pub(crate) slots: Vec<Option<Slot>>,
@@ -113,9 +113,9 @@ macro_rules! kinds {
                 }
             }
 
-            pub(crate) fn shown(&self) -> crate::snapshot::Kind {
+            pub(crate) fn snapshot_kind(&self) -> crate::snapshot::Kind {
                 match self {
-                    $(Self::$name(_) => <$kind as MetricKind>::SHOWN,)+
+                    $(Self::$name(_) => <$kind as MetricKind>::SNAPSHOT_KIND,)+
                 }
             }
 
@@ -124,19 +124,19 @@ macro_rules! kinds {
                 &self,
                 family: &quipu_segment::series::Family,
                 cells: &quipu_segment::series::SeriesCells<'_>,
-                memory: &mut Memory,
-                give: impl FnOnce(crate::snapshot::Value<'_>),
+                scratch: &mut Scratch,
+                emit: impl FnOnce(crate::snapshot::Value<'_>),
             ) {
                 match self {
-                    $(Self::$name(kind) => kind.read(family, cells, memory, give),)+
+                    $(Self::$name(kind) => kind.read(family, cells, scratch, emit),)+
                 }
             }
 
-            pub(crate) fn sides(
+            pub(crate) fn side_allocations(
                 &self,
             ) -> Option<std::sync::Arc<dyn quipu_segment::series::SideAllocations>> {
                 match self {
-                    $(Self::$name(kind) => kind.sides(),)+
+                    $(Self::$name(kind) => kind.side_allocations(),)+
                 }
             }
 

@@ -30,7 +30,7 @@ const TOTAL: usize = 0;
 /// The cell of the sum of all numbers that were not whole.
 const REST: usize = 1;
 /// 2^53: from here on, not every whole number is a float.
-const EXACT: f64 = 9_007_199_254_740_992.0;
+const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 impl MixedCounter {
     /// Adds one.
@@ -115,8 +115,8 @@ impl Instrument for MixedCounter {
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, _: &Arc<TotalKind<Self>>) -> Self {
-        Self(bound)
+    fn from_handle(handle: SeriesHandle, _: &Arc<TotalKind<Self>>) -> Self {
+        Self(handle)
     }
 }
 
@@ -129,7 +129,7 @@ impl Total for MixedCounter {
     #[inline]
     fn total(cells: &SeriesCells<'_>) -> Number {
         let (sum, rest) = (cells.sum(TOTAL), cells.sum_float(REST));
-        match whole(rest).filter(|_| rest < EXACT) {
+        match whole(rest).filter(|_| rest < MAX_EXACT) {
             Some(rest) => Number::Unsigned(sum.wrapping_add(rest)),
             None => Number::Float(sum as f64 + rest),
         }

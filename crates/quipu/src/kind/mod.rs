@@ -50,7 +50,7 @@ pub use timer::Timer;
 pub use window::Window;
 
 pub(crate) use histogram::{FIRST_BUCKET, SUM as HISTOGRAM_SUM};
-pub(crate) use metric_kind::{Memory, MetricKind};
+pub(crate) use metric_kind::{MetricKind, Scratch};
 pub(crate) use process_gauge::Processes;
 pub(crate) use summary::{COUNT as SUMMARY_COUNT, SUM as SUMMARY_SUM};
 

@@ -8,7 +8,7 @@ use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
-use super::metric_kind::{Memory, MetricKind, damaged};
+use super::metric_kind::{MetricKind, Scratch, damaged};
 use crate::description::Description;
 use crate::error::Error;
 use crate::label::LabelValue;
@@ -88,14 +88,14 @@ impl<S: LabelValue> Instrument for StateSet<S> {
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, _: &Arc<StateSetKind>) -> Self {
-        Self { bound, states: PhantomData }
+    fn from_handle(handle: SeriesHandle, _: &Arc<StateSetKind>) -> Self {
+        Self { bound: handle, states: PhantomData }
     }
 }
 
 impl MetricKind for StateSetKind {
     const NUMBER: u8 = 8;
-    const SHOWN: snapshot::Kind = snapshot::Kind::StateSet;
+    const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::StateSet;
 
     fn decode(family: &series::Family) -> Result<Self, Error> {
         let schema = family.schema();
@@ -111,14 +111,14 @@ impl MetricKind for StateSetKind {
         &self,
         _: &series::Family,
         cells: &SeriesCells<'_>,
-        memory: &mut Memory,
-        give: impl FnOnce(Value<'_>),
+        scratch: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
     ) {
         let states =
             self.states.iter().enumerate().map(|(cell, name)| {
                 (name.as_str(), cells.plain(cell).load(Ordering::Relaxed) != 0)
             });
-        memory.arena.scoped(|scope| give(Value::StateSet(scope.alloc_iter(states))));
+        scratch.arena.scoped(|scope| emit(Value::StateSet(scope.alloc_iter(states))));
     }
 }
 

@@ -14,7 +14,7 @@ use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocat
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
-use super::metric_kind::{Memory, MetricKind, damaged};
+use super::metric_kind::{MetricKind, Scratch, damaged};
 use super::native;
 use crate::description::Description;
 use crate::error::Error;
@@ -115,21 +115,21 @@ impl Layout {
         &self,
         family: &series::Family,
         cells: &SeriesCells<'_>,
-        memory: &mut Memory,
+        scratch: &mut Scratch,
     ) {
-        let schema = self.read_buckets(family, cells, memory);
-        let total: u64 = memory.all.iter().fold(0, |sum, (_, count)| sum.wrapping_add(*count));
-        memory.quantiles.clear();
+        let schema = self.read_buckets(family, cells, scratch);
+        let total: u64 = scratch.all.iter().fold(0, |sum, (_, count)| sum.wrapping_add(*count));
+        scratch.quantiles.clear();
         for &quantile in &self.quantiles {
             let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
             let mut below = 0_u64;
-            let found = memory.all.iter().find(|(_, count)| {
+            let found = scratch.all.iter().find(|(_, count)| {
                 below = below.wrapping_add(*count);
                 below >= rank
             });
             let value =
                 found.filter(|_| total > 0).map_or(f64::NAN, |(key, _)| middle(*key, schema));
-            memory.quantiles.push((quantile, value));
+            scratch.quantiles.push((quantile, value));
         }
     }
 
@@ -139,9 +139,9 @@ impl Layout {
         &self,
         family: &series::Family,
         cells: &SeriesCells<'_>,
-        memory: &mut Memory,
+        scratch: &mut Scratch,
     ) -> i8 {
-        let Memory { positive, negative, all, .. } = memory;
+        let Scratch { positive, negative, all, .. } = scratch;
         let tick = self.tick(self.clock.settle());
         let mut coarsest = SCHEMA;
         let mut zeros = 0_u64;
@@ -218,9 +218,9 @@ impl Summary {
 
     /// Returns pairs of quantile and value for the window. The values are NaN without observations.
     pub fn quantiles(&self) -> Vec<(f64, f64)> {
-        let mut memory = Memory::default();
-        self.layout.read_quantiles(self.bound.family(), self.bound.cells(), &mut memory);
-        memory.quantiles
+        let mut scratch = Scratch::default();
+        self.layout.read_quantiles(self.bound.family(), self.bound.cells(), &mut scratch);
+        scratch.quantiles
     }
 }
 
@@ -258,14 +258,14 @@ impl Instrument for Summary {
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, layout: &Arc<Layout>) -> Self {
-        Self { bound, layout: Arc::clone(layout) }
+    fn from_handle(handle: SeriesHandle, layout: &Arc<Layout>) -> Self {
+        Self { bound: handle, layout: Arc::clone(layout) }
     }
 }
 
 impl MetricKind for Layout {
     const NUMBER: u8 = 6;
-    const SHOWN: snapshot::Kind = snapshot::Kind::Summary;
+    const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Summary;
 
     fn decode(family: &series::Family) -> Result<Self, Error> {
         let schema = family.schema();
@@ -286,15 +286,15 @@ impl MetricKind for Layout {
         &self,
         family: &series::Family,
         cells: &SeriesCells<'_>,
-        memory: &mut Memory,
-        give: impl FnOnce(Value<'_>),
+        scratch: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
     ) {
-        self.read_quantiles(family, cells, memory);
+        self.read_quantiles(family, cells, scratch);
         let (count, sum) = (cells.sum(COUNT), cells.sum_float(SUM));
-        give(Value::Summary { quantiles: &memory.quantiles, count, sum });
+        emit(Value::Summary { quantiles: &scratch.quantiles, count, sum });
     }
 
-    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+    fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::<Self>::clone(self))
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
 
 use super::exemplar::{self, Exemplars};
-use super::metric_kind::{Memory, MetricKind, check_cells};
+use super::metric_kind::{MetricKind, Scratch, check_cells};
 use crate::description::Description;
 use crate::error::Error;
 use crate::snapshot::{self, Number, Value};
@@ -37,7 +37,7 @@ pub(super) fn describe<T: Total>(description: &Description, schema: &mut Schema)
 
 impl<T: Total> MetricKind for TotalKind<T> {
     const NUMBER: u8 = T::NUMBER;
-    const SHOWN: snapshot::Kind = snapshot::Kind::Counter;
+    const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Counter;
 
     fn decode(family: &Family) -> Result<Self, Error> {
         let least = T::EXEMPLAR as u16;
@@ -49,15 +49,15 @@ impl<T: Total> MetricKind for TotalKind<T> {
         &self,
         family: &Family,
         cells: &SeriesCells<'_>,
-        memory: &mut Memory,
-        give: impl FnOnce(Value<'_>),
+        scratch: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
     ) {
         let total = T::total(cells);
-        let exemplar = exemplar::last(family, cells, T::EXEMPLAR, memory);
-        give(Value::Counter { total, exemplar });
+        let exemplar = exemplar::last(family, cells, T::EXEMPLAR, scratch);
+        emit(Value::Counter { total, exemplar });
     }
 
-    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+    fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::new(Exemplars(T::EXEMPLAR)))
     }
 }

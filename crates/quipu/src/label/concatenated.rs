@@ -6,12 +6,12 @@ use crate::snapshot::Label;
 /// [`LabelGroup`](crate::LabelGroup)'s derive generates needs it.
 #[derive(Debug, Clone, Copy)]
 pub struct Concatenated {
-    labels: [Label<'static>; MOST],
+    labels: [Label<'static>; MAX_LABELS],
     count: usize,
 }
 
 /// The maximum number of labels in a group.
-const MOST: usize = 64;
+const MAX_LABELS: usize = 64;
 
 impl Concatenated {
     /// Concatenates lists.
@@ -19,13 +19,13 @@ impl Concatenated {
     /// # Panics
     /// At compile time, if a label appears twice or there are more than 64 labels.
     pub const fn new(lists: &[&[Label<'static>]]) -> Self {
-        let mut labels = [Label { name: "", values: None }; MOST];
+        let mut labels = [Label { name: "", values: None }; MAX_LABELS];
         let mut count = 0;
         let mut list = 0;
         while list < lists.len() {
             let mut i = 0;
             while i < lists[list].len() {
-                assert!(count < MOST, "a label group has more than 64 labels: remove some");
+                assert!(count < MAX_LABELS, "a label group has more than 64 labels: remove some");
                 let label = lists[list][i];
                 let mut other = 0;
                 while other < count {

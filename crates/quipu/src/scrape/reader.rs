@@ -9,7 +9,7 @@ use quipu_segment::{ForkSafeCell, Segment};
 
 use super::walk::Walk;
 use crate::error::Error;
-use crate::kind::{Aggregation, AnyKind, Memory};
+use crate::kind::{Aggregation, AnyKind, Scratch};
 use crate::snapshot::{Family, Label, Series, Sink, Texts, Timestamp};
 
 /// The readers of a segment's families, cached until the segment gets a new family.
@@ -21,18 +21,18 @@ pub(crate) struct Readers {
 #[derive(Default)]
 struct Known {
     newest: u64,
-    readers: Arc<All>,
+    readers: Arc<ReaderList>,
 }
 
 /// Readers of families, in the order in which they were read from the segment.
 #[derive(Default)]
-pub(crate) struct All {
+pub(crate) struct ReaderList {
     readers: Vec<Arc<Reader>>,
     /// The indices of the readers, sorted by name.
     by_name: Vec<usize>,
 }
 
-impl All {
+impl ReaderList {
     /// The index of the family of that name.
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         self.search(name).ok().map(|at| self.by_name[at])
@@ -65,7 +65,7 @@ impl All {
     }
 }
 
-impl Deref for All {
+impl Deref for ReaderList {
     type Target = [Arc<Reader>];
 
     fn deref(&self) -> &Self::Target {
@@ -75,7 +75,7 @@ impl Deref for All {
 
 impl Readers {
     /// The readers of all families.
-    pub(crate) fn of(&self, segment: &Segment) -> Result<Arc<All>, Error> {
+    pub(crate) fn of(&self, segment: &Segment) -> Result<Arc<ReaderList>, Error> {
         let (last, readers) = self.known.read(|known| (known.newest, Arc::clone(&known.readers)));
         if segment.newest() == last {
             return Ok(readers);
@@ -130,8 +130,8 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn new(family: series::Family) -> Result<Self, Error> {
         let kind = AnyKind::decode(&family)?;
-        if let Some(sides) = kind.sides() {
-            family.set_side_allocations(sides);
+        if let Some(allocations) = kind.side_allocations() {
+            family.set_side_allocations(allocations);
         }
         let labels = Labels::new(&family, kind.hidden_label());
         Ok(Self { labels, family, kind })
@@ -173,7 +173,7 @@ impl Reader {
             name: &schema.name,
             help: &schema.help,
             unit: &schema.unit,
-            kind: self.kind.shown(),
+            kind: self.kind.snapshot_kind(),
             labels: self.labels.all(),
             groups: self.family.groups(),
         }
@@ -186,13 +186,13 @@ impl Reader {
         &self,
         cursor: &mut Cursor,
         texts: &mut Vec<u8>,
-        memory: &mut Memory,
+        scratch: &mut Scratch,
         sink: &mut S,
         is_full: impl Fn(&S) -> bool,
     ) -> ControlFlow<()> {
         let family = self.family();
         self.family.walk(cursor, texts, |view| {
-            self.pass(&family, view, memory, sink);
+            self.pass(&family, view, scratch, sink);
             if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })
     }
@@ -203,10 +203,10 @@ impl Reader {
         &self,
         family: &Family<'_>,
         view: &View<'_>,
-        memory: &mut Memory,
+        scratch: &mut Scratch,
         sink: &mut impl Sink,
     ) {
-        self.kind.read(&self.family, &view.cells, memory, |value| {
+        self.kind.read(&self.family, &view.cells, scratch, |value| {
             let series = Series {
                 group: view.group,
                 texts: Texts::new(view.texts),

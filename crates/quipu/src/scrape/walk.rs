@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use quipu_segment::series::Cursor;
 
-use super::reader::{All, Reader};
+use super::reader::{Reader, ReaderList};
 use crate::collector::Collector;
 use crate::error::Error;
-use crate::kind::{Memory, Processes};
+use crate::kind::{Processes, Scratch};
 use crate::registry::Registry;
 use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
 
@@ -18,7 +18,7 @@ use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Timestam
 #[derive(Default)]
 pub(crate) struct Walk {
     /// The readers of all families; none before the walk starts.
-    readers: Option<Arc<All>>,
+    readers: Option<Arc<ReaderList>>,
     collectors: Arc<[Arc<dyn Collector>]>,
     /// The names of families that are not shown, sorted.
     hidden: Arc<[Arc<str>]>,
@@ -30,7 +30,7 @@ pub(crate) struct Walk {
     series: usize,
     /// Whether the walk ends after the next family.
     only: bool,
-    memory: Memory,
+    scratch: Scratch,
     processes: Processes,
     texts: Vec<u8>,
 }
@@ -59,7 +59,7 @@ impl Walk {
 
     /// A walk over these families.
     pub(crate) fn over(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
-        Self { readers: Some(Arc::new(All::of(readers))), ..Self::default() }
+        Self { readers: Some(Arc::new(ReaderList::of(readers))), ..Self::default() }
     }
 
     /// Restricts the walk to the family of that name, hidden or not. False if there is none.
@@ -97,9 +97,9 @@ impl Walk {
             let flow = match reader.aggregation() {
                 Some(_) => self.combined(&family, sink, &is_full),
                 None => {
-                    let Self { texts, memory, .. } = self;
+                    let Self { texts, scratch, .. } = self;
                     let cursor = self.cursor.get_or_insert_default();
-                    reader.walk(cursor, texts, memory, sink, &is_full)
+                    reader.walk(cursor, texts, scratch, sink, &is_full)
                 }
             };
             if flow.is_break() {

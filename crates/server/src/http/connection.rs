@@ -61,7 +61,7 @@ impl<H: Handler> Connection<H> {
             cx.waker().wake_by_ref();
         }
         if sent && self.wire.phase() == Phase::Idle {
-            if self.wire.registry().draining() {
+            if self.wire.connections().draining() {
                 return self.end(Closed::Shutdown);
             }
             if self.wire.is_tired() {
@@ -91,7 +91,7 @@ impl<H: Handler> Connection<H> {
             return Poll::Pending;
         }
         self.wire.resting.set(true);
-        self.wire.registry().released();
+        self.wire.connections().released();
         // Poll again, to wait for the socket.
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -106,7 +106,7 @@ impl<H: Handler> Connection<H> {
                 Poll::Ready(())
             }
             Poll::Ready(Err(_)) => self.end(Closed::Broken),
-            Poll::Pending if self.wire.registry().draining() => self.end(Closed::Shutdown),
+            Poll::Pending if self.wire.connections().draining() => self.end(Closed::Shutdown),
             Poll::Pending if self.wire.overdue().is_some() => self.end(Closed::Idle),
             Poll::Pending => Poll::Pending,
         }
@@ -117,7 +117,7 @@ impl<H: Handler> Connection<H> {
         let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         match result {
             Err(error) if error.is_parse_too_large() => {
-                let longest = self.wire.registry().limits.header_bytes.min(MAX_TARGET_BYTES);
+                let longest = self.wire.connections().limits.header_bytes.min(MAX_TARGET_BYTES);
                 self.refuse(too_large(&unread, longest))
             }
             Err(error) if error.is_parse() => self.refuse(Refusal::Malformed),
@@ -136,7 +136,7 @@ impl<H: Handler> Connection<H> {
     /// Ends the connection with a response of the transport itself.
     fn refuse(&mut self, refusal: Refusal) -> Poll<()> {
         self.handler.event(Event::Refused(refusal));
-        self.wire.append(&refusal.answer(&self.wire.registry().limits));
+        self.wire.append(&refusal.answer(&self.wire.connections().limits));
         self.linger = true;
         self.end(Closed::Refused)
     }
@@ -170,7 +170,7 @@ impl<H: Handler> Future for Connection<H> {
         match this.wire.poll_uncork(cx) {
             Poll::Ready(Ok(())) => {
                 if this.linger {
-                    this.wire.registry().linger(this.wire.clone());
+                    this.wire.connections().linger(this.wire.clone());
                 }
             }
             Poll::Ready(Err(_)) => this.closed = Closed::Broken,
@@ -183,9 +183,9 @@ impl<H: Handler> Future for Connection<H> {
 
 impl<H: Handler> Drop for Connection<H> {
     fn drop(&mut self) {
-        self.wire.registry().remove(&self.wire);
+        self.wire.connections().remove(&self.wire);
         if self.wire.placeless.get() {
-            self.wire.registry().remove_placeless(&self.wire);
+            self.wire.connections().remove_placeless(&self.wire);
         } else {
             drop(self.wire.place.take());
             self.handler.event(Event::Closed(self.closed));

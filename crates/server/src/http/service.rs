@@ -57,7 +57,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
         if let Err(refusal) = check_codings(&head) {
             return self.refusal(refusal);
         }
-        let limit = self.wire.registry().limits.body_bytes;
+        let limit = self.wire.connections().limits.body_bytes;
         if incoming.size_hint().lower() > limit as u64 {
             return self.refusal(Refusal::BodyTooLarge);
         }
@@ -96,7 +96,7 @@ impl<H: Handler> Service<H> {
 
     fn finish(&self, mut response: Response, started: Instant) -> Response {
         self.handler.event(Event::Answered { status: response.status(), started });
-        if self.wire.registry().draining() || self.wire.placeless.get() {
+        if self.wire.connections().draining() || self.wire.placeless.get() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -105,7 +105,7 @@ impl<H: Handler> Service<H> {
     fn refuse(&self, refusal: Refusal) -> Response {
         self.handler.event(Event::Refused(refusal));
         self.wire.set_refused();
-        let mut response = text(refusal.status(), refusal.text(&self.wire.registry().limits));
+        let mut response = text(refusal.status(), refusal.text(&self.wire.connections().limits));
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         if refusal == Refusal::Busy {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
@@ -161,7 +161,7 @@ impl<H: Handler> Later<H> {
         loop {
             self.stage = match &mut self.stage {
                 Stage::Collecting(collecting) => {
-                    let limit = service.wire.registry().limits.body_bytes;
+                    let limit = service.wire.connections().limits.body_bytes;
                     match ready!(collecting.poll_request(cx, limit)) {
                         Ok(request) => {
                             service.wire.enter(Phase::Waiting);

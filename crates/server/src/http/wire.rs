@@ -37,7 +37,7 @@ use super::limits::Place;
 /// A nonblocking connected socket, shared by hyper, its connection task and the sweep.
 pub(super) struct Wire {
     socket: RefCell<Socket>,
-    registry: Rc<Connections>,
+    connections: Rc<Connections>,
     phase: Cell<Phase>,
     /// When the phase began; in `Body`, when the request's head began.
     since: Cell<u64>,
@@ -65,7 +65,7 @@ pub(super) struct Wire {
     /// The beginning of a request that was read by an earlier part of hyper, and is read again.
     unread: RefCell<Vec<u8>>,
     waker: RefCell<Option<Waker>>,
-    /// The index of this wire in the registry.
+    /// The index of this wire among the connections.
     pub(super) slot: Cell<usize>,
     /// The number of wires created before this one.
     number: u64,
@@ -100,11 +100,15 @@ pub(super) enum Overdue {
 
 impl Wire {
     /// A wire to the client with this address.
-    pub(super) fn new(socket: OwnedFd, client: Option<IpAddr>, registry: Rc<Connections>) -> Wire {
-        let (since, number) = (registry.now(), registry.number());
+    pub(super) fn new(
+        socket: OwnedFd,
+        client: Option<IpAddr>,
+        connections: Rc<Connections>,
+    ) -> Wire {
+        let (since, number) = (connections.now(), connections.number());
         Wire {
             socket: RefCell::new(Socket::Fresh(socket.into())),
-            registry,
+            connections,
             phase: Cell::new(Phase::Idle),
             since: Cell::new(since),
             blocked_since: Cell::new(None),
@@ -126,8 +130,8 @@ impl Wire {
         }
     }
 
-    pub(super) fn registry(&self) -> &Connections {
-        &self.registry
+    pub(super) fn connections(&self) -> &Connections {
+        &self.connections
     }
 
     pub(super) fn phase(&self) -> Phase {
@@ -144,7 +148,7 @@ impl Wire {
 
     /// Restarts the clock of the phase.
     pub(super) fn restart_clock(&self) {
-        self.since.set(self.registry.now());
+        self.since.set(self.connections.now());
     }
 
     /// Whether the socket may hold unread bytes.
@@ -195,12 +199,12 @@ impl Wire {
     pub(super) fn is_tired(&self) -> bool {
         self.phase.get() == Phase::Idle
             && !self.resting.get()
-            && self.waited() > self.registry.deadlines.keep_buffers
+            && self.waited() > self.connections.deadlines.keep_buffers
     }
 
     /// How long the phase has lasted, in milliseconds.
     pub(super) fn waited(&self) -> u64 {
-        self.registry.now().saturating_sub(self.since.get())
+        self.connections.now().saturating_sub(self.since.get())
     }
 
     /// The rank of this connection among those that give way; the lowest gives way first. `None` if
@@ -210,7 +214,7 @@ impl Wire {
         match (self.phase.get(), self.blocked_since.get()) {
             _ if self.dismissed.get() => None,
             (Phase::Idle, None) if !self.spoken.get() => Some((0, since, number)),
-            (Phase::Idle, None) if self.waited() >= self.registry.deadlines.give_way => {
+            (Phase::Idle, None) if self.waited() >= self.connections.deadlines.give_way => {
                 Some((1, since, number))
             }
             (Phase::Idle | Phase::Head | Phase::Body, None) if greedy => Some((2, since, number)),
@@ -244,14 +248,14 @@ impl Wire {
     /// Ends the connection without another response.
     pub(super) fn dismiss(&self) {
         if !self.dismissed.replace(true) {
-            self.registry.dismissed();
+            self.connections.dismissed();
         }
         self.wake();
     }
 
     /// The deadline that has passed, if any.
     pub(super) fn overdue(&self) -> Option<Overdue> {
-        let deadlines = &self.registry.deadlines;
+        let deadlines = &self.connections.deadlines;
         let (since, limit, overdue) = match (self.blocked_since.get(), self.phase.get()) {
             (Some(since), _) => (since, deadlines.write, Overdue::Answer),
             (None, Phase::Idle) => (self.since.get(), deadlines.idle, Overdue::Idle),
@@ -262,7 +266,7 @@ impl Wire {
             (None, Phase::Waiting) => return None,
             (None, Phase::Answer) => (self.since.get(), deadlines.write, Overdue::Answer),
         };
-        (self.registry.now().saturating_sub(since) > limit).then_some(overdue)
+        (self.connections.now().saturating_sub(since) > limit).then_some(overdue)
     }
 
     /// Sets the waker that [`wake`](Wire::wake) uses.
@@ -348,7 +352,7 @@ impl Wire {
 
     /// Discards what the client has sent so far. Returns true if the client has left.
     pub(super) fn discard(&self) -> bool {
-        let mut scratch = self.registry.scratch.borrow_mut();
+        let mut scratch = self.connections.scratch.borrow_mut();
         for _ in 0..MAX_DISCARDS {
             match self.socket.borrow().receive(&mut scratch) {
                 Ok(0) => return true,
@@ -370,7 +374,7 @@ impl Wire {
         }
         // Bytes pass through a buffer of the thread, which costs a copy of the request and avoids
         // unsafe code.
-        let mut scratch = self.registry.scratch.borrow_mut();
+        let mut scratch = self.connections.scratch.borrow_mut();
         let want = into.remaining().min(scratch.len());
         let mut socket = self.socket.borrow_mut();
         let n = match self.receive_untried(&socket, &mut scratch[..want])? {
@@ -391,7 +395,7 @@ impl Wire {
     fn received(&self, n: usize) {
         if n > 0 && self.phase.get() == Phase::Idle {
             if !self.spoken.replace(true) {
-                self.registry.has_spoken(self);
+                self.connections.has_spoken(self);
             }
             self.enter(Phase::Head);
         }
@@ -436,7 +440,7 @@ impl Wire {
             result => return Poll::Ready(Ok(result?)),
         }
         if self.blocked_since.get().is_none() {
-            self.blocked_since.set(Some(self.registry.now()));
+            self.blocked_since.set(Some(self.connections.now()));
         }
         let stream = &*socket.join()?;
         loop {

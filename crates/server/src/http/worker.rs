@@ -31,7 +31,7 @@ use super::wire::Wire;
 /// The parts that a thread needs to serve.
 pub(super) struct Worker<H> {
     handler: Rc<H>,
-    registry: Rc<Connections>,
+    connections: Rc<Connections>,
     http: Rc<http1::Builder>,
     places: Places,
 }
@@ -51,8 +51,8 @@ impl<H: Handler> Worker<H> {
         if limits.headers != DEFAULT_HEADERS {
             http.max_headers(limits.headers);
         }
-        let registry = Rc::new(Connections::new(limits, &places));
-        Worker { handler: Rc::new(handler), registry, http: Rc::new(http), places }
+        let connections = Rc::new(Connections::new(limits, &places));
+        Worker { handler: Rc::new(handler), connections, http: Rc::new(http), places }
     }
 
     /// Serves until `stop` turns true, then drains. Calls `ready` once everything is set up.
@@ -68,11 +68,11 @@ impl<H: Handler> Worker<H> {
             .map(listener::watch)
             .collect::<Result<Vec<_>, _>>()
             .map_err(Error::Runtime)?;
-        let registry = self.registry.clone();
-        let period = registry.limits.sweep_period();
+        let connections = self.connections.clone();
+        let period = connections.limits.sweep_period();
         let sweep = tokio::task::spawn_local({
-            let registry = registry.clone();
-            async move { registry.sweep_forever(period).await }
+            let connections = connections.clone();
+            async move { connections.sweep_forever(period).await }
         });
         ready();
         tokio::select! {
@@ -80,7 +80,7 @@ impl<H: Handler> Worker<H> {
             _ = stop.wait_for(|stop| *stop) => {}
             () = self.accept_forever(&listeners) => {}
         }
-        registry.drain();
+        connections.drain();
         // Queued clients see an open connection already, so they get their responses too.
         for listener in &listeners {
             for _ in 0..MAX_LAST_ACCEPTS {
@@ -90,7 +90,7 @@ impl<H: Handler> Worker<H> {
             }
         }
         drop(listeners);
-        let cut = registry.emptied_within(registry.limits.drain_timeout).await;
+        let cut = connections.emptied_within(connections.limits.drain_timeout).await;
         sweep.abort();
         Ok(cut)
     }
@@ -120,7 +120,7 @@ impl<H: Handler> Worker<H> {
         let mut accepted = 0;
         while let Poll::Ready(Ok(mut ready)) = listener.poll_read_ready(cx) {
             loop {
-                if accepted == ACCEPT_BURST || self.registry.ending() >= MAX_ENDING {
+                if accepted == ACCEPT_BURST || self.connections.ending() >= MAX_ENDING {
                     cx.waker().wake_by_ref();
                     return false;
                 }
@@ -164,14 +164,14 @@ impl<H: Handler> Worker<H> {
     }
 
     fn admit(&self, socket: OwnedFd, client: Option<IpAddr>) {
-        let wire = Rc::new(Wire::new(socket, client, self.registry.clone()));
+        let wire = Rc::new(Wire::new(socket, client, self.connections.clone()));
         let mut place = self.places.take();
         if place.is_none() {
             // No connection gives way to a client that has left.
             if wire.has_left() {
                 return;
             }
-            place = self.registry.make_room(&wire);
+            place = self.connections.make_room(&wire);
         }
         let has_place = place.is_some();
         if has_place {
@@ -186,8 +186,8 @@ impl<H: Handler> Worker<H> {
         }
         let wire = connection.wire().clone();
         if has_place {
-            self.registry.insert(wire);
-        } else if let Some(oldest) = self.registry.insert_placeless(wire) {
+            self.connections.insert(wire);
+        } else if let Some(oldest) = self.connections.insert_placeless(wire) {
             self.turn_away(oldest);
         }
         tokio::task::spawn_local(connection);
@@ -196,9 +196,9 @@ impl<H: Handler> Worker<H> {
     /// Ends a connection that has no place and has sent no request.
     fn turn_away(&self, wire: Rc<Wire>) {
         self.handler.event(Event::Refused(Refusal::Busy));
-        wire.send_now(&Refusal::Busy.answer(&self.registry.limits));
+        wire.send_now(&Refusal::Busy.answer(&self.connections.limits));
         wire.dismiss();
-        self.registry.linger(wire);
+        self.connections.linger(wire);
     }
 }
 

@@ -250,9 +250,9 @@ impl Directories {
                     Name::parse(name).map_or("", |name| name.pid)
                 };
                 let bad = |file| *bad.entry(file).or_default() += 1;
-                families.take(*content, table, &self.hints, pid, bad);
+                families.add_table(*content, table, &self.hints, pid, bad);
             }
-            families.settle(OWN, |file| *bad.entry(file).or_default() += 1);
+            families.remove_duplicates(OWN, |file| *bad.entry(file).or_default() += 1);
         });
         for (file, count) in bad {
             state.entries += count;
@@ -294,7 +294,7 @@ impl Directories {
             let (mut place, mut has_entries) = (Place::new(number), false);
             let result = read_file(&path, name.content, window, |entry| {
                 has_entries = true;
-                table.take(&mut place, entry.key, entry.reading, scope);
+                table.add(&mut place, entry.key, entry.reading, scope);
             });
             *used += usize::from(has_entries || result.is_ok());
             match result {

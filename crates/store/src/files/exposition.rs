@@ -32,7 +32,7 @@ pub fn exposition<'n>(
         let mut table = Table::new(fold(name.content, &hints));
         let mut place = Place::new(0);
         let result = walk(bytes, layout, &mut window, |entry| {
-            table.take(&mut place, entry.key, entry.reading, &scope);
+            table.add(&mut place, entry.key, entry.reading, &scope);
         });
         sound += usize::from(result.is_ok());
         match tables.iter_mut().find(|(other, _)| *other == name) {
@@ -41,9 +41,9 @@ pub fn exposition<'n>(
         }
     }
     for (name, table) in &tables {
-        families.take(name.content, table, &hints, |_| name.pid, |_| {});
+        families.add_table(name.content, table, &hints, |_| name.pid, |_| {});
     }
-    families.settle([], |_| {});
+    families.remove_duplicates([], |_| {});
     let mut encoder = Encoder::new(format, Escaping::default());
     emit(&mut families, &mut encoder);
     encoder.finish();

@@ -98,8 +98,8 @@ enum Part {
     Sum,
 }
 
-/// A row that cannot be used: the number of a file that has it.
-pub(super) type Bad = u32;
+/// The number of a file that has a row which cannot be used.
+pub(super) type FileNumber = u32;
 
 impl Families {
     /// Removes families and series whose escaped name is that of another, so that no series appears
@@ -108,10 +108,10 @@ impl Families {
     /// A damaged key may contain anything. So a family of a known kind wins over one without a
     /// kind, and a name that needs no escaping over one that does: damage tends to turn the former
     /// into the latter.
-    pub(super) fn settle<'t>(
+    pub(super) fn remove_duplicates<'t>(
         &mut self,
         taken: impl IntoIterator<Item = &'t str>,
-        mut bad: impl FnMut(Bad),
+        mut bad: impl FnMut(FileNumber),
     ) {
         let mut taken: ShownNames = taken.into_iter().collect();
         let mut order: Vec<_> = self.by_name.iter().map(|(name, f)| (name, f.kind)).collect();
@@ -127,19 +127,19 @@ impl Families {
             family.iter().flat_map(|family| &family.series).for_each(|series| bad(series.file));
         }
         for family in self.by_name.values_mut() {
-            family.settle(&mut bad);
+            family.remove_duplicates(&mut bad);
         }
     }
 
     /// Adds all rows of a table, and calls `bad` for those that cannot be used. `pid` returns the
     /// process that wrote a file.
-    pub(super) fn take<'f>(
+    pub(super) fn add_table<'f>(
         &mut self,
         content: Content<'_>,
         table: &Table<'_>,
         hints: &HashMap<String, Hint>,
         pid: impl Fn(u32) -> &'f str,
-        mut bad: impl FnMut(Bad),
+        mut bad: impl FnMut(FileNumber),
     ) {
         let mut own: Vec<(u32, &str, f64)> =
             table.own.iter().map(|own| (own.row, pid(own.file), own.value)).collect();
@@ -168,7 +168,7 @@ impl Families {
         row: &Row<'_>,
         fold: Fold,
         each: &[(&str, f64)],
-    ) -> Option<Vec<Bad>> {
+    ) -> Option<Vec<FileNumber>> {
         let reading = row.reading;
         let PythonKey { metric, sample, mut labels, help } = PythonKey::parse(row.key)?;
         let suffix = sample.strip_prefix(&*metric);
@@ -213,7 +213,7 @@ impl Families {
         row: &Row<'_>,
         fold: Fold,
         hint: Option<&Hint>,
-    ) -> Option<Vec<Bad>> {
+    ) -> Option<Vec<FileNumber>> {
         let mut labels = parse_query(row.key)?;
         let hinted = hint.map(|hint| hint.kind);
         let quantile = labels.get("quantile").map(String::as_str);
@@ -262,7 +262,7 @@ impl Families {
         fold: Fold,
         mut labels: Labels,
         file: u32,
-    ) -> Option<(&mut Series, Vec<Bad>)> {
+    ) -> Option<(&mut Series, Vec<FileNumber>)> {
         // A summary has a label `quantile` of its own, which must be a number.
         let is_reserved = |label: &str| match label {
             "" | "__name__" => true,
@@ -324,7 +324,7 @@ impl Family {
     }
 
     /// Removes series with a label whose escaped name is that of another label.
-    fn settle(&mut self, bad: &mut impl FnMut(Bad)) {
+    fn remove_duplicates(&mut self, bad: &mut impl FnMut(FileNumber)) {
         let names = self.labels();
         if names.iter().all(|name| is_legacy_label(name)) {
             return;
@@ -367,7 +367,7 @@ impl Series {
     ) -> Option<()> {
         match (&mut self.value, part) {
             (Value::Number(number), Part::Number) if number.time < 0.0 => *number = reading,
-            (Value::Number(number), Part::Number) => fold.take(number, reading),
+            (Value::Number(number), Part::Number) => fold.add(number, reading),
             (Value::Each(values), Part::Number) => {
                 values.extend(each.iter().map(|&(pid, value)| (pid.to_owned(), value)));
             }

@@ -50,7 +50,7 @@ struct FileMetric {
     /// The indexes of the labels, in order of their names. The index after the last is the pid.
     order: Vec<usize>,
     shared: Arc<Shared>,
-    turn: Lock,
+    synchronizing: Lock,
     state: Locked<State>,
 }
 
@@ -138,8 +138,8 @@ impl FileMetric {
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_unstable_by_key(|&at| names[at]);
         let (spec, shared) = (spec.clone(), Arc::clone(shared));
-        let (turn, state) = (Lock::new(), Locked::default());
-        Ok(Self { spec, fold, order, shared, turn, state })
+        let (synchronizing, state) = (Lock::new(), Locked::default());
+        Ok(Self { spec, fold, order, shared, synchronizing, state })
     }
 
     /// Calls `work` with the file of this process and the key of these labels. Returns `None` if
@@ -227,7 +227,7 @@ impl Metric for FileMetric {
             let mut place = Place::new(number);
             // A damaged file counts up to the damage, and does not fail the read.
             let _ = read_file(&directory.join(name), wanted, &mut window, |entry| {
-                table.take(&mut place, entry.key, entry.reading, &scope);
+                table.add(&mut place, entry.key, entry.reading, &scope);
             });
         }
         let pid = self.fold.is_none().then_some(PID);
@@ -246,7 +246,7 @@ impl Metric for FileMetric {
     }
 
     fn synchronize(&self, work: &mut dyn FnMut()) {
-        let _turn = self.turn.lock();
+        let _guard = self.synchronizing.lock();
         let _together = Together::new(self);
         work();
     }

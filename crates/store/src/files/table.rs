@@ -31,7 +31,7 @@ pub(crate) struct Reading {
 impl Fold {
     /// Adds one value. A number replaces NaN, so that the order of the files does not matter.
     #[inline]
-    pub(crate) fn take(self, into: &mut Reading, one: Reading) {
+    pub(crate) fn add(self, into: &mut Reading, one: Reading) {
         match self {
             Self::Sum => into.value += one.value,
             Self::Min if one.value < into.value || into.value.is_nan() => *into = one,
@@ -101,7 +101,7 @@ impl<'a> Table<'a> {
 
     /// Adds an entry of a file. New keys are copied into `scope`.
     #[inline]
-    pub(crate) fn take(
+    pub(crate) fn add(
         &mut self,
         place: &mut Place,
         key: &[u8],
@@ -129,7 +129,7 @@ impl<'a> Table<'a> {
         } else if row.file == NONE {
             row.reading = reading;
         } else {
-            self.fold.take(&mut row.reading, reading);
+            self.fold.add(&mut row.reading, reading);
         }
         if row.file == NONE {
             row.file = file;
@@ -160,7 +160,7 @@ impl<'a> Table<'a> {
             if self.fold == Fold::Each {
                 rows.push(self.find(row.key, scope));
             } else {
-                self.take(&mut place, row.key, row.reading, scope);
+                self.add(&mut place, row.key, row.reading, scope);
             }
         }
         for own in &other.own {
@@ -195,7 +195,7 @@ mod tests {
         for (file, entries) in files.iter().enumerate() {
             let mut place = Place::new(u32::try_from(file).unwrap());
             for &(key, value, time) in *entries {
-                table.take(&mut place, key.as_bytes(), Reading { value, time }, scope);
+                table.add(&mut place, key.as_bytes(), Reading { value, time }, scope);
             }
         }
         table

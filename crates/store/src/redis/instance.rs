@@ -17,15 +17,15 @@ mod at {
     pub(super) const LEAD: usize = 2;
     pub(super) const SEQUENCE: usize = 3;
     pub(super) const ACKED: usize = 4;
-    pub(super) const ACKED_THERE: usize = 5;
+    pub(super) const ACKED_SERVER_TIME: usize = 5;
     /// Written for other readers.
-    pub(super) const BEAT: usize = 6;
+    pub(super) const HEARTBEAT: usize = 6;
     pub(super) const PENDING: usize = 7;
-    pub(super) const ASKED: usize = 8;
+    pub(super) const REQUESTED: usize = 8;
     pub(super) const DONE: usize = 9;
     pub(super) const CREATED: usize = 10;
-    pub(super) const TURN: usize = 11;
-    pub(super) const NEXT_TURN: usize = 12;
+    pub(super) const ACKED_HEARTBEAT: usize = 11;
+    pub(super) const NEXT_HEARTBEAT: usize = 12;
     pub(super) const END: usize = 16;
 }
 
@@ -89,56 +89,56 @@ impl Instance {
         self.cell(at::SEQUENCE).fetch_max(last, Ordering::Relaxed);
     }
 
-    /// The turn that the server last acknowledged, and the one to send next.
+    /// The ID of the heartbeat that the server last acknowledged, and that of the one to send next.
     ///
-    /// A turn goes with each heartbeat: a number that increases by one, and random bits. It is
-    /// stored in the segment before it is sent. So the segment knows every turn that the server may
-    /// have, unless another segment writes as this instance: a copy of the file.
-    pub(super) fn turns(&self) -> Result<(u64, u64), Error> {
-        let turn = self.cell(at::TURN).load(Ordering::Relaxed);
-        let mut next = self.cell(at::NEXT_TURN).load(Ordering::Relaxed);
-        if next == turn {
-            let random = u64::from(u32::from_le_bytes(random()?)) & ((1 << TURN_BITS) - 1);
-            next = ((turn >> TURN_BITS) + 1) << TURN_BITS | random;
-            self.cell(at::NEXT_TURN).store(next, Ordering::Relaxed);
+    /// The ID of a heartbeat is a number that increases by one, and random bits. It is stored in the
+    /// segment before it is sent. So the segment knows every ID that the server may have, unless
+    /// another segment writes as this instance: a copy of the file.
+    pub(super) fn heartbeat_ids(&self) -> Result<(u64, u64), Error> {
+        let acked = self.cell(at::ACKED_HEARTBEAT).load(Ordering::Relaxed);
+        let mut next = self.cell(at::NEXT_HEARTBEAT).load(Ordering::Relaxed);
+        if next == acked {
+            let random = u64::from(u32::from_le_bytes(random()?)) & ((1 << RANDOM_BITS) - 1);
+            next = ((acked >> RANDOM_BITS) + 1) << RANDOM_BITS | random;
+            self.cell(at::NEXT_HEARTBEAT).store(next, Ordering::Relaxed);
         }
-        Ok((turn, next))
+        Ok((acked, next))
     }
 
-    /// Notes that the server has acknowledged this turn.
-    pub(super) fn turned(&self, turn: u64) {
-        self.cell(at::TURN).store(turn, Ordering::Relaxed);
+    /// Notes that the server has acknowledged the heartbeat with this ID.
+    pub(super) fn acknowledge_heartbeat(&self, id: u64) {
+        self.cell(at::ACKED_HEARTBEAT).store(id, Ordering::Relaxed);
     }
 
     /// Requests a flush. Returns the number of the request; it is done when [`Instance::done`]
     /// reaches that number.
-    pub(super) fn ask(&self) -> u64 {
+    pub(super) fn request_flush(&self) -> u64 {
         // AcqRel: the flush sees what was counted before the request.
-        self.cell(at::ASKED).fetch_add(1, Ordering::AcqRel) + 1
+        self.cell(at::REQUESTED).fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    pub(super) fn asked(&self) -> u64 {
-        self.cell(at::ASKED).load(Ordering::Acquire)
+    pub(super) fn requested(&self) -> u64 {
+        self.cell(at::REQUESTED).load(Ordering::Acquire)
     }
 
     pub(super) fn done(&self) -> u64 {
         self.cell(at::DONE).load(Ordering::Acquire)
     }
 
-    /// Notes that the server has everything that was counted before request `asked`, as of `beat`,
-    /// the time of the last heartbeat by the server's clock.
-    pub(super) fn acknowledge(&self, asked: u64, beat: u64) {
+    /// Notes that the server has everything that was counted before the request with this number, as
+    /// of `heartbeat`, the time of the last heartbeat by the server's clock.
+    pub(super) fn acknowledge(&self, requested: u64, heartbeat: u64) {
         self.cell(at::ACKED).store(now(), Ordering::Relaxed);
-        self.cell(at::ACKED_THERE).store(beat, Ordering::Relaxed);
-        self.cell(at::BEAT).store(beat, Ordering::Relaxed);
+        self.cell(at::ACKED_SERVER_TIME).store(heartbeat, Ordering::Relaxed);
+        self.cell(at::HEARTBEAT).store(heartbeat, Ordering::Relaxed);
         self.cell(at::PENDING).store(0, Ordering::Relaxed);
-        self.cell(at::DONE).fetch_max(asked, Ordering::Release);
+        self.cell(at::DONE).fetch_max(requested, Ordering::Release);
     }
 
     /// The time at which the last flush was acknowledged, by the server's clock in milliseconds; 0
     /// if none was.
-    pub(super) fn acknowledged_there(&self) -> u64 {
-        self.cell(at::ACKED_THERE).load(Ordering::Relaxed)
+    pub(super) fn acknowledged_server_time(&self) -> u64 {
+        self.cell(at::ACKED_SERVER_TIME).load(Ordering::Relaxed)
     }
 
     pub(super) fn set_pending(&self, series: u64) {
@@ -161,12 +161,12 @@ impl Instance {
     }
 }
 
-/// The number of random bits of a turn; its number is in the bits above them.
-const TURN_BITS: u32 = 24;
+/// The number of random bits in the ID of a heartbeat; its number is in the bits above them.
+const RANDOM_BITS: u32 = 24;
 
-/// The text of a turn, as sent to the server.
-pub(super) fn turn_text(turn: u64) -> String {
-    format!("{}-{:06x}", turn >> TURN_BITS, turn & ((1 << TURN_BITS) - 1))
+/// The ID of a heartbeat, as sent to the server.
+pub(super) fn heartbeat_id_text(id: u64) -> String {
+    format!("{}-{:06x}", id >> RANDOM_BITS, id & ((1 << RANDOM_BITS) - 1))
 }
 
 fn random<const N: usize>() -> Result<[u8; N], Error> {

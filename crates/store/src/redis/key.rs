@@ -3,7 +3,7 @@
 //! ```text
 //! {ns}:metrics                 set      the names of all metrics
 //! {ns}:instances               zset     instances, scored by the time of their last heartbeat
-//! {ns}:turns                   hash     instance -> the ID of its last heartbeat
+//! {ns}:heartbeats              hash     instance -> the ID of its last heartbeat
 //! {ns}:claims                  hash     dead instance -> the time at which its folding began
 //! {ns:metric}:meta             hash     kind, how, aggregation, help, unit, labels
 //! {ns:metric}:instances        set      the instances that have this metric
@@ -17,16 +17,16 @@ use std::fmt::Write as _;
 
 /// The keys that do not belong to a metric.
 #[derive(Debug, Clone)]
-pub(super) struct Global {
+pub(super) struct NamespaceKeys {
     pub(super) metrics: String,
     pub(super) instances: String,
     pub(super) claims: String,
-    pub(super) turns: String,
+    pub(super) heartbeats: String,
 }
 
 /// The keys of a metric.
 #[derive(Debug, Clone)]
-pub(super) struct Keys {
+pub(super) struct MetricKeys {
     /// The prefix of all keys of the metric.
     pub(super) prefix: String,
     pub(super) meta: String,
@@ -34,24 +34,24 @@ pub(super) struct Keys {
     pub(super) archive: String,
 }
 
-impl Global {
+impl NamespaceKeys {
     pub(super) fn new(namespace: &str) -> Self {
         let tag = format!("{{{}}}", escaped(namespace));
         Self {
             metrics: format!("{tag}:metrics"),
             instances: format!("{tag}:instances"),
             claims: format!("{tag}:claims"),
-            turns: format!("{tag}:turns"),
+            heartbeats: format!("{tag}:heartbeats"),
         }
     }
 
     /// The keys passed to scripts on the list of instances.
     pub(super) fn of_instances(&self) -> [&str; 3] {
-        [&self.instances, &self.claims, &self.turns]
+        [&self.instances, &self.claims, &self.heartbeats]
     }
 }
 
-impl Keys {
+impl MetricKeys {
     pub(super) fn new(namespace: &str, metric: &str) -> Self {
         let prefix = format!("{{{}:{}}}:", escaped(namespace), escaped(metric));
         Self {
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn keys_of_a_metric_share_its_tag() {
-        let keys = Keys::new("app", "odd{name}%");
+        let keys = MetricKeys::new("app", "odd{name}%");
         assert_eq!(keys.archive, "{app:odd%7Bname%7D%25}:archive");
         assert_eq!(keys.folded("1f"), "{app:odd%7Bname%7D%25}:folded:1f");
     }

@@ -84,7 +84,7 @@ impl RedisMetric {
 
     #[inline]
     fn is_right(&self, labels: &[&str], is_right: bool) -> bool {
-        self.worker.ensure();
+        self.worker.ensure_started();
         let is_right = is_right && self.spec.fits(labels);
         if !is_right {
             self.worker.dropped().fetch_add(1, Ordering::Relaxed);

@@ -82,7 +82,7 @@ impl Redis {
         let instance = Arc::new(Instance::of(registry.segment(), &options.namespace)?);
         let specs = metric::Specs::register(&registry)?;
         let worker = Arc::new(Worker::new(options.clone(), registry.clone(), instance)?);
-        worker.ensure();
+        worker.ensure_started();
         let (metrics, generation) = (Table::default(), quipu_segment::generation());
         let inner = Inner { options, registry, metrics, worker, specs, generation };
         Ok(Self { inner: Arc::new(inner) })
@@ -122,7 +122,7 @@ impl Redis {
 
 impl Store for Redis {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
-        self.inner.worker.ensure();
+        self.inner.worker.ensure_started();
         let inner = &self.inner;
         let metric = inner.metrics.get_or_make(spec, || {
             inner.specs.describe(spec);

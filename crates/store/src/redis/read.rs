@@ -10,12 +10,12 @@ use quipu::snapshot::{
     Bucket, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
 };
 
-use super::key::{Global, Keys, is_note, read_field};
+use super::key::{MetricKeys, NamespaceKeys, is_note, read_field};
 use super::link::{Call, Failure, Link, items, text};
 use super::meta::{How, Meta};
 use super::number::Sum;
 use super::options::Options;
-use super::script::{HEAD, READ};
+use super::script::{LIST, READ};
 use crate::error::Error;
 
 /// The label that gauges get if they have a series for each instance.
@@ -92,8 +92,8 @@ impl Totals {
 
     fn try_read(&self, only: Option<&str>) -> Result<Vec<Total>, Failure> {
         let mut link = Link::connect(&self.options)?;
-        let global = Global::new(&self.options.namespace);
-        let mut head = Call::new(&HEAD, &[&global.instances, &global.metrics]);
+        let global = NamespaceKeys::new(&self.options.namespace);
+        let mut head = Call::new(&LIST, &[&global.instances, &global.metrics]);
         head.arg(&self.options.dead_after.as_millis().to_string());
         let answer = link.run(&[head])?;
         let answer = answer.first().map(items).unwrap_or_default();
@@ -105,7 +105,7 @@ impl Totals {
         let mut totals = Vec::new();
         for names in names.chunks(MAX_CALLS) {
             let calls = names.iter().map(|name| {
-                let keys = Keys::new(&self.options.namespace, name);
+                let keys = MetricKeys::new(&self.options.namespace, name);
                 let mut call = Call::new(&READ, &[&keys.meta, &keys.archive, &keys.instances]);
                 call.arg(&keys.prefix);
                 call
@@ -246,7 +246,7 @@ impl Total {
             texts.clear();
             values.iter().for_each(|value| Texts::push(&mut texts, value));
             let escape_free = !values.iter().any(|value| value.contains(['"', '\\', '\n']));
-            let mut give = |value: Shown<'_>| {
+            let mut emit = |value: Shown<'_>| {
                 let (group, overflow, start) = (0, false, None);
                 let texts = Texts::new(&texts);
                 let series = Series { group, texts, escape_free, overflow, start, value };
@@ -262,15 +262,15 @@ impl Total {
                     buckets.sort_by(|a, b| a.bound.total_cmp(&b.bound));
                     let count = buckets.iter().fold(count, |all, b| all.wrapping_add(b.count));
                     let (buckets, native) = (&buckets[..], None);
-                    give(Shown::Histogram(Histogram { count, sum, buckets, native }));
+                    emit(Shown::Histogram(Histogram { count, sum, buckets, native }));
                 }
-                Kind::Summary => give(Shown::Summary { quantiles: &[], count, sum }),
+                Kind::Summary => emit(Shown::Summary { quantiles: &[], count, sum }),
                 Kind::Counter => {
                     let total = parts.first().map_or(Number::Unsigned(0), |part| part.value);
-                    give(Shown::Counter { total, exemplar: None });
+                    emit(Shown::Counter { total, exemplar: None });
                 }
-                Kind::Gauge => parts.iter().for_each(|part| give(Shown::Gauge(part.value))),
-                _ => parts.iter().for_each(|part| give(Shown::Unknown(part.value))),
+                Kind::Gauge => parts.iter().for_each(|part| emit(Shown::Gauge(part.value))),
+                _ => parts.iter().for_each(|part| emit(Shown::Unknown(part.value))),
             }
         }
     }

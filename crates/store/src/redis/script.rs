@@ -183,26 +183,26 @@ return 1
 ));
 
 /// Records a heartbeat of an instance. `KEYS`: the instances by the time of their last heartbeat,
-/// the claims on dead instances, and the last turns of the instances. `ARGV`: the id, the silence
+/// the claims on dead instances, and the IDs of their last heartbeats. `ARGV`: the id, the silence
 /// in milliseconds after which an instance is dead, the most instances to fold, the last
-/// acknowledged turn, and the next turn.
+/// acknowledged heartbeat ID, and the next one.
 ///
 /// Returns -1 and records nothing if another segment writes as this instance and is alive. The
-/// sign of that is a turn that the caller does not know, and that is not older than the last
-/// acknowledged one: a server that went back to an older state has an older turn.
+/// sign of that is an ID that the caller does not know, and that is not older than the last
+/// acknowledged one: a server that went back to an older state has an older ID.
 ///
 /// Otherwise returns the time of the previous heartbeat (empty for none), the current time, and the
 /// ids of dead instances for the caller to fold. For 10 seconds, no other caller gets these ids.
-pub(super) static BEAT: Source = Source::new(
+pub(super) static HEARTBEAT: Source = Source::new(
     r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local text = string.format('%.0f', now)
 local heard = redis.call('ZSCORE', KEYS[1], ARGV[1])
-local turn = redis.call('HGET', KEYS[3], ARGV[1])
-if turn and heard and turn ~= ARGV[4] and turn ~= ARGV[5] then
+local last = redis.call('HGET', KEYS[3], ARGV[1])
+if last and heard and last ~= ARGV[4] and last ~= ARGV[5] then
   local number = function(t) return tonumber(string.match(t, '^%d+')) or 0 end
-  if number(turn) >= number(ARGV[4]) and now - tonumber(heard) < tonumber(ARGV[2]) then
+  if number(last) >= number(ARGV[4]) and now - tonumber(heard) < tonumber(ARGV[2]) then
     return -1
   end
 end
@@ -225,7 +225,7 @@ return answer
 
 /// Forgets a folded instance, unless it has sent a heartbeat since. If there was something to fold,
 /// keeps it as if its heartbeat were now, so that it is checked once more: it may have been delayed
-/// between a heartbeat and a write, and have died after that write. `KEYS` as for [`BEAT`].
+/// between a heartbeat and a write, and have died after that write. `KEYS` as for [`HEARTBEAT`].
 /// `ARGV`: the id, the silence in milliseconds after which an instance is dead, and 1 if there was
 /// something to fold.
 pub(super) static FORGET: Source = Source::new(
@@ -248,7 +248,7 @@ return 0
 
 /// Lists the live instances, and the metrics. `KEYS`: the instances, and the metrics. `ARGV`: the
 /// silence in milliseconds after which an instance is dead.
-pub(super) static HEAD: Source = Source::new(
+pub(super) static LIST: Source = Source::new(
     r"
 local t = redis.call('TIME')
 local cut = t[1] * 1000 + math.floor(t[2] / 1000) - tonumber(ARGV[1])
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn servers_know_the_scripts_by_their_hashes() {
-        for script in [&WRITE, &ADOPT, &FOLD, &BEAT, &FORGET, &HEAD, &READ] {
+        for script in [&WRITE, &ADOPT, &FOLD, &HEARTBEAT, &FORGET, &LIST, &READ] {
             assert_eq!(script.hash(), Script::new(script.text).get_hash());
         }
     }

@@ -33,7 +33,7 @@ pub(super) struct Worker {
     refused: Locked<Option<Instant>>,
     is_stopping: AtomicBool,
     dropped: AtomicU64,
-    last: Locked<Option<String>>,
+    last_error: Locked<Option<String>>,
     metrics: Metrics,
 }
 
@@ -46,9 +46,9 @@ struct Metrics {
 }
 
 /// How often the leading thread checks for requests to flush.
-const GLANCE: Duration = Duration::from_millis(20);
+const REQUEST_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// How often a caller that waits for a flush checks whether it is done.
-const NAP: Duration = Duration::from_millis(1);
+const DONE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 /// The shortest pause after an error.
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
 
@@ -69,7 +69,7 @@ impl Worker {
             refused: Locked::default(),
             is_stopping: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
-            last: Locked::default(),
+            last_error: Locked::default(),
             metrics,
         })
     }
@@ -84,7 +84,7 @@ impl Worker {
 
     /// Starts the thread if this process does not have it.
     #[inline]
-    pub(super) fn ensure(self: &Arc<Self>) {
+    pub(super) fn ensure_started(self: &Arc<Self>) {
         if self.runs.load(Ordering::Relaxed) != quipu_segment::generation() + 1 {
             self.start();
         }
@@ -152,7 +152,7 @@ impl Worker {
                 Some(failure.error.to_string())
             }
         };
-        self.last.with(|last| *last = text);
+        self.last_error.with(|last| *last = text);
     }
 
     /// Waits until the next flush is due, or is requested while this process leads.
@@ -167,36 +167,44 @@ impl Worker {
             pause.mul_f64(0.75 + 0.5 * f64::from(std::process::id() % 1024) / 1024.0)
         };
         let begin = Instant::now();
-        let asked = self.instance.asked();
+        let requested = self.instance.requested();
         loop {
             let left = pause.saturating_sub(begin.elapsed());
             if left.is_zero() || self.is_stopping.load(Ordering::Acquire) {
                 return;
             }
-            let now = self.instance.asked();
-            if is_leading && now > self.instance.done() && (failures == 0 || now > asked) {
+            let now = self.instance.requested();
+            if is_leading && now > self.instance.done() && (failures == 0 || now > requested) {
                 // A pause, so that repeated requests do not make the failure of a server worse.
-                std::thread::park_timeout(if failures == 0 { NAP } else { MIN_BACKOFF });
+                std::thread::park_timeout(if failures == 0 {
+                    DONE_CHECK_INTERVAL
+                } else {
+                    MIN_BACKOFF
+                });
                 return;
             }
-            std::thread::park_timeout(if is_leading { left.min(GLANCE) } else { left });
+            std::thread::park_timeout(if is_leading {
+                left.min(REQUEST_CHECK_INTERVAL)
+            } else {
+                left
+            });
         }
     }
 
     pub(super) fn flush(self: &Arc<Self>, deadline: Duration) -> Result<(), Error> {
-        self.ensure();
+        self.ensure_started();
         let begin = Instant::now();
-        let asked = self.instance.ask();
+        let requested = self.instance.request_flush();
         self.wake();
-        while self.instance.done() < asked {
+        while self.instance.done() < requested {
             if begin.elapsed() >= deadline {
-                let what = match self.last.with(|last| last.clone()).flatten() {
+                let what = match self.last_error.with(|last| last.clone()).flatten() {
                     Some(error) => format!("not all was written in {deadline:?}: {error}"),
                     None => format!("not all was written in {deadline:?}; give it more time"),
                 };
                 return Err(Error::new("redis", what));
             }
-            std::thread::sleep(NAP);
+            std::thread::sleep(DONE_CHECK_INTERVAL);
         }
         Ok(())
     }
@@ -220,7 +228,7 @@ impl Worker {
         self.wake();
         let (begin, most) = (Instant::now(), self.options.timeout.saturating_mul(2));
         while self.runs.load(Ordering::Acquire) == own && begin.elapsed() < most {
-            std::thread::sleep(NAP);
+            std::thread::sleep(DONE_CHECK_INTERVAL);
         }
     }
 }

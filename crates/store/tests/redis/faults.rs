@@ -186,7 +186,7 @@ fn a_reset_after_a_write_that_failed() {
     }
 }
 
-/// A file and its copy are the same instance. The one whose turn the server does not know waits,
+/// A file and its copy are the same instance. The one whose heartbeat the server does not know waits,
 /// and reports that.
 #[test]
 fn a_copy_of_a_file_that_is_in_use() {

@@ -177,9 +177,9 @@ fn fills_words(id: &[u8]) -> bool {
 /// How many bytes there are from the end of the number of values to the length of the id.
 #[inline(always)]
 fn between(id: &[u8], values: &[f64]) -> Result<u32, Fault> {
-    const MOST: usize = i32::MAX as usize - 128;
+    const MAX_BYTES: usize = i32::MAX as usize - 128;
     let bytes = size_of_val(values);
-    if id.len() > MOST || bytes > MOST - id.len() {
+    if id.len() > MAX_BYTES || bytes > MAX_BYTES - id.len() {
         return Err(Fault::unwritable("a message must have less than 2 GiB"));
     }
     Ok((bytes + values_padding(id)) as u32)

@@ -18,7 +18,7 @@ use crate::ruby::{self, NIL, Raise};
 use crate::text::{self, Text};
 
 /// The most labels that a metric can have: their values are collected on the stack.
-pub(crate) const MOST: usize = 32;
+pub(crate) const MAX_LABELS: usize = 32;
 
 /// The labels of a metric in the order of its family, each with its preset value, if any.
 #[derive(Clone, Default)]
@@ -33,15 +33,15 @@ struct Name {
 /// The values of all labels. Nothing may call Ruby while it lives, since that may free the objects.
 pub(crate) struct Key<'a> {
     count: usize,
-    texts: [MaybeUninit<Text<'a>>; MOST],
+    texts: [MaybeUninit<Text<'a>>; MAX_LABELS],
 }
 
 impl Labels {
     /// Makes labels from an array of symbols and one of preset values, with `nil` for none.
     pub(crate) fn new(names: VALUE, presets: VALUE) -> Result<Self, Raise> {
         let (names, presets) = (ruby::list(names)?, ruby::list(presets)?);
-        if names.len() > MOST || names.len() != presets.len() {
-            let what = format!("too many labels, {}: use at most {MOST}", names.len());
+        if names.len() > MAX_LABELS || names.len() != presets.len() {
+            let what = format!("too many labels, {}: use at most {MAX_LABELS}", names.len());
             return Err(Raise::New(c"InvalidLabelSetError", what));
         }
         let names = names.into_iter().zip(presets).map(|(symbol, preset)| {
@@ -56,8 +56,8 @@ impl Labels {
 
     /// Makes labels from symbols, without preset values.
     pub(crate) fn without_presets(symbols: &[VALUE]) -> Result<Self, Raise> {
-        if symbols.len() > MOST {
-            let what = format!("too many labels, {}: use at most {MOST}", symbols.len());
+        if symbols.len() > MAX_LABELS {
+            let what = format!("too many labels, {}: use at most {MAX_LABELS}", symbols.len());
             return Err(Raise::New(c"InvalidLabelSetError", what));
         }
         Ok(Self(symbols.iter().map(|&symbol| Name { symbol, preset: None }).collect()))
@@ -103,7 +103,7 @@ impl Labels {
     /// As for [`Labels::read`].
     #[inline(always)]
     pub(crate) unsafe fn matches<'a>(&'a self, labels: VALUE, key: &mut Key<'a>) -> bool {
-        let mut values = [const { MaybeUninit::<VALUE>::uninit() }; MOST];
+        let mut values = [const { MaybeUninit::<VALUE>::uninit() }; MAX_LABELS];
         // SAFETY: the Hash and its values outlive the call. All values are looked up before the
         // first is read, so no Ruby code runs between the reads.
         unsafe {
@@ -135,7 +135,7 @@ impl Labels {
 
     /// Looks up all labels; returns false if one is missing, or the Hash has others.
     #[inline(always)]
-    unsafe fn find(&self, labels: VALUE, values: &mut [MaybeUninit<VALUE>; MOST]) -> bool {
+    unsafe fn find(&self, labels: VALUE, values: &mut [MaybeUninit<VALUE>; MAX_LABELS]) -> bool {
         if !ruby::is(labels, ruby_value_type::RUBY_T_HASH) {
             if labels == NIL {
                 values.iter_mut().for_each(|value| {
@@ -161,13 +161,13 @@ impl Labels {
 
     /// Like [`Labels::matches`], if some values are not texts that can be read in place.
     #[cold]
-    unsafe fn convert<'a>(&'a self, values: &[MaybeUninit<VALUE>; MOST], key: &mut Key<'a>) {
+    unsafe fn convert<'a>(&'a self, values: &[MaybeUninit<VALUE>; MAX_LABELS], key: &mut Key<'a>) {
         key.count = 0;
         // SAFETY: `find` has written one value per name. The strings are new, and a private array
         // keeps them alive: until `keep`, which comes after all calls of Ruby. Using the key calls
         // no Ruby, so they live until then.
         unsafe {
-            let strings = rb_ary_new_capa(MOST as _);
+            let strings = rb_ary_new_capa(MAX_LABELS as _);
             for (name, value) in self.0.iter().zip(values) {
                 let value = value.assume_init();
                 let is_preset = value == UNDEFINED && name.preset.is_some();
@@ -206,7 +206,7 @@ impl<'a> Key<'a> {
     /// Makes a key without values.
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Self { count: 0, texts: [const { MaybeUninit::uninit() }; MOST] }
+        Self { count: 0, texts: [const { MaybeUninit::uninit() }; MAX_LABELS] }
     }
 
     #[inline(always)]
@@ -220,8 +220,8 @@ impl Key<'_> {
     /// Calls `work` with the values as a list.
     #[inline(always)]
     pub(crate) fn with_texts<T>(&self, work: impl FnOnce(&[&str]) -> T) -> T {
-        let mut texts = [""; MOST];
-        let mut numbers = [const { MaybeUninit::<itoa::Buffer>::uninit() }; MOST];
+        let mut texts = [""; MAX_LABELS];
+        let mut numbers = [const { MaybeUninit::<itoa::Buffer>::uninit() }; MAX_LABELS];
         let all = self.texts[..self.count].iter().zip(&mut texts).zip(&mut numbers);
         for ((text, place), number) in all {
             // SAFETY: `push` has written the first `count`.

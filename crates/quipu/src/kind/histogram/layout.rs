@@ -7,7 +7,7 @@ use quipu_segment::series::{Family, SeriesCells, SideAllocations};
 use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
 use crate::error::Error;
 use crate::kind::exemplar::{self, Slot};
-use crate::kind::metric_kind::{Memory, MetricKind, damaged};
+use crate::kind::metric_kind::{MetricKind, Scratch, damaged};
 use crate::kind::native;
 use crate::snapshot::{self, Bucket, Histogram, Value};
 
@@ -124,9 +124,9 @@ impl Layout {
         if self.is_classic() {
             return classic;
         }
-        let mut memory = Memory::default();
-        self.read_native(family, cells, &mut memory);
-        let buckets = memory.positive.iter().chain(&memory.negative).map(|(_, count)| *count);
+        let mut scratch = Scratch::default();
+        self.read_native(family, cells, &mut scratch);
+        let buckets = scratch.positive.iter().chain(&scratch.negative).map(|(_, count)| *count);
         buckets.fold(classic.wrapping_add(cells.sum(self.zero())), u64::wrapping_add)
     }
 
@@ -135,10 +135,10 @@ impl Layout {
         &self,
         family: &Family,
         cells: &SeriesCells<'_>,
-        memory: &mut Memory,
+        scratch: &mut Scratch,
     ) -> Option<(Native, i8)> {
         let native = self.native?;
-        let Memory { positive, negative, .. } = memory;
+        let Scratch { positive, negative, .. } = scratch;
         let (table, finest, most) = (self.table(), native.schema, native.buckets);
         let schema = native::gather(family, cells, table, finest, most, positive, negative);
         Some((native, schema))
@@ -183,7 +183,7 @@ impl Layout {
 
 impl MetricKind for Layout {
     const NUMBER: u8 = 5;
-    const SHOWN: snapshot::Kind = snapshot::Kind::Histogram;
+    const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Histogram;
 
     fn decode(family: &Family) -> Result<Self, Error> {
         let schema = family.schema();
@@ -219,12 +219,12 @@ impl MetricKind for Layout {
         &self,
         family: &Family,
         cells: &SeriesCells<'_>,
-        memory: &mut Memory,
-        give: impl FnOnce(Value<'_>),
+        scratch: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
     ) {
-        let native = self.read_native(family, cells, memory);
-        exemplar::read_all(family, cells, self.exemplar(), memory);
-        let Memory { slots, texts, arena, positive, negative, .. } = &mut *memory;
+        let native = self.read_native(family, cells, scratch);
+        exemplar::read_all(family, cells, self.exemplar(), scratch);
+        let Scratch { slots, texts, arena, positive, negative, .. } = &mut *scratch;
         let exemplar = |slot: &Slot| slot.exemplar(texts);
         arena.scoped(|scope| {
             let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
@@ -248,11 +248,11 @@ impl MetricKind for Layout {
                 count = sides.fold(count.wrapping_add(native.zero_count), u64::wrapping_add);
             }
             let buckets = if is_classic { buckets } else { &[] };
-            give(Value::Histogram(Histogram { count, sum: self.sum(cells), buckets, native }));
+            emit(Value::Histogram(Histogram { count, sum: self.sum(cells), buckets, native }));
         });
     }
 
-    fn sides(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+    fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::<Self>::clone(self))
     }
 }

@@ -100,8 +100,8 @@ impl Instrument for Histogram {
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, layout: &Arc<Layout>) -> Self {
-        Self { bound, layout: Arc::clone(layout) }
+    fn from_handle(handle: SeriesHandle, layout: &Arc<Layout>) -> Self {
+        Self { bound: handle, layout: Arc::clone(layout) }
     }
 }
 

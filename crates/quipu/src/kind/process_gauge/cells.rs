@@ -9,7 +9,7 @@ use quipu_segment::series::{Family, KeyWriter, SeriesCells};
 use super::fold;
 use crate::error::Error;
 use crate::kind::aggregation::Aggregation;
-use crate::kind::metric_kind::{Memory, MetricKind, damaged};
+use crate::kind::metric_kind::{MetricKind, Scratch, damaged};
 use crate::snapshot::{self, Number, Value};
 
 /// What all series of a family share.
@@ -19,7 +19,7 @@ pub struct Layout {
     /// The fork generation of the process that `name` is for, plus one; 0 if there is no name yet.
     known: AtomicU64,
     /// The bytes of its name.
-    name: [AtomicU64; NAME.div_ceil(8)],
+    name: [AtomicU64; NAME_LENGTH.div_ceil(8)],
 }
 
 /// The cell of the value, encoded by [`encode`].
@@ -32,21 +32,21 @@ pub(super) const PENDING_SUM: usize = 1;
 pub(super) const ABSORBED_PROCESS: usize = 2;
 
 /// The length of a process' name in bytes: its number and its ID, in hexadecimal digits.
-pub(super) const NAME: usize = NUMBER + 8;
-const NUMBER: usize = 10;
+pub(super) const NAME_LENGTH: usize = NUMBER_DIGITS + 8;
+const NUMBER_DIGITS: usize = 10;
 /// The value that stands for no value: a NaN that no arithmetic produces.
-const NOTHING: u64 = 0x7ff8_7175_6970_7567;
+const NO_VALUE: u64 = 0x7ff8_7175_6970_7567;
 
 /// Encodes a value for its cell. A cell of zero has no value, as in a new series.
 #[inline]
 fn encode(value: f64) -> u64 {
-    value.to_bits() ^ NOTHING
+    value.to_bits() ^ NO_VALUE
 }
 
 /// Decodes a cell; `None` if no value was set.
 #[inline]
 pub(super) fn decode(cell: u64) -> Option<f64> {
-    (cell != 0).then(|| f64::from_bits(cell ^ NOTHING))
+    (cell != 0).then(|| f64::from_bits(cell ^ NO_VALUE))
 }
 
 /// Like [`encode`], for an optional value.
@@ -56,7 +56,7 @@ pub(super) fn encode_value(value: Option<f64>) -> u64 {
 
 /// Parses the name of a process into its number and its ID.
 pub(super) fn read_name(name: &[u8]) -> Option<(u64, u32)> {
-    let (number, id) = std::str::from_utf8(name).ok()?.split_at_checked(NUMBER)?;
+    let (number, id) = std::str::from_utf8(name).ok()?.split_at_checked(NUMBER_DIGITS)?;
     Some((u64::from_str_radix(number, 16).ok()?, u32::from_str_radix(id, 16).ok()?))
 }
 
@@ -76,11 +76,11 @@ impl Layout {
         {
             return;
         }
-        let mut bytes = [0; 8 * NAME.div_ceil(8)];
+        let mut bytes = [0; 8 * NAME_LENGTH.div_ceil(8)];
         for (bytes, word) in bytes.chunks_exact_mut(8).zip(&self.name) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
-        key.text(std::str::from_utf8(&bytes[..NAME]).unwrap_or_default());
+        key.text(std::str::from_utf8(&bytes[..NAME_LENGTH]).unwrap_or_default());
     }
 
     #[cold]
@@ -89,7 +89,7 @@ impl Layout {
         // Tidy up after ended processes now: so their series never outnumber those of the living
         // ones, even if a scrape never runs.
         fold::tidy(family, self);
-        let name = format!("{number:0NUMBER$x}{:08x}", std::process::id());
+        let name = format!("{number:0NUMBER_DIGITS$x}{:08x}", std::process::id());
         // All threads store the same name.
         for (word, chunk) in self.name.iter().zip(name.as_bytes().chunks(8)) {
             let mut bytes = [0; 8];
@@ -145,7 +145,7 @@ impl Layout {
 
 impl MetricKind for Layout {
     const NUMBER: u8 = 9;
-    const SHOWN: snapshot::Kind = snapshot::Kind::Gauge;
+    const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Gauge;
 
     fn decode(family: &Family) -> Result<Self, Error> {
         let schema = family.schema();
@@ -167,10 +167,10 @@ impl MetricKind for Layout {
         &self,
         _: &Family,
         cells: &SeriesCells<'_>,
-        _: &mut Memory,
-        give: impl FnOnce(Value<'_>),
+        _: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
     ) {
-        give(Value::Gauge(Number::Float(self.get(cells))));
+        emit(Value::Gauge(Number::Float(self.get(cells))));
     }
 
     fn own_label(&self) -> Option<&'static str> {

@@ -19,7 +19,8 @@ use quipu_segment::series::{Claimed, Cursor, Family, SeriesCells};
 use quipu_segment::sync::Ordering;
 
 use super::cells::{
-    ABSORBED_PROCESS, Layout, NAME, PENDING_SUM, TIME, VALUE, decode, encode_value, read_name,
+    ABSORBED_PROCESS, Layout, NAME_LENGTH, PENDING_SUM, TIME, VALUE, decode, encode_value,
+    read_name,
 };
 use crate::kind::aggregation::Aggregation;
 use crate::snapshot::{Number, Series, Texts, Timestamp, Value};
@@ -80,7 +81,7 @@ const MAX_ENDED: usize = 64;
 /// The maximum number of reads of a family that another thread folds.
 const MAX_READINGS: usize = 4;
 /// Families with fewer series are not tidied when a process starts.
-const FEW: u64 = 64;
+const MIN_TIDIED: u64 = 64;
 
 impl Processes {
     /// Forgets which processes are alive.
@@ -194,7 +195,7 @@ impl Processes {
             };
             if !view.overflow {
                 // The name follows one byte with its length.
-                let own = view.texts.len().checked_sub(NAME + 1);
+                let own = view.texts.len().checked_sub(NAME_LENGTH + 1);
                 let name = own.and_then(|own| Some((own, read_name(&view.texts[own + 1..])?)));
                 let Some((own, (number, id))) = name else {
                     return ControlFlow::Continue(());
@@ -415,7 +416,7 @@ impl Processes {
 
 /// Folds the series of ended processes, if the family has many series and the lock is free.
 pub(crate) fn tidy(family: &Family, layout: &Layout) {
-    if layout.is_shared() || family.len() < FEW {
+    if layout.is_shared() || family.len() < MIN_TIDIED {
         return;
     }
     let Some(_folding) = family.try_folding() else { return };

@@ -24,7 +24,7 @@ use crate::scope::{Register, Scope};
 pub(crate) use cells::Layout;
 pub(crate) use fold::Processes;
 
-use cells::{NAME, VALUE};
+use cells::{NAME_LENGTH, VALUE};
 
 /// A gauge that has a value for each process of a shared segment. A scrape of any of the processes
 /// combines the values as [`Description::aggregation`] says.
@@ -216,8 +216,8 @@ impl Instrument for ProcessGauge {
         Ok(())
     }
 
-    fn bound(bound: SeriesHandle, _: &Arc<Layout>) -> Self {
-        Self(Handle::Shared(bound))
+    fn from_handle(handle: SeriesHandle, _: &Arc<Layout>) -> Self {
+        Self(Handle::Shared(handle))
     }
 
     fn bind(
@@ -226,7 +226,7 @@ impl Instrument for ProcessGauge {
         labels: impl Fn(&mut KeyWriter<'_>),
     ) -> Self {
         if layout.is_shared() {
-            return Self::bound(family.bind(labels), layout);
+            return Self::from_handle(family.bind(labels), layout);
         }
         let (values, cached) = (family.values(labels), CachedSeries::default());
         Self(Handle::Own { family: family.clone(), layout: Arc::clone(layout), values, cached })
@@ -242,7 +242,8 @@ impl Instrument for ProcessGauge {
         }
         // Remove the series of all processes.
         let values = family.values(labels);
-        let is_one = |rest: &[u8]| usize::from(rest[0]) == NAME && rest.len() == NAME + 1;
+        let is_one =
+            |rest: &[u8]| usize::from(rest[0]) == NAME_LENGTH && rest.len() == NAME_LENGTH + 1;
         let removed = family.retain(|view| {
             let rest = values.rest_of(view.group, view.texts);
             view.overflow || !rest.is_some_and(|rest| !rest.is_empty() && is_one(rest))

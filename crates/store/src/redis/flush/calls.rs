@@ -6,7 +6,7 @@ use quipu::snapshot::Number;
 use super::diff::{Change, Handle, Metric, State};
 use super::{MAX_CALLS, MAX_PAIRS};
 use crate::redis::instance::Instance;
-use crate::redis::key::Global;
+use crate::redis::key::NamespaceKeys;
 use crate::redis::link::{Call, Failure, Link, items};
 use crate::redis::number::push_number;
 use crate::redis::script::{ADOPT, WRITE};
@@ -22,7 +22,7 @@ pub(super) struct Resets {
 /// The calls of one flush.
 pub(super) struct Calls<'f> {
     link: &'f mut Link,
-    global: &'f Global,
+    global: &'f NamespaceKeys,
     instance: &'f Instance,
     sequence: u64,
     is_adopting: bool,
@@ -57,7 +57,7 @@ struct Pair {
 impl<'f> Calls<'f> {
     pub(super) fn new(
         link: &'f mut Link,
-        global: &'f Global,
+        global: &'f NamespaceKeys,
         instance: &'f Instance,
         is_adopting: bool,
     ) -> Self {

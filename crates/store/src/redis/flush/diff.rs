@@ -7,7 +7,7 @@ use std::ops::{Index, IndexMut};
 use quipu::snapshot::{Family, Histogram, Kind, Number, Series, Sink, Value};
 
 use super::calls::{Calls, Resets};
-use crate::redis::key::{Keys, write_field};
+use crate::redis::key::{MetricKeys, write_field};
 use crate::redis::link::Failure;
 use crate::redis::meta::{How, METRICS, Meta, OWN};
 use crate::redis::number::{float_text, is_same};
@@ -328,7 +328,7 @@ impl Sink for Walk<'_> {
         }
         let meta = Meta::of(family, self.state.specs.get(family.name).copied());
         let handle = self.state.find(family.name, || {
-            let keys = Keys::new(self.namespace, family.name).of_scripts(self.calls.id());
+            let keys = MetricKeys::new(self.namespace, family.name).of_scripts(self.calls.id());
             Metric::new(family.name, keys, meta.clone())
         });
         let metric = &mut self.state[handle];

@@ -4,7 +4,7 @@ use ::redis::Value;
 
 use super::diff::Handle;
 use super::{Flusher, MAX_CALLS, MAX_PAIRS, millis};
-use crate::redis::key::{Keys, is_note};
+use crate::redis::key::{MetricKeys, is_note};
 use crate::redis::link::{Call, Failure, Link, items, text};
 use crate::redis::script::{FOLD, FORGET};
 
@@ -64,7 +64,7 @@ impl Flusher {
         let mut was_there = false;
         for metrics in metrics.chunks(MAX_CALLS) {
             let calls = metrics.iter().map(|metric| {
-                let keys = Keys::new(&self.options.namespace, metric);
+                let keys = MetricKeys::new(&self.options.namespace, metric);
                 let mut call = Call::new(&FOLD, &keys.of_scripts(id));
                 call.arg(id).arg(&keep);
                 call

@@ -20,12 +20,12 @@ use quipu::Registry;
 
 use self::calls::Calls;
 use self::diff::{State, Walk};
-use super::instance::{Instance, turn_text};
-use super::key::Global;
+use super::instance::{Instance, heartbeat_id_text};
+use super::key::NamespaceKeys;
 use super::link::{Call, Failure, Link, items, text};
 use super::meta::OWN;
 use super::options::Options;
-use super::script::BEAT;
+use super::script::HEARTBEAT;
 
 /// The most pairs of field and value in one call, which the server runs as a unit.
 const MAX_PAIRS: usize = 500;
@@ -38,11 +38,11 @@ const MAX_FOLDED: usize = 8;
 pub(super) struct Flusher {
     options: Options,
     instance: Arc<Instance>,
-    global: Global,
+    global: NamespaceKeys,
     link: Option<Link>,
     state: State,
     /// The time of this instance's last heartbeat, by the server's clock.
-    beat: u64,
+    heartbeat: u64,
     refreshed: Instant,
     /// [`quipu_segment::Segment::newest`] at the last flush.
     newest: u64,
@@ -59,9 +59,9 @@ pub(super) struct Done {
 
 impl Flusher {
     pub(super) fn new(options: Options, instance: Arc<Instance>) -> Self {
-        let global = Global::new(&options.namespace);
-        let (link, state, beat, refreshed) = (None, State::default(), 0, Instant::now());
-        Self { options, instance, global, link, state, beat, refreshed, newest: 0 }
+        let global = NamespaceKeys::new(&options.namespace);
+        let (link, state, heartbeat, refreshed) = (None, State::default(), 0, Instant::now());
+        Self { options, instance, global, link, state, heartbeat, refreshed, newest: 0 }
     }
 
     /// Writes the values that changed since the last flush.
@@ -78,16 +78,16 @@ impl Flusher {
 
     fn try_flush(&mut self, registry: &Registry) -> Result<Done, Failure> {
         // Before the walk over the registry, which then sees what was counted before the request.
-        let asked = self.instance.asked();
+        let requested = self.instance.requested();
         let mut link = match self.link.take() {
             Some(link) => link,
             None => Link::connect(&self.options)?,
         };
-        let dead = self.beat(&mut link)?;
+        let dead = self.heartbeat(&mut link)?;
         let series = self.write(&mut link, registry)?;
         self.state.trust();
         self.retire(&mut link)?;
-        self.instance.acknowledge(asked, self.beat);
+        self.instance.acknowledge(requested, self.heartbeat);
         // A failure to fold is retried later, and delays neither this instance nor the others.
         let (folded, unfolded) = self.fold(&mut link, &dead);
         if unfolded.is_none() {
@@ -97,27 +97,28 @@ impl Flusher {
     }
 
     /// Sends a heartbeat. Returns the dead instances for this one to fold.
-    fn beat(&mut self, link: &mut Link) -> Result<Vec<String>, Failure> {
-        let turns = self.instance.turns().map_err(|error| Failure::other(&error.to_string()))?;
-        let mut beat = Call::new(&BEAT, &self.global.of_instances());
-        beat.arg(self.instance.id());
-        beat.arg(&millis(self.options.dead_after).to_string()).arg(&MAX_FOLDED.to_string());
-        beat.arg(&turn_text(turns.0)).arg(&turn_text(turns.1));
-        let answer = link.run(&[beat])?;
+    fn heartbeat(&mut self, link: &mut Link) -> Result<Vec<String>, Failure> {
+        let (acked, next) =
+            self.instance.heartbeat_ids().map_err(|error| Failure::other(&error.to_string()))?;
+        let mut heartbeat = Call::new(&HEARTBEAT, &self.global.of_instances());
+        heartbeat.arg(self.instance.id());
+        heartbeat.arg(&millis(self.options.dead_after).to_string()).arg(&MAX_FOLDED.to_string());
+        heartbeat.arg(&heartbeat_id_text(acked)).arg(&heartbeat_id_text(next));
+        let answer = link.run(&[heartbeat])?;
         if answer.first() == Some(&Value::Int(-1)) {
             return Err(Failure::copied());
         }
-        self.instance.turned(turns.1);
+        self.instance.acknowledge_heartbeat(next);
         let answer = answer.first().map(items).unwrap_or_default();
         let time = |at: usize| answer.get(at).and_then(text)?.parse::<u64>().ok();
         // Another time than that of the last heartbeat means that the server has lost its data, or
         // has gone back to an older state.
-        let is_lost = time(0).unwrap_or(0) != self.beat;
+        let is_lost = time(0).unwrap_or(0) != self.heartbeat;
         if is_lost || self.refreshed.elapsed() >= self.options.refresh {
             self.state.distrust();
             self.refreshed = Instant::now();
         }
-        self.beat = time(1).unwrap_or(0);
+        self.heartbeat = time(1).unwrap_or(0);
         Ok(answer.iter().skip(2).filter_map(text).map(str::to_owned).collect())
     }
 
@@ -127,7 +128,7 @@ impl Flusher {
         let is_adopting = self.is_forgotten();
         let calls = Calls::new(link, &self.global, &self.instance, is_adopting);
         let namespace = &self.options.namespace;
-        let mut walk = Walk::new(&mut self.state, calls, namespace, hiding, self.beat);
+        let mut walk = Walk::new(&mut self.state, calls, namespace, hiding, self.heartbeat);
         if let Err(error) = registry.visit_segment(&mut walk) {
             return Err(Failure::other(&error.to_string()));
         }
@@ -150,9 +151,9 @@ impl Flusher {
     /// Whether this instance was silent for so long that the server may have dropped the copy of its
     /// folded values.
     fn is_forgotten(&self) -> bool {
-        let acked = self.instance.acknowledged_there();
+        let acked = self.instance.acknowledged_server_time();
         let is_remembered = millis(self.options.dead_after.saturating_add(self.options.keep));
-        acked != 0 && self.beat.saturating_sub(acked) > is_remembered
+        acked != 0 && self.heartbeat.saturating_sub(acked) > is_remembered
     }
 
     /// The number of values to write after an error: all of them.
