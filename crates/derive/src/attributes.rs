@@ -36,7 +36,8 @@ pub(crate) fn krate(path: Option<Path>) -> TokenStream {
     path.map_or_else(|| quote!(::quipu), |path| quote!(#path))
 }
 
-/// An item that checks `name` at compile time by a function of quipu, which has the rules for names.
+/// An item that checks `name` at compile time by a function of quipu, which has the rules for
+/// names.
 ///
 /// The path is imported, not called: its tokens have spans of their own, and the error of a call
 /// that contains them would point at the derive instead of at `span`.

@@ -17,7 +17,8 @@ pub const SUMMARY_SUM: usize = kind::SUMMARY_SUM;
 /// The cell of a summary's count.
 pub const SUMMARY_COUNT: usize = kind::SUMMARY_COUNT;
 
-/// An instrument of a kind that is bound to one series, and the handle of the series that it counts in.
+/// An instrument of a kind that is bound to one series, and the handle of the series that it counts
+/// in.
 #[derive(Debug, Clone)]
 pub struct WithSeries<I> {
     /// The instrument.

@@ -79,7 +79,7 @@ impl EmbeddedOptions {
         Self { map_size: MAP_SIZE, is_durable: false }
     }
 
-    /// The most bytes that the database may grow to. Updates that do not fit are dropped, and
+    /// The maximum size of the database in bytes. Updates that do not fit are dropped, and
     /// counted as dropped.
     pub fn map_size(mut self, bytes: usize) -> Self {
         self.map_size = bytes.max(PAGE).next_multiple_of(PAGE);
@@ -87,7 +87,7 @@ impl EmbeddedOptions {
     }
 
     /// Whether an update returns only when it is on the disk, which takes as long as the disk
-    /// takes. Without this, the death of a process loses nothing, but a power loss may lose the
+    /// does. Without this, the death of a process loses nothing, but a power loss may lose the
     /// database.
     pub fn durable(mut self, durable: bool) -> Self {
         self.is_durable = durable;
@@ -99,7 +99,7 @@ impl EmbeddedOptions {
     ///
     /// # Errors
     /// A directory that cannot be written, a full disk, a file that is not a database or was
-    /// truncated, and a database that this process has open already.
+    /// truncated, and a database that this process already has open.
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Embedded, Error> {
         let directory = directory.as_ref().to_owned();
         let fail = |error| cannot(&directory, error);
@@ -157,8 +157,8 @@ impl Store for Embedded {
                 (_, Some(aggregation)) => aggregation == Aggregation::Sum,
             };
             if !is_shared {
-                let what = "a database keeps one value for all processes; leave the aggregation \
-                            out, or use a segment";
+                let what = "a database keeps one value for all processes; omit the aggregation, \
+                            or use a segment";
                 return Err(Error::new(format!("metric {:?}", spec.name), what));
             }
             let prefix = prefix(spec);
@@ -325,7 +325,7 @@ impl Open {
         let mut open = EnvOpenOptions::new().read_txn_without_tls();
         open.map_size(options.map_size);
         if !options.is_durable {
-            // SAFETY: this gives up only what survives a power loss, as the options say.
+            // SAFETY: without syncs, only a power loss can damage the file, as the options say.
             unsafe { open.flags(EnvFlags::NO_SYNC) };
         }
         // SAFETY: heed ensures that a process maps the files of a directory only once, and the
@@ -404,7 +404,7 @@ fn float(bytes: &[u8]) -> Option<f64> {
 fn cannot(directory: &Path, error: heed::Error) -> Error {
     let what = match &error {
         heed::Error::EnvAlreadyOpened => {
-            "this process has the database open already; keep the first store and share it"
+            "this process already has the database open; share the store that opened it"
         }
         heed::Error::Mdb(MdbError::Invalid | MdbError::VersionMismatch) => {
             "its data.mdb is not a database of this LMDB version; use another directory, or move \

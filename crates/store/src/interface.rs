@@ -87,7 +87,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Whether the values only grow, so that [`Metric::set`] never lowers one.
+    /// Whether the values only grow: [`Metric::set`] then never lowers one.
     pub fn is_cumulative(&self) -> bool {
         self.kind != Kind::Gauge
     }

@@ -38,7 +38,7 @@ pub(crate) struct Registries {
     own: ForkSafeCell<Option<Registry>>,
 }
 
-/// The most descriptions of one name that are kept apart.
+/// The maximum number of descriptions of one name that are kept apart.
 const MAX_SEGMENTS: usize = 10;
 /// The smallest limit to try if the address space is too small, in bytes.
 const MIN_LIMIT: u64 = 256 << 10;
@@ -98,7 +98,7 @@ impl Registries {
     }
 
     /// Calls `register` with one registry after another, while `is_taken` says of its error that
-    /// another description has the name. If there is no room, the registry in private memory is the
+    /// another description has the name. If there is no room, tries the registry in private memory
     /// last. Also returns the registry in which it succeeded.
     pub(crate) fn register<T>(
         &self,
@@ -120,7 +120,7 @@ impl Registries {
                 }
                 Err(error) if is_taken(&error) => taken = Some(error),
                 Err(error) if error.is_duplicate() => {
-                    return Err(Error::because(name, "it is registered already", error));
+                    return Err(Error::because(name, "it is already registered", error));
                 }
                 Err(error) => return self.register_in_private_memory(name, register, error),
             }
@@ -176,7 +176,7 @@ impl Registries {
     }
 }
 
-/// Where a segment is. Problems with a file end in memory, with a warning.
+/// Creates segments. If a file cannot be used, the segment is in memory, and the store warns.
 impl SegmentOptions {
     /// Opens or creates a file, and sets aside one that is useless. If the file cannot be used after
     /// all, creates a segment in memory.
@@ -188,7 +188,10 @@ impl SegmentOptions {
                 Err(error) => return self.in_memory(Some(&error.to_string())),
             };
         if let Some(SetAside { error, name }) = aside {
-            (self.warn)(&format!("{error}; renamed to {}, and a new one made", printable(&name)));
+            (self.warn)(&format!(
+                "{error}; renamed it to {}, and created a new one",
+                printable(&name)
+            ));
         }
         Ok(segment)
     }

@@ -66,7 +66,7 @@ struct Inner {
     generation: u32,
 }
 
-/// What is known of the updates of a store and its views.
+/// What a store and its views share about their updates.
 #[derive(Default)]
 struct Updates {
     dropped: AtomicU64,
@@ -105,14 +105,14 @@ impl SegmentOptions {
         Self { limit: DEFAULT_LIMIT, series: None, file: Options::new().shared(), warn }
     }
 
-    /// The most bytes that the segment may grow to. A series takes about 100.
+    /// The maximum size of the segment in bytes. A series takes about 100.
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// The most series of each metric. Further label sets are counted in one series whose label
-    /// values are all `quipu_overflow`.
+    /// The maximum number of series of each metric. Further label sets are counted in one series
+    /// whose label values are all `quipu_overflow`.
     pub fn series(mut self, most: u64) -> Self {
         self.series = Some(most);
         self

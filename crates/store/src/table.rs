@@ -42,8 +42,12 @@ impl<M: Metric> Table<M> {
             metrics.insert(spec.name.clone(), Arc::clone(&metric));
             Ok(metric)
         });
-        let again =
-            || Error::new(&spec.name, "another metric is being created by this thread; try again");
+        let again = || {
+            Error::new(
+                &spec.name,
+                "this thread is already creating another metric; try again after that",
+            )
+        };
         found.unwrap_or_else(|| Err(again()))
     }
 }

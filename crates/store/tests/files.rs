@@ -345,7 +345,7 @@ fn settings_that_files_cannot_have_are_refused() {
     let store = FileStore::new(directory.path()).unwrap();
     let refuse = |spec: Spec| store.metric(&spec).err().unwrap().to_string();
     let gauge = |aggregation| Spec::new("g", Kind::Gauge).aggregation(aggregation);
-    assert!(refuse(gauge(Aggregation::LiveSum)).contains("take sum instead of livesum"));
+    assert!(refuse(gauge(Aggregation::LiveSum)).contains("use sum instead of livesum"));
     let counter = Spec::new("c", Kind::Counter);
     assert!(refuse(counter.aggregation(Aggregation::MostRecent)).contains("only a gauge"));
     assert!(refuse(Spec::new("a/b", Kind::Counter)).contains("no slash"));

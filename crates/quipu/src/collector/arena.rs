@@ -1,5 +1,5 @@
-//! Memory of the arenas of `quipu-arena`. It covers the types that threads can share, so that a
-//! scrape can read them.
+//! Memory of the arenas of `quipu-arena`. It covers the types that threads can share, since
+//! any thread may scrape.
 
 use std::ops::Deref;
 
@@ -118,9 +118,9 @@ const fn family(name: &'static str, help: &'static str) -> Family<'static> {
 
 const FAMILIES: [Family<'static>; 4] = [
     family("arena_reserved_bytes", "Memory that was taken from the base allocator."),
-    family("arena_allocated_bytes", "Memory that is allocated, with what alignment took."),
-    family("arena_peak_bytes", "The most memory that was taken at a time."),
-    family("arena_limit_bytes", "The most memory that may be taken."),
+    family("arena_allocated_bytes", "Memory that is allocated, including padding for alignment."),
+    family("arena_peak_bytes", "Peak of the memory that was taken."),
+    family("arena_limit_bytes", "Limit of the memory that may be taken."),
 ];
 
 mod sealed {

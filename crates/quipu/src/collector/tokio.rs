@@ -83,8 +83,13 @@ const WORKERS: Family<'static> =
     family("tokio_workers", "", Kind::Gauge, &[], "Threads that run tasks.");
 const TASKS: Family<'static> =
     family("tokio_alive_tasks", "", Kind::Gauge, &[], "Tasks that have not ended.");
-const QUEUE: Family<'static> =
-    family("tokio_global_queue_depth", "", Kind::Gauge, &[], "Tasks in the queue of all workers.");
+const QUEUE: Family<'static> = family(
+    "tokio_global_queue_depth",
+    "",
+    Kind::Gauge,
+    &[],
+    "Tasks in the queue that all workers share.",
+);
 const BUSY: Family<'static> = family(
     "tokio_worker_busy_seconds",
     "seconds",
@@ -97,5 +102,5 @@ const PARKS: Family<'static> = family(
     "",
     Kind::Counter,
     WORKER,
-    "Times that a worker had nothing to do.",
+    "Times that a worker parked for lack of tasks.",
 );

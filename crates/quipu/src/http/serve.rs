@@ -68,7 +68,7 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
     let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
     let listener = TcpListener::bind(&*addresses).map_err(|error| {
         let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let what = format!("cannot listen on {}: {error}; name a free address", names.join(", "));
+        let what = format!("cannot listen on {}: {error}; use a free address", names.join(", "));
         io::Error::new(error.kind(), what)
     })?;
     listener.set_nonblocking(true)?;

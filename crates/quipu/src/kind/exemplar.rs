@@ -115,7 +115,7 @@ pub(crate) fn clear(family: &Family, cells: &SeriesCells<'_>, cell: usize) {
     });
 }
 
-/// Reads the exemplars of a series into `memory.slots`, indexed by slot, and `memory.texts`.
+/// Reads the exemplars of a series into `scratch.slots`, indexed by slot, and `scratch.texts`.
 pub(crate) fn read_all(
     family: &Family,
     cells: &SeriesCells<'_>,

@@ -29,8 +29,8 @@ impl FloatCounter {
         exemplar::kept(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0)
     }
 
-    /// Keeps an exemplar as [`Counter::inc_with`](crate::Counter::inc_with) does, without adding: for callers that have
-    /// already added.
+    /// Keeps an exemplar as [`Counter::inc_with`](crate::Counter::inc_with) does, without adding:
+    /// for callers that have already added.
     pub fn exemplify(&self, value: f64, exemplar: &[(&str, &str)]) {
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, value, exemplar);
     }

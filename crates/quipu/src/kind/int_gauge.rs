@@ -13,7 +13,8 @@ use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
 use crate::snapshot::{self, Number, Value};
 
-/// An integer that can be set, raised, and lowered. Adding is cheaper than for a [`Gauge`](crate::Gauge).
+/// An integer that can be set, raised, and lowered. Adding is cheaper than for a
+/// [`Gauge`](crate::Gauge).
 #[derive(Debug, Clone)]
 pub struct IntGauge(SeriesHandle);
 

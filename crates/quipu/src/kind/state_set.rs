@@ -15,8 +15,8 @@ use crate::label::LabelValue;
 use crate::scope::{Register, Scope};
 use crate::snapshot::{self, Value};
 
-/// A set of states. An enum that derives [`LabelValue`] names them; for `StateSet<&str>`, so does
-/// [`Description::states`]. All states are off initially.
+/// A set of states. An enum that derives [`LabelValue`] names them; those of a `StateSet<&str>` are
+/// named by [`Description::states`]. All states are off initially.
 pub struct StateSet<S> {
     bound: SeriesHandle,
     states: PhantomData<fn(S)>,

@@ -133,7 +133,7 @@ impl Layout {
         }
     }
 
-    /// Reads the buckets of the window into `memory.all`: pairs of key and count, by ascending
+    /// Reads the buckets of the window into `scratch.all`: pairs of key and count, by ascending
     /// value. Returns their schema.
     fn read_buckets(
         &self,
@@ -206,12 +206,12 @@ impl Summary {
         answer
     }
 
-    /// Returns the sum of all observations, those before the window included.
+    /// Returns the sum of all observations, including those before the window.
     pub fn sum(&self) -> f64 {
         self.bound.cells().sum_float(SUM)
     }
 
-    /// Returns the number of all observations, those before the window included.
+    /// Returns the number of all observations, including those before the window.
     pub fn count(&self) -> u64 {
         self.bound.cells().sum(COUNT)
     }
@@ -243,7 +243,7 @@ impl Instrument for Summary {
             return fail(format!("quantile {wrong} is out of range: use 0 to 1"));
         }
         if quantiles.windows(2).any(|pair| pair[0] >= pair[1]) {
-            return fail("its quantiles are out of order: sort them, and give each once".into());
+            return fail("its quantiles are out of order: sort them, and list each once".into());
         }
         let window = description.window.unwrap_or(DEFAULT_WINDOW);
         if window < MIN_WINDOW {

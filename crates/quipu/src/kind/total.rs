@@ -17,7 +17,7 @@ pub trait Total: 'static {
     const NUMBER: u8;
     /// The cells that hold floats, as bits.
     const FLOATS: u64;
-    /// The cell of the exemplar, if the family keeps exemplars. Those before it have the total.
+    /// The cell of the exemplar, if the family keeps exemplars. The cells before it hold the total.
     const EXEMPLAR: usize;
 
     /// Reads the total of a series.

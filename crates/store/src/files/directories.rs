@@ -102,11 +102,11 @@ struct Skipped {
     what: String,
 }
 
-/// The most threads that read files: more would wait for each other in the kernel.
+/// The maximum number of threads that read files: more would wait for each other in the kernel.
 const MAX_THREADS: usize = 4;
 /// The number of files that take one thread longer to read than a further thread takes to start.
 const FILES_PER_THREAD: usize = 16;
-/// The most warnings that are remembered so as not to repeat them.
+/// The maximum number of warnings that are remembered so as not to repeat them.
 const MAX_WARNED: usize = 4096;
 
 impl Directories {
@@ -258,7 +258,7 @@ impl Directories {
             state.entries += count;
             let Some(found) = found.get(file as usize) else { continue };
             let what = format!(
-                "{count} of its entries have a key that is damaged, or contradicts another entry; \
+                "{count} of its entries have a key that is damaged or contradicts another entry; \
                  they are left out"
             );
             self.warn(&mut state.warned, self.path(found), "key", what);
@@ -445,7 +445,7 @@ const OWN: [&str; 5] = [
 
 const FILES: Family<'static> = Family {
     name: "quipu_scrape_files",
-    help: "Files of processes that were found, by the client that writes such files.",
+    help: "Files of processes in the directories, by the client that writes such files.",
     unit: "",
     kind: Kind::Gauge,
     labels: &[Label { name: "format", values: None }],
@@ -454,7 +454,7 @@ const FILES: Family<'static> = Family {
 
 const SKIPPED: Family<'static> = Family {
     name: "quipu_scrape_files_skipped",
-    help: "How often a file was left out of a scrape, in whole or from where it is damaged.",
+    help: "How often a scrape left out a file, in whole or from where it is damaged.",
     unit: "",
     kind: Kind::Counter,
     labels: &[Label { name: "reason", values: None }],
@@ -463,8 +463,8 @@ const SKIPPED: Family<'static> = Family {
 
 const ENTRIES: Family<'static> = Family {
     name: "quipu_scrape_entries_skipped",
-    help: "How often a series was left out of a scrape because its key is damaged, or says what \
-           another file contradicts.",
+    help: "How often a scrape left out a series because its key is damaged or contradicts \
+           another file.",
     unit: "",
     kind: Kind::Counter,
     labels: &[],

@@ -81,7 +81,7 @@ impl FileStore {
     pub fn new(directory: impl AsRef<Path>) -> Result<Self, Error> {
         let directory = directory.as_ref();
         let failed = |error: std::io::Error| {
-            let what = "the directory cannot be written; use one that this user may write";
+            let what = "the directory cannot be written to; use one that this user may write to";
             Error::because(printable(&directory).to_string(), what, error)
         };
         std::fs::create_dir_all(directory).map_err(failed)?;
@@ -109,7 +109,7 @@ impl FileMetric {
         let refuse = |what: String| Err(Error::new(format!("metric {:?}", spec.name), what));
         if spec.name.contains('/') || spec.name.len() > MAX_NAME {
             let what = format!(
-                "the name does not fit a file name; use at most {MAX_NAME} bytes and no slash"
+                "the name cannot be part of a file name; use at most {MAX_NAME} bytes and no slash"
             );
             return refuse(what);
         }
@@ -117,14 +117,14 @@ impl FileMetric {
         let aggregation = spec.aggregation.unwrap_or(default);
         if aggregation.is_live() {
             let what = format!(
-                "files do not record which processes are alive; take {} instead of {aggregation}, \
+                "files do not record which processes are alive; use {} instead of {aggregation}, \
                  or use another store",
                 &aggregation.name()["live".len()..]
             );
             return refuse(what);
         }
         if aggregation == Aggregation::MostRecent && spec.kind != Kind::Gauge {
-            return refuse("only a gauge can have the most recent value; use the sum".into());
+            return refuse("only a gauge can show the most recent value; use the sum".into());
         }
         let fold = Some(of(aggregation)).filter(|&fold| fold != Fold::Each);
         let mut names: Vec<&str> = spec.labels.iter().map(String::as_str).collect();

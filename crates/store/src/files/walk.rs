@@ -85,12 +85,12 @@ impl fmt::Display for Flaw {
             ),
             Self::Entry(at) => write!(
                 f,
-                "no entry begins at byte {at}; what comes before is used; remove the file if its \
-                 process is gone"
+                "there is no valid entry at byte {at}; those before it are used; remove the \
+                 file if its process is gone"
             ),
             Self::Cut(at) => write!(
                 f,
-                "it ends within the entry at byte {at}; what comes before is used; remove the \
+                "it ends within the entry at byte {at}; those before it are used; remove the \
                  file if its process is gone"
             ),
             Self::Old => f.write_str(

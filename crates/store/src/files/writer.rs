@@ -37,7 +37,7 @@ struct Slot {
 /// The initial size of a file. It doubles when it is full.
 const FIRST_SIZE: u64 = 16 << 10;
 const HEADER: u64 = 8;
-/// The most processes with the same pid, in containers that share a directory, that get files.
+/// How many processes with the same pid, in containers that share a directory, get files.
 const MAX_ALIKE: u32 = 1000;
 
 impl Writer {

@@ -91,9 +91,9 @@ impl Instance {
 
     /// The ID of the heartbeat that the server last acknowledged, and that of the one to send next.
     ///
-    /// The ID of a heartbeat is a number that increases by one, and random bits. It is stored in the
-    /// segment before it is sent. So the segment knows every ID that the server may have, unless
-    /// another segment writes as this instance: a copy of the file.
+    /// The ID of a heartbeat is a number that increases by one, and random bits. It is stored in
+    /// the segment before it is sent. So the segment knows every ID that the server may have,
+    /// unless another segment writes as this instance: a copy of the file.
     pub(super) fn heartbeat_ids(&self) -> Result<(u64, u64), Error> {
         let acked = self.cell(at::ACKED_HEARTBEAT).load(Ordering::Relaxed);
         let mut next = self.cell(at::NEXT_HEARTBEAT).load(Ordering::Relaxed);
@@ -125,8 +125,8 @@ impl Instance {
         self.cell(at::DONE).load(Ordering::Acquire)
     }
 
-    /// Notes that the server has everything that was counted before the request with this number, as
-    /// of `heartbeat`, the time of the last heartbeat by the server's clock.
+    /// Notes that the server has everything that was counted before the request with this number,
+    /// as of `heartbeat`, the time of the last heartbeat by the server's clock.
     pub(super) fn acknowledge(&self, requested: u64, heartbeat: u64) {
         self.cell(at::ACKED).store(now(), Ordering::Relaxed);
         self.cell(at::ACKED_SERVER_TIME).store(heartbeat, Ordering::Relaxed);

@@ -1,9 +1,10 @@
 //! Totals over many machines, in Redis or Valkey.
 //!
-//! Increments go into a segment of this machine, and cost what they cost there. All processes that
-//! share the segment are one *instance*. One thread of one of them writes the changed values to the
-//! server, as absolute values under the name of the instance, so writes are idempotent. The counts
-//! of dead instances are folded into an archive. A reader adds up the instances and the archive.
+//! Increments go into a segment of this machine, and cost no more than any in a segment. All
+//! processes that share the segment are one *instance*. One thread of one of them writes the
+//! changed values to the server, as absolute values under the name of the instance, so writes are
+//! idempotent. The counts of dead instances are folded into an archive. A reader adds up the
+//! instances and the archive.
 //!
 //! ```no_run
 //! use quipu_store::redis::Options;
@@ -103,7 +104,7 @@ impl Redis {
     /// `deadline`. Another process may do the writing.
     ///
     /// # Errors
-    /// The time is over; the error has the last error of the server, if there was one.
+    /// If the deadline passes; the message has the last error of the server, if there was one.
     pub fn flush(&self, deadline: Duration) -> Result<(), Error> {
         self.inner.worker.flush(deadline)
     }

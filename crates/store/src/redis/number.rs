@@ -22,7 +22,7 @@ pub(super) fn float_text(n: f64) -> String {
     }
 }
 
-/// Whether two numbers are equal, so that nothing has to be written. Compares the bits of floats.
+/// Whether two numbers are equal: nothing has to be written then. Compares the bits of floats.
 pub(super) fn is_same(a: Number, b: Number) -> bool {
     match (a, b) {
         (Number::Float(a), Number::Float(b)) => a.to_bits() == b.to_bits(),

@@ -22,7 +22,7 @@ pub struct Options {
     pub(super) backoff: Duration,
 }
 
-/// The most bytes that a segment without a file may grow to.
+/// The maximum size of a segment without a file, in bytes.
 const LIMIT: u64 = 256 << 20;
 
 impl Options {
@@ -68,7 +68,7 @@ impl Options {
     }
 
     /// How long an instance must be silent to be declared dead and folded. The default is a minute;
-    /// use many intervals. An instance that turns out to be alive comes back.
+    /// set it to many intervals. An instance that turns out to be alive comes back.
     pub fn dead_after(mut self, time: Duration) -> Self {
         self.dead_after = time;
         self

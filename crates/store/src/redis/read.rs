@@ -20,7 +20,7 @@ use crate::error::Error;
 
 /// The label that gauges get if they have a series for each instance.
 pub(super) const INSTANCE: &str = "instance_id";
-/// The most metrics that are read in one pipeline.
+/// The maximum number of metrics that are read in one pipeline.
 const MAX_CALLS: usize = 16;
 
 /// The totals over all instances: the archive, and the instances on the server. As a collector, it

@@ -199,8 +199,12 @@ impl Worker {
         while self.instance.done() < requested {
             if begin.elapsed() >= deadline {
                 let what = match self.last_error.with(|last| last.clone()).flatten() {
-                    Some(error) => format!("not all was written in {deadline:?}: {error}"),
-                    None => format!("not all was written in {deadline:?}; give it more time"),
+                    Some(error) => {
+                        format!("not everything was written within {deadline:?}: {error}")
+                    }
+                    None => {
+                        format!("not everything was written within {deadline:?}; allow more time")
+                    }
                 };
                 return Err(Error::new("redis", what));
             }
@@ -251,7 +255,7 @@ impl Metrics {
             family.with(&Values(&[]));
         }
         let lag = Arc::clone(instance);
-        let description = own("lag", "Since Redis has acknowledged all that changed.");
+        let description = own("lag", "Time since Redis last acknowledged all changes.");
         registry.scope().gauge_fn(description.unit("seconds"), move || lag.lag())?;
         let pending = Arc::clone(instance);
         let description = own("pending_series", "Series that Redis is not known to have.");

@@ -186,8 +186,8 @@ fn a_reset_after_a_write_that_failed() {
     }
 }
 
-/// A file and its copy are the same instance. The one whose heartbeat the server does not know waits,
-/// and reports that.
+/// A file and its copy are the same instance. The one whose heartbeat the server does not know
+/// waits, and reports that.
 #[test]
 fn a_copy_of_a_file_that_is_in_use() {
     let server = Server::start(&[]);

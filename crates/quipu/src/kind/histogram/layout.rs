@@ -47,7 +47,7 @@ impl Layout {
         if let Some(pair) = bounds.windows(2).find(|pair| pair[0] >= pair[1]) {
             let (first, second) = (pair[0], pair[1]);
             return fail(format!(
-                "its bucket bounds are out of order ({second} after {first}): sort them, and give \
+                "its bucket bounds are out of order ({second} after {first}): sort them, and list \
                  each once"
             ));
         }

@@ -66,8 +66,8 @@ impl Layout {
         self.aggregation == Aggregation::MostRecent
     }
 
-    /// Writes this process' name after the labels. A process that cannot get a name writes nothing,
-    /// and sets the overflow series.
+    /// Writes this process' name after the labels. A process that cannot get a name writes nothing:
+    /// its updates go to the overflow series.
     #[inline]
     pub(super) fn write(&self, family: &Family, key: &mut KeyWriter<'_>) {
         // Acquire: pairs with the release in `learn`; a thread that sees the generation sees its
@@ -86,7 +86,7 @@ impl Layout {
     #[cold]
     fn learn(&self, family: &Family) -> bool {
         let Ok(number) = family.segment().process() else { return false };
-        // Tidy up after ended processes now: so their series never outnumber those of the living
+        // Tidy up after ended processes now. Their series then never outnumber those of the living
         // ones, even if a scrape never runs.
         fold::tidy(family, self);
         let name = format!("{number:0NUMBER_DIGITS$x}{:08x}", std::process::id());

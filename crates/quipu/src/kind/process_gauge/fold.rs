@@ -139,8 +139,9 @@ impl Processes {
     }
 
     /// Reads a family while another thread folds its series, or is stopped while it does. A single
-    /// reading is not a consistent snapshot: it may read one series before that absorbs another,
-    /// and the other after its value was cleared. So this retries until two readings agree.
+    /// reading is not a consistent snapshot: it may read one series before that one absorbs
+    /// another, and the other after its value was cleared. So this retries until two readings
+    /// agree.
     fn read_during_fold(&mut self, family: &Family, aggregation: Aggregation) {
         let mut before = None;
         for _ in 0..MAX_READINGS {
@@ -287,7 +288,7 @@ impl Processes {
             let group = self.group(begin);
             begin = group.end;
             if self.entries[group.clone()].iter().any(|entry| entry.absorbing != 0) {
-                // A fold of a process that died, which `finish` could not complete.
+                // Its process died while it folded, and `finish` could not complete that.
                 continue;
             }
             let Some(heir) = group.clone().find(|&i| !self.entries[i].is_alive) else { continue };

@@ -104,7 +104,7 @@ impl ProcessGauge {
         self.set(now());
     }
 
-    /// Whether the handle's series was removed, so that values set through it are no longer shown.
+    /// Whether the handle's series was removed. If so, values set through it are no longer shown.
     /// Always false if each process has its own series, which setting a value creates again.
     #[inline]
     pub fn is_removed(&self) -> bool {

@@ -78,14 +78,14 @@ pub(super) struct Change {
 /// One of the numbers of a series: histograms and summaries have several.
 #[derive(Clone, Copy)]
 struct Part {
-    /// Tells it from the other parts of the series.
+    /// Distinguishes it from the other parts of the series.
     number: u32,
     name: &'static str,
     /// The upper bound of a bucket.
     bound: Option<f64>,
 }
 
-/// The sink of a walk over the segment: has the values written that changed.
+/// The sink of a walk over the segment: passes on the values that changed, to be written.
 pub(super) struct Walk<'f> {
     state: &'f mut State,
     calls: Calls<'f>,
@@ -105,7 +105,7 @@ pub(super) struct Walk<'f> {
 }
 
 impl State {
-    /// Takes it that the server has nothing.
+    /// Assumes that the server has nothing.
     pub(super) fn distrust(&mut self) {
         self.metrics.iter_mut().for_each(Metric::distrust);
     }

@@ -27,11 +27,11 @@ use super::meta::OWN;
 use super::options::Options;
 use super::script::HEARTBEAT;
 
-/// The most pairs of field and value in one call, which the server runs as a unit.
+/// The maximum number of pairs of field and value in one call, which the server runs as a unit.
 const MAX_PAIRS: usize = 500;
-/// The most calls in one pipeline, which bounds the memory for them.
+/// The maximum number of calls in one pipeline, which bounds the memory for them.
 const MAX_CALLS: usize = 32;
-/// The most dead instances that one flush folds.
+/// The maximum number of dead instances that one flush folds.
 const MAX_FOLDED: usize = 8;
 
 /// What the flushing process knows about the server's state.
