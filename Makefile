@@ -248,20 +248,22 @@ RUNS_PER_FUZZ_SECOND := 20000
 .PHONY: fuzz
 fuzz: ## A short run of each fuzz target; SECONDS_PER_FUZZ_TARGET=3600 FUZZ_SEED=0 for a long one
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --locked --release --target $(HOST) --bins
-	@for target in $(FUZZ_TARGETS); do \
-		seconds=$(SECONDS_PER_FUZZ_TARGET); \
-		case $$target in */*) seconds=$$(((seconds + 4) / 5));; esac; \
-		runs=$$((seconds * $(RUNS_PER_FUZZ_SECOND))); \
-		case $(FUZZ_SEED) in 0) runs=-1;; esac; \
-		echo "fuzzing $$target for $$seconds s"; \
-		mkdir -p fuzz/target/found/$$target fuzz/artifacts/$$target; \
-		WIRE_FORMAT=$${target#*/} \
-		fuzz/target/$(HOST)/release/$${target%%/*} -max_total_time=$$seconds -runs=$$runs \
-			-seed=$(FUZZ_SEED) -seed_inputs="$$(echo fuzz/corpus/$$target/* | tr ' ' ,)" -reload=0 \
-			-artifact_prefix=fuzz/artifacts/$$target/ -print_final_stats=1 -verbosity=0 \
-			-rss_limit_mb=1024 -max_len=16384 \
-			fuzz/target/found/$$target || exit 1; \
-	done
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(addprefix fuzz/,$(FUZZ_TARGETS))
+
+.PHONY: $(addprefix fuzz/,$(FUZZ_TARGETS))
+$(addprefix fuzz/,$(FUZZ_TARGETS)): fuzz/%:
+	@seconds=$(SECONDS_PER_FUZZ_TARGET); \
+	case $* in */*) seconds=$$(((seconds + 4) / 5));; esac; \
+	runs=$$((seconds * $(RUNS_PER_FUZZ_SECOND))); \
+	case $(FUZZ_SEED) in 0) runs=-1;; esac; \
+	echo "fuzzing $* for $$seconds s"; \
+	mkdir -p fuzz/target/found/$* fuzz/artifacts/$*; \
+	target=$*; WIRE_FORMAT=$${target#*/} \
+	fuzz/target/$(HOST)/release/$${target%%/*} -max_total_time=$$seconds -runs=$$runs \
+		-seed=$(FUZZ_SEED) -seed_inputs="$$(echo fuzz/corpus/$*/* | tr ' ' ,)" -reload=0 \
+		-artifact_prefix=fuzz/artifacts/$*/ -print_final_stats=1 -verbosity=0 \
+		-rss_limit_mb=1024 -max_len=16384 \
+		fuzz/target/found/$*
 
 # `make test` runs a part that takes a few minutes; `make test-long` runs all of miri.
 MIRI_STAGES ?= miri-segment miri-arena
