@@ -404,6 +404,7 @@ const NOT_TAKEN: Fault = Fault::malformed("the end of the stream: a message was 
 const TOO_LARGE: Fault = Fault::too_large("a message within the limit of the decoder");
 
 /// The unread bytes of the buffer, or `None` when reading has to wait for more.
+#[inline]
 fn ready(buffer: &[u8], start: usize, credit: i64, ended: bool) -> Option<&[u8]> {
     (credit > 0 || ended).then(|| &buffer[start..])
 }

@@ -242,7 +242,32 @@ pub(super) fn read_whole(input: &mut Reader<'_>, expected: &'static str) -> Resu
             input.advance(1);
             Ok(i64::from(byte))
         }
-        _ => input.apart(|input| read_long(input, expected)),
+        _ => match read_ahead(input) {
+            Some(number) => Ok(number),
+            None => input.apart(|input| read_long(input, expected)),
+        },
+    }
+}
+
+/// Reads a number of two or more bytes if the input has at least nine, the length of the longest.
+/// It reads nothing if the number is at the end of the input, or malformed.
+#[inline(always)]
+fn read_ahead(input: &mut Reader<'_>) -> Option<i64> {
+    let &[lead, low, ..] = input.rest().first_chunk::<9>()?;
+    let word = input.rest()[1..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes))?;
+    match lead {
+        0x80..=0xbf => {
+            input.advance(2);
+            Some((i64::from(lead & 0x3f) << 8 | i64::from(low)) + SHORT as i64)
+        }
+        0xc0..=0xcf => {
+            let bytes = usize::from(lead & 7) + 1;
+            let number = i64::try_from(word & (u64::MAX >> (64 - 8 * bytes))).ok()?;
+            input.advance(1 + bytes);
+            // Inverts all bits if the number is negative.
+            Some(number ^ -i64::from(lead >> 3 & 1))
+        }
+        _ => None,
     }
 }
 
