@@ -1,18 +1,21 @@
 //! The common part of all metrics: the family, the labels, and the series that a metric is bound
 //! to; and the macro `metric!` with the methods that all classes have.
 
+use std::ffi::CStr;
+use std::marker::PhantomData;
 use std::sync::OnceLock;
 
 use pyo3::PyClass;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyString, PyTuple, PyType};
 use pyo3::{PyTraverseError, PyVisit};
 use quipu::binding::WithSeries;
 use quipu::label::Values;
 use quipu::{Description, Family, Instrument};
 
 use crate::error::{self, refused};
+use crate::fastcall::{self, Arguments};
 use crate::labels::{Labels, with_texts};
 use crate::segment::{Segment, Source};
 
@@ -147,19 +150,9 @@ impl<I: Held + 'static> Core<I> {
         }
     }
 
-    /// Returns the child with these label values.
-    #[inline]
-    pub fn child<'py, T: Metric<I>>(
-        metric: &Bound<'py, T>,
-        values: &Bound<'py, PyTuple>,
-        named: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, T>> {
-        let core = metric.get().core()?;
-        if core.bound.is_some() {
-            return Err(core.no_children(metric.as_any()));
-        }
-        let is_gone = |child: &Bound<'py, T>| child.get().bound().is_none_or(Held::is_removed);
-        core.labels.child(values, named, is_gone, |texts| make_child(metric, texts))
+    /// Breaks that cycle.
+    pub fn clear(&self, py: Python<'_>) {
+        self.labels.forget(py);
     }
 
     #[cold]
@@ -249,9 +242,13 @@ impl<I: Held + 'static> Core<I> {
             );
             return Err(PyValueError::new_err(what));
         }
-        let texts = self.labels.texts(values, None)?;
-        self.labels.forget(metric.py());
-        with_texts(&texts, |texts| family.remove(&Values(texts)))?.map_err(refused)
+        let py = metric.py();
+        let values: Vec<_> = values.iter().collect();
+        let texts = self.labels.texts(Arguments { py, values: &values, names: None })?;
+        let texts = texts.unwrap_or(values);
+        self.labels.forget(py);
+        with_texts(&PyTuple::new(py, texts)?, |texts| family.remove(&Values(texts)))?
+            .map_err(refused)
     }
 
     /// Removes the series that have all of these pairs of label names and values.
@@ -314,6 +311,64 @@ pub trait Metric<I: Held + 'static>:
     }
 }
 
+/// Adds the method `labels` to a class.
+pub fn add_labels<I: Held + 'static, T: Metric<I>>(py: Python<'_>) -> PyResult<()> {
+    fastcall::add::<LabelsMethod<I, T>>(py)
+}
+
+/// `labels`, the method of a class that returns a child.
+struct LabelsMethod<I, T>(PhantomData<(I, T)>);
+
+impl<I: Held + 'static, T: Metric<I>> fastcall::Method for LabelsMethod<I, T> {
+    type Class = T;
+    const NAME: &'static CStr = c"labels";
+    const DOC: &'static CStr = c"labels($self, *labelvalues, **labelkwargs)\n--\n\n\
+        Returns the child with these label values.";
+
+    #[inline]
+    fn quick<'py>(
+        metric: &Bound<'py, T>,
+        arguments: Arguments<'_, 'py>,
+    ) -> Option<Bound<'py, PyAny>> {
+        let child = metric.get().slot().get()?.labels.find(arguments)?;
+        is_shown::<I, T>(&child).then_some(child)
+    }
+
+    fn call<'py>(
+        metric: &Bound<'py, T>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let core = metric.get().core()?;
+        if core.bound.is_some() {
+            return Err(core.no_children(metric.as_any()));
+        }
+        let converted = core.labels.texts(arguments)?;
+        let texts = converted.as_deref().unwrap_or(arguments.values);
+        let cached = converted.as_ref().and_then(|texts| core.labels.cached(arguments.py, texts));
+        let child = match cached.filter(is_shown::<I, T>) {
+            Some(child) => child,
+            None => {
+                let child = make_child(metric, &PyTuple::new(arguments.py, texts)?)?.into_any();
+                core.labels.cache(texts, &child);
+                child
+            }
+        };
+        if converted.is_some() && arguments.names.is_none() {
+            // The next call with the same integers is as quick as one with texts.
+            core.labels.cache(arguments.values, &child);
+        }
+        Ok(child)
+    }
+}
+
+/// Whether the series of a cached child has not been removed.
+#[inline]
+fn is_shown<I: Held + 'static, T: Metric<I>>(child: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: only what `make_child` made is cached.
+    let child = unsafe { child.cast_unchecked::<T>() };
+    child.get().bound().is_some_and(|bound| !bound.is_removed())
+}
+
 /// Makes a child with `__new__` of this class, so that it has the same Python class as its parent.
 /// The `__init__` of a subclass is not called, since it may require other arguments. Instead, the
 /// child of a subclass gets a copy of its parent's attributes.
@@ -368,14 +423,10 @@ macro_rules! metric {
                 self.core.get().map_or(Ok(()), |core| core.traverse(&visit))
             }
 
-            /// Returns the child with these label values.
-            #[pyo3(signature = (*labelvalues, **labelkwargs))]
-            fn labels<'py>(
-                slf: &Bound<'py, Self>,
-                labelvalues: &Bound<'py, pyo3::types::PyTuple>,
-                labelkwargs: Option<&Bound<'py, pyo3::types::PyDict>>,
-            ) -> PyResult<Bound<'py, Self>> {
-                $crate::core::Core::child(slf, labelvalues, labelkwargs)
+            fn __clear__(&self, py: Python<'_>) {
+                if let Some(core) = self.core.get() {
+                    core.clear(py);
+                }
             }
 
             /// Removes the series with these label values, for all processes.

@@ -1,5 +1,7 @@
 //! `Counter`: a sum that only increases.
 
+use std::ffi::CStr;
+
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use quipu::MixedCounter;
@@ -7,6 +9,7 @@ use quipu::binding::WithSeries;
 
 use crate::core::{Core, Made, Metric, Slot, metric};
 use crate::exemplar;
+use crate::fastcall::Counting;
 
 /// A sum that only increases.
 #[derive(Default)]
@@ -19,21 +22,6 @@ metric!(Counter, WithSeries<MixedCounter>, {
     /// Initializes the metric. Its Python class has checked the arguments.
     fn _make(&self, made: Made<'_>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.exemplars())?)
-    }
-
-    /// Adds `amount`.
-    #[pyo3(signature = (amount = 1.0, exemplar = None))]
-    fn inc(&self, amount: f64, exemplar: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let Some(bound) = self.bound() else { return Err(self.unbound("counter")) };
-        if amount < 0.0 {
-            return Err(negative());
-        }
-        bound.instrument.inc_by(amount);
-        match exemplar {
-            None => Ok(()),
-            Some(pairs) if pairs.is_none() => Ok(()),
-            Some(pairs) => exemplar::read(pairs, |pairs| bound.instrument.exemplify(amount, pairs)),
-        }
     }
 
     /// Sets it to zero for all processes, and its creation time to now.
@@ -50,6 +38,34 @@ metric!(Counter, WithSeries<MixedCounter>, {
         Ok(bound.instrument.get())
     }
 });
+
+/// `inc`.
+pub struct Inc;
+
+impl Counting for Inc {
+    type Class = Counter;
+    const NAME: &'static CStr = c"inc";
+    const DOC: &'static CStr = c"inc($self, amount=1.0, exemplar=None)\n--\n\nAdds `amount`.";
+    const PARAMETERS: &'static [&'static str] = &["amount", "exemplar"];
+    const DEFAULT: Option<f64> = Some(1.0);
+
+    #[inline(always)]
+    fn count(metric: &Counter, amount: f64, exemplar: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let Some(bound) = metric.bound() else { return Err(metric.unbound("counter")) };
+        if amount < 0.0 {
+            return Err(negative());
+        }
+        if amount == 1.0 {
+            bound.instrument.inc();
+        } else {
+            bound.instrument.inc_by(amount);
+        }
+        match exemplar {
+            None => Ok(()),
+            Some(pairs) => exemplar::read(pairs, |pairs| bound.instrument.exemplify(amount, pairs)),
+        }
+    }
+}
 
 #[cold]
 fn negative() -> PyErr {

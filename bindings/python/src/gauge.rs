@@ -1,5 +1,6 @@
 //! `Gauge`: one value that all processes share, or one value per process.
 
+use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -7,6 +8,7 @@ use pyo3::prelude::*;
 use quipu::{Aggregation, ProcessGauge};
 
 use crate::core::{Core, Made, Metric, Slot, metric};
+use crate::fastcall::Counting;
 
 /// A value that goes up and down.
 #[derive(Default)]
@@ -26,31 +28,6 @@ metric!(Gauge, ProcessGauge, {
         self.take(Core::made(made, |description| description.aggregation(mode))?)?;
         let _ = self.mode.set((mode, is_set_only));
         self.begin();
-        Ok(())
-    }
-
-    /// Adds `amount`.
-    #[pyo3(signature = (amount = 1.0))]
-    fn inc(&self, amount: f64) -> PyResult<()> {
-        let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
-        self.check_add("inc")?;
-        bound.add(amount);
-        Ok(())
-    }
-
-    /// Subtracts `amount`.
-    #[pyo3(signature = (amount = 1.0))]
-    fn dec(&self, amount: f64) -> PyResult<()> {
-        let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
-        self.check_add("dec")?;
-        bound.sub(amount);
-        Ok(())
-    }
-
-    /// Sets it to `value`.
-    fn set(&self, value: f64) -> PyResult<()> {
-        let Some(bound) = self.bound() else { return Err(self.unbound("gauge")) };
-        bound.set(value);
         Ok(())
     }
 
@@ -91,5 +68,61 @@ impl Gauge {
         if let (Some(bound), Some(All | LiveAll | Sum | LiveSum)) = (self.bound(), mode) {
             bound.add(0.0);
         }
+    }
+}
+
+/// `inc`.
+pub struct Inc;
+
+impl Counting for Inc {
+    type Class = Gauge;
+    const NAME: &'static CStr = c"inc";
+    const DOC: &'static CStr = c"inc($self, amount=1.0)\n--\n\nAdds `amount`.";
+    const PARAMETERS: &'static [&'static str] = &["amount"];
+    const DEFAULT: Option<f64> = Some(1.0);
+
+    #[inline(always)]
+    fn count(metric: &Gauge, amount: f64, _: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let Some(bound) = metric.bound() else { return Err(metric.unbound("gauge")) };
+        metric.check_add("inc")?;
+        bound.add(amount);
+        Ok(())
+    }
+}
+
+/// `dec`.
+pub struct Dec;
+
+impl Counting for Dec {
+    type Class = Gauge;
+    const NAME: &'static CStr = c"dec";
+    const DOC: &'static CStr = c"dec($self, amount=1.0)\n--\n\nSubtracts `amount`.";
+    const PARAMETERS: &'static [&'static str] = &["amount"];
+    const DEFAULT: Option<f64> = Some(1.0);
+
+    #[inline(always)]
+    fn count(metric: &Gauge, amount: f64, _: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let Some(bound) = metric.bound() else { return Err(metric.unbound("gauge")) };
+        metric.check_add("dec")?;
+        bound.sub(amount);
+        Ok(())
+    }
+}
+
+/// `set`.
+pub struct Set;
+
+impl Counting for Set {
+    type Class = Gauge;
+    const NAME: &'static CStr = c"set";
+    const DOC: &'static CStr = c"set($self, value)\n--\n\nSets it to `value`.";
+    const PARAMETERS: &'static [&'static str] = &["value"];
+    const DEFAULT: Option<f64> = None;
+
+    #[inline(always)]
+    fn count(metric: &Gauge, amount: f64, _: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let Some(bound) = metric.bound() else { return Err(metric.unbound("gauge")) };
+        bound.set(amount);
+        Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod enumeration;
 mod error;
 mod exemplar;
 mod exposition;
+mod fastcall;
 mod gauge;
 mod histogram;
 mod info;
@@ -21,8 +22,8 @@ mod value;
 
 use pyo3::prelude::*;
 
-/// The native module.
-#[pymodule]
+/// The native module. It requires the GIL: free-threaded Python turns it on for this module.
+#[pymodule(gil_used = true)]
 fn _quipu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<segment::Segment>()?;
     module.add_class::<segment::Source>()?;
@@ -33,6 +34,7 @@ fn _quipu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<info::Info>()?;
     module.add_class::<enumeration::Enum>()?;
     module.add_class::<value::Value>()?;
+    add_hot_methods(module.py())?;
     module.add("MismatchError", module.py().get_type::<error::MismatchError>())?;
     module.add("NoRoomError", module.py().get_type::<error::NoRoomError>())?;
     module.add_function(wrap_pyfunction!(segment::expose, module)?)?;
@@ -41,4 +43,19 @@ fn _quipu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(labels::forget_children, module)?)?;
     module.add_function(wrap_pyfunction!(exposition::negotiate, module)?)?;
     Ok(())
+}
+
+/// Adds the methods that do not go through pyo3.
+fn add_hot_methods(py: Python<'_>) -> PyResult<()> {
+    core::add_labels::<_, counter::Counter>(py)?;
+    core::add_labels::<_, gauge::Gauge>(py)?;
+    core::add_labels::<_, histogram::Histogram>(py)?;
+    core::add_labels::<_, summary::Summary>(py)?;
+    core::add_labels::<_, enumeration::Enum>(py)?;
+    fastcall::add::<counter::Inc>(py)?;
+    fastcall::add::<gauge::Inc>(py)?;
+    fastcall::add::<gauge::Dec>(py)?;
+    fastcall::add::<gauge::Set>(py)?;
+    fastcall::add::<histogram::Observe>(py)?;
+    fastcall::add::<summary::Observe>(py)
 }

@@ -1,9 +1,12 @@
 //! `Summary`: a count and a sum without quantiles, as in `prometheus_client`.
 
+use std::ffi::CStr;
+
 use pyo3::prelude::*;
 use quipu::binding::WithSeries;
 
 use crate::core::{Core, Made, Metric, Slot, metric};
+use crate::fastcall::Counting;
 
 /// The number of observations, and their sum.
 #[derive(Default)]
@@ -17,11 +20,22 @@ metric!(Summary, WithSeries<quipu::Summary>, {
     fn _make(&self, made: Made<'_>) -> PyResult<()> {
         self.take(Core::made(made, |description| description.quantiles([]))?)
     }
+});
 
-    /// Records an observation of `amount`.
-    fn observe(&self, amount: f64) -> PyResult<()> {
-        let Some(bound) = self.bound() else { return Err(self.unbound("summary")) };
+/// `observe`.
+pub struct Observe;
+
+impl Counting for Observe {
+    type Class = Summary;
+    const NAME: &'static CStr = c"observe";
+    const DOC: &'static CStr = c"observe($self, amount)\n--\n\nRecords an observation of `amount`.";
+    const PARAMETERS: &'static [&'static str] = &["amount"];
+    const DEFAULT: Option<f64> = None;
+
+    #[inline(always)]
+    fn count(metric: &Summary, amount: f64, _: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let Some(bound) = metric.bound() else { return Err(metric.unbound("summary")) };
         bound.instrument.observe(amount);
         Ok(())
     }
-});
+}
