@@ -53,7 +53,7 @@ fn main() -> Result<(), Failure> {
 
 /// Programs of an arena, one per policy: the checkpoints of the first, the scopes of the second.
 fn arena(corpus: &impl Corpus) -> Result<(), Failure> {
-    for policy in 0..16_u8 {
+    for policy in 0..18_u8 {
         for kind in [0, 129] {
             let steps = (0..200_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8);
             let program: Vec<u8> = [policy, 100, 5, kind].into_iter().chain(steps).collect();

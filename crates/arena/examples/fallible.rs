@@ -8,8 +8,8 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use quipu_arena::{
-    AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, Limited, Policy,
-    Reclaim, SharedArena, Up,
+    AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, Keep, Limited,
+    Policy, Reclaim, SharedArena, Up,
 };
 use std::alloc::Layout;
 
@@ -170,6 +170,7 @@ fallible!(up, Up, Global);
 fallible!(up_8, Up<8>, Global);
 fallible!(down, Down, Global);
 fallible!(down_8_reclaim, Reclaim<Down<8>>, Global);
+fallible!(up_keep, Keep<Up>, Global);
 fallible!(up_limited, Up, Limited<Global>);
 
 #[inline(never)]
@@ -198,9 +199,11 @@ fn main() {
         batch_try_alloc as *const () as usize,
         <Up as Policy>::MIN_ALIGN,
     ];
-    for more in [up::addresses, up_8::addresses, down::addresses, down_8_reclaim::addresses] {
-        addresses.extend(more());
-    }
+    addresses.extend(up::addresses());
+    addresses.extend(up_8::addresses());
+    addresses.extend(down::addresses());
+    addresses.extend(down_8_reclaim::addresses());
+    addresses.extend(up_keep::addresses());
     addresses.extend(up_limited::addresses());
     std::hint::black_box(addresses);
 }

@@ -1,8 +1,8 @@
 //! Implements [`Allocator`] for references to arenas and scopes, so that collections work in them.
 //!
-//! The last allocation can grow, shrink and be freed. It is recognised by its end (upwards) or its
-//! start (downwards), which equals the position. A block of another chunk cannot be mistaken for
-//! it, because a header lies between them.
+//! The last allocation can grow and, if the policy allows it, shrink and be freed. It is recognised
+//! by its end (upwards) or its start (downwards), which equals the position. A block of another
+//! chunk cannot be mistaken for it, because a header lies between them.
 
 use core::alloc::Layout;
 use core::hint::assert_unchecked;
@@ -189,8 +189,10 @@ macro_rules! allocator {
 
             #[inline(always)]
             unsafe fn deallocate(&self, block: NonNull<u8>, layout: Layout) {
-                // SAFETY: By contract.
-                unsafe { self.arena().free_block(block, layout.size()) }
+                if <$policy>::FREE {
+                    // SAFETY: By contract.
+                    unsafe { self.arena().free_block(block, layout.size()) }
+                }
             }
 
             #[inline(always)]

@@ -35,7 +35,7 @@ pub use arena::Arena;
 pub use base::NoHeap;
 pub use base::{DefaultBase, InBuffer, Limited};
 pub use boxed::ArenaBox;
-pub use policy::{Down, Pieces, Policy, Reclaim, Up};
+pub use policy::{Down, Keep, Pieces, Policy, Reclaim, Up};
 #[cfg(feature = "std")]
 pub use pool::{Pool, PoolGuard};
 pub use scope::{Checkpoint, Scope, ScopeGuard};

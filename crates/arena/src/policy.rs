@@ -1,9 +1,11 @@
-//! Policies, as types: the direction of an arena, its minimum alignment, and what shrinking does.
+//! Policies, as types: the direction of an arena, its minimum alignment, and what shrinking and
+//! freeing a block do.
 //!
 //! [`Up`] is the default, and the right choice unless there is a reason for another. [`Down`] saves
 //! one or two instructions where an alignment is not known to hold already, but copies the last
 //! allocation each time that it grows. A minimum alignment makes values of at most that alignment
-//! cheaper to allocate; smaller ones take more space. [`Reclaim`] makes shrinking free memory.
+//! cheaper to allocate; smaller ones take more space. [`Reclaim`] makes shrinking free memory, and
+//! [`Keep`] makes freeing a block do nothing.
 
 use core::marker::PhantomData;
 
@@ -28,15 +30,41 @@ pub struct Down<const MIN_ALIGN: usize = 1>;
 /// unused capacity under any policy.
 pub struct Reclaim<P: Policy>(PhantomData<P>);
 
-/// How an arena allocates: [`Up`], [`Down`], or [`Reclaim`] of them.
+/// Like the policy `P`, but neither freeing nor shrinking a block frees memory, even that of the last
+/// allocation.
+///
+/// Without it, [`Allocator::deallocate`](crate::Allocator::deallocate) compares the block with the
+/// position, and frees the last allocation. With it, dropping a vector of another library takes
+/// instructions only for its values. Choose it if collections live as long as the arena, or are
+/// dropped in an order in which little would be freed.
+///
+/// Scopes, checkpoints and resets free memory under any policy, and so do
+/// [`ArenaVec`](crate::ArenaVec) and [`ArenaString`](crate::ArenaString).
+///
+/// ```
+/// use allocator_api2::vec::Vec;
+/// use quipu_arena::{Arena, Global, Keep, Up};
+///
+/// let arena = Arena::<Keep<Up>>::new_in(Global);
+/// let mut values = Vec::new_in(&arena);
+/// values.extend(0..100_u8);
+/// drop(values);
+/// assert!(arena.stats().allocated >= 100);
+/// ```
+pub struct Keep<P: Policy>(PhantomData<P>);
+
+/// How an arena allocates: [`Up`], [`Down`], or [`Reclaim`] or [`Keep`] of them. Of several, the
+/// outermost decides what shrinking and freeing do.
 pub trait Policy: sealed::Sealed + 'static {
     /// Every allocation starts at a multiple of this number of bytes, a power of two up to 128.
     /// Zero-sized values are the exception: they occupy no memory.
     const MIN_ALIGN: usize;
     /// Whether it allocates upwards.
     const UP: bool;
-    /// Whether shrinking the last allocation frees memory.
+    /// Whether [`Allocator::shrink`](crate::Allocator::shrink) frees the rest of the last allocation.
     const RECLAIM: bool;
+    /// Whether [`Allocator::deallocate`](crate::Allocator::deallocate) frees the last allocation.
+    const FREE: bool;
     /// The total size of the first chunk.
     #[doc(hidden)]
     const FIRST: usize = FIRST;
@@ -49,18 +77,30 @@ impl<const MIN_ALIGN: usize> Policy for Up<MIN_ALIGN> {
     const MIN_ALIGN: usize = checked(MIN_ALIGN);
     const UP: bool = true;
     const RECLAIM: bool = false;
+    const FREE: bool = true;
 }
 
 impl<const MIN_ALIGN: usize> Policy for Down<MIN_ALIGN> {
     const MIN_ALIGN: usize = checked(MIN_ALIGN);
     const UP: bool = false;
     const RECLAIM: bool = false;
+    const FREE: bool = true;
 }
 
 impl<P: Policy> Policy for Reclaim<P> {
     const MIN_ALIGN: usize = P::MIN_ALIGN;
     const UP: bool = P::UP;
     const RECLAIM: bool = true;
+    const FREE: bool = true;
+    const FIRST: usize = P::FIRST;
+    const MAX_CHUNK: usize = P::MAX_CHUNK;
+}
+
+impl<P: Policy> Policy for Keep<P> {
+    const MIN_ALIGN: usize = P::MIN_ALIGN;
+    const UP: bool = P::UP;
+    const RECLAIM: bool = false;
+    const FREE: bool = false;
     const FIRST: usize = P::FIRST;
     const MAX_CHUNK: usize = P::MAX_CHUNK;
 }
@@ -72,6 +112,7 @@ impl Policy for Pieces {
     const MIN_ALIGN: usize = 1;
     const UP: bool = true;
     const RECLAIM: bool = false;
+    const FREE: bool = true;
     const FIRST: usize = 4096;
     // Large enough that taking a piece costs a hundredth of filling it with 8-byte blocks.
     const MAX_CHUNK: usize = 16 * 1024;
@@ -89,11 +130,12 @@ const fn checked(min_align: usize) -> usize {
 }
 
 mod sealed {
-    use super::{Down, Pieces, Policy, Reclaim, Up};
+    use super::{Down, Keep, Pieces, Policy, Reclaim, Up};
 
     pub trait Sealed {}
     impl<const MIN_ALIGN: usize> Sealed for Up<MIN_ALIGN> {}
     impl<const MIN_ALIGN: usize> Sealed for Down<MIN_ALIGN> {}
     impl<P: Policy> Sealed for Reclaim<P> {}
+    impl<P: Policy> Sealed for Keep<P> {}
     impl Sealed for Pieces {}
 }

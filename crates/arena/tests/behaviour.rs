@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
 
 use quipu_arena::{
-    AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, InBuffer, Limited,
-    Policy, Pool, Reclaim, SharedArena, Up,
+    AllocError, Allocator, Arena, ArenaBox, ArenaString, ArenaVec, Down, Global, InBuffer, Keep,
+    Limited, Policy, Pool, Reclaim, SharedArena, Up,
 };
 
 /// Runs a generic test under each kind of policy.
@@ -32,6 +32,10 @@ macro_rules! each_policy {
             fn up_128_reclaim() { super::$test::<Reclaim<Up<128>>>() }
             #[test]
             fn down_reclaim() { super::$test::<Reclaim<Down>>() }
+            #[test]
+            fn up_8_keep() { super::$test::<Keep<Up<8>>>() }
+            #[test]
+            fn down_keep() { super::$test::<Keep<Down>>() }
         }
     )*};
 }
@@ -46,7 +50,7 @@ each_policy! {
     boxes_drop_their_values_once,
     reset_keeps_the_largest_chunk,
     a_scope_takes_no_memory_twice,
-    the_last_allocation_is_freed,
+    the_last_allocation_is_freed_unless_kept,
     a_buffer_never_grows,
     vectors_behave_as_vectors,
     vectors_give_their_values,
@@ -333,18 +337,19 @@ fn a_scope_takes_no_memory_twice<P: Policy>() {
     assert_eq!(outer.stats().allocated % 8, 0);
 }
 
-fn the_last_allocation_is_freed<P: Policy>() {
+fn the_last_allocation_is_freed_unless_kept<P: Policy>() {
     let arena = Arena::<P>::with_capacity_in(4096, Global);
     let arena = &arena;
     let layout = Layout::new::<[u64; 4]>();
     let first = arena.allocate(layout).unwrap();
     let before = arena.stats().allocated;
-    let second = arena.allocate(layout).unwrap();
+    let second = arena.allocate(layout).unwrap().cast::<u8>();
     // SAFETY: The blocks have that layout, and are no longer used.
     unsafe {
-        arena.deallocate(second.cast(), layout);
-        assert_eq!(arena.stats().allocated, before);
-        assert_eq!(arena.allocate(layout).unwrap(), second, "it is reused");
+        arena.deallocate(second, layout);
+        assert_eq!(arena.stats().allocated == before, P::FREE);
+        let third = arena.allocate(layout).unwrap().cast::<u8>();
+        assert_eq!(third == second, P::FREE, "it is reused");
         arena.deallocate(first.cast(), layout);
         assert!(arena.stats().allocated > before, "this one was not the last");
     }

@@ -23,7 +23,7 @@ proptest! {
 #[test]
 fn every_policy_runs() {
     let mut state = 1u32;
-    for policy in 0..16 {
+    for policy in 0..model::POLICIES {
         for kind in if cfg!(miri) { &[1, 130][..] } else { &[0, 1, 2, 129, 130] } {
             let mut program = vec![policy, 100, 5, *kind];
             program.extend((0..if cfg!(miri) { 40 } else { 2000 }).map(|_| {

@@ -13,14 +13,17 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 
 use quipu_arena::{
-    AllocError, Allocator, Arena, ArenaVec, Checkpoint, Down, Global, Policy, Reclaim, Scope, Up,
-    Within,
+    AllocError, Allocator, Arena, ArenaVec, Checkpoint, Down, Global, Keep, Policy, Reclaim, Scope,
+    Up, Within,
 };
+
+/// The number of policies.
+pub const POLICIES: u8 = 18;
 
 /// Runs a program under the policy that its first byte selects.
 pub fn run(program: &[u8]) {
     let Some((&policy, program)) = program.split_first() else { return };
-    match policy % 16 {
+    match policy % POLICIES {
         0 => run_with::<Up>(program),
         1 => run_with::<Up<2>>(program),
         2 => run_with::<Up<4>>(program),
@@ -36,7 +39,9 @@ pub fn run(program: &[u8]) {
         12 => run_with::<Reclaim<Up>>(program),
         13 => run_with::<Reclaim<Up<8>>>(program),
         14 => run_with::<Reclaim<Down>>(program),
-        _ => run_with::<Reclaim<Down<8>>>(program),
+        15 => run_with::<Reclaim<Down<8>>>(program),
+        16 => run_with::<Keep<Up>>(program),
+        _ => run_with::<Keep<Down<8>>>(program),
     }
 }
 
