@@ -1,8 +1,16 @@
-//! Checks the counts of quipu's arenas: `Up` against the lowest peer, `Reclaim` against the lowest
-//! peer that reclaims (shrinks only), and all four against the recorded counts, if the tools are
-//! the same.
+//! Checks the counts of quipu's arenas against those of the peers that do the same, and against the
+//! recorded ones:
+//!
+//! | arena | cases | limit |
+//! | --- | --- | --- |
+//! | `Up` | all | the lowest peer that frees blocks: default settings, and bump-scope without shrinks |
+//! | `Keep<Up>` | all | the lowest peer with any settings |
+//! | `Reclaim<Up>` | shrinks | the lowest peer that reclaims |
+//! | all six | all | the recorded count, if the tools are the same |
 
-use crate::figures::{Count, Figures, LIBRARIES, peers};
+use std::fmt::Write;
+
+use crate::figures::{Count, Figures, OURS, Peers};
 use crate::table::TABLES;
 
 /// The peers that free memory in a case that shrinks. blink-alloc never does; bumpalo does if it
@@ -48,14 +56,17 @@ pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
     let read = "read its assembly: objdump -d --disassemble=entry_CASE_LIBRARY on \
                 target/counted/cells";
     for case in TABLES.iter().flat_map(|table| table.cases) {
-        compare(case, "quipu_up", lowest(figures, case, peers()), "the lowest peer", read);
+        let limit = lowest(figures, case, Peers::NoShrink.symbols());
+        compare(case, "quipu_up", limit, "the lowest peer that frees blocks", read);
+        let limit = lowest(figures, case, Peers::NoFree.symbols());
+        compare(case, "quipu_up_keep", limit, "the lowest peer", read);
         if case.contains("shrink") {
             let peers = reclaiming_peers(case).iter().copied();
             let limit = lowest(figures, case, peers);
             compare(case, "quipu_up_reclaim", limit, "the lowest peer that reclaims", read);
         }
         if figures.setting.comparable(&kept.setting) {
-            for (library, _) in &LIBRARIES[..4] {
+            for (library, _) in OURS {
                 let before = kept.count(case, library);
                 let hint = "if that is intended, record the new figures with `make record-counts`";
                 compare(case, library, before, "the recorded count", hint);
@@ -66,11 +77,11 @@ pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
 }
 
 /// The numbers of cells below, at, and above the lowest peer.
-pub(crate) fn standing(figures: &Figures, library: &str) -> [usize; 3] {
+fn standing(figures: &Figures, library: &str, peers: Peers) -> [usize; 3] {
     let mut standing = [0; 3];
     for case in TABLES.iter().flat_map(|table| table.cases) {
         if let (Some(count), Some(limit)) =
-            (figures.count(case, library), lowest(figures, case, peers()))
+            (figures.count(case, library), lowest(figures, case, peers.symbols()))
         {
             let place = if exceeds(count, limit) { 2 } else { usize::from(count == limit) };
             standing[place] += 1;
@@ -79,14 +90,18 @@ pub(crate) fn standing(figures: &Figures, library: &str) -> [usize; 3] {
     standing
 }
 
-/// The standing of quipu's arenas, in words.
+/// The standing of quipu's arenas, as a Markdown table of `below / equal / above`.
 pub(crate) fn summary(figures: &Figures) -> String {
-    LIBRARIES[..4]
-        .iter()
-        .map(|(library, name)| {
-            let [below, at, above] = standing(figures, library);
-            format!("{name}: {below} rows below the lowest peer, {at} equal, {above} above")
-        })
-        .collect::<Vec<_>>()
-        .join("\n")
+    let mut text = String::from(
+        "| rows below / equal to / above the lowest peer | default settings | also no shrinks \
+         | also no frees |\n| --- | ---: | ---: | ---: |",
+    );
+    for (library, name) in OURS {
+        let _ = write!(text, "\n| {name} |");
+        for peers in Peers::ALL {
+            let [below, at, above] = standing(figures, library, peers);
+            let _ = write!(text, " {below} / {at} / {above} |");
+        }
+    }
+    text
 }

@@ -10,21 +10,57 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The columns of the table, with the symbols of their functions.
-pub(crate) const LIBRARIES: [(&str, &str); 8] = [
+/// The symbol of a library's functions, and its name in the tables.
+pub(crate) type Library = (&'static str, &'static str);
+
+/// Quipu's arenas, by policy.
+pub(crate) const OURS: [Library; 6] = [
     ("quipu_up", "quipu up"),
     ("quipu_down", "quipu down"),
     ("quipu_up_reclaim", "quipu up, reclaiming"),
     ("quipu_down_reclaim", "quipu down, reclaiming"),
+    ("quipu_up_keep", "quipu up, keeping"),
+    ("quipu_down_keep", "quipu down, keeping"),
+];
+
+/// The peers with their default settings.
+pub(crate) const PEERS: [Library; 4] = [
     ("bump_scope_up", "bump-scope up"),
     ("bump_scope_down", "bump-scope down"),
     ("bumpalo", "bumpalo"),
     ("blink_alloc", "blink-alloc"),
 ];
 
-/// The libraries that are peers.
-pub(crate) fn peers() -> impl Iterator<Item = &'static str> {
-    LIBRARIES[4..].iter().map(|(symbol, _)| *symbol)
+/// bump-scope with `SHRINKS` and `CLAIMABLE` false, so that shrinking a block frees nothing.
+pub(crate) const NO_SHRINK: [Library; 2] = [
+    ("bump_scope_up_no_shrink", "bump-scope up, no shrinks"),
+    ("bump_scope_down_no_shrink", "bump-scope down, no shrinks"),
+];
+
+/// The same with `DEALLOCATES` false, so that freeing a block does nothing.
+pub(crate) const NO_FREE: [Library; 2] = [
+    ("bump_scope_up_no_free", "bump-scope up, no frees"),
+    ("bump_scope_down_no_free", "bump-scope down, no frees"),
+];
+
+/// The peers of a comparison. Each has those of the one before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub(crate) enum Peers {
+    Default,
+    NoShrink,
+    NoFree,
+}
+
+impl Peers {
+    /// All comparisons, in order.
+    pub(crate) const ALL: [Peers; 3] = [Peers::Default, Peers::NoShrink, Peers::NoFree];
+
+    /// The symbols of the peers.
+    pub(crate) fn symbols(self) -> impl Iterator<Item = &'static str> {
+        let settings = NO_SHRINK.into_iter().filter(move |_| self >= Peers::NoShrink);
+        let settings = settings.chain(NO_FREE.into_iter().filter(move |_| self >= Peers::NoFree));
+        PEERS.into_iter().chain(settings).map(|(symbol, _)| symbol)
+    }
 }
 
 /// The counts of one case of one library.

@@ -31,7 +31,8 @@ struct Arguments {
 enum Command {
     /// Count everything, record the figures, and write the tables.
     Measure,
-    /// Count everything, and fail if a figure rose, or if an arena's is above the lowest peer.
+    /// Count everything, and fail if a figure rose, or if an arena's is above that of a peer that
+    /// does the same.
     Check,
     /// Write the tables of the recorded figures.
     Write,

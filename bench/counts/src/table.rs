@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::check::{lowest, summary};
 use crate::error::{Error, Result};
-use crate::figures::{Figures, LIBRARIES, peers};
+use crate::figures::{Figures, Library, NO_FREE, NO_SHRINK, OURS, PEERS};
 
 /// A table of some cases.
 pub(crate) struct Table {
@@ -105,6 +105,14 @@ pub(crate) const TABLES: [Table; 5] = [
     Table { name: "others", cases: &["warm_up", "reset"] },
 ];
 
+/// The columns of the tables with default settings.
+const DEFAULTS: [Library; 8] =
+    [OURS[0], OURS[1], OURS[2], OURS[3], PEERS[0], PEERS[1], PEERS[2], PEERS[3]];
+
+/// The columns of the table of settings.
+const SETTINGS: [Library; 8] =
+    [OURS[0], OURS[1], OURS[4], OURS[5], NO_SHRINK[0], NO_SHRINK[1], NO_FREE[0], NO_FREE[1]];
+
 /// Writes every table into every file that has a marker for it.
 pub(crate) fn write_all(root: &Path, figures: &Figures) -> Result<()> {
     for file in ["docs/benchmarks/arena.md", "crates/arena/README.md"] {
@@ -112,11 +120,13 @@ pub(crate) fn write_all(root: &Path, figures: &Figures) -> Result<()> {
         let mut text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
         let before = text.clone();
         let mut parts = vec![
-            ("first", rows(figures, &FIRST)),
-            ("standing", summary(figures).replace('\n', "  \n")),
+            ("first", rows(figures, &FIRST, &DEFAULTS)),
+            ("settings", settings(figures)),
+            ("standing", summary(figures)),
             ("setting", setting(figures)),
         ];
-        parts.extend(TABLES.iter().map(|table| (table.name, rows(figures, table.cases))));
+        parts
+            .extend(TABLES.iter().map(|table| (table.name, rows(figures, table.cases, &DEFAULTS))));
         for (name, content) in parts {
             text = replace(&text, name, &content);
         }
@@ -128,26 +138,46 @@ pub(crate) fn write_all(root: &Path, figures: &Figures) -> Result<()> {
     Ok(())
 }
 
-/// All rows in one table.
+/// All rows with default settings in one table, and the table of the settings.
 pub(crate) fn all_rows(figures: &Figures) -> String {
-    let cases: Vec<&str> = TABLES.iter().flat_map(|table| table.cases).copied().collect();
-    rows(figures, &cases)
+    rows(figures, &all_cases(), &DEFAULTS) + "\n\n" + &settings(figures)
+}
+
+fn all_cases() -> Vec<&'static str> {
+    TABLES.iter().flat_map(|table| table.cases).copied().collect()
+}
+
+/// The cases in which a count differs from that of the same library with default settings.
+fn settings(figures: &Figures) -> String {
+    let pairs = [
+        (OURS[4], OURS[0]),
+        (OURS[5], OURS[1]),
+        (NO_SHRINK[0], PEERS[0]),
+        (NO_SHRINK[1], PEERS[1]),
+        (NO_FREE[0], PEERS[0]),
+        (NO_FREE[1], PEERS[1]),
+    ];
+    let mut cases = all_cases();
+    cases.retain(|case| {
+        let count = |(symbol, _): Library| figures.count(case, symbol);
+        pairs.iter().any(|&(library, default)| count(library) != count(default))
+    });
+    rows(figures, &cases, &SETTINGS)
 }
 
 /// A Markdown table of `instructions / branches`, with the lowest cells of each row in bold.
-fn rows(figures: &Figures, cases: &[&str]) -> String {
+fn rows(figures: &Figures, cases: &[&str], columns: &[Library]) -> String {
     let mut text = String::from("| case |");
-    for (_, name) in LIBRARIES {
+    for (_, name) in columns {
         let _ = write!(text, " {name} |");
     }
     text += "\n| --- |";
-    text += &" ---: |".repeat(LIBRARIES.len());
+    text += &" ---: |".repeat(columns.len());
     for case in cases {
-        let all = LIBRARIES.iter().map(|(library, _)| *library);
-        let least = lowest(figures, case, all.chain(peers()));
+        let least = lowest(figures, case, columns.iter().map(|(symbol, _)| *symbol));
         let _ = write!(text, "\n| `{case}` |");
-        for (library, _) in LIBRARIES {
-            let cell = match figures.count(case, library) {
+        for (symbol, _) in columns {
+            let cell = match figures.count(case, symbol) {
                 Some(count) => {
                     let cell = format!("{} / {}", count.instructions, count.branches);
                     if Some(count) == least { format!("**{cell}**") } else { cell }

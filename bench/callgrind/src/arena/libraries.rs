@@ -8,9 +8,9 @@ macro_rules! quipu {
         /// quipu-arena under a policy.
         pub mod $module {
             use allocator_api2::alloc::Allocator;
-            use quipu_arena::{Arena, Down, Global, Reclaim, Up};
-
-            const _: Option<(Down, Up, Reclaim<Up>)> = None;
+            use quipu_arena::{Arena, Global};
+            #[allow(unused_imports)]
+            use quipu_arena::{Down, Keep, Reclaim, Up};
 
             /// The allocator.
             pub struct Bump<const MIN_ALIGN: usize = 1>(Arena<$policy>);
@@ -67,10 +67,12 @@ quipu!(quipu_up, Up<MIN_ALIGN>);
 quipu!(quipu_down, Down<MIN_ALIGN>);
 quipu!(quipu_up_reclaim, Reclaim<Up<MIN_ALIGN>>);
 quipu!(quipu_down_reclaim, Reclaim<Down<MIN_ALIGN>>);
+quipu!(quipu_up_keep, Keep<Up<MIN_ALIGN>>);
+quipu!(quipu_down_keep, Keep<Down<MIN_ALIGN>>);
 
 macro_rules! bump_scope {
-    ($module:ident, $up:literal) => {
-        /// bump-scope in one direction.
+    ($module:ident, $up:literal $(, $setting:literal)*) => {
+        /// bump-scope in one direction, with some of its settings.
         pub mod $module {
             use allocator_api2::alloc::Allocator;
             use bump_scope::BumpBox;
@@ -79,7 +81,7 @@ macro_rules! bump_scope {
 
             /// The allocator.
             pub struct Bump<const MIN_ALIGN: usize = 1>(
-                bump_scope::Bump<Global, BumpSettings<MIN_ALIGN, $up>>,
+                bump_scope::Bump<Global, BumpSettings<MIN_ALIGN, $up $(, $setting)*>>,
             )
             where
                 MinimumAlignment<MIN_ALIGN>: SupportedMinimumAlignment;
@@ -137,6 +139,12 @@ macro_rules! bump_scope {
 
 bump_scope!(bump_scope_up, true);
 bump_scope!(bump_scope_down, false);
+// The settings: GUARANTEED_ALLOCATED, CLAIMABLE, DEALLOCATES, SHRINKS. All are true by default.
+// CLAIMABLE affects only `reset`.
+bump_scope!(bump_scope_up_no_shrink, true, true, false, true, false);
+bump_scope!(bump_scope_down_no_shrink, false, true, false, true, false);
+bump_scope!(bump_scope_up_no_free, true, true, false, false, false);
+bump_scope!(bump_scope_down_no_free, false, true, false, false, false);
 
 /// bumpalo.
 pub mod bumpalo {

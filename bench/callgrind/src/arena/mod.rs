@@ -226,8 +226,10 @@ macro_rules! library {
 }
 
 library! {
-    quipu_up quipu_down quipu_up_reclaim quipu_down_reclaim
+    quipu_up quipu_down quipu_up_reclaim quipu_down_reclaim quipu_up_keep quipu_down_keep
     bump_scope_up bump_scope_down bumpalo blink_alloc
+    bump_scope_up_no_shrink bump_scope_down_no_shrink
+    bump_scope_up_no_free bump_scope_down_no_free
 }
 
 macro_rules! cells {
@@ -235,8 +237,12 @@ macro_rules! cells {
         /// Every case of every library.
         pub fn cells() -> Vec<Cell> {
             let cases = [$(cells! {
-                $case: quipu_up quipu_down quipu_up_reclaim quipu_down_reclaim
+                $case:
+                quipu_up quipu_down quipu_up_reclaim quipu_down_reclaim
+                quipu_up_keep quipu_down_keep
                 bump_scope_up bump_scope_down bumpalo blink_alloc
+                bump_scope_up_no_shrink bump_scope_down_no_shrink
+                bump_scope_up_no_free bump_scope_down_no_free
             }),*];
             cases.into_iter().flatten().collect()
         }
