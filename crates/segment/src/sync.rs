@@ -1,8 +1,8 @@
-//! The only module that atomics are imported from, so that loom can replace them in a model.
+//! The module from which code with a loom model imports its atomics, in all crates but the arena,
+//! which has its own.
 //!
-//! The lock-free code of every crate here imports its atomics from this module. `--cfg loom` swaps
-//! them for loom's, which cannot lie in a mapped file: a model gets its cells from
-//! `Cells::private`, which exists only then.
+//! `--cfg loom` swaps them for loom's. Those cannot lie in a mapped file, so a model gets its cells
+//! from `Cells::private`, which exists only under loom.
 
 #[cfg(loom)]
 pub use loom::sync::Arc;

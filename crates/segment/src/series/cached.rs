@@ -27,14 +27,14 @@ pub struct CachedSeries {
     spot: AtomicU64,
 }
 
-/// Held by the only thread of all processes that may fold the series that ended processes left.
+/// Lets one thread, of all threads of all processes, fold the series that ended processes left.
 #[must_use]
 pub struct FoldGuard<'f>(#[expect(dead_code, reason = "it is held until it is dropped")] Guard<'f>);
 
 impl Family {
     /// Changes the cells of the series with the labels that `labels` writes, as
-    /// [`Family::update_shown`] does, and finds it where `cached` left it. In a child of a fork,
-    /// `labels` is called again.
+    /// [`Family::update_shown`] does, but looks first where `cached` last found it. In a child of a
+    /// fork, `labels` is called again.
     #[inline]
     pub fn follow(
         &self,
@@ -65,12 +65,12 @@ impl Family {
         labels(&mut writer);
         let key = writer.finish(keyed.secrets(), keyed.texts);
         if let Some(found) = self.update_slowly(keyed, key, act) {
-            cached.leave(found);
+            cached.remember(found);
         }
     }
 
-    /// The cells of the series that has these labels, if there is one. If all labels are of fixed
-    /// cardinality, there always is.
+    /// The cells of the series that has these labels, if there is one. If all labels have
+    /// fixed values, there always is one.
     ///
     /// # Errors
     /// Those of the lock. It is taken while the family's index is changing, and by a thread that
@@ -136,7 +136,7 @@ impl CachedSeries {
         keyed.find_at(WordOffset::unpack(spot), (spot >> 32) as u32, hold)
     }
 
-    fn leave(&self, found: Found) {
+    fn remember(&self, found: Found) {
         let generation = u64::from(meta::generation_of(found.meta));
         self.spot.store(found.at.pack() | generation << 32, Ordering::Relaxed);
         // Release: as above.

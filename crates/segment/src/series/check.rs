@@ -1,7 +1,8 @@
 //! Checks all families when a file is opened, and mends them before they are used.
 //!
-//! The check lists the words that records, families and claims occupy: none may overlap, or end
-//! outside of the bytes in use.
+//! The check lists the *extents* of records, families and claims, which are the words that they
+//! occupy: none may overlap, or end outside of the bytes in use. `all_families` opens each family,
+//! which checks the kind and version of its record.
 
 use super::dense::Slab;
 use super::family::{Series, all_families};
@@ -15,7 +16,7 @@ use crate::sync::Ordering;
 /// Validates all families, without changing any. If power was lost, what it may have destroyed is
 /// cut off later, when the families are mended.
 pub(super) fn inspect(segment: &Segment) -> Result<(), Error> {
-    let mut claims = Vec::new();
+    let mut extents = Vec::new();
     if !segment.may_have_lost_power() {
         for block in segment.claim_blocks().iter() {
             let block = block.map_err(|at| {
@@ -23,10 +24,10 @@ pub(super) fn inspect(segment: &Segment) -> Result<(), Error> {
                 let what = format!("its block of claims at {at} lies outside of the bytes in use");
                 Error::damaged(segment, what)
             })?;
-            claims.push(block.range());
+            extents.push(block.range());
         }
     }
-    claims.push(0..offset::words(HEADER_BYTES));
+    extents.push(0..offset::words(HEADER_BYTES));
     let mut slabs = Vec::new();
     for record in segment.records() {
         let record = record?;
@@ -36,18 +37,18 @@ pub(super) fn inspect(segment: &Segment) -> Result<(), Error> {
         match Slab::of(&record) {
             Some(slab) => {
                 let lane = slab.lane();
-                claims.push(whole.start..lane.start);
-                claims.push(lane.end..whole.end);
+                extents.push(whole.start..lane.start);
+                extents.push(lane.end..whole.end);
                 slabs.push(slab);
             }
-            None => claims.push(whole),
+            None => extents.push(whole),
         }
     }
     for family in all_families(segment)? {
         match &family.inner.layout {
-            Series::Dense(dense) => claims.extend(dense.claims(&slabs)),
+            Series::Dense(dense) => extents.extend(dense.extents(&slabs)),
             Series::Dynamic(keyed) => {
-                keyed.inspect(segment.may_have_lost_power(), &mut claims).map_err(|what| {
+                keyed.inspect(segment.may_have_lost_power(), &mut extents).map_err(|what| {
                     let what = format!("its family {:?}: {what}", family.inner.schema.name);
                     Error::damaged(segment, what)
                 })?;
@@ -55,15 +56,15 @@ pub(super) fn inspect(segment: &Segment) -> Result<(), Error> {
         }
     }
     let used = offset::words(segment.used());
-    if let Some(claim) = claims.iter().find(|claim| claim.end > used) {
+    if let Some(extent) = extents.iter().find(|extent| extent.end > used) {
         let what = format!(
             "a part of its families at {} ends outside of the bytes in use",
-            offset::bytes(claim.start)
+            offset::bytes(extent.start)
         );
         return Err(Error::damaged(segment, what));
     }
-    claims.sort_by_key(|claim| claim.start);
-    for pair in claims.windows(2) {
+    extents.sort_by_key(|extent| extent.start);
+    for pair in extents.windows(2) {
         if pair[0].end > pair[1].start {
             let what =
                 format!("two parts of its families overlap at {}", offset::bytes(pair[1].start));

@@ -203,7 +203,7 @@ impl Dense {
     }
 
     /// The words that it occupies. Inside a slab, those in the first lane represent all lanes.
-    pub(crate) fn claims(&self, slabs: &[Slab]) -> [Range<u64>; 2] {
+    pub(crate) fn extents(&self, slabs: &[Slab]) -> [Range<u64>; 2] {
         let [first, marks] = self.at;
         let words = if slabs.iter().any(|slab| slab.has(self)) {
             self.used()

@@ -2,9 +2,9 @@
 //! histogram, exemplars.
 //!
 //! A *side allocation* has shared words, and cells that are laid out as those of the series are: in
-//! lanes or not. It is never moved. The code that takes side allocations says by
-//! [`SideAllocations`] which cells hold their offsets, so that the next series in the same record
-//! has them too. `docs/formats.md` draws their head.
+//! lanes or not. It is never moved. The code that takes side allocations implements
+//! [`SideAllocations`], which tells the cells that hold their offsets: the next series in the same
+//! record takes over the allocations. `docs/formats.md` draws their head.
 
 use super::cells::{LANE_WORDS, Lanes, SeriesCells};
 use super::family::Family;
@@ -47,8 +47,8 @@ impl<'a> SideAllocation<'a> {
         self.head[0].load(Ordering::Acquire) as u32
     }
 
-    /// Sets the link. Only before another thread can find this one, or to drop the side
-    /// allocation that was linked.
+    /// Sets the link. Call it only while no other thread can find this side allocation, or to
+    /// remove the link.
     pub fn set_link(&self, at: u32) {
         self.head[0].store(at.into(), Ordering::Release);
     }
@@ -97,26 +97,26 @@ impl Family {
             // The cells of a handle whose series was removed before a fork: they are never shown.
             return Err(Error::full(segment, 0));
         }
-        let behind = match (lanes, cells) {
+        let cell_words = match (lanes, cells) {
             (_, 0) => 0,
             (1, cells) => u64::from(cells),
             (lanes, _) => u64::from(lanes) * LANE_WORDS as u64,
         };
         let shared = u64::from(words).next_multiple_of(8);
-        let at = segment.take(u64::from(HEAD) + shared + behind, lock::UPDATE)?;
+        let at = segment.take(u64::from(HEAD) + shared + cell_words, lock::UPDATE)?;
         let head = segment.region.slice(at.byte(), HEAD as usize);
-        let [_, _, sizes, lying, _, _, owner, _] = head else {
+        let [_, _, sizes, lanes_word, _, _, owner, _] = head else {
             let what = format!("words at byte {} that were just taken are not there", at.byte());
             return Err(Error::damaged(segment, what));
         };
         sizes.store(u64::from(words) | u64::from(cells) << 32, Ordering::Relaxed);
-        lying.store(u64::from(cpus) | u64::from(lanes) << 32, Ordering::Relaxed);
+        lanes_word.store(u64::from(cpus) | u64::from(lanes) << 32, Ordering::Relaxed);
         owner.store(self.owner(like), Ordering::Relaxed);
         Ok(at.get())
     }
 
-    /// The memory at an offset that [`Family::allocate_side`] returned for these cells, and that
-    /// was stored in memory which may be damaged. `None` if there is no such memory, or if it
+    /// The memory at an offset that [`Family::allocate_side`] returned for these cells. The offset
+    /// was kept in the segment, so it may be damaged: `None` if there is no such memory, or if it
     /// belongs to another series, as may happen after a loss of power.
     #[inline]
     pub fn side(&self, of: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
@@ -132,7 +132,7 @@ impl Family {
         let (words, cells) = (u32::from(sizes as u16), (sizes >> 32) as u16);
         let lanes = head[3].load(Ordering::Relaxed);
         let (cpus, lanes) = (lanes as u16, (lanes >> 32) as u16);
-        let behind = match (lanes, cells) {
+        let cell_words = match (lanes, cells) {
             (_, 0) => 0,
             (0, _) => return None,
             (lanes, cells) => u64::from(lanes - 1) * LANE_WORDS as u64 + u64::from(cells),
@@ -141,7 +141,8 @@ impl Family {
         if usize::from(cells) > LANE_WORDS {
             return None;
         }
-        let first = region.cells(at.byte_of(HEAD + words.next_multiple_of(8)), behind as usize)?;
+        let first =
+            region.cells(at.byte_of(HEAD + words.next_multiple_of(8)), cell_words as usize)?;
         // `words` has 16 bits, and the words lie before the cells.
         let shared = region.slice(at.byte_of(HEAD), words as usize);
         let cells = (cells > 0).then(|| {
