@@ -34,16 +34,16 @@ const PATIENCE: u64 = 1_000_000_000;
 /// The bit of a time that marks the writer as suspected to be dead.
 const SUSPECT: u64 = 1;
 
-/// An exemplar as it was read.
+/// An exemplar that was read from a slot.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Slot {
+pub(crate) struct ReadExemplar {
     time: u64,
     value: f64,
     /// The range of its texts in the buffer that it was read into.
     texts: (usize, usize),
 }
 
-impl Slot {
+impl ReadExemplar {
     /// The exemplar, with its texts in the buffer that it was read into.
     pub(super) fn exemplar<'t>(&self, texts: &'t [u8]) -> Exemplar<'t> {
         let labels = Texts::new(texts.get(self.texts.0..self.texts.1).unwrap_or(&[]));
@@ -51,7 +51,7 @@ impl Slot {
     }
 }
 
-/// Keeps an exemplar in slot `slot` of the series, whose exemplar cell is `cell`. The exemplar is
+/// Keeps an exemplar in slot number `slot` of a series whose exemplar cell is `cell`. The exemplar is
 /// dropped if the family keeps none, if it is too long, or if the segment is full.
 pub(crate) fn keep(
     family: &Family,
@@ -61,7 +61,7 @@ pub(crate) fn keep(
     value: f64,
     pairs: &[(&str, &str)],
 ) {
-    // Series without exemplars have one cell less.
+    // Series without exemplars have one cell fewer.
     if cell >= cells.len() {
         return;
     }
@@ -88,7 +88,7 @@ pub(crate) fn keep(
     write(side.words(), now, value, pairs);
 }
 
-/// For series that have nothing but exemplars beside their cells: the exemplar cell.
+/// The exemplar cell of series whose only side allocations are exemplars.
 pub(crate) struct Exemplars(pub(crate) usize);
 
 impl SideAllocations for Exemplars {
@@ -234,8 +234,8 @@ fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
 }
 
 /// Whether the current writer was marked as suspected more than [`PATIENCE`] ago, and has made no
-/// progress since. Marks it if there is reason to. Until the writer stores its own time, the time
-/// is that of the previous exemplar.
+/// progress since. Marks it if the time in the slot is older than that and has no mark. Until the
+/// writer stores its own time, that is the time of the previous exemplar.
 fn is_stuck(time: &AtomicU64, now: u64) -> bool {
     let seen = time.load(Ordering::Relaxed);
     if now.saturating_sub(seen) <= PATIENCE {
@@ -249,7 +249,7 @@ fn is_stuck(time: &AtomicU64, now: u64) -> bool {
     true
 }
 
-fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<Slot> {
+fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<ReadExemplar> {
     if words.len() < usize::from(WORDS) {
         return None;
     }
@@ -277,7 +277,7 @@ fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<Slot> {
         texts.truncate(start);
         return None;
     }
-    Some(Slot { time, value, texts: (start, start + length) })
+    Some(ReadExemplar { time, value, texts: (start, start + length) })
 }
 
 /// Returns the offset in `word`. If there is none, takes a side allocation of `words()` words and
@@ -295,8 +295,8 @@ fn find_or_take(
         return u32::try_from(found).ok();
     }
     let at = family.allocate_side(like, u16::try_from(words()).ok()?, 0).ok()?;
-    // Release: pairs with the acquire above. Of two threads, the second leaks its side allocation,
-    // once.
+    // Release: pairs with the acquire above. If two threads are here at once, the second one's side
+    // allocation is leaked.
     match word.compare_exchange(0, at.into(), Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Some(at),
         Err(found) => u32::try_from(found).ok(),

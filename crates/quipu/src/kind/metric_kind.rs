@@ -7,7 +7,7 @@ use quipu_arena::Arena;
 use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
 
 use super::aggregation::Aggregation;
-use super::exemplar::Slot;
+use super::exemplar::ReadExemplar;
 use crate::error::Error;
 use crate::snapshot::{self, Value};
 
@@ -26,7 +26,7 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
     /// If the settings in the segment are damaged.
     fn decode(family: &Family) -> Result<Self, Error>;
 
-    /// Passes the value of a series to `emit`.
+    /// Passes the value of a series to `emit`. Does not change what another scrape sees.
     fn read(
         &self,
         family: &Family,
@@ -62,7 +62,8 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
 pub struct Scratch {
     /// What a value borrows; emptied after each series.
     pub(crate) arena: Arena,
-    pub(crate) slots: Vec<Option<Slot>>,
+    /// Exemplars, by slot.
+    pub(crate) slots: Vec<Option<ReadExemplar>>,
     /// The texts of exemplars.
     pub(crate) texts: Vec<u8>,
     pub(crate) quantiles: Vec<(f64, f64)>,

@@ -6,7 +6,7 @@ use quipu_segment::series::{Family, SeriesCells, SideAllocations};
 
 use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
 use crate::error::Error;
-use crate::kind::exemplar::{self, Slot};
+use crate::kind::exemplar::{self, ReadExemplar};
 use crate::kind::metric_kind::{MetricKind, Scratch, damaged};
 use crate::kind::native;
 use crate::snapshot::{self, Bucket, Histogram, Value};
@@ -225,7 +225,7 @@ impl MetricKind for Layout {
         let native = self.read_native(family, cells, scratch);
         exemplar::read_all(family, cells, self.exemplar(), scratch);
         let Scratch { slots, texts, arena, positive, negative, .. } = &mut *scratch;
-        let exemplar = |slot: &Slot| slot.exemplar(texts);
+        let exemplar = |slot: &ReadExemplar| slot.exemplar(texts);
         arena.scoped(|scope| {
             let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
             let buckets: &[Bucket<'_>] = scope.alloc_iter(bounds.enumerate().map(|(i, bound)| {
