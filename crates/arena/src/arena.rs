@@ -476,8 +476,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// enough, otherwise a new one.
     ///
     /// The base allocator may do anything: it may panic, and it may even allocate in this arena. So
-    /// the arena is in order whenever it is called, and nothing read before a call is used after
-    /// it.
+    /// the arena is valid at each call of the base allocator, and nothing read before a call is used
+    /// after it.
     fn next_chunk(&self, layout: Layout) -> Option<()> {
         let need = chunk::size_for::<P>(layout)?;
         let newest = self.header();
@@ -631,8 +631,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     }
 }
 
-/// Unlinks the largest chunk among those from `newest` to the one after `last`, and the spare one.
-/// Returns it alone, and the others as a list.
+/// Unlinks the spare chunk and the chunks that are newer than `last`. Returns the largest of them
+/// alone, and the others as a list.
 ///
 /// # Safety
 ///

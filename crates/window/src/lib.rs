@@ -8,7 +8,7 @@
 //! | [`KeyedWindows`] | as `Bucketed`, for each key | bounded; least recently used keys are evicted | to count by client, path, tenant |
 //!
 //! None of them has a thread or a timer. `Bucketed` and `Constant` take no lock. `Bucketed`,
-//! `Exact` and `KeyedWindows` can also count windows of other lengths, without another add. The
+//! `Exact` and `KeyedWindows` can also count windows of other lengths, from the same additions. The
 //! first three are saved and loaded through the trait [`Window`]; `Bucketed` and `KeyedWindows` can
 //! live in a segment's file. The time comes from an injected
 //! [`Clock`](quipu_segment::clock::Clock), or is passed with the event.

@@ -79,8 +79,9 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Frees the buffers until the client sends something. If hyper has read the beginning of a
-    /// request already, that is a request under way: it is read again, and its deadline begins.
+    /// Frees the buffers until the client sends something. If hyper has already read the beginning of
+    /// a request, the request is under way: its bytes are put back to be read again, and its deadline
+    /// begins.
     fn rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         self.wire.shrink();
@@ -193,9 +194,9 @@ impl<H: Handler> Drop for Connection<H> {
     }
 }
 
-/// The part of a request that is too large. Hyper keeps a head that it refuses for its size, after a
-/// sound request line if there is a whole one. It drops a head whose content length it cannot
-/// represent: then only what has arrived of the body is unread.
+/// The part of a request that is too large. If hyper refuses a head for its size, the head is still
+/// unread, and its request line is valid if all of it has arrived. Hyper drops a head whose content
+/// length it cannot represent: then only what has arrived of the body is unread.
 fn too_large(unread: &[u8], longest_line: usize) -> Refusal {
     let line_breaks = |byte: &&u8| matches!(byte, b'\r' | b'\n');
     let unread = &unread[unread.iter().take_while(line_breaks).count()..];
