@@ -15,7 +15,7 @@ use crate::segment::{Segment, Source};
 
 type Infos = Family<quipu::Info, Values<'static>>;
 
-/// The texts of one metric. Parents and children are Python objects.
+/// The texts of one metric. The metric and the children that its `labels` returns are Python objects.
 #[pyclass(frozen, module = "quipu._quipu")]
 pub struct Info {
     name: String,
@@ -41,8 +41,8 @@ impl Info {
         Self { name, help, labelnames, families: ForkSafeCell::default() }
     }
 
-    /// Replaces the texts of the series with these label values. The series is in `named` if that
-    /// segment has the metric with the same keys, or not at all; otherwise it is in `apart`.
+    /// Replaces the texts of the series with these label values. The series is in `named` unless
+    /// that segment has the metric with other keys; then it is in `apart`.
     fn set(
         &self,
         named: Option<&Segment>,

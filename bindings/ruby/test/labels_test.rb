@@ -99,7 +99,7 @@ class LabelsTest < Minitest::Test
     assert_equal 1.0, many.values[names.to_h { |name| [name, name.to_s] }]
   end
 
-  def test_labels_that_are_no_ruby_symbol_yet
+  def test_labels_that_are_new_symbols
     name = :"fresh_#{rand(10**9)}"
     counter = @registry.counter(:fresh, docstring: "x", labels: [name])
     GC.start

@@ -68,7 +68,7 @@ def choose_encoder(accept_header) -> Tuple[Callable, str]:
 
 
 def _choose(registry, accept_header) -> Tuple[Callable, str]:
-    """The same for one given registry, in protobuf where it has no foreign collectors."""
+    """As `choose_encoder`, for one registry; in protobuf if all its metrics are native."""
     is_native = (
         isinstance(registry, CollectorRegistry)
         and not (_created or registry._target_info or registry._foreign)
