@@ -146,6 +146,7 @@ impl Region {
         self.slots.own().handles.push(self, claim.0);
     }
 
+    #[inline]
     fn word_at(&self, at: WordOffset) -> &AtomicU64 {
         self.cell(at.byte())
     }

@@ -70,6 +70,15 @@ impl Encoder {
             Format::Protobuf => self.protobuf.finish(&mut self.out),
         }
     }
+
+    /// Writes a series of any kind, in any format.
+    #[inline(never)]
+    fn any_series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        match self.format {
+            Format::Protobuf => self.protobuf.series(family, series),
+            _ => self.text.series(family, series, &mut self.out),
+        }
+    }
 }
 
 impl Sink for Encoder {
@@ -80,11 +89,13 @@ impl Sink for Encoder {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
-        match self.format {
-            Format::Protobuf => self.protobuf.series(family, series),
-            _ => self.text.series(family, series, &mut self.out),
+        if self.format != Format::Protobuf && self.text.rendered_counter(series, &mut self.out) {
+            return;
         }
+        // A copy, so that the parts of the original stay in registers.
+        let series = *series;
+        self.any_series(family, &series);
     }
 }

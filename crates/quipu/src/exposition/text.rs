@@ -79,6 +79,8 @@ pub(super) struct Text {
     between: Vec<Range>,
     /// Whether the family has any label.
     has_labels: bool,
+    /// Whether a line with [`Self::main`] is a head with labels and a total, and nothing else.
+    is_plain_total: bool,
     /// The labels of the current series, if it has several lines.
     labels: Vec<u8>,
 }
@@ -119,6 +121,8 @@ impl Text {
             Kind::Info => Suffix::Info,
             _ => Suffix::None,
         };
+        self.is_plain_total =
+            self.has_labels && self.main == Suffix::Total && self.dialect != Dialect::OpenMetrics2;
         for suffix in Suffix::ALL {
             self.heads[suffix as usize] =
                 self.render(|text, out| text.put_head(family, suffix, out));
@@ -166,6 +170,36 @@ impl Text {
                 self.put_summary(quantiles, *count, *sum, family, series, out);
             }
         }
+    }
+
+    /// Writes the line of a counter whose group was rendered before and whose texts need no escapes,
+    /// as in most lines of a large scrape. Returns false, and writes nothing, for any other series.
+    #[inline(always)]
+    pub(super) fn rendered_counter(&self, series: &Series<'_>, out: &mut Vec<u8>) -> bool {
+        let Value::Counter { total: Number::Unsigned(total), exemplar: None } = series.value else {
+            return false;
+        };
+        let known = self.groups.get(series.group as usize).copied().unwrap_or(NOT_YET);
+        let is_plain = self.is_plain_total && series.escape_free && !series.overflow;
+        if known == NOT_YET || !is_plain {
+            return false;
+        }
+        self.put(known, out);
+        let mut texts = series.texts;
+        if let Some(first) = texts.next_bytes() {
+            append(first, out);
+            for between in &self.between {
+                let Some(text) = texts.next_bytes() else { break };
+                self.put(*between, out);
+                append(text, out);
+            }
+            append(b"\"} ", out);
+        } else {
+            append(b"} ", out);
+        }
+        number::put_unsigned(total, out);
+        out.push(b'\n');
+        true
     }
 
     /// Writes the header of the family, unless it has been written.

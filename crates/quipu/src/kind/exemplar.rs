@@ -139,7 +139,9 @@ pub(crate) fn last<'m>(
     if cell >= cells.len() {
         return None;
     }
-    read_all(family, cells, cell, scratch);
+    // A copy, so that those of the caller stay in registers.
+    let cells = *cells;
+    read_all(family, &cells, cell, scratch);
     let slot = scratch.slots.first().copied().flatten()?;
     Some(slot.exemplar(&scratch.texts))
 }

@@ -9,8 +9,8 @@ use quipu_segment::{ForkSafeCell, Segment};
 
 use super::walk::Walk;
 use crate::error::Error;
-use crate::kind::{Aggregation, AnyKind, Scratch};
-use crate::snapshot::{Family, Label, Series, Sink, Texts, Timestamp};
+use crate::kind::{Aggregation, AnyKind, MetricKind, Scratch};
+use crate::snapshot::{Family, Label, Series, Sink, Texts, Timestamp, Value};
 
 /// The readers of a segment's families, cached until the segment gets a new family.
 #[derive(Default)]
@@ -181,7 +181,6 @@ impl Reader {
 
     /// Passes the series from the cursor on to the sink, until `is_full` returns true or there are
     /// no more.
-    #[inline]
     pub(crate) fn walk<S: Sink>(
         &self,
         cursor: &mut Cursor,
@@ -191,32 +190,33 @@ impl Reader {
         is_full: impl Fn(&S) -> bool,
     ) -> ControlFlow<()> {
         let family = self.family();
-        self.family.walk(cursor, texts, |view| {
-            self.pass(&family, view, scratch, sink);
-            if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
-    }
-
-    /// Passes a series to the sink.
-    #[inline]
-    fn pass(
-        &self,
-        family: &Family<'_>,
-        view: &View<'_>,
-        scratch: &mut Scratch,
-        sink: &mut impl Sink,
-    ) {
-        self.kind.read(&self.family, &view.cells, scratch, |value| {
-            let series = Series {
-                group: view.group,
-                texts: Texts::new(view.texts),
-                escape_free: view.escape_free,
-                overflow: view.overflow,
-                start: Some(Timestamp(view.start)),
-                value,
+        macro_rules! walk {
+            ($kind:ident) => {
+                self.family.walk(cursor, texts, |view| {
+                    $kind.read(&self.family, &view.cells, scratch, |value| {
+                        sink.series(&family, &series(view, value));
+                    });
+                    if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })
             };
-            sink.series(family, &series);
-        });
+        }
+        match &self.kind {
+            // Most series are counters. In a loop of their own, a series stays in registers.
+            AnyKind::Counter(counter) => walk!(counter),
+            kind => walk!(kind),
+        }
+    }
+}
+
+#[inline(always)]
+fn series<'v>(view: &View<'v>, value: Value<'v>) -> Series<'v> {
+    Series {
+        group: view.group,
+        texts: Texts::new(view.texts),
+        escape_free: view.escape_free,
+        overflow: view.overflow,
+        start: Some(Timestamp(view.start)),
+        value,
     }
 }
 

@@ -81,6 +81,13 @@ impl<'a> SeriesCells<'a> {
         Self { first, cells, lanes, base, life: PhantomData }
     }
 
+    /// Wraps cells in one lane.
+    #[inline]
+    pub(crate) fn in_one_lane(cells: &'a [AtomicU64]) -> Self {
+        // SAFETY: the slice has all cells of the lane, for 'a.
+        unsafe { Self::new(NonNull::from(cells).cast(), cells.len() as u32, Lanes::ONE, None) }
+    }
+
     /// The number of cells of the series.
     #[inline]
     pub fn len(&self) -> usize {
@@ -226,10 +233,14 @@ impl<'a> SeriesCells<'a> {
         })
     }
 
+    #[inline]
     fn raw_sum(&self, cell: usize) -> u64 {
         assert!(cell < self.len());
         // Acquire: a reader that sees an addition sees what its thread saw before it; and no load
         // that follows in program order comes before these.
+        if self.lanes.count == 1 {
+            return self.lane(cell, 0).load(Ordering::Acquire);
+        }
         (0..usize::from(self.lanes.count)).fold(0, |sum: u64, lane| {
             sum.wrapping_add(self.lane(cell, lane).load(Ordering::Acquire))
         })

@@ -536,7 +536,7 @@ impl Family {
                 }
                 Ok(removed)
             }
-            Series::Dynamic(keyed) => keyed.retain(|seen| keep(&keyed_view(keyed, seen))),
+            Series::Dynamic(keyed) => keyed.retain(|seen| keep(&keyed_view(*seen))),
         }
     }
 

@@ -324,6 +324,7 @@ pub(crate) fn with_bytes<T>(words: &[u64], look: impl FnOnce(&[u8]) -> T) -> T {
 }
 
 /// Splits the first text off the texts of a key: (the text, the rest).
+#[inline]
 pub(crate) fn next_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&first, rest) = bytes.split_first()?;
     let (length, rest) = if first < u8::MAX {

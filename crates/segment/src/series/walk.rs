@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::cells::SeriesCells;
 use super::dense::Dense;
 use super::family::{Family, Inner, Series};
-use super::keyed::{self, At, DynamicSeries};
+use super::keyed::{self, At};
 
 /// A series, as a scrape sees it.
 #[derive(Debug)]
@@ -56,28 +56,36 @@ impl Family {
         mut visit: impl FnMut(&View<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let inner = &*self.inner;
-        match &inner.layout {
-            Series::Dense(dense) => {
-                while cursor.slot < dense.slots() {
+        let claim = match &inner.layout {
+            Series::Dynamic(keyed) => keyed.claim(),
+            Series::Dense(_) => None,
+        };
+        let mut lock = None;
+        // One loop, so that there is one call of `visit`, which the compiler then inlines.
+        while !cursor.done {
+            let view = match &inner.layout {
+                Series::Dense(dense) => {
                     let slot = cursor.slot;
-                    cursor.slot += 1;
-                    if let Some(view) = inner.view(dense, slot) {
-                        visit(&view)?;
+                    if slot >= dense.slots() {
+                        break;
                     }
+                    cursor.slot += 1;
+                    inner.view(dense, slot)
                 }
-            }
-            Series::Dynamic(keyed) => {
-                let claim = keyed.claim();
-                while !cursor.done {
-                    let Some(at) = keyed.next_record(&mut cursor.record) else {
+                Series::Dynamic(keyed) => {
+                    let Some(record) = keyed.next_words(&mut cursor.record) else {
                         cursor.done = true;
                         break;
                     };
-                    let _lock = if claim.is_none() { keyed.try_lock() } else { None };
-                    if let Some(seen) = keyed.see(at, claim.as_ref(), buffer, false) {
-                        visit(&keyed_view(keyed, &seen))?;
+                    if claim.is_none() {
+                        drop(lock.take());
+                        lock = keyed.try_lock();
                     }
+                    keyed.see(record, claim.as_ref(), buffer, false).map(keyed_view)
                 }
+            };
+            if let Some(view) = view {
+                visit(&view)?;
             }
         }
         ControlFlow::Continue(())
@@ -85,6 +93,7 @@ impl Family {
 }
 
 impl Inner {
+    #[inline(always)]
     pub(super) fn view<'a>(&self, dense: &'a Dense, slot: u32) -> Option<View<'a>> {
         let cells = dense.cells_at(slot);
         if !dense.is_marked(slot) && cells.is_zero(self.schema.floats) {
@@ -99,13 +108,14 @@ impl Inner {
     }
 }
 
-pub(super) fn keyed_view<'a>(keyed: &'a DynamicSeries, seen: &keyed::Seen<'a>) -> View<'a> {
+#[inline(always)]
+pub(super) fn keyed_view(seen: keyed::Seen<'_>) -> View<'_> {
     View {
         group: seen.group,
         texts: seen.texts,
         escape_free: seen.escape_free,
         overflow: seen.overflow,
         start: seen.start,
-        cells: keyed.cells_at(seen.at),
+        cells: seen.cells,
     }
 }

@@ -11,13 +11,23 @@ use crate::error::Error;
 use crate::lock;
 use crate::offset::{self, WordOffset};
 use crate::series::meta::{self, WORDS};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The position of a walk over the records: a block, and a word in it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct At {
     pub(super) block: WordOffset,
     pub(super) word: u32,
+    /// The words of the block that were in use when it was last looked at. All of them are in the
+    /// segment, and have word offsets.
+    used: u32,
+}
+
+impl At {
+    /// A position that was kept as two numbers.
+    pub(super) fn new(block: WordOffset, word: u32) -> Self {
+        Self { block, word, used: 0 }
+    }
 }
 
 /// The words at the start of a block: next block and length; words in use.
@@ -27,43 +37,74 @@ const MAX_BLOCK: u32 = 1 << 15;
 
 impl DynamicSeries {
     /// The next record of a walk, with or without a live series.
-    #[inline]
     pub(crate) fn next_record(&self, cursor: &mut At) -> Option<WordOffset> {
-        let region = self.region();
+        self.next_words(cursor).map(|(at, _)| at)
+    }
+
+    /// As [`DynamicSeries::next_record`], with all words of the record.
+    #[inline]
+    pub(crate) fn next_words(&self, cursor: &mut At) -> Option<(WordOffset, &[AtomicU64])> {
         let least = self.header + self.cells;
         loop {
-            if cursor.block == WordOffset::NONE {
-                // Acquire: sees the blocks as they were linked.
-                let first = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
-                cursor.block = WordOffset::unpack(first);
-                cursor.word = BLOCK_HEAD;
-                if cursor.block == WordOffset::NONE {
-                    return None;
-                }
-            }
-            // Acquire: the records below are complete enough for a walk.
-            let used = self.word_of(cursor.block, 1).load(Ordering::Acquire);
-            // If another process wrote nonsense into that, the records of the next block are still
-            // returned only once.
-            let next = WordOffset::unpack(region.word(cursor.block).load(Ordering::Relaxed));
-            if u64::from(cursor.word) < used
-                && let Some(at) = cursor.block.checked_plus(cursor.word)
-                && (at < next || next <= cursor.block)
-            {
-                let words = (region.word(at).load(Ordering::Acquire) & WORDS) as u32;
-                if words >= least && self.has_words(at, words) {
-                    cursor.word = cursor.word.saturating_add(words);
-                    return Some(at);
+            if cursor.word < cursor.used {
+                let at = cursor.block.plus(cursor.word);
+                let left = cursor.used - cursor.word;
+                let rest = self.region().slice(at.byte(), left as usize);
+                let meta = rest.first().map_or(0, |meta| meta.load(Ordering::Acquire));
+                let words = (meta & WORDS) as u32;
+                if words >= least
+                    && let Some(record) = rest.get(..words as usize)
+                {
+                    cursor.word += words;
+                    return Some((at, record));
                 }
                 // Another process wrote nonsense into it: the rest of this block cannot be walked.
+                cursor.word = u32::MAX;
             }
-            let next = WordOffset::unpack(region.word(cursor.block).load(Ordering::Acquire));
-            // Each block lies after those that were taken before it, so a walk ends.
-            if next <= cursor.block {
+            if !self.look_ahead(cursor) {
                 return None;
             }
-            *cursor = At { block: next, word: BLOCK_HEAD };
         }
+    }
+
+    /// Looks at the block of the cursor again, which may have more records by now, or else moves on
+    /// to the next one. Returns false if there is none.
+    #[cold]
+    fn look_ahead(&self, cursor: &mut At) -> bool {
+        let region = self.region();
+        if cursor.block == WordOffset::NONE {
+            // Acquire: sees the blocks as they were linked.
+            let first = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
+            *cursor = At::new(WordOffset::unpack(first), BLOCK_HEAD);
+            if cursor.block == WordOffset::NONE {
+                return false;
+            }
+        }
+        let block = cursor.block;
+        // Acquire: the records below are complete enough for a walk.
+        let used = self.word_of(block, 1).load(Ordering::Acquire);
+        // Acquire: sees the head of the next block.
+        let next = WordOffset::unpack(region.word(block).load(Ordering::Acquire));
+        // If another process wrote nonsense into that, the records of the next block are still
+        // returned only once.
+        let end = if next > block { next.get() } else { u32::MAX };
+        let used = used.min(u64::from(end - block.get()));
+        let used = if region.has(block.byte(), offset::bytes(used)) {
+            used
+        } else {
+            offset::words(region.known()).saturating_sub(block.pack()).min(used)
+        };
+        // At most 2^32 - 1.
+        cursor.used = used as u32;
+        if cursor.word < cursor.used {
+            return true;
+        }
+        // Each block lies after those that were taken before it, so that a walk ends.
+        if next <= block {
+            return false;
+        }
+        *cursor = At::new(next, BLOCK_HEAD);
+        true
     }
 
     /// Takes a record from the end of the last block, as a draft.

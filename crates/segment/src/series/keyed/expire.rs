@@ -52,10 +52,12 @@ impl DynamicSeries {
             unwanted.clear();
             let claim = self.claim();
             while unwanted.len() < BATCH {
-                let Some(at) = self.next_record(&mut cursor) else { break };
-                let Some(seen) = self.see(at, claim.as_ref(), &mut words, true) else { continue };
+                let Some(record) = self.next_words(&mut cursor) else { break };
+                let Some(seen) = self.see(record, claim.as_ref(), &mut words, true) else {
+                    continue;
+                };
                 if !seen.overflow && !keep(&seen) {
-                    unwanted.push((at, seen.meta));
+                    unwanted.push((record.0, seen.meta));
                 }
             }
             if unwanted.is_empty() {

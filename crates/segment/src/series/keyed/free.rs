@@ -175,7 +175,7 @@ impl DynamicSeries {
         }
         let hand = self.hand.load(Ordering::Relaxed);
         // Truncation is meant: each half has 32 bits.
-        let mut cursor = At { block: WordOffset::unpack(hand >> 32), word: hand as u32 };
+        let mut cursor = At::new(WordOffset::unpack(hand >> 32), hand as u32);
         let mut is_second_round = false;
         loop {
             let Some(at) = self.next_record(&mut cursor) else {

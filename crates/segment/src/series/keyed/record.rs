@@ -10,19 +10,21 @@ use super::{DynamicSeries, Found, Known, Moment};
 use crate::claims::Memory;
 use crate::error::Error;
 use crate::offset::{self, CELL_BYTES, WordOffset};
+use crate::series::cells::SeriesCells;
 use crate::series::key::{Key, next_text, with_bytes};
 use crate::series::meta::{self, ESCAPE_FREE, state, state_of, with_state};
 use crate::slots::Claim;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// What a scrape sees of a record.
+#[derive(Clone, Copy)]
 pub(crate) struct Seen<'s> {
     pub(crate) group: u32,
     pub(crate) texts: &'s [u8],
     pub(crate) escape_free: bool,
     pub(crate) overflow: bool,
     pub(crate) start: u64,
-    pub(crate) at: WordOffset,
+    pub(crate) cells: SeriesCells<'s>,
     pub(super) meta: u64,
 }
 
@@ -55,56 +57,62 @@ impl DynamicSeries {
 
     /// Reads a record's labels, and claims it, so that its cells belong to that series until the
     /// claim is set again. `None` if it is not shown; with `hidden`, idle series are returned too.
-    #[inline]
+    /// `buffer` is memory for the labels, with any content.
+    #[inline(always)]
     pub(crate) fn see<'s>(
-        &self,
-        at: WordOffset,
+        &'s self,
+        (at, record): (WordOffset, &'s [AtomicU64]),
         claim: Option<&Claim<'_>>,
-        words: &'s mut Vec<u8>,
+        buffer: &'s mut Vec<u8>,
         hidden: bool,
     ) -> Option<Seen<'s>> {
-        let region = self.region();
         if let Some(claim) = claim {
             claim.set(at);
         }
+        let word = record.first()?;
         // Acquire: a thread that sees it live sees all of it.
-        let meta = region.word(at).load(Ordering::Acquire);
+        let meta = word.load(Ordering::Acquire);
         let state = state_of(meta);
         if state != state::LIVE && !(hidden && state == state::HIDDEN) {
             return None;
         }
-        let origin = self.word_of(at, 1).load(Ordering::Relaxed);
+        let words = record.get(..meta::used_words(meta) as usize)?;
+        let (head, key) = words.split_at_checked(self.before_key as usize)?;
+        let [_, origin, ..] = head else { return None };
+        let cells = SeriesCells::in_one_lane(head.get(self.header as usize..)?);
+        let origin = origin.load(Ordering::Relaxed);
         let group = (origin >> 32) as u32;
-        let count = self.key_words(meta);
-        let key = self.key_at(at, count);
-        if key.len() != count || group >= self.groups {
+        if group >= self.groups {
             return None;
         }
-        words.clear();
-        words.resize(count * 8, 0);
-        for (bytes, word) in words.chunks_exact_mut(8).zip(key) {
+        let length = key.len() * 8;
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
+        let bytes = &mut buffer[..length];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(key) {
             bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
         // Acquire: if a load above saw what a removal wrote, the load below sees the removal.
         fence(Ordering::Acquire);
-        if !meta::is_same_series(region.word(at).load(Ordering::Relaxed), meta) {
+        if !meta::is_same_series(word.load(Ordering::Relaxed), meta) {
             return None;
         }
-        let overflow = self.is_overflow(at);
-        let mut rest = &words[..];
+        // The overflow series has no texts.
+        let overflow = key.is_empty() && self.is_overflow(at);
+        let mut rest = &bytes[..];
         if !overflow {
             for _ in 0..self.texts {
                 rest = next_text(rest)?.1;
             }
         }
-        let length = words.len() - rest.len();
         Some(Seen {
             group,
-            texts: &words[..if overflow { 0 } else { length }],
+            texts: &bytes[..length - rest.len()],
             escape_free: meta & ESCAPE_FREE != 0,
             overflow,
             start: self.created.saturating_add((origin & u64::from(u32::MAX)) * TENTH),
-            at,
+            cells,
             meta,
         })
     }
