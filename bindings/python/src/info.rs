@@ -15,7 +15,8 @@ use crate::segment::{Segment, Source};
 
 type Infos = Family<quipu::Info, Values<'static>>;
 
-/// The texts of one metric. The metric and the children that its `labels` returns are Python objects.
+/// The texts of one metric. The metric and the children that its `labels` returns are Python
+/// objects.
 #[pyclass(frozen, module = "quipu._quipu")]
 pub struct Info {
     name: String,

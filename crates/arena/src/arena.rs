@@ -476,8 +476,8 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// enough, otherwise a new one.
     ///
     /// The base allocator may do anything: it may panic, and it may even allocate in this arena. So
-    /// the arena is valid at each call of the base allocator, and nothing read before a call is used
-    /// after it.
+    /// the arena is valid at each call of the base allocator, and nothing read before a call is
+    /// used after it.
     fn next_chunk(&self, layout: Layout) -> Option<()> {
         let need = chunk::size_for::<P>(layout)?;
         let newest = self.header();

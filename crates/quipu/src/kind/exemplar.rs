@@ -51,8 +51,8 @@ impl ReadExemplar {
     }
 }
 
-/// Keeps an exemplar in slot number `slot` of a series whose exemplar cell is `cell`. The exemplar is
-/// dropped if the family keeps none, if it is too long, or if the segment is full.
+/// Keeps an exemplar in slot number `slot` of a series whose exemplar cell is `cell`. The exemplar
+/// is dropped if the family keeps none, if it is too long, or if the segment is full.
 pub(crate) fn keep(
     family: &Family,
     cells: &SeriesCells<'_>,

@@ -79,9 +79,9 @@ impl<H: Handler> Connection<H> {
         }
     }
 
-    /// Frees the buffers until the client sends something. If hyper has already read the beginning of
-    /// a request, the request is under way: its bytes are put back to be read again, and its deadline
-    /// begins.
+    /// Frees the buffers until the client sends something. If hyper has already read the beginning
+    /// of a request, the request is under way: its bytes are put back to be read again, and its
+    /// deadline begins.
     fn rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         self.wire.shrink();

@@ -30,8 +30,9 @@ fn encoded(message: Message<'_>) -> Vec<u8> {
 fn ids_of_any_bytes_and_length() {
     let mut state = 1_u64;
     for len in (0..70).chain([1_000]) {
-        // A byte takes 1 byte below 16, 2 below 128, otherwise 3. Kinds 0 and 1 have bytes that take 2,
-        // kind 2 has bytes of all sizes, kind 3 one byte that takes 3, kind 4 one that takes 1.
+        // A byte takes 1 byte below 16, 2 below 128, otherwise 3. Kinds 0 and 1 have bytes that
+        // take 2, kind 2 has bytes of all sizes, kind 3 one byte that takes 3, kind 4 one that
+        // takes 1.
         for kind in 0..5 {
             let mut id: Vec<u8> = (0..len)
                 .map(|index: usize| {
