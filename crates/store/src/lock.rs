@@ -6,7 +6,7 @@
 //! `ForkSafeMutex` of `quipu-segment` is another lock, for rare changes that must be mended if their
 //! thread vanishes. This one is for every update of a store, and differs in this:
 //!
-//! - Its owner is a thread, which may take it again: `synchronize` may be nested.
+//! - Its owner is a thread, which may take it again, as nested calls of Ruby's `synchronize` do.
 //! - Nothing is mended. A child that takes over a [`Locked`] value starts with the default value.
 //! - A fork handler may hold it from before a fork until after it.
 
@@ -193,7 +193,7 @@ fn this_thread() -> u64 {
     static THREADS: AtomicU32 = AtomicU32::new(1);
     thread_local! {
         static NUMBER: u32 = {
-            // From here on, a thread differs from its copies in forked children.
+            // From here on, the generation tells a thread from its copies in forked children.
             quipu_segment::watch_forks();
             THREADS.fetch_add(1, Ordering::Relaxed)
         };

@@ -141,14 +141,14 @@ impl Families {
         pid: impl Fn(u32) -> &'f str,
         mut bad: impl FnMut(FileNumber),
     ) {
-        let mut own: Vec<(u32, &str, f64)> =
-            table.own.iter().map(|own| (own.row, pid(own.file), own.value)).collect();
+        let mut values: Vec<(u32, &str, f64)> =
+            table.process_values.iter().map(|one| (one.row, pid(one.file), one.value)).collect();
         // The sort is stable: of equal entries, the last one counts.
-        own.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
-        let mut own = own.into_iter().peekable();
+        values.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        let mut values = values.into_iter().peekable();
         for (at, row) in (0_u32..).zip(&table.rows) {
             let mut each = Vec::new();
-            while let Some((_, pid, value)) = own.next_if(|own| own.0 == at) {
+            while let Some((_, pid, value)) = values.next_if(|one| one.0 == at) {
                 each.push((pid, value));
             }
             let taken = match content {

@@ -9,7 +9,7 @@ use hashbrown::HashTable;
 use quipu_arena::{Arena, Scope};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
-/// How the values of several processes for a key are combined.
+/// How the values that several processes have for one key are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fold {
     Sum,
@@ -55,7 +55,7 @@ pub(crate) struct Row<'a> {
 
 /// The value of one process, for [`Fold::Each`].
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Own {
+pub(crate) struct ProcessValue {
     pub(crate) row: u32,
     /// The number of its file.
     pub(crate) file: u32,
@@ -65,7 +65,8 @@ pub(crate) struct Own {
 pub(crate) struct Table<'a> {
     pub(crate) fold: Fold,
     pub(crate) rows: Vec<Row<'a>>,
-    pub(crate) own: Vec<Own>,
+    /// With [`Fold::Each`], the values of all files; otherwise empty.
+    pub(crate) process_values: Vec<ProcessValue>,
     index: HashTable<u32>,
     /// The first row of the file that was read last.
     first: u32,
@@ -92,7 +93,7 @@ impl<'a> Table<'a> {
         Self {
             fold,
             rows: Vec::new(),
-            own: Vec::new(),
+            process_values: Vec::new(),
             index: HashTable::new(),
             first: NONE,
             secrets: RapidSecrets::seed(seed()),
@@ -125,7 +126,7 @@ impl<'a> Table<'a> {
     fn fold_in(&mut self, at: u32, file: u32, reading: Reading) {
         let row = &mut self.rows[at as usize];
         if self.fold == Fold::Each {
-            self.own.push(Own { row: at, file, value: reading.value });
+            self.process_values.push(ProcessValue { row: at, file, value: reading.value });
         } else if row.file == NONE {
             row.reading = reading;
         } else {
@@ -163,9 +164,9 @@ impl<'a> Table<'a> {
                 self.add(&mut place, row.key, row.reading, scope);
             }
         }
-        for own in &other.own {
-            let reading = Reading { value: own.value, time: 0.0 };
-            self.fold_in(rows[own.row as usize], own.file, reading);
+        for one in &other.process_values {
+            let reading = Reading { value: one.value, time: 0.0 };
+            self.fold_in(rows[one.row as usize], one.file, reading);
         }
     }
 }
@@ -232,6 +233,6 @@ mod tests {
         }
         let mut halves = table(Fold::Each, &scope, &files[..1]);
         halves.merge(&table(Fold::Each, &scope, &files[1..]), &scope);
-        assert_eq!(halves.own.len(), 7);
+        assert_eq!(halves.process_values.len(), 7);
     }
 }

@@ -132,7 +132,7 @@ fn quick(url: &str) -> Options {
 }
 
 #[test]
-fn who_was_only_stopped_comes_back() {
+fn a_process_that_was_only_stopped_comes_back() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("one");
@@ -191,7 +191,7 @@ fn a_write_that_was_held_up_is_folded_too() {
 }
 
 #[test]
-fn who_comes_back_after_a_long_time_is_not_counted_twice() {
+fn an_instance_that_comes_back_after_a_long_time_is_not_counted_twice() {
     let server = Server::start(&[]);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("one");
@@ -231,7 +231,8 @@ fn fork_children(store: &Redis) {
         if unsafe { libc::fork() } == 0 {
             (0..100).for_each(|_| jobs.increment(&[], 1.0));
             if child == 0 {
-                // This child outlives its parent, and flushes the counts of all in its place.
+                // This child outlives its parent, and flushes the counts of all in its parent's
+                // place.
                 eventually("the others have ended", || {
                     std::os::unix::process::parent_id() != parent && jobs.get(&[]) == 2001.0
                 });

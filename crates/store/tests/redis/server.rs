@@ -23,13 +23,13 @@ impl Server {
         let directory = tempfile::tempdir().unwrap();
         let mut server = Self { child: None, port: free_port(), arguments, directory };
         // Another process may take the port before the server does.
-        while !server.is_started() {
+        while !server.try_start() {
             server.port = free_port();
         }
         server
     }
 
-    /// A server that is not started yet.
+    /// A server that is not running until [`Server::restart`].
     pub(crate) fn later(arguments: &[&str]) -> Self {
         let mut server = Self::start(arguments);
         server.kill();
@@ -37,11 +37,11 @@ impl Server {
     }
 
     pub(crate) fn restart(&mut self) {
-        assert!(self.is_started(), "redis-server does not start");
+        assert!(self.try_start(), "redis-server does not start");
     }
 
     /// Starts the server. Returns false if it exits before it accepts connections.
-    fn is_started(&mut self) -> bool {
+    fn try_start(&mut self) -> bool {
         self.kill();
         let mut command = Command::new("redis-server");
         command
@@ -142,8 +142,8 @@ pub(crate) struct Proxy {
     /// When set, the next response of the server is lost and its connection cut. The server has
     /// processed the request by then.
     pub(crate) cut_after: Arc<AtomicBool>,
-    /// When set, the next response to a request that contains the text is lost in this way, or
-    /// every such request is.
+    /// When set, requests that contain the text are affected: with [`Lost::Requests`], each of them
+    /// is lost; with [`Lost::Answer`], the response to the next one is lost as above.
     pub(crate) lost: Arc<Mutex<Option<(Lost, String)>>>,
     /// When set, requests do not get through.
     pub(crate) is_stuck: Arc<AtomicBool>,
@@ -213,11 +213,11 @@ impl Proxy {
     }
 }
 
-/// Forwards bytes as long as `is_right` returns true.
-fn pass(mut from: TcpStream, mut to: TcpStream, mut is_right: impl FnMut(&[u8]) -> bool) {
+/// Forwards bytes as long as `is_passed` returns true, then closes both connections.
+fn pass(mut from: TcpStream, mut to: TcpStream, mut is_passed: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut buffer) {
-        if !is_right(&buffer[..count]) || to.write_all(&buffer[..count]).is_err() {
+        if !is_passed(&buffer[..count]) || to.write_all(&buffer[..count]).is_err() {
             break;
         }
     }
