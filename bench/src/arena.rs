@@ -2,8 +2,8 @@
 //!
 //! Each workload is a file of this module. It is written once for all libraries, using the
 //! interface in `library`, and once for the heap. Unless the workload says otherwise, a library's
-//! arena lives as long as its case, has room for a round from the start, and is reset at the point
-//! where the heap frees; rounds before the first run have touched its pages.
+//! arena lives as long as its case, has room for a round from the start, and is reset where the
+//! version for the heap frees. Rounds before the first measured run have touched its pages.
 
 mod data;
 mod decode;
@@ -34,11 +34,12 @@ pub const WORKLOADS: &[Workload] = &[
     ("shared", shared::run),
 ];
 
-/// The subject of the heap, which is the system allocator: the benchmark installs no other.
+/// The name under which the heap is measured: the system allocator, since the benchmark installs no
+/// other.
 const MALLOC: &str = "malloc";
 
-/// The rounds before a subject is measured.
-const WARMING: usize = 3;
+/// The number of rounds before a subject is measured.
+const WARMUP_ROUNDS: usize = 3;
 
 /// The work of one round, for any library. It ends with a reset.
 trait Round {
@@ -53,7 +54,7 @@ trait Round {
 fn with_libraries<'a, R: Round>(case: Case<'a>, work: &'a R) -> Case<'a> {
     fn add<'a, L: Library + 'a, R: Round>(case: Case<'a>, work: &'a R) -> Case<'a> {
         let mut arena = L::with_room(R::ROOM);
-        for _ in 0..WARMING {
+        for _ in 0..WARMUP_ROUNDS {
             work.round(&mut arena);
         }
         case.exclusive(&L::name(), move |n| {

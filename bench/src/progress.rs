@@ -29,11 +29,11 @@ impl Progress {
         }
     }
 
-    /// Ends the work with a last line. On a terminal, dropping ends the line without a text.
+    /// Ends the work with a last line. Without it, a drop only ends the line on the terminal.
     pub fn finish(mut self, what: &str) {
         let line = line(self.done, self.total, self.started.elapsed(), what);
         self.write(&format!("{}{line}\n", if self.terminal { "\r\x1b[K" } else { "" }));
-        // The line has ended: the drop has nothing to do.
+        // The drop must not end the line again.
         self.terminal = false;
     }
 

@@ -55,10 +55,10 @@ pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
             0 => {
                 metrics.begin(command).for_each(|()| acknowledge(b','));
                 acknowledge(b'c');
-                // SAFETY: this ends the process, and runs no code of its parent.
+                // SAFETY: this ends the child without the exit handlers of its parent.
                 unsafe { libc::_exit(0) };
             }
-            // SAFETY: from now on, the system reaps the children.
+            // SAFETY: no handler is installed. From now on, the system reaps the children.
             _ => unsafe {
                 libc::signal(libc::SIGCHLD, libc::SIG_IGN);
             },
@@ -70,7 +70,7 @@ pub(crate) fn run(directory: &Path) -> Result<(), Box<dyn Error>> {
 impl Metrics {
     /// Registers the metrics.
     pub(crate) fn on(registry: &Registry) -> Result<Self, Box<dyn Error>> {
-        // Python's metrics have exemplars, so these must, too.
+        // Python's metrics have exemplars, and all workers must describe a family in the same way.
         let describe = |name: &str, help: &str, label: &str| {
             Description::new(name, help).labels([label]).exemplars().verbatim()
         };
@@ -81,7 +81,7 @@ impl Metrics {
         Ok(Self { jobs, seconds, bound: HashMap::new() })
     }
 
-    /// The operations of a command: each `next` does one.
+    /// Returns an iterator that does one operation of a command at each `next`.
     pub(crate) fn begin(&mut self, command: Command) -> impl Iterator<Item = ()> {
         let mut sequence = Sequence::new(command.seed);
         let mut created = Vec::new();

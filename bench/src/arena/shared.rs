@@ -14,7 +14,7 @@ use bump_scope::BumpPool;
 use quipu_arena::{Arena, Pool, SharedArena};
 
 use super::library::{BlinkAlloc, BumpScopeUp, Bumpalo, Library};
-use super::{MALLOC, WARMING, per_operation};
+use super::{MALLOC, WARMUP_ROUNDS, per_operation};
 use crate::measure::{Case, Options, black_box, on_cores};
 use crate::record::Record;
 
@@ -143,7 +143,7 @@ fn add<'a, S: Sync + 'a>(
     round: impl Fn(&S) + Sync + 'a,
     reset: impl Fn(&mut S) + 'a,
 ) -> Case<'a> {
-    let mut before = WARMING;
+    let mut before = WARMUP_ROUNDS;
     case.timed(subject, move |threads, n| {
         let mut elapsed = Duration::ZERO;
         for _ in 0..std::mem::take(&mut before) {

@@ -28,7 +28,7 @@ const CHARACTER: f64 = 7.4;
 pub(super) const TEXT: RGBColor = RGBColor(0x22, 0x2b, 0x36);
 pub(super) const FAINT: RGBColor = RGBColor(0x5b, 0x66, 0x73);
 pub(super) const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
-/// quipu and its variants: one colour, darkest first.
+/// quipu and its variants: shades of one colour, darkest first.
 const OURS: [RGBColor; 4] = [
     RGBColor(0x00, 0x6d, 0x77),
     RGBColor(0x3a, 0x9c, 0xa3),

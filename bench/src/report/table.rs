@@ -13,8 +13,8 @@ pub(super) enum Rows {
 }
 
 /// A Markdown table, followed by a line that explains it. With a peer, the cell of every other
-/// subject shows how many times better than the peer it is. If the peer is the best of each case,
-/// only our cells show it.
+/// subject shows how many times better than the peer it is. [`BEST`] stands for the best peer of
+/// each case; then only the cells of quipu show the ratio.
 pub(super) fn render(records: &[&Record], peer: Option<&str>, rows: Rows) -> Result<String> {
     if let Some(peer) = peer.filter(|peer| *peer != BEST)
         && !records.iter().any(|record| record.subject == peer)
@@ -104,7 +104,8 @@ pub(super) fn cases<'a>(records: &[&'a Record]) -> Vec<Case<'a>> {
 }
 
 impl Case<'_> {
-    /// The case's name, without the defaults: a time, on one thread.
+    /// The case's name and metric. A metric is left out if it is a time or the case names it, and
+    /// the number of threads unless there are `many_threads`.
     fn title(&self, many_threads: bool) -> String {
         let title = self.case_and_threads(many_threads);
         match self.metric == "time" || self.case.ends_with(&format!("/{}", self.metric)) {
@@ -113,7 +114,7 @@ impl Case<'_> {
         }
     }
 
-    /// The case's name without the metric.
+    /// As `title`, without the metric.
     pub(super) fn case_and_threads(&self, many_threads: bool) -> String {
         match (many_threads, self.threads) {
             (false, _) => self.case.to_string(),

@@ -1,4 +1,4 @@
-//! Forked workers that count in the same series with two labels at the same time.
+//! Forked workers that increment one series, which has two labels, at the same time.
 
 use std::io::{Read, Write};
 use std::time::Instant;
@@ -16,7 +16,8 @@ use crate::record::{Label, Record};
 /// The number of increments between two readings of the clock.
 const BATCH: u64 = 1000;
 
-/// The elapsed time divided by the operations of all workers. The segment must contain their sum.
+/// Measures the elapsed time divided by the increments of all workers. Fails if the segment has
+/// lost one of them.
 pub(super) fn workers(plan: Plan, places: &Places) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for count in TOGETHER {
@@ -37,7 +38,7 @@ pub(super) fn workers(plan: Plan, places: &Places) -> Result<Vec<Record>> {
 /// The number of increments of all workers, and the nanoseconds per increment.
 fn count_together(plan: &Plan, count: usize, counters: &Counters) -> Result<(u64, f64)> {
     let (mut go, gate) = pipe()?;
-    let (mut counted, count_to) = pipe()?;
+    let (mut counts, report) = pipe()?;
     let mut workers = Vec::new();
     for _ in 0..count {
         workers.push(children::fork(|| {
@@ -53,11 +54,11 @@ fn count_together(plan: &Plan, count: usize, counters: &Counters) -> Result<(u64
                 batch();
                 sum += BATCH;
             }
-            let _ = (&count_to).write_all(&sum.to_le_bytes());
+            let _ = (&report).write_all(&sum.to_le_bytes());
         })?);
     }
-    drop(count_to);
-    // By now the workers wait at the gate; a late worker finds it open.
+    drop(report);
+    // Most workers reach the gate meanwhile; one that is late finds it open.
     std::thread::sleep(plan.run_time / 10);
     let start = Instant::now();
     let _ = (&gate).write_all(&vec![b'g'; count]);
@@ -66,7 +67,7 @@ fn count_together(plan: &Plan, count: usize, counters: &Counters) -> Result<(u64
     }
     let elapsed = start.elapsed();
     let (mut total, mut sum) = (0, [0; 8]);
-    while counted.read_exact(&mut sum).is_ok() {
+    while counts.read_exact(&mut sum).is_ok() {
         total += u64::from_le_bytes(sum);
     }
     let timed = total - count as u64 * BATCH;

@@ -1,7 +1,8 @@
 # The base class of contenders: their properties, and the code that calls their metrics.
 #
 # The pieces of code are the bodies of measured loops: `c` is a counter, `h` a histogram, `b` a
-# metric that is bound to its labels, `l` the labels of a point, `v` its value.
+# metric that is bound to its labels. A point is an update of a random metric: `m` is the metric,
+# `l` its labels, `v` the value.
 
 class Contender
   # The options of the program: `tmpfs`, `disk`, `redis`.
@@ -32,7 +33,7 @@ class Contender
     shared?
   end
 
-  # The number of scrapes after many workers have died.
+  # The number of scrapes that are measured after many workers have died.
   def scrapes
     5
   end
@@ -67,7 +68,7 @@ class Contender
     "b.observe(0.3)"
   end
 
-  # The call for a point, whose labels may be preset.
+  # The call for a point. The metric may have its labels preset.
   def increment_point
     "m.increment"
   end
