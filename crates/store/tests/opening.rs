@@ -333,7 +333,7 @@ fn a_view_has_its_own_names() {
 
 /// A process that sets its metrics to 0 when it starts takes nothing from others.
 #[test]
-fn who_begins_resets_nothing() {
+fn a_process_that_begins_resets_nothing() {
     let directory = tempfile::tempdir().unwrap();
     for round in 0..3 {
         let store = SegmentStore::open(directory.path()).unwrap();

@@ -275,7 +275,7 @@ fn scripts_that_a_server_forgets() {
 }
 
 #[test]
-fn who_is_no_server_at_all() {
+fn what_is_not_redis_at_all_is_an_error() {
     // A server that speaks another protocol.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
