@@ -205,6 +205,16 @@ impl Region {
         Some(unsafe { self.base.add(offset::words(offset.get()) as usize) })
     }
 
+    /// The address of the cell at an offset.
+    ///
+    /// # Safety
+    /// [`Region::cells`] must have returned it before: what was there once is there for good.
+    #[inline]
+    pub(crate) unsafe fn known_cell(&self, offset: ByteOffset) -> NonNull<AtomicU64> {
+        // SAFETY: the cell lies inside the region.
+        unsafe { self.base.add(offset::words(offset.get()) as usize) }
+    }
+
     /// Whether the `length` bytes from `offset` may be touched.
     #[inline]
     pub(crate) fn has(&self, offset: ByteOffset, length: u64) -> bool {

@@ -10,7 +10,7 @@
 //! The rules are those of Prometheus (`prometheus/docs`, "Native Histograms"). The bounds of the
 //! buckets agree with those of `client_golang`.
 
-use quipu_segment::series::{Family, SeriesCells, SideAllocation};
+use quipu_segment::series::{Family, SeriesCells, SeriesHandle, SideAllocation};
 use quipu_segment::sync::{AtomicU64, Ordering};
 
 /// The valid schemas.
@@ -28,14 +28,19 @@ const FIRST_SLOTS_IN_LANES: u16 = 64;
 /// The limits of the buckets in the octave from 1 to 2, in the finest schema; and for each 512th of
 /// the octave, the index of the first limit that is not below it.
 struct Octave {
-    limits: [u64; 1 << FINEST],
+    /// After the last one, a limit that no value reaches.
+    limits: [u64; LIMITS + 1],
     guesses: [u16; GUESSES],
 }
 
+const LIMITS: usize = 1 << FINEST;
 const GUESSES: usize = 1 << GUESS_BITS;
 const GUESS_BITS: u32 = 9;
 const MANTISSA_BITS: u32 = 52;
 const MANTISSA: u64 = (1 << MANTISSA_BITS) - 1;
+const BIAS: i32 = 1023;
+/// The exponent of infinity, with the bias.
+const INFINITE: i32 = 0x7ff;
 
 /// Computed at compile time: a child of a fork could wait forever for a table that another thread
 /// of its parent was initializing.
@@ -55,9 +60,9 @@ const ROOTS: [u64; FINEST as usize] = [
 
 impl Octave {
     const fn new() -> Self {
-        let mut limits = [0; 1 << FINEST];
+        let mut limits = [u64::MAX; LIMITS + 1];
         let mut i = 0;
-        while i < limits.len() {
+        while i < LIMITS {
             // The product of the roots whose bits are set in `i`. After eight roundings at the 63rd
             // bit, the 52nd is still right: a test compares all limits.
             let (mut power, mut bit) = (1_u128 << 63, 0);
@@ -74,7 +79,7 @@ impl Octave {
         let (mut guesses, mut guess, mut limit) = ([0; GUESSES], 0, 0);
         while guess < GUESSES {
             let mantissa = (guess as u64) << (MANTISSA_BITS - GUESS_BITS);
-            while limit < limits.len() && limits[limit] < mantissa {
+            while limits[limit] < mantissa {
                 limit += 1;
             }
             guesses[guess] = limit as u16; // At most 256.
@@ -87,29 +92,40 @@ impl Octave {
 /// The index of the bucket of a value above zero, in a schema.
 #[inline]
 pub(crate) fn index_of(value: f64, schema: i8) -> i32 {
+    let bits = value.to_bits();
+    // 11 bits, since the value has no sign.
+    let exponent = (bits >> MANTISSA_BITS) as i32;
+    if !(1..INFINITE).contains(&exponent) {
+        return extreme_index_of(value, schema);
+    }
+    index(exponent - BIAS, bits & MANTISSA, schema)
+}
+
+/// As [`index_of`], for values that are infinite or too small to be normal.
+#[cold]
+fn extreme_index_of(value: f64, schema: i8) -> i32 {
     if value == f64::INFINITY {
         // One more than the index of the greatest finite value, as in `client_golang`.
-        return index_of(f64::MAX, schema) + 1;
+        return index(INFINITE - 1 - BIAS, MANTISSA, schema) + 1;
     }
-    let (value, shift) =
-        if value < f64::MIN_POSITIVE { (value * 2_f64.powi(54), -54) } else { (value, 0) };
-    let bits = value.to_bits();
-    // 11 bits.
-    let exponent = (bits >> MANTISSA_BITS) as i32 - 1023 + shift;
-    let mantissa = bits & MANTISSA;
+    let bits = (value * 2_f64.powi(54)).to_bits();
+    index((bits >> MANTISSA_BITS) as i32 - BIAS - 54, bits & MANTISSA, schema)
+}
+
+/// The index of the bucket of a value, given by its exponent and mantissa.
+#[inline]
+fn index(exponent: i32, mantissa: u64, schema: i8) -> i32 {
     if schema <= 0 {
         // Bounds are inclusive: an exact power of two belongs to the octave below.
         let octave = exponent + i32::from(mantissa != 0);
         let width = -i32::from(schema);
         return (octave + (1 << width) - 1) >> width;
     }
-    let table = &OCTAVE;
-    let mut index = table.guesses[(mantissa >> (MANTISSA_BITS - GUESS_BITS)) as usize] as usize;
-    while index < table.limits.len() && table.limits[index] < mantissa {
-        index += 1;
-    }
+    let guess = OCTAVE.guesses[(mantissa >> (MANTISSA_BITS - GUESS_BITS)) as usize];
+    // No 512th of the octave has two limits, and values are unpredictable: there is no branch.
+    let index = i32::from(guess) + i32::from(OCTAVE.limits[usize::from(guess)] < mantissa);
     // In the finest schema, at most 256. Each coarser schema has every second limit.
-    let fine = index as i32 + (exponent << FINEST);
+    let fine = index + (exponent << FINEST);
     let width = FINEST - schema;
     (fine + (1 << width) - 1) >> width
 }
@@ -123,34 +139,98 @@ fn coarser(index: i32) -> i32 {
 /// value above zero has -1074 * 2^8. A greater index is damage done by another process.
 const MAX_INDEX: u32 = 1 << 20;
 
+/// Where the side allocations of a series are found: by a handle that keeps one at hand, or by the
+/// family.
+pub(crate) trait Sides {
+    /// The side allocation at an offset, if it is at hand.
+    fn at_hand(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>>;
+
+    /// As [`Family::side`].
+    fn find(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>>;
+
+    /// The family.
+    fn family(&self) -> &Family;
+}
+
+impl Sides for SeriesHandle {
+    #[inline]
+    fn at_hand(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
+        self.side_at_hand(cells, at)
+    }
+
+    fn find(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
+        self.side(cells, at)
+    }
+
+    fn family(&self) -> &Family {
+        self.family()
+    }
+}
+
+impl Sides for Family {
+    #[inline]
+    fn at_hand(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
+        self.side(cells, at)
+    }
+
+    fn find(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
+        self.side(cells, at)
+    }
+
+    fn family(&self) -> &Family {
+        self
+    }
+}
+
 /// Counts a nonzero value in the buckets of the series. Cell `table` holds the offset of their
 /// newest table. Returns false if the segment has no room for a table.
 #[inline]
 pub(crate) fn observe(
-    family: &Family,
+    sides: &impl Sides,
     cells: &SeriesCells<'_>,
     table: usize,
     value: f64,
     schema: i8,
     most: u16,
 ) -> bool {
+    // Acquire: pairs with the release in `begin`; a thread that sees a table sees its head.
+    let newest = cells.plain(table).load(Ordering::Acquire);
+    if let Some(side) = u32::try_from(newest).ok().and_then(|at| sides.at_hand(cells, at))
+        && let Some((counts, words)) = buckets(&side)
+        && let Some(slot) = search(words, key_of(value, schema_of(&side)))
+    {
+        counts.add(slot, 1);
+        return true;
+    }
+    observe_first(sides, cells, table, value, schema, most)
+}
+
+/// As [`observe`], if the table is not at hand or the bucket not in use.
+#[cold]
+fn observe_first(
+    sides: &impl Sides,
+    cells: &SeriesCells<'_>,
+    table: usize,
+    value: f64,
+    schema: i8,
+    most: u16,
+) -> bool {
+    let family = sides.family();
     // Bounded, in case another process writes damaged offsets.
     for _ in 0..MAX_TABLES {
-        // Acquire: pairs with the release in `begin`; a thread that sees a table sees its head.
+        // Acquire: as in `observe`.
         let newest = cells.plain(table).load(Ordering::Acquire);
-        let side = u32::try_from(newest).ok().and_then(|at| family.side(cells, at));
+        let side = u32::try_from(newest).ok().and_then(|at| sides.find(cells, at));
         let Some(side) = side else {
             if !begin(family, cells, table, newest, None, schema, most) {
                 return false;
             }
             continue;
         };
-        let (schema, sign) = (schema_of(&side), u64::from(value < 0.0) * NEGATIVE);
-        // The lower 32 bits of the key are the index.
-        let key = USED | sign | u64::from(index_of(value.abs(), schema).cast_unsigned());
-        match slot(&side, key, most) {
-            Some((cells, slot)) => {
-                cells.add(slot, 1);
+        let schema = schema_of(&side);
+        match slot(&side, key_of(value, schema), most) {
+            Some((counts, slot)) => {
+                counts.add(slot, 1);
                 return true;
             }
             None if begin(family, cells, table, newest, Some(&side), schema, most) => {}
@@ -158,6 +238,14 @@ pub(crate) fn observe(
         }
     }
     false
+}
+
+/// The word of a value's bucket.
+#[inline]
+fn key_of(value: f64, schema: i8) -> u64 {
+    let sign = u64::from(value < 0.0) * NEGATIVE;
+    // The lower 32 bits are the index.
+    USED | sign | u64::from(index_of(value.abs(), schema).cast_unsigned())
 }
 
 /// Gathers the buckets of all tables in their coarsest schema, or in a coarser one if there would
@@ -287,15 +375,40 @@ fn merge(buckets: &mut Vec<(i32, u64)>) {
     });
 }
 
+/// The cells and words of a table. There is one word for each cell, except in a damaged file.
+#[inline]
+fn buckets<'a>(side: &SideAllocation<'a>) -> Option<(SeriesCells<'a>, &'a [AtomicU64])> {
+    let cells = side.cells()?;
+    Some((cells, side.words().get(..cells.len()).unwrap_or_default()))
+}
+
+/// The first slot in which a bucket is searched.
+#[inline]
+fn first_slot(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize
+}
+
+/// Finds the slot of a bucket that is in use.
+#[inline]
+fn search(words: &[AtomicU64], key: u64) -> Option<usize> {
+    let mask = words.len().checked_sub(1)?;
+    let mut slot = first_slot(key) & mask;
+    for _ in words {
+        match words[slot].load(Ordering::Relaxed) {
+            found if found == key => return Some(slot),
+            0 => return None,
+            _ => slot = (slot + 1) & mask,
+        }
+    }
+    None
+}
+
 /// Finds the slot of a bucket, or inserts the bucket. Returns the table's cells and the slot, or
 /// `None` if the table is full.
-#[inline]
 fn slot<'a>(side: &SideAllocation<'a>, key: u64, most: u16) -> Option<(SeriesCells<'a>, usize)> {
-    let cells = side.cells()?;
-    // There is one word for each cell, except in a damaged file.
-    let words = side.words().get(..cells.len()).unwrap_or_default();
+    let (cells, words) = buckets(side)?;
     let mask = words.len().checked_sub(1)?;
-    let mut slot = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize & mask;
+    let mut slot = first_slot(key) & mask;
     for _ in 0..=mask {
         let mut found = words[slot].load(Ordering::Relaxed);
         if found == 0 {
@@ -387,6 +500,7 @@ fn set_schema(side: &SideAllocation<'_>, schema: i8) {
     word.store((i64::from(schema) + 128).cast_unsigned(), Ordering::Relaxed);
 }
 
+#[inline]
 fn schema_of(side: &SideAllocation<'_>) -> i8 {
     let [word, _] = side.user_data();
     let schema = word.load(Ordering::Relaxed) as i64 - 128;
@@ -442,7 +556,7 @@ mod tests {
 
     #[test]
     fn the_limits_of_an_octave_are_powers_of_two() {
-        for (i, &limit) in OCTAVE.limits.iter().enumerate() {
+        for (i, &limit) in OCTAVE.limits[..LIMITS].iter().enumerate() {
             let exact = (i as f64 / 256.0).exp2();
             // The system's `exp2` may be off by its last bit.
             let near = [exact.next_down(), exact, exact.next_up()].map(|n| n.to_bits() & MANTISSA);
@@ -454,6 +568,9 @@ mod tests {
             let first = OCTAVE.limits.partition_point(|&limit| limit < mantissa);
             assert_eq!(usize::from(found), first);
         }
+        // `index` compares with one limit.
+        assert!(OCTAVE.guesses.windows(2).all(|pair| pair[1] - pair[0] <= 1));
+        assert!(OCTAVE.guesses[GUESSES - 1] as usize >= LIMITS - 1);
     }
 
     #[test]

@@ -39,6 +39,12 @@ impl Lanes {
         (cpus < count).then_some(Self { cpus, count, sequence })
     }
 
+    /// Whether `cpus` of `count` lanes belong to CPUs.
+    #[inline]
+    pub(crate) fn are(self, cpus: u16, count: u16) -> bool {
+        (self.cpus, self.count) == (cpus, count)
+    }
+
     /// The CPUs that have a lane.
     pub(crate) fn cpus(self) -> u16 {
         self.cpus
@@ -104,6 +110,7 @@ impl<'a> SeriesCells<'a> {
         self.first.addr().get()
     }
 
+    #[inline]
     pub(crate) fn lanes(&self) -> Lanes {
         self.lanes
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicPtr;
 
 use super::cells::{Lanes, SeriesCells};
 use super::family::{Family, Series};
+use super::side::SideAllocation;
 use crate::fork;
 use crate::offset::WordOffset;
 use crate::slots::HandleClaim;
@@ -33,6 +34,9 @@ pub struct SeriesHandle {
     /// The cells that replace the series' own in a child of a fork, if the series was removed
     /// before the child claimed it; null if there are none.
     replacement: AtomicPtr<ReplacementCells>,
+    /// The side allocation of `cells` that is at hand, 0 for none: its offset (bits 0-31), and its
+    /// numbers of words (32-47) and of cells (48-63), which are laid out as `cells` are.
+    side: AtomicU64,
     family: Family,
 }
 
@@ -54,7 +58,8 @@ impl SeriesHandle {
         // gives it out for no longer than the handle lives.
         let cells = unsafe { std::mem::transmute::<SeriesCells<'_>, SeriesCells<'static>>(cells) };
         let (claim, replacement) = (AtomicU64::new(claim), AtomicPtr::new(ptr::null_mut()));
-        Self { cells, record, slot, claim, replacement, family: family.clone() }
+        let (side, family) = (AtomicU64::new(0), family.clone());
+        Self { cells, record, slot, claim, replacement, side, family }
     }
 
     /// The cells of the series.
@@ -63,6 +68,32 @@ impl SeriesHandle {
         // Acquire: another thread may have claimed the record before it stored this.
         let claim = self.claim.load(Ordering::Acquire);
         if process_of(claim) == fork::generation() { &self.cells } else { self.inherit() }
+    }
+
+    /// The side allocation at an offset, if it is the one that [`SeriesHandle::side`] returned last.
+    /// `of` is what [`SeriesHandle::cells`] returned.
+    #[inline]
+    pub fn side_at_hand(&self, of: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
+        let known = self.side.load(Ordering::Relaxed);
+        let at = WordOffset::new(at);
+        // Cells that replace the series' own have other side allocations.
+        let is_it = WordOffset::unpack(known) == at && known != 0 && ptr::eq(of, &self.cells);
+        // Truncation is meant: each cast keeps one part.
+        let sizes = ((known >> 32) as u16, (known >> 48) as u16);
+        // SAFETY: `side` found it.
+        is_it.then(|| unsafe { self.family.known_side(of, at, sizes) })
+    }
+
+    /// As [`Family::side`], for what [`SeriesHandle::cells`] returned. It is kept at hand.
+    pub fn side(&self, of: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
+        let side = self.family.side(of, at)?;
+        if ptr::eq(of, &self.cells)
+            && let Some((words, cells)) = side.sizes(of)
+        {
+            let known = u64::from(at) | u64::from(words) << 32 | u64::from(cells) << 48;
+            self.side.store(known, Ordering::Relaxed);
+        }
+        Some(side)
     }
 
     /// The family of the series.

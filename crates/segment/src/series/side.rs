@@ -6,6 +6,8 @@
 //! [`SideAllocations`], which tells the cells that hold their offsets: the next series in the same
 //! record takes over the allocations. `docs/formats.md` draws their head.
 
+use std::slice;
+
 use super::cells::{LANE_WORDS, Lanes, SeriesCells};
 use super::family::Family;
 use crate::error::Error;
@@ -68,6 +70,14 @@ impl<'a> SideAllocation<'a> {
     #[inline]
     pub fn words(&self) -> &'a [AtomicU64] {
         self.words
+    }
+
+    /// The numbers of words and of cells, if the cells are laid out as those of the series.
+    pub(super) fn sizes(&self, of: &SeriesCells<'_>) -> Option<(u16, u16)> {
+        let (cpus, lanes) = (of.lanes().cpus(), of.lanes().count());
+        let cells = self.cells.filter(|cells| cells.lanes().are(cpus, lanes))?;
+        // Both have 16 bits in the head.
+        Some((self.words.len() as u16, cells.len() as u16))
     }
 
     /// The cells; `None` if it was made without any.
@@ -137,7 +147,7 @@ impl Family {
             (0, _) => return None,
             (lanes, cells) => u64::from(lanes - 1) * LANE_WORDS as u64 + u64::from(cells),
         };
-        let lanes = Lanes::new(cpus, lanes)?;
+        let lanes = if of.lanes().are(cpus, lanes) { of.lanes() } else { Lanes::new(cpus, lanes)? };
         if usize::from(cells) > LANE_WORDS {
             return None;
         }
@@ -153,9 +163,76 @@ impl Family {
         Some(SideAllocation { head, words: shared, cells })
     }
 
+    /// The memory at an offset, without looking at its head again.
+    ///
+    /// # Safety
+    /// [`Family::side`] must have returned it for the same cells and offset, and
+    /// [`SideAllocation::sizes`] these numbers of words and cells. It is never moved or freed.
+    #[inline]
+    pub(super) unsafe fn known_side(
+        &self,
+        of: &SeriesCells<'_>,
+        at: WordOffset,
+        (words, cells): (u16, u16),
+    ) -> SideAllocation<'_> {
+        // SAFETY: `side` checked that head, words and cells are there, and the family keeps the
+        // segment alive for longer than the borrow.
+        unsafe {
+            let head = self.segment().region.known_cell(at.byte());
+            let shared = head.add(HEAD as usize);
+            let first = shared.add(usize::from(words).next_multiple_of(8));
+            let cells = Some(SeriesCells::new(first, cells.into(), of.lanes(), None));
+            let words = slice::from_raw_parts(shared.as_ptr(), words.into());
+            SideAllocation { head: head.cast().as_ref(), words, cells }
+        }
+    }
+
     /// A number unique to the series of these cells: the offset of its first cell.
     #[inline]
     fn owner(&self, cells: &SeriesCells<'_>) -> u64 {
         cells.address().wrapping_sub(self.segment().region.address()) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use crate::segment::Segment;
+    use crate::series::{Label, Schema};
+
+    #[test]
+    fn a_handle_has_the_side_allocation_at_hand_that_it_found_last() {
+        let segment = Segment::private(1 << 20).unwrap();
+        let dynamic = vec![Label { name: "user".into(), values: None }];
+        for (name, labels) in [("in lanes", Vec::new()), ("in a record", dynamic)] {
+            let (name, cells, additive) = (name.to_owned(), 1, true);
+            let schema = Schema { name, cells, additive, labels, ..Schema::default() };
+            let family = segment.family(&schema).unwrap();
+            let handle = family.bind(|key| {
+                if !schema.labels.is_empty() {
+                    key.text("ada");
+                }
+            });
+            let cells = handle.cells();
+            let taken = [(9, 9), (16, 8)]
+                .map(|(words, count)| family.allocate_side(cells, words, count).unwrap());
+            for at in [taken[0], taken[1], taken[0]] {
+                assert!(handle.side_at_hand(cells, at).is_none());
+                let found = handle.side(cells, at).unwrap();
+                let at_hand = handle.side_at_hand(cells, at).unwrap();
+                assert!(std::ptr::eq(found.words(), at_hand.words()));
+                assert!(std::ptr::eq(found.head, at_hand.head));
+                let [found, at_hand] = [found, at_hand].map(|side| side.cells().unwrap());
+                assert_eq!(found.address(), at_hand.address());
+                at_hand.add(at_hand.len() - 1, 2);
+                found.add(found.len() - 1, 3);
+            }
+            // An equal copy of the cells could be those of another series.
+            assert!(handle.side_at_hand(&{ *cells }, taken[0]).is_none());
+            let sums = taken.map(|at| family.side(cells, at).unwrap().cells().unwrap());
+            assert_eq!(sums.map(|cells| cells.sum(cells.len() - 1)), [10, 5]);
+            assert!(handle.side(cells, 0).is_none() && handle.side_at_hand(cells, 0).is_none());
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
 use crate::error::Error;
 use crate::kind::exemplar::{self, ReadExemplar};
 use crate::kind::metric_kind::{MetricKind, Scratch, damaged};
-use crate::kind::native;
+use crate::kind::native::{self, Sides};
 use crate::snapshot::{self, Bucket, Histogram, Value};
 
 /// The layout of a histogram's cells: the sum; the classic buckets with `+Inf` last; if it has
@@ -92,7 +92,7 @@ impl Layout {
     }
 
     #[inline]
-    pub(super) fn observe(&self, family: &Family, cells: &SeriesCells<'_>, value: f64) {
+    pub(super) fn observe(&self, sides: &impl Sides, cells: &SeriesCells<'_>, value: f64) {
         if self.is_classic() || value.is_nan() {
             cells.add(FIRST_BUCKET + self.bucket(value), 1);
         }
@@ -103,7 +103,7 @@ impl Layout {
                 cells.add(self.zero(), 1);
             } else {
                 let (table, schema) = (self.table(), native.schema);
-                if !native::observe(family, cells, table, value, schema, native.buckets) {
+                if !native::observe(sides, cells, table, value, schema, native.buckets) {
                     // No room for a table: count it here, so that the total stays right.
                     cells.add(self.zero(), 1);
                 }

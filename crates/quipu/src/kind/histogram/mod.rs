@@ -30,7 +30,7 @@ impl Histogram {
     /// Counts `value` and adds it to the sum.
     #[inline]
     pub fn observe(&self, value: f64) {
-        self.layout.observe(self.bound.family(), self.bound.cells(), value);
+        self.layout.observe(&self.bound, self.bound.cells(), value);
     }
 
     /// Like [`Histogram::observe`], and keeps `exemplar`, pairs of names and values, as the
