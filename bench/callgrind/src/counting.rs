@@ -46,6 +46,7 @@ cells! {
     native_histogram: TURN;
     histogram_by_enum_and_known_text: TURN;
     encode_a_series_of_18000: SERIES;
+    encode_a_family_of_1000: 1000;
     stream_write: TURN;
     stream_read: TURN;
     bucketed_window: TURN;
@@ -302,6 +303,22 @@ cell! {
         let registry = Registry::new();
         users(&registry);
         (registry, [()])
+    }
+}
+
+cell! {
+    encode_a_family_of_1000(registry: (Registry, Vec<Counter>), _input: ()) {
+        let mut page = Vec::with_capacity(1000 * 256);
+        registry.0.scrape().write_to(&mut page).expect("the page has room");
+        black_box(page);
+    } {
+        let registry = Registry::new();
+        let counter = |number| {
+            let help = "Something that is counted under a name of its own.";
+            registry.counter(&format!("things_{number}"), help).expect("a new name")
+        };
+        let counters = (0..1000).map(counter).collect();
+        ((registry, counters), [()])
     }
 }
 

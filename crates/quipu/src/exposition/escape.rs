@@ -43,8 +43,20 @@ impl Escaping {
 
 /// Whether every version of Prometheus accepts the name of a metric: `[a-zA-Z_:][a-zA-Z0-9_:]*`.
 pub fn is_legacy_name(name: &str) -> bool {
-    !name.is_empty() && name.char_indices().all(|(i, c)| is_legacy(c, i))
+    name.bytes().next().is_some_and(|first| !first.is_ascii_digit())
+        && name.bytes().all(|byte| IS_LEGACY[usize::from(byte)])
 }
+
+/// The bytes of names that every version of Prometheus accepts; digits are not the first.
+const IS_LEGACY: [bool; 256] = {
+    let mut is_legacy = [false; 256];
+    let mut byte = 0;
+    while byte < 128 {
+        is_legacy[byte] = (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'_' | b':');
+        byte += 1;
+    }
+    is_legacy
+};
 
 fn is_legacy(c: char, at: usize) -> bool {
     c.is_ascii_alphabetic() || c == '_' || c == ':' || (c.is_ascii_digit() && at > 0)
@@ -60,17 +72,31 @@ pub fn escape_name(name: &str, escaping: Escaping, out: &mut String) {
     escape(name.char_indices(), is_legacy_name(name), true, escaping, out);
 }
 
-/// Like [`escape_name`], for a name in two parts, to bytes.
+/// Like [`escape_name`], for a name in two parts, to bytes. The suffix needs no escapes.
 pub(super) fn put_metric_name(name: &str, suffix: &str, escaping: Escaping, out: &mut Vec<u8>) {
-    let behind = suffix.char_indices().map(|(i, c)| (name.len() + i, c));
     let is_legacy = is_legacy_name(name);
+    if is_unchanged(is_legacy, escaping) {
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(suffix.as_bytes());
+        return;
+    }
+    let behind = suffix.char_indices().map(|(i, c)| (name.len() + i, c));
     escape(name.char_indices().chain(behind), is_legacy, true, escaping, &mut Bytes(out));
 }
 
 /// Like [`escape_name`], for the name of a label, in which a colon is escaped.
 pub(super) fn put_label_name(name: &str, escaping: Escaping, out: &mut Vec<u8>) {
-    let chars = name.char_indices();
-    escape(chars, is_legacy_label(name), false, escaping, &mut Bytes(out));
+    let is_legacy = is_legacy_label(name);
+    if is_unchanged(is_legacy, escaping) {
+        out.extend_from_slice(name.as_bytes());
+        return;
+    }
+    escape(name.char_indices(), is_legacy, false, escaping, &mut Bytes(out));
+}
+
+/// Whether escaping leaves a name as it is.
+fn is_unchanged(is_legacy_name: bool, escaping: Escaping) -> bool {
+    escaping == Escaping::AllowUtf8 || (is_legacy_name && escaping != Escaping::Dots)
 }
 
 fn escape(
@@ -81,7 +107,7 @@ fn escape(
     out: &mut impl Write,
 ) {
     let is_legacy = |c: char, at: usize| is_legacy(c, at) && (colon || c != ':');
-    let keep = escaping == Escaping::AllowUtf8 || (is_legacy_name && escaping != Escaping::Dots);
+    let keep = is_unchanged(is_legacy_name, escaping);
     let mut chars = chars.peekable();
     if escaping == Escaping::Values && !is_legacy_name && chars.peek().is_some() {
         let _ = out.write_str("U__");
@@ -119,24 +145,28 @@ pub(super) fn put_quoted(text: &str, out: &mut Vec<u8>) {
 
 /// Like [`put_quoted`], for bytes.
 pub(super) fn put_quoted_bytes(text: &[u8], out: &mut Vec<u8>) {
+    put_escaped(text, |byte| matches!(byte, b'"' | b'\\' | b'\n'), out);
+}
+
+/// Appends a help text for Prometheus' text formats, in which quotes are not escaped.
+pub(super) fn put_help(text: &str, out: &mut Vec<u8>) {
+    put_escaped(text.as_bytes(), |byte| matches!(byte, b'\\' | b'\n'), out);
+}
+
+/// Appends a text with a backslash before each special byte; a line feed becomes `n`.
+fn put_escaped(text: &[u8], is_special: impl Fn(u8) -> bool, out: &mut Vec<u8>) {
+    // Without an early exit, this takes a few instructions for 16 bytes.
+    if text.iter().fold(0, |found, &byte| found | u8::from(is_special(byte))) == 0 {
+        out.extend_from_slice(text);
+        return;
+    }
     let mut rest = text;
-    while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | b'\n')) {
+    while let Some(at) = rest.iter().position(|&byte| is_special(byte)) {
         out.extend_from_slice(&rest[..at]);
         out.extend_from_slice(&[b'\\', if rest[at] == b'\n' { b'n' } else { rest[at] }]);
         rest = &rest[at + 1..];
     }
     out.extend_from_slice(rest);
-}
-
-/// Appends a help text for Prometheus' text formats, in which quotes are not escaped.
-pub(super) fn put_help(text: &str, out: &mut Vec<u8>) {
-    for byte in text.bytes() {
-        match byte {
-            b'\\' => out.extend_from_slice(b"\\\\"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            byte => out.push(byte),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -32,8 +32,17 @@ enum Suffix {
 }
 
 impl Suffix {
-    const ALL: [Self; 6] =
-        [Self::None, Self::Total, Self::Bucket, Self::Sum, Self::Count, Self::Info];
+    /// Those of the samples of a value.
+    #[inline]
+    fn of(value: &Value<'_>) -> &'static [Self] {
+        match value {
+            Value::Counter { .. } => &[Self::Total],
+            Value::Gauge(_) | Value::Unknown(_) | Value::StateSet(_) => &[Self::None],
+            Value::Info => &[Self::Info],
+            Value::Histogram(_) => &[Self::None, Self::Bucket, Self::Sum, Self::Count],
+            Value::Summary { .. } => &[Self::None, Self::Sum, Self::Count],
+        }
+    }
 
     fn text(self) -> &'static str {
         match self {
@@ -68,7 +77,7 @@ pub(super) struct Text {
     /// The rendered names and labels of the family.
     memory: Vec<u8>,
     /// The heads of lines with labels, by suffix: the name and an opening brace; or an opening
-    /// brace, the quoted name, and a comma.
+    /// brace, the quoted name, and a comma. [`NOT_YET`] until a series needs it.
     heads: [Range; 6],
     /// The suffix of most of the family's samples.
     main: Suffix,
@@ -123,10 +132,7 @@ impl Text {
         };
         self.is_plain_total =
             self.has_labels && self.main == Suffix::Total && self.dialect != Dialect::OpenMetrics2;
-        for suffix in Suffix::ALL {
-            self.heads[suffix as usize] =
-                self.render(|text, out| text.put_head(family, suffix, out));
-        }
+        self.heads = [NOT_YET; 6];
         self.between.clear();
         for name in family.dynamic().skip(1) {
             let range = self.render(|text, out| {
@@ -141,6 +147,12 @@ impl Text {
     #[inline]
     pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>, out: &mut Vec<u8>) {
         self.header(family, out);
+        for &suffix in Suffix::of(&series.value) {
+            if self.heads[suffix as usize] == NOT_YET {
+                self.heads[suffix as usize] =
+                    self.render(|text, out| text.put_head(family, suffix, out));
+            }
+        }
         match &series.value {
             // OpenMetrics does not allow NaN here: a scraper would reject the whole exposition.
             Value::Counter { total: Number::Float(total), .. }
