@@ -10,13 +10,15 @@ mod platform {
     //! the thread pointer.
 
     use std::arch::asm;
+    use std::num::NonZeroIsize;
     use std::sync::atomic::{AtomicIsize, Ordering};
 
     use crate::sync::AtomicU64;
 
-    /// The offset of a thread's `struct rseq` from its thread pointer.
+    /// The offset of a thread's `struct rseq` from its thread pointer, which itself points to other
+    /// things.
     #[derive(Debug, Clone, Copy)]
-    pub(crate) struct Sequence(isize);
+    pub(crate) struct Sequence(NonZeroIsize);
 
     /// Wraps `$body`, which commits with its last instruction: an addition to the CPU's own part of
     /// memory. `{at}` is the offset of that part, if it is less than `{bytes}`.
@@ -60,7 +62,7 @@ mod platform {
             // it. All threads find the same.
             static FOUND: AtomicIsize = AtomicIsize::new(UNKNOWN);
             const UNKNOWN: isize = isize::MIN;
-            const NONE: isize = isize::MAX;
+            const NONE: isize = 0;
             #[cold]
             fn look() -> isize {
                 // By name, at run time: older libraries lack it, and must still be able to load
@@ -81,7 +83,7 @@ mod platform {
                 UNKNOWN => look(),
                 found => found,
             };
-            (found != NONE).then_some(Self(found))
+            NonZeroIsize::new(found).map(Self)
         }
 
         /// The number of CPUs that the machine may ever have.
@@ -131,7 +133,7 @@ mod platform {
                 sequence!(
                     "add qword ptr [{first} + {at}], {n}";
                     at = out(reg) at,
-                    rseq = in(reg) self.0,
+                    rseq = in(reg) self.0.get(),
                     bytes = in(reg) bytes,
                     first = in(reg) first,
                     n = in(reg) n,
@@ -161,7 +163,7 @@ mod platform {
                     "addsd {sum}, qword ptr [{first} + {at}]",
                     "movsd qword ptr [{first} + {at}], {sum}";
                     at = out(reg) at,
-                    rseq = in(reg) self.0,
+                    rseq = in(reg) self.0.get(),
                     bytes = in(reg) bytes,
                     first = in(reg) first,
                     n = in(xmm_reg) n,

@@ -7,6 +7,7 @@
 //! added before it ended.
 
 use std::marker::PhantomData;
+use std::num::NonZeroU32;
 use std::ptr::NonNull;
 
 use crate::rseq::Sequence;
@@ -21,33 +22,36 @@ const _: () = assert!(LANE_WORDS * 8 == 1 << SHIFT);
 /// The lanes of a family: how many there are, and how a thread adds to that of its CPU.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lanes {
-    /// The CPUs that have a lane.
-    cpus: u16,
-    /// All lanes, of which at least one is shared.
-    count: u16,
     /// Found once, not for each addition.
     sequence: Option<Sequence>,
+    /// The bytes of the lanes of CPUs.
+    cpu_bytes: u32,
+    /// All lanes, of which at least one is shared.
+    count: u16,
 }
 
 impl Lanes {
     /// The lane of a series in a record of its own.
-    pub(crate) const ONE: Self = Self { cpus: 0, count: 1, sequence: None };
+    pub(crate) const ONE: Self = Self { sequence: None, cpu_bytes: 0, count: 1 };
 
     /// `None` if no lane is shared.
     pub(crate) fn new(cpus: u16, count: u16) -> Option<Self> {
         let sequence = if cpus > 0 { Sequence::find() } else { None };
-        (cpus < count).then_some(Self { cpus, count, sequence })
+        let cpu_bytes = u32::from(cpus) << SHIFT;
+        (cpus < count).then_some(Self { sequence, cpu_bytes, count })
     }
 
     /// Whether `cpus` of `count` lanes belong to CPUs.
     #[inline]
     pub(crate) fn are(self, cpus: u16, count: u16) -> bool {
-        (self.cpus, self.count) == (cpus, count)
+        (self.cpus(), self.count) == (cpus, count)
     }
 
     /// The CPUs that have a lane.
+    #[inline]
     pub(crate) fn cpus(self) -> u16 {
-        self.cpus
+        // `new` was given them as 16 bits.
+        (self.cpu_bytes >> SHIFT) as u16
     }
 
     /// The number of lanes.
@@ -60,7 +64,7 @@ impl Lanes {
 #[derive(Debug, Clone, Copy)]
 pub struct SeriesCells<'a> {
     first: NonNull<AtomicU64>,
-    cells: u32,
+    cells: NonZeroU32,
     lanes: Lanes,
     /// What the lanes held when the series was last reset; without it, zeros.
     base: Option<NonNull<AtomicU64>>,
@@ -80,29 +84,36 @@ impl<'a> SeriesCells<'a> {
     /// `LANE_WORDS` apart; and `cells` atomics from `base` on, if it is given.
     pub(crate) unsafe fn new(
         first: NonNull<AtomicU64>,
-        cells: u32,
+        cells: NonZeroU32,
         lanes: Lanes,
         base: Option<NonNull<AtomicU64>>,
     ) -> Self {
         Self { first, cells, lanes, base, life: PhantomData }
     }
 
-    /// Wraps cells in one lane.
+    /// Wraps cells in one lane; `None` if there are none.
     #[inline]
-    pub(crate) fn in_one_lane(cells: &'a [AtomicU64]) -> Self {
+    pub(crate) fn in_one_lane(cells: &'a [AtomicU64]) -> Option<Self> {
+        // A series has at most 512.
+        let count = NonZeroU32::new(cells.len() as u32)?;
         // SAFETY: the slice has all cells of the lane, for 'a.
-        unsafe { Self::new(NonNull::from(cells).cast(), cells.len() as u32, Lanes::ONE, None) }
+        Some(unsafe { Self::new(NonNull::from(cells).cast(), count, Lanes::ONE, None) })
     }
 
     /// The number of cells of the series.
     #[inline]
     pub fn len(&self) -> usize {
-        self.cells as usize
+        self.cells.get() as usize
     }
 
     /// Whether it has no cells.
     pub fn is_empty(&self) -> bool {
-        self.cells == 0
+        self.len() == 0
+    }
+
+    /// The number of cells of the series.
+    pub(crate) fn count(&self) -> NonZeroU32 {
+        self.cells
     }
 
     /// The address of its first cell.
@@ -138,17 +149,21 @@ impl<'a> SeriesCells<'a> {
     #[inline]
     pub fn add(&self, cell: usize, n: u64) {
         assert!(cell < self.len());
-        // SAFETY: the cell exists in each of the CPUs' lanes, as `new` was promised.
+        // SAFETY: the cell exists in each of the lanes, as `new` was promised.
         unsafe {
-            let first = self.first.as_ptr().add(cell);
-            if let Some(sequence) = self.lanes.sequence
-                && sequence.add_at::<SHIFT>(first, usize::from(self.lanes.cpus) << SHIFT, n)
-            {
-                return;
+            let first = self.first.add(cell);
+            match self.lanes.sequence {
+                Some(sequence) => {
+                    let bytes = self.lanes.cpu_bytes as usize;
+                    if !sequence.add_at::<SHIFT>(first.as_ptr(), bytes, n) {
+                        add_shared(first, self.lanes.cpus(), self.lanes.count, n);
+                    }
+                }
+                // Release: as in `add_shared`.
+                None if self.lanes.count == 1 => _ = first.as_ref().fetch_add(n, Ordering::Release),
+                None => add_shared(first, self.lanes.cpus(), self.lanes.count, n),
             }
         }
-        // Release: a reader that sees the addition sees what this thread did before.
-        self.shared(cell).fetch_add(n, Ordering::Release);
     }
 
     /// Adds `n` to a cell that holds the bits of a float.
@@ -160,22 +175,13 @@ impl<'a> SeriesCells<'a> {
         assert!(cell < self.len());
         // SAFETY: as in `add`.
         unsafe {
-            let first = self.first.as_ptr().add(cell);
+            let first = self.first.add(cell);
             if let Some(sequence) = self.lanes.sequence
-                && sequence.add_float_at::<SHIFT>(first, usize::from(self.lanes.cpus) << SHIFT, n)
+                && sequence.add_float_at::<SHIFT>(first.as_ptr(), self.lanes.cpu_bytes as usize, n)
             {
                 return;
             }
-        }
-        let cell = self.shared(cell);
-        let mut old = cell.load(Ordering::Relaxed);
-        loop {
-            let new = (f64::from_bits(old) + n).to_bits();
-            // As in `add`.
-            match cell.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(found) => old = found,
-            }
+            add_float_shared(first, self.lanes.cpus(), self.lanes.count, n);
         }
     }
 
@@ -207,7 +213,7 @@ impl<'a> SeriesCells<'a> {
     #[inline]
     pub fn plain(&self, cell: usize) -> &'a AtomicU64 {
         assert!(cell < self.len());
-        self.lane(cell, usize::from(self.lanes.cpus))
+        self.lane(cell, usize::from(self.lanes.cpus()))
     }
 
     /// Resets all sums to zero, except in the cells for which `is_kept` returns true.
@@ -268,18 +274,54 @@ impl<'a> SeriesCells<'a> {
     }
 
     #[inline]
-    fn shared(&self, cell: usize) -> &'a AtomicU64 {
-        let Lanes { cpus, count, .. } = self.lanes;
-        let shared = usize::from(count - cpus);
-        let own = if shared == 1 { 0 } else { thread_number() % shared };
-        self.lane(cell, usize::from(cpus) + own)
-    }
-
-    #[inline]
     fn lane(&self, cell: usize, lane: usize) -> &'a AtomicU64 {
         debug_assert!(cell < self.len() && lane < usize::from(self.lanes.count));
         // SAFETY: the callers checked the cell, and lanes are counted up to their number; `new` was
         // promised that the cell exists, for 'a.
         unsafe { self.first.add(lane * LANE_WORDS + cell).as_ref() }
     }
+}
+
+/// Adds to a cell in a shared lane: a separate function, so that an addition to a CPU's lane takes
+/// few instructions.
+///
+/// # Safety
+/// The cell exists in each of `count` lanes, the CPUs' lanes among them: in the first one at `first`.
+#[cold]
+#[inline(never)]
+unsafe fn add_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: u64) {
+    // SAFETY: as promised by the caller.
+    let cell = unsafe { shared(first, cpus, count) };
+    // Release: a reader that sees the addition sees what this thread did before.
+    cell.fetch_add(n, Ordering::Release);
+}
+
+/// As [`add_shared`], for the bits of a float.
+///
+/// # Safety
+/// That of [`add_shared`].
+#[inline(never)]
+unsafe fn add_float_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: f64) {
+    // SAFETY: as promised by the caller.
+    let cell = unsafe { shared(first, cpus, count) };
+    let mut old = cell.load(Ordering::Relaxed);
+    loop {
+        let new = (f64::from_bits(old) + n).to_bits();
+        // Release: as above.
+        match cell.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(found) => old = found,
+        }
+    }
+}
+
+/// A cell in the shared lane that this thread uses.
+///
+/// # Safety
+/// For 'a, that of [`add_shared`].
+unsafe fn shared<'a>(first: NonNull<AtomicU64>, cpus: u16, count: u16) -> &'a AtomicU64 {
+    let shared = usize::from(count - cpus);
+    let own = if shared == 1 { 0 } else { thread_number() % shared };
+    // SAFETY: the lane is one of the family's.
+    unsafe { first.add((usize::from(cpus) + own) * LANE_WORDS).as_ref() }
 }

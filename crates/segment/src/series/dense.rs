@@ -5,6 +5,7 @@
 //! small families share one *slab* of lanes, so a counter takes 8 bytes per CPU instead of a
 //! line.
 
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::ptr::NonNull;
 
@@ -83,14 +84,14 @@ impl Slab {
     /// Marks the words of a family as in use, if they lie in this slab.
     pub(crate) fn keep(&self, dense: &Dense) {
         if self.has(dense) {
-            let end = dense.at[0] + dense.used() - self.first;
+            let end = dense.offsets[0] + dense.used() - self.first;
             self.cells[0].fetch_max(end, Ordering::Relaxed);
         }
     }
 
     fn has(&self, dense: &Dense) -> bool {
         let numbers = u64::from(dense.lanes.cpus()) | u64::from(dense.lanes.count()) << 16;
-        let (first, lane) = (dense.at[0], self.lane());
+        let (first, lane) = (dense.offsets[0], self.lane());
         self.numbers == numbers && first >= lane.start && first + dense.used() <= lane.end
     }
 }
@@ -103,9 +104,11 @@ pub(crate) struct Dense {
     /// when it was last reset; then the time of that reset.
     marks: NonNull<AtomicU64>,
     /// The word offsets of `first` and `marks`.
-    at: [u64; 2],
+    offsets: [u64; 2],
     slots: u32,
-    cells: u32,
+    /// How many of them, without the overflow's, lie in the first slab: one after the other.
+    near: u32,
+    cells: NonZeroU32,
     slots_per_slab: u32,
     lanes: Lanes,
     additive: bool,
@@ -193,9 +196,10 @@ impl Dense {
         Some(Self {
             first: first_of(layout.first, words)?,
             marks: first_of(marks, Self::mark_words(slots, schema.cells))?,
-            at: [layout.first, marks].map(|at| at.get().into()),
+            offsets: [layout.first, marks].map(|at| at.get().into()),
             slots,
-            cells: schema.cells.into(),
+            near: slots.saturating_sub(1).min(slots_per_slab),
+            cells: NonZeroU32::new(schema.cells.into())?,
             slots_per_slab,
             lanes,
             additive: schema.additive,
@@ -204,20 +208,20 @@ impl Dense {
 
     /// The words that it occupies. Inside a slab, those in the first lane represent all lanes.
     pub(crate) fn extents(&self, slabs: &[Slab]) -> [Range<u64>; 2] {
-        let [first, marks] = self.at;
+        let [first, marks] = self.offsets;
         let words = if slabs.iter().any(|slab| slab.has(self)) {
             self.used()
         } else {
-            words(self.slots, self.cells, self.lanes.count().into())
+            words(self.slots, self.cells.get(), self.lanes.count().into())
         };
         // The number of cells came as 16 bits.
-        let kept = Self::mark_words(self.slots, self.cells as u16);
+        let kept = Self::mark_words(self.slots, self.cells.get() as u16);
         [first..first + words, marks..marks + kept]
     }
 
     /// The words of all slots, in one lane.
     fn used(&self) -> u64 {
-        u64::from(self.slots) * u64::from(self.cells)
+        u64::from(self.slots) * u64::from(self.cells.get())
     }
 
     /// The number of slots. The last one is the overflow.
@@ -229,20 +233,35 @@ impl Dense {
     #[inline]
     pub(crate) fn cells_at(&self, slot: u32) -> SeriesCells<'_> {
         let slot = slot.min(self.slots - 1);
-        let mut at = (slot * self.cells) as usize;
-        if slot >= self.slots_per_slab {
-            let (slab, rest) = (slot / self.slots_per_slab, slot % self.slots_per_slab);
-            at = slab as usize * usize::from(self.lanes.count()) * LANE_WORDS
-                + (rest * self.cells) as usize;
-        }
+        self.cells_near(slot).unwrap_or_else(|| self.at(slot, self.words_before(slot)))
+    }
+
+    /// The cells of a slot in the first slab, as are all slots of most families: by arithmetic alone.
+    #[inline]
+    pub(crate) fn cells_near(&self, slot: u32) -> Option<SeriesCells<'_>> {
+        (slot < self.near).then(|| self.at(slot, (slot * self.cells.get()) as usize))
+    }
+
+    /// The number of words from the first cell of slot 0 to that of an existing slot.
+    #[cold]
+    #[inline(never)]
+    fn words_before(&self, slot: u32) -> usize {
+        let (slab, rest) = (slot / self.slots_per_slab, slot % self.slots_per_slab);
+        slab as usize * usize::from(self.lanes.count()) * LANE_WORDS
+            + (rest * self.cells.get()) as usize
+    }
+
+    /// The cells of an existing slot, which begin `words` words after those of slot 0.
+    #[inline]
+    fn at(&self, slot: u32, words: usize) -> SeriesCells<'_> {
         let base = self.additive.then(|| {
-            let at = self.slots.div_ceil(64) + slot * self.cells;
+            let at = self.slots.div_ceil(64) + slot * self.cells.get();
             // SAFETY: `open` checked that the marks and that many bases lie inside the region.
             unsafe { self.marks.add(at as usize) }
         });
         // SAFETY: `open` checked that all slots in all lanes lie inside the region, which the
         // family keeps alive for longer than this borrow.
-        unsafe { SeriesCells::new(self.first.add(at), self.cells, self.lanes, base) }
+        unsafe { SeriesCells::new(self.first.add(words), self.cells, self.lanes, base) }
     }
 
     /// Whether the slot is shown even if it is zero.
@@ -289,7 +308,7 @@ impl Dense {
 
     fn start_of(&self, slot: u32) -> &AtomicU64 {
         debug_assert!(slot < self.slots);
-        let at = self.slots.div_ceil(64) + self.slots * self.cells + slot;
+        let at = self.slots.div_ceil(64) + self.slots * self.cells.get() + slot;
         // SAFETY: as above, for the times after the marks and bases.
         unsafe { self.marks.add(at as usize).as_ref() }
     }

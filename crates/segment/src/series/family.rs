@@ -368,22 +368,43 @@ impl Family {
                 // A writer of its own: of fixed values alone, it stays in registers.
                 let mut writer = KeyWriter::new(&inner.sets);
                 labels(&mut writer);
-                act(dense.cells_at(inner.slot(&writer, dense)));
-            }
-            Series::Dynamic(keyed) => {
-                let mut writer = KeyWriter::new(&inner.sets);
-                labels(&mut writer);
-                let key = writer.finish(keyed.secrets(), keyed.texts);
-                if let Some(key) = &key
-                    && let Some(claim) = keyed.claim_at_hand()
-                    && let Some(found) = keyed.find_live(key, claim.setter())
-                {
-                    act(keyed.cells_at(found.at));
-                    return;
+                let group = writer.group();
+                match group.and_then(|group| dense.cells_near(group)) {
+                    Some(cells) => act(cells),
+                    None => self.update_far(dense, group, act),
                 }
-                self.update_unfound(keyed, key, act);
             }
+            Series::Dynamic(keyed) => self.update_dynamic(keyed, labels, act),
         }
+    }
+
+    /// [`Family::update`] of a slot that is not in the first slab, or that does not exist.
+    #[cold]
+    #[inline(never)]
+    fn update_far(&self, dense: &Dense, group: Option<u32>, act: impl Fn(SeriesCells<'_>)) {
+        act(dense.cells_at(self.inner.slot(group, dense)));
+    }
+
+    /// [`Family::update`] if a label is dynamic. A separate function, so that the one above is small
+    /// enough to be inlined.
+    #[inline(never)]
+    fn update_dynamic(
+        &self,
+        keyed: &DynamicSeries,
+        labels: impl Fn(&mut KeyWriter<'_>),
+        act: impl Fn(SeriesCells<'_>),
+    ) {
+        let mut writer = KeyWriter::new(&self.inner.sets);
+        labels(&mut writer);
+        let key = writer.finish(keyed.secrets(), keyed.texts);
+        if let Some(key) = &key
+            && let Some(claim) = keyed.claim_at_hand()
+            && let Some(found) = keyed.find_live(key, claim.setter())
+        {
+            act(keyed.cells_at(found.at));
+            return;
+        }
+        self.update_unfound(keyed, key, act);
     }
 
     /// Changes the cells of a series that was not found at once. It takes all arguments by value,
@@ -406,7 +427,7 @@ impl Family {
         if let Series::Dense(dense) = &inner.layout {
             let mut writer = KeyWriter::new(&inner.sets);
             labels(&mut writer);
-            let slot = inner.slot(&writer, dense);
+            let slot = inner.slot(writer.group(), dense);
             dense.mark(slot);
             act(dense.cells_at(slot));
         } else {
@@ -422,7 +443,7 @@ impl Family {
         labels(&mut writer);
         let (cells, record, slot, claim) = match &inner.layout {
             Series::Dense(dense) => {
-                let slot = inner.slot(&writer, dense);
+                let slot = inner.slot(writer.group(), dense);
                 dense.mark(slot);
                 (dense.cells_at(slot), None, slot, None)
             }
@@ -652,8 +673,8 @@ impl Family {
 impl Inner {
     /// The slot of the labels that were written; the overflow's slot if they are unknown.
     #[inline]
-    fn slot(&self, writer: &KeyWriter<'_>, dense: &Dense) -> u32 {
-        match writer.group() {
+    fn slot(&self, group: Option<u32>, dense: &Dense) -> u32 {
+        match group {
             Some(group) if group < self.groups => group,
             _ => self.overflow_slot(dense),
         }

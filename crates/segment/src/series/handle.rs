@@ -4,6 +4,7 @@
 //! the handle, but not the claim, and makes one of its own at the first use.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::ptr;
 use std::sync::atomic::AtomicPtr;
 
@@ -163,7 +164,7 @@ impl SeriesHandle {
             }
             keyed.give_back(claim);
         }
-        self.replace(ReplacementCells::new(self.cells.len()))
+        self.replace(ReplacementCells::new(self.cells.count()))
     }
 
     /// Puts other cells in place of the series' own, unless that was done already.
@@ -189,11 +190,9 @@ impl SeriesHandle {
 
 impl ReplacementCells {
     /// Cells that are never shown.
-    fn new(count: usize) -> Self {
-        let memory: Box<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
+    fn new(count: NonZeroU32) -> Self {
+        let memory: Box<[AtomicU64]> = (0..count.get()).map(|_| AtomicU64::new(0)).collect();
         let first = ptr::NonNull::from(&*memory).cast();
-        // At most 512.
-        let count = count as u32;
         // SAFETY: there is one lane of that many cells, which are freed with this.
         Self { cells: unsafe { SeriesCells::new(first, count, Lanes::ONE, None) }, _memory: memory }
     }

@@ -6,6 +6,7 @@
 //! [`SideAllocations`], which tells the cells that hold their offsets: the next series in the same
 //! record takes over the allocations. `docs/formats.md` draws their head.
 
+use std::num::NonZeroU32;
 use std::slice;
 
 use super::cells::{LANE_WORDS, Lanes, SeriesCells};
@@ -155,10 +156,10 @@ impl Family {
             region.cells(at.byte_of(HEAD + words.next_multiple_of(8)), cell_words as usize)?;
         // `words` has 16 bits, and the words lie before the cells.
         let shared = region.slice(at.byte_of(HEAD), words as usize);
-        let cells = (cells > 0).then(|| {
+        let cells = NonZeroU32::new(cells.into()).map(|cells| {
             // SAFETY: all cells in all lanes lie inside the segment, which the family keeps alive
             // for longer than the borrow.
-            unsafe { SeriesCells::new(first, cells.into(), lanes, None) }
+            unsafe { SeriesCells::new(first, cells, lanes, None) }
         });
         Some(SideAllocation { head, words: shared, cells })
     }
@@ -181,7 +182,8 @@ impl Family {
             let head = self.segment().region.known_cell(at.byte());
             let shared = head.add(HEAD as usize);
             let first = shared.add(usize::from(words).next_multiple_of(8));
-            let cells = Some(SeriesCells::new(first, cells.into(), of.lanes(), None));
+            let cells = NonZeroU32::new(cells.into())
+                .map(|cells| SeriesCells::new(first, cells, of.lanes(), None));
             let words = slice::from_raw_parts(shared.as_ptr(), words.into());
             SideAllocation { head: head.cast().as_ref(), words, cells }
         }

@@ -44,7 +44,7 @@ impl DynamicSeries {
     /// As [`DynamicSeries::next_record`], with all words of the record.
     #[inline]
     pub(crate) fn next_words(&self, cursor: &mut At) -> Option<(WordOffset, &[AtomicU64])> {
-        let least = self.header + self.cells;
+        let least = self.header + self.cells.get();
         loop {
             if cursor.word < cursor.used {
                 let at = cursor.block.plus(cursor.word);
@@ -143,7 +143,7 @@ impl DynamicSeries {
         let at = block.plus(used);
         // A power loss may have set back the number of words in use: offsets that an earlier record
         // had there are not offsets of this one.
-        for cell in self.header..self.header + self.cells {
+        for cell in self.header..self.header + self.cells.get() {
             self.word_of(at, cell).store(0, Ordering::Relaxed);
         }
         // The length first, so that a walk can step over the record if this process dies here.

@@ -96,7 +96,7 @@ impl DynamicSeries {
                 if let Some((family, sides)) = sides {
                     sides.clear(family, &self.cells_at(at));
                 }
-                for cell in (0..self.cells).filter(|cell| !is_offset(*cell)) {
+                for cell in (0..self.cells.get()).filter(|cell| !is_offset(*cell)) {
                     self.word_of(at, self.header + cell).store(0, Ordering::Release);
                 }
                 self.restart(at, now);

@@ -77,7 +77,7 @@ impl DynamicSeries {
         let mut claimed = 0;
         limbo.store(0, Ordering::Relaxed);
         // Bounded, so that a circular list ends.
-        let most = self.end() / u64::from(self.header + self.cells);
+        let most = self.end() / u64::from(self.header + self.cells.get());
         for _ in 0..in_limbo.min(most) {
             let at = next;
             // Records after a damaged one are not reused until the family is mended.
@@ -103,7 +103,7 @@ impl DynamicSeries {
     fn free_class(&self, at: WordOffset) -> Option<u32> {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let words = (meta & WORDS) as u32;
-        let is_record = (self.header + self.cells..=MAX_WORDS).contains(&words)
+        let is_record = (self.header + self.cells.get()..=MAX_WORDS).contains(&words)
             && at.byte().get() >= HEADER_BYTES
             && self.has_words(at, words);
         let class = is_record.then(|| class_of(words))?;

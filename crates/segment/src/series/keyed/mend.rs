@@ -128,7 +128,7 @@ impl DynamicSeries {
             } else {
                 if torn {
                     // The memory at the offsets in its cells may belong to another series.
-                    (0..self.cells).for_each(|cell| {
+                    (0..self.cells.get()).for_each(|cell| {
                         self.word_of(at, self.header + cell).store(0, Ordering::Relaxed);
                     });
                 }
@@ -246,7 +246,7 @@ impl DynamicSeries {
                 let record = at.plus(survey.used);
                 let meta = region.word(record).load(Ordering::Acquire);
                 let words = meta & WORDS;
-                let fits = meta::used_words(meta) >= u64::from(self.header + self.cells)
+                let fits = meta::used_words(meta) >= u64::from(self.header + self.cells.get())
                     && u64::from(survey.used) + words <= used;
                 if !fits || state_of(meta) > state::HIDDEN {
                     survey.flaw = flaw(record.pack(), "a record that contradicts the layout");
@@ -325,7 +325,7 @@ impl DynamicSeries {
     /// labels, no other record does; without, all do, and the overflow's was made first.
     pub(super) fn may_be_overflow(&self, at: WordOffset) -> bool {
         let meta = self.region().word(at).load(Ordering::Relaxed);
-        let words = self.header + self.cells;
+        let words = self.header + self.cells.get();
         is_series(meta)
             && self.key_words(meta) == 0
             && self.region().has(at.byte(), offset::bytes(words.into()))

@@ -17,6 +17,7 @@ mod mend;
 mod record;
 mod tables;
 
+use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ pub(crate) struct DynamicSeries {
     secrets: RapidSecrets,
     /// The words of a record before its cells.
     header: u32,
-    cells: u32,
+    cells: NonZeroU32,
     /// The words of a record before its key.
     before_key: u32,
     /// The number of texts of a key.
@@ -109,7 +110,8 @@ impl DynamicSeries {
             head: head.clone(),
             secrets: RapidSecrets::seed(segment.seed()),
             header,
-            cells: schema.cells.into(),
+            // The description was checked.
+            cells: NonZeroU32::new(schema.cells.into()).unwrap_or(NonZeroU32::MIN),
             before_key: header + u32::from(schema.cells),
             texts,
             groups,
@@ -253,7 +255,7 @@ impl DynamicSeries {
     /// The cells of a record.
     #[inline]
     pub(crate) fn cells_at(&self, at: WordOffset) -> SeriesCells<'_> {
-        let first = self.region().cells(at.byte_of(self.header), self.cells as usize);
+        let first = self.region().cells(at.byte_of(self.header), self.cells.get() as usize);
         let first = first.unwrap_or_else(|| NonNull::from(&*self.nowhere).cast());
         // SAFETY: the one lane lies inside the region, as `cells` checked, or is `nowhere`, which
         // has that many cells: this family keeps both alive for longer than the borrow.

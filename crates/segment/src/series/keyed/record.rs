@@ -79,7 +79,7 @@ impl DynamicSeries {
         let words = record.get(..meta::used_words(meta) as usize)?;
         let (head, key) = words.split_at_checked(self.before_key as usize)?;
         let [_, origin, ..] = head else { return None };
-        let cells = SeriesCells::in_one_lane(head.get(self.header as usize..)?);
+        let cells = SeriesCells::in_one_lane(head.get(self.header as usize..)?)?;
         let origin = origin.load(Ordering::Relaxed);
         let group = (origin >> 32) as u32;
         if group >= self.groups {
@@ -241,7 +241,7 @@ impl DynamicSeries {
 
     /// Digest of the cells, to detect idleness.
     pub(super) fn digest(&self, at: WordOffset) -> u32 {
-        let cells = self.region().slice(at.byte_of(self.header), self.cells as usize);
+        let cells = self.region().slice(at.byte_of(self.header), self.cells.get() as usize);
         let bytes = cells.iter().fold(0_u64, |digest, cell| {
             (digest ^ cell.load(Ordering::Relaxed))
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
