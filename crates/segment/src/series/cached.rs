@@ -6,7 +6,7 @@
 
 use super::cells::SeriesCells;
 use super::family::{By, Claimed, Family, Series};
-use super::key::{KeyWriter, Values};
+use super::key::{KeyWriter, Texts, Values};
 use super::keyed::{DynamicSeries, Found};
 use super::meta;
 use crate::error::Error;
@@ -61,7 +61,8 @@ impl Family {
         labels: &dyn Fn(&mut KeyWriter<'_>),
         act: &dyn Fn(SeriesCells<'_>),
     ) {
-        let mut writer = KeyWriter::new(&self.inner.sets);
+        let mut texts = Texts::new();
+        let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         let key = writer.finish(keyed.secrets(), keyed.texts);
         if let Some(found) = self.update_slowly(keyed, key, act) {
@@ -78,7 +79,8 @@ impl Family {
     /// [`ErrorKind::Held`](crate::ErrorKind::Held), another thread has the lock, and it is unknown
     /// whether the series is there.
     pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<Option<Claimed<'_>>, Error> {
-        let mut writer = KeyWriter::new(&self.inner.sets);
+        let mut texts = Texts::new();
+        let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         Ok(match &self.inner.layout {
             Series::Dense(dense) => {
@@ -103,7 +105,8 @@ impl Family {
 
     /// Keeps label values, to be written again.
     pub fn values(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Values {
-        let mut writer = KeyWriter::new(&self.inner.sets);
+        let mut texts = Texts::new();
+        let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         writer.keep()
     }

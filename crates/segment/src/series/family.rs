@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::cells::SeriesCells;
 use super::dense::{Dense, Layout};
 use super::handle::{SeriesHandle, pack_claim};
-use super::key::{Key, KeyWriter};
+use super::key::{Key, KeyWriter, Texts};
 use super::keyed::{self, DynamicSeries, Found, Moment};
 use super::meta;
 use super::names::Names;
@@ -350,7 +350,7 @@ impl Family {
     }
 
     /// Adds `n` to a cell of the series with the labels that `labels` writes.
-    #[inline]
+    #[inline(always)]
     pub fn add(&self, labels: impl Fn(&mut KeyWriter<'_>), cell: usize, n: u64) {
         self.update(labels, move |cells| cells.add(cell, n));
     }
@@ -360,13 +360,15 @@ impl Family {
     ///
     /// `act` changes only that series, however long it takes. If the series is removed meanwhile,
     /// the change may be lost with it.
-    #[inline]
+    ///
+    /// It is always inlined, so that the labels stay in registers; all but arithmetic and additions is
+    /// in functions of its own.
+    #[inline(always)]
     pub fn update(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
         let inner = &*self.inner;
         match &inner.layout {
             Series::Dense(dense) => {
-                // A writer of its own: of fixed values alone, it stays in registers.
-                let mut writer = KeyWriter::new(&inner.sets);
+                let mut writer = KeyWriter::of_group(&inner.sets);
                 labels(&mut writer);
                 let group = writer.group();
                 match group.and_then(|group| dense.cells_near(group)) {
@@ -394,7 +396,8 @@ impl Family {
         labels: impl Fn(&mut KeyWriter<'_>),
         act: impl Fn(SeriesCells<'_>),
     ) {
-        let mut writer = KeyWriter::new(&self.inner.sets);
+        let mut texts = Texts::new();
+        let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         let key = writer.finish(keyed.secrets(), keyed.texts);
         if let Some(key) = &key
@@ -425,7 +428,7 @@ impl Family {
     pub fn update_shown(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
         let inner = &*self.inner;
         if let Series::Dense(dense) = &inner.layout {
-            let mut writer = KeyWriter::new(&inner.sets);
+            let mut writer = KeyWriter::of_group(&inner.sets);
             labels(&mut writer);
             let slot = inner.slot(writer.group(), dense);
             dense.mark(slot);
@@ -439,7 +442,8 @@ impl Family {
     /// there is none, and is shown from now on.
     pub fn bind(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> SeriesHandle {
         let inner = &self.inner;
-        let mut writer = KeyWriter::new(&inner.sets);
+        let mut texts = Texts::new();
+        let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
         let (cells, record, slot, claim) = match &inner.layout {
             Series::Dense(dense) => {
@@ -476,7 +480,8 @@ impl Family {
         read: impl Fn(SeriesCells<'_>) -> R,
     ) -> Option<R> {
         let inner = &*self.inner;
-        let mut writer = KeyWriter::new(&inner.sets);
+        let mut texts = Texts::new();
+        let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
         match &inner.layout {
             Series::Dense(dense) => {
@@ -519,7 +524,8 @@ impl Family {
         wait: Duration,
     ) -> Result<bool, Error> {
         let inner = &*self.inner;
-        let mut writer = KeyWriter::new(&inner.sets);
+        let mut texts = Texts::new();
+        let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
         match &inner.layout {
             Series::Dense(dense) => {

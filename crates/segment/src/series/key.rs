@@ -13,15 +13,27 @@ use super::strings::StringSet;
 
 /// Collects the label values of a series, in the order of the family's labels.
 ///
-/// Its fields stay in this order: with `stack` between fields that begin as zeros, the compiler
-/// would zero all of it.
-#[repr(C)]
+/// It refers to the texts of dynamic labels, so that functions that change those do not have a
+/// reference to the writer: it stays in registers.
 pub struct KeyWriter<'a> {
     /// The sets of values of the labels; `None` where a label is dynamic.
     sets: &'a [Option<StringSet>],
+    /// Where texts of dynamic labels go; `None` if the family has no dynamic label.
+    texts: Option<&'a mut Texts>,
     /// The number of labels that were written.
     position: usize,
-    /// How many of them are texts of dynamic labels.
+    group: u32,
+    /// Whether a text was not among its label's fixed values.
+    unknown: bool,
+}
+
+/// The texts of dynamic labels, packed.
+///
+/// Its fields stay in this order: with `stack` between fields that begin as zeros, the compiler would
+/// zero all of it.
+#[repr(C)]
+pub(crate) struct Texts {
+    /// The number of texts.
     texts: usize,
     /// The number of complete words.
     count: usize,
@@ -29,9 +41,6 @@ pub struct KeyWriter<'a> {
     #[allow(clippy::box_collection, reason = "one word to set, not three")]
     spill: Option<Box<Vec<u64>>>,
     last: Last,
-    group: u32,
-    /// Whether a text was not among its label's fixed values.
-    unknown: bool,
     stack: [MaybeUninit<u64>; STACK],
 }
 
@@ -82,19 +91,15 @@ pub(crate) struct Key<'k> {
 const STACK: usize = 32;
 
 impl<'a> KeyWriter<'a> {
+    /// A writer of labels of fixed cardinality alone, whose key is the group.
     #[inline]
-    pub(crate) fn new(sets: &'a [Option<StringSet>]) -> Self {
-        Self {
-            sets,
-            position: 0,
-            texts: 0,
-            count: 0,
-            spill: None,
-            last: Last::default(),
-            group: 0,
-            unknown: false,
-            stack: [MaybeUninit::uninit(); STACK],
-        }
+    pub(crate) fn of_group(sets: &'a [Option<StringSet>]) -> Self {
+        Self { sets, texts: None, position: 0, group: 0, unknown: false }
+    }
+
+    #[inline]
+    pub(crate) fn new(sets: &'a [Option<StringSet>], texts: &'a mut Texts) -> Self {
+        Self { texts: Some(texts), ..Self::of_group(sets) }
     }
 
     /// Writes a value of fixed cardinality: value number `index` of `of` values.
@@ -120,7 +125,9 @@ impl<'a> KeyWriter<'a> {
             },
             None => {
                 self.position += 1;
-                self.push(text.as_bytes());
+                if let Some(texts) = &mut self.texts {
+                    texts.push(text.as_bytes());
+                }
             }
         }
     }
@@ -130,9 +137,10 @@ impl<'a> KeyWriter<'a> {
     pub fn series(&mut self, group: u32, texts: &[u8]) {
         self.position = self.sets.len();
         self.group = group;
+        let Some(packed) = &mut self.texts else { return };
         let mut rest = texts;
         while let Some((text, behind)) = next_text(rest) {
-            self.push(text);
+            packed.push(text);
             rest = behind;
         }
     }
@@ -140,29 +148,45 @@ impl<'a> KeyWriter<'a> {
     /// Writes kept values. Must be called before anything else is written.
     pub fn kept(&mut self, values: &Values) {
         debug_assert_eq!(self.position, 0);
-        (self.position, self.texts, self.group) = (values.position, values.texts, values.group);
-        self.unknown = values.unknown;
-        values.words.iter().for_each(|word| self.store(*word));
-        self.last = values.last;
+        (self.position, self.group, self.unknown) = (values.position, values.group, values.unknown);
+        let Some(texts) = &mut self.texts else { return };
+        values.words.iter().for_each(|word| texts.store(*word));
+        (texts.texts, texts.last) = (values.texts, values.last);
     }
 
     /// Keeps what was written so far.
-    pub(crate) fn keep(&self) -> Values {
-        let words = self.words();
-        let Self { position, texts, group, unknown, last, .. } = *self;
-        Values { position, texts, group, unknown, last, words: words.into() }
+    pub(crate) fn keep(self) -> Values {
+        let Self { position, group, unknown, texts, .. } = self;
+        let (texts, last, words) = texts
+            .map_or_else(Default::default, |texts| (texts.texts, texts.last, texts.words().into()));
+        Values { position, texts, group, unknown, last, words }
     }
 
-    /// The group, if all labels are fixed; `None` if a text was unknown.
+    /// The group of all fixed labels; `None` if a text was unknown.
     #[inline]
     pub(crate) fn group(&self) -> Option<u32> {
         (!self.unknown).then_some(self.group)
     }
 
-    /// Packs the key. `None` if a text was unknown, or the number of dynamic texts is not `texts`.
+    /// The key, packed.
     #[inline]
-    pub(crate) fn finish(&mut self, secrets: &RapidSecrets, texts: usize) -> Option<Key<'_>> {
-        if self.unknown || self.texts != texts {
+    pub(crate) fn finish(self, secrets: &RapidSecrets, texts: usize) -> Option<Key<'a>> {
+        let group = self.group()?;
+        self.texts?.finish(group, secrets, texts)
+    }
+}
+
+impl Texts {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        let stack = [MaybeUninit::uninit(); STACK];
+        Self { texts: 0, count: 0, spill: None, last: Last::default(), stack }
+    }
+
+    /// Packs the key. `None` if the number of texts is not `texts`.
+    #[inline]
+    fn finish(&mut self, group: u32, secrets: &RapidSecrets, texts: usize) -> Option<Key<'_>> {
+        if self.texts != texts {
             return None;
         }
         if self.last.bits > 0 {
@@ -170,7 +194,7 @@ impl<'a> KeyWriter<'a> {
             self.last = Last::default();
         }
         let words = self.words();
-        Some(Key { group: self.group, words, hash: hash(words, self.group, secrets) })
+        Some(Key { group, words, hash: hash(words, group, secrets) })
     }
 
     /// The complete words.
@@ -341,7 +365,8 @@ mod tests {
     use super::*;
 
     fn packed(texts: &[&str]) -> (u32, Vec<u8>, u64) {
-        let mut writer = KeyWriter::new(&[]);
+        let mut packed = Texts::new();
+        let mut writer = KeyWriter::new(&[], &mut packed);
         texts.iter().for_each(|text| writer.text(text));
         let key = writer.finish(&RapidSecrets::seed(7), texts.len()).unwrap();
         let bytes = key.words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -376,13 +401,16 @@ mod tests {
     fn fixed_values_fold_and_unknown_ones_are_told() {
         let sets = [Some(StringSet::new(&["a", "b", "c"]).unwrap()), None];
         let secrets = RapidSecrets::seed(1);
-        let mut writer = KeyWriter::new(&sets);
-        writer.text("c");
-        writer.text("free");
-        writer.index(1, 2);
-        assert!(writer.finish(&secrets, 2).is_none());
-        assert_eq!(writer.finish(&secrets, 1).unwrap().group, 2 * 2 + 1);
-        let mut writer = KeyWriter::new(&sets);
+        for (count, group) in [(2, None), (1, Some(2 * 2 + 1))] {
+            let mut texts = Texts::new();
+            let mut writer = KeyWriter::new(&sets, &mut texts);
+            writer.text("c");
+            writer.text("free");
+            writer.index(1, 2);
+            assert_eq!(writer.finish(&secrets, count).map(|key| key.group), group);
+        }
+        let mut texts = Texts::new();
+        let mut writer = KeyWriter::new(&sets, &mut texts);
         writer.text("other");
         assert!(writer.finish(&secrets, 0).is_none());
     }

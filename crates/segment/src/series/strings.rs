@@ -1,30 +1,42 @@
 //! A fixed set of texts, each of which has an index: the label values that are known when a family
 //! is made.
 //!
-//! The hash uses a text's length and its first and last bytes, with a multiplier that is chosen
-//! once so that few texts collide. A lookup is mostly one load of a slot and one comparison.
+//! A text is found by its length and its first and last bytes, its [ends](Ends), with a multiplier
+//! that is chosen once so that few texts collide. A slot of the table has all that a text of up to 32
+//! bytes is compared with, on one cache line.
 
 /// Texts with their indices.
 #[derive(Debug, Clone)]
 pub struct StringSet {
+    /// Collisions go to the next slot.
+    slots: Box<[Slot]>,
+    multiplier: u64,
+    shift: u32,
+    count: u32,
     /// All texts, concatenated.
     all: Box<str>,
     /// The start of each text, and the end of the last one.
     starts: Box<[u32]>,
-    multiplier: u64,
-    shift: u32,
-    /// Collisions go to the next slot.
-    slots: Box<[Slot]>,
 }
 
-/// A slot of the table: a text, or none if the number is 0.
-#[derive(Debug, Clone, Copy, Default)]
+/// A slot of the table, on a line of its own.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 struct Slot {
-    start: u32,
+    ends: Ends,
+    /// The bytes between the ends of a text of 17 to 32 bytes, as two words which may overlap.
+    middle: [u64; 2],
+    /// `EMPTY` for no text.
     length: u32,
-    /// The text's index plus one.
-    number: u32,
+    index: u32,
 }
+
+/// The first and the last bytes of a text. With its length, they are all of a text of up to 16 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ends(u64, u64);
+
+/// No text is that long: a family's description is smaller than 4 GiB, and contains the texts.
+const EMPTY: u32 = u32::MAX;
 
 impl StringSet {
     /// Makes a set.
@@ -36,55 +48,74 @@ impl StringSet {
         if let Some(twice) = texts.iter().find(|text| !seen.insert(**text)) {
             return Err(twice);
         }
-        let bits = (4 * texts.len().max(1)).next_power_of_two().trailing_zeros();
+        let bits = (2 * texts.len().max(1)).next_power_of_two().trailing_zeros();
         let shift = u64::BITS - bits;
+        let home = |text: &str, multiplier| {
+            (Ends::of(text.as_bytes()).digest(text.len()).wrapping_mul(multiplier) >> shift)
+                as usize
+        };
         let crowding = |multiplier: u64| {
             let mut counts = vec![0_u32; 1 << bits];
-            for text in texts {
-                counts[(digest(text.as_bytes()).wrapping_mul(multiplier) >> shift) as usize] += 1;
-            }
+            texts.iter().for_each(|text| counts[home(text, multiplier)] += 1);
             counts.iter().map(|&count| count.saturating_sub(1)).sum::<u32>()
         };
-        // A handful of tries finds a multiplier without any collision for sets of a few dozen
-        // texts.
+        // A handful of tries finds a multiplier without any collision for sets of up to a dozen
+        // texts, and one with few collisions for others.
         let multiplier = (0..TRIES)
             .map(|i| GOLDEN.wrapping_mul(2 * i + 1))
             .min_by_key(|&multiplier| crowding(multiplier))
             .unwrap_or(GOLDEN);
-        let mut slots = vec![Slot::default(); 1 << bits].into_boxed_slice();
+        let empty = Slot { ends: Ends(0, 0), middle: [0; 2], length: EMPTY, index: 0 };
+        let mut slots = vec![empty; 1 << bits].into_boxed_slice();
         let mut all = String::new();
         let mut starts = vec![0];
-        for (number, text) in (1..).zip(texts) {
-            // A family's description is smaller than 4 GiB, and contains the texts.
-            let (start, length) = (all.len() as u32, text.len() as u32);
+        for (index, text) in (0..).zip(texts) {
             all.push_str(text);
             starts.push(all.len() as u32);
-            let mut at = (digest(text.as_bytes()).wrapping_mul(multiplier) >> shift) as usize;
-            while slots[at].number != 0 {
+            let mut at = home(text, multiplier);
+            while slots[at].length != EMPTY {
                 at = (at + 1) & (slots.len() - 1);
             }
-            slots[at] = Slot { start, length, number };
+            let bytes = text.as_bytes();
+            let (ends, middle) = (Ends::of(bytes), middle(bytes).unwrap_or_default());
+            slots[at] = Slot { ends, middle, length: text.len() as u32, index };
         }
-        Ok(Self { all: all.into(), starts: starts.into(), multiplier, shift, slots })
+        let count = texts.len() as u32;
+        Ok(Self { slots, multiplier, shift, count, all: all.into(), starts: starts.into() })
     }
 
     /// The index of a text.
     #[inline(never)]
     pub fn find(&self, text: &str) -> Option<u32> {
-        let mut at = (digest(text.as_bytes()).wrapping_mul(self.multiplier) >> self.shift) as usize;
-        // The table has at least four slots per text, so there is an empty one.
-        loop {
-            let slot = self.slots.get(at)?;
-            let index = slot.number.checked_sub(1)?;
-            if slot.length as usize == text.len() {
-                // Not `slot.length`, so that the compiler knows that both are of one length.
-                let found = self.all.as_bytes().get(slot.start as usize..)?.get(..text.len())?;
-                if same(found, text.as_bytes()) {
-                    return Some(index);
-                }
+        let bytes = text.as_bytes();
+        let ends = Ends::of(bytes);
+        let digest = ends.digest(bytes.len());
+        let home = (digest.wrapping_mul(self.multiplier) >> self.shift) as usize;
+        let slot = self.slots.get(home)?;
+        if slot.ends == ends && slot.length as usize == bytes.len() {
+            let is_same = match bytes.len() {
+                ..=16 => true,
+                17..=32 => middle(bytes) == Some(slot.middle),
+                _ => false,
+            };
+            if is_same {
+                return Some(slot.index);
             }
-            at = (at + 1) & (self.slots.len() - 1);
         }
+        self.find_from(home, text)
+    }
+
+    /// The index of a text that is long, or not in its own slot. A separate function, so that the one
+    /// above saves no registers.
+    #[inline(never)]
+    fn find_from(&self, home: usize, text: &str) -> Option<u32> {
+        // The table has at least two slots per text, so that there is an empty one.
+        let (before, from) = self.slots.split_at_checked(home)?;
+        from.iter()
+            .chain(before)
+            .take_while(|slot| slot.length != EMPTY)
+            .find(|slot| self.text(slot.index) == Some(text))
+            .map(|slot| slot.index)
     }
 
     /// The text with that index.
@@ -96,8 +127,7 @@ impl StringSet {
     /// The number of texts.
     #[inline]
     pub fn len(&self) -> u32 {
-        // `new` numbered them with u32s.
-        self.starts.len() as u32 - 1
+        self.count
     }
 
     /// Whether the set is empty.
@@ -106,38 +136,37 @@ impl StringSet {
     }
 }
 
-/// A digest of the length and the first and last bytes, each a load or two.
-#[inline]
-fn digest(text: &[u8]) -> u64 {
-    let length = text.len() as u64;
-    if let (Some(first), Some(last)) = (text.first_chunk::<8>(), text.last_chunk::<8>()) {
-        let mixed = u64::from_le_bytes(*first) ^ u64::from_le_bytes(*last).rotate_left(23);
-        return mixed.wrapping_add(length.wrapping_mul(GOLDEN));
+impl Ends {
+    /// Two loads, which overlap unless the text is long, so that they stay inside the text.
+    #[inline]
+    fn of(text: &[u8]) -> Self {
+        if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+            return Self(u64::from_le_bytes(*first), u64::from_le_bytes(*last));
+        }
+        if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+            return Self(u32::from_le_bytes(*first).into(), u32::from_le_bytes(*last).into());
+        }
+        match *text {
+            [] => Self(0, 0),
+            [first, ..] => Self(
+                first.into(),
+                u64::from(text[text.len() / 2]) << 8 | u64::from(text[text.len() - 1]),
+            ),
+        }
     }
-    if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
-        let first = u64::from(u32::from_le_bytes(*first));
-        let both = first << 32 | u64::from(u32::from_le_bytes(*last));
-        return both.wrapping_add(length.wrapping_mul(GOLDEN));
+
+    #[inline]
+    fn digest(self, length: usize) -> u64 {
+        (self.0 ^ self.1.rotate_left(23)).wrapping_add(length as u64)
     }
-    let byte = |at: usize| u64::from(text.get(at).copied().unwrap_or(0));
-    byte(0) | byte(1) << 8 | byte(2) << 16 | length << 24
 }
 
-/// Compares two texts of the same length by overlapping loads: for texts as short as labels, a call
-/// of the library's comparison costs more than the comparison, and makes the caller save registers.
+/// The bytes between the ends of a text of 17 to 32 bytes.
 #[inline]
-fn same(one: &[u8], other: &[u8]) -> bool {
-    if let (Some(a), Some(b)) = (one.last_chunk::<16>(), other.last_chunk::<16>()) {
-        let mut chunks = one.as_chunks::<16>().0.iter().zip(other.as_chunks::<16>().0);
-        return a == b && chunks.all(|(a, b)| a == b);
-    }
-    if let (Some(a), Some(b)) = (one.last_chunk::<8>(), other.last_chunk::<8>()) {
-        return a == b && one.first_chunk::<8>() == other.first_chunk::<8>();
-    }
-    if let (Some(a), Some(b)) = (one.last_chunk::<4>(), other.last_chunk::<4>()) {
-        return a == b && one.first_chunk::<4>() == other.first_chunk::<4>();
-    }
-    one.iter().zip(other).all(|(a, b)| a == b)
+fn middle(text: &[u8]) -> Option<[u64; 2]> {
+    let (first, last) = (text.first_chunk::<16>()?, text.last_chunk::<16>()?);
+    let (first, last) = (first.last_chunk()?, last.first_chunk()?);
+    Some([u64::from_le_bytes(*first), u64::from_le_bytes(*last)])
 }
 
 /// 2^64 divided by the golden ratio, for Fibonacci hashing (Knuth, vol. 3, 6.4).
@@ -151,7 +180,7 @@ mod tests {
     #[test]
     fn every_text_is_found_and_no_other() {
         let texts: Vec<String> = (0..if cfg!(miri) { 20 } else { 300 })
-            .map(|i| "x".repeat(i % 40) + &i.to_string())
+            .map(|i| "x".repeat(i % 40) + &i.to_string() + &"y".repeat(i % 17))
             .chain([
                 "".into(),
                 "a".into(),
@@ -169,6 +198,13 @@ mod tests {
         }
         for other in ["b", "abcde", "xxxxxxxxxxxxxxxxxxxxxxxxxxxx", "\0", "ba"] {
             assert_eq!(set.find(other), None, "{other:?}");
+        }
+        // Texts that differ in one byte.
+        for text in &texts {
+            for at in (0..text.len()).filter(|_| text.is_ascii()) {
+                let other = [&text[..at], "-", &text[at + 1..]].concat();
+                assert_eq!(set.find(&other), None, "{other:?}");
+            }
         }
     }
 
