@@ -28,6 +28,12 @@ pub(crate) trait Memory {
 
     /// The `count` words from an offset on; empty if they are not all there.
     fn words(&self, at: WordOffset, count: u32) -> &[AtomicU64];
+
+    /// As [`Memory::words`], as far as this process knows the memory.
+    #[inline]
+    fn known_words(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
+        self.words(at, count)
+    }
 }
 
 /// The words of a cache line.

@@ -22,7 +22,7 @@ use crate::layout::LINE_BYTES;
 use crate::layout::Words;
 #[cfg(unix)]
 use crate::layout::at;
-use crate::offset::{self, ByteOffset, CELL_BYTES};
+use crate::offset::{self, ByteOffset, CELL_BYTES, WordOffset};
 use crate::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -192,6 +192,21 @@ impl Region {
             // SAFETY: the cells are there; atomics may be shared.
             Some(first) => unsafe { std::slice::from_raw_parts(first.as_ptr(), count) },
             None => &[],
+        }
+    }
+
+    /// The `count` cells from a word on; empty if this process does not know that they are all there:
+    /// it does not ask the system.
+    #[inline]
+    pub(crate) fn known_slice(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
+        let end = offset::bytes(u64::from(at.get()) + u64::from(count));
+        if end > self.known.load(Ordering::Relaxed) {
+            return &[];
+        }
+        // SAFETY: the cells lie inside the region, and the file has all of their bytes; atomics may
+        // be shared.
+        unsafe {
+            std::slice::from_raw_parts(self.base.add(at.get() as usize).as_ptr(), count as usize)
         }
     }
 

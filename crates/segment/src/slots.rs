@@ -56,6 +56,13 @@ pub(crate) struct Claim<'r> {
     thread: PhantomData<*const ()>,
 }
 
+/// What sets the claim of a thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Hold<'r> {
+    word: &'r AtomicU64,
+    relies: bool,
+}
+
 /// The claim of a handle, which has to be given back: the offset of its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HandleClaim(pub(crate) WordOffset);
@@ -92,15 +99,22 @@ impl<'r> Claim<'r> {
     /// word: the record is claimed if that says that a series is there.
     #[inline]
     pub(crate) fn set(&self, record: WordOffset) {
-        self.setter()(record);
+        self.hold().set(record);
     }
 
-    /// What [`Claim::set`] does, as a function that does not refer to the claim: so the claim stays
-    /// in registers. It must not be called after the claim is dropped.
+    /// What sets the claim. It does not refer to the claim, which so stays in registers; it must not
+    /// be used after the claim is dropped.
     #[inline]
-    pub(crate) fn setter(&self) -> impl Fn(WordOffset) + Copy + use<'r> {
-        let (word, relies) = (self.word, self.relies);
-        move |record| claims::claim(word, record.pack(), relies)
+    pub(crate) fn hold(&self) -> Hold<'r> {
+        Hold { word: self.word, relies: self.relies }
+    }
+}
+
+impl Hold<'_> {
+    /// As [`Claim::set`].
+    #[inline]
+    pub(crate) fn set(self, record: WordOffset) {
+        claims::claim(self.word, record.pack(), self.relies);
     }
 }
 
@@ -168,6 +182,11 @@ impl claims::Memory for Region {
     #[inline]
     fn words(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
         self.slice(at.byte(), count as usize)
+    }
+
+    #[inline]
+    fn known_words(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
+        self.known_slice(at, count)
     }
 }
 

@@ -399,15 +399,16 @@ impl Family {
         let mut texts = Texts::new();
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
-        let key = writer.finish(keyed.secrets(), keyed.texts);
-        if let Some(key) = &key
+        let group = writer.group();
+        if let Some(group) = group
             && let Some(claim) = keyed.claim_at_hand()
-            && let Some(found) = keyed.find_live(key, claim.setter())
+            && let Some(cells) = keyed.find_cells(group, &mut texts, claim.hold())
+            && let Some(cells) = SeriesCells::in_one_lane(cells)
         {
-            act(keyed.cells_at(found.at));
+            act(cells);
             return;
         }
-        self.update_unfound(keyed, key, act);
+        self.update_unfound(keyed, group, &mut texts, act);
     }
 
     /// Changes the cells of a series that was not found at once. It takes all arguments by value,
@@ -417,9 +418,11 @@ impl Family {
     fn update_unfound(
         &self,
         keyed: &DynamicSeries,
-        key: Option<Key<'_>>,
+        group: Option<u32>,
+        texts: &mut Texts,
         act: impl Fn(SeriesCells<'_>),
     ) {
+        let key = group.and_then(|group| texts.finish(group, keyed.secrets(), keyed.texts));
         let _ = self.update_slowly(keyed, key, &act);
     }
 

@@ -110,6 +110,26 @@ impl<M: Memory> Index<'_, M> {
         self.probe(previous, self.moved(), fingerprint, &matches).map(|(_, found)| found)
     }
 
+    /// The first entry of a fingerprint between its home and the end of the table: a search that costs
+    /// little and calls no function. It may miss what [`Index::find`] finds.
+    #[inline]
+    pub(crate) fn first(&self, fingerprint: u32) -> Option<WordOffset> {
+        // Acquire: as in `find`.
+        let table = Table::unpack(self.table.load(Ordering::Acquire))?;
+        let slots = self.memory.known_words(table.at, table.slots());
+        for slot in slots.get(table.home(fingerprint) as usize..)? {
+            // Acquire: as in `probe`.
+            let entry = slot.load(Ordering::Acquire);
+            if (entry >> 32) as u32 == fingerprint && entry > DEAD {
+                return Some(WordOffset::unpack(entry));
+            }
+            if entry == EMPTY {
+                break;
+            }
+        }
+        None
+    }
+
     /// As [`Index::find`], but misses nothing. Requires the lock.
     pub(crate) fn find_locked<T>(
         &self,
@@ -237,14 +257,15 @@ impl<M: Memory> Index<'_, M> {
         for _ in 0..slots.len() {
             // Acquire: a thread that finds an entry finds its record complete.
             let entry = slots[slot].load(Ordering::Acquire);
-            if entry == EMPTY {
-                return None;
-            }
+            // The fingerprint first: an entry that has it is most likely the one.
             if (entry >> 32) as u32 == fingerprint
-                && entry != DEAD
+                && entry > DEAD
                 && let Some(found) = matches(WordOffset::unpack(entry))
             {
                 return Some((&slots[slot], found));
+            }
+            if entry == EMPTY {
+                return None;
             }
             slot = if slot == mask { moved as usize & mask } else { slot + 1 };
         }
@@ -360,7 +381,10 @@ pub mod model {
 
         /// The record of a key, without the lock.
         pub fn find(&self, key: u64) -> Option<u32> {
-            self.index().find(Self::fingerprint(key), |at| self.matches(at, key))
+            // As a family does: one look at the first entry, and then a search.
+            let first = self.index().first(Self::fingerprint(key));
+            let found = first.and_then(|at| self.matches(at, key));
+            found.or_else(|| self.index().find(Self::fingerprint(key), |at| self.matches(at, key)))
         }
 
         /// The record of a key; if a search without the lock finds none, searches again with it.

@@ -89,6 +89,8 @@ pub(crate) struct Key<'k> {
 
 /// The number of words of a key that fit on the stack.
 const STACK: usize = 32;
+/// The longest text that is packed without a loop.
+const MEDIUM: usize = 40;
 
 impl<'a> KeyWriter<'a> {
     /// A writer of labels of fixed cardinality alone, whose key is the group.
@@ -185,7 +187,12 @@ impl Texts {
 
     /// Packs the key. `None` if the number of texts is not `texts`.
     #[inline]
-    fn finish(&mut self, group: u32, secrets: &RapidSecrets, texts: usize) -> Option<Key<'_>> {
+    pub(crate) fn finish(
+        &mut self,
+        group: u32,
+        secrets: &RapidSecrets,
+        texts: usize,
+    ) -> Option<Key<'_>> {
         if self.texts != texts {
             return None;
         }
@@ -195,6 +202,26 @@ impl Texts {
         }
         let words = self.words();
         Some(Key { group, words, hash: hash(words, group, secrets) })
+    }
+
+    /// As [`Texts::finish`], for a key of at most `SHORT` words: without a call.
+    #[inline]
+    pub(crate) fn finish_short(
+        &mut self,
+        group: u32,
+        secrets: &RapidSecrets,
+        texts: usize,
+    ) -> Option<Key<'_>> {
+        if self.texts != texts || self.count >= SHORT {
+            return None;
+        }
+        // Not counted: `finish` does not find it there.
+        self.stack[self.count].write(self.last.word);
+        let count = self.count + usize::from(self.last.bits > 0);
+        // SAFETY: `push` wrote the first words, and the last one was written above.
+        let words = unsafe { std::slice::from_raw_parts(self.stack.as_ptr().cast::<u64>(), count) };
+        let hash = hash_short(words, secrets) ^ spread(group);
+        Some(Key { group, words, hash })
     }
 
     /// The complete words.
@@ -215,25 +242,25 @@ impl Texts {
         self.texts += 1;
         // Beside the words of the text, its length and its last bytes may complete one each.
         let most = self.count + text.len() / 8 + 2;
-        if text.len() >= usize::from(u8::MAX) || most > STACK {
+        if text.len() > MEDIUM || most > STACK {
             return self.push_long(text);
         }
         // Copies, since the compiler cannot tell that a store to the stack leaves the fields alone.
         let (mut last, mut count) = (self.last, self.count);
-        last.put_text(text, |word| {
-            self.stack[count].write(word);
+        last.put_text::<false>(text, |word| {
+            // SAFETY: `put_text` completes no more words than `most` allows for.
+            unsafe { self.stack.get_unchecked_mut(count) }.write(word);
             count += 1;
         });
         (self.last, self.count) = (last, count);
     }
 
-    /// Appends a text that may be too long for the stack. A separate function, so that the one
-    /// above calls none, and saves no registers.
-    #[cold]
+    /// Appends a long text, or one for which the stack may have no room. A separate function, so that
+    /// the one above calls none, and saves no registers.
     #[inline(never)]
     fn push_long(&mut self, text: &[u8]) {
         let mut last = self.last;
-        last.put_text(text, |word| self.store(word));
+        last.put_text::<true>(text, |word| self.store(word));
         self.last = last;
     }
 
@@ -261,9 +288,9 @@ impl Texts {
 impl Last {
     /// Appends a length and a text, and calls `store` with each word that this completes. Words are
     /// assembled in registers and stored whole: reading a word after storing parts of it waits for
-    /// all of the parts (measured: 20 ns per key).
+    /// all of the parts (measured: 20 ns per key). A text that is not `LONG` has at most `MEDIUM` bytes.
     #[inline(always)]
-    fn put_text(&mut self, text: &[u8], mut store: impl FnMut(u64)) {
+    fn put_text<const LONG: bool>(&mut self, text: &[u8], mut store: impl FnMut(u64)) {
         match text.len() {
             // At most 254.
             length if length < usize::from(u8::MAX) => self.put(length as u64, 8, &mut store),
@@ -273,17 +300,40 @@ impl Last {
                 self.put(u64::from(u32::try_from(length).unwrap_or(u32::MAX)), 32, &mut store);
             }
         }
-        let (chunks, rest) = text.as_chunks();
-        for chunk in chunks {
-            let word = u64::from_le_bytes(*chunk);
-            store(self.word | word << self.bits);
-            self.word = word >> 1 >> (63 - self.bits);
+        // The first and the last bytes, at the start and at the end of a word.
+        let (first, last) = match (text.first_chunk(), text.last_chunk()) {
+            (Some(first), Some(last)) => (u64::from_le_bytes(*first), u64::from_le_bytes(*last)),
+            _ => {
+                let short = short(text);
+                (short, short << 1 << (63 - 8 * text.len()))
+            }
+        };
+        // The word has room for 1 to 8 bytes.
+        let room = 8 - self.bits as usize / 8;
+        self.word |= first << self.bits;
+        let Some(rest) = text.get(room..) else {
+            // At most 7 bytes, which do not complete the word.
+            self.bits += 8 * text.len() as u32;
+            return;
+        };
+        store(self.word);
+        let (chunks, rest) = rest.as_chunks();
+        let mut store = |chunk: &[u8; 8]| store(u64::from_le_bytes(*chunk));
+        if LONG {
+            chunks.iter().for_each(store);
+        } else if let [chunk, chunks @ ..] = chunks {
+            // At most four, without a loop, which the compiler would make a call of `memcpy`.
+            store(chunk);
+            if let [chunk, chunks @ ..] = chunks {
+                store(chunk);
+                if let [chunk, chunks @ ..] = chunks {
+                    store(chunk);
+                    chunks.first().into_iter().for_each(store);
+                }
+            }
         }
-        // At most 7.
-        let rest = rest.len() as u32;
-        if rest > 0 {
-            self.put(tail(text, rest), 8 * rest, &mut store);
-        }
+        self.bits = 8 * rest.len() as u32;
+        self.word = last >> 1 >> (63 - self.bits);
     }
 
     /// Appends the lowest `bits` bits of `value`, fewer than 64. The other bits of `value` must be
@@ -301,15 +351,12 @@ impl Last {
     }
 }
 
-/// The last `rest` bytes of a text, 1 to 7, as a number, by loads that stay inside the text.
+/// A text of at most 7 bytes as a number, by loads that stay inside the text.
 #[inline]
-fn tail(text: &[u8], rest: u32) -> u64 {
-    if let Some(last) = text.last_chunk::<8>() {
-        return u64::from_le_bytes(*last) >> (64 - 8 * rest);
-    }
+fn short(text: &[u8]) -> u64 {
     if let (Some(first), Some(last)) = (text.first_chunk::<4>(), text.last_chunk::<4>()) {
         let first = u64::from(u32::from_le_bytes(*first));
-        return first | u64::from(u32::from_le_bytes(*last)) << (8 * (rest - 4));
+        return first | u64::from(u32::from_le_bytes(*last)) << (8 * (text.len() - 4));
     }
     text.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
@@ -318,21 +365,63 @@ fn tail(text: &[u8], rest: u32) -> u64 {
 #[inline]
 pub(crate) fn hash(words: &[u64], group: u32, secrets: &RapidSecrets) -> u64 {
     let texts =
-        if words.len() <= 2 { hash_words(words, secrets) } else { hash_long(words, secrets) };
-    texts ^ u64::from(group).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        if words.len() <= SHORT { hash_short(words, secrets) } else { hash_long(words, secrets) };
+    texts ^ spread(group)
 }
 
-/// The hash of more than two words: a separate function, since most of the hash's code is for them.
+#[inline]
+fn spread(group: u32) -> u64 {
+    u64::from(group).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cold]
 #[inline(never)]
 fn hash_long(words: &[u64], secrets: &RapidSecrets) -> u64 {
-    hash_words(words, secrets)
-}
-
-#[inline(always)]
-fn hash_words(words: &[u64], secrets: &RapidSecrets) -> u64 {
     // SAFETY: words may be read as bytes, of which there are eight each.
     let bytes = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), 8 * words.len()) };
     rapidhash_v3_micro_inline::<true, false>(bytes, secrets)
+}
+
+/// The most words of which [`hash_short`] is the hash.
+const SHORT: usize = 10;
+
+/// What [`hash_long`] returns, for up to 10 words: the library's function takes any bytes, and is
+/// called, so that the caller would save its registers.
+#[inline]
+fn hash_short(words: &[u64], secrets: &RapidSecrets) -> u64 {
+    let mix = |a: u64, b: u64| {
+        let product = u128::from(a) * u128::from(b);
+        // Truncation is meant: both halves.
+        (product as u64, (product >> 64) as u64)
+    };
+    let fold = |(low, high): (u64, u64)| low ^ high;
+    let [_, one, two, ..] = secrets.secrets;
+    let (bytes, mut seed) = (8 * words.len() as u64, secrets.seed);
+    // As the library reads them from bytes.
+    let word = u64::from_le;
+    let (a, b);
+    if let [first, second, _, ..] = *words {
+        seed = fold(mix(word(first) ^ two, word(second) ^ seed));
+        if let [_, _, first, second, _, ..] = *words {
+            seed = fold(mix(word(first) ^ two, word(second) ^ seed));
+            if let [_, _, _, _, first, second, _, ..] = *words {
+                seed = fold(mix(word(first) ^ one, word(second) ^ seed));
+                if let [_, _, _, _, _, _, first, second, _, ..] = *words {
+                    seed = fold(mix(word(first) ^ one, word(second) ^ seed));
+                }
+            }
+        }
+        (a, b) = (word(words[words.len() - 2]) ^ bytes, word(words[words.len() - 1]));
+    } else {
+        seed ^= bytes;
+        (a, b) = match *words {
+            [first, .., last] => (word(first), word(last)),
+            [only] => (word(only), word(only)),
+            [] => (0, 0),
+        };
+    }
+    let (low, high) = mix(a ^ one, b ^ seed);
+    fold(mix(low ^ 0xaaaa_aaaa_aaaa_aaaa, high ^ one ^ bytes))
 }
 
 /// Calls `look` with the bytes of a key's words; only long keys allocate memory.
@@ -363,12 +452,20 @@ pub(crate) fn next_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::fnv1a;
 
     fn packed(texts: &[&str]) -> (u32, Vec<u8>, u64) {
         let mut packed = Texts::new();
         let mut writer = KeyWriter::new(&[], &mut packed);
         texts.iter().for_each(|text| writer.text(text));
-        let key = writer.finish(&RapidSecrets::seed(7), texts.len()).unwrap();
+        let secrets = RapidSecrets::seed(7);
+        let group = writer.group().unwrap();
+        let short = packed.finish_short(group, &secrets, texts.len());
+        let short = short.map(|key| (key.words.to_vec(), key.hash));
+        let key = packed.finish(group, &secrets, texts.len()).unwrap();
+        if let Some(short) = short {
+            assert_eq!(short, (key.words.to_vec(), key.hash));
+        }
         let bytes = key.words.iter().flat_map(|word| word.to_le_bytes()).collect();
         (key.group, bytes, key.hash)
     }
@@ -388,6 +485,22 @@ mod tests {
                 rest = behind;
             }
             assert!(rest.len() < 8 && rest.iter().all(|&byte| byte == 0));
+        }
+    }
+
+    #[test]
+    fn a_short_hash_is_that_of_the_library() {
+        let words: [u64; SHORT] = std::array::from_fn(|i| fnv1a(&[i as u8]));
+        for seed in [0, 7, u64::MAX] {
+            let secrets = RapidSecrets::seed(seed);
+            for count in 0..=SHORT {
+                let words = &words[..count];
+                assert_eq!(
+                    hash_short(words, &secrets),
+                    hash_long(words, &secrets),
+                    "{count} words"
+                );
+            }
         }
     }
 

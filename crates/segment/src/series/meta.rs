@@ -48,6 +48,12 @@ pub(crate) fn used_words(meta: u64) -> u64 {
     (meta & WORDS).saturating_sub(meta >> SLACK_SHIFT & MAX_SLACK)
 }
 
+/// Whether the series uses `count` words of the record, of which it uses at least one.
+#[inline]
+pub(crate) fn uses(meta: u64, count: u64) -> bool {
+    meta & WORDS == count + (meta >> SLACK_SHIFT & MAX_SLACK)
+}
+
 /// The meta word of a draft that uses `used` words of the record.
 pub(crate) fn draft(meta: u64, used: u64) -> u64 {
     let slack = (meta & WORDS).saturating_sub(used).min(MAX_SLACK);

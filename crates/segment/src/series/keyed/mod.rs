@@ -30,7 +30,7 @@ use self::tables::STEP;
 use super::cells::{Lanes, SeriesCells};
 use super::family::Family;
 use super::index::Index;
-use super::key::Key;
+use super::key::{Key, Texts};
 use super::meta::{self, is_series, state, state_of, with_state};
 use super::schema::Schema;
 use super::side::SideAllocations;
@@ -43,7 +43,7 @@ use crate::offset::WordOffset;
 use crate::readings;
 use crate::region::Region;
 use crate::segment::Segment;
-use crate::slots::{Claim, HandleClaim};
+use crate::slots::{Claim, HandleClaim, Hold};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Stands for no record: no record lies at that offset, since none ends after it.
@@ -211,6 +211,46 @@ impl DynamicSeries {
     #[inline(always)]
     pub(crate) fn find_live(&self, key: &Key<'_>, hold: impl Fn(WordOffset)) -> Option<Found> {
         self.find(key, hold).filter(|found| state_of(found.meta) == state::LIVE)
+    }
+
+    /// As [`DynamicSeries::find_live`], for the texts of a key and its group; returns the cells.
+    ///
+    /// This function is the same for all labels and changes, and so compiled once. All that is not
+    /// the rule is left to another one, so that this one calls none and saves few registers.
+    #[inline(never)]
+    pub(crate) fn find_cells(
+        &self,
+        group: u32,
+        texts: &mut Texts,
+        hold: Hold<'_>,
+    ) -> Option<&[AtomicU64]> {
+        if let Some(key) = texts.finish_short(group, &self.secrets, self.texts)
+            && let Some(at) = self.index().first(fingerprint(key.hash))
+        {
+            hold.set(at);
+            let count = self.before_key + key.words.len() as u32;
+            let words = self.region().known_slice(at, count);
+            if let Some((record, meta)) = self.record_in(words, &key)
+                && state_of(meta) == state::LIVE
+            {
+                return record.get(self.header as usize..);
+            }
+        }
+        self.find_cells_further(group, texts, hold)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_cells_further(
+        &self,
+        group: u32,
+        texts: &mut Texts,
+        hold: Hold<'_>,
+    ) -> Option<&[AtomicU64]> {
+        let key = texts.finish(group, &self.secrets, self.texts)?;
+        let found = self.find_live(&key, |at| hold.set(at))?;
+        let cells = self.region().slice(found.at.byte_of(self.header), self.cells.get() as usize);
+        (!cells.is_empty()).then_some(cells)
     }
 
     /// A claim for this thread; `None` if the segment has no room for it.

@@ -210,15 +210,24 @@ impl DynamicSeries {
     /// Returns the record if it has this key.
     #[inline]
     pub(super) fn matches(&self, at: WordOffset, key: &Key<'_>) -> Option<Found> {
-        let before_key = self.before_key as usize;
-        let count = before_key + key.words.len();
-        // A record that is not there with all words of such a key has another key.
+        let count = self.before_key as usize + key.words.len();
         let words = self.region().slice(at.byte(), count);
-        let (head, texts) = words.split_at_checked(before_key)?;
-        let [meta, origin, ..] = head else { return None };
+        self.record_in(words, key).map(|(_, meta)| Found { at, meta })
+    }
+
+    /// The words of a record before its key, and its meta word, if it has this key. `words` are those
+    /// that it then has, and empty if they are not all there: then it has another key.
+    #[inline]
+    pub(super) fn record_in<'w>(
+        &self,
+        words: &'w [AtomicU64],
+        key: &Key<'_>,
+    ) -> Option<(&'w [AtomicU64], u64)> {
+        let (record, texts) = words.split_at_checked(self.before_key as usize)?;
+        let [meta, origin, ..] = record else { return None };
         // Acquire: a thread that sees it live sees all of it.
         let meta = meta.load(Ordering::Acquire);
-        let same = meta::used_words(meta) == count as u64
+        let same = meta::uses(meta, words.len() as u64)
             && meta::is_series(meta)
             && origin.load(Ordering::Relaxed) >> 32 == u64::from(key.group)
             && texts
@@ -226,7 +235,7 @@ impl DynamicSeries {
                 .zip(key.words)
                 .all(|(word, wanted)| word.load(Ordering::Relaxed) == *wanted);
         // The overflow series has no entry in the index: it is never found by a key.
-        same.then_some(Found { at, meta })
+        same.then_some((record, meta))
     }
 
     /// The hash of a record's key.
