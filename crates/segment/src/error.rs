@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::layout::Kind;
 use crate::lock::Busy;
-use crate::printable;
+use crate::{Record, printable};
 
 /// An operation on a segment that failed.
 #[derive(Debug)]
@@ -50,8 +51,17 @@ pub enum ErrorKind {
     },
     /// A field, an offset or a record contradicts the layout.
     Damaged(String),
-    /// A record is there, but its layout is not the one that its reader expects.
+    /// A record is there, but was made with other settings than those that are asked for.
     Mismatch(String),
+    /// A record is of a version that this library does not know.
+    RecordVersion {
+        /// The record's name.
+        name: String,
+        /// The record's kind and version.
+        found: Kind,
+        /// The kind and version that this library reads.
+        expected: Kind,
+    },
     /// The path now names another file, or none.
     Moved,
     /// Another process has the file open.
@@ -110,6 +120,12 @@ impl Error {
         Self::new(segment.path(), ErrorKind::Mismatch(what.into()))
     }
 
+    /// Returns the error for a record in `segment` of another version than this program reads.
+    pub(crate) fn record_version(segment: &crate::Segment, found: &Record, expected: Kind) -> Self {
+        let (name, found) = (found.name().to_owned(), found.kind());
+        Self::new(segment.path(), ErrorKind::RecordVersion { name, found, expected })
+    }
+
     /// Returns the error for a record in `segment` that contradicts itself.
     pub fn damaged(segment: &crate::Segment, what: impl Into<String>) -> Self {
         Self::new(segment.path(), ErrorKind::Damaged(what.into()))
@@ -159,9 +175,9 @@ impl Error {
         )
     }
 
-    /// Whether a record is there, but was laid out with other settings.
+    /// Whether a record of that name is there, but has other settings or is of another version.
     pub fn is_mismatch(&self) -> bool {
-        matches!(self.kind, ErrorKind::Mismatch(_))
+        matches!(self.kind, ErrorKind::Mismatch(_) | ErrorKind::RecordVersion { .. })
     }
 
     /// Whether a lock inside the segment was held for too long. The operation may succeed later.
@@ -219,6 +235,11 @@ impl ErrorKind {
                 f,
                 "it was made with other settings: {what}; \
                  start with those settings, or name another file"
+            ),
+            ErrorKind::RecordVersion { name, found, expected } => write!(
+                f,
+                "its record {name:?} is of kind {found:?} and this program reads only {expected:?}; \
+                 use the quipu that wrote it, or name another file"
             ),
             ErrorKind::Moved => write!(
                 f,

@@ -170,10 +170,9 @@ impl From<quipu_segment::Error> for Error {
     fn from(error: quipu_segment::Error) -> Self {
         if error.is_damage() {
             Self::Damaged(error)
-        } else if error.is_mismatch() {
-            Self::Mismatch(error)
         } else {
             match error.kind() {
+                ErrorKind::Mismatch(_) => Self::Mismatch(error),
                 ErrorKind::NoSpace { .. } | ErrorKind::FileTooLarge { .. } => Self::Size(error),
                 _ => Self::Window(error.into()),
             }

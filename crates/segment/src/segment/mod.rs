@@ -422,11 +422,7 @@ impl Segment {
                 continue;
             }
             if record.kind() != kind {
-                let what = format!(
-                    "record {name:?} is of kind {:?} and this program reads {kind:?}",
-                    record.kind()
-                );
-                return Err(Error::new(self.path(), ErrorKind::Mismatch(what)));
+                return Err(Error::record_version(self, &record, kind));
             }
             return Ok(Some(record));
         }

@@ -241,12 +241,7 @@ impl Family {
         let fail =
             |what: &str| Error::damaged(segment, format!("its family {:?}: {what}", record.name()));
         if record.kind() != FAMILY {
-            let what = format!(
-                "family {:?} is of kind {:?} and this program reads {FAMILY:?}",
-                record.name(),
-                record.kind()
-            );
-            return Err(Error::mismatch(segment, what));
+            return Err(Error::record_version(segment, record, FAMILY));
         }
         let head = record.cells();
         if head.len() < at::END {

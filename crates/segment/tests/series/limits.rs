@@ -1,11 +1,10 @@
 //! Limits, misuse, and series that are idle.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
 use quipu_segment::clock::Manual;
 use quipu_segment::series::{Label, Schema};
-use quipu_segment::{Options, Segment};
+use quipu_segment::{Kind, Options, Segment};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use super::{START, TENTH, dynamic, fixed, one, schema, shown, total};
 
@@ -96,6 +95,18 @@ fn labels_that_no_family_has_go_to_the_overflow() {
     family.add(labels, 0, 1);
     assert_eq!(family.len(), 1);
     assert_eq!(shown(&family)[&vec!["1".to_owned(), large.clone()]], 2);
+}
+
+#[test]
+fn a_family_of_another_version_is_refused_with_the_way_out() {
+    let segment = Segment::private(1 << 20).unwrap();
+    let later = Kind::new(*b"FMLY", 99);
+    segment.reserve(later, "requests", 64).unwrap().publish().unwrap();
+    let made = Schema { name: "requests".into(), ..schema(vec![]) };
+    let error = segment.family(&made).unwrap_err();
+    let expected = "its record \"requests\" is of kind FMLY/99 and this program reads only FMLY/";
+    assert!(error.is_mismatch() && error.to_string().contains(expected), "{error}");
+    assert!(error.to_string().ends_with("use the quipu that wrote it, or name another file"));
 }
 
 #[test]
