@@ -1,41 +1,50 @@
 //! A bit string in 64-bit words, lowest bit first.
 //!
 //! One spare word follows the last word in use, so that the 64 bits from any used bit on can be
-//! read from two existing words.
+//! read from two existing words. Bits after the last one in use have no meaning.
 
-/// A bit string that grows at its end.
-#[derive(Debug)]
+/// A bit string that grows at its end. It allocates at its first bit.
+#[derive(Debug, Default)]
 pub(crate) struct Bits {
+    /// All words that are allocated. Bits of the current word that are not in use are 0.
     words: Vec<u64>,
     count: usize,
 }
 
-impl Bits {
-    /// Makes an empty string with room for `bits` bits.
-    pub(crate) fn with_capacity(bits: usize) -> Self {
-        let mut words = Vec::with_capacity(bits.div_ceil(64) + 2);
-        words.extend([0, 0]);
-        Self { words, count: 0 }
-    }
+/// The words that are allocated at first: enough for 2048 codes of 8 bits.
+const FIRST_WORDS: usize = 256 + 2;
 
+impl Bits {
     /// Appends the lowest `count` bits of `value`, whose other bits are zero; `count` is 1 to 64.
     #[inline]
     pub(crate) fn put(&mut self, value: u64, count: u32) {
+        while !self.try_put(value, count) {
+            self.grow();
+        }
+    }
+
+    /// As [`Bits::put`], but returns false, and does nothing, if that needs more memory.
+    #[inline]
+    pub(crate) fn try_put(&mut self, value: u64, count: u32) -> bool {
         debug_assert!((1..=64).contains(&count) && (count == 64 || value >> count == 0));
         let (word, used) = (self.count / 64, (self.count % 64) as u32);
-        if let [low, high] = &mut self.words[word..word + 2] {
-            *low |= value << used;
-            *high = value >> 1 >> (63 - used);
-        }
+        let Some([low, high]) = self.words.get_mut(word..word + 2) else { return false };
+        *low |= value << used;
+        *high = value >> 1 >> (63 - used);
         self.count += count as usize;
-        if self.count / 64 > word {
-            self.words.push(0);
-        }
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let words = (self.words.len() * 2).max(FIRST_WORDS);
+        self.words.resize(words, 0);
     }
 
     /// The words, for [`peek`].
     pub(crate) fn words(&self) -> &[u64] {
-        &self.words
+        self.words.get(..self.count / 64 + 2).unwrap_or(&self.words)
     }
 
     /// The allocated memory in bytes.
@@ -45,13 +54,14 @@ impl Bits {
 
     /// Removes all bits, and keeps the memory.
     pub(crate) fn clear(&mut self) {
-        self.words.clear();
-        self.words.extend([0, 0]);
         self.count = 0;
+        if let Some(first) = self.words.first_mut() {
+            *first = 0;
+        }
     }
 }
 
-/// The 64 bits from bit `at` on, padded with zeros after the last bit. `at` must be a bit in use.
+/// The 64 bits from bit `at` on, which must be a bit in use.
 #[inline]
 pub(crate) fn peek(words: &[u64], at: usize) -> u64 {
     let (word, used) = (at / 64, (at % 64) as u32);
@@ -69,7 +79,7 @@ mod tests {
     fn what_is_put_is_peeked() {
         let values = [(5, 3), (0, 1), (u64::MAX, 64), (1, 1), (0x1234_5678_9abc, 48), (7, 64)];
         for start in 1..=64 {
-            let mut bits = Bits::with_capacity(64);
+            let mut bits = Bits::default();
             bits.put(0, start);
             for (value, count) in values {
                 bits.put(value, count);

@@ -10,20 +10,23 @@
 //! per second, and are no faster.
 
 use std::collections::VecDeque;
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use crate::bits::{Bits, peek};
 
-/// A queue of times: new ones are appended, the oldest are dropped.
+/// A queue of times: new ones are appended, the oldest are dropped. It allocates at its first event.
 #[derive(Debug)]
 pub(crate) struct Log {
     sealed: VecDeque<Arc<Block>>,
     /// The bytes of the sealed blocks.
     sealed_bytes: usize,
+    /// The number of events of the sealed blocks, including the dropped ones of the oldest block.
+    sealed_events: u64,
+    /// The number of events of all blocks, including the dropped ones of the oldest block.
+    held: u64,
     open: Open,
     head: Cursor,
-    /// The number of events that were pushed and not yet dropped.
-    events: u64,
 }
 
 /// A block of codes that no longer changes, so a save can read it while the log grows.
@@ -46,8 +49,11 @@ struct Block {
 struct Open {
     base: u64,
     last: u64,
-    events: u64,
     codes: u32,
+    /// The number of codes up to which [`Log::push_short`] appends; 0 before the first code.
+    short: u32,
+    /// The number of codes with which the block is sealed.
+    full: u32,
     shift: u32,
     plain: bool,
     bits: Bits,
@@ -92,15 +98,30 @@ impl Default for Log {
 
 impl Log {
     pub(crate) fn new() -> Self {
-        let bits = Bits::with_capacity(CODES as usize * 8);
-        let open =
-            Open { base: 0, last: 0, events: 0, codes: 0, shift: FIRST_SHIFT, plain: true, bits };
-        Self { sealed: VecDeque::new(), sealed_bytes: 0, open, head: Cursor::default(), events: 0 }
+        let open = Open {
+            base: 0,
+            last: 0,
+            codes: 0,
+            short: 0,
+            full: FIRST_CODES,
+            shift: FIRST_SHIFT,
+            plain: true,
+            bits: Bits::default(),
+        };
+        Self {
+            sealed: VecDeque::new(),
+            sealed_bytes: 0,
+            sealed_events: 0,
+            held: 0,
+            open,
+            head: Cursor::default(),
+        }
     }
 
     /// The number of remaining events.
+    #[inline]
     pub(crate) fn events(&self) -> u64 {
-        self.events
+        self.held - self.head.gone
     }
 
     /// The time of the newest event, even if that was dropped.
@@ -108,9 +129,10 @@ impl Log {
         self.open.last
     }
 
-    /// Whether there are blocks besides the one that is still written to.
-    pub(crate) fn has_sealed(&self) -> bool {
-        !self.sealed.is_empty()
+    /// The time of the newest event of the oldest block, if there are blocks besides the one that is
+    /// still written to.
+    pub(crate) fn oldest_sealed(&self) -> Option<u64> {
+        self.sealed.front().map(|block| block.last)
     }
 
     /// The allocated memory in bytes.
@@ -121,14 +143,44 @@ impl Log {
             + size_of::<Self>()
     }
 
-    /// Appends `events` events, at least one, at `time`, or at the last time if that is later.
+    /// Appends `events` events at `time`, or at the last time if that is later.
     /// Returns true if a block was sealed: a good moment to drop expired events.
     #[inline]
     pub(crate) fn push(&mut self, time: u64, events: u64) -> bool {
+        !(events == 1 && self.push_short(time)) && self.push_any(time, events)
+    }
+
+    /// Appends one event at `time`, or at the last time if that is later. Returns false, and does
+    /// nothing, unless it has a short code that is neither the first nor the last of its block.
+    ///
+    /// Without calls, so that it needs no stack: see [`Log::push_any`] for the rest.
+    #[inline]
+    pub(crate) fn push_short(&mut self, time: u64) -> bool {
+        let open = &mut self.open;
+        let distance = time.saturating_sub(open.last);
+        let quotient = distance >> open.shift;
+        if quotient >= u64::from(ESCAPE) || open.codes >= open.short {
+            return false;
+        }
+        let ones = (1 << quotient) - 1;
+        let low = distance & ((1 << open.shift) - 1);
+        let quotient = quotient as u32; // Below ESCAPE.
+        if !open.bits.try_put(ones | low << (quotient + 1), quotient + 1 + open.shift) {
+            return false;
+        }
+        open.last += distance;
+        open.codes += 1;
+        self.held += 1; // Not beyond u64::MAX, see `short` in `push_any`.
+        true
+    }
+
+    /// As [`Log::push`], in all cases.
+    #[inline(never)]
+    pub(crate) fn push_any(&mut self, time: u64, events: u64) -> bool {
         // A log holds up to 2^64 - 1 events, including the dropped ones of its oldest block.
-        let room = u64::MAX - self.events - self.head.gone;
-        if events > room {
-            return room > 0 && self.push(time, room);
+        let events = events.min(u64::MAX - self.held);
+        if events == 0 {
+            return false;
         }
         let open = &mut self.open;
         if open.codes == 0 {
@@ -150,10 +202,11 @@ impl Log {
             open.bits.put(events, 64);
         }
         open.codes += 1;
-        open.events += events;
-        self.events += events;
-        let full = if self.sealed.is_empty() { FIRST_CODES } else { CODES };
-        if open.codes < full {
+        self.held += events;
+        // So that there is room for all events that come by `push_short` before the next call.
+        let has_room = self.held <= u64::MAX - u64::from(CODES);
+        open.short = if has_room { open.full - 1 } else { 0 };
+        if open.codes < open.full {
             return false;
         }
         self.seal();
@@ -163,7 +216,7 @@ impl Log {
     /// Drops the events up to and including `border`.
     #[inline]
     pub(crate) fn drop_until(&mut self, border: u64) {
-        while self.events > 0 {
+        while self.events() > 0 {
             if self.head.events == 0 && !self.read_next() {
                 return;
             }
@@ -175,7 +228,6 @@ impl Log {
                 self.drop_block();
                 continue;
             }
-            self.events -= self.head.events;
             self.head.gone += self.head.events;
             self.head.events = 0;
         }
@@ -186,12 +238,16 @@ impl Log {
         let all = match self.sealed.pop_front() {
             Some(block) => {
                 self.sealed_bytes -= block.bytes();
+                self.sealed_events -= block.events;
                 block.events
             }
-            None => self.open.begin(),
+            None => {
+                self.open.begin(FIRST_CODES);
+                self.held - self.sealed_events
+            }
         };
         let dropped = all - self.head.gone;
-        self.events -= dropped;
+        self.held -= all;
         self.head = Cursor::default();
         dropped
     }
@@ -200,21 +256,22 @@ impl Log {
     pub(crate) fn count_after(&self, border: u64) -> u64 {
         // Blocks are in order of time: those that end at or before the border do not count.
         let index = self.sealed.partition_point(|block| block.last <= border);
+        let open_events = self.held - self.sealed_events;
         let newer: u64 = self.sealed.iter().skip(index + 1).map(|block| block.events).sum();
         let (all, part) = match self.sealed.get(index) {
-            Some(block) => (newer + self.open.events + block.events, block.times()),
-            None => (self.open.events, self.open.times()),
+            Some(block) => (newer + open_events + block.events, block.times()),
+            None => (open_events, self.open.times()),
         };
         let older: u64 =
             part.take_while(|&(time, _)| time <= border).map(|(_, events)| events).sum();
         // If the border is before the oldest remaining event, the difference may include dropped
         // events; then all remaining events count.
-        (all - older).min(self.events)
+        (all - older).min(self.events())
     }
 
     /// A snapshot of the remaining events, which can be read while others push.
     pub(crate) fn snapshot(&self) -> Snapshot {
-        let open = self.open.to_block(self.open.bits.words().into());
+        let open = self.open.to_block(self.held - self.sealed_events);
         let mut blocks: Vec<_> = self.sealed.iter().cloned().collect();
         blocks.push(Arc::new(open));
         Snapshot { blocks, gone: self.head.gone }
@@ -254,34 +311,33 @@ impl Log {
     #[cold]
     fn seal(&mut self) {
         let open = &mut self.open;
-        let words: Box<[u64]> = open.bits.words().into();
-        let block = open.to_block(words);
+        let block = open.to_block(self.held - self.sealed_events);
         let mean = (block.last - block.base) / u64::from(block.codes);
-        open.begin();
+        open.begin(CODES);
         open.shift = shift_for(mean);
         self.sealed_bytes += block.bytes();
+        self.sealed_events = self.held;
         self.sealed.push_back(Arc::new(block));
     }
 }
 
 impl Open {
-    /// Starts a new block. Returns the number of events of the old one.
-    fn begin(&mut self) -> u64 {
+    /// Starts a new block, which is sealed with `full` codes.
+    fn begin(&mut self, full: u32) {
         self.bits.clear();
-        self.codes = 0;
+        (self.codes, self.short, self.full) = (0, 0, full);
         self.plain = true;
-        std::mem::take(&mut self.events)
     }
 
-    fn to_block(&self, words: Box<[u64]>) -> Block {
+    fn to_block(&self, events: u64) -> Block {
         Block {
             base: self.base,
             last: self.last,
-            events: self.events,
+            events,
             codes: self.codes,
             shift: self.shift,
             plain: self.plain,
-            words,
+            words: self.bits.words().into(),
         }
     }
 
@@ -340,6 +396,40 @@ impl Snapshot {
                 }
             }
             blocks = rest;
+        }
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    /// The times, each with the number of its events, oldest first.
+    fn times(&self) -> impl Iterator<Item = (u64, u64)> {
+        let mut gone = self.gone;
+        self.blocks.iter().flat_map(|block| block.times()).filter_map(move |(time, events)| {
+            let dropped = gone.min(events);
+            gone -= dropped;
+            (events > dropped).then_some((time, events - dropped))
+        })
+    }
+
+    /// As [`Snapshot::try_for_each`], for the events of several logs.
+    pub(crate) fn try_for_each_of<E>(
+        snapshots: &[Self],
+        mut visit: impl FnMut(u64, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if let [single] = snapshots {
+            return single.try_for_each(visit);
+        }
+        let mut all: Vec<_> = snapshots.iter().map(|one| one.times().peekable()).collect();
+        let time_of = |times: &mut Peekable<_>| times.peek().map(|&(time, _): &(u64, u64)| time);
+        while let Some((_, oldest)) = all
+            .iter_mut()
+            .filter_map(|times| Some((time_of(times)?, times)))
+            .min_by_key(|(time, _)| *time)
+        {
+            if let Some((time, events)) = oldest.next() {
+                visit(time, events)?;
+            }
         }
         Ok(())
     }
@@ -549,6 +639,40 @@ mod tests {
         log.drop_until(u64::MAX);
         log.push(7, 2);
         assert_eq!(times(&log), [20, 20]);
+    }
+
+    #[test]
+    fn snapshots_are_merged_by_time() {
+        let (mut a, mut b, c) = (Log::new(), Log::new(), Log::new());
+        for time in 0..3000 {
+            a.push(2 * time, 1);
+            b.push(3 * time, 2);
+        }
+        a.drop_until(100);
+        b.drop_until(2999);
+        let mut expected: Vec<u64> = [times(&a), times(&b)].concat().into_iter().collect();
+        expected.sort_unstable();
+        let mut merged = Vec::new();
+        Snapshot::try_for_each_of(&[a.snapshot(), b.snapshot(), c.snapshot()], |time, events| {
+            merged.extend((0..events).map(|_| time));
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+        assert_eq!(merged, expected);
+    }
+
+    #[test]
+    fn a_full_log_takes_no_more() {
+        let mut log = Log::new();
+        log.push(1, u64::MAX - 2);
+        for time in 2..200 {
+            log.push(time, 1);
+        }
+        assert_eq!((log.events(), log.last()), (u64::MAX, 3));
+        log.push(200, 5);
+        assert_eq!((log.events(), log.last()), (u64::MAX, 3));
+        log.drop_until(1);
+        assert_eq!(times(&log), [2, 3]);
     }
 
     #[test]

@@ -320,3 +320,84 @@ proptest! {
         prop_assert_eq!(found, top);
     }
 }
+
+#[test]
+fn exact_by_threads() {
+    const WINDOW: u64 = 50_000;
+    let (threads, rounds, steps) = if cfg!(miri) { (3, 2, 20) } else { (4, 20, 2000) };
+    let clock = Manual::new(START);
+    let counter = Exact::on(clock.clone(), Duration::from_nanos(WINDOW)).unwrap();
+    // All events, each with the time before and after the call that counted it.
+    let mut events: Vec<(u64, u64)> = Vec::new();
+    for _ in 0..rounds {
+        std::thread::scope(|scope| {
+            let adders: Vec<_> = (0..threads)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut own = Vec::new();
+                        for step in 0..steps {
+                            clock.advance(Duration::from_nanos(1));
+                            let before = clock.now();
+                            if step % 64 == 0 {
+                                assert!(counter.add_and_count(1) >= 1);
+                            } else {
+                                counter.add(1);
+                            }
+                            own.push((before, clock.now()));
+                        }
+                        own
+                    })
+                })
+                .collect();
+            for _ in 0..steps / 20 {
+                assert!(counter.count() <= (threads * steps * rounds) as u64);
+            }
+            for adder in adders {
+                events.extend(adder.join().unwrap());
+            }
+        });
+        // Now that no thread adds, the window has what is certainly in it, and nothing that is not.
+        let mut check = |now: u64| {
+            let certain = events.iter().filter(|(before, _)| *before > now - WINDOW).count();
+            let possible = events.iter().filter(|(_, after)| *after > now - WINDOW).count();
+            let count = counter.count() as usize;
+            assert!((certain..=possible).contains(&count), "{certain} {count} {possible}");
+            let times: Vec<u64> = saved(&counter)
+                .chunks_exact(8)
+                .map(|time| u64::from_le_bytes(time.try_into().unwrap()))
+                .collect();
+            assert!(times.len() == count && times.is_sorted());
+            assert!(times.iter().all(|time| *time > now - WINDOW));
+            events.retain(|(_, after)| *after > now - WINDOW);
+        };
+        check(clock.now());
+        clock.advance(Duration::from_nanos(WINDOW / 3));
+        check(clock.now());
+    }
+    clock.advance(Duration::from_nanos(WINDOW));
+    assert_eq!(counter.count(), 0);
+}
+
+#[test]
+fn exact_numbers_its_callers_while_others_add() {
+    let each = if cfg!(miri) { 20 } else { 20_000 };
+    let counter = Exact::new(Duration::from_secs(3600)).unwrap();
+    let mut numbers: Vec<u64> = std::thread::scope(|scope| {
+        let adders: Vec<_> =
+            (0..2).map(|_| scope.spawn(|| (0..each).for_each(|_| counter.add(1)))).collect();
+        let callers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| (0..each).map(|_| counter.add_and_count(1)).collect::<Vec<_>>())
+            })
+            .collect();
+        adders.into_iter().for_each(|adder| adder.join().unwrap());
+        let numbers: Vec<Vec<u64>> =
+            callers.into_iter().map(|caller| caller.join().unwrap()).collect();
+        assert!(numbers.iter().all(|own| own.is_sorted()));
+        numbers.concat()
+    });
+    numbers.sort_unstable();
+    assert!(numbers.windows(2).all(|two| two[0] < two[1]));
+    assert!(numbers[0] >= 1 && numbers[2 * each - 1] <= 4 * each as u64);
+    assert_eq!(counter.count(), 4 * each as u64);
+}
