@@ -210,20 +210,17 @@ impl ErrorKind {
                 "it is not a segment (its first 8 bytes are not \"QUIPUSEG\"); \
                  it was left untouched: name another file, or move this one away"
             ),
-            ErrorKind::TooShort { length, expected } => write!(
-                f,
-                "it has {length} bytes where {expected} are expected, so it was cut; {RESTORE}"
-            ),
+            ErrorKind::TooShort { length, expected } => {
+                write_length(f, *length, *expected, "it was cut")
+            }
             ErrorKind::Cut { length, expected } => write!(
                 f,
                 "it was cut to {length} bytes while it was in use, from {expected} or more; \
                  restart all processes that have it open before they touch what is gone (SIGBUS)"
             ),
-            ErrorKind::TooLong { length, expected } => write!(
-                f,
-                "it has {length} bytes where {expected} are expected, so something was appended; \
-                 {RESTORE}"
-            ),
+            ErrorKind::TooLong { length, expected } => {
+                write_length(f, *length, *expected, "something was appended")
+            }
             ErrorKind::Version { found } => write!(
                 f,
                 "it has layout version {found} and this program reads only version {}; it was left \
@@ -285,6 +282,10 @@ impl ErrorKind {
             ErrorKind::Io(error) => write!(f, "{error}"),
         }
     }
+}
+
+fn write_length(f: &mut fmt::Formatter<'_>, length: u64, expected: u64, why: &str) -> fmt::Result {
+    write!(f, "it has {length} bytes where {expected} are expected, so {why}; {RESTORE}")
 }
 
 /// What to do about a file whose content is wrong.

@@ -29,7 +29,7 @@ impl Routes {
         Self { state, metrics, top }
     }
 
-    fn answer(&self, request: &Request) -> Result<Reply, Refused> {
+    fn respond(&self, request: &Request) -> Result<Reply, Refused> {
         let path = request.path();
         if path == "*" && request.method() == Method::OPTIONS {
             return Ok(options().into());
@@ -195,7 +195,7 @@ fn ranking(page: &Page, most: usize) -> Response {
 
 impl Handler for Routes {
     fn handle(&self, request: &Request) -> Reply {
-        self.answer(request).unwrap_or_else(|refused| {
+        self.respond(request).unwrap_or_else(|refused| {
             debug!(method = %request.method(), target = %request.uri(), why = ?refused, "refused");
             refused.response(request.path()).into()
         })

@@ -72,7 +72,7 @@ impl<H: Handler> Connection<H> {
             None => Poll::Pending,
             Some(Overdue::Idle) => self.end(Closed::Idle),
             Some(Overdue::Request) => self.refuse(Refusal::Timeout),
-            Some(Overdue::Answer) => {
+            Some(Overdue::Response) => {
                 self.wire.give_up();
                 self.end(Closed::Stalled)
             }
@@ -137,7 +137,7 @@ impl<H: Handler> Connection<H> {
     /// Ends the connection with a response of the transport itself.
     fn refuse(&mut self, refusal: Refusal) -> Poll<()> {
         self.handler.event(Event::Refused(refusal));
-        self.wire.append(&refusal.answer(&self.wire.connections().limits));
+        self.wire.append(&refusal.response(&self.wire.connections().limits));
         self.linger = true;
         self.end(Closed::Refused)
     }

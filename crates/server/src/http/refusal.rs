@@ -94,7 +94,7 @@ impl Refusal {
     }
 
     /// The whole response, for a connection that hyper no longer handles.
-    pub(super) fn answer(self, limits: &Limits) -> Vec<u8> {
+    pub(super) fn response(self, limits: &Limits) -> Vec<u8> {
         let status = self.status();
         // The crate panics at times before the epoch.
         let date = httpdate::fmt_http_date(SystemTime::now().max(SystemTime::UNIX_EPOCH));
@@ -119,10 +119,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_is_a_complete_answer() {
+    fn every_refusal_is_a_complete_response() {
         for refusal in Refusal::ALL {
-            let answer = String::from_utf8(refusal.answer(&Limits::default())).unwrap();
-            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            let response = String::from_utf8(refusal.response(&Limits::default())).unwrap();
+            let (head, body) = response.split_once("\r\n\r\n").unwrap();
             assert!(head.starts_with(&format!("HTTP/1.1 {} ", refusal.status().as_u16())));
             assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{head}");
             assert!(head.contains("connection: close\r\n"), "{head}");

@@ -29,9 +29,9 @@ pub(super) struct Service<H> {
 impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H> {
     type Response = hyper::Response<Full<Bytes>>;
     type Error = Abandoned;
-    type Future = Answer<H>;
+    type Future = ResponseFuture<H>;
 
-    fn call(&self, request: hyper::Request<Incoming>) -> Answer<H> {
+    fn call(&self, request: hyper::Request<Incoming>) -> ResponseFuture<H> {
         let started = Instant::now();
         let (head, incoming) = request.into_parts();
         if !names_its_host(&head) {
@@ -47,7 +47,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
                 return self.later(Stage::Queued(Some(request)));
             }
             return match self.handle(&request) {
-                Ok(response) => Answer::Ready(Some(response)),
+                Ok(response) => ResponseFuture::Ready(Some(response)),
                 Err(steps) => {
                     self.wire.enter(Phase::Waiting);
                     self.later(Stage::Steps(steps, started))
@@ -76,7 +76,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
 impl<H: Handler> Service<H> {
     /// The handler's response, or its steps.
     fn handle(&self, request: &Request) -> Result<Response, Box<dyn Steps>> {
-        self.wire.enter(Phase::Answer);
+        self.wire.enter(Phase::Response);
         match catch_unwind(AssertUnwindSafe(|| self.handler.handle(request))) {
             Ok(Reply::Now(response)) => Ok(self.finish(response, request.started())),
             Ok(Reply::Steps(steps)) => Err(steps),
@@ -90,7 +90,7 @@ impl<H: Handler> Service<H> {
             Ok(response) => self.finish(response?, started),
             Err(_) => self.refuse(Refusal::Panicked),
         };
-        self.wire.enter(Phase::Answer);
+        self.wire.enter(Phase::Response);
         Some(response)
     }
 
@@ -113,30 +113,30 @@ impl<H: Handler> Service<H> {
         response
     }
 
-    fn refusal(&self, refusal: Refusal) -> Answer<H> {
-        self.wire.enter(Phase::Answer);
-        Answer::Ready(Some(self.refuse(refusal)))
+    fn refusal(&self, refusal: Refusal) -> ResponseFuture<H> {
+        self.wire.enter(Phase::Response);
+        ResponseFuture::Ready(Some(self.refuse(refusal)))
     }
 
-    fn later(&self, stage: Stage) -> Answer<H> {
+    fn later(&self, stage: Stage) -> ResponseFuture<H> {
         let service = Service { handler: self.handler.clone(), wire: self.wire.clone() };
-        Answer::Later(Box::new(Later { service, stage }))
+        ResponseFuture::Later(Box::new(Later { service, stage }))
     }
 }
 
 /// The future of one response. Only a request that has to wait is boxed.
-pub(super) enum Answer<H> {
+pub(super) enum ResponseFuture<H> {
     Ready(Option<Response>),
     Later(Box<Later<H>>),
 }
 
-impl<H: Handler> Future for Answer<H> {
+impl<H: Handler> Future for ResponseFuture<H> {
     type Output = Result<hyper::Response<Full<Bytes>>, Abandoned>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let response = match self.get_mut() {
-            Answer::Ready(response) => response.take().ok_or(Abandoned),
-            Answer::Later(later) => ready!(later.poll_answer(cx)),
+            ResponseFuture::Ready(response) => response.take().ok_or(Abandoned),
+            ResponseFuture::Later(later) => ready!(later.poll_response(cx)),
         };
         Poll::Ready(response.map(|response| response.map(Full::new)))
     }
@@ -156,7 +156,7 @@ enum Stage {
 }
 
 impl<H: Handler> Later<H> {
-    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, Abandoned>> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, Abandoned>> {
         let service = &self.service;
         loop {
             self.stage = match &mut self.stage {
@@ -168,7 +168,7 @@ impl<H: Handler> Later<H> {
                             Stage::Queued(Some(request))
                         }
                         Err(Some(refusal)) => {
-                            service.wire.enter(Phase::Answer);
+                            service.wire.enter(Phase::Response);
                             return Poll::Ready(Ok(service.refuse(refusal)));
                         }
                         Err(None) => return Poll::Ready(Err(Abandoned)),

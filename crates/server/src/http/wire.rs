@@ -84,7 +84,7 @@ pub(super) enum Phase {
     /// The request is complete, and waits for another turn of its connection.
     Waiting,
     /// The handler has the request, or hyper has not yet written all of its response.
-    Answer,
+    Response,
 }
 
 /// A deadline that a connection has overrun.
@@ -95,7 +95,7 @@ pub(super) enum Overdue {
     /// A request did not become complete.
     Request,
     /// The client does not read a response.
-    Answer,
+    Response,
 }
 
 impl Wire {
@@ -257,14 +257,14 @@ impl Wire {
     pub(super) fn overdue(&self) -> Option<Overdue> {
         let deadlines = &self.connections.deadlines;
         let (since, limit, overdue) = match (self.blocked_since.get(), self.phase.get()) {
-            (Some(since), _) => (since, deadlines.write, Overdue::Answer),
+            (Some(since), _) => (since, deadlines.write, Overdue::Response),
             (None, Phase::Idle) => (self.since.get(), deadlines.idle, Overdue::Idle),
             (None, Phase::Head | Phase::Body) => {
                 (self.since.get(), deadlines.read, Overdue::Request)
             }
             // The server itself causes this delay.
             (None, Phase::Waiting) => return None,
-            (None, Phase::Answer) => (self.since.get(), deadlines.write, Overdue::Answer),
+            (None, Phase::Response) => (self.since.get(), deadlines.write, Overdue::Response),
         };
         (self.connections.now().saturating_sub(since) > limit).then_some(overdue)
     }
@@ -497,7 +497,7 @@ impl Write for Plug {
         if wire.blocked_since.get().is_some() && wire.corked.borrow().bytes.is_empty() {
             wire.blocked_since.set(None);
         }
-        if wire.phase() == Phase::Answer {
+        if wire.phase() == Phase::Response {
             wire.enter(Phase::Idle);
         }
         Poll::Ready(Ok(()))

@@ -196,7 +196,7 @@ impl<H: Handler> Worker<H> {
     /// Ends a connection that has no place and has sent no request.
     fn turn_away(&self, wire: Rc<Wire>) {
         self.handler.event(Event::Refused(Refusal::Busy));
-        wire.send_now(&Refusal::Busy.answer(&self.connections.limits));
+        wire.send_now(&Refusal::Busy.response(&self.connections.limits));
         wire.dismiss();
         self.connections.linger(wire);
     }

@@ -26,14 +26,14 @@ pub struct Layout {
 pub(super) const VALUE: usize = 0;
 /// With [`Aggregation::LiveMostRecent`]: the cell of the time at which the value was set.
 pub(super) const TIME: usize = 1;
-/// With [`Aggregation::Sum`]: the cells of the pending sum, and of the number of the process whose
+/// With [`Aggregation::Sum`]: the cells of the pending sum, and of the token of the process whose
 /// value the pending sum includes.
 pub(super) const PENDING_SUM: usize = 1;
 pub(super) const ABSORBED_PROCESS: usize = 2;
 
-/// The length of a process' name in bytes: its number and its ID, in hexadecimal digits.
-pub(super) const NAME_LENGTH: usize = NUMBER_DIGITS + 8;
-const NUMBER_DIGITS: usize = 10;
+/// The length of a process' name in bytes: its token and its ID, in hexadecimal digits.
+pub(super) const NAME_LENGTH: usize = TOKEN_DIGITS + 8;
+const TOKEN_DIGITS: usize = 10;
 /// The value that stands for no value: a NaN that no arithmetic produces.
 const NO_VALUE: u64 = 0x7ff8_7175_6970_7567;
 
@@ -54,10 +54,10 @@ pub(super) fn encode_value(value: Option<f64>) -> u64 {
     value.map_or(0, encode)
 }
 
-/// Parses the name of a process into its number and its ID.
+/// Parses the name of a process into its token and its ID.
 pub(super) fn read_name(name: &[u8]) -> Option<(u64, u32)> {
-    let (number, id) = std::str::from_utf8(name).ok()?.split_at_checked(NUMBER_DIGITS)?;
-    Some((u64::from_str_radix(number, 16).ok()?, u32::from_str_radix(id, 16).ok()?))
+    let (token, id) = std::str::from_utf8(name).ok()?.split_at_checked(TOKEN_DIGITS)?;
+    Some((u64::from_str_radix(token, 16).ok()?, u32::from_str_radix(id, 16).ok()?))
 }
 
 impl Layout {
@@ -85,11 +85,11 @@ impl Layout {
 
     #[cold]
     fn learn(&self, family: &Family) -> bool {
-        let Ok(number) = family.segment().process() else { return false };
+        let Ok(token) = family.segment().process() else { return false };
         // Tidy up after ended processes now. Their series then never outnumber those of the living
         // ones, even if a scrape never runs.
         fold::tidy(family, self);
-        let name = format!("{number:0NUMBER_DIGITS$x}{:08x}", std::process::id());
+        let name = format!("{token:0TOKEN_DIGITS$x}{:08x}", std::process::id());
         // All threads store the same name.
         for (word, chunk) in self.name.iter().zip(name.as_bytes().chunks(8)) {
             let mut bytes = [0; 8];

@@ -32,11 +32,11 @@ pub(crate) struct Processes {
     /// The texts of the entries, followed by those of the shown series.
     texts: Vec<u8>,
     shown: Vec<Shown>,
-    /// The processes checked so far, and whether each is alive, sorted by number.
+    /// The processes checked so far, and whether each is alive, sorted by token.
     liveness: Vec<(u64, bool)>,
     /// The buffer for the texts of a walk over the family.
     buffer: Vec<u8>,
-    /// The numbers of the ended processes of one family.
+    /// The tokens of the ended processes of one family.
     ended: Vec<u64>,
 }
 
@@ -51,13 +51,13 @@ struct Entry {
     label_texts: Range<usize>,
     /// All texts.
     texts: Range<usize>,
-    number: u64,
+    token: u64,
     id: u32,
     start: u64,
     value: Option<f64>,
     /// With [`Aggregation::LiveMostRecent`]: when the value was set.
     time: u64,
-    /// With [`Aggregation::Sum`]: the number of the process whose series this one is absorbing, or
+    /// With [`Aggregation::Sum`]: the token of the process whose series this one is absorbing, or
     /// 0; and the value once it has absorbed that series.
     absorbing: u64,
     pending_sum: Option<f64>,
@@ -149,7 +149,7 @@ impl Processes {
             let ended = self.entries.iter().filter(|entry| !entry.is_alive);
             let left = ended.fold(DefaultHasher::new(), |mut hasher, entry| {
                 let value = entry.value.map(f64::to_bits);
-                (entry.number, value, entry.absorbing).hash(&mut hasher);
+                (entry.token, value, entry.absorbing).hash(&mut hasher);
                 hasher
             });
             let left = Some(left.finish());
@@ -160,18 +160,18 @@ impl Processes {
         }
         // As `finish` does, but for this reading only.
         for i in 0..self.entries.len() {
-            let number = self.entries[i].absorbing;
-            if aggregation != Aggregation::Sum || number == 0 || self.entries[i].overflow {
+            let token = self.entries[i].absorbing;
+            if aggregation != Aggregation::Sum || token == 0 || self.entries[i].overflow {
                 continue;
             }
             self.entries[i].value = self.entries[i].pending_sum;
-            if let Some(at) = self.group_of(i).find(|&at| self.entries[at].number == number) {
+            if let Some(at) = self.group_of(i).find(|&at| self.entries[at].token == token) {
                 self.entries[at].value = None;
             }
         }
     }
 
-    /// Reads and sorts all series: by group, then by process number, or by process ID if each
+    /// Reads and sorts all series: by group, then by process token, or by process ID if each
     /// process is shown.
     fn read(&mut self, family: &Family, aggregation: Aggregation) {
         self.entries.clear();
@@ -185,7 +185,7 @@ impl Processes {
                 is_alive: true,
                 label_texts: 0..0,
                 texts: 0..0,
-                number: 0,
+                token: 0,
                 id: 0,
                 start: view.start,
                 value: None,
@@ -198,14 +198,14 @@ impl Processes {
                 // The name follows one byte with its length.
                 let own = view.texts.len().checked_sub(NAME_LENGTH + 1);
                 let name = own.and_then(|own| Some((own, read_name(&view.texts[own + 1..])?)));
-                let Some((own, (number, id))) = name else {
+                let Some((own, (token, id))) = name else {
                     return ControlFlow::Continue(());
                 };
                 let begin = texts.len();
                 texts.extend_from_slice(view.texts);
                 (entry.label_texts, entry.texts) = (begin..begin + own, begin..texts.len());
-                (entry.number, entry.id) = (number, id);
-                entry.is_alive = is_alive(family, liveness, number);
+                (entry.token, entry.id) = (token, id);
+                entry.is_alive = is_alive(family, liveness, token);
                 match aggregation {
                     // Acquire, here and below: pairs with the release of the time; the value is the
                     // one set then, or a later one.
@@ -230,8 +230,8 @@ impl Processes {
             let group = |entry: &Entry| (entry.overflow, entry.group);
             let own = |entry: &Entry| &texts[entry.label_texts.clone()];
             let process = |entry: &Entry| match aggregation {
-                Aggregation::All | Aggregation::LiveAll => (entry.id, entry.number),
-                _ => (0, entry.number),
+                Aggregation::All | Aggregation::LiveAll => (entry.id, entry.token),
+                _ => (0, entry.token),
             };
             group(a)
                 .cmp(&group(b))
@@ -258,7 +258,7 @@ impl Processes {
         match aggregation {
             Aggregation::All => {
                 self.ended.clear();
-                self.ended.extend(ended.map(|entry| entry.number));
+                self.ended.extend(ended.map(|entry| entry.token));
                 self.ended.sort_unstable();
                 self.ended.dedup();
                 self.ended.len() > MAX_ENDED
@@ -279,7 +279,7 @@ impl Processes {
                     return;
                 }
                 let oldest = self.ended[self.ended.len() - MAX_ENDED];
-                return self.remove(family, |entry| !entry.is_alive && entry.number < oldest);
+                return self.remove(family, |entry| !entry.is_alive && entry.token < oldest);
             }
             _ => return self.remove(family, |entry| !entry.is_alive),
         }
@@ -302,8 +302,8 @@ impl Processes {
                     let Ok(Some(from)) = self.cells_of(family, i) else { continue };
                     let (value, added) = (self.entries[heir].value, self.entries[i].value);
                     let joined = join(aggregation, value, added);
-                    let number = self.entries[i].number;
-                    absorb(aggregation, &to, &from, encode_value(joined), number);
+                    let token = self.entries[i].token;
+                    absorb(aggregation, &to, &from, encode_value(joined), token);
                     self.entries[heir].value = joined;
                 }
                 self.entries[i].is_absorbed = true;
@@ -321,11 +321,11 @@ impl Processes {
     /// Completes the fold of a process that died with the lock.
     fn finish(&mut self, family: &Family) {
         for i in 0..self.entries.len() {
-            let number = self.entries[i].absorbing;
-            if number == 0 || self.entries[i].overflow {
+            let token = self.entries[i].absorbing;
+            if token == 0 || self.entries[i].overflow {
                 continue;
             }
-            let absorbed = self.group_of(i).find(|&at| self.entries[at].number == number);
+            let absorbed = self.group_of(i).find(|&at| self.entries[at].token == token);
             let from = absorbed.map_or(Ok(None), |at| self.cells_of(family, at));
             let (Ok(Some(to)), Ok(from)) = (self.cells_of(family, i), from) else { continue };
             let sum = to.plain(PENDING_SUM).load(Ordering::Relaxed);
@@ -430,12 +430,12 @@ pub(crate) fn tidy(family: &Family, layout: &Layout) {
 }
 
 /// Whether a process is alive. Each process is checked once per scrape.
-fn is_alive(family: &Family, known: &mut Vec<(u64, bool)>, number: u64) -> bool {
-    match known.binary_search_by_key(&number, |(number, _)| *number) {
+fn is_alive(family: &Family, known: &mut Vec<(u64, bool)>, token: u64) -> bool {
+    match known.binary_search_by_key(&token, |(token, _)| *token) {
         Ok(at) => known[at].1,
         Err(at) => {
-            let is_alive = family.segment().is_alive(number);
-            known.insert(at, (number, is_alive));
+            let is_alive = family.segment().is_alive(token);
+            known.insert(at, (token, is_alive));
             is_alive
         }
     }
@@ -452,7 +452,7 @@ fn join(aggregation: Aggregation, one: Option<f64>, other: Option<f64>) -> Optio
 }
 
 /// Takes the value of one ended process' series (`from`) into that of another (`to`). `joined` is
-/// the encoded result, and `number` the process of `from`. Requires the lock.
+/// the encoded result, and `token` the process of `from`. Requires the lock.
 ///
 /// A sum is logged first, with the process whose value it includes. A later owner of the lock that
 /// finds this log entry knows that an earlier one died, and repeats all stores: they are
@@ -463,13 +463,13 @@ fn absorb(
     to: &SeriesCells<'_>,
     from: &SeriesCells<'_>,
     joined: u64,
-    number: u64,
+    token: u64,
 ) {
     if aggregation == Aggregation::Sum {
         to.plain(PENDING_SUM).store(joined, Ordering::Relaxed);
         // Release, here and below: the stores stay in this order, since the process may die between
         // any two.
-        to.plain(ABSORBED_PROCESS).store(number, Ordering::Release);
+        to.plain(ABSORBED_PROCESS).store(token, Ordering::Release);
         finish_absorbing(to, Some(from), joined);
     } else {
         to.plain(VALUE).store(joined, Ordering::Release);
@@ -507,16 +507,16 @@ mod tests {
             processes.shown.iter().map(|shown| shown.value).collect::<Vec<_>>()
         };
         // Neither process is alive.
-        for (number, value) in [(70_u64, 1.0), (71, 2.0)] {
-            let name = format!("{number:010x}{:08x}", 5);
+        for (token, value) in [(70_u64, 1.0), (71, 2.0)] {
+            let name = format!("{token:010x}{:08x}", 5);
             let cell = encode_value(Some(value));
             family.update_shown(
                 |key| key.text(&name),
                 |cells| cells.plain(VALUE).store(cell, Ordering::Relaxed),
             );
         }
-        let cells_of = |number: u64| {
-            let name = format!("{number:010x}{:08x}", 5);
+        let cells_of = |token: u64| {
+            let name = format!("{token:010x}{:08x}", 5);
             family.find(|key| key.text(&name)).unwrap().unwrap()
         };
         let folding = family.try_folding().unwrap();

@@ -1,7 +1,7 @@
 //! Gauges with a value for each process, which a scrape combines.
 //!
-//! The series of a process has an additional label with the name of the process: its ID, and a
-//! number that no other process of the segment has had, so that reuse of the ID does no harm.
+//! The series of a process has an additional label with the name of the process: its ID, and
+//! its token, which no other process of the segment has had, so that reuse of the ID does no harm.
 //! `fold.rs` reads these series.
 
 mod cells;
