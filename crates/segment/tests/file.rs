@@ -403,7 +403,10 @@ fn another_version_of_a_kind_is_a_mismatch() {
     let path = sample(directory.path());
     let segment = Segment::open_or_create(&path).unwrap();
     let error = segment.find(Kind::new(*b"TEST", 4), "one").unwrap_err();
-    assert!(error.to_string().contains("of kind TEST/3 and this program reads only TEST/4"), "{error}");
+    assert!(
+        error.to_string().contains("of kind TEST/3 and this program reads only TEST/4"),
+        "{error}"
+    );
 }
 
 #[test]
