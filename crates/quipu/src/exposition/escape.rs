@@ -52,13 +52,13 @@ const IS_LEGACY: [bool; 256] = {
     let mut is_legacy = [false; 256];
     let mut byte = 0;
     while byte < 128 {
-        is_legacy[byte] = (byte as u8).is_ascii_alphanumeric() || matches!(byte as u8, b'_' | b':');
+        is_legacy[byte] = self::is_legacy(byte as u8 as char, 1);
         byte += 1;
     }
     is_legacy
 };
 
-fn is_legacy(c: char, at: usize) -> bool {
+const fn is_legacy(c: char, at: usize) -> bool {
     c.is_ascii_alphabetic() || c == '_' || c == ':' || (c.is_ascii_digit() && at > 0)
 }
 
@@ -69,29 +69,31 @@ pub(super) fn is_legacy_label(name: &str) -> bool {
 
 /// Appends the name of a metric to `out`, escaped.
 pub fn escape_name(name: &str, escaping: Escaping, out: &mut String) {
-    escape(name.char_indices(), is_legacy_name(name), true, escaping, out);
+    if is_unchanged(is_legacy_name(name), escaping) {
+        out.push_str(name);
+        return;
+    }
+    escape(name.char_indices(), true, escaping, out);
 }
 
 /// Like [`escape_name`], for a name in two parts, to bytes. The suffix needs no escapes.
 pub(super) fn put_metric_name(name: &str, suffix: &str, escaping: Escaping, out: &mut Vec<u8>) {
-    let is_legacy = is_legacy_name(name);
-    if is_unchanged(is_legacy, escaping) {
+    if is_unchanged(is_legacy_name(name), escaping) {
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(suffix.as_bytes());
         return;
     }
     let behind = suffix.char_indices().map(|(i, c)| (name.len() + i, c));
-    escape(name.char_indices().chain(behind), is_legacy, true, escaping, &mut Bytes(out));
+    escape(name.char_indices().chain(behind), true, escaping, &mut Bytes(out));
 }
 
 /// Like [`escape_name`], for the name of a label, in which a colon is escaped.
 pub(super) fn put_label_name(name: &str, escaping: Escaping, out: &mut Vec<u8>) {
-    let is_legacy = is_legacy_label(name);
-    if is_unchanged(is_legacy, escaping) {
+    if is_unchanged(is_legacy_label(name), escaping) {
         out.extend_from_slice(name.as_bytes());
         return;
     }
-    escape(name.char_indices(), is_legacy, false, escaping, &mut Bytes(out));
+    escape(name.char_indices(), false, escaping, &mut Bytes(out));
 }
 
 /// Whether escaping leaves a name as it is.
@@ -99,23 +101,21 @@ fn is_unchanged(is_legacy_name: bool, escaping: Escaping) -> bool {
     escaping == Escaping::AllowUtf8 || (is_legacy_name && escaping != Escaping::Dots)
 }
 
+/// Writes a name that escaping changes.
 fn escape(
     chars: impl Iterator<Item = (usize, char)>,
-    is_legacy_name: bool,
     colon: bool,
     escaping: Escaping,
     out: &mut impl Write,
 ) {
     let is_legacy = |c: char, at: usize| is_legacy(c, at) && (colon || c != ':');
-    let keep = is_unchanged(is_legacy_name, escaping);
     let mut chars = chars.peekable();
-    if escaping == Escaping::Values && !is_legacy_name && chars.peek().is_some() {
+    if escaping == Escaping::Values && chars.peek().is_some() {
         let _ = out.write_str("U__");
     }
     // Writing to memory does not fail.
     for (i, c) in chars {
         let _ = match (escaping, c) {
-            _ if keep => out.write_char(c),
             // With `dots`, underscores are doubled even in names that need no escaping.
             (Escaping::Dots | Escaping::Values, '_') => out.write_str("__"),
             (Escaping::Dots, '.') => out.write_str("_dot_"),

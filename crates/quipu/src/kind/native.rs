@@ -143,7 +143,10 @@ const MAX_INDEX: u32 = 1 << 20;
 /// family.
 pub(crate) trait Sides {
     /// The side allocation at an offset, if it is at hand.
-    fn at_hand(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>>;
+    #[inline]
+    fn at_hand(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
+        self.find(cells, at)
+    }
 
     /// As [`Family::side`].
     fn find(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>>;
@@ -169,10 +172,6 @@ impl Sides for SeriesHandle {
 
 impl Sides for Family {
     #[inline]
-    fn at_hand(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
-        self.side(cells, at)
-    }
-
     fn find(&self, cells: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
         self.side(cells, at)
     }
