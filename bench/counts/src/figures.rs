@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -83,6 +84,18 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
+    /// As [`Setting::comparable`]; if not, says so.
+    pub(crate) fn compare(&self, recorded: &Setting, what: &str) -> bool {
+        let comparable = self.comparable(recorded);
+        if !comparable {
+            eprintln!(
+                "counts: NOT COMPARED with the recorded {what}, which another compiler, libc or \
+                 valgrind counted; `make record-counts` records new ones"
+            );
+        }
+        comparable
+    }
+
     /// Whether a count of ours is comparable under both. The versions of the libraries, which
     /// include ours, do not matter.
     pub(crate) fn comparable(&self, other: &Setting) -> bool {
@@ -121,27 +134,42 @@ impl Figures {
 
     /// Reads the recorded figures.
     pub(crate) fn read(path: &Path) -> Result<Figures> {
-        let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
-        let broken = |error| Error::Content(path.into(), format!("no figures: {error}"));
-        let mut lines = text.lines();
-        let setting = serde_json::from_str(lines.next().unwrap_or_default()).map_err(broken)?;
-        let mut counts = BTreeMap::new();
-        for line in lines {
-            let line: Line = serde_json::from_str(line).map_err(broken)?;
-            counts.insert((line.case, line.library), line.count);
-        }
-        Ok(Figures { setting, counts })
+        let (setting, lines) = read_lines::<Line>(path)?;
+        let counts = lines.into_iter().map(|line| ((line.case, line.library), line.count));
+        Ok(Figures { setting, counts: counts.collect() })
     }
 
     /// Records the figures.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
-        let broken = |error| Error::Content(path.into(), format!("cannot be written: {error}"));
-        let mut text = serde_json::to_string(&self.setting).map_err(broken)? + "\n";
-        for ((case, library), &count) in &self.counts {
-            let line = Line { case: case.clone(), library: library.clone(), count };
-            text += &serde_json::to_string(&line).map_err(broken)?;
-            text.push('\n');
-        }
-        fs::write(path, text).map_err(Error::file("write", path))
+        let line = |((case, library), &count): (&(String, String), &Count)| Line {
+            case: case.clone(),
+            library: library.clone(),
+            count,
+        };
+        write_lines(path, &self.setting, self.counts.iter().map(line))
     }
+}
+
+/// Reads a file with one JSON object per line, of which the first is the setting.
+pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<(Setting, Vec<T>)> {
+    let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
+    let broken = |error| Error::Content(path.into(), format!("no figures: {error}"));
+    let mut lines = text.lines();
+    let setting = serde_json::from_str(lines.next().unwrap_or_default()).map_err(broken)?;
+    let lines = lines.map(serde_json::from_str).collect::<serde_json::Result<_>>();
+    Ok((setting, lines.map_err(broken)?))
+}
+
+/// Writes what [`read_lines`] reads.
+pub(crate) fn write_lines<T: Serialize>(
+    path: &Path,
+    setting: &Setting,
+    lines: impl IntoIterator<Item = T>,
+) -> Result<()> {
+    let broken = |error| Error::Content(path.into(), format!("cannot be written: {error}"));
+    let mut text = serde_json::to_string(setting).map_err(broken)? + "\n";
+    for line in lines {
+        text += &(serde_json::to_string(&line).map_err(broken)? + "\n");
+    }
+    fs::write(path, text).map_err(Error::file("write", path))
 }

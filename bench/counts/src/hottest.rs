@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::callgrind::{self, Counted};
 use crate::error::{Error, Result};
-use crate::figures::Setting;
+use crate::figures::{Setting, read_lines, write_lines};
 
 /// A count fails if it is above the recorded one by more than this share. Tables have a random seed
 /// in each run, which changes a count by up to one percent.
@@ -57,24 +57,13 @@ impl Operation {
 impl Hottest {
     /// Reads the recorded figures: one JSON object per line, of which the first is the setting.
     pub(crate) fn read(root: &Path) -> Result<Hottest> {
-        let path = path(root);
-        let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-        let broken = |error| Error::Content(path.clone(), format!("no figures: {error}"));
-        let mut lines = text.lines();
-        let setting = serde_json::from_str(lines.next().unwrap_or_default()).map_err(broken)?;
-        let operations = lines.map(serde_json::from_str).collect::<std::result::Result<_, _>>();
-        Ok(Hottest { setting, operations: operations.map_err(broken)? })
+        let (setting, operations) = read_lines(&path(root))?;
+        Ok(Hottest { setting, operations })
     }
 
     /// Records the figures, and writes their table.
     pub(crate) fn write(&self, root: &Path) -> Result<()> {
-        let path = path(root);
-        let broken = |error| Error::Content(path.clone(), format!("cannot be written: {error}"));
-        let mut text = serde_json::to_string(&self.setting).map_err(broken)? + "\n";
-        for operation in &self.operations {
-            text += &(serde_json::to_string(operation).map_err(broken)? + "\n");
-        }
-        fs::write(&path, text).map_err(Error::file("write", &path))?;
+        write_lines(&path(root), &self.setting, &self.operations)?;
         let path = root.join("docs/benchmarks/hottest.md");
         fs::write(&path, self.document()).map_err(Error::file("write", &path))
     }
@@ -106,11 +95,7 @@ impl Hottest {
     /// The operations that take more instructions than recorded, as messages that name the
     /// functions.
     pub(crate) fn losses(&self, kept: &Hottest) -> Vec<String> {
-        if !self.setting.comparable(&kept.setting) {
-            eprintln!(
-                "counts: NOT COMPARED with the recorded operations, which another compiler, libc \
-                 or valgrind counted; `make record-counts` records new ones"
-            );
+        if !self.setting.compare(&kept.setting, "operations") {
             return Vec::new();
         }
         let risen = |now: &&Operation| {
