@@ -215,7 +215,7 @@ impl<L: Send + Sync> Scrape for Counters<L> {
 
     fn scrape<'a>(&self, page: &'a mut Vec<u8>) -> &'a [u8] {
         page.clear();
-        self.registry.scrape().write_to(page).expect("a vector takes whatever fits into memory");
+        self.registry.scrape().append_to(page);
         page
     }
 

@@ -292,9 +292,10 @@ impl Registry {
     /// Returns all metrics in Prometheus' text format 0.0.4.
     pub fn text(&self) -> String {
         let mut out = Vec::new();
-        // Writing into memory does not fail.
-        let _ = self.scrape().write_to(&mut out);
-        String::from_utf8_lossy(&out).into_owned()
+        self.scrape().append_to(&mut out);
+        // Another process may have written any bytes into a shared file.
+        String::from_utf8(out)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
     }
 
     pub(crate) fn readers(&self) -> &Readers {

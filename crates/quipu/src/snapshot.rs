@@ -104,6 +104,12 @@ impl<'a> Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
+    /// The encoded texts.
+    #[inline]
+    pub(crate) fn encoded(&self) -> &'a [u8] {
+        self.0
+    }
+
     /// The next text as bytes, for callers that only copy it: UTF-8 is not validated again.
     #[inline]
     pub(crate) fn next_bytes(&mut self) -> Option<&'a [u8]> {

@@ -354,6 +354,34 @@ fn a_scrape_that_waits_keeps_nobody_waiting() {
 }
 
 #[test]
+fn a_page_is_the_pieces_one_after_the_other() {
+    let registry = Registry::new();
+    let description = Description::new("c", "").labels(["k"]);
+    let family: CounterFamily<[&str; 1]> = registry.register(description).unwrap();
+    for i in 0..3000 {
+        family.inc(&[format!("{i:0>40}")]);
+    }
+    for format in [Format::Text, Format::OpenMetrics2, Format::Protobuf] {
+        let scrape = || registry.scrape().format(format, Escaping::Underscores);
+        let mut pieces = Vec::new();
+        scrape().write_to(&mut pieces).unwrap();
+        assert!(pieces.len() > 64 << 10);
+        let mut page = b"before".to_vec();
+        scrape().append_to(&mut page);
+        assert!(page == [&b"before"[..], &pieces].concat());
+        // From the second piece on, and after the last one.
+        let mut begun = scrape();
+        page = begun.next_piece().unwrap().to_vec();
+        begun.append_to(&mut page);
+        assert!(page == pieces);
+        let mut ended = scrape();
+        while ended.next_piece().is_some() {}
+        ended.append_to(&mut page);
+        assert!(page == pieces);
+    }
+}
+
+#[test]
 fn bounds_of_other_programs_stay_as_they_are() {
     let text = |format| {
         let mut encoder = Encoder::new(format, Escaping::Underscores);

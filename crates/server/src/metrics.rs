@@ -175,15 +175,14 @@ impl Metrics {
         let mut scrape = self.registry.scrape().format(wanted.format, wanted.escaping);
         let content_type = scrape.content_type();
         let mut body = Vec::new();
-        let mut compressor = Compressor::new(compression);
-        while let Some(piece) = scrape.next_piece() {
-            match &mut compressor {
-                Some(compressor) => compressor.write(piece, &mut body),
-                None => body.extend_from_slice(piece),
+        match Compressor::new(compression) {
+            Some(mut compressor) => {
+                while let Some(piece) = scrape.next_piece() {
+                    compressor.write(piece, &mut body);
+                }
+                compressor.finish(&mut body);
             }
-        }
-        if let Some(mut compressor) = compressor {
-            compressor.finish(&mut body);
+            None => scrape.append_to(&mut body),
         }
         Exposed { body, content_type, compression }
     }

@@ -31,7 +31,11 @@ impl Encoder {
             Format::Text | Format::TextUtf8 => Dialect::Text,
             Format::OpenMetrics => Dialect::OpenMetrics,
             Format::OpenMetrics2 => Dialect::OpenMetrics2,
-            Format::Protobuf => return self.protobuf.reset(escaping),
+            Format::Protobuf => {
+                self.protobuf.reset(escaping);
+                // No group is rendered from now on: no line is text.
+                Dialect::default()
+            }
         };
         self.text.reset(dialect, escaping);
     }
@@ -91,7 +95,8 @@ impl Sink for Encoder {
 
     #[inline(always)]
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
-        if self.format != Format::Protobuf && self.text.rendered_counter(series, &mut self.out) {
+        // It has rendered nothing for another format than text.
+        if self.text.rendered_counter(series, &mut self.out) {
             return;
         }
         // A copy, so that the parts of the original stay in registers.

@@ -19,6 +19,7 @@
 mod compress;
 mod encoder;
 mod escape;
+mod line;
 mod negotiate;
 mod number;
 mod protobuf;

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::line::append;
 use crate::snapshot::Number;
 
 /// Appends the value of a sample.
@@ -23,51 +24,6 @@ pub(super) fn put_unsigned(n: u64, out: &mut Vec<u8>) {
         append(itoa::Buffer::new().format(n).as_bytes(), out);
     }
 }
-
-/// Appends bytes, copied in overlapping pieces: for texts as short as the parts of a line, a call
-/// costs more than the copy (49 ns per line with calls, 38 without).
-#[inline]
-pub(super) fn append(bytes: &[u8], out: &mut Vec<u8>) {
-    let (count, length) = (bytes.len(), out.len());
-    out.reserve(count);
-    // SAFETY: `reserve` made room for `count` bytes after the first `length`. They cannot overlap
-    // `bytes`, since the vector is borrowed mutably. By its condition on `count`, each branch stays
-    // within both, and writes all `count` bytes.
-    unsafe {
-        let (from, to) = (bytes.as_ptr(), out.as_mut_ptr().add(length));
-        if count > MAX_INLINE {
-            std::ptr::copy_nonoverlapping(from, to, count);
-        } else if count >= 32 {
-            let tail = from.add(count - 32).cast::<[u8; 32]>().read();
-            let mut at = 0;
-            while at < count - 32 {
-                to.add(at).cast::<[u8; 32]>().write(from.add(at).cast::<[u8; 32]>().read());
-                at += 32;
-            }
-            to.add(count - 32).cast::<[u8; 32]>().write(tail);
-        } else if count >= 16 {
-            let tail = from.add(count - 16).cast::<[u8; 16]>().read();
-            to.cast::<[u8; 16]>().write(from.cast::<[u8; 16]>().read());
-            to.add(count - 16).cast::<[u8; 16]>().write(tail);
-        } else if count >= 8 {
-            let tail = from.add(count - 8).cast::<[u8; 8]>().read();
-            to.cast::<[u8; 8]>().write(from.cast::<[u8; 8]>().read());
-            to.add(count - 8).cast::<[u8; 8]>().write(tail);
-        } else if count >= 4 {
-            let tail = from.add(count - 4).cast::<[u8; 4]>().read();
-            to.cast::<[u8; 4]>().write(from.cast::<[u8; 4]>().read());
-            to.add(count - 4).cast::<[u8; 4]>().write(tail);
-        } else {
-            for i in 0..count {
-                to.add(i).write(from.add(i).read());
-            }
-        }
-        out.set_len(length + count);
-    }
-}
-
-/// The most bytes that are copied without a call.
-const MAX_INLINE: usize = 256;
 
 /// Appends a float: as an integer if it is whole and below 2^53, else with the fewest digits that
 /// round-trip.

@@ -5,7 +5,8 @@
 //! up to the name of the first dynamic label. A line then costs a few copies and a number.
 
 use super::escape::{self, Escaping, is_legacy_label, is_legacy_name};
-use super::number::{self, append};
+use super::line::{Line, NOT_YET, Range, Rendered, append};
+use super::number;
 use crate::snapshot::{
     Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
 };
@@ -59,9 +60,6 @@ impl Suffix {
 /// Appends a bound as text.
 pub(super) type PutBound = fn(f64, &mut Vec<u8>);
 
-/// The start and end of a rendered text in the memory of [`Text`].
-type Range = (u32, u32);
-
 /// Writes families one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Text {
@@ -75,7 +73,7 @@ pub(super) struct Text {
     /// shares this header.
     begun: String,
     /// The rendered names and labels of the family.
-    memory: Vec<u8>,
+    rendered: Rendered,
     /// The heads of lines with labels, by suffix: the name and an opening brace; or an opening
     /// brace, the quoted name, and a comma. [`NOT_YET`] until a series needs it.
     heads: [Range; 6],
@@ -86,6 +84,8 @@ pub(super) struct Text {
     groups: Vec<Range>,
     /// The texts between dynamic values: a quote, a comma, the next name, `=`, and a quote.
     between: Vec<Range>,
+    /// The length of all of them.
+    between_length: usize,
     /// Whether the family has any label.
     has_labels: bool,
     /// Whether a line with [`Self::main`] is a head with labels and a total, and nothing else.
@@ -96,12 +96,14 @@ pub(super) struct Text {
 
 /// With more groups than this, rendered groups are not kept.
 const MAX_GROUPS: usize = 1 << 12;
-const NOT_YET: Range = (0, 0);
+/// The most bytes of a line after the last label value: `"} `, 20 digits, and a line feed.
+const MAX_TAIL: usize = 24;
 
 impl Text {
     pub(super) fn reset(&mut self, dialect: Dialect, escaping: Escaping) {
         (self.dialect, self.escaping) = (dialect, escaping);
         self.begun.clear();
+        self.groups.clear();
     }
 
     pub(super) fn bounds(&mut self, put: PutBound) {
@@ -118,9 +120,7 @@ impl Text {
     /// Starts a family. Nothing is written before its first series.
     pub(super) fn family(&mut self, family: &Family<'_>) {
         self.is_begun = !family.name.is_empty() && self.begun == family.name;
-        self.memory.clear();
-        // So that no range in use starts at 0: see `NOT_YET`.
-        self.memory.push(b' ');
+        self.rendered.clear();
         self.groups.clear();
         let groups = family.groups as usize;
         self.groups.resize(if groups <= MAX_GROUPS { groups } else { 0 }, NOT_YET);
@@ -134,6 +134,7 @@ impl Text {
             self.has_labels && self.main == Suffix::Total && self.dialect != Dialect::OpenMetrics2;
         self.heads = [NOT_YET; 6];
         self.between.clear();
+        self.between_length = 0;
         for name in family.dynamic().skip(1) {
             let range = self.render(|text, out| {
                 out.extend_from_slice(b"\",");
@@ -141,6 +142,7 @@ impl Text {
                 out.extend_from_slice(b"=\"");
             });
             self.between.push(range);
+            self.between_length += (range.1 - range.0) as usize;
         }
     }
 
@@ -191,26 +193,37 @@ impl Text {
         let Value::Counter { total: Number::Unsigned(total), exemplar: None } = series.value else {
             return false;
         };
-        let known = self.groups.get(series.group as usize).copied().unwrap_or(NOT_YET);
-        let is_plain = self.is_plain_total && series.escape_free && !series.overflow;
-        if known == NOT_YET || !is_plain {
+        if !self.is_plain_total || !series.escape_free || series.overflow {
             return false;
         }
-        self.put(known, out);
+        let Some(&range) = self.groups.get(series.group as usize) else { return false };
+        let Some(head) = self.rendered.padded(range) else { return false };
         let mut texts = series.texts;
-        if let Some(first) = texts.next_bytes() {
-            append(first, out);
-            for between in &self.between {
-                let Some(text) = texts.next_bytes() else { break };
-                self.put(*between, out);
-                append(text, out);
+        let room = head.len() + texts.encoded().len() + self.between_length + MAX_TAIL;
+        let mut line = Line::begin(out, room);
+        // SAFETY: the line has room for the head, all texts, all that is between them, and a total.
+        unsafe {
+            line.put_padded(head);
+            if let Some(first) = texts.next_bytes() {
+                line.put(first);
+                for between in &self.between {
+                    let Some(text) = texts.next_bytes() else { break };
+                    let Some(between) = self.rendered.padded(*between) else { break };
+                    line.put_padded(between);
+                    line.put(text);
+                }
+                line.put_array(*b"\"");
             }
-            append(b"\"} ", out);
-        } else {
-            append(b"} ", out);
+            if total < 10 {
+                // Less than 10: the digit is a byte.
+                line.put_array([b'}', b' ', b'0' + total as u8, b'\n']);
+            } else {
+                line.put_array(*b"} ");
+                line.put(itoa::Buffer::new().format(total).as_bytes());
+                line.put_array(*b"\n");
+            }
         }
-        number::put_unsigned(total, out);
-        out.push(b'\n');
+        line.end();
         true
     }
 
@@ -632,18 +645,15 @@ impl Text {
     }
 
     fn render(&mut self, put: impl FnOnce(&Self, &mut Vec<u8>)) -> Range {
-        let mut memory = std::mem::take(&mut self.memory);
-        let start = memory.len();
-        put(self, &mut memory);
-        let end = memory.len();
-        self.memory = memory;
-        // The names and labels of a family take less than 4 GiB.
-        (start as u32, end as u32)
+        let mut rendered = std::mem::take(&mut self.rendered);
+        let range = rendered.render(|out| put(self, out));
+        self.rendered = rendered;
+        range
     }
 
     #[inline]
-    fn put(&self, (start, end): Range, out: &mut Vec<u8>) {
-        append(&self.memory[start as usize..end as usize], out);
+    fn put(&self, range: Range, out: &mut Vec<u8>) {
+        append(self.rendered.text(range), out);
     }
 }
 

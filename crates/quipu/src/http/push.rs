@@ -90,7 +90,7 @@ impl Push {
             request = request.header("Authorization", value);
         }
         let mut body = Vec::new();
-        scrape.write_to(&mut body)?;
+        scrape.append_to(&mut body);
         self.check(request.send(&body[..]))
     }
 

@@ -21,7 +21,7 @@ use crate::registry::Registry;
 /// let registry = quipu::Registry::new();
 /// registry.counter("jobs", "Completed jobs.")?.inc();
 /// let mut out = Vec::new();
-/// registry.scrape().write_to(&mut out).expect("writing to memory does not fail");
+/// registry.scrape().append_to(&mut out);
 /// let text = "# HELP jobs_total Completed jobs.\n# TYPE jobs_total counter\njobs_total 1\n";
 /// assert_eq!(String::from_utf8_lossy(&out), text);
 /// # Ok::<(), quipu::Error>(())
@@ -80,9 +80,7 @@ impl Scrape {
         let Buffers { walk, encoder } = &mut **self.buffers.as_mut()?;
         match self.stage {
             Stage::Fresh => {
-                encoder.reset(self.format, self.escaping);
-                // Inconsistent segments are rejected when they are opened.
-                let _ = walk.begin(&self.registry);
+                begin(walk, encoder, (&self.registry, self.format, self.escaping));
                 self.stage = Stage::Walking;
             }
             Stage::Walking => encoder.buffer_mut().clear(),
@@ -95,6 +93,22 @@ impl Scrape {
         Some(encoder.buffer())
     }
 
+    /// Appends all remaining pieces to `out`. They are encoded there, without the copy that
+    /// [`Scrape::write_to`] makes of each. If a collector panics, the content of `out` is
+    /// unspecified.
+    pub fn append_to(mut self, out: &mut Vec<u8>) {
+        let Some(Buffers { walk, encoder }) = self.buffers.as_deref_mut() else { return };
+        match self.stage {
+            Stage::Fresh => begin(walk, encoder, (&self.registry, self.format, self.escaping)),
+            Stage::Walking => {}
+            Stage::Over => return,
+        }
+        std::mem::swap(encoder.buffer_mut(), out);
+        walk.step(encoder, |_| false);
+        encoder.finish();
+        std::mem::swap(encoder.buffer_mut(), out);
+    }
+
     /// Writes all remaining pieces to `out`.
     ///
     /// # Errors
@@ -105,6 +119,14 @@ impl Scrape {
         }
         Ok(())
     }
+}
+
+/// Begins the walk of a scrape in that format.
+fn begin(walk: &mut Walk, encoder: &mut Encoder, scrape: (&Registry, Format, Escaping)) {
+    let (registry, format, escaping) = scrape;
+    encoder.reset(format, escaping);
+    // Inconsistent segments are rejected when they are opened.
+    let _ = walk.begin(registry);
 }
 
 impl Drop for Scrape {

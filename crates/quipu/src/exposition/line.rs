@@ -1,0 +1,209 @@
+//! Lines that are written without a check for each part: the room for a whole line is reserved
+//! first, and rendered texts are copied in blocks of a fixed size.
+
+/// The number of bytes that are copied at once.
+const BLOCK: usize = 32;
+/// The most bytes that are copied without a call.
+const MAX_INLINE: usize = 256;
+
+/// The start and end of a rendered text in [`Rendered`].
+pub(super) type Range = (u32, u32);
+/// No text.
+pub(super) const NOT_YET: Range = (u32::MAX, 0);
+
+/// Texts that are rendered once and written often. A block of zeros follows the last one, so that a
+/// whole block can be read from any byte of a text.
+#[derive(Debug, Default)]
+pub(super) struct Rendered(Vec<u8>);
+
+/// A rendered text, and the block of other bytes after it.
+#[derive(Clone, Copy)]
+pub(super) struct Padded<'r>(&'r [u8]);
+
+impl Rendered {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Renders a text after the others. `put` appends it, and leaves those before it as they are.
+    pub(super) fn render(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> Range {
+        self.0.truncate(self.0.len().saturating_sub(BLOCK));
+        let start = self.0.len();
+        put(&mut self.0);
+        let end = self.0.len();
+        self.0.extend_from_slice(&[0; BLOCK]);
+        // The names and labels of a family take less than 4 GiB.
+        (start as u32, end as u32)
+    }
+
+    /// The text at a range; `None` for [`NOT_YET`].
+    #[inline(always)]
+    pub(super) fn padded(&self, (start, end): Range) -> Option<Padded<'_>> {
+        self.0.get(start as usize..end as usize + BLOCK).map(Padded)
+    }
+
+    /// As [`Rendered::padded`], without the block; empty for [`NOT_YET`].
+    pub(super) fn text(&self, range: Range) -> &[u8] {
+        self.padded(range).map_or(&[], |text| &text.0[..text.len()])
+    }
+}
+
+impl Padded<'_> {
+    #[inline(always)]
+    pub(super) fn len(self) -> usize {
+        self.0.len() - BLOCK
+    }
+}
+
+/// A line at the end of a vector, for which room is reserved. It becomes part of the vector when it
+/// ends.
+pub(super) struct Line<'o> {
+    out: &'o mut Vec<u8>,
+    /// Where the next part goes.
+    to: *mut u8,
+}
+
+impl<'o> Line<'o> {
+    /// Begins a line of at most `room` bytes.
+    #[inline(always)]
+    pub(super) fn begin(out: &'o mut Vec<u8>, room: usize) -> Self {
+        // The last part may be written in blocks.
+        out.reserve(room + BLOCK);
+        // SAFETY: the length is within the allocation.
+        let to = unsafe { out.as_mut_ptr().add(out.len()) };
+        Self { out, to }
+    }
+
+    /// # Safety
+    /// The line has room for the text, besides the parts before it.
+    #[inline(always)]
+    pub(super) unsafe fn put_padded(&mut self, text: Padded<'_>) {
+        let (from, count) = (text.0.as_ptr(), text.len());
+        let mut at = 0;
+        // SAFETY: each block begins within the first `count` bytes, or at 0, and so ends at most a
+        // block after them. The slice has that block, and `begin` reserved one after the line.
+        unsafe {
+            loop {
+                self.to.add(at).copy_from_nonoverlapping(from.add(at), BLOCK);
+                at += BLOCK;
+                if at >= count {
+                    break;
+                }
+            }
+            self.to = self.to.add(count);
+        }
+    }
+
+    /// Copies short texts in overlapping pieces: a call costs more than the copy (49 ns per line with
+    /// calls, 38 without).
+    ///
+    /// # Safety
+    /// That of [`Line::put_padded`].
+    #[inline(always)]
+    pub(super) unsafe fn put(&mut self, bytes: &[u8]) {
+        let (from, to, count) = (bytes.as_ptr(), self.to, bytes.len());
+        // SAFETY: the caller has room for `count` bytes. They cannot overlap `bytes`, since the vector
+        // is borrowed mutably. By its condition on `count`, each branch stays within both, and
+        // writes all `count` bytes.
+        unsafe {
+            if count > MAX_INLINE {
+                to.copy_from_nonoverlapping(from, count);
+            } else if count >= BLOCK {
+                let mut at = 0;
+                while at < count - BLOCK {
+                    to.add(at).copy_from_nonoverlapping(from.add(at), BLOCK);
+                    at += BLOCK;
+                }
+                let last = count - BLOCK;
+                to.add(last).copy_from_nonoverlapping(from.add(last), BLOCK);
+            } else if count >= 16 {
+                ends::<16>(from, to, count);
+            } else if count >= 8 {
+                ends::<8>(from, to, count);
+            } else if count >= 4 {
+                ends::<4>(from, to, count);
+            } else {
+                for i in 0..count {
+                    to.add(i).write(from.add(i).read());
+                }
+            }
+            self.to = to.add(count);
+        }
+    }
+
+    /// # Safety
+    /// That of [`Line::put_padded`].
+    #[inline(always)]
+    pub(super) unsafe fn put_array<const N: usize>(&mut self, bytes: [u8; N]) {
+        // SAFETY: the caller has room for N bytes.
+        unsafe {
+            self.to.cast::<[u8; N]>().write(bytes);
+            self.to = self.to.add(N);
+        }
+    }
+
+    /// Makes the line part of the vector.
+    #[inline(always)]
+    pub(super) fn end(self) {
+        // SAFETY: both are in the vector's allocation; all bytes between its length and `to` were
+        // written.
+        unsafe {
+            let length = self.to.offset_from_unsigned(self.out.as_ptr());
+            self.out.set_len(length);
+        }
+    }
+}
+
+/// Copies the first N and the last N bytes, which may overlap.
+///
+/// # Safety
+/// Both places have `count` bytes, at least N, and do not overlap.
+#[inline(always)]
+unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, count: usize) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        let last = from.add(count - N).cast::<[u8; N]>().read();
+        to.cast::<[u8; N]>().write(from.cast::<[u8; N]>().read());
+        to.add(count - N).cast::<[u8; N]>().write(last);
+    }
+}
+
+/// Appends bytes.
+#[inline]
+pub(super) fn append(bytes: &[u8], out: &mut Vec<u8>) {
+    let mut line = Line::begin(out, bytes.len());
+    // SAFETY: that is all of the line.
+    unsafe { line.put(bytes) };
+    line.end();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_all_lengths_are_copied() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(600).collect();
+        let mut rendered = Rendered::default();
+        assert!(rendered.padded(NOT_YET).is_none());
+        let ranges: Vec<Range> = (0..300)
+            .map(|length| rendered.render(|out| out.extend_from_slice(&bytes[length..][..length])))
+            .collect();
+        for (length, &range) in ranges.iter().enumerate() {
+            let text = &bytes[length..][..length];
+            assert_eq!(rendered.text(range), text);
+            let mut out = b"before".to_vec();
+            let padded = rendered.padded(range).expect("it is rendered");
+            let mut line = Line::begin(&mut out, 2 * length + 3);
+            // SAFETY: the line has room for all parts.
+            unsafe {
+                line.put_padded(padded);
+                line.put_array(*b"and");
+                line.put(text);
+            }
+            line.end();
+            append(b"!", &mut out);
+            assert_eq!(out, [b"before", text, b"and", text, b"!"].concat());
+        }
+    }
+}
