@@ -239,10 +239,10 @@ FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-covera
 #
 # `make test` uses the same seed in each run, so that a failure is reproducible; with FUZZ_SEED=0,
 # each run takes another seed. With a seed, the inputs are the same on all machines until the time
-# or the runs are used up. That requires listing the corpus and turning reloading off: by default,
-# libFuzzer reads the corpus in the order of the file system, and reads it again by the clock.
-# Targets with files of segments and stores take different paths through the code in each run, and
-# still vary.
+# or the runs are used up. That requires listing the corpus, turning reloading off (by default,
+# libFuzzer reads the corpus in the order of the file system, and reads it again by the clock), and
+# hash maps with a constant seed (`fuzz/fixed_seed.rs`). Targets with files of segments depend on
+# threads and clocks, and still vary.
 RUNS_PER_FUZZ_SECOND := 20000
 
 .PHONY: fuzz

@@ -3,6 +3,9 @@
 
 #![no_main]
 
+#[path = "../fixed_seed.rs"]
+mod fixed_seed;
+
 use libfuzzer_sys::fuzz_target;
 
 #[path = "../../crates/arena/tests/addresses/mod.rs"]

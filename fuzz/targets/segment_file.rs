@@ -6,6 +6,9 @@
 
 #![no_main]
 
+#[path = "../fixed_seed.rs"]
+mod fixed_seed;
+
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Duration;

@@ -3,6 +3,9 @@
 
 #![no_main]
 
+#[path = "../fixed_seed.rs"]
+mod fixed_seed;
+
 #[path = "../../crates/segment/tests/common/neighbour.rs"]
 mod neighbour;
 

@@ -2,6 +2,9 @@
 
 #![no_main]
 
+#[path = "../fixed_seed.rs"]
+mod fixed_seed;
+
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;

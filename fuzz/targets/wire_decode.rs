@@ -5,6 +5,9 @@
 
 #![no_main]
 
+#[path = "../fixed_seed.rs"]
+mod fixed_seed;
+
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;

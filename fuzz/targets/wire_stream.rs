@@ -6,6 +6,9 @@
 
 #![no_main]
 
+#[path = "../fixed_seed.rs"]
+mod fixed_seed;
+
 use libfuzzer_sys::fuzz_target;
 use quipu_arena::Arena;
 use quipu_wire::{AnyDecoder, AnyFormat, Framing};

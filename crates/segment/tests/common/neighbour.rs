@@ -165,7 +165,9 @@ fn poke(file: &File, program: &mut Program<'_>, token: u64) {
         number => {
             // Or one of those after it, which may be a lock that is free.
             let behind = if number % 4 == 1 { usize::from(program.byte()) % 16 } else { 0 };
-            (in_use[usize::from(number / 4) % in_use.len()] + behind) % words
+            // A program that is repeated may have cleared all words.
+            let at = in_use.get(usize::from(number / 4) % in_use.len().max(1));
+            at.map_or(0, |at| at + behind) % words
         }
     };
     let at = pick(program);
