@@ -48,7 +48,8 @@ fn main() -> Result<(), Failure> {
     neighbours(&corpus)?;
     buckets(&corpus, &clock)?;
     times(&corpus)?;
-    wire(&corpus)
+    wire(&corpus)?;
+    statsd(&corpus)
 }
 
 /// Programs of an arena, one per policy: the checkpoints of the first, the scopes of the second.
@@ -233,6 +234,26 @@ fn wire(corpus: &impl Corpus) -> Result<(), Failure> {
             }
             encoder.flush(&mut input);
             corpus("wire_stream", &format!("{name}_{framing:?}").to_lowercase(), &input)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lines of each dialect, and of all that a line may have.
+fn statsd(corpus: &impl Corpus) -> Result<(), Failure> {
+    let packets: [(&str, &[u8]); 7] = [
+        ("plain", b"hits:1|c\nlevel:-2.5|g|@0.1\r\ntook:12|ms\nusers:ada|s\n"),
+        ("datadog", b"took:1:2:3|d|@0.5|#a:b,#c:d|c:ci-1|e:x|card:low|T1656581400"),
+        ("influxdb", b"hits,a=b,c=d:1|c\nlevel,a=b:+2|g"),
+        ("librato", b"hits#a=b,c=d:1e-3|h"),
+        ("signalfx", b"hits.[a=b,c]all:1|c\n[:1|m"),
+        ("several", b"hits:1|c:2|g|@0.5:3|ms\nhits:1|c:2|c|#a:b"),
+        ("others", b"_e{5,4}:title|text\n_sc|up|0\nbad\n\xc3\xff:1|c\n:1|c\nhits:1|c|"),
+    ];
+    for (name, packet) in packets {
+        for first in [0x00, 0x3f] {
+            let input = [&[first], packet].concat();
+            corpus("wire_statsd", &format!("{name}_{first}"), &input)?;
         }
     }
     Ok(())

@@ -27,7 +27,7 @@ mod protobuf;
 #[cfg(feature = "quipu")]
 mod quipu;
 mod reader;
-#[cfg(any(feature = "remote-write", feature = "otlp", feature = "snappy"))]
+#[cfg(any(feature = "otlp", feature = "remote-write", feature = "snappy", feature = "statsd"))]
 pub mod remote;
 mod stream;
 mod values;

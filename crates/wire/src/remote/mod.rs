@@ -1,5 +1,5 @@
-//! Requests that carry samples of many series to a server: Prometheus' remote write, 1.0 and 2.0,
-//! and OpenTelemetry's metrics (OTLP).
+//! What carries samples of many series to a server: Prometheus' remote write, 1.0 and 2.0,
+//! OpenTelemetry's metrics (OTLP), and the lines of StatsD's clients ([`statsd`]).
 //!
 //! ```
 //! # #[cfg(all(feature = "remote-write", feature = "snappy"))] {
@@ -44,12 +44,16 @@
 mod fields;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod labels;
+#[cfg(feature = "statsd")]
+mod lines;
 #[cfg(feature = "otlp")]
 mod otlp;
 #[cfg(feature = "otlp")]
 mod otlp_reader;
 #[cfg(feature = "snappy")]
 mod snappy;
+#[cfg(feature = "statsd")]
+pub mod statsd;
 #[cfg(feature = "remote-write")]
 mod symbols;
 #[cfg(feature = "remote-write")]
@@ -59,6 +63,8 @@ mod write_reader;
 
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 pub use labels::Label;
+#[cfg(feature = "statsd")]
+pub use lines::{Cut, LineBuffer};
 #[cfg(feature = "otlp")]
 pub use otlp::Otlp;
 #[cfg(feature = "otlp")]
