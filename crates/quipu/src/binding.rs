@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+pub use quipu_segment::series::CachedSeries;
 use quipu_segment::series::{Schema, SeriesHandle};
 
 use crate::description::Description;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use quipu_segment::series::{self, KeyWriter, Label, Schema, SeriesHandle, View};
+use quipu_segment::series::{self, KeyWriter, Label, Schema, SeriesCells, SeriesHandle, View};
 
 use super::metric_kind::MetricKind;
 use crate::description::Description;
@@ -133,6 +133,18 @@ impl<I: Instrument, L: LabelGroup> Family<I, L> {
     /// If the family's settings in the segment are damaged.
     pub fn source(&self) -> Result<Source, Error> {
         Source::new(&self.family)
+    }
+
+    /// Changes the cells of the series of these labels, which is created if there is none.
+    #[inline(always)]
+    pub(crate) fn update<K>(&self, labels: &K, act: impl Fn(SeriesCells<'_>))
+    where
+        K: LabelGroup<Identity = L::Identity>,
+    {
+        match labels.cached() {
+            None => self.family.update(Self::key(labels), act),
+            Some(cached) => self.family.follow(cached, Self::key(labels), act),
+        }
     }
 
     #[inline]

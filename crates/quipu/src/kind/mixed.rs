@@ -82,17 +82,16 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
     /// Adds one to the series of these labels.
     #[inline]
     pub fn inc<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) {
-        self.family.add(Self::key(labels), TOTAL, 1);
+        self.update(labels, |cells| cells.add(TOTAL, 1));
     }
 
     /// Adds `n` to the series of these labels. Negative numbers and NaN are ignored.
     #[inline]
     pub fn inc_by<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         if let Some(n) = whole(n) {
-            self.family.add(Self::key(labels), TOTAL, n);
+            self.update(labels, |cells| cells.add(TOTAL, n));
         } else if n > 0.0 {
-            let key = Self::key(labels);
-            self.family.update(key, |p| p.add_float(REST, n));
+            self.update(labels, |cells| cells.add_float(REST, n));
         }
     }
 

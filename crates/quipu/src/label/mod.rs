@@ -64,7 +64,7 @@ pub use concatenated::Concatenated;
 
 pub(crate) use indices::Indices;
 
-use quipu_segment::series::KeyWriter;
+use quipu_segment::series::{CachedSeries, KeyWriter};
 
 use crate::snapshot::Label;
 
@@ -97,6 +97,14 @@ pub trait LabelGroup {
 
     /// Writes all values in the order of the labels.
     fn encode(&self, key: &mut KeyWriter<'_>);
+
+    /// Where the series of these labels was last found, if that is kept: updates look there first.
+    /// For language bindings.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn cached(&self) -> Option<&CachedSeries> {
+        None
+    }
 }
 
 /// No labels.
@@ -177,5 +185,10 @@ impl<G: LabelGroup> LabelGroup for &G {
     #[inline]
     fn encode(&self, key: &mut KeyWriter<'_>) {
         (**self).encode(key);
+    }
+
+    #[inline(always)]
+    fn cached(&self) -> Option<&CachedSeries> {
+        (**self).cached()
     }
 }

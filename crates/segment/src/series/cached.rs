@@ -15,7 +15,8 @@ use crate::lock::{self, Guard};
 use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Where a series was last found. Always used with the same family and the same labels.
+/// Where a series was last found. Always used with the same family, and with the same labels until
+/// [`CachedSeries::forget`] is called.
 ///
 /// Unlike a [`SeriesHandle`](super::SeriesHandle), it does not keep the record of a removed series:
 /// if the series is gone, it is made again.
@@ -127,6 +128,11 @@ impl Family {
 }
 
 impl CachedSeries {
+    /// Forgets where the series was found: from now on, it may be used with other labels.
+    pub fn forget(&self) {
+        self.process.store(0, Ordering::Relaxed);
+    }
+
     #[inline]
     fn found(&self, keyed: &DynamicSeries, hold: impl Fn(WordOffset)) -> Option<Found> {
         // Acquire: a thread that sees the process sees the spot that it stored, and not its

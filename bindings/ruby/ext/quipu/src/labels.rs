@@ -6,6 +6,7 @@
 
 use std::mem::MaybeUninit;
 
+use quipu::binding::CachedSeries;
 use quipu::label::{ANY, Values};
 use quipu::snapshot::Label;
 use quipu::{KeyWriter, LabelGroup};
@@ -14,6 +15,7 @@ use rb_sys::{
     ruby_value_type,
 };
 
+use crate::memo::{Known, Memo};
 use crate::ruby::{self, NIL, Raise};
 use crate::text::{self, Text};
 
@@ -34,6 +36,8 @@ struct Name {
 pub(crate) struct Key<'a> {
     count: usize,
     texts: [MaybeUninit<Text<'a>>; MAX_LABELS],
+    /// The values that a memo knows, with their labels; then there are no texts.
+    known: Option<(&'a Labels, Known<'a>)>,
 }
 
 impl Labels {
@@ -97,31 +101,63 @@ impl Labels {
         }
     }
 
+    /// Like [`Labels::read`], but reads no texts of values that the memo knows. The key is only for
+    /// updates.
+    ///
+    /// # Safety
+    /// As for [`Labels::read`].
+    #[inline(always)]
+    pub(crate) unsafe fn find<'a>(
+        &'a self,
+        metric: VALUE,
+        labels: VALUE,
+        memo: &'a Memo,
+        key: &mut Key<'a>,
+    ) {
+        let mut values = [const { MaybeUninit::uninit() }; MAX_LABELS];
+        // SAFETY: as for `read`.
+        unsafe {
+            let Some(values) = self.look_up(labels, &mut values) else {
+                self.refuse(metric, labels);
+            };
+            key.known = memo.find(values).map(|known| (self, known));
+            if key.known.is_none() && self.texts(values, key) {
+                memo.keep(values);
+            }
+        }
+    }
+
     /// Like [`Labels::read`], but returns false if a label is missing, or the Hash has others.
     ///
     /// # Safety
     /// As for [`Labels::read`].
     #[inline(always)]
     pub(crate) unsafe fn matches<'a>(&'a self, labels: VALUE, key: &mut Key<'a>) -> bool {
-        let mut values = [const { MaybeUninit::<VALUE>::uninit() }; MAX_LABELS];
-        // SAFETY: the Hash and its values outlive the call. All values are looked up before the
-        // first is read, so no Ruby code runs between the reads.
+        let mut values = [const { MaybeUninit::uninit() }; MAX_LABELS];
+        // SAFETY: guaranteed by the caller.
         unsafe {
-            if !self.find(labels, &mut values) {
-                return false;
-            }
-            for (name, value) in self.0.iter().zip(&values) {
-                let value = value.assume_init();
-                let text = match (&name.preset, value) {
-                    (Some(preset), UNDEFINED) => Some(Text::Str(preset)),
-                    (_, value) => text::read(value),
-                };
-                match text {
-                    Some(text) => key.push(text),
-                    None => {
-                        self.convert(&values, key);
-                        return true;
-                    }
+            let Some(values) = self.look_up(labels, &mut values) else { return false };
+            self.texts(values, key);
+        }
+        true
+    }
+
+    /// Reads the texts of the values into the key. Returns whether all could be read in place; the
+    /// others were converted.
+    ///
+    /// # Safety
+    /// As for [`Labels::read`].
+    #[inline(always)]
+    unsafe fn texts<'a>(&'a self, values: &[VALUE], key: &mut Key<'a>) -> bool {
+        for (name, &value) in self.0.iter().zip(values) {
+            // SAFETY: the values outlive the call. All were looked up before the first is read, so
+            // no Ruby code runs between the reads.
+            match unsafe { name.text(value) } {
+                Some(text) => key.push(text),
+                None => {
+                    // SAFETY: as above.
+                    unsafe { self.convert(values, key) };
+                    return false;
                 }
             }
         }
@@ -133,43 +169,47 @@ impl Labels {
         self.0.iter().map(|name| name.preset.as_deref()).collect()
     }
 
-    /// Looks up all labels; returns false if one is missing, or the Hash has others.
+    /// Looks up the value of each label, or [`UNDEFINED`] for its preset; returns `None` if one is
+    /// missing, or the Hash has others.
     #[inline(always)]
-    unsafe fn find(&self, labels: VALUE, values: &mut [MaybeUninit<VALUE>; MAX_LABELS]) -> bool {
+    unsafe fn look_up<'v>(
+        &self,
+        labels: VALUE,
+        values: &'v mut [MaybeUninit<VALUE>; MAX_LABELS],
+    ) -> Option<&'v [VALUE]> {
+        let values = values.get_mut(..self.0.len())?;
         if !ruby::is(labels, ruby_value_type::RUBY_T_HASH) {
-            if labels == NIL {
-                values.iter_mut().for_each(|value| {
-                    value.write(UNDEFINED);
-                });
-            }
-            return labels == NIL && self.are_preset();
+            values.fill(MaybeUninit::new(UNDEFINED));
+            // SAFETY: all were written.
+            return (labels == NIL && self.are_preset()).then_some(unsafe { written(values) });
         }
         let mut found = 0;
-        for (name, place) in self.0.iter().zip(values) {
+        for (name, place) in self.0.iter().zip(&mut *values) {
             // SAFETY: it is a Hash, and the symbol is marked.
             let value = unsafe { rb_hash_lookup2(labels, name.symbol, UNDEFINED) };
             if value != UNDEFINED {
                 found += 1;
             } else if name.preset.is_none() {
-                return false;
+                return None;
             }
             place.write(value);
         }
         // SAFETY: it is a Hash.
-        found == unsafe { rb_hash_size_num(labels) } as usize
+        let are_all = found == unsafe { rb_hash_size_num(labels) } as usize;
+        // SAFETY: the loop has written all.
+        are_all.then_some(unsafe { written(values) })
     }
 
     /// Like [`Labels::matches`], if some values are not texts that can be read in place.
     #[cold]
-    unsafe fn convert<'a>(&'a self, values: &[MaybeUninit<VALUE>; MAX_LABELS], key: &mut Key<'a>) {
+    unsafe fn convert<'a>(&'a self, values: &[VALUE], key: &mut Key<'a>) {
         key.count = 0;
-        // SAFETY: `find` has written one value per name. The strings are new, and a private array
-        // keeps them alive: until `keep`, which comes after all calls of Ruby. Using the key calls
+        // SAFETY: the caller keeps the values alive. The strings are new, and a private array keeps
+        // them alive: until `keep`, which comes after all calls of Ruby. Using the key calls
         // no Ruby, so they live until then.
         unsafe {
             let strings = rb_ary_new_capa(MAX_LABELS as _);
-            for (name, value) in self.0.iter().zip(values) {
-                let value = value.assume_init();
+            for (name, &value) in self.0.iter().zip(values) {
                 let is_preset = value == UNDEFINED && name.preset.is_some();
                 rb_ary_push(strings, if is_preset { NIL } else { text::convert(value) });
             }
@@ -194,7 +234,31 @@ impl Labels {
     }
 }
 
-const UNDEFINED: VALUE = Qundef as VALUE;
+impl Name {
+    /// The text of a value of this label, if it can be read in place.
+    ///
+    /// # Safety
+    /// As for [`text::read`].
+    #[inline(always)]
+    unsafe fn text<'a>(&'a self, value: VALUE) -> Option<Text<'a>> {
+        match (&self.preset, value) {
+            (Some(preset), UNDEFINED) => Some(Text::Str(preset)),
+            // SAFETY: guaranteed by the caller.
+            (_, value) => unsafe { text::read(value) },
+        }
+    }
+}
+
+/// Stands for the preset value of a label.
+pub(crate) const UNDEFINED: VALUE = Qundef as VALUE;
+
+/// # Safety
+/// All values must have been written.
+#[inline(always)]
+unsafe fn written(values: &[MaybeUninit<VALUE>]) -> &[VALUE] {
+    // SAFETY: guaranteed by the caller.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
+}
 
 /// Makes the compiler keep an object on the stack up to this point.
 #[inline(always)]
@@ -206,7 +270,7 @@ impl<'a> Key<'a> {
     /// Makes a key without values.
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Self { count: 0, texts: [const { MaybeUninit::uninit() }; MAX_LABELS] }
+        Self { count: 0, texts: [const { MaybeUninit::uninit() }; MAX_LABELS], known: None }
     }
 
     #[inline(always)]
@@ -241,6 +305,9 @@ impl LabelGroup for Key<'_> {
 
     #[inline(always)]
     fn encode(&self, key: &mut KeyWriter<'_>) {
+        if let Some((labels, known)) = &self.known {
+            return encode_known(labels, known, key);
+        }
         for text in &self.texts[..self.count] {
             // SAFETY: `push` has written the first `count`. They are read in the parts in which
             // they were written: a load that spans two stores would wait for both.
@@ -248,6 +315,26 @@ impl LabelGroup for Key<'_> {
                 Text::Str(text) => key.text(text),
                 Text::Number(n) => key.text(itoa::Buffer::new().format(n)),
             }
+        }
+    }
+
+    #[inline(always)]
+    fn cached(&self) -> Option<&CachedSeries> {
+        self.known.as_ref().map(|(_, known)| known.series)
+    }
+}
+
+/// Writes values that a memo knows.
+#[cold]
+#[inline(never)]
+fn encode_known(labels: &Labels, known: &Known<'_>, key: &mut KeyWriter<'_>) {
+    for (name, value) in labels.0.iter().zip(known.values) {
+        // SAFETY: the memo keeps the objects alive, which were read in place before and cannot
+        // change.
+        match unsafe { name.text(value.get()) } {
+            Some(Text::Number(n)) => key.text(itoa::Buffer::new().format(n)),
+            Some(Text::Str(text)) => key.text(text),
+            None => key.text(""),
         }
     }
 }

@@ -12,6 +12,7 @@ mod gauge;
 mod histogram;
 mod info;
 mod labels;
+mod memo;
 mod metric;
 mod number;
 mod ruby;

@@ -8,6 +8,7 @@ use quipu::{Description, Instrument, Registry};
 use rb_sys::{VALUE, rb_ary_new_capa, rb_ary_push};
 
 use crate::labels::{Key, Labels};
+use crate::memo::Memo;
 use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect};
 use crate::segment::{Family, Segment};
 
@@ -17,6 +18,7 @@ pub(crate) struct Metric<I: Instrument> {
     pub(crate) labels: Labels,
     /// The series, if all labels have values.
     pub(crate) bound: Option<I>,
+    memo: Memo,
     registry: Registry,
     name: String,
 }
@@ -34,6 +36,7 @@ impl<I: Class> Wrapped for Metric<I> {
 
     fn mark(&self) {
         self.labels.mark();
+        self.memo.mark();
     }
 }
 
@@ -60,7 +63,7 @@ impl<I: Class> Metric<I> {
             _ => {
                 let mut key = Key::new();
                 // SAFETY: guaranteed by the caller.
-                unsafe { self.labels.read(metric, labels, &mut key) };
+                unsafe { self.labels.find(metric, labels, &self.memo, &mut key) };
                 any(&self.family, &key);
             }
         }
@@ -160,8 +163,8 @@ unsafe extern "C" fn open<I: Class>(count: c_int, arguments: *const VALUE, this:
         // SAFETY: as above.
         let segment = unsafe { &*(pointer as *const Segment) };
         let (family, registry) = segment.family::<I>(description)?;
-        let bound = Metric::bound(&family, &labels);
-        ruby::fill(this, Metric { family, labels, bound, registry, name })?;
+        let (bound, memo) = (Metric::bound(&family, &labels), Memo::default());
+        ruby::fill(this, Metric { family, labels, bound, memo, registry, name })?;
         Ok(this)
     })
 }
@@ -178,9 +181,9 @@ unsafe extern "C" fn view<I: Class>(
     guarded(|| {
         let labels = Labels::new(names, presets)?;
         let (family, registry) = (metric.family.clone(), metric.registry.clone());
-        let bound = Metric::bound(&family, &labels);
+        let (bound, memo) = (Metric::bound(&family, &labels), Memo::default());
         let name = metric.name.clone();
-        ruby::fill(this, Metric { family, labels, bound, registry, name })?;
+        ruby::fill(this, Metric { family, labels, bound, memo, registry, name })?;
         Ok(this)
     })
 }

@@ -11,10 +11,10 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rb_sys::{
-    ID, Qfalse, Qnil, Qtrue, VALUE, rb_ary_entry, rb_ary_new_capa, rb_ary_push, rb_check_typeddata,
-    rb_const_get, rb_data_type_t, rb_data_typed_object_wrap, rb_define_method, rb_exc_new,
-    rb_exc_raise, rb_float_new, rb_gc_mark, rb_intern, rb_jump_tag, rb_protect, rb_utf8_str_new,
-    ruby_value_type, size_t,
+    ID, Qfalse, Qnil, Qtrue, RTYPEDDATA_GET_DATA, RTYPEDDATA_P, RTYPEDDATA_TYPE, VALUE,
+    rb_ary_entry, rb_ary_new_capa, rb_ary_push, rb_check_typeddata, rb_const_get, rb_data_type_t,
+    rb_data_typed_object_wrap, rb_define_method, rb_exc_new, rb_exc_raise, rb_float_new,
+    rb_gc_mark, rb_intern, rb_jump_tag, rb_protect, rb_utf8_str_new, ruby_value_type, size_t,
 };
 
 pub(crate) const NIL: VALUE = Qnil as VALUE;
@@ -207,11 +207,28 @@ pub(crate) fn fill<T: Wrapped>(object: VALUE, value: T) -> Result<(), Raise> {
 /// The object must outlive the reference, as the receiver and the arguments of a method do.
 #[inline(always)]
 pub(crate) unsafe fn value<'a, T: Wrapped>(object: VALUE) -> &'a T {
-    // SAFETY: it raises unless `object` has data of this type, which `allocate` gave it.
-    let cell = unsafe { &*rb_check_typeddata(object, &raw const T::TYPE.0).cast::<OnceCell<T>>() };
+    // SAFETY: `data` returns the data of this type that `allocate` gave the object.
+    let cell = unsafe { &*data::<T>(object).cast::<OnceCell<T>>() };
     match cell.get() {
         Some(value) => value,
         None => uninitialized(),
+    }
+}
+
+/// The data of an object of this type, as `rb_check_typeddata` returns it, which takes 30
+/// instructions more.
+#[inline(always)]
+unsafe fn data<T: Wrapped>(object: VALUE) -> *mut c_void {
+    let wanted = &raw const T::TYPE.0;
+    // SAFETY: each call is for the type that the one before has found.
+    unsafe {
+        if is(object, ruby_value_type::RUBY_T_DATA)
+            && RTYPEDDATA_P(object)
+            && RTYPEDDATA_TYPE(object) == wanted
+        {
+            return RTYPEDDATA_GET_DATA(object);
+        }
+        rb_check_typeddata(object, wanted)
     }
 }
 

@@ -83,7 +83,7 @@ impl<L: LabelGroup> Family<Histogram, L> {
     #[inline]
     pub fn observe<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let (family, layout) = (&self.family, &*self.kind);
-        family.update(Self::key(labels), |cells| layout.observe(family, &cells, value));
+        self.update(labels, |cells| layout.observe(family, &cells, value));
     }
 }
 

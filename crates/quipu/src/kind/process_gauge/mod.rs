@@ -11,7 +11,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quipu_segment::series::{self, CachedSeries, KeyWriter, Label, Schema, SeriesHandle, Values};
+use quipu_segment::series::{
+    self, CachedSeries, KeyWriter, Label, Schema, SeriesCells, SeriesHandle, Values,
+};
 use quipu_segment::sync::Ordering;
 
 use super::aggregation::Aggregation;
@@ -138,15 +140,14 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
     #[inline]
     pub fn set<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, value: f64) {
         let (family, layout) = (&self.family, &*self.kind);
-        family
-            .update_shown(|key| self.write(labels, key), |cells| layout.set(family, &cells, value));
+        self.update_own(labels, |cells| layout.set(family, &cells, value));
     }
 
     /// Adds `n` to this process' value for these labels, which starts at zero.
     #[inline]
     pub fn add<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K, n: f64) {
         let (family, layout) = (&self.family, &*self.kind);
-        family.update_shown(|key| self.write(labels, key), |cells| layout.add(family, &cells, n));
+        self.update_own(labels, |cells| layout.add(family, &cells, n));
     }
 
     /// Subtracts `n` from this process' value for these labels.
@@ -165,6 +166,19 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
     pub fn get<K: LabelGroup<Identity = L::Identity>>(&self, labels: &K) -> f64 {
         let found = self.family.find(|key| self.write(labels, key));
         found.ok().flatten().map_or(0.0, |cells| self.kind.get(&cells))
+    }
+
+    /// Changes the cells of this process' series of these labels, which is created if there is none.
+    #[inline(always)]
+    fn update_own<K>(&self, labels: &K, act: impl Fn(SeriesCells<'_>))
+    where
+        K: LabelGroup<Identity = L::Identity>,
+    {
+        let key = |key: &mut KeyWriter<'_>| self.write(labels, key);
+        match labels.cached() {
+            None => self.family.update_shown(key, act),
+            Some(cached) => self.family.follow(cached, key, act),
+        }
     }
 
     #[inline]
