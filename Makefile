@@ -113,6 +113,10 @@ test-ruby: tools ## The gem: its tests with the real interpreter and puma, and i
 	cd bindings/ruby/ext/quipu && $(CARGO) clippy --locked --all-targets -- -D warnings
 	cd bindings/ruby && $(QUICK_RELEASE) rake test test_gem
 
+.PHONY: bench-ruby
+bench-ruby: tools ## An increment from Ruby, compared to prometheus-client in CLIENT_RUBY
+	cd bindings/ruby && rake compile && ruby -Ilib bench/increment.rb $(abspath $(CLIENT_RUBY))
+
 # The number of rounds, and the seed of all choices; 0 draws a random seed.
 ROUNDS ?= 10000
 SEED ?= 0

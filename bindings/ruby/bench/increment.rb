@@ -1,89 +1,97 @@
 # frozen_string_literal: true
 
-# Measures calls in nanoseconds, loop included. It prints the best of many short rounds, so that
-# other work on the machine does not distort the results.
+# Measures calls, compared to the gem prometheus-client if it is installed, or if its checkout is
+# the argument:
+#
+#     ruby -Ilib bench/increment.rb [CHECKOUT]
+#
+# Each library runs in a process of its own. A line shows the fastest of ROUNDS short rounds, by
+# default 100, in nanoseconds per call, loop included.
 
-require "quipu"
+require "json"
+require "rbconfig"
+require "tmpdir"
 
-ROUNDS = 200
-CALLS = 20_000
+ROUNDS = Integer(ENV.fetch("ROUNDS", 100))
+CALLS = 10_000
 
-def measure(name, calls = CALLS)
-  best = Array.new(ROUNDS) do
-    start = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
-    yield calls
-    (Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) - start) / calls.to_f
-  end.min
-  puts format("%-52s %8.1f ns", name, best)
+# The cases: a name, and the call that is measured.
+CASES = {
+  "an empty loop" => "",
+  "child.increment" => "child.increment",
+  "child.increment(by: 2)" => "child.increment(by: 2)",
+  "counter.increment" => "plain.increment",
+  'labels: { code: 200, path: "/x" }' => 'counter.increment(labels: { code: 200, path: "/x" })',
+  "the same Hash" => "counter.increment(labels: same)",
+  "a string that is not frozen" => "counter.increment(labels: { code: 200, path: unfrozen })",
+  "4 labels" => 'four.increment(labels: { a: 1, b: "b", c: :c, d: "/d" })',
+  "1000 series, frozen strings" => "counter.increment(labels: { code: 200, path: paths[i % 1000] })",
+  "child.observe" => "observing.observe(0.3)",
+  "histogram.observe, 2 labels" => 'histogram.observe(0.3, labels: { code: 200, path: "/x" })',
+  "gauge.set, 2 labels" => 'gauge.set(3, labels: { code: 200, path: "/x" })'
+}.freeze
+
+# The registry of a library, which keeps its files in `directory`.
+def registry_of(library, directory)
+  return (require "quipu"; Quipu::Registry.new) if library == "quipu"
+  return (require "quipu"; Quipu::Registry.new(dir: directory)) if library == "quipu, in a file"
+
+  require "prometheus/client"
+  case library
+  when "DirectFileStore"
+    require "prometheus/client/data_stores/direct_file_store"
+    store = Prometheus::Client::DataStores::DirectFileStore.new(dir: directory)
+    Prometheus::Client.config.data_store = store
+  when "quipu's store"
+    require "quipu"
+    Prometheus::Client.config.data_store = Quipu::DataStore.new(dir: directory)
+  end
+  Prometheus::Client::Registry.new
 end
 
-registry = Quipu::Registry.new(dir: ARGV[0])
-counter = registry.counter(:bench, docstring: "Bench.", labels: %i[code path])
-child = counter.with_labels(code: 200, path: "/x")
-plain = registry.counter(:plain, docstring: "Bench.")
-histogram = registry.histogram(:bench_seconds, docstring: "Bench.", labels: %i[code path])
-observing = histogram.with_labels(code: 200, path: "/x")
-gauge = registry.gauge(:bench_gauge, docstring: "Bench.", labels: %i[code path])
-set = gauge.with_labels(code: 200, path: "/x")
-four = registry.counter(:four, docstring: "Bench.", labels: %i[a b c d])
-store = Quipu::DataStore.new(dir: ARGV[0]).for_metric(:stored, metric_type: :counter)
-frozen = { code: "200", path: "/x" }.freeze
-codes = Array.new(1000) { |i| "code #{i}" }
+# Returns the nanoseconds of each case.
+def measure(library, directory)
+  registry = registry_of(library, directory)
+  labels = %i[code path]
+  counter = registry.counter(:requests, docstring: "Requests.", labels: labels)
+  histogram = registry.histogram(:seconds, docstring: "Seconds.", labels: labels)
+  gauge = registry.gauge(:busy, docstring: "Busy.", labels: labels)
+  plain = registry.counter(:plain, docstring: "Plain.")
+  four = registry.counter(:four, docstring: "Four.", labels: %i[a b c d])
+  same = { code: 200, path: "/x" }.freeze
+  child, observing = counter.with_labels(same), histogram.with_labels(same)
+  unfrozen, paths = +"/x", Array.new(1000) { |i| "/path/#{i}".freeze }
+  scope = binding
+  CASES.transform_values do |call|
+    loop = scope.eval("# frozen_string_literal: true\n->(n) { i = 0; while i < n; #{call}; i += 1; end }")
+    loop.call(2_000)
+    Array.new(ROUNDS) do
+      start = Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond)
+      loop.call(CALLS)
+      (Process.clock_gettime(Process::CLOCK_MONOTONIC, :nanosecond) - start) / CALLS.to_f
+    end.min
+  end
+end
 
-puts "#{RUBY_DESCRIPTION}, #{registry.path || "memory"}"
-measure("an empty loop") { |n| i = 0; i += 1 while i < n }
-measure("child.increment") { |n| i = 0; while i < n; child.increment; i += 1; end }
-measure("child.increment(by: 2)") { |n| i = 0; while i < n; child.increment(by: 2); i += 1; end }
-measure("counter.increment, no labels") { |n| i = 0; while i < n; plain.increment; i += 1; end }
-measure('counter.increment(labels: { code: 200, path: "/x" })') do |n|
-  i = 0
-  while i < n
-    counter.increment(labels: { code: 200, path: "/x" })
-    i += 1
+if ARGV.first == "--library"
+  puts JSON.generate(measure(ARGV[1], ARGV[2]))
+  exit
+end
+
+checkout = ARGV.first && File.join(File.expand_path(ARGV.first), "lib")
+paths = [*$LOAD_PATH.first, checkout].compact.flat_map { |path| ["-I", path] }
+has_client = system(RbConfig.ruby, *paths, "-e", 'require "prometheus/client"', err: File::NULL)
+libraries = ["quipu", "quipu, in a file"]
+libraries += ["quipu's store", "prometheus-client", "DirectFileStore"] if has_client
+warn "prometheus-client is not installed: pass a checkout of it to compare" unless has_client
+results = libraries.to_h do |library|
+  Dir.mktmpdir do |directory|
+    command = [RbConfig.ruby, *paths, __FILE__, "--library", library, directory]
+    [library, JSON.parse(IO.popen(command, &:read))]
   end
 end
-measure("counter.increment, 1000 series") do |n|
-  i = 0
-  while i < n
-    counter.increment(labels: { code: codes[i % 1000], path: "/x" })
-    i += 1
-  end
+puts RUBY_DESCRIPTION
+puts format("%-36s", "ns") + libraries.map { |library| library.rjust(18) }.join
+CASES.each_key do |name|
+  puts format("%-36s", name) + results.values.map { |result| format("%18.1f", result[name]) }.join
 end
-measure("counter.increment, 4 labels") do |n|
-  i = 0
-  while i < n
-    four.increment(labels: { a: 1, b: "b", c: :c, d: "/d" })
-    i += 1
-  end
-end
-measure("child.observe") { |n| i = 0; while i < n; observing.observe(0.3); i += 1; end }
-measure("histogram.observe, 2 labels") do |n|
-  i = 0
-  while i < n
-    histogram.observe(0.3, labels: { code: 200, path: "/x" })
-    i += 1
-  end
-end
-measure("child.set") { |n| i = 0; while i < n; set.set(3); i += 1; end }
-measure("gauge.set, 2 labels") do |n|
-  i = 0
-  while i < n
-    gauge.set(3, labels: { code: 200, path: "/x" })
-    i += 1
-  end
-end
-measure("data store, increment, frozen Hash") do |n|
-  i = 0
-  while i < n
-    store.increment(labels: frozen)
-    i += 1
-  end
-end
-measure("data store, increment, Hash of two") do |n|
-  i = 0
-  while i < n
-    store.increment(labels: { code: "200", path: "/x" })
-    i += 1
-  end
-end
-measure("scrape of #{registry.to_s.lines.size} lines", 100) { |n| n.times { registry.to_s } }
