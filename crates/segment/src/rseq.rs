@@ -21,7 +21,8 @@ mod platform {
     pub(crate) struct Sequence(NonZeroIsize);
 
     /// Wraps `$body`, which commits with its last instruction: an addition to the CPU's own part of
-    /// memory. `{at}` is the offset of that part, if it is less than `{bytes}`.
+    /// memory. `rax` is the offset of that part; if it is not less than `{bytes}`, the sequence goes
+    /// to `{far}` and has written nothing.
     ///
     /// The sequence from 71 to 72 reads the CPU and commits. If the thread loses the CPU in
     /// between, the kernel jumps to 74, right after the signature that was registered.
@@ -35,13 +36,13 @@ mod platform {
                 ".quad 71f, (72f - 71f), 74f",
                 ".popsection",
                 "70:",
-                "lea {at}, [rip + 77b]",
-                "mov qword ptr fs:[{rseq} + 8], {at}",
+                "lea rax, [rip + 77b]",
+                "mov qword ptr fs:[{rseq} + 8], rax",
                 "71:",
-                "mov {at:e}, dword ptr fs:[{rseq} + 4]",
-                "shl {at}, {shift}",
-                "cmp {at}, {bytes}",
-                "jae 72f",
+                "mov eax, dword ptr fs:[{rseq} + 4]",
+                "shl rax, {shift}",
+                "cmp rax, {bytes}",
+                "jae {far}",
                 $($body,)+
                 "72:",
                 ".pushsection __rseq_failure, \"ax\"",
@@ -120,9 +121,8 @@ mod platform {
             bytes: usize,
             n: u64,
         ) -> bool {
-            let at: u64;
             // SAFETY: glibc keeps this thread's `struct rseq` at the offset (cpu_id at 4, rseq_cs
-            // at 8), for as long as the thread lives. `at` is compared before it is used, so that
+            // at 8), for as long as the thread lives. `rax` is compared before it is used, so that
             // no write leaves the cells that the caller vouches for; a thread that is not
             // registered has a negative cpu_id, which as an unsigned one is past every cell. The
             // atomics may be written through a shared reference; other threads read them with
@@ -131,17 +131,18 @@ mod platform {
             // threads that ran it live, which no std program can do anyway.
             unsafe {
                 sequence!(
-                    "add qword ptr [{first} + {at}], {n}";
-                    at = out(reg) at,
+                    "add qword ptr [{first} + rax], {n}";
                     rseq = in(reg) self.0.get(),
                     bytes = in(reg) bytes,
                     first = in(reg) first,
                     n = in(reg) n,
                     shift = const SHIFT,
+                    far = label { return false },
+                    out("rax") _,
                     options(nostack),
                 );
             }
-            at < bytes as u64
+            true
         }
 
         /// As [`Sequence::add_at`], for a cell that holds the bits of a 64-bit float.
@@ -155,24 +156,24 @@ mod platform {
             bytes: usize,
             n: f64,
         ) -> bool {
-            let at: u64;
             // SAFETY: as above. Only the last instruction writes.
             unsafe {
                 sequence!(
-                    "movapd {sum}, {n}",
-                    "addsd {sum}, qword ptr [{first} + {at}]",
-                    "movsd qword ptr [{first} + {at}], {sum}";
-                    at = out(reg) at,
+                    "movapd xmm15, {n}",
+                    "addsd xmm15, qword ptr [{first} + rax]",
+                    "movsd qword ptr [{first} + rax], xmm15";
                     rseq = in(reg) self.0.get(),
                     bytes = in(reg) bytes,
                     first = in(reg) first,
                     n = in(xmm_reg) n,
-                    sum = out(xmm_reg) _,
                     shift = const SHIFT,
+                    far = label { return false },
+                    out("rax") _,
+                    out("xmm15") _,
                     options(nostack),
                 );
             }
-            at < bytes as u64
+            true
         }
     }
 }
