@@ -26,8 +26,8 @@ struct Slot {
     ends: Ends,
     /// The bytes between the ends of a text of 17 to 32 bytes, as two words which may overlap.
     middle: [u64; 2],
-    /// `EMPTY` for no text.
-    length: u32,
+    /// `EMPTY` for no text, and `LONG` for one of more than 32 bytes.
+    length: u64,
     index: u32,
 }
 
@@ -35,8 +35,11 @@ struct Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ends(u64, u64);
 
-/// No text is that long: a family's description is smaller than 4 GiB, and contains the texts.
-const EMPTY: u32 = u32::MAX;
+/// No text is that long.
+const EMPTY: u64 = u64::MAX;
+const LONG: u64 = u64::MAX - 1;
+/// The longest text of which a slot has all.
+const MOST: usize = 32;
 
 impl StringSet {
     /// Makes a set.
@@ -78,7 +81,8 @@ impl StringSet {
             }
             let bytes = text.as_bytes();
             let (ends, middle) = (Ends::of(bytes), middle(bytes).unwrap_or_default());
-            slots[at] = Slot { ends, middle, length: text.len() as u32, index };
+            let length = if text.len() > MOST { LONG } else { text.len() as u64 };
+            slots[at] = Slot { ends, middle, length, index };
         }
         let count = texts.len() as u32;
         Ok(Self { slots, multiplier, shift, count, all: all.into(), starts: starts.into() })
@@ -92,15 +96,11 @@ impl StringSet {
         let digest = ends.digest(bytes.len());
         let home = (digest.wrapping_mul(self.multiplier) >> self.shift) as usize;
         let slot = self.slots.get(home)?;
-        if slot.ends == ends && slot.length as usize == bytes.len() {
-            let is_same = match bytes.len() {
-                ..=16 => true,
-                17..=32 => middle(bytes) == Some(slot.middle),
-                _ => false,
-            };
-            if is_same {
-                return Some(slot.index);
-            }
+        if slot.ends == ends
+            && slot.length == bytes.len() as u64
+            && (bytes.len() <= 16 || middle(bytes) == Some(slot.middle))
+        {
+            return Some(slot.index);
         }
         self.find_from(home, text)
     }
@@ -163,7 +163,7 @@ impl Ends {
 
 /// The bytes between the ends of a text of 17 to 32 bytes.
 #[inline]
-fn middle(text: &[u8]) -> Option<[u64; 2]> {
+pub(super) fn middle(text: &[u8]) -> Option<[u64; 2]> {
     let (first, last) = (text.first_chunk::<16>()?, text.last_chunk::<16>()?);
     let (first, last) = (first.last_chunk()?, last.first_chunk()?);
     Some([u64::from_le_bytes(*first), u64::from_le_bytes(*last)])
