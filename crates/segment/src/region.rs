@@ -198,15 +198,30 @@ impl Region {
     /// The `count` cells from a word on; empty if this process does not know that they are all there:
     /// it does not ask the system.
     #[inline]
-    pub(crate) fn known_slice(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
-        let end = offset::bytes(u64::from(at.get()) + u64::from(count));
+    pub(crate) fn known_slice(&self, at: WordOffset, count: usize) -> &[AtomicU64] {
+        let end = offset::bytes(u64::from(at.get()).saturating_add(count as u64));
         if end > self.known.load(Ordering::Relaxed) {
             return &[];
         }
         // SAFETY: the cells lie inside the region, and the file has all of their bytes; atomics may
         // be shared.
-        unsafe {
-            std::slice::from_raw_parts(self.base.add(at.get() as usize).as_ptr(), count as usize)
+        unsafe { std::slice::from_raw_parts(self.base.add(at.get() as usize).as_ptr(), count) }
+    }
+
+    /// As [`Region::known_slice`], in two parts: the first `head` cells, and `rest` after them.
+    #[inline]
+    pub(crate) fn known_parts(
+        &self,
+        at: WordOffset,
+        head: u32,
+        rest: usize,
+    ) -> (&[AtomicU64], &[AtomicU64]) {
+        let head = head as usize;
+        let cells = head.checked_add(rest).map(|count| self.known_slice(at, count));
+        match cells {
+            // SAFETY: there are `head` cells, and `rest` more.
+            Some(cells) if !cells.is_empty() => unsafe { cells.split_at_unchecked(head) },
+            _ => (&[], &[]),
         }
     }
 

@@ -186,7 +186,7 @@ impl claims::Memory for Region {
 
     #[inline]
     fn known_words(&self, at: WordOffset, count: u32) -> &[AtomicU64] {
-        self.known_slice(at, count)
+        self.known_slice(at, count as usize)
     }
 }
 

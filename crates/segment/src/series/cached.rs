@@ -62,7 +62,7 @@ impl Family {
         labels: &dyn Fn(&mut KeyWriter<'_>),
         act: &dyn Fn(SeriesCells<'_>),
     ) {
-        let mut texts = Texts::new();
+        let mut texts = Texts::new(keyed.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         let key = writer.finish(keyed.secrets(), keyed.texts);
@@ -80,7 +80,7 @@ impl Family {
     /// [`ErrorKind::Held`](crate::ErrorKind::Held), another thread has the lock, and it is unknown
     /// whether the series is there.
     pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<Option<Claimed<'_>>, Error> {
-        let mut texts = Texts::new();
+        let mut texts = Texts::new(self.inner.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         Ok(match &self.inner.layout {
@@ -106,7 +106,7 @@ impl Family {
 
     /// Keeps label values, to be written again.
     pub fn values(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Values {
-        let mut texts = Texts::new();
+        let mut texts = Texts::new(self.inner.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         writer.keep()

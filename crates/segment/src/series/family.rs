@@ -5,12 +5,13 @@
 //! in the overflow series.
 
 use std::fmt;
+use std::mem;
 use std::time::Duration;
 
 use super::cells::SeriesCells;
 use super::dense::{Dense, Layout};
 use super::handle::{SeriesHandle, pack_claim};
-use super::key::{Key, KeyWriter, Texts};
+use super::key::{Key, KeyWriter, Secrets, Texts};
 use super::keyed::{self, DynamicSeries, Found, Moment};
 use super::meta;
 use super::names::Names;
@@ -30,7 +31,7 @@ use crate::slots::Claim;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The record of a family.
-const FAMILY: Kind = Kind::new(*b"FMLY", 2);
+const FAMILY: Kind = Kind::new(*b"FMLY", 3);
 
 /// The words of a family's head.
 mod at {
@@ -391,16 +392,17 @@ impl Family {
         labels: impl Fn(&mut KeyWriter<'_>),
         act: impl Fn(SeriesCells<'_>),
     ) {
-        let mut texts = Texts::new();
+        let mut texts = Texts::new(keyed.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         let group = writer.group();
         if let Some(group) = group
             && let Some(claim) = keyed.claim_at_hand()
             && let Some(cells) = keyed.find_cells(group, &mut texts, claim.hold())
-            && let Some(cells) = SeriesCells::in_one_lane(cells)
         {
             act(cells);
+            // It is on the stack alone, since the key was short: this saves the look.
+            mem::forget(texts);
             return;
         }
         self.update_unfound(keyed, group, &mut texts, act);
@@ -440,7 +442,7 @@ impl Family {
     /// there is none, and is shown from now on.
     pub fn bind(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> SeriesHandle {
         let inner = &self.inner;
-        let mut texts = Texts::new();
+        let mut texts = Texts::new(inner.secrets());
         let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
         let (cells, record, slot, claim) = match &inner.layout {
@@ -478,7 +480,7 @@ impl Family {
         read: impl Fn(SeriesCells<'_>) -> R,
     ) -> Option<R> {
         let inner = &*self.inner;
-        let mut texts = Texts::new();
+        let mut texts = Texts::new(inner.secrets());
         let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
         match &inner.layout {
@@ -522,7 +524,7 @@ impl Family {
         wait: Duration,
     ) -> Result<bool, Error> {
         let inner = &*self.inner;
-        let mut texts = Texts::new();
+        let mut texts = Texts::new(inner.secrets());
         let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
         match &inner.layout {
@@ -675,6 +677,14 @@ impl Family {
 }
 
 impl Inner {
+    /// What is secret of the hash of keys, for families that have keys.
+    pub(super) fn secrets(&self) -> &Secrets {
+        match &self.layout {
+            Series::Dense(_) => &Secrets::NONE,
+            Series::Dynamic(keyed) => keyed.secrets(),
+        }
+    }
+
     /// The slot of the labels that were written; the overflow's slot if they are unknown.
     #[inline]
     fn slot(&self, group: Option<u32>, dense: &Dense) -> u32 {

@@ -120,8 +120,8 @@ impl<M: Memory> Index<'_, M> {
         for slot in slots.get(table.home(fingerprint) as usize..)? {
             // Acquire: as in `probe`.
             let entry = slot.load(Ordering::Acquire);
-            if (entry >> 32) as u32 == fingerprint && entry > DEAD {
-                return Some(WordOffset::unpack(entry));
+            if (entry >> 32) as u32 == fingerprint {
+                return (entry > DEAD).then(|| WordOffset::unpack(entry));
             }
             if entry == EMPTY {
                 break;

@@ -21,16 +21,15 @@ use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use rapidhash::v3::RapidSecrets;
-
 pub(crate) use self::blocks::At;
 use self::head as at;
 pub(crate) use self::record::Seen;
+use self::record::has_key;
 use self::tables::STEP;
 use super::cells::{Lanes, SeriesCells};
 use super::family::Family;
 use super::index::Index;
-use super::key::{Key, Texts};
+use super::key::{Key, Secrets, Texts};
 use super::meta::{self, is_series, state, state_of, with_state};
 use super::schema::Schema;
 use super::side::SideAllocations;
@@ -54,7 +53,7 @@ const NO_RECORD: WordOffset = WordOffset::new(u32::MAX);
 pub(crate) struct DynamicSeries {
     segment: Segment,
     head: Cells,
-    secrets: RapidSecrets,
+    secrets: Secrets,
     /// The words of a record before its cells.
     header: u32,
     cells: NonZeroU32,
@@ -108,7 +107,7 @@ impl DynamicSeries {
         Self {
             segment: segment.clone(),
             head: head.clone(),
-            secrets: RapidSecrets::seed(segment.seed()),
+            secrets: Secrets::new(segment.seed()),
             header,
             // The description was checked.
             cells: NonZeroU32::new(schema.cells.into()).unwrap_or(NonZeroU32::MIN),
@@ -135,7 +134,7 @@ impl DynamicSeries {
         Ok(())
     }
 
-    pub(crate) fn secrets(&self) -> &RapidSecrets {
+    pub(crate) fn secrets(&self) -> &Secrets {
         &self.secrets
     }
 
@@ -214,43 +213,55 @@ impl DynamicSeries {
     }
 
     /// As [`DynamicSeries::find_live`], for the texts of a key and its group; returns the cells.
-    ///
-    /// This function is the same for all labels and changes, and so compiled once. All that is not
-    /// the rule is left to another one, so that this one calls none and saves few registers.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn find_cells(
         &self,
         group: u32,
         texts: &mut Texts,
         hold: Hold<'_>,
-    ) -> Option<&[AtomicU64]> {
-        if let Some(key) = texts.finish_short(group, &self.secrets, self.texts)
-            && let Some(at) = self.index().first(fingerprint(key.hash))
-        {
-            hold.set(at);
-            let count = self.before_key + key.words.len() as u32;
-            let words = self.region().known_slice(at, count);
-            if let Some((record, meta)) = self.record_in(words, &key)
-                && state_of(meta) == state::LIVE
-            {
-                return record.get(self.header as usize..);
-            }
-        }
-        self.find_cells_further(group, texts, hold)
+    ) -> Option<SeriesCells<'_>> {
+        let first = self.find_first_cell(group, texts, hold)?;
+        // SAFETY: it is the first cell of a record, which has `self.cells` cells inside the region. This
+        // family keeps the region alive.
+        Some(unsafe { SeriesCells::new(first, self.cells, Lanes::ONE, None) })
     }
 
-    #[cold]
+    /// The first cell of a series, of `self.cells` in its record.
+    ///
+    /// This function is the same for all labels and changes, and so compiled once. All that is not
+    /// the rule is left to another one, so that this one calls none and saves few registers.
     #[inline(never)]
-    fn find_cells_further(
+    fn find_first_cell(
         &self,
         group: u32,
         texts: &mut Texts,
         hold: Hold<'_>,
-    ) -> Option<&[AtomicU64]> {
+    ) -> Option<NonNull<AtomicU64>> {
+        if let Some(key) = texts.finish_short(group, &self.secrets, self.texts)
+            && let Some(at) = self.index().first(fingerprint(key.hash))
+        {
+            hold.set(at);
+            let (head, texts) = self.region().known_parts(at, self.before_key, key.words.len());
+            // Acquire: a thread that sees it live sees all of it.
+            let meta = head.first().map_or(0, |meta| meta.load(Ordering::Acquire));
+            if state_of(meta) == state::LIVE && has_key(meta, head, texts, &key) {
+                return head.get(self.header as usize).map(NonNull::from);
+            }
+        }
+        self.find_further(group, texts, hold)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_further(
+        &self,
+        group: u32,
+        texts: &mut Texts,
+        hold: Hold<'_>,
+    ) -> Option<NonNull<AtomicU64>> {
         let key = texts.finish(group, &self.secrets, self.texts)?;
         let found = self.find_live(&key, |at| hold.set(at))?;
-        let cells = self.region().slice(found.at.byte_of(self.header), self.cells.get() as usize);
-        (!cells.is_empty()).then_some(cells)
+        self.region().cells(found.at.byte_of(self.header), self.cells.get() as usize)
     }
 
     /// A claim for this thread; `None` if the segment has no room for it.

@@ -11,7 +11,7 @@ use crate::claims::Memory;
 use crate::error::Error;
 use crate::offset::{self, CELL_BYTES, WordOffset};
 use crate::series::cells::SeriesCells;
-use crate::series::key::{Key, next_text, with_bytes};
+use crate::series::key::{Key, next_text};
 use crate::series::meta::{self, ESCAPE_FREE, state, state_of, with_state};
 use crate::slots::Claim;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -120,10 +120,9 @@ impl DynamicSeries {
     /// Whether the family can have a series of that key: a caller may have written too few labels,
     /// or indices that are out of range.
     pub(super) fn is_key(&self, key: &Key<'_>) -> bool {
+        let bytes = key.words.as_flattened();
         key.group < self.groups
-            && with_bytes(key.words, |bytes| {
-                texts_end(bytes, self.texts).is_some_and(|end| is_padding(&bytes[end..]))
-            })
+            && texts_end(bytes, self.texts).is_some_and(|end| is_padding(&bytes[end..]))
     }
 
     /// Takes a record, and writes everything but its state.
@@ -159,9 +158,9 @@ impl DynamicSeries {
             self.word_of(at, 2).store(mark, Ordering::Release);
         }
         for (i, word) in (self.before_key..).zip(key.words) {
-            self.word_of(at, i).store(*word, Ordering::Release);
+            self.word_of(at, i).store(u64::from_le_bytes(*word), Ordering::Release);
         }
-        let escape_free = with_bytes(key.words, |bytes| self.is_escape_free(bytes));
+        let escape_free = self.is_escape_free(key.words.as_flattened());
         let mark = if escape_free { ESCAPE_FREE } else { 0 };
         let meta = region.word(at).load(Ordering::Relaxed) & !ESCAPE_FREE;
         let meta = meta::with_checksum(meta, key.hash);
@@ -212,30 +211,10 @@ impl DynamicSeries {
     pub(super) fn matches(&self, at: WordOffset, key: &Key<'_>) -> Option<Found> {
         let count = self.before_key as usize + key.words.len();
         let words = self.region().slice(at.byte(), count);
-        self.record_in(words, key).map(|(_, meta)| Found { at, meta })
-    }
-
-    /// The words of a record before its key, and its meta word, if it has this key. `words` are those
-    /// that it then has, and empty if they are not all there: then it has another key.
-    #[inline]
-    pub(super) fn record_in<'w>(
-        &self,
-        words: &'w [AtomicU64],
-        key: &Key<'_>,
-    ) -> Option<(&'w [AtomicU64], u64)> {
-        let (record, texts) = words.split_at_checked(self.before_key as usize)?;
-        let [meta, origin, ..] = record else { return None };
+        let (head, texts) = words.split_at_checked(self.before_key as usize)?;
         // Acquire: a thread that sees it live sees all of it.
-        let meta = meta.load(Ordering::Acquire);
-        let same = meta::uses(meta, words.len() as u64)
-            && meta::is_series(meta)
-            && origin.load(Ordering::Relaxed) >> 32 == u64::from(key.group)
-            && texts
-                .iter()
-                .zip(key.words)
-                .all(|(word, wanted)| word.load(Ordering::Relaxed) == *wanted);
-        // The overflow series has no entry in the index: it is never found by a key.
-        same.then_some((record, meta))
+        let meta = head.first()?.load(Ordering::Acquire);
+        (meta::is_series(meta) && has_key(meta, head, texts, key)).then_some(Found { at, meta })
     }
 
     /// The hash of a record's key.
@@ -243,9 +222,10 @@ impl DynamicSeries {
         let region = self.region();
         let count = self.key_words(region.word(at).load(Ordering::Relaxed));
         let key = self.key_at(at, count);
-        let words: Vec<u64> = key.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        let bytes = key.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
+        let bytes: Vec<u8> = bytes.collect();
         let group = (self.word_of(at, 1).load(Ordering::Relaxed) >> 32) as u32;
-        crate::series::key::hash(&words, group, &self.secrets)
+        self.secrets.of(group, self.texts, &bytes)
     }
 
     /// Digest of the cells, to detect idleness.
@@ -263,6 +243,22 @@ impl DynamicSeries {
     fn since_creation(&self, now: Moment) -> u64 {
         tenths(now.unix.saturating_sub(self.created)).min(u64::from(u32::MAX))
     }
+}
+
+/// Whether the series in a record, whose meta word is `meta`, has this key. `head` is the words before
+/// its key, and `texts` the words that follow, the same number as those of the key. Both are empty if
+/// they are not all there: then it has another key.
+#[inline]
+pub(super) fn has_key(meta: u64, head: &[AtomicU64], texts: &[AtomicU64], key: &Key<'_>) -> bool {
+    let [_, origin, ..] = head else { return false };
+    let same = |(word, wanted): (&AtomicU64, &[u8; _])| {
+        word.load(Ordering::Relaxed).to_le_bytes() == *wanted
+    };
+    // The overflow series has no entry in the index: it is never found by a key.
+    meta::uses(meta, (head.len() + texts.len()) as u64)
+        && origin.load(Ordering::Relaxed) >> 32 == u64::from(key.group)
+        && key.words.len() == texts.len()
+        && texts.iter().zip(key.words).all(same)
 }
 
 /// The offset at which the first `texts` texts end.
