@@ -1,5 +1,5 @@
-//! Decodes arbitrary bytes as a stream, at once and in pieces. Both must find the same messages and
-//! errors.
+//! Decodes arbitrary bytes as a stream, at once by `next`, and in pieces by `for_each`. Both must
+//! find the same messages and errors.
 //!
 //! The first byte selects the format, the second the kind of message and the framing, the third the
 //! length of the pieces.
@@ -11,7 +11,7 @@ mod fixed_seed;
 
 use libfuzzer_sys::fuzz_target;
 use quipu_arena::Arena;
-use quipu_wire::{AnyDecoder, AnyFormat, Framing};
+use quipu_wire::{AnyDecoder, AnyFormat, Error, Framing, Message};
 
 use wire_shared::{NAMES, Read, kind};
 
@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
     let framings = [Framing::Own, Framing::U32Le, Framing::Varint, Framing::None];
     let decoder = || format.decoder(kind(form), framings[usize::from(form >> 2 & 3)]);
 
-    let whole = read(decoder(), [bytes]);
+    let whole = read(decoder(), [bytes], drain);
     let mut rest = bytes;
     let mut state = u32::from(longest);
     let pieces = read(
@@ -35,6 +35,7 @@ fuzz_target!(|input: &[u8]| {
             rest = behind;
             (!piece.is_empty()).then_some(piece)
         }),
+        drain_by_each,
     );
     // A TSV line is decoded before its line feed arrives. If something else follows, the decoder
     // may have returned a line that turns out not to be one.
@@ -42,7 +43,11 @@ fuzz_target!(|input: &[u8]| {
 });
 
 /// All messages and errors of a stream, as text.
-fn read<'p>(mut decoder: AnyDecoder, pieces: impl IntoIterator<Item = &'p [u8]>) -> Vec<String> {
+fn read<'p>(
+    mut decoder: AnyDecoder,
+    pieces: impl IntoIterator<Item = &'p [u8]>,
+    drain: fn(&mut AnyDecoder, &mut Vec<String>),
+) -> Vec<String> {
     let mut found = Vec::new();
     for piece in pieces {
         decoder.push(piece);
@@ -62,18 +67,36 @@ fn drain(decoder: &mut AnyDecoder, found: &mut Vec<String>) {
             Ok(Some(message)) => found.push(format!("{:?}", Read::of(&message))),
             Ok(None) => return,
             Err(error) => {
-                // A truncated JSON number is another number, and fails elsewhere.
-                let json = error.format().ends_with("json");
-                let text = if json { "a fault".into() } else { error.to_string() };
-                let again = found.last() == Some(&text);
-                if !again {
-                    found.push(text);
-                }
+                report(&error, found);
                 // If no length says where to continue, the same error would repeat.
                 if decoder.position() == before {
                     return;
                 }
             }
         }
+    }
+}
+
+fn drain_by_each(decoder: &mut AnyDecoder, found: &mut Vec<String>) {
+    let mut arena = Arena::new();
+    loop {
+        let before = decoder.position();
+        let take = |message: Message<'_>| found.push(format!("{:?}", Read::of(&message)));
+        match decoder.for_each(&mut arena, take) {
+            Ok(()) => return,
+            Err(error) => report(&error, found),
+        }
+        if decoder.position() == before {
+            return;
+        }
+    }
+}
+
+fn report(error: &Error, found: &mut Vec<String>) {
+    // A truncated JSON number is another number, and fails elsewhere.
+    let json = error.format().ends_with("json");
+    let text = if json { "a fault".into() } else { error.to_string() };
+    if found.last() != Some(&text) {
+        found.push(text);
     }
 }

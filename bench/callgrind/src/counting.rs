@@ -348,11 +348,10 @@ cell! {
 #[inline(always)]
 fn read((decoder, arena, streams): &mut (Decoder<Quipu>, Arena, Vec<Vec<u8>>)) {
     decoder.push(&streams.pop().unwrap_or_default());
-    let mut guard = arena.guard();
-    while let Some(message) = decoder.next(&guard.scope()).expect("the stream is sound") {
+    let read = decoder.for_each(arena, |message| {
         black_box(message);
-        guard.reset();
-    }
+    });
+    read.expect("the stream is sound");
 }
 
 cell! {

@@ -93,13 +93,8 @@ impl<F: Format> Stream for OurStream<F> {
 
     fn read(&mut self, input: &[u8], sink: &mut impl Sink) {
         self.decoder.push(input);
-        let mut guard = self.arena.guard();
-        loop {
-            let next = self.decoder.next(&guard.scope());
-            let Some(message) = next.expect("the input is a stream of messages") else { break };
-            sink.message(message);
-            guard.reset();
-        }
+        let read = self.decoder.for_each(&mut self.arena, |message| sink.message(message));
+        read.expect("the input is a stream of messages");
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 
-use quipu_arena::Scope;
+use quipu_arena::{Arena, Scope};
 
 use crate::error::Error;
 use crate::format::Format;
@@ -161,6 +161,19 @@ impl AnyDecoder {
     pub fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error> {
         self.0.next(scope)
     }
+
+    /// Passes all messages that are there to a function; see [`Decoder::for_each`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Decoder::for_each`].
+    pub fn for_each(
+        &mut self,
+        arena: &mut Arena,
+        mut take: impl FnMut(Message<'_>),
+    ) -> Result<(), Error> {
+        self.0.for_each(arena, &mut take)
+    }
 }
 
 impl fmt::Debug for AnyDecoder {
@@ -239,6 +252,11 @@ trait ErasedDecoder: Send {
     fn end(&mut self);
     fn position(&self) -> u64;
     fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error>;
+    fn for_each(
+        &mut self,
+        arena: &mut Arena,
+        take: &mut dyn FnMut(Message<'_>),
+    ) -> Result<(), Error>;
 }
 
 impl<F: Format> ErasedDecoder for Decoder<F> {
@@ -268,5 +286,13 @@ impl<F: Format> ErasedDecoder for Decoder<F> {
 
     fn next<'m>(&'m mut self, scope: &Scope<'m>) -> Result<Option<Message<'m>>, Error> {
         Decoder::next(self, scope)
+    }
+
+    fn for_each(
+        &mut self,
+        arena: &mut Arena,
+        take: &mut dyn FnMut(Message<'_>),
+    ) -> Result<(), Error> {
+        Decoder::for_each(self, arena, take)
     }
 }

@@ -8,21 +8,18 @@
 /// `from` is valid for reads and `to` for writes of `len` bytes, and they do not overlap.
 #[inline(always)]
 pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: Each load is within the first or the last of the `len` bytes, and so is each store.
-    // A step loads everything before it stores, so its blocks may overlap.
+    // SAFETY: Each block is within the `len` bytes. Two blocks may overlap, where both write the
+    // same bytes.
     unsafe {
         if (32..=64).contains(&len) {
-            let (first, last) = (load::<32>(from), load::<32>(from.add(len - 32)));
-            store(to, first);
-            store(to.add(len - 32), last);
+            block::<32>(from, to);
+            block::<32>(from.add(len - 32), to.add(len - 32));
         } else if (16..32).contains(&len) {
-            let (first, last) = (load::<16>(from), load::<16>(from.add(len - 16)));
-            store(to, first);
-            store(to.add(len - 16), last);
+            block::<16>(from, to);
+            block::<16>(from.add(len - 16), to.add(len - 16));
         } else if (8..16).contains(&len) {
-            let (first, last) = (load::<8>(from), load::<8>(from.add(len - 8)));
-            store(to, first);
-            store(to.add(len - 8), last);
+            block::<8>(from, to);
+            block::<8>(from.add(len - 8), to.add(len - 8));
         } else {
             core::ptr::copy_nonoverlapping(from, to, len);
         }
@@ -31,18 +28,9 @@ pub(crate) unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
 
 /// # Safety
 ///
-/// `from` is valid for reads of N bytes.
+/// `from` is valid for reads and `to` for writes of N bytes, and they do not overlap.
 #[inline(always)]
-unsafe fn load<const N: usize>(from: *const u8) -> [u8; N] {
+unsafe fn block<const N: usize>(from: *const u8, to: *mut u8) {
     // SAFETY: The caller's obligation.
-    unsafe { from.cast::<[u8; N]>().read_unaligned() }
-}
-
-/// # Safety
-///
-/// `to` is valid for writes of N bytes.
-#[inline(always)]
-unsafe fn store<const N: usize>(to: *mut u8, bytes: [u8; N]) {
-    // SAFETY: The caller's obligation.
-    unsafe { to.cast::<[u8; N]>().write_unaligned(bytes) }
+    unsafe { to.cast::<[u8; N]>().write_unaligned(from.cast::<[u8; N]>().read_unaligned()) }
 }

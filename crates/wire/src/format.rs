@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use quipu_arena::Scope;
+use quipu_arena::{Scope, ScopeGuard};
 
 use crate::error::Fault;
 use crate::message::{BatchTimer, Counter, Gauge, Kind, Message, MetricUnion};
@@ -100,6 +100,20 @@ pub trait Format: sealed::Sealed + 'static {
             return Ok(None);
         }
         Message::read::<Self>(kind, input, scope).map(Some)
+    }
+
+    /// Passes messages to a function, up to one that only `read_next` can read, and returns the
+    /// bytes that were read.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn read_usual(
+        _: &mut Self::ReaderState,
+        _: Kind,
+        _: &[u8],
+        _: &mut ScopeGuard<'_>,
+        _: &mut impl FnMut(Message<'_>),
+    ) -> usize {
+        0
     }
 }
 

@@ -180,11 +180,17 @@ impl<'m> Reader<'m> {
         len: usize,
         expected: &'static str,
     ) -> Result<u64, Fault> {
+        self.word(len, expected).map(|number| number & (u64::MAX >> (64 - 8 * len)))
+    }
+
+    /// The same, but the bits above the number can have any value.
+    #[inline(always)]
+    pub(crate) fn word(&mut self, len: usize, expected: &'static str) -> Result<u64, Fault> {
         debug_assert!((1..=8).contains(&len), "a number has 1 to 8 bytes");
         if len > self.rest.len() {
             return Err(Fault::incomplete(expected));
         }
-        let number = if let Some(bytes) = self.rest.first_chunk::<8>() {
+        let word = if let Some(bytes) = self.rest.first_chunk::<8>() {
             u64::from_le_bytes(*bytes)
         } else if let Some(bytes) = self.whole.last_chunk::<8>() {
             // The last bytes are loaded together with some before them.
@@ -195,7 +201,7 @@ impl<'m> Reader<'m> {
             u64::from_le_bytes(bytes)
         };
         self.rest = &self.rest[len..];
-        Ok(number & (u64::MAX >> (64 - 8 * len)))
+        Ok(word)
     }
 
     /// A base-128 number, least significant group first: LEB128, as in protobuf. 10 bytes at most.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use quipu_arena::Scope;
+use quipu_arena::{Arena, Scope};
 
 use crate::error::{Error, Fault};
 use crate::format::Format;
@@ -246,6 +246,59 @@ impl<F: Format> Decoder<F> {
         }
     }
 
+    /// Passes all messages that are there to a function. A quipu stream is read faster this way than
+    /// by [`next`](Decoder::next).
+    ///
+    /// Ids and values are valid during the call; the values are in the arena, which is reset after
+    /// each message. If the function panics, the stream cannot continue.
+    ///
+    /// ```
+    /// # #[cfg(feature = "quipu")] {
+    /// use quipu_arena::Arena;
+    /// use quipu_wire::{Counter, Decoder, Encoder, Framing, Kind, Message, Quipu};
+    ///
+    /// let mut encoder = Encoder::<Quipu>::new(Framing::Own);
+    /// let mut out = Vec::new();
+    /// for value in 1..=3 {
+    ///     encoder.append(&Counter { id: b"requests", value }.into(), &mut out).unwrap();
+    /// }
+    /// encoder.flush(&mut out);
+    ///
+    /// let mut decoder = Decoder::<Quipu>::new(Kind::Counter, Framing::Own);
+    /// decoder.push(&out);
+    /// let mut values = Vec::new();
+    /// let mut take = |message: Message<'_>| {
+    ///     let Message::Counter(counter) = message else { unreachable!() };
+    ///     values.push(counter.value);
+    /// };
+    /// decoder.for_each(&mut Arena::new(), &mut take).unwrap();
+    /// assert_eq!(values, [1, 2, 3]);
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Decoder::next), when all messages before the error have been passed on.
+    #[inline]
+    pub fn for_each(
+        &mut self,
+        arena: &mut Arena,
+        mut take: impl FnMut(Message<'_>),
+    ) -> Result<(), Error> {
+        let mut guard = arena.guard();
+        loop {
+            if self.framing == Framing::Own && self.failed.is_none() {
+                let rest = &self.buffer[self.start..];
+                let rest = &rest[..rest.len().min(self.limit)];
+                let state = &mut self.state;
+                self.start += F::read_usual(state, self.kind, rest, &mut guard, &mut take);
+            }
+            let Some(message) = self.next(&guard.scope())? else { return Ok(()) };
+            take(message);
+            guard.reset();
+        }
+    }
+
     /// Ends the stream, and checks that it consisted of messages that have all been taken.
     ///
     /// # Errors
@@ -258,7 +311,7 @@ impl<F: Format> Decoder<F> {
         if self.position() == 0 && self.buffer.is_empty() {
             return Ok(());
         }
-        let mut arena = quipu_arena::Arena::new();
+        let mut arena = Arena::new();
         let position = self.position();
         match self.next(&arena.as_scope()) {
             Ok(None) => Ok(()),

@@ -192,6 +192,33 @@ fn read(bytes: &[u8]) -> Result<Vec<i64>, quipu_wire::Error> {
 }
 
 #[test]
+fn a_function_that_panics_ends_the_stream() {
+    let (mut writer, mut out) = (StreamWriter::default(), Vec::new());
+    for value in 0..10 {
+        writer.append(&Counter { id: b"a", value }.into(), &mut out).unwrap();
+    }
+    writer.flush(&mut out);
+    for end in 0..10 {
+        let mut decoder = Decoder::<Quipu>::new(Kind::Counter, Framing::Own);
+        decoder.push(&out);
+        let mut arena = Arena::new();
+        let mut read = 0;
+        let panics = std::panic::AssertUnwindSafe(|| {
+            decoder.for_each(&mut arena, |_| {
+                assert!(read < end, "meant");
+                read += 1;
+            })
+        });
+        std::panic::catch_unwind(panics).unwrap_err();
+        assert_eq!(read, end);
+        // The rest, or an error, but no value twice.
+        while let Ok(Some(Message::Counter(next))) = decoder.next(&arena.as_scope()) {
+            assert!(next.value > end, "{} after {end}", next.value);
+        }
+    }
+}
+
+#[test]
 fn a_lost_frame_is_noticed() {
     let (bytes, starts) = stream();
     assert_eq!(read(&bytes).unwrap().len(), 40);

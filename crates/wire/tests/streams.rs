@@ -12,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use quipu_arena::Arena;
-use quipu_wire::{AnyDecoder, AnyFormat, Error, Framing, Kind};
+use quipu_wire::{AnyDecoder, AnyFormat, Error, Framing, Kind, Message};
 
 const FRAMINGS: [Framing; 4] = [Framing::Own, Framing::U32Le, Framing::Varint, Framing::None];
 
@@ -77,19 +77,39 @@ impl Stream {
         self.format.decoder(self.kind, self.framing)
     }
 
-    /// Reads the stream in pieces that end at the cuts.
-    fn check(&self, cuts: impl IntoIterator<Item = usize>) {
+    /// Reads the stream in pieces that end at the cuts. A quipu stream is also read by `for_each`,
+    /// which does more there than to call `next`.
+    fn check(&self, cuts: impl IntoIterator<Item = usize> + Clone) {
+        self.read(cuts.clone(), Reading::drain);
+        if self.format.name().starts_with("quipu") {
+            self.read(cuts, Reading::drain_by_each);
+        }
+    }
+
+    fn read<'s>(
+        &'s self,
+        cuts: impl IntoIterator<Item = usize>,
+        drain: impl Fn(&mut Reading<'s>) -> Result<(), Error>,
+    ) {
         let mut reader = Reading::of(self);
         let mut start = 0;
         for end in cuts.into_iter().chain([self.bytes.len()]) {
             reader.decoder.push(&self.bytes[start..end]);
-            reader.drain().unwrap_or_else(|error| panic!("{self}: {error}"));
+            drain(&mut reader).unwrap_or_else(|error| panic!("{self}: {error}"));
             start = end;
         }
         reader.decoder.end();
-        reader.drain().unwrap_or_else(|error| panic!("{self}: {error}"));
+        drain(&mut reader).unwrap_or_else(|error| panic!("{self}: {error}"));
         assert_eq!(reader.count, self.messages.len(), "{self}");
         assert_eq!(reader.decoder.position(), self.bytes.len() as u64, "{self}");
+    }
+
+    /// Checks the message that was read after this number of messages.
+    fn expect(&self, number: usize, message: &Message<'_>) {
+        let expected = self.messages.get(number);
+        let expected = expected.unwrap_or_else(|| panic!("{self}: {message:?}"));
+        let as_expected = same(message, &expected.message());
+        assert!(as_expected, "{self}: message {number}: {expected:?}, {message:?}");
     }
 }
 
@@ -125,16 +145,17 @@ impl<'s> Reading<'s> {
         loop {
             let mut guard = self.arena.guard();
             let Some(message) = self.decoder.next(&guard.scope())? else { return Ok(()) };
-            let expected = self.stream.messages.get(self.count);
-            let expected = expected.unwrap_or_else(|| panic!("{}: {message:?}", self.stream));
-            assert!(
-                same(&message, &expected.message()),
-                "{}: message {}: {expected:?}, {message:?}",
-                self.stream,
-                self.count
-            );
+            self.stream.expect(self.count, &message);
             self.count += 1;
         }
+    }
+
+    /// The same in one call.
+    fn drain_by_each(&mut self) -> Result<(), Error> {
+        self.decoder.for_each(&mut self.arena, |message| {
+            self.stream.expect(self.count, &message);
+            self.count += 1;
+        })
     }
 }
 

@@ -26,7 +26,7 @@
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-use quipu_arena::Scope;
+use quipu_arena::{Scope, ScopeGuard};
 
 use super::id::{self, Packed};
 use super::number::{Double, Whole, read_double, read_whole};
@@ -328,6 +328,17 @@ macro_rules! format {
                 scope: &Scope<'m>,
             ) -> Result<Option<Message<'m>>, Fault> {
                 stream.read(kind, input, scope)
+            }
+
+            #[inline(always)]
+            fn read_usual(
+                stream: &mut StreamReader,
+                kind: Kind,
+                input: &[u8],
+                guard: &mut ScopeGuard<'_>,
+                take: &mut impl FnMut(Message<'_>),
+            ) -> usize {
+                stream.read_usual(kind, input, guard, take)
             }
         }
     };

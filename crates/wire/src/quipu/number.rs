@@ -13,8 +13,10 @@
 //! Other first bytes are for later versions. A double that is a whole number is written as one, but
 //! -0 is not. Decimals are exact, since division by a power of 10 is rounded as IEEE 754 says.
 
+use core::hint::select_unpredictable;
+
 use crate::error::Fault;
-use crate::pieces::{Byte, FixedPiece, Le64, Piece};
+use crate::pieces::{Byte, FixedPiece, Le16, Le64, Piece};
 use crate::reader::Reader;
 
 /// A whole number.
@@ -52,7 +54,37 @@ unsafe impl Piece for Whole {
 /// Numbers below this take one byte.
 const SHORT: u64 = 0x80;
 /// Numbers below this take two.
-const MIDDLE: u64 = SHORT + 0x4000;
+pub(super) const MIDDLE: u64 = SHORT + 0x4000;
+
+/// Writes a number below [`MIDDLE`] without a branch on its length, which is as good as random in a
+/// stream.
+///
+/// # Safety
+///
+/// `at` is valid for 2 bytes.
+#[inline(always)]
+pub(super) unsafe fn put_middle(number: u64, at: *mut u8) -> *mut u8 {
+    let above = number.wrapping_sub(SHORT);
+    let two = 0x80 | above >> 8 & 0x3f | (above & 0xff) << 8;
+    let bytes = select_unpredictable(number < SHORT, number, two);
+    // SAFETY: `at` is valid for 2 bytes.
+    unsafe {
+        Le16(bytes as u16).put(at);
+        at.add(1 + usize::from(number >= SHORT))
+    }
+}
+
+/// Reads a number that [`put_middle`] wrote, from the two bytes that begin with it, and how many of
+/// them it takes. Returns `None` for the other forms of a number.
+#[inline(always)]
+pub(super) fn read_middle([lead, low]: [u8; 2]) -> Option<(u64, usize)> {
+    if lead >= 0xc0 {
+        return None;
+    }
+    let two = SHORT + (u64::from(lead & 0x3f) << 8 | u64::from(low));
+    let short = u64::from(lead) < SHORT;
+    Some((select_unpredictable(short, u64::from(lead), two), 1 + usize::from(!short)))
+}
 
 /// Writes a number in the bytes that it needs, after a lead with its length and its sign.
 ///

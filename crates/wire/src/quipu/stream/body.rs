@@ -1,7 +1,7 @@
 //! The bodies of messages as differences: what a writer appends after the number of a series.
 
 use crate::pieces::{Byte, FixedPiece, Piece};
-use crate::quipu::number::{Whole, put_long, put_top_bytes, whole_len};
+use crate::quipu::number::{MIDDLE, Whole, put_long, put_middle, put_top_bytes, whole_len};
 
 /// A counter's change, or its value if that is shorter.
 #[derive(Clone, Copy)]
@@ -29,6 +29,9 @@ unsafe impl Piece for CounterBody {
     unsafe fn put(&self, at: *mut u8) -> *mut u8 {
         // SAFETY: `at` is valid for 9 bytes.
         unsafe {
+            if (self.by as u64) < MIDDLE {
+                return put_middle(self.by as u64, at);
+            }
             let len = whole_len(self.by);
             if len > 2 && long_len(self.to) < len {
                 put_long(self.to, ABSOLUTE, at)
@@ -69,6 +72,9 @@ unsafe impl Piece for GaugeBody {
         // SAFETY: `at` is valid for 10 bytes.
         unsafe {
             match *self {
+                GaugeBody::Change { change, .. } if (change as u64) < MIDDLE => {
+                    put_middle(change as u64, at)
+                }
                 GaugeBody::Change { change, places, whole } => {
                     let len = whole_len(change);
                     if len > 2 && 1 + whole_len(whole) < len {

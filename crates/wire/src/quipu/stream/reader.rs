@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-use quipu_arena::Scope;
+use quipu_arena::{Scope, ScopeGuard};
 
 use super::frame::{Frame, HEADER, MAGIC, RESTART};
 use super::{MAX_IDS, MAX_SERIES};
 use crate::error::Fault;
 use crate::message::{BatchTimer, Counter, Gauge, Kind, Message, MetricType, MetricUnion};
 use crate::quipu::message::read_union_body;
-use crate::quipu::number::{POWERS, read_bytes, read_top_bytes, read_whole};
+use crate::quipu::number::{POWERS, read_bytes, read_middle, read_top_bytes, read_whole};
 use crate::quipu::values;
 use crate::reader::{Reader, unzigzag};
 
@@ -92,6 +92,34 @@ impl StreamReader {
                 fault
             }
         })
+    }
+
+    /// Passes messages to a function, up to one that needs [`read`](Self::read): the last of a frame,
+    /// one that defines a series, or one with longer numbers. Returns the bytes that were read.
+    ///
+    /// The numbers are read without branches that depend on them.
+    #[inline(always)]
+    pub(in crate::quipu) fn read_usual(
+        &mut self,
+        kind: Kind,
+        input: &[u8],
+        guard: &mut ScopeGuard<'_>,
+        take: &mut impl FnMut(Message<'_>),
+    ) -> usize {
+        let Some(messages) = input.get(..self.bytes_left) else { return 0 };
+        // The place in the frame is stored once. If the function panics, the reader is left at the
+        // start of a stream, so it finds no frame where it was.
+        let mut this = core::mem::take(self);
+        let (series, ids) = (&mut this.series[..], &this.ids[..]);
+        let mut rest = messages;
+        while this.messages_left > 1 {
+            let Some(len) = usual(series, ids, kind, rest, guard, take) else { break };
+            rest = &rest[len..];
+            this.messages_left -= 1;
+        }
+        this.bytes_left = rest.len();
+        *self = this;
+        messages.len() - rest.len()
     }
 
     /// Reads the header of a frame.
@@ -239,6 +267,65 @@ impl StreamReader {
     }
 }
 
+/// Passes a message of a known series to a function, and returns its length, if the numbers that it
+/// begins with take at most two bytes. Otherwise nothing has changed.
+#[inline(always)]
+fn usual(
+    series: &mut [Known],
+    ids: &[u8],
+    kind: Kind,
+    messages: &[u8],
+    guard: &mut ScopeGuard<'_>,
+    take: &mut impl FnMut(Message<'_>),
+) -> Option<usize> {
+    let (number, start) = read_middle(*messages.first_chunk()?)?;
+    let known = series.get_mut(number as usize)?;
+    let id = ids.get(known.id_start as usize..)?.get(..known.id_len as usize)?;
+    let as_union = kind == Kind::MetricUnion;
+    if !as_union && kind != known.kind {
+        return None;
+    }
+    let union = |metric_type| MetricUnion { metric_type, id, ..MetricUnion::ZERO };
+    let body = messages.get(start..)?;
+    match known.kind {
+        Kind::Counter => {
+            let (by, len) = read_middle(*body.first_chunk()?)?;
+            let value = known.last.wrapping_add(by as i64);
+            known.last = value;
+            if as_union {
+                take(MetricUnion { counter: value, ..union(MetricType::COUNTER) }.into());
+            } else {
+                take(Counter { id, value }.into());
+            }
+            Some(start + len)
+        }
+        Kind::Gauge => {
+            let (change, len) = read_middle(*body.first_chunk()?)?;
+            known.last = known.last.wrapping_add(unzigzag(change));
+            let value = known.decimal();
+            if as_union {
+                take(MetricUnion { gauge: value, ..union(MetricType::GAUGE) }.into());
+            } else {
+                take(Gauge { id, value }.into());
+            }
+            Some(start + len)
+        }
+        Kind::BatchTimer => {
+            let mut body = Reader::new(body);
+            let values = values::read(&mut body, &guard.scope()).ok()?;
+            let len = body.position();
+            if as_union {
+                take(MetricUnion { timer: values, ..union(MetricType::BATCH_TIMER) }.into());
+            } else {
+                take(BatchTimer { id, values }.into());
+            }
+            guard.reset();
+            Some(start + len)
+        }
+        Kind::MetricUnion => None,
+    }
+}
+
 impl Known {
     #[inline(always)]
     fn counter(&mut self, input: &mut Reader<'_>) -> Result<i64, Fault> {
@@ -274,7 +361,12 @@ impl Known {
                 self.last = self.last.wrapping_add(unzigzag(change));
             }
         }
-        let whole = self.last as f64;
-        Ok(if self.places == 0 { whole } else { whole / POWERS[usize::from(self.places)] })
+        Ok(self.decimal())
+    }
+
+    /// A gauge's last value.
+    #[inline(always)]
+    fn decimal(&self) -> f64 {
+        self.last as f64 / POWERS[usize::from(self.places)]
     }
 }

@@ -11,7 +11,7 @@ use super::{MAX_IDS, MAX_SERIES};
 use crate::error::{Error, Fault};
 use crate::hash::Secrets;
 use crate::message::{BatchTimer, Counter, Gauge, Kind, Message};
-use crate::pieces::{Byte, Bytes, Le32, Literal, Varint, append};
+use crate::pieces::{Byte, Bytes, Le32, Literal, Piece, Varint, append};
 use crate::quipu::message::union_body;
 use crate::quipu::number::{Whole, decimal, mantissa, top_bytes, whole_len};
 use crate::quipu::values::Values;
@@ -79,10 +79,45 @@ struct Sent {
     id_start: u32,
     id_len: u32,
     epoch: u32,
-    number: u32,
+    number: Number,
     last: i64,
     places: u8,
     kind: Kind,
+}
+
+/// The number of a series as it is written before a message, or nothing.
+#[derive(Clone, Copy, Default)]
+struct Number {
+    bytes: [u8; 4],
+    len: u8,
+}
+
+impl Number {
+    fn new(number: u32) -> Number {
+        let mut bytes = Vec::new();
+        append(&mut bytes, Whole(i64::from(number)));
+        let mut all = Number { bytes: [0; 4], len: bytes.len() as u8 };
+        // A number below 2^20 has at most 3 bytes after its lead.
+        all.bytes[..bytes.len()].copy_from_slice(&bytes);
+        all
+    }
+}
+
+// SAFETY: It writes 4 bytes, and its length is at most that.
+unsafe impl Piece for Number {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        4
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+        // SAFETY: `at` is valid for 4 bytes.
+        unsafe {
+            at.cast::<[u8; 4]>().write_unaligned(self.bytes);
+            at.add(usize::from(self.len))
+        }
+    }
 }
 
 /// A series of a [`StreamWriter`].
@@ -312,7 +347,7 @@ impl StreamWriter {
             id_start: self.ids.len() as u32,
             id_len: id.len() as u32,
             epoch: 0,
-            number: 0,
+            number: Number::default(),
             last: 0,
             places: 0,
             kind,
@@ -364,15 +399,16 @@ impl StreamWriter {
         &mut self,
         index: u32,
         out: &mut Vec<u8>,
-        message: impl FnOnce(&mut Sent, Option<Whole>, &mut Vec<u8>),
+        message: impl FnOnce(&mut Sent, Number, &mut Vec<u8>),
     ) {
-        let mut number = None;
-        if self.restart_next || self.series[index as usize].epoch != self.epoch {
+        let mut sent = &mut self.series[index as usize];
+        let mut number = sent.number;
+        if self.restart_next || sent.epoch != self.epoch {
             self.define(index, out);
-        } else {
-            number = Some(Whole(i64::from(self.series[index as usize].number)));
+            sent = &mut self.series[index as usize];
+            number = Number::default();
         }
-        message(&mut self.series[index as usize], number, &mut self.payload);
+        message(sent, number, &mut self.payload);
         self.count += 1;
         if self.payload.len() >= self.frame_size {
             self.flush(out);
@@ -420,7 +456,7 @@ impl StreamWriter {
         self.last_defined = Some(index);
         self.next_number += 1;
         let sent = &mut self.series[index as usize];
-        (sent.epoch, sent.number, sent.last, sent.places) = (self.epoch, number, 0, 0);
+        (sent.epoch, sent.number, sent.last, sent.places) = (self.epoch, Number::new(number), 0, 0);
     }
 }
 
