@@ -4,7 +4,7 @@ CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 4
 FUZZ_SEED ?= 1
 FUZZ_TARGETS := segment_file segment_neighbour buckets_json times_binary \
-	arena_programs arena_addresses wire_stream wire_dialects wire_statsd store_files \
+	arena_programs arena_addresses wire_stream wire_dialects wire_statsd wire_text store_files \
 	$(addprefix wire_decode/,$(notdir $(wildcard fuzz/corpus/wire_decode/*)))
 # The Debian packages that the tests and benchmarks need, as command:package.
 TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
@@ -176,8 +176,8 @@ test-go: ## The Go peers of the benchmarks, and the Go judges of the tests
 ARENA_TARGETS := i686-unknown-linux-gnu thumbv7em-none-eabihf x86_64-unknown-none
 
 # The formats that do not need the standard library.
-WIRE_FEATURES := bson,capnp,colfer,flatbuffers,gencode,gob,hprose,msgpack,otlp,postcard,protobuf,quipu,$(strip \
-	)remote-write,sereal,statsd,thrift,tsv,xdr
+WIRE_FEATURES := bson,capnp,colfer,exposition,flatbuffers,gencode,gob,hprose,msgpack,otlp,postcard,$(strip \
+	)protobuf,quipu,remote-write,sereal,statsd,thrift,tsv,xdr
 
 .PHONY: test-targets
 test-targets: ## The arena and the formats without std and on 32 bits; the library on macOS and Windows; each format alone

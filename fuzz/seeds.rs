@@ -49,7 +49,8 @@ fn main() -> Result<(), Failure> {
     buckets(&corpus, &clock)?;
     times(&corpus)?;
     wire(&corpus)?;
-    statsd(&corpus)
+    statsd(&corpus)?;
+    text(&corpus)
 }
 
 /// Programs of an arena, one per policy: the checkpoints of the first, the scopes of the second.
@@ -254,6 +255,36 @@ fn statsd(corpus: &impl Corpus) -> Result<(), Failure> {
         for first in [0x00, 0x3f] {
             let input = [&[first], packet].concat();
             corpus("wire_statsd", &format!("{name}_{first}"), &input)?;
+        }
+    }
+    Ok(())
+}
+
+/// Families of each type in Prometheus' text format and in OpenMetrics, and lines that are wrong.
+fn text(corpus: &impl Corpus) -> Result<(), Failure> {
+    let prometheus = [
+        "# HELP hits_total The \\\\ \\n hits.\n# TYPE hits_total counter\nhits_total 7 1700000000123\n",
+        "# TYPE took histogram\ntook_bucket{a=\"b\",le=\"0.5\"} 1\ntook_bucket{a=\"b\",le=\"+Inf\"} 2\n\
+         took_sum{a=\"b\"} 1.5\ntook_count{a=\"b\"} 2\n",
+        "# TYPE size summary\nsize{quantile=\"0.5\"} 3\nsize_sum 10\nsize_count 4\n",
+        "# a comment\n\n{\"my.name\",\"a b\"=\"\\\"\\\\\\n\u{e9}\"} +Inf\n a { b = \"c\" , } NaN\n",
+        "bad\na{b\na 1 x\na{a=\"\",a=\"\"} 1\n# TYPE a x\nlevel 1e-3",
+    ];
+    let openmetrics = [
+        "# TYPE hits counter\nhits_total 7 1.5 # {id=\"x\"} 1 2.5\nhits_created 1.25\n# EOF\n",
+        "# TYPE took_seconds histogram\n# UNIT took_seconds seconds\n\
+         took_seconds_bucket{le=\"1.0\"} 1 # {} 0.5\ntook_seconds_bucket{le=\"+Inf\"} 2\n\
+         took_seconds_count 2\ntook_seconds_sum 1.5\ntook_seconds_created 1.0\n# EOF",
+        "# TYPE sizes gaugehistogram\nsizes_bucket{le=\"+Inf\"} 2\nsizes_gcount 2\nsizes_gsum -3\n# EOF",
+        "# TYPE build info\nbuild_info{version=\"1\"} 1\n# TYPE mode stateset\nmode{mode=\"on\"} 1\n# EOF",
+        "# HELP a b\n\n# x\na 1 # {\na 1 #\n# EOF\nafter",
+    ];
+    for (format, inputs) in [(0, prometheus), (1, openmetrics)] {
+        for (index, input) in inputs.iter().enumerate() {
+            for first in [format, format | 0x12] {
+                let input = [&[first], input.as_bytes()].concat();
+                corpus("wire_text", &format!("{index}_{first}"), &input)?;
+            }
         }
     }
     Ok(())

@@ -22,6 +22,12 @@ impl<'a> Lines<'a> {
         lines
     }
 
+    /// Whether all lines were taken.
+    #[cfg(feature = "exposition")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.rest.is_empty()
+    }
+
     /// The next line, or how many of its bytes are UTF-8 if not all of them are.
     #[inline(always)]
     pub(super) fn next(&mut self) -> Option<Result<&'a str, usize>> {
@@ -182,34 +188,58 @@ impl LineBuffer {
 /// instructions; a call of memchr costs more than a name or a tag has to examine.
 #[inline(always)]
 pub(super) fn find<const N: usize>(bytes: &[u8], at: usize, needles: [u8; N]) -> usize {
+    scan(bytes, at, |word| {
+        let marks = needles.map(|needle| {
+            // The lowest byte that is zero gets its top bit, and no byte below it does.
+            let zero = word ^ (ONES * u64::from(needle));
+            zero.wrapping_sub(ONES) & !zero
+        });
+        marks.iter().fold(0, |all, marks| all | marks)
+    })
+}
+
+/// Where a name ends that begins at `at`: at a byte that is neither a letter or digit of ASCII nor
+/// an underscore nor, if there may be colons, a colon.
+#[cfg(feature = "exposition")]
+#[inline(always)]
+pub(super) fn name_end<const COLONS: bool>(bytes: &[u8], at: usize) -> usize {
+    // In each byte without its top bit, the top bit after an addition tells whether the byte is at
+    // least this one.
+    let from = |word: u64, first: u8| word + ONES * u64::from(0x80 - first);
+    scan(bytes, at, |word| {
+        let low = word & !(ONES << 7);
+        let lower = low | ONES << 5;
+        let letters = from(lower, b'a') & !from(lower, b'z' + 1);
+        let digits = from(low, b'0') & !from(low, if COLONS { b':' } else { b'9' } + 1);
+        let underscores = !from(low ^ (ONES * u64::from(b'_')), 1);
+        !(letters | digits | underscores) | word
+    })
+}
+
+const ONES: u64 = u64::from_le_bytes([1; 8]);
+
+/// Where the function sets the top bit of a byte, from `at` on. In each word, only the lowest of
+/// these bits has to be right.
+#[inline(always)]
+fn scan(bytes: &[u8], at: usize, marks: impl Fn(u64) -> u64) -> usize {
     let mut rest = &bytes[at..];
     while let Some((word, after)) = rest.split_first_chunk::<8>() {
-        let found = zeros(u64::from_le_bytes(*word), needles);
+        let found = marks(u64::from_le_bytes(*word)) & (ONES << 7);
         if found != 0 {
             return bytes.len() - rest.len() + found.trailing_zeros() as usize / 8;
         }
         rest = after;
     }
-    if let Some(word) = bytes.last_chunk::<8>()
-        && !rest.is_empty()
-    {
-        // The last bytes are examined together with some before them.
-        let found = zeros(u64::from_le_bytes(*word) >> (64 - 8 * rest.len()), needles);
-        return bytes.len() - rest.len() + (found.trailing_zeros() as usize / 8).min(rest.len());
+    if rest.is_empty() {
+        return bytes.len();
     }
-    let found = rest.iter().position(|byte| needles.contains(byte));
-    bytes.len() - rest.len() + found.unwrap_or(rest.len())
-}
-
-/// Marks the bytes that are one of these. The lowest mark is right; those above it may not be.
-#[inline(always)]
-fn zeros<const N: usize>(word: u64, needles: [u8; N]) -> u64 {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    let marks = needles.map(|needle| {
-        let zero = word ^ (ONES * u64::from(needle));
-        zero.wrapping_sub(ONES) & !zero
-    });
-    marks.iter().fold(0, |all, marks| all | marks) & (ONES << 7)
+    let word = match bytes.last_chunk::<8>() {
+        // The last bytes are examined together with some before them.
+        Some(word) => u64::from_le_bytes(*word) >> (64 - 8 * rest.len()),
+        None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
+    };
+    let found = marks(word) & (ONES << 7);
+    bytes.len() - rest.len() + (found.trailing_zeros() as usize / 8).min(rest.len())
 }
 
 /// Reads a number as `strtod` and Go's `ParseFloat` do, without hexadecimal ones. A number whose
@@ -322,6 +352,28 @@ mod tests {
                 };
                 assert_eq!(find(text, at, [b':']), expected(b":"), "{at} {end}");
                 assert_eq!(find(text, at, [b'|', b'#']), expected(b"|#"), "{at} {end}");
+            }
+        }
+    }
+
+    #[cfg(feature = "exposition")]
+    #[test]
+    fn names_end_where_they_do() {
+        for byte in 0..=255 {
+            for at in 0..11 {
+                let mut text = *b"a_Z:9b_0zA:";
+                text[at] = byte;
+                let text = &text[..];
+                let end = |colons: bool| {
+                    let is_part = |byte: &u8| match byte {
+                        b'_' => true,
+                        b':' => colons,
+                        byte => byte.is_ascii_alphanumeric(),
+                    };
+                    text.iter().position(|byte| !is_part(byte)).unwrap_or(text.len())
+                };
+                assert_eq!(name_end::<true>(text, 0), end(true), "{byte} {at}");
+                assert_eq!(name_end::<false>(text, 0), end(false), "{byte} {at}");
             }
         }
     }

@@ -1,5 +1,6 @@
 //! What carries samples of many series to a server: Prometheus' remote write, 1.0 and 2.0,
-//! OpenTelemetry's metrics (OTLP), and the lines of StatsD's clients ([`statsd`]).
+//! OpenTelemetry's metrics (OTLP), the lines of StatsD's clients ([`statsd`]), and the formats that
+//! programs expose and push ([`exposition`]).
 //!
 //! ```
 //! # #[cfg(all(feature = "remote-write", feature = "snappy"))] {
@@ -40,11 +41,13 @@
 //! sum, the smallest and the largest value, but no buckets. A counter's value beyond 2^53 is
 //! rounded where it becomes a double.
 
+#[cfg(feature = "exposition")]
+pub mod exposition;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod fields;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod labels;
-#[cfg(feature = "statsd")]
+#[cfg(any(feature = "exposition", feature = "statsd"))]
 mod lines;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -63,7 +66,7 @@ mod write_reader;
 
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 pub use labels::Label;
-#[cfg(feature = "statsd")]
+#[cfg(any(feature = "exposition", feature = "statsd"))]
 pub use lines::{Cut, LineBuffer};
 #[cfg(feature = "otlp")]
 pub use otlp::Otlp;

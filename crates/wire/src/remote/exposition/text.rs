@@ -1,0 +1,517 @@
+//! Prometheus' text format 0.0.4, and OpenMetrics 1.0, line by line.
+//!
+//! - <https://prometheus.io/docs/instrumenting/exposition_formats/>
+//! - <https://prometheus.io/docs/specs/om/open_metrics_spec/>
+//!
+//! ```
+//! use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader};
+//!
+//! let input = b"# TYPE hits counter\nhits{path=\"/\",code=\"200\"} 7 1700000000123\nbad{\n";
+//! let mut reader = Reader::new(input, Options::new(Format::Prometheus));
+//! assert!(matches!(reader.next(), Some(Ok(Item::Type { .. }))));
+//!
+//! let Some(Ok(Item::Sample(sample))) = reader.next() else { panic!() };
+//! assert_eq!((sample.name.as_str(), sample.value), (Some("hits"), 7.0));
+//! assert_eq!(sample.timestamp_ms, Some(1_700_000_000_123));
+//! let labels = sample.labels.iter().map(|label| (label.name.to_cow(), label.value.to_cow()));
+//! assert!(labels.eq([("path".into(), "/".into()), ("code".into(), "200".into())]));
+//!
+//! // A line that is wrong is an error; the next line is read as if it were not there.
+//! let error = reader.next().unwrap().unwrap_err();
+//! assert_eq!((error.line(), error.offset()), (3, 4));
+//! assert!(reader.next().is_none());
+//! ```
+//!
+//! Everything borrows from the input, and nothing is allocated but room for the labels of one line.
+//! Lines are checked for UTF-8 all at once. [`Stream`] reads an input that comes in pieces.
+//!
+//! What is accepted is what Prometheus' server accepts, in both formats, with these exceptions:
+//!
+//! - A line feed within quotes is an error, as the specifications have it.
+//! - There must be a comma between labels, and a name of a label may appear only once.
+//! - The label `__name__` is an error: the name is before the braces, or the first in them.
+//! - A timestamp of Prometheus' format may be negative.
+//! - A unit need not be the end of its family's name.
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::mem;
+
+use super::Kind;
+use crate::remote::lines::{self, Cut, LineBuffer, find};
+
+mod line;
+
+/// Which of the two formats an input has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// Prometheus' text format, 0.0.4 and 1.0.0: `text/plain`.
+    Prometheus,
+    /// OpenMetrics 1.0: `application/openmetrics-text`.
+    OpenMetrics,
+}
+
+/// The format of an input, and limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// The format.
+    pub format: Format,
+    /// How many bytes a line may have.
+    pub max_line: usize,
+    /// How many labels a sample may have, and an exemplar.
+    pub max_labels: usize,
+}
+
+/// Reads the lines of an input.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    lines: lines::Lines<'a>,
+    state: State,
+    labels: Vec<Label<'a>>,
+    exemplar_labels: Vec<Label<'a>>,
+}
+
+/// Reads the lines of an input that comes in pieces of any size.
+///
+/// ```
+/// use quipu_wire::remote::exposition::text::{Format, Item, Options, Stream};
+///
+/// let mut stream = Stream::new(Options::new(Format::OpenMetrics));
+/// let mut values = Vec::new();
+/// for piece in ["a 1", "2\nb", " 3\n# E", "OF"] {
+///     stream.push(piece.as_bytes(), |item| {
+///         if let Ok(Item::Sample(sample)) = item {
+///             values.push(sample.value);
+///         }
+///     });
+/// }
+/// stream.finish(|item| assert!(matches!(item, Ok(Item::End))));
+/// assert_eq!(values, [12.0, 3.0]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stream {
+    buffer: LineBuffer,
+    state: State,
+    /// Room for the labels of a line. It is empty.
+    room: [Vec<Label<'static>>; 2],
+}
+
+/// What is known of the lines before.
+#[derive(Clone, Copy, Debug)]
+struct State {
+    options: Options,
+    /// How many lines there were.
+    lines: u64,
+    /// Whether the mark at the end of OpenMetrics was seen, or found missing.
+    is_ended: bool,
+}
+
+/// A line that was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Item<'r, 'a> {
+    /// `# HELP`: the text of a family.
+    Help {
+        /// The family.
+        name: Text<'a>,
+        /// The text.
+        text: Text<'a>,
+    },
+    /// `# TYPE`: the type of a family.
+    Type {
+        /// The family.
+        name: Text<'a>,
+        /// The type.
+        kind: Kind,
+    },
+    /// `# UNIT`: the unit of a family, in OpenMetrics alone.
+    Unit {
+        /// The family.
+        name: Text<'a>,
+        /// The unit.
+        unit: &'a str,
+    },
+    /// A value.
+    Sample(Sample<'r, 'a>),
+    /// A comment, in Prometheus' format alone: what comes after `#`.
+    Comment(&'a str),
+    /// The mark at the end of OpenMetrics, `# EOF`.
+    End,
+}
+
+/// A value of a series.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Sample<'r, 'a> {
+    /// The name of the series.
+    pub name: Text<'a>,
+    /// Its labels in the order of the line, each name once.
+    pub labels: &'r [Label<'a>],
+    /// The value.
+    pub value: f64,
+    /// Its time in milliseconds since 1970. OpenMetrics has seconds, which are rounded.
+    pub timestamp_ms: Option<i64>,
+    /// An exemplar, in OpenMetrics alone.
+    pub exemplar: Option<Exemplar<'r, 'a>>,
+}
+
+/// An example of the events that a sample counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Exemplar<'r, 'a> {
+    /// Its labels in the order of the line, each name once.
+    pub labels: &'r [Label<'a>],
+    /// The value of the event.
+    pub value: f64,
+    /// Its time in milliseconds since 1970.
+    pub timestamp_ms: Option<i64>,
+}
+
+/// A label of a sample or exemplar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "a label has nothing else")]
+pub struct Label<'a> {
+    /// Its name.
+    pub name: Text<'a>,
+    /// Its value.
+    pub value: Text<'a>,
+}
+
+/// Text as it is in a line, where some characters are escaped. Two texts are equal if they mean the
+/// same.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'a> {
+    raw: &'a str,
+    escapes: Escapes,
+}
+
+/// Which characters a backslash changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Escapes {
+    /// None: there is no backslash.
+    None,
+    /// `n` and a backslash, as in the help texts of Prometheus' format.
+    Help,
+    /// `n`, a backslash and a quote.
+    All,
+}
+
+/// Why a line could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineError {
+    line: u64,
+    fault: Fault,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fault {
+    offset: usize,
+    reason: Reason,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// There is something after `# EOF`.
+    AfterEnd,
+    /// A name of a label appears twice.
+    DuplicateLabel,
+    /// The exemplar has no labels in braces, no value, or a time that is not a number.
+    MalformedExemplar,
+    /// The labels are not of the form `{name="value",name="value"}`.
+    MalformedLabels,
+    /// The name of a metric is missing or not valid, or appears twice.
+    MalformedName,
+    /// The time is not a number, or something is after it.
+    MalformedTimestamp,
+    /// The value is missing or not a number.
+    MalformedValue,
+    /// OpenMetrics: `# EOF` is missing at the end.
+    MissingEnd,
+    /// The line is longer than the limit.
+    TooLong,
+    /// There are more labels than the limit.
+    TooManyLabels,
+    /// OpenMetrics: a line that begins with `#` is none of those that the format has.
+    UnknownComment,
+    /// The type of the family is none of those that the format has.
+    UnknownType,
+    /// The line is not UTF-8.
+    Utf8,
+}
+
+impl Options {
+    /// This format, with lines of up to 64 KiB and up to 64 labels.
+    pub const fn new(format: Format) -> Options {
+        Options { format, max_line: 64 << 10, max_labels: 64 }
+    }
+
+    /// Lines of at most this many bytes.
+    #[must_use]
+    pub const fn max_line(self, max_line: usize) -> Options {
+        Options { max_line, ..self }
+    }
+
+    /// At most this many labels.
+    #[must_use]
+    pub const fn max_labels(self, max_labels: usize) -> Options {
+        Options { max_labels, ..self }
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// Reads a whole input.
+    pub fn new(input: &'a [u8], options: Options) -> Reader<'a> {
+        let state = State { options, lines: 0, is_ended: false };
+        Reader::with(input, state, Default::default())
+    }
+
+    fn with(input: &'a [u8], state: State, room: [Vec<Label<'static>>; 2]) -> Reader<'a> {
+        let [labels, exemplar_labels] = room.map(emptied);
+        Reader { lines: lines::Lines::new(input), state, labels, exemplar_labels }
+    }
+
+    /// The next line that is not empty, or `None` after the last one.
+    #[allow(clippy::should_implement_trait, reason = "an item borrows from the reader")]
+    pub fn next(&mut self) -> Option<Result<Item<'_, 'a>, LineError>> {
+        let line = self.next_line()?;
+        Some(line.and_then(|line| self.read(line)))
+    }
+
+    /// The next line that has something in it. At the end of OpenMetrics, an error if the mark is
+    /// missing.
+    #[inline(always)]
+    fn next_line(&mut self) -> Option<Result<&'a str, LineError>> {
+        let max_line = self.state.options.max_line;
+        loop {
+            let Some(line) = self.lines.next() else {
+                return self.state.finish().map(Err);
+            };
+            self.state.lines += 1;
+            return Some(match line {
+                Ok(line) if line.len() > max_line => {
+                    Err(self.state.error(max_line, Reason::TooLong))
+                }
+                Ok(_) if self.state.is_ended => Err(self.state.error(0, Reason::AfterEnd)),
+                Ok(line) => match self.state.options.format {
+                    Format::Prometheus if line.trim_start_matches([' ', '\t']).is_empty() => {
+                        continue;
+                    }
+                    _ => Ok(line),
+                },
+                Err(offset) => Err(self.state.error(offset, Reason::Utf8)),
+            });
+        }
+    }
+}
+
+impl Stream {
+    /// Reads an input in this format.
+    pub fn new(options: Options) -> Stream {
+        let state = State { options, lines: 0, is_ended: false };
+        Stream { buffer: LineBuffer::new(options.max_line), state, room: Default::default() }
+    }
+
+    /// Adds a piece of the input, and calls the function with the lines that it completes.
+    pub fn push(&mut self, piece: &[u8], mut each: impl FnMut(Result<Item<'_, '_>, LineError>)) {
+        let Stream { buffer, state, room } = self;
+        buffer.push(piece, |cut| read_cut(cut, state, room, &mut each));
+    }
+
+    /// Ends the input: calls the function with its last line, if no line feed ended it, and with an
+    /// error if OpenMetrics has no `# EOF`.
+    pub fn finish(mut self, mut each: impl FnMut(Result<Item<'_, '_>, LineError>)) {
+        let Stream { buffer, state, room } = &mut self;
+        buffer.finish(|cut| read_cut(cut, state, room, &mut each));
+        if let Some(error) = state.finish() {
+            each(Err(error));
+        }
+    }
+}
+
+fn read_cut(
+    cut: Cut<'_>,
+    state: &mut State,
+    room: &mut [Vec<Label<'static>>; 2],
+    each: &mut impl FnMut(Result<Item<'_, '_>, LineError>),
+) {
+    match cut {
+        Cut::Lines(lines) => {
+            let mut reader = Reader::with(lines, *state, mem::take(room));
+            // The input does not end here.
+            while !reader.lines.is_empty() {
+                if let Some(item) = reader.next() {
+                    each(item);
+                }
+            }
+            *state = reader.state;
+            *room = [emptied(reader.labels), emptied(reader.exemplar_labels)];
+        }
+        Cut::TooLong => {
+            state.lines += 1;
+            each(Err(state.error(state.options.max_line, Reason::TooLong)));
+        }
+    }
+}
+
+/// The allocation of these labels, for labels of another input.
+fn emptied<'b>(mut labels: Vec<Label<'_>>) -> Vec<Label<'b>> {
+    labels.clear();
+    labels.into_iter().map(|_| unreachable!("it is empty")).collect()
+}
+
+impl State {
+    fn finish(&mut self) -> Option<LineError> {
+        let is_missing = self.options.format == Format::OpenMetrics && !self.is_ended;
+        self.is_ended |= is_missing;
+        is_missing.then(|| self.error(0, Reason::MissingEnd))
+    }
+
+    #[cold]
+    fn error(&self, offset: usize, reason: Reason) -> LineError {
+        LineError { line: self.lines, fault: Fault { offset, reason } }
+    }
+}
+
+impl<'a> Text<'a> {
+    /// The text, if nothing in it is escaped.
+    pub fn as_str(self) -> Option<&'a str> {
+        (self.escapes == Escapes::None).then_some(self.raw)
+    }
+
+    /// The text as it is in the line, with backslashes.
+    pub fn raw(self) -> &'a str {
+        self.raw
+    }
+
+    /// The text: borrowed if nothing in it is escaped.
+    pub fn to_cow(self) -> Cow<'a, str> {
+        match self.as_str() {
+            Some(text) => Cow::Borrowed(text),
+            None => Cow::Owned(self.parts().collect()),
+        }
+    }
+
+    /// Appends the text to another one.
+    pub fn append_to(self, text: &mut String) {
+        text.extend(self.parts());
+    }
+
+    /// The text in parts: those between escapes, and what an escape stands for. A backslash before
+    /// any other character stands for itself.
+    fn parts(self) -> impl Iterator<Item = &'a str> {
+        let mut rest = self.raw;
+        core::iter::from_fn(move || {
+            if rest.is_empty() {
+                return None;
+            }
+            let end = match self.escapes {
+                Escapes::None => rest.len(),
+                Escapes::Help | Escapes::All => find(rest.as_bytes(), 0, [b'\\']),
+            };
+            let (part, len) = match rest.as_bytes().get(end + 1) {
+                _ if end > 0 => (&rest[..end], end),
+                Some(b'n') => ("\n", 2),
+                Some(b'\\') => ("\\", 2),
+                Some(b'"') if self.escapes == Escapes::All => ("\"", 2),
+                _ => ("\\", 1),
+            };
+            rest = &rest[len..];
+            Some(part)
+        })
+    }
+}
+
+impl PartialEq for Text<'_> {
+    fn eq(&self, other: &Text<'_>) -> bool {
+        match (self.as_str(), other.as_str()) {
+            (Some(text), Some(other)) => text == other,
+            _ => self.parts().flat_map(str::bytes).eq(other.parts().flat_map(str::bytes)),
+        }
+    }
+}
+
+impl Eq for Text<'_> {}
+
+impl PartialEq<str> for Text<'_> {
+    fn eq(&self, other: &str) -> bool {
+        *self == Text { raw: other, escapes: Escapes::None }
+    }
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts().try_for_each(|part| f.write_str(part))
+    }
+}
+
+impl LineError {
+    /// The number of the line in the input; that of the first line is 1. If the end of OpenMetrics
+    /// is missing, it is that of the last line.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Where the fault is, in bytes from the beginning of the line.
+    pub fn offset(&self) -> usize {
+        self.fault.offset
+    }
+
+    /// What is wrong.
+    pub fn reason(&self) -> Reason {
+        self.fault.reason
+    }
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LineError { line, fault: Fault { offset, reason } } = self;
+        let expected = match reason {
+            Reason::AfterEnd => "nothing after `# EOF`",
+            Reason::DuplicateLabel => "each label once",
+            Reason::MalformedExemplar => "an exemplar of the form ` # {name=\"value\"} value time`",
+            Reason::MalformedLabels => "labels of the form `{name=\"value\",name=\"value\"}`",
+            Reason::MalformedName => "the name of a metric, or the name in quotes within braces",
+            Reason::MalformedTimestamp => "a timestamp, or the end of the line",
+            Reason::MalformedValue => "a value: a number, `NaN`, `+Inf` or `-Inf`",
+            Reason::MissingEnd => "`# EOF` at the end",
+            Reason::TooLong => "a shorter line",
+            Reason::TooManyLabels => "fewer labels",
+            Reason::UnknownComment => "`# HELP`, `# TYPE`, `# UNIT`, `# EOF` or a sample",
+            Reason::UnknownType => "the type of a family",
+            Reason::Utf8 => "UTF-8",
+        };
+        write!(f, "text: line {line}, byte {offset}: expected {expected}")
+    }
+}
+
+impl core::error::Error for LineError {}
+
+impl Reason {
+    /// Its name, such as `malformed_labels`, for a label of a metric.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::AfterEnd => "after_end",
+            Reason::DuplicateLabel => "duplicate_label",
+            Reason::MalformedExemplar => "malformed_exemplar",
+            Reason::MalformedLabels => "malformed_labels",
+            Reason::MalformedName => "malformed_name",
+            Reason::MalformedTimestamp => "malformed_timestamp",
+            Reason::MalformedValue => "malformed_value",
+            Reason::MissingEnd => "missing_end",
+            Reason::TooLong => "too_long",
+            Reason::TooManyLabels => "too_many_labels",
+            Reason::UnknownComment => "unknown_comment",
+            Reason::UnknownType => "unknown_type",
+            Reason::Utf8 => "utf8",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

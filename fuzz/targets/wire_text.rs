@@ -1,0 +1,59 @@
+//! Reads Prometheus' text and OpenMetrics: whole and in pieces, which must agree.
+//!
+//! The first byte selects the format, the limits, and the size of the pieces.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use quipu_wire::remote::exposition::text::{
+    Format, Item, Label, LineError, Options, Reader, Reason, Stream,
+};
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&first, bytes)) = input.split_first() else { return };
+    let format = if first & 1 == 0 { Format::Prometheus } else { Format::OpenMetrics };
+    let mut options = Options::new(format);
+    if first & 2 != 0 {
+        options = options.max_line(40).max_labels(2);
+    }
+    let mut whole = Vec::new();
+    let mut reader = Reader::new(bytes, options);
+    let mut line = 0;
+    while let Some(item) = reader.next() {
+        if let Err(error) = &item {
+            assert!(line <= error.line() && error.offset() <= bytes.len(), "{error}");
+            line = error.line();
+        }
+        whole.push(show(item));
+    }
+
+    let mut pieces = Vec::new();
+    let mut stream = Stream::new(options);
+    for piece in bytes.chunks(usize::from(first >> 2) + 1) {
+        stream.push(piece, |item| pieces.push(show(item)));
+    }
+    stream.finish(|item| pieces.push(show(item)));
+    assert_eq!(whole, pieces);
+});
+
+/// An item as text, with the number of the line of an error.
+fn show(item: Result<Item<'_, '_>, LineError>) -> String {
+    match item {
+        Ok(Item::Sample(sample)) => {
+            assert!(!sample.name.raw().is_empty());
+            let exemplar = sample.exemplar.map(|e| (owned(e.labels), e.value, e.timestamp_ms));
+            let (labels, time) = (owned(sample.labels), sample.timestamp_ms);
+            format!("{} {labels:?} {} {time:?} {exemplar:?}", sample.name, sample.value)
+        }
+        Ok(item) => format!("{item:?}"),
+        // Whether a line is too long is known before the rest of it.
+        Err(error) if matches!(error.reason(), Reason::TooLong | Reason::Utf8) => {
+            format!("{}", error.line())
+        }
+        Err(error) => format!("{error}"),
+    }
+}
+
+fn owned(labels: &[Label<'_>]) -> Vec<(String, String)> {
+    labels.iter().map(|label| (label.name.to_string(), label.value.to_cow().into())).collect()
+}
