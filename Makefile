@@ -12,6 +12,10 @@ TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	taskset:util-linux unshare:util-linux faketime:faketime fusermount3:fuse3 \
 	python3:python3 valgrind:valgrind ruby:ruby rake:rake puma:puma \
 	redis-server:redis-server redis-cli:redis-tools
+# Those of the other languages whose libraries `make bench-counting` measures. A path is a file of
+# its package.
+COUNTING_TOOLS := javac:default-jdk-headless mvn:maven node:nodejs npm:npm \
+	/usr/include/prometheus/counter.h:prometheus-cpp-dev
 # No incremental compilation, as on a build server: what it keeps for the next build takes 40% of the
 # disk space, and 10% of the processor time of a first build. CARGO_INCREMENTAL=1 turns it on.
 export CARGO_INCREMENTAL ?= 0
@@ -339,33 +343,55 @@ fmt: ## Format everything
 .PHONY: bench
 bench: bench-rates bench-counting bench-arena bench-wire bench-stores ## Run all benchmarks with their peers, and write docs/benchmarks
 
+# Benchmarks of libraries are built and run twice: as Cargo builds a release by default, and, with
+# fewer rounds and without the peers in other languages, with link-time optimisation.
+BENCH := target/default-release
+BENCH_LTO := target/release
+LTO_ROUNDS := 3
+
+.PHONY: bench-build
+bench-build:
+	$(CARGO) build --profile default-release --locked --package quipu-bench
+	$(CARGO) build --release --locked --package quipu-bench
+
 .PHONY: bench-rates
-bench-rates: tools ## The windows and the daemon, compared to the Go packages and their server
-	$(CARGO) build --release --locked --package quipu-server --package quipu-bench
-	target/release/rates
-	target/release/report rates
+bench-rates: tools bench-build ## The windows and the daemon, compared to the Go packages and their server
+	$(CARGO) build --release --locked --package quipu-server
+	$(BENCH)/rates
+	$(BENCH_LTO)/rates --runs $(LTO_ROUNDS) --alone
+	$(BENCH)/report rates
 	target/release/rates_server --full --rounds 3
-	target/release/report rates-server
+	$(BENCH)/report rates-server
+
+# What is measured with link-time optimisation. The other workloads take minutes, and depend on memory
+# more than on code.
+LTO_COUNTING := handle enums route user histogram encode
+
+bench bench-counting: TOOLS += $(COUNTING_TOOLS)
 
 .PHONY: bench-counting
-bench-counting: ## Counters and histograms, compared to those of other libraries
-	$(CARGO) build --release --locked --package quipu-bench
-	target/release/counting_seed
-	target/release/counting
-	target/release/report counting
+bench-counting: tools bench-build ## Counters and histograms, compared to those of other libraries
+	$(BENCH)/counting_seed
+	$(BENCH_LTO)/counting_seed
+	$(BENCH)/counting
+	$(BENCH_LTO)/counting --runs $(LTO_ROUNDS) --only-rust $(addprefix --workload ,$(LTO_COUNTING))
+	$(BENCH)/report counting
 
 .PHONY: bench-arena
-bench-arena: tools ## The bump allocator, compared to others: instructions and times
-	$(CARGO) build --release --locked --package quipu-bench
-	target/release/arena
-	target/release/report arena
+bench-arena: tools bench-build ## The bump allocator, compared to others: instructions and times
+	$(BENCH)/arena
+	$(BENCH_LTO)/arena --runs $(LTO_ROUNDS)
+	$(BENCH)/report arena
 	$(MAKE) record-counts
 
+# What is measured with link-time optimisation: the first table of the report.
+LTO_WIRE := counter batch-timer stream-mixed
+
 .PHONY: bench-wire
-bench-wire: ## Messages on the wire, compared to Go libraries and Rust crates
-	$(CARGO) build --release --locked --package quipu-bench
-	target/release/wire
-	target/release/report wire
+bench-wire: bench-build ## Messages on the wire, compared to Go libraries and Rust crates
+	$(BENCH)/wire
+	$(BENCH_LTO)/wire --runs $(LTO_ROUNDS) --without-go $(addprefix --workload ,$(LTO_WIRE))
+	$(BENCH)/report wire
 
 # Optional: a checkout of github.com/prometheus/client_ruby to measure.
 CLIENT_RUBY ?=
@@ -395,7 +421,7 @@ APT_PATIENCE := -o Acquire::Retries=5 -o DPkg::Lock::Timeout=600
 .PHONY: tools
 tools: ## Install missing programs that the tests and benchmarks run
 	@missing=""; for tool in $(TOOLS); do \
-		command -v $${tool%%:*} >/dev/null || missing="$$missing $${tool##*:}"; \
+		command -v $${tool%%:*} >/dev/null || test -e $${tool%%:*} || missing="$$missing $${tool##*:}"; \
 	done; \
 	python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$$missing python3-venv"; \
 	ruby -rrbconfig -e 'exit File.exist?(RbConfig::CONFIG["rubyhdrdir"] + "/ruby.h")' 2>/dev/null \

@@ -120,6 +120,16 @@ pub fn entrants() -> Vec<Entrant> {
         Entrant::of::<peer::PrometheusClient>(),
         Entrant::of::<peer::Prometheus>(),
         Entrant::of::<peer::PrometheusStatic>(),
+        Entrant::of::<peer::PrometheusLocal>(),
+        Entrant::of::<peer::OpenTelemetry>().only(&[
+            "handle",
+            "enums",
+            "route",
+            "user",
+            "histogram",
+            "encode",
+            "scrape",
+        ]),
         Entrant::of::<peer::Metrics>(),
         Entrant::of::<peer::MetricsLib>(),
         Entrant::of::<peer::MetricsLibSharded>(),
@@ -197,5 +207,6 @@ mod tests {
         counts_the_same::<peer::Prometheus>();
         counts_the_same::<peer::Metrics>();
         counts_the_same::<peer::MetricsLib>();
+        counts_the_same::<peer::OpenTelemetry>();
     }
 }

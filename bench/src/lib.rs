@@ -16,6 +16,7 @@ pub mod measure;
 pub mod memory;
 pub mod output;
 pub mod peer;
+pub mod profile;
 pub mod progress;
 pub mod record;
 pub mod report;

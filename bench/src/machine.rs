@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, Result};
+use crate::{Error, Result, profile};
 
 /// The machine, the tools and the command of a benchmark. Unknown facts are `unknown`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +33,9 @@ pub struct Machine {
     pub date: String,
     /// The commit that was measured, with `+changes` if the checkout had uncommitted changes.
     pub commit: String,
+    /// The Cargo profile of the program that measured.
+    #[serde(default = "unknown")]
+    pub profile: String,
     /// The command line.
     pub command: String,
 }
@@ -62,6 +65,7 @@ impl Machine {
             load_before: or_unknown(read("/proc/loadavg").split(' ').next().unwrap_or_default()),
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
             commit: commit(),
+            profile: profile::name(),
             command: command(std::env::args()),
         }
     }
@@ -82,7 +86,7 @@ impl Machine {
     }
 
     /// The facts as rows of a table, in the order of a report.
-    pub fn rows(&self) -> [(&'static str, String); 10] {
+    pub fn rows(&self) -> [(&'static str, String); 11] {
         [
             ("Processor", format!("{}, {} cores", self.cpu, self.cores)),
             ("Memory", self.memory.clone()),
@@ -93,6 +97,7 @@ impl Machine {
             ("Load before", self.load_before.clone()),
             ("Date", self.date.clone()),
             ("Commit", self.commit.clone()),
+            ("Profile", self.profile.clone()),
             ("Command", format!("`{}`", self.command)),
         ]
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::machine::Machine;
 use crate::record::{self, Record};
-use crate::{Error, Result};
+use crate::{Error, Result, profile};
 
 /// The folder of the figures and reports in a checkout.
 pub fn default_folder() -> PathBuf {
@@ -35,6 +35,11 @@ impl Output {
         let path = records_path(folder, name);
         fs::write(&path, "").map_err(Error::file("write", &path))?;
         Ok(Output { path })
+    }
+
+    /// Like [`Output::create`], for a benchmark that is run with each profile.
+    pub fn of_profile(folder: &Path, name: &str) -> Result<Output> {
+        Output::create(folder, &profile::records_name(name))
     }
 
     /// Adds records.

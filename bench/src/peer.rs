@@ -2,6 +2,7 @@
 //!
 //! It inherits our stderr, to show its progress.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -36,20 +37,66 @@ pub fn turn(command: &mut Command) -> Result<Vec<Record>> {
 /// Builds the peers written in Go and returns the path of one of them.
 pub fn go(program: &str) -> Result<PathBuf> {
     let module = crate::root().join("bench/peers/go");
-    let mut command = Command::new("go");
-    command.args(["build", "-o", "bin/", "./..."]).current_dir(&module);
+    build(&module, "go", &["build", "-o", "bin/", "./..."], "Install Go 1.26 or later.")?;
+    built(module.join("bin").join(program))
+}
+
+/// Builds the peers written in Java, and returns the command that runs a main class.
+pub fn java(class: &str) -> Result<Vec<OsString>> {
+    let project = crate::root().join("bench/peers/java");
+    let packages = "Install the packages default-jdk-headless and maven.";
+    build(&project, "mvn", &["-q", "-B", "package"], packages)?;
+    let target = built(project.join("target"))?;
+    let mut path = target.join("classes").into_os_string();
+    path.push(":");
+    path.push(target.join("lib/*"));
+    Ok(vec!["java".into(), "-cp".into(), path, class.into()])
+}
+
+/// Builds a peer written in C++ with a library of a Debian package, and returns its path. The program
+/// gets the package's version as `VERSION`.
+pub fn cpp(program: &str, package: &str, library: &str) -> Result<PathBuf> {
+    let folder = crate::root().join("bench/peers/cpp");
+    let bin = folder.join("bin");
+    std::fs::create_dir_all(&bin).map_err(Error::file("make the folder", &bin))?;
+    let query = ["-W", "-f", "${source:Upstream-Version}", package];
+    let version = Command::new("dpkg-query").args(query).output();
+    let version = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let version = format!("-DVERSION=\"{}\"", version.unwrap_or_default());
+    let (output, source) = (format!("bin/{program}"), format!("{program}.cpp"));
+    let library = format!("-l{library}");
+    let options = ["-O3", "-std=c++17", "-Wall", "-Wextra", "-pthread", &version, "-o", &output];
+    let arguments = [&options[..], &[&source, &library]].concat();
+    build(&folder, "g++", &arguments, &format!("Install the packages g++ and {package}."))?;
+    built(folder.join(output))
+}
+
+/// Installs the packages of the peers for Node.js, and returns the command that runs one of them.
+pub fn node(program: &str) -> Result<Vec<OsString>> {
+    let project = crate::root().join("bench/peers/node");
+    let arguments = ["ci", "--silent", "--no-audit", "--no-fund"];
+    build(&project, "npm", &arguments, "Install the packages nodejs and npm.")?;
+    Ok(vec!["node".into(), built(project.join(program))?.into_os_string()])
+}
+
+/// Runs a build. What it prints goes to stderr, since a turn prints its records on stdout.
+fn build(folder: &Path, program: &str, arguments: &[&str], packages: &str) -> Result<()> {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(folder).stdout(std::io::stderr());
     let name = describe(&command);
     let status = command.status().map_err(|error| {
-        Error::command(&name, format!("cannot be started: {error}. Install Go 1.26 or later."))
+        Error::command(&name, format!("cannot be started: {error}. {packages}"))
     })?;
-    if !status.success() {
-        return Err(Error::command(&name, format!("failed with {status}")));
+    match status.success() {
+        true => Ok(()),
+        false => Err(Error::command(&name, format!("failed with {status}. {packages}"))),
     }
-    let path = module.join("bin").join(program);
-    match path.is_file() {
-        true => Ok(path),
-        false => Err(Error::command(&name, format!("made no program of the name {program}"))),
-    }
+}
+
+/// The path, if the build made it.
+fn built(path: PathBuf) -> Result<PathBuf> {
+    let missing = || std::io::Error::other("the build did not make it");
+    if path.exists() { Ok(path) } else { Err(Error::file("find", &path)(missing())) }
 }
 
 /// A command line, without the directory of the program.

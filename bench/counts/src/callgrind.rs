@@ -21,12 +21,10 @@ pub(crate) struct Counted {
 /// Builds the cells, and counts those of a table.
 pub(crate) fn count(root: &Path, table: &str) -> Result<Vec<Counted>> {
     let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    build.current_dir(root).args(["build", "--locked", "--quiet", "--profile", "counted"]).args([
-        "--package",
-        "quipu-bench-callgrind",
-        "--bin",
-        "cells",
-    ]);
+    build
+        .current_dir(root)
+        .args(["build", "--locked", "--quiet", "--profile", "default-release"])
+        .args(["--package", "quipu-bench-callgrind", "--bin", "cells"]);
     output(&mut build)?;
 
     let target = target(root);

@@ -54,7 +54,7 @@ pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
         }
     };
     let read = "read its assembly: objdump -d --disassemble=entry_CASE_LIBRARY on \
-                target/counted/cells";
+                target/default-release/cells";
     for case in TABLES.iter().flat_map(|table| table.cases) {
         let limit = lowest(figures, case, Peers::NoShrink.symbols());
         compare(case, "quipu_up", limit, "the lowest peer that frees blocks", read);

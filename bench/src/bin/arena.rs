@@ -1,6 +1,6 @@
 //! Measures the bump allocator, compared to others and the heap.
 //!
-//! `cargo run --release -p quipu-bench --bin arena`
+//! `cargo run --profile default-release -p quipu-bench --bin arena`
 //!
 //! No counting allocator is installed, so the heap's own time is measured.
 
@@ -57,7 +57,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             arguments.workload.is_empty() || arguments.workload.iter().any(|n| n == name)
         })
         .collect();
-    let output = Output::create(&arguments.folder, NAME)?;
+    let output = Output::of_profile(&arguments.folder, NAME)?;
     let options = if arguments.quick { Options::quick() } else { Options::default() };
     let options = Options { runs: arguments.runs, ..options };
     let mut progress = Progress::new(chosen.len());

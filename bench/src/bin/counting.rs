@@ -1,7 +1,8 @@
 //! Measures counters and histograms, compared to those of other libraries.
 //!
-//! `cargo run --release -p quipu-bench --bin counting`
+//! `cargo run --profile default-release -p quipu-bench --bin counting`
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -19,8 +20,26 @@ static ALLOCATOR: OnDemand = OnDemand;
 /// The name of the report.
 const NAME: &str = "counting";
 
-/// The contender that is a program in Go.
-const CLIENT_GOLANG: &str = "client_golang";
+/// A contender that is a program in another language: its name on the command line, its workloads,
+/// and what builds it and returns its command.
+type Program = (&'static str, &'static [&'static str], fn() -> Result<Vec<OsString>>);
+
+const PROGRAMS: [Program; 4] = [
+    ("client_golang", &["handle", "route", "user", "histogram"], || {
+        Ok(vec![peer::go("counting")?.into_os_string()])
+    }),
+    ("client_java", &["handle", "route", "user", "histogram", "encode"], || {
+        peer::java("counting.Main")
+    }),
+    ("prometheus-cpp", &["handle", "route", "user", "histogram", "encode"], || {
+        Ok(vec![
+            peer::cpp("counting", "prometheus-cpp-dev", "prometheus-cpp-core")?.into_os_string(),
+        ])
+    }),
+    ("prom-client", &["handle", "route", "user", "histogram", "encode"], || {
+        peer::node("counting.js")
+    }),
+];
 
 /// The number of runs of the workload `memory`, whose figures hardly differ from run to run.
 const RUNS_OF_MEMORY: u32 = 3;
@@ -42,6 +61,9 @@ struct Arguments {
     /// Measure only this workload. May be repeated.
     #[arg(long)]
     workload: Vec<String>,
+    /// Leave out the programs in other languages.
+    #[arg(long)]
+    only_rust: bool,
     /// Take one turn in this process and print its records.
     #[arg(long, hide = true, requires = "contender", requires = "workload")]
     turn: bool,
@@ -58,12 +80,14 @@ fn run(arguments: &Arguments) -> Result<()> {
     if arguments.turn {
         return turn(arguments);
     }
-    let keys = entrants().iter().map(|entrant| entrant.key).chain([CLIENT_GOLANG]).collect();
+    let programs = if arguments.only_rust { &[][..] } else { &PROGRAMS[..] };
+    let mut keys: Vec<_> = entrants().iter().map(|entrant| entrant.key).collect();
+    keys.extend(programs.iter().map(|(key, ..)| key));
     let contenders = chosen("contender", keys, &arguments.contender)?;
     let workloads = chosen("workload", WORKLOADS.to_vec(), &arguments.workload)?;
-    let programs = Programs::find(contenders.contains(&CLIENT_GOLANG))?;
+    let programs = Programs::build(&contenders)?;
 
-    let output = Output::create(&arguments.folder, NAME)?;
+    let output = Output::of_profile(&arguments.folder, NAME)?;
     let mut progress = Progress::new(workloads.len() * arguments.runs as usize);
     for workload in workloads {
         let mut rounds = Vec::new();
@@ -118,26 +142,37 @@ fn turn(arguments: &Arguments) -> Result<()> {
 /// The programs that take turns.
 struct Programs {
     rust: PathBuf,
-    go: Option<PathBuf>,
+    others: Vec<Other>,
+}
+
+/// A program in another language.
+struct Other {
+    key: &'static str,
+    workloads: &'static [&'static str],
+    command: Vec<OsString>,
 }
 
 impl Programs {
-    fn find(with_go: bool) -> Result<Programs> {
+    fn build(contenders: &[&str]) -> Result<Programs> {
         let rust = std::env::current_exe()
             .map_err(Error::file("find the program in", Path::new("/proc/self/exe")))?;
-        let go = if with_go { Some(peer::go("counting")?) } else { None };
-        Ok(Programs { rust, go })
+        let chosen = PROGRAMS.iter().filter(|(key, ..)| contenders.contains(key));
+        let others = chosen
+            .map(|(key, workloads, build)| Ok(Other { key, workloads, command: build()? }))
+            .collect::<Result<_>>()?;
+        Ok(Programs { rust, others })
     }
 
     /// One turn of a contender, in a new process.
     fn turn(&self, contender: &str, workload: &str, quick: bool) -> Result<Vec<Record>> {
-        let mut command = match (&self.go, contender) {
-            (Some(go), CLIENT_GOLANG) => {
-                let mut command = Command::new(go);
-                command.args(["-workload", workload]);
+        let mut command = match self.others.iter().find(|other| other.key == contender) {
+            Some(other) if !other.workloads.contains(&workload) => return Ok(Vec::new()),
+            Some(other) => {
+                let mut command = Command::new(&other.command[0]);
+                command.args(&other.command[1..]).args(["-workload", workload]);
                 command
             }
-            _ => {
+            None => {
                 let mut command = Command::new(&self.rust);
                 command.args(["--turn", "--contender", contender, "--workload", workload]);
                 command

@@ -1,7 +1,7 @@
 //! The two groups of the benchmark with which `measured` was published, in its form: tables by
 //! divan, including allocations.
 //!
-//! `cargo run --release -p quipu-bench --bin counting_seed`
+//! `cargo run --profile default-release -p quipu-bench --bin counting_seed`
 //!
 //! An iteration of `fixed_cardinality` adds 36,000 times to 18 series of two labels and writes them
 //! as text. One of `high_cardinality` adds once to each of 18,000 new series of three labels and
@@ -28,7 +28,7 @@ use quipu_bench::counting::peer::{
     Fastmetrics, Measured, Metrics, MetricsLib, Prometheus, PrometheusClient,
 };
 use quipu_bench::output::{self, Output};
-use quipu_bench::{Error, Result, divan_table};
+use quipu_bench::{Error, Result, divan_table, profile};
 
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
 
 /// Measures the tables in a child process, to capture its output.
 fn run(arguments: &Arguments) -> Result<()> {
-    let output = Output::create(&arguments.folder, NAME)?;
+    let output = Output::of_profile(&arguments.folder, NAME)?;
     let itself = Path::new("/proc/self/exe");
     let mut command = Command::new(itself);
     command.arg("--tables").args(arguments.quick.then_some("--quick"));
@@ -83,7 +83,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         let problem = format!("failed with {}", tables.status);
         return Err(Error::Command { command: format!("{NAME} --tables"), problem });
     }
-    let path = arguments.folder.join(format!("{NAME}.txt"));
+    let path = arguments.folder.join(format!("{}.txt", profile::records_name(NAME)));
     fs::write(&path, text.as_bytes()).map_err(Error::file("write", &path))?;
     let subject = |name: &str| {
         let subjects = subjects();

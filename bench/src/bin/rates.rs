@@ -1,6 +1,6 @@
 //! Measures the sliding windows, compared to those of the Go packages.
 //!
-//! `cargo run --release -p quipu-bench --bin rates`
+//! `cargo run --profile default-release -p quipu-bench --bin rates`
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
-    let output = Output::create(&arguments.folder, NAME)?;
+    let output = Output::of_profile(&arguments.folder, NAME)?;
     let peers = if arguments.alone { None } else { Some(peer::go("rates")?) };
     let scratch =
         tempfile::tempdir().map_err(Error::file("make a folder in", Path::new("/tmp")))?;

@@ -1,6 +1,6 @@
 //! Generates the tables and plots of a benchmark from its records.
 //!
-//! `cargo run --release -p quipu-bench --bin report -- NAME...`
+//! `cargo run --profile default-release -p quipu-bench --bin report -- NAME...`
 
 use std::path::PathBuf;
 use std::process::ExitCode;

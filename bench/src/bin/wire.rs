@@ -1,6 +1,6 @@
 //! Measures quipu's formats, compared to Go libraries and to crates.
 //!
-//! `cargo run --release -p quipu-bench --bin wire`
+//! `cargo run --profile default-release -p quipu-bench --bin wire`
 //!
 //! No counting allocator is installed, so the heap's own time is measured.
 
@@ -65,7 +65,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         .map_err(Error::file("find the program in", Path::new("/proc/self/exe")))?;
     let go = if arguments.without_go { None } else { Some(peer::go("wirebench")?) };
 
-    let output = Output::create(&arguments.folder, NAME)?;
+    let output = Output::of_profile(&arguments.folder, NAME)?;
     let mut progress = Progress::new(chosen.len() * arguments.runs as usize);
     for (name, _) in chosen {
         let mut rounds = Vec::new();

@@ -6,8 +6,10 @@ mod measured;
 mod metrics;
 mod metrics_lib;
 mod metriken;
+mod opentelemetry;
 mod prometheus;
 mod prometheus_client;
+mod prometheus_local;
 
 pub use contatori::Contatori;
 pub use fastmetrics::Fastmetrics;
@@ -15,5 +17,7 @@ pub use measured::{Measured, MeasuredParacord};
 pub use metrics::Metrics;
 pub use metrics_lib::{MetricsLib, MetricsLibSharded};
 pub use metriken::Metriken;
+pub use opentelemetry::OpenTelemetry;
 pub use prometheus::{Prometheus, PrometheusStatic};
 pub use prometheus_client::PrometheusClient;
+pub use prometheus_local::PrometheusLocal;

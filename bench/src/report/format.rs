@@ -1,5 +1,7 @@
 //! Formats numbers for readers: with three significant digits, and a unit that keeps them short.
 
+use crate::record::Record;
+
 /// A value and the unit to write it in.
 pub(super) struct Scale {
     /// The factor for a value in the record's unit.
@@ -33,6 +35,17 @@ pub(super) fn quantity(value: f64, unit: &str) -> String {
 pub(super) fn range(median: f64, min: f64, max: f64, unit: &str) -> String {
     let factor = scale(median, unit).factor;
     format!("{} to {}", number_of(min * factor, unit), number_of(max * factor, unit))
+}
+
+/// The number of runs of the records: `one run`, `5 runs`, `3 to 5 runs`.
+pub(super) fn runs(records: &[&Record]) -> String {
+    let fewest = records.iter().map(|record| record.runs).min().unwrap_or(0);
+    let most = records.iter().map(|record| record.runs).max().unwrap_or(0);
+    match (fewest, most) {
+        (1, 1) => "one run".into(),
+        _ if fewest == most => format!("{most} runs"),
+        _ => format!("{fewest} to {most} runs"),
+    }
 }
 
 /// A ratio, for instance `12.1x`.

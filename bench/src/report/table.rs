@@ -169,10 +169,10 @@ fn cell(record: &Record, case: &[&Record], peer: Option<&str>) -> String {
 }
 
 fn legend(records: &[&Record], peer: Option<&str>) -> String {
-    let fewest = records.iter().map(|record| record.runs).min().unwrap_or(0);
-    let most = records.iter().map(|record| record.runs).max().unwrap_or(0);
-    let runs = if fewest == most { format!("{most}") } else { format!("{fewest} to {most}") };
-    let mut text = format!("Median of {runs} runs; below it the least and the greatest.");
+    let mut text = match format::runs(records).as_str() {
+        "one run" => "One run.".to_string(),
+        runs => format!("Median of {runs}; below it the least and the greatest."),
+    };
     match peer {
         Some(BEST) => text.push_str("\nNx: N times better than the best peer, in italics."),
         Some(peer) => text.push_str(&format!("\nNx: N times better than {peer}.")),
@@ -238,7 +238,7 @@ mod tests {
              | a | 8.00 ns | *9.00 ns* |\n\
              | b | *4.00 ns* | - |\n\
              \n\
-             Median of 1 runs; below it the least and the greatest.\n\
+             One run.\n\
              Nx: N times better than the best peer, in italics."
         );
     }

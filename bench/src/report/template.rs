@@ -12,7 +12,7 @@ pub(super) enum Part<'a> {
 }
 
 /// `{{word words... key=value...}}`.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Placeholder {
     /// The line in the text, from 1.
     pub(super) line: usize,
@@ -22,6 +22,12 @@ pub(super) struct Placeholder {
 }
 
 impl Placeholder {
+    /// The same placeholder for the cases with this prefix.
+    pub(super) fn with_prefix(&self, prefix: &str) -> Placeholder {
+        let words = self.words.iter().map(|word| format!("{prefix}{word}")).collect();
+        Placeholder { words, ..self.clone() }
+    }
+
     /// The value of an optional `key=value`.
     pub(super) fn option(&self, key: &str) -> Option<&str> {
         let found = self.options.iter().find(|(name, _)| name == key);

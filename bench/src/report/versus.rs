@@ -30,10 +30,10 @@ pub(super) fn render(records: &[&Record], ours: &str, theirs: &str) -> Result<St
             text.push_str(&format!(" {} |", cell(of(ours), of(theirs))));
         }
     }
-    let runs = records.iter().map(|record| record.runs).max().unwrap_or(0);
     text.push_str(&format!(
-        "\n\nMedian of {runs} runs: `{ours}NAME` in bold, how many times better it is, and below \
-         it `{theirs}NAME`."
+        "\n\nMedian of {}: `{ours}NAME` in bold, how many times better it is, and below \
+         it `{theirs}NAME`.",
+        format::runs(records)
     ));
     Ok(text)
 }
@@ -77,7 +77,7 @@ mod tests {
              | quipu | **3.00 ns** |\n\
              | gob | -<br>1.00 us |\n\
              \n\
-             Median of 3 runs: `quipu:NAME` in bold, how many times better it is, and below \
+             Median of 1 to 3 runs: `quipu:NAME` in bold, how many times better it is, and below \
              it `go:NAME`."
         );
         assert!(render(&records[2..3], "quipu:", "go:").is_err());
