@@ -341,7 +341,8 @@ fmt: ## Format everything
 	gofmt -w $(GO_MODULES)
 
 .PHONY: bench
-bench: bench-rates bench-counting bench-arena bench-wire bench-stores ## Run all benchmarks with their peers, and write docs/benchmarks
+bench: bench-rates bench-counting bench-scale bench-arena bench-wire bench-stores ## Run all benchmarks with their peers, and write docs/benchmarks
+	$(MAKE) bench-readme
 
 # Benchmarks of libraries are built and run twice: as Cargo builds a release by default, and, with
 # fewer rounds and without the peers in other languages, with link-time optimisation.
@@ -353,6 +354,11 @@ LTO_ROUNDS := 3
 bench-build:
 	$(CARGO) build --profile default-release --locked --package quipu-bench
 	$(CARGO) build --release --locked --package quipu-bench
+
+# The tables of README.md take their figures from the reports.
+.PHONY: bench-readme
+bench-readme: ## The figures of README.md, from those in docs/benchmarks
+	$(CARGO) run --profile default-release --quiet --locked --package quipu-bench --bin report -- readme
 
 .PHONY: bench-rates
 bench-rates: tools bench-build ## The windows and the daemon, compared to the Go packages and their server
@@ -376,6 +382,12 @@ bench-counting: tools bench-build ## Counters and histograms, compared to those 
 	$(BENCH)/counting
 	$(BENCH_LTO)/counting --runs $(LTO_ROUNDS) --only-rust $(addprefix --workload ,$(LTO_COUNTING))
 	$(BENCH)/report counting
+
+.PHONY: bench-scale
+bench-scale: ## Growing numbers of series, labels, threads, processes and families
+	$(CARGO) build --profile default-release --locked --package quipu-bench
+	$(BENCH)/scale
+	$(BENCH)/report scale
 
 .PHONY: bench-arena
 bench-arena: tools bench-build ## The bump allocator, compared to others: instructions and times

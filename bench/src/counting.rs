@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use crate::record::Record;
 use contender::Contender;
-pub use quipu::{Quipu, QuipuInFile};
+pub(crate) use quipu::in_file;
+pub use quipu::{Quipu, QuipuInFile, QuipuLarge};
 
 /// How much to measure in a turn.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -20,6 +20,7 @@ pub mod profile;
 pub mod progress;
 pub mod record;
 pub mod report;
+pub mod scale;
 pub mod server;
 pub mod stores;
 pub mod wire;

@@ -53,8 +53,8 @@ pub fn java(class: &str) -> Result<Vec<OsString>> {
     Ok(vec!["java".into(), "-cp".into(), path, class.into()])
 }
 
-/// Builds a peer written in C++ with a library of a Debian package, and returns its path. The program
-/// gets the package's version as `VERSION`.
+/// Builds a peer written in C++ with a library of a Debian package, and returns its path. The
+/// program gets the package's version as `VERSION`.
 pub fn cpp(program: &str, package: &str, library: &str) -> Result<PathBuf> {
     let folder = crate::root().join("bench/peers/cpp");
     let bin = folder.join("bin");

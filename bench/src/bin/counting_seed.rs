@@ -1,5 +1,5 @@
-//! The two groups of the benchmark with which `measured` was published, in its form: tables by
-//! divan, including allocations.
+//! The two groups of the benchmark with which `measured` was published, and three of its latest,
+//! those of version 0.0.25, in its form: tables by divan, including allocations.
 //!
 //! `cargo run --profile default-release -p quipu-bench --bin counting_seed`
 //!
@@ -7,7 +7,13 @@
 //! as text. One of `high_cardinality` adds once to each of 18,000 new series of three labels and
 //! writes all series so far. All threads do this at the same time, on the same family, and each
 //! iteration starts with a new buffer.
+//!
+//! An iteration of a latest group is one call with random labels, prepared in advance: `counters`
+//! adds to 18 series, `histograms` observes in 18 series, both on all threads; `users` adds to
+//! series of three labels on one thread, with names that are seldom repeated. The others of its
+//! latest groups, `encoding` and `memory`, are workloads of `counting`.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,10 +28,10 @@ use fake::locales::EN;
 use fake::rand::SeedableRng;
 use fake::rand::rngs::StdRng;
 use quipu_bench::counting::Quipu;
-use quipu_bench::counting::contender::{ByRoute, ByUser, Contender, Scrape};
-use quipu_bench::counting::data::{Kind, routes};
+use quipu_bench::counting::contender::{ByRoute, ByUser, Contender, ObserveBy, Scrape};
+use quipu_bench::counting::data::{Kind, Random, Route, routes};
 use quipu_bench::counting::peer::{
-    Fastmetrics, Measured, Metrics, MetricsLib, Prometheus, PrometheusClient,
+    Fastmetrics, Measured, MeasuredParacord, Metrics, MetricsLib, Prometheus, PrometheusClient,
 };
 use quipu_bench::output::{self, Output};
 use quipu_bench::{Error, Result, divan_table, profile};
@@ -59,7 +65,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.tables {
-        let divan = Divan::default().threads([0]);
+        let divan = Divan::default();
         let divan = if arguments.quick { divan.sample_count(2).sample_size(1) } else { divan };
         divan.run_benches();
         return ExitCode::SUCCESS;
@@ -100,6 +106,7 @@ fn subjects() -> Vec<(&'static str, String)> {
     vec![
         of::<Quipu>(),
         of::<Measured>(),
+        of::<MeasuredParacord>(),
         of::<Fastmetrics>(),
         of::<PrometheusClient>(),
         of::<Prometheus>(),
@@ -110,6 +117,7 @@ fn subjects() -> Vec<(&'static str, String)> {
 
 #[divan::bench(
     types = [Quipu, Measured, Fastmetrics, PrometheusClient, Prometheus, Metrics, MetricsLib],
+    threads = [0],
     sample_size = 5,
     sample_count = 500,
 )]
@@ -134,6 +142,7 @@ fn fixed<F: ByRoute + Scrape>(bencher: Bencher, family: &F) {
 
 #[divan::bench(
     types = [Quipu, Measured, Fastmetrics, PrometheusClient, Prometheus, Metrics, MetricsLib],
+    threads = [0],
     sample_size = 2,
     sample_count = 20,
 )]
@@ -163,4 +172,64 @@ fn names(seed: &AtomicU64) -> Vec<String> {
     let mut random = StdRng::seed_from_u64(seed.fetch_add(1, Ordering::Relaxed));
     let names = std::iter::repeat_with(|| Name(EN).fake_with_rng(&mut random));
     names.take(HIGH_ROUNDS * Kind::ALL.len() * routes().len()).collect()
+}
+
+#[divan::bench(
+    types = [Quipu, Measured, Fastmetrics, PrometheusClient, Prometheus, Metrics, MetricsLib],
+    threads = [0],
+    sample_size = 100_000,
+    sample_count = 100,
+)]
+fn counters<C: Contender>(bencher: Bencher) {
+    let family = C::by_route().expect("it has counters by route");
+    bencher.with_inputs(pair).bench_values(|(kind, route)| family.inc(kind, route));
+}
+
+#[divan::bench(
+    types = [Quipu, Measured, Fastmetrics, PrometheusClient, Prometheus, Metrics, MetricsLib],
+    threads = [0],
+    sample_size = 100_000,
+    sample_count = 100,
+)]
+fn histograms<C: Contender>(bencher: Bencher) {
+    let family = C::histograms().expect("it has histograms by route");
+    let input = || (pair(), with_random(|random| 0.0005 * 2f64.powf(9.0 * random.unit())));
+    bencher
+        .with_inputs(input)
+        .bench_values(|((kind, route), value)| family.observe(kind, route, value));
+}
+
+#[divan::bench(
+    types = [
+        Quipu, Measured, MeasuredParacord, Fastmetrics, PrometheusClient, Prometheus, Metrics,
+        MetricsLib,
+    ],
+    threads = [1],
+    sample_size = 100,
+    sample_count = 5_000,
+)]
+fn users<C: Contender>(bencher: Bencher) {
+    let family = C::by_user().expect("it has counters by user");
+    let random = RefCell::new(StdRng::seed_from_u64(1));
+    let name = || Name(EN).fake_with_rng::<String, _>(&mut *random.borrow_mut());
+    bencher.with_inputs(|| (pair(), name())).bench_local_values(|((kind, route), name)| {
+        family.inc(kind, route, &name);
+        // It is freed after the clock has stopped.
+        name
+    });
+}
+
+/// A random kind and route.
+fn pair() -> (Kind, &'static str) {
+    with_random(|random| {
+        let route = Route::ALL[random.below(Route::ALL.len())];
+        (Kind::ALL[random.below(Kind::ALL.len())], route.text())
+    })
+}
+
+fn with_random<T>(draw: impl FnOnce(&mut Random) -> T) -> T {
+    thread_local! {
+        static RANDOM: RefCell<Random> = RefCell::new(Random::new(1));
+    }
+    RANDOM.with_borrow_mut(draw)
 }

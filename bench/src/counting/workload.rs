@@ -19,7 +19,7 @@ use crate::report::format::commas;
 
 /// The time of an operation on `threads` threads, each pinned to a different core as long as there
 /// are enough. `body(thread, n)` does `n` operations on a thread.
-fn time<C: Contender>(
+pub(crate) fn time<C: Contender>(
     plan: &Plan,
     case: &str,
     threads: usize,
@@ -42,7 +42,7 @@ fn label<C: Contender>(case: &str, metric: &str, unit: &str) -> Label {
 }
 
 /// Does `n` operations, cycling through the inputs.
-fn each<T: Copy>(inputs: &[T], n: u64, operation: impl Fn(T)) {
+pub(crate) fn each<T: Copy>(inputs: &[T], n: u64, operation: impl Fn(T)) {
     let mut left = n as usize;
     while left > 0 {
         let turn = left.min(inputs.len());

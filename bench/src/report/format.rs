@@ -68,7 +68,7 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// Like [`number`], but counts and shares keep all their digits.
-fn number_of(value: f64, unit: &str) -> String {
+pub(super) fn number_of(value: f64, unit: &str) -> String {
     match unit {
         "ns" | "us" | "ms" | "s" | "B" | "1/s" => number(value),
         "%" => format!("{value:.2}"),

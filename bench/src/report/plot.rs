@@ -35,7 +35,7 @@ const OURS: [RGBColor; 4] = [
     RGBColor(0x7c, 0xc2, 0xc4),
     RGBColor(0xb0, 0xdc, 0xdd),
 ];
-const PEERS: [RGBColor; 13] = [
+const PEERS: [RGBColor; 17] = [
     RGBColor(0xd0, 0x8c, 0x4a),
     RGBColor(0x8e, 0x7c, 0xa6),
     RGBColor(0x9a, 0xa5, 0xb1),
@@ -49,6 +49,10 @@ const PEERS: [RGBColor; 13] = [
     RGBColor(0xb8, 0xa1, 0xc9),
     RGBColor(0x5f, 0x6f, 0x7f),
     RGBColor(0xe0, 0xc2, 0x68),
+    RGBColor(0xa8, 0x8a, 0x5a),
+    RGBColor(0x9c, 0xb8, 0xb0),
+    RGBColor(0x8a, 0x5f, 0x72),
+    RGBColor(0xc4, 0xc4, 0xc4),
 ];
 
 /// The plot as the text of an SVG file. All records must have one metric and unit.
@@ -76,7 +80,7 @@ struct Plot<'a> {
     title: &'a str,
     subtitle: String,
     unit: &'a str,
-    legend: Vec<LegendEntry<'a>>,
+    legend: Legend<'a>,
     groups: Vec<Group<'a>>,
     axis: Axis,
     /// The origin of the bars, from the left and from the top.
@@ -85,10 +89,48 @@ struct Plot<'a> {
     height: i32,
 }
 
+/// The subjects with their colours, below the title.
+pub(super) struct Legend<'a> {
+    entries: Vec<LegendEntry<'a>>,
+    /// The top of what is below it.
+    pub(super) bottom: i32,
+}
+
 struct LegendEntry<'a> {
     subject: &'a str,
     colour: RGBColor,
     at: (i32, i32),
+}
+
+impl<'a> Legend<'a> {
+    pub(super) fn new(subjects: &[&'a str]) -> Legend<'a> {
+        let mut entries = Vec::new();
+        let (mut x, mut y) = (PADDING, 74);
+        for (subject, colour) in colours(subjects) {
+            let width = 24 + text_width(subject) + 18;
+            if x > PADDING && x + width > WIDTH - PADDING {
+                (x, y) = (PADDING, y + 22);
+            }
+            entries.push(LegendEntry { subject, colour, at: (x, y) });
+            x += width;
+        }
+        Legend { entries, bottom: y + 32 }
+    }
+
+    /// Draws an empty panel of this height, with the titles and the legend.
+    pub(super) fn draw(&self, area: &Area, height: i32, title: &str, subtitle: &str) -> Drawn {
+        area.fill(&WHITE)?;
+        let frame = [(0, 0), (WIDTH - 1, height - 1)];
+        area.draw(&Rectangle::new(frame, GRID.stroke_width(1)))?;
+        text(area, title, (PADDING, 26), 23.0, TEXT, HPos::Left)?;
+        text(area, subtitle, (PADDING, 50), 15.0, FAINT, HPos::Left)?;
+        for entry in &self.entries {
+            let (x, y) = entry.at;
+            area.draw(&Rectangle::new([(x, y - 6), (x + 13, y + 7)], entry.colour.filled()))?;
+            text(area, entry.subject, (x + 20, y), 16.0, TEXT, HPos::Left)?;
+        }
+        Ok(())
+    }
 }
 
 struct Group<'a> {
@@ -123,18 +165,9 @@ impl<'a> Plot<'a> {
         let scale = if axis.logarithmic { ", logarithmic scale" } else { "" };
         let subtitle = format!("{}, {better} is better{scale}", first.metric);
 
-        let mut legend = Vec::new();
-        let (mut x, mut y) = (PADDING, 74);
-        for (subject, colour) in colours {
-            let width = 24 + text_width(subject) + 18;
-            if x > PADDING && x + width > WIDTH - PADDING {
-                (x, y) = (PADDING, y + 22);
-            }
-            legend.push(LegendEntry { subject, colour, at: (x, y) });
-            x += width;
-        }
+        let legend = Legend::new(&subjects(records));
         let longest = groups.iter().map(|group| text_width(&group.title)).max().unwrap_or(0);
-        let top = y + 32;
+        let top = legend.bottom;
         let bars: i32 = groups.iter().map(|group| group.height() + GROUP_GAP).sum();
         Plot {
             title,
@@ -150,16 +183,7 @@ impl<'a> Plot<'a> {
     }
 
     fn draw(&self, area: &Area) -> Drawn {
-        area.fill(&WHITE)?;
-        let frame = [(0, 0), (WIDTH - 1, self.height - 1)];
-        area.draw(&Rectangle::new(frame, GRID.stroke_width(1)))?;
-        text(area, self.title, (PADDING, 26), 23.0, TEXT, HPos::Left)?;
-        text(area, &self.subtitle, (PADDING, 50), 15.0, FAINT, HPos::Left)?;
-        for entry in &self.legend {
-            let (x, y) = entry.at;
-            area.draw(&Rectangle::new([(x, y - 6), (x + 13, y + 7)], entry.colour.filled()))?;
-            text(area, entry.subject, (x + 20, y), 16.0, TEXT, HPos::Left)?;
-        }
+        self.legend.draw(area, self.height, self.title, &self.subtitle)?;
         self.draw_axis(area)?;
         let mut y = self.top + GROUP_GAP / 2;
         for group in &self.groups {
@@ -239,11 +263,18 @@ impl Axis {
         Axis { logarithmic: false, from: 0.0, to, ticks }
     }
 
+    /// The scale from the first to the last of these values, which are in order.
+    pub(super) fn between(values: &[f64]) -> Axis {
+        let (from, to) = (values.first().copied().unwrap_or(0.0), values.last().copied());
+        let to = to.filter(|to| *to > from).unwrap_or(from + 1.0);
+        Axis { logarithmic: from > 0.0 && to > LINEAR_SPAN * from, from, to, ticks: Vec::new() }
+    }
+
     /// The position of a value on the axis, from 0 to 1.
     pub(super) fn share(&self, value: f64) -> f64 {
         let share = match self.logarithmic {
             true => (value.max(self.from) / self.from).ln() / (self.to / self.from).ln(),
-            false => value / self.to,
+            false => (value - self.from) / (self.to - self.from),
         };
         share.clamp(0.0, 1.0)
     }
@@ -267,7 +298,7 @@ fn round_step(step: f64) -> f64 {
 }
 
 /// The colour of each subject. Subjects beyond the number of colours share the last.
-fn colours<'a>(subjects: &[&'a str]) -> Vec<(&'a str, RGBColor)> {
+pub(super) fn colours<'a>(subjects: &[&'a str]) -> Vec<(&'a str, RGBColor)> {
     let (mut ours, mut peers) = (0, 0);
     let mut next = |subject: &str| {
         let (index, colours) = match record::is_ours(subject) {

@@ -1,6 +1,6 @@
-//! [`opentelemetry_sdk`](https://docs.rs/opentelemetry_sdk) with its Prometheus exporter. Handles are
-//! its bound instruments, also for two enums: a program keeps one for each pair. Other calls prepare
-//! attributes in the order of their keys, in which the SDK finds them fastest.
+//! [`opentelemetry_sdk`](https://docs.rs/opentelemetry_sdk) with its Prometheus exporter. Handles
+//! are its bound instruments, also for two enums: a program keeps one for each pair. Other calls
+//! prepare attributes in the order of their keys, in which the SDK finds them fastest.
 
 use std::io::{self, Write};
 
@@ -99,8 +99,8 @@ impl Sdk {
     }
 }
 
-/// With room for more series than the default of 2,000. The SDK allocates for all of them at once, so
-/// it takes no part in the workloads that measure that.
+/// With room for more series than the default of 2,000. The SDK allocates for all of them at once,
+/// so it takes no part in the workloads that measure that.
 fn limited(_: &Instrument) -> Option<Stream> {
     Stream::builder().with_cardinality_limit(2_000_000).build().ok()
 }

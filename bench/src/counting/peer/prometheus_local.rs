@@ -1,6 +1,6 @@
-//! [`prometheus`](https://docs.rs/prometheus) with the local metrics of `prometheus-static-metric`, as
-//! TiKV uses them: each thread counts on its own, and adds what it has counted to the shared metric
-//! once a second.
+//! [`prometheus`](https://docs.rs/prometheus) with the local metrics of `prometheus-static-metric`,
+//! as TiKV uses them: each thread counts on its own, and adds what it has counted to the shared
+//! metric once a second.
 //!
 //! A scrape misses what was counted since, and a thread that ends loses it.
 

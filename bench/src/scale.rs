@@ -1,0 +1,101 @@
+//! How costs grow with the amount of work: with the series of a family, the labels of a series, the
+//! threads and processes that count, and the families of a registry.
+//!
+//! An [`Axis`] is an amount that grows; a point is one amount. Each turn, a contender at a point,
+//! runs in a new process. The case of a record is `axis/point`, and its metric is what was measured
+//! there.
+
+mod families;
+mod labels;
+mod processes;
+mod series;
+mod threads;
+
+use std::time::{Duration, Instant};
+
+use crate::counting::Plan;
+use crate::record::Record;
+use crate::report::format::commas;
+
+pub use processes::child;
+
+/// An amount that grows.
+pub struct Axis {
+    /// Its name, in cases and on the command line.
+    pub name: &'static str,
+    points: &'static [usize],
+    /// The contenders.
+    pub entrants: &'static [Entrant],
+}
+
+/// A contender on an axis.
+pub struct Entrant {
+    /// Its name on the command line.
+    pub key: &'static str,
+    /// The highest point at which it is measured: beyond it, a turn takes minutes.
+    pub most: usize,
+    /// Takes a turn, and returns the records of one run.
+    pub turn: fn(&Plan, usize) -> Vec<Record>,
+}
+
+/// All axes.
+pub const AXES: [Axis; 5] =
+    [series::AXIS, labels::AXIS, threads::AXIS, processes::AXIS, families::AXIS];
+
+impl Axis {
+    /// The points of a plan.
+    pub fn points(&self, plan: &Plan) -> impl Iterator<Item = usize> {
+        let most = if *plan == Plan::full() { usize::MAX } else { QUICK };
+        self.points.iter().copied().filter(move |point| *point <= most)
+    }
+}
+
+/// The highest point of a trial.
+const QUICK: usize = 10_000;
+
+fn case(axis: &str, point: usize) -> String {
+    format!("{axis}/{}", commas(&point.to_string()))
+}
+
+/// The time of one of `amount` things that `work` does, repeated for the time of a run, in ns. A
+/// first time is not counted, unless it takes longer than a second.
+fn repeated(plan: &Plan, amount: usize, mut work: impl FnMut()) -> f64 {
+    let start = Instant::now();
+    work();
+    let first = start.elapsed();
+    let per_thing = |elapsed: Duration, times: u32| {
+        elapsed.as_nanos() as f64 / (f64::from(times) * amount as f64)
+    };
+    if first > Duration::from_secs(1) {
+        return per_thing(first, 1);
+    }
+    let start = Instant::now();
+    let mut times = 0;
+    while times == 0 || start.elapsed() < plan.run_time {
+        work();
+        times += 1;
+    }
+    per_thing(start.elapsed(), times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_contender_has_figures_at_its_first_and_last_small_point() {
+        let plan = Plan::quick();
+        // The processes run this program, which is a test here.
+        for axis in AXES.iter().filter(|axis| axis.name != processes::AXIS.name) {
+            for entrant in axis.entrants {
+                for point in axis.points(&plan).filter(|point| [0, 1, 8, 10, 100].contains(point)) {
+                    let records = (entrant.turn)(&plan, point);
+                    let what = format!("{} of {} at {point}", axis.name, entrant.key);
+                    assert!(!records.is_empty(), "{what}");
+                    assert!(records.iter().all(|record| record.median >= 0.0), "{what}");
+                    assert!(records.iter().all(|record| record.case == case(axis.name, point)));
+                }
+            }
+        }
+    }
+}
