@@ -27,7 +27,7 @@ pub(super) const AXIS: Axis = Axis {
 const SERIES: usize = 1_000;
 
 /// What the processes count on.
-const KINDS: [(&str, &str); 2] = [("counter", "one counter"), ("family", "1,000 series")];
+const KINDS: [(&str, &str); 2] = [("counter", "one counter"), ("family", "many series")];
 
 fn turn(plan: &Plan, processes: usize) -> Vec<Record> {
     let memory = Path::new("/dev/shm");

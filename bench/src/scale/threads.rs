@@ -46,5 +46,5 @@ fn turn<C: Contender>(plan: &Plan, threads: usize) -> Vec<Record> {
             family.inc(kind, route, user);
         }
     });
-    vec![label("one counter").of(&[one.median]), label("10,000 series").of(&[many.median])]
+    vec![label("one counter").of(&[one.median]), label("many series").of(&[many.median])]
 }
