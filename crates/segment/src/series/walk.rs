@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::cells::SeriesCells;
 use super::dense::Dense;
 use super::family::{Family, Inner, Series};
-use super::keyed::{self, At};
+use super::keyed::{self, At, Records};
 
 /// A series, as a scrape sees it.
 #[derive(Debug)]
@@ -36,6 +36,12 @@ pub struct Cursor {
     done: bool,
 }
 
+/// What a walk goes over.
+enum Source<'s, 'c> {
+    Slots(&'s Dense),
+    Records(Records<'s, 'c>),
+}
+
 impl Family {
     /// Calls `visit` with one series after the other, from the cursor's position on, until `visit`
     /// breaks or there are no more series; then it returns `Continue`. `buffer` is memory for their
@@ -60,11 +66,15 @@ impl Family {
             Series::Dynamic(keyed) => keyed.claim(),
             Series::Dense(_) => None,
         };
+        let mut source = match &inner.layout {
+            Series::Dense(dense) => Source::Slots(dense),
+            Series::Dynamic(keyed) => Source::Records(keyed.records(&mut cursor.record)),
+        };
         let mut lock = None;
         // One loop, so that there is one call of `visit`, which the compiler then inlines.
         while !cursor.done {
-            let view = match &inner.layout {
-                Series::Dense(dense) => {
+            let view = match &mut source {
+                Source::Slots(dense) => {
                     let slot = cursor.slot;
                     if slot >= dense.slots() {
                         break;
@@ -72,11 +82,12 @@ impl Family {
                     cursor.slot += 1;
                     inner.view(dense, slot)
                 }
-                Series::Dynamic(keyed) => {
-                    let Some(record) = keyed.next_words(&mut cursor.record) else {
+                Source::Records(records) => {
+                    let Some(record) = records.next() else {
                         cursor.done = true;
                         break;
                     };
+                    let keyed = records.series;
                     if claim.is_none() {
                         drop(lock.take());
                         lock = keyed.try_lock();

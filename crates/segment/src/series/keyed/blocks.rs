@@ -30,46 +30,91 @@ impl At {
     }
 }
 
+/// A walk over the records, with or without live series. Another walk may continue from its cursor.
+pub(crate) struct Records<'s, 'c> {
+    pub(crate) series: &'s DynamicSeries,
+    cursor: &'c mut At,
+    /// The words of the block from the cursor on, as far as they were in use.
+    rest: &'s [AtomicU64],
+}
+
+/// A record that a walk found.
+#[derive(Clone, Copy)]
+pub(crate) struct Record<'s> {
+    pub(super) at: WordOffset,
+    /// Its meta word, origin, mark and cells.
+    pub(super) head: &'s [AtomicU64],
+    /// Its key, and unused words.
+    pub(super) tail: &'s [AtomicU64],
+}
+
+impl<'s> Records<'s, '_> {
+    /// The next record.
+    #[inline(always)]
+    pub(crate) fn next(&mut self) -> Option<Record<'s>> {
+        loop {
+            if let Some((head, tail, rest)) = split(self.rest, self.series.before_key as usize) {
+                let at = self.cursor.block.plus(self.cursor.word);
+                // The words of a block are counted in 32 bits.
+                self.cursor.word += (self.rest.len() - rest.len()) as u32;
+                self.rest = rest;
+                return Some(Record { at, head, tail });
+            }
+            self.rest = self.series.next_rest(self.cursor, self.rest)?;
+        }
+    }
+}
+
+/// Splits the first record off the rest of a block: (its words before the key, its other words, the
+/// rest). `None` if there is no record.
+#[inline(always)]
+fn split(
+    rest: &[AtomicU64],
+    before_key: usize,
+) -> Option<(&[AtomicU64], &[AtomicU64], &[AtomicU64])> {
+    let (head, after) = rest.split_at_checked(before_key)?;
+    // Acquire: a length that is seen is that of the record's block.
+    let meta = head.first()?.load(Ordering::Acquire);
+    let (tail, rest) =
+        after.split_at_checked(((meta & WORDS) as usize).checked_sub(before_key)?)?;
+    Some((head, tail, rest))
+}
+
 /// The words at the start of a block: next block and length; words in use.
 pub(super) const BLOCK_HEAD: u32 = 2;
 pub(super) const MIN_BLOCK: u32 = 128;
 const MAX_BLOCK: u32 = 1 << 15;
 
 impl DynamicSeries {
-    /// The next record of a walk, with or without a live series.
-    pub(crate) fn next_record(&self, cursor: &mut At) -> Option<WordOffset> {
-        self.next_words(cursor).map(|(at, _)| at)
+    /// Continues a walk.
+    #[inline]
+    pub(crate) fn records<'c>(&self, cursor: &'c mut At) -> Records<'_, 'c> {
+        Records { series: self, cursor, rest: &[] }
     }
 
-    /// As [`DynamicSeries::next_record`], with all words of the record.
-    #[inline]
-    pub(crate) fn next_words(&self, cursor: &mut At) -> Option<(WordOffset, &[AtomicU64])> {
-        let least = self.header + self.cells.get();
-        loop {
-            if cursor.word < cursor.used {
-                let at = cursor.block.plus(cursor.word);
-                let left = cursor.used - cursor.word;
-                let rest = self.region().slice(at.byte(), left as usize);
-                let meta = rest.first().map_or(0, |meta| meta.load(Ordering::Acquire));
-                let words = (meta & WORDS) as u32;
-                if words >= least
-                    && let Some(record) = rest.get(..words as usize)
-                {
-                    cursor.word += words;
-                    return Some((at, record));
-                }
-                // Another process wrote nonsense into it: the rest of this block cannot be walked.
-                cursor.word = u32::MAX;
-            }
+    /// The next record of a walk, with or without a live series.
+    pub(crate) fn next_record(&self, cursor: &mut At) -> Option<WordOffset> {
+        self.records(cursor).next().map(|record| record.at)
+    }
+
+    /// The words of a block from the cursor on, where a walk found no record in the words before.
+    #[cold]
+    fn next_rest(&self, cursor: &mut At, before: &[AtomicU64]) -> Option<&[AtomicU64]> {
+        if !before.is_empty() {
+            // Another process wrote nonsense into it: the rest of this block cannot be walked.
+            cursor.word = u32::MAX;
+        }
+        while cursor.word >= cursor.used {
             if !self.look_ahead(cursor) {
                 return None;
             }
         }
+        let at = cursor.block.plus(cursor.word);
+        Some(self.region().slice(at.byte(), (cursor.used - cursor.word) as usize))
     }
 
     /// Looks at the block of the cursor again, which may have more records by now, or else moves on
     /// to the next one. Returns false if there is none.
-    #[cold]
     fn look_ahead(&self, cursor: &mut At) -> bool {
         let region = self.region();
         if cursor.block == WordOffset::NONE {

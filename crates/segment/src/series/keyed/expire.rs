@@ -51,13 +51,14 @@ impl DynamicSeries {
         loop {
             unwanted.clear();
             let claim = self.claim();
+            let mut records = self.records(&mut cursor);
             while unwanted.len() < BATCH {
-                let Some(record) = self.next_words(&mut cursor) else { break };
+                let Some(record) = records.next() else { break };
                 let Some(seen) = self.see(record, claim.as_ref(), &mut words, true) else {
                     continue;
                 };
                 if !seen.overflow && !keep(&seen) {
-                    unwanted.push((record.0, seen.meta));
+                    unwanted.push((record.at, seen.meta));
                 }
             }
             if unwanted.is_empty() {

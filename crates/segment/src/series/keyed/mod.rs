@@ -21,7 +21,7 @@ use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-pub(crate) use self::blocks::At;
+pub(crate) use self::blocks::{At, Records};
 use self::head as at;
 pub(crate) use self::record::Seen;
 use self::record::has_key;

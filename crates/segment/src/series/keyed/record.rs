@@ -3,6 +3,7 @@
 //!
 //! A record is written while it is a draft, then shown, hidden or removed by a change of its state.
 
+use super::blocks::Record;
 use super::expire::{TENTH, mark_time, tenths};
 use super::free::MAX_WORDS;
 use super::head as at;
@@ -61,7 +62,7 @@ impl DynamicSeries {
     #[inline(always)]
     pub(crate) fn see<'s>(
         &'s self,
-        (at, record): (WordOffset, &'s [AtomicU64]),
+        Record { at, head, tail }: Record<'s>,
         claim: Option<&Claim<'_>>,
         buffer: &'s mut Vec<u8>,
         hidden: bool,
@@ -69,29 +70,25 @@ impl DynamicSeries {
         if let Some(claim) = claim {
             claim.set(at);
         }
-        let word = record.first()?;
+        let [word, origin, ..] = head else { return None };
         // Acquire: a thread that sees it live sees all of it.
         let meta = word.load(Ordering::Acquire);
         let state = state_of(meta);
         if state != state::LIVE && !(hidden && state == state::HIDDEN) {
             return None;
         }
-        let words = record.get(..meta::used_words(meta) as usize)?;
-        let (head, key) = words.split_at_checked(self.before_key as usize)?;
-        let [_, origin, ..] = head else { return None };
-        let cells = SeriesCells::in_one_lane(head.get(self.header as usize..)?)?;
+        let key = tail.get(..(meta::used_words(meta) as usize).checked_sub(head.len())?)?;
         let origin = origin.load(Ordering::Relaxed);
         let group = (origin >> 32) as u32;
         if group >= self.groups {
             return None;
         }
-        let length = key.len() * 8;
-        if buffer.len() < length {
-            buffer.resize(length, 0);
+        if buffer.len() < key.len() * 8 {
+            grow(buffer, key.len() * 8);
         }
-        let bytes = &mut buffer[..length];
-        for (bytes, word) in bytes.chunks_exact_mut(8).zip(key) {
-            bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        let bytes = &mut buffer[..key.len() * 8];
+        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(key) {
+            *bytes = word.load(Ordering::Relaxed).to_le_bytes();
         }
         // Acquire: if a load above saw what a removal wrote, the load below sees the removal.
         fence(Ordering::Acquire);
@@ -100,19 +97,14 @@ impl DynamicSeries {
         }
         // The overflow series has no texts.
         let overflow = key.is_empty() && self.is_overflow(at);
-        let mut rest = &bytes[..];
-        if !overflow {
-            for _ in 0..self.texts {
-                rest = next_text(rest)?.1;
-            }
-        }
+        let end = if overflow { 0 } else { texts_end(bytes, self.texts)? };
         Some(Seen {
             group,
-            texts: &bytes[..length - rest.len()],
+            texts: &bytes[..end],
             escape_free: meta & ESCAPE_FREE != 0,
             overflow,
             start: self.created.saturating_add((origin & u64::from(u32::MAX)) * TENTH),
-            cells,
+            cells: SeriesCells::in_one_lane(head.get(self.header as usize..)?)?,
             meta,
         })
     }
@@ -261,7 +253,14 @@ pub(super) fn has_key(meta: u64, head: &[AtomicU64], texts: &[AtomicU64], key: &
         && texts.iter().zip(key.words).all(same)
 }
 
+/// Makes the memory for a walk's texts longer.
+#[cold]
+fn grow(buffer: &mut Vec<u8>, length: usize) {
+    buffer.resize(length, 0);
+}
+
 /// The offset at which the first `texts` texts end.
+#[inline(always)]
 pub(super) fn texts_end(bytes: &[u8], texts: usize) -> Option<usize> {
     let mut rest = bytes;
     for _ in 0..texts {
