@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use quipu_segment::series::{Family, SeriesCells, SideAllocations};
 
+use super::bounds::Bounds;
 use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
 use crate::error::Error;
 use crate::kind::exemplar::{self, ReadExemplar};
@@ -16,15 +17,13 @@ use crate::snapshot::{self, Bucket, Histogram, Value};
 /// it keeps exemplars. Without classic buckets, the cell of `+Inf` counts NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
-    pub(crate) bounds: Box<[f64]>,
+    bounds: Bounds,
     pub(crate) native: Option<Native>,
     pub(crate) exemplars: bool,
 }
 
 /// The default bounds of Prometheus' clients, in seconds.
 const DEFAULT_BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// Beyond this number of bounds, the bucket is found by binary search.
-const LINEAR: usize = 16;
 
 pub(crate) const SUM: usize = 0;
 pub(crate) const FIRST_BUCKET: usize = 1;
@@ -71,7 +70,11 @@ impl Layout {
                 return fail("its zero threshold is negative or NaN: use 0 or more".into());
             }
         }
-        Ok(Self { bounds, native: description.native, exemplars: description.exemplars })
+        Ok(Self {
+            bounds: Bounds::new(bounds),
+            native: description.native,
+            exemplars: description.exemplars,
+        })
     }
 
     /// Encodes the settings for the family's record.
@@ -91,23 +94,45 @@ impl Layout {
         out
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn observe(&self, sides: &impl Sides, cells: &SeriesCells<'_>, value: f64) {
-        if self.is_classic() || value.is_nan() {
-            cells.add(FIRST_BUCKET + self.bucket(value), 1);
+        match &self.native {
+            None => self.observe_classic(cells, value),
+            Some(native) => self.observe_native(native, sides, cells, value),
         }
-        if let Some(native) = &self.native
-            && !value.is_nan()
+    }
+
+    #[inline]
+    fn observe_classic(&self, cells: &SeriesCells<'_>, value: f64) {
+        cells.add(FIRST_BUCKET + self.bounds.bucket(value), 1);
+        cells.add_float(SUM, value);
+    }
+
+    /// Observes a value in native buckets, and in classic ones, if there are any. Never inlined, so
+    /// that callers save no registers for it when they observe in classic buckets alone (84
+    /// instructions if this is called from one function with them, 77 if not).
+    #[inline(never)]
+    fn observe_native(
+        &self,
+        native: &Native,
+        sides: &impl Sides,
+        cells: &SeriesCells<'_>,
+        value: f64,
+    ) {
+        if value.is_nan() {
+            // In no native bucket: see the layout.
+            cells.add(FIRST_BUCKET + self.bounds.len(), 1);
+            return cells.add_float(SUM, value);
+        }
+        if !self.bounds.is_empty() {
+            cells.add(FIRST_BUCKET + self.bounds.bucket(value), 1);
+        }
+        let (table, schema) = (self.table(), native.schema);
+        // If there is no room for a table, count it as zero, so that the total stays right.
+        if value.abs() <= native.zero_threshold
+            || !native::observe(sides, cells, table, value, schema, native.buckets)
         {
-            if value.abs() <= native.zero_threshold {
-                cells.add(self.zero(), 1);
-            } else {
-                let (table, schema) = (self.table(), native.schema);
-                if !native::observe(sides, cells, table, value, schema, native.buckets) {
-                    // No room for a table: count it here, so that the total stays right.
-                    cells.add(self.zero(), 1);
-                }
-            }
+            cells.add(self.zero(), 1);
         }
         cells.add_float(SUM, value);
     }
@@ -166,18 +191,10 @@ impl Layout {
         !self.bounds.is_empty() || self.native.is_none()
     }
 
-    /// The classic bucket of a value: the first whose bound is not below it.
+    /// The classic bucket of a value.
     #[inline]
     pub(super) fn bucket(&self, value: f64) -> usize {
-        if self.bounds.len() <= LINEAR {
-            // Without a branch, since buckets are unpredictable. NaN is below no bound.
-            let below: usize = self.bounds.iter().map(|bound| usize::from(value <= *bound)).sum();
-            self.bounds.len() - below
-        } else if value.is_nan() {
-            self.bounds.len()
-        } else {
-            self.bounds.partition_point(|bound| *bound < value)
-        }
+        self.bounds.bucket(value)
     }
 }
 
@@ -207,7 +224,7 @@ impl MetricKind for Layout {
         if native.is_some_and(is_wrong) {
             return Err(fail());
         }
-        let bounds = rest.chunks_exact(8).map(float).collect();
+        let bounds = Bounds::new(rest.chunks_exact(8).map(float).collect());
         let layout = Self { bounds, native, exemplars: head[0] == 1 };
         if layout.cells() != usize::from(schema.cells) {
             return Err(fail());

@@ -1,5 +1,6 @@
 //! Histograms: counts of observations by size, in classic buckets, exponential ones, or both.
 
+mod bounds;
 mod layout;
 
 use std::sync::Arc;
