@@ -54,7 +54,7 @@ impl<'py> Lists<'py> {
     fn labels(&self, family: &Family<'_>, series: &Series<'_>) -> PyResult<Bound<'py, PyDict>> {
         let labels = PyDict::new(self.py);
         if series.overflow {
-            labels.set_item("quipu_overflow", "true")?;
+            labels.set_item("quipu_overflow", series.overflow_value())?;
             return Ok(labels);
         }
         for (name, value) in family.fixed(series.group) {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use quipu_segment::series::Identity;
+
 use crate::kind::Aggregation;
 
 /// The description of a metric: its name, its help, and kind-specific options.
@@ -35,7 +37,7 @@ pub struct Description {
     pub(crate) exemplars: bool,
     pub(crate) striped: Option<bool>,
     pub(crate) verbatim: bool,
-    pub(crate) apart: bool,
+    pub(crate) identity: Identity,
     pub(crate) aggregation: Aggregation,
 }
 
@@ -177,7 +179,34 @@ impl Description {
     /// Keeps the metric apart from the registry: it claims no name, so others may have the same
     /// one, and only [`Family::source`](crate::Family::source) shows it.
     pub fn apart(mut self) -> Self {
-        self.apart = true;
+        self.identity = Identity::Apart;
+        self
+    }
+
+    /// Makes the metric one of several variants of its name, each with label names, a unit and
+    /// settings of its own: for metrics from outside, whose series have different labels. It claims
+    /// no name, and registering it again returns the same metric. Scrapes show all variants of a
+    /// name as one metric, as long as they are of one type; variants of another type than the first
+    /// one, or with the label names of an earlier one, are not shown.
+    ///
+    /// ```
+    /// use quipu::label::Values;
+    /// use quipu::{CounterFamily, Description, Registry};
+    ///
+    /// let registry = Registry::new();
+    /// let hits = |labels: &[&str]| -> Result<CounterFamily<Values>, quipu::Error> {
+    ///     let labels = labels.iter().copied();
+    ///     registry.register(Description::new("hits", "Hits.").labels(labels).variant())
+    /// };
+    /// hits(&["page"])?.inc(&Values(&["/"]));
+    /// hits(&["page", "user"])?.inc(&Values(&["/", "ada"]));
+    /// hits(&["page"])?.inc(&Values(&["/"]));
+    /// let text = registry.text();
+    /// assert!(text.contains("hits_total{page=\"/\"} 2\nhits_total{page=\"/\",user=\"ada\"} 1\n"));
+    /// # Ok::<(), quipu::Error>(())
+    /// ```
+    pub fn variant(mut self) -> Self {
+        self.identity = Identity::Variant;
         self
     }
 

@@ -219,7 +219,7 @@ impl Registry {
     /// # Errors
     /// If the families of the segment are inconsistent, or its locks cannot be taken.
     pub fn reset(&self) -> Result<(), Error> {
-        for reader in self.inner.readers.of(&self.inner.segment)?.iter() {
+        for reader in self.inner.readers.of(&self.inner.segment)?.all() {
             reader.reset()?;
         }
         for collector in self.collectors().iter() {
@@ -245,7 +245,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Passes one family of the segment to a sink; returns false if there is none of that name.
+    /// Passes the family of that name to a sink, with all of its variants; returns false if there is
+    /// none.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.

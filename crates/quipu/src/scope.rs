@@ -1,6 +1,6 @@
 //! Scopes: what registers metrics in a registry, with a prefix for their names and constant labels.
 
-use quipu_segment::series::{self, Label, Schema};
+use quipu_segment::series::{self, Identity, Label, Schema};
 
 use crate::collector::Callback;
 use crate::description::Description;
@@ -141,7 +141,7 @@ impl<'r> Scope<'r> {
             unit: description.unit.clone(),
             limit: description.limit,
             idle: description.expiry,
-            apart: description.apart,
+            identity: description.identity,
             kind: I::Kind::NUMBER,
             ..Schema::default()
         };
@@ -157,11 +157,12 @@ impl<'r> Scope<'r> {
         }
         schema.labels =
             self.labels(&name, description, labels, std::mem::take(&mut schema.labels))?;
-        if !description.apart {
+        let claims_name = description.identity == Identity::Name;
+        if claims_name {
             self.registry.claim(&name)?;
         }
         self.registry.segment().family(&schema).map_err(|error| {
-            if !description.apart {
+            if claims_name {
                 self.registry.release(&name);
             }
             Error::segment(&name, error)

@@ -155,12 +155,21 @@ pub struct Series<'a> {
     /// Whether no dynamic value contains a character that text formats escape: `"`, `\`, line feed.
     pub escape_free: bool,
     /// Whether this is the overflow series, which counts for all series beyond the family's limit.
-    /// It has no labels of its own: formats show the single label `quipu_overflow="true"`.
+    /// It has no labels of its own: formats show the single label `quipu_overflow`, with
+    /// [`Series::overflow_value`].
     pub overflow: bool,
     /// When it started counting from zero, if known.
     pub start: Option<Timestamp>,
     /// Its value.
     pub value: Value<'a>,
+}
+
+impl<'a> Series<'a> {
+    /// The value of the label `quipu_overflow` of an overflow series: its text, which distinguishes
+    /// the variants of a name, or `true`.
+    pub fn overflow_value(&self) -> &'a str {
+        self.texts.clone().next().unwrap_or("true")
+    }
 }
 
 /// The number of a sample.

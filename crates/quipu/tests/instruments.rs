@@ -462,3 +462,55 @@ fn what_stands_apart_is_shown_by_its_source_alone() {
     Source::visit(sources(), &mut encoder);
     assert_eq!(std::str::from_utf8(encoder.buffer()).unwrap(), expected);
 }
+
+/// Metrics from outside: the series of one name have different labels.
+#[test]
+fn variants_of_a_name_are_one_metric() {
+    type Texts<I> = quipu::Family<I, quipu::label::Values<'static>>;
+    let of = |labels: &[&str]| {
+        Description::new("hits", "Hits.").labels(labels.iter().copied()).limit(1).variant()
+    };
+    let labels = quipu::label::Values;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("metrics");
+    for round in 1..=2_u64 {
+        let registry = Registry::open(&path).unwrap();
+        registry.counter("before", "").unwrap().inc();
+        let page: Texts<Counter> = registry.register(of(&["page"])).unwrap();
+        registry.counter("after", "").unwrap().inc();
+        let user: Texts<Counter> = registry.register(of(&["page", "user"])).unwrap();
+        let none: Texts<Counter> = registry.register(of(&[])).unwrap();
+        page.inc(&labels(&["/"]));
+        user.inc(&labels(&["/", "ada"]));
+        none.inc(&labels(&[]));
+        // The same again is the same family, also while the first one is there.
+        let again: Texts<Counter> = registry.register(of(&["page"])).unwrap();
+        again.inc(&labels(&["/"]));
+        // Beyond the limit, each variant has an overflow series.
+        page.inc(&labels(&["/x"]));
+        user.inc(&labels(&["/x", "bert"]));
+        // These contradict the first variant: one of another type, and one with equal labels.
+        let gauge: Texts<quipu::Gauge> = registry.register(of(&["other"])).unwrap();
+        gauge.set(&labels(&["o"]), 7.0);
+        let swapped: Texts<Counter> = registry.register(of(&["user", "page"])).unwrap();
+        swapped.inc(&labels(&["ada", "/"]));
+        assert_eq!(swapped.with(&labels(&["ada", "/"])).get(), round);
+        let text = registry.text();
+        let expected = format!(
+            "# TYPE before_total counter\nbefore_total {round}\n\
+             # HELP hits_total Hits.\n# TYPE hits_total counter\n\
+             hits_total{{quipu_overflow=\"page\"}} {round}\nhits_total{{page=\"/\"}} {twice}\n\
+             hits_total{{quipu_overflow=\"page,user\"}} {round}\n\
+             hits_total{{page=\"/\",user=\"ada\"}} {round}\nhits_total {round}\n\
+             # TYPE after_total counter\n",
+            twice = 2 * round
+        );
+        assert!(text.starts_with(&expected), "{text}");
+        let overflowed = format!("quipu_series_overflowed_total{{family=\"hits\"}} {}", 2 * round);
+        assert!(text.contains(&overflowed), "{text}");
+        let mut encoder = Encoder::new(Format::Text, Escaping::default());
+        assert!(registry.visit_family("hits", &mut encoder).unwrap());
+        let one = String::from_utf8(encoder.buffer().to_vec()).unwrap();
+        assert_eq!(one.lines().count(), 7, "{one}");
+    }
+}

@@ -242,7 +242,7 @@ fn put_native(native: &Native<'_>, escaping: Escaping, out: &mut Vec<u8>) {
 
 fn put_labels(family: &Family<'_>, series: &Series<'_>, escaping: Escaping, out: &mut Vec<u8>) {
     if series.overflow {
-        return put_label("quipu_overflow", "true", Escaping::AllowUtf8, out);
+        return put_label("quipu_overflow", series.overflow_value(), Escaping::AllowUtf8, out);
     }
     for (name, value) in family.fixed(series.group) {
         put_label(name, value, escaping, out);

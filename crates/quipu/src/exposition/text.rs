@@ -310,7 +310,7 @@ impl Text {
     ) {
         if series.overflow {
             self.put(self.heads[suffix as usize], out);
-            out.extend_from_slice(OVERFLOW);
+            put_overflow(series, out);
             out.extend_from_slice(b"} ");
             return;
         }
@@ -334,7 +334,7 @@ impl Text {
         let mut labels = std::mem::take(&mut self.labels);
         labels.clear();
         if series.overflow {
-            labels.extend_from_slice(OVERFLOW);
+            put_overflow(series, &mut labels);
         } else if self.has_labels {
             self.put_group(family, series.group, &mut labels);
             self.put_texts(series, &mut labels);
@@ -657,8 +657,15 @@ impl Text {
     }
 }
 
-const OVERFLOW: &[u8] = b"quipu_overflow=\"true\"";
 const MAX_EXEMPLAR_CHARACTERS: usize = 128;
+
+/// Writes the label of an overflow series.
+#[cold]
+fn put_overflow(series: &Series<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"quipu_overflow=\"");
+    escape::put_quoted_bytes(series.overflow_value().as_bytes(), out);
+    out.push(b'"');
+}
 
 #[inline]
 fn put_text(text: &[u8], escape_free: bool, out: &mut Vec<u8>) {

@@ -1,10 +1,11 @@
 //! The families of a segment as a scrape reads them, whichever process created them.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::ops::{ControlFlow, Deref};
+use std::ops::{ControlFlow, Deref, Range};
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Cursor, View};
+use quipu_segment::series::{self, Cursor, Identity, View};
 use quipu_segment::{ForkSafeCell, Segment};
 
 use super::walk::Walk;
@@ -24,44 +25,77 @@ struct Known {
     readers: Arc<ReaderList>,
 }
 
-/// Readers of families, in the order in which they were read from the segment.
+/// Readers of families, in the order in which they were read from the segment. The variants of a
+/// name follow the first one.
 #[derive(Default)]
 pub(crate) struct ReaderList {
     readers: Vec<Arc<Reader>>,
-    /// The indices of the readers, sorted by name.
+    /// Variants that contradict an earlier one of their name, and are not shown.
+    contradicting: Vec<Arc<Reader>>,
+    /// The index of the first reader of each name, sorted by name.
     by_name: Vec<usize>,
 }
 
 impl ReaderList {
-    /// The index of the family of that name.
-    pub(crate) fn position(&self, name: &str) -> Option<usize> {
-        self.search(name).ok().map(|at| self.by_name[at])
+    /// The indices of the families of that name; empty if there are none.
+    pub(crate) fn named(&self, name: &str) -> Range<usize> {
+        let found = self.by_name.binary_search_by(|&at| self.readers[at].name().cmp(name));
+        let start = found.map_or(self.readers.len(), |at| self.by_name[at]);
+        let count = self.readers[start..].iter().take_while(|reader| reader.name() == name).count();
+        start..start + count
     }
 
-    fn search(&self, name: &str) -> Result<usize, usize> {
-        self.by_name.binary_search_by(|&at| self.readers[at].name().cmp(name))
+    /// All readers, including those that are not shown.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Reader>> {
+        self.readers.iter().chain(&self.contradicting)
     }
 
     /// Readers in this order, which are not found by name.
     pub(crate) fn of(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
-        Self { readers: readers.into_iter().collect(), by_name: Vec::new() }
+        Self { readers: readers.into_iter().collect(), ..Self::default() }
     }
 
     fn with(&self, families: Vec<series::Family>) -> Self {
-        let (mut readers, mut by_name) = (self.readers.clone(), self.by_name.clone());
-        // Families of unknown kinds, from later versions, are not shown, and neither are those that
-        // stand apart.
-        let families = families.into_iter().filter(|family| !family.schema().apart);
         // Known families are skipped: a damaged list of records may contain one twice.
-        let is_known = |family: &series::Family| {
-            let known = self.position(&family.schema().name).map(|at| self.readers[at].family.id());
-            known == Some(family.id())
+        let known: HashSet<u64> = self.all().map(|reader| reader.family.id()).collect();
+        let is_new = |family: &series::Family| {
+            family.schema().identity != Identity::Apart && !known.contains(&family.id())
         };
-        let families = families.filter(|family| !is_known(family));
-        readers.extend(families.filter_map(|family| Reader::new(family).ok().map(Arc::new)));
-        by_name.extend(self.readers.len()..readers.len());
+        // Families of unknown kinds, from later versions, are not shown.
+        let new = families.into_iter().filter(is_new);
+        let new = new.filter_map(|family| Reader::new(family).ok().map(Arc::new));
+        let all: Vec<Arc<Reader>> = self.all().cloned().chain(new).collect();
+        let mut by_name: Vec<usize> = (0..all.len()).collect();
+        by_name.sort_by(|&one, &other| all[one].name().cmp(all[other].name()));
+        let is_same = |one: &usize, other: &usize| all[*one].name() == all[*other].name();
+        let mut names: Vec<&[usize]> = by_name.chunk_by(is_same).collect();
+        names.sort_by_key(|variants| variants[0]);
+        let mut list = Self::default();
+        for variants in names {
+            list.push(variants.iter().map(|&at| &all[at]));
+        }
+        let Self { readers, by_name, .. } = &mut list;
         by_name.sort_by(|&one, &other| readers[one].name().cmp(readers[other].name()));
-        Self { readers, by_name }
+        list
+    }
+
+    /// Adds the variants of one name, the oldest first.
+    fn push<'r>(&mut self, variants: impl Iterator<Item = &'r Arc<Reader>>) {
+        let start = self.readers.len();
+        let mut label_sets = HashSet::new();
+        for reader in variants {
+            let kind = reader.kind.snapshot_kind();
+            let first = self.readers.get(start).map_or(kind, |first| first.kind.snapshot_kind());
+            let mut labels: Vec<&str> =
+                reader.labels.all().iter().map(|label| label.name).collect();
+            labels.sort_unstable();
+            let list = match kind == first && label_sets.insert(labels) {
+                true => &mut self.readers,
+                false => &mut self.contradicting,
+            };
+            list.push(Arc::clone(reader));
+        }
+        self.by_name.push(start);
     }
 }
 
@@ -87,7 +121,8 @@ impl Readers {
             let next = Known { newest, readers: Arc::clone(&readers) };
             // Offsets of records do not tell which list is newer: a family is reserved before its
             // slab, and published after it.
-            ((readers.len() >= known.readers.len()).then_some(next), ())
+            let is_longer = readers.all().count() >= known.readers.all().count();
+            (is_longer.then_some(next), ())
         });
         Ok(readers)
     }
@@ -125,6 +160,9 @@ pub(crate) struct Reader {
     labels: Labels,
     family: series::Family,
     kind: AnyKind,
+    /// The text that distinguishes the overflow series of a variant from those of others: its label
+    /// names. None for other families.
+    overflow: Vec<u8>,
 }
 
 impl Reader {
@@ -134,13 +172,23 @@ impl Reader {
             family.set_side_allocations(allocations);
         }
         let labels = Labels::new(&family, kind.hidden_label());
-        Ok(Self { labels, family, kind })
+        let mut overflow = Vec::new();
+        if family.schema().identity == Identity::Variant {
+            let names: Vec<&str> = labels.all().iter().map(|label| label.name).collect();
+            Texts::push(&mut overflow, &names.join(","));
+        }
+        Ok(Self { labels, family, kind, overflow })
     }
 
     /// How the series of several processes are combined, if each process has its own. Such a family
     /// is not walked by [`Reader::walk`].
     pub(crate) fn aggregation(&self) -> Option<Aggregation> {
         self.kind.aggregation()
+    }
+
+    /// The text of an overflow series, if it has one.
+    pub(crate) fn overflow_texts(&self) -> Texts<'_> {
+        Texts::new(&self.overflow)
     }
 
     /// Hides the series that have expired, if the family's lock is free.
@@ -194,7 +242,7 @@ impl Reader {
             ($kind:ident) => {
                 self.family.walk(cursor, texts, |view| {
                     $kind.read(&self.family, &view.cells, scratch, |value| {
-                        sink.series(&family, &series(view, value));
+                        sink.series(&family, &self.series(view, value));
                     });
                     if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })
@@ -206,17 +254,17 @@ impl Reader {
             kind => walk!(kind),
         }
     }
-}
 
-#[inline(always)]
-fn series<'v>(view: &View<'v>, value: Value<'v>) -> Series<'v> {
-    Series {
-        group: view.group,
-        texts: Texts::new(view.texts),
-        escape_free: view.escape_free,
-        overflow: view.overflow,
-        start: Some(Timestamp(view.start)),
-        value,
+    #[inline(always)]
+    fn series<'v>(&'v self, view: &View<'v>, value: Value<'v>) -> Series<'v> {
+        Series {
+            group: view.group,
+            texts: if view.overflow { self.overflow_texts() } else { Texts::new(view.texts) },
+            escape_free: view.escape_free,
+            overflow: view.overflow,
+            start: Some(Timestamp(view.start)),
+            value,
+        }
     }
 }
 

@@ -28,8 +28,8 @@ pub(crate) struct Walk {
     cursor: Option<Cursor>,
     /// The index of the next series, in a family that combines the series of several processes.
     series: usize,
-    /// Whether the walk ends after the next family.
-    only: bool,
+    /// The index after the last family of a walk that is restricted to one name.
+    end: Option<usize>,
     scratch: Scratch,
     processes: Processes,
     texts: Vec<u8>,
@@ -53,7 +53,7 @@ impl Walk {
         self.next = 0;
         self.cursor = None;
         self.processes.forget();
-        self.only = false;
+        self.end = None;
         Ok(())
     }
 
@@ -62,13 +62,12 @@ impl Walk {
         Self { readers: Some(Arc::new(ReaderList::of(readers))), ..Self::default() }
     }
 
-    /// Restricts the walk to the family of that name, hidden or not. False if there is none.
+    /// Restricts the walk to the families of that name, hidden or not. False if there are none.
     pub(crate) fn narrow(&mut self, name: &str) -> bool {
         self.hidden = Arc::default();
-        let found = self.readers.as_ref().and_then(|readers| readers.position(name));
-        self.next = found.unwrap_or(usize::MAX);
-        self.only = found.is_some();
-        self.only
+        let found = self.readers.as_ref().map_or(0..0, |readers| readers.named(name));
+        (self.next, self.end) = (found.start, Some(found.end));
+        !found.is_empty()
     }
 
     /// Releases the families and collectors of the registry, and keeps the memory.
@@ -83,7 +82,8 @@ impl Walk {
     pub(crate) fn step<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
         let readers = self.readers.clone();
         let readers = readers.as_deref().map_or(&[][..], |readers| readers);
-        while let Some(reader) = readers.get(self.next) {
+        let end = self.end.unwrap_or(readers.len());
+        while let Some(reader) = readers.get(self.next).filter(|_| self.next < end) {
             let family = reader.family();
             if is_hidden(&self.hidden, family.name) {
                 self.next += 1;
@@ -95,7 +95,7 @@ impl Walk {
                 sink.family(&family);
             }
             let flow = match reader.aggregation() {
-                Some(_) => self.combined(&family, sink, &is_full),
+                Some(_) => self.combined(reader, &family, sink, &is_full),
                 None => {
                     let Self { texts, scratch, .. } = self;
                     let cursor = self.cursor.get_or_insert_default();
@@ -107,9 +107,9 @@ impl Walk {
             }
             self.next += 1;
             self.cursor = None;
-            if self.only {
-                return false;
-            }
+        }
+        if self.end.is_some() {
+            return false;
         }
         while let Some(collector) = self.collectors.get(self.next - readers.len()) {
             self.next += 1;
@@ -135,12 +135,16 @@ impl Walk {
     /// Passes on the series that [`Walk::tidy`] combined.
     fn combined<S: Sink>(
         &mut self,
+        reader: &Reader,
         family: &Family<'_>,
         sink: &mut S,
         is_full: impl Fn(&S) -> bool,
     ) -> ControlFlow<()> {
-        while let Some(series) = self.processes.series(self.series) {
+        while let Some(mut series) = self.processes.series(self.series) {
             self.series += 1;
+            if series.overflow {
+                series.texts = reader.overflow_texts();
+            }
             sink.series(family, &series);
             if is_full(sink) {
                 return ControlFlow::Break(());
@@ -152,15 +156,16 @@ impl Walk {
     /// Shows the number of updates that went to overflow series, if any did.
     fn overflows(&mut self, readers: &[Arc<Reader>], sink: &mut impl Sink) {
         let mut is_begun = false;
-        for reader in readers {
-            let total = reader.in_segment().overflowed();
-            if total == 0 || is_hidden(&self.hidden, reader.name()) {
+        for variants in readers.chunk_by(|one, other| one.name() == other.name()) {
+            let (reader, name) = (&variants[0], variants[0].name());
+            let total = variants.iter().map(|reader| reader.in_segment().overflowed());
+            let total = total.fold(0, u64::wrapping_add);
+            if total == 0 || is_hidden(&self.hidden, name) {
                 continue;
             }
             if !std::mem::replace(&mut is_begun, true) {
                 sink.family(&OVERFLOWED);
             }
-            let name = reader.name();
             self.texts.clear();
             Texts::push(&mut self.texts, name);
             let series = Series {

@@ -15,7 +15,7 @@ use super::key::{Key, KeyWriter, Secrets, Texts};
 use super::keyed::{self, DynamicSeries, Found, Moment};
 use super::meta;
 use super::names::Names;
-use super::schema::Schema;
+use super::schema::{Identity, Schema};
 use super::side::SideAllocations;
 use super::strings::StringSet;
 use super::walk::{View, keyed_view};
@@ -111,8 +111,8 @@ impl<'f> std::ops::Deref for Claimed<'f> {
 }
 
 impl Segment {
-    /// Opens the family of that name, or makes it. A family that is to stand [apart](Schema::apart)
-    /// is always made.
+    /// Opens the family of that name, or makes it. A family that is to stand
+    /// [apart](Identity::Apart) is always made.
     ///
     /// # Errors
     /// A description that no family can have or that contradicts the existing family, a full
@@ -166,7 +166,7 @@ impl Family {
             |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
         let groups = schema.check().map_err(fail)?;
         segment.ensure_marked_open()?;
-        if schema.apart {
+        if schema.identity == Identity::Apart {
             let _registration = segment.lock_registration()?;
             return Self::make(segment, schema, groups, clock);
         }
@@ -187,19 +187,19 @@ impl Family {
         schema: &Schema,
         clock: &Option<Manual>,
     ) -> Result<Option<Self>, Error> {
-        let (name, short) = (&schema.name, record_name(&schema.name));
-        let Some(record) = Names::of(segment).family(segment, name, short)? else {
+        let (name, short) = (schema.found_by(), record_name(&schema.name));
+        let Some(record) = Names::of(segment).family(segment, &name, short)? else {
             return Ok(None);
         };
         let family = Self::open(segment, &record, clock.clone())?;
-        if family.inner.schema.name != *name {
+        if family.inner.schema.found_by() != name {
             // Its record has the name of another family, whose name does not fit whole.
             return Ok(None);
         }
         match family.inner.schema.contradiction(schema) {
             None => Ok(Some(family)),
             Some(what) => {
-                let what = format!("the family {name:?} exists already, and {what}");
+                let what = format!("the family {:?} exists already, and {what}", schema.name);
                 Err(Error::mismatch(segment, what))
             }
         }
@@ -780,9 +780,8 @@ pub(crate) fn name_in(record: &Record) -> Option<String> {
     let is_ours = record.kind() == FAMILY && head.len() >= at::END;
     let is_dense = || head[at::DENSE].load(Ordering::Relaxed) != 0;
     let bytes = is_ours.then(|| schema_bytes(head, is_dense())).flatten();
-    match bytes.and_then(|bytes| Schema::name_in(&bytes)) {
-        Some((_, true)) => None,
-        Some((name, false)) => Some(name),
+    match bytes.and_then(|bytes| Schema::found_in(&bytes)) {
+        Some(name) => name,
         None => Some(record.name().to_owned()),
     }
 }

@@ -68,7 +68,7 @@ pub use handle::SeriesHandle;
 #[cfg(not(loom))]
 pub use key::{KeyWriter, Values};
 #[cfg(not(loom))]
-pub use schema::{Label, MAX_CELLS, Schema};
+pub use schema::{Identity, Label, MAX_CELLS, Schema};
 #[cfg(not(loom))]
 pub use side::{SideAllocation, SideAllocations};
 #[cfg(not(loom))]

@@ -3,7 +3,9 @@
 //! It is written once, when the family is made, and read by every process that opens the segment;
 //! `docs/formats.md` draws its bytes.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The description of a family.
@@ -31,9 +33,22 @@ pub struct Schema {
     pub idle: Option<Duration>,
     /// Other data that the layer above needs.
     pub settings: Vec<u8>,
-    /// Whether the family stands apart from all others, even from those of the same name: each one
-    /// is newly made, and found only through the handles to it.
-    pub apart: bool,
+    /// What distinguishes the family from others of its segment.
+    pub identity: Identity,
+}
+
+/// What distinguishes a family from others of its segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Identity {
+    /// The name: another description of that name is an error.
+    #[default]
+    Name,
+    /// The whole description but help, limit and idle time: each kind, unit, set of labels and list
+    /// of settings under a name is a family. For metrics that come from outside, whose label names
+    /// vary from series to series.
+    Variant,
+    /// The handles to it: each family is newly made, and never found.
+    Apart,
 }
 
 /// A label of a family.
@@ -91,6 +106,28 @@ impl Schema {
         Ok(groups)
     }
 
+    /// The name by which the family is found: for a variant, with all that distinguishes it.
+    pub(crate) fn found_by(&self) -> Cow<'_, str> {
+        if self.identity != Identity::Variant {
+            return Cow::Borrowed(&self.name);
+        }
+        // No name has a NUL, so no two descriptions give the same text.
+        let mut text = format!(
+            "{}\0{} {} {} {}\0{}",
+            self.name, self.kind, self.cells, self.floats, self.additive, self.unit
+        );
+        for label in &self.labels {
+            for part in [&label.name].into_iter().chain(label.values.iter().flatten()) {
+                let _ = write!(text, "\0{}:{part}", part.len());
+            }
+            text.push('\0');
+        }
+        self.settings.iter().for_each(|byte| {
+            let _ = write!(text, " {byte}");
+        });
+        Cow::Owned(text)
+    }
+
     /// What contradicts another description of the same name, in words.
     pub(crate) fn contradiction(&self, other: &Self) -> Option<String> {
         if (self.kind, self.cells, self.floats) != (other.kind, other.cells, other.floats) {
@@ -119,7 +156,7 @@ impl Schema {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.push(self.kind);
-        out.push(u8::from(self.additive) | u8::from(self.apart) << 1);
+        out.push(u8::from(self.additive) | self.identity.bits());
         out.extend_from_slice(&self.cells.to_le_bytes());
         // `check` made sure that there are at most 255.
         out.extend_from_slice(&(self.labels.len() as u32).to_le_bytes());
@@ -153,10 +190,14 @@ impl Schema {
         out
     }
 
-    /// The name in untrusted bytes, and whether the family stands apart.
-    pub(crate) fn name_in(bytes: &[u8]) -> Option<(String, bool)> {
-        let name = Reader(bytes.get(HEAD..)?).text().ok()?;
-        Some((name, bytes[1] & 2 == 2))
+    /// The name by which the family in untrusted bytes is found; `Some(None)` if it stands apart.
+    pub(crate) fn found_in(bytes: &[u8]) -> Option<Option<String>> {
+        let rest = bytes.get(HEAD..)?;
+        match Identity::of_bits(bytes[1])? {
+            Identity::Apart => Some(None),
+            Identity::Name => Some(Some(Reader(rest).text().ok()?)),
+            Identity::Variant => Some(Some(Self::decode(bytes).ok()?.found_by().into_owned())),
+        }
     }
 
     /// Reads untrusted bytes.
@@ -171,9 +212,8 @@ impl Schema {
             let bytes = head[at..at + 8].try_into().expect("a slice of 8 bytes is an array of 8");
             u64::from_le_bytes(bytes)
         };
-        if head[1] > 3 {
-            return Err(format!("its flags are {}", head[1]));
-        }
+        let identity = Identity::of_bits(head[1]);
+        let identity = identity.ok_or_else(|| format!("its flags are {}", head[1]))?;
         let count = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
         if count > MAX_LABELS {
             return Err(format!("it states {count} labels"));
@@ -181,7 +221,7 @@ impl Schema {
         let mut schema = Self {
             kind: head[0],
             additive: head[1] & 1 == 1,
-            apart: head[1] & 2 == 2,
+            identity,
             cells: u16::from_le_bytes([head[2], head[3]]),
             limit: Some(word(8)).filter(|&limit| limit != u64::MAX),
             idle: Some(word(16)).filter(|&idle| idle != u64::MAX).map(Duration::from_nanos),
@@ -205,6 +245,29 @@ impl Schema {
         }
         schema.check()?;
         Ok(schema)
+    }
+}
+
+impl Identity {
+    const APART: u8 = 2;
+    const VARIANT: u8 = 4;
+
+    fn bits(self) -> u8 {
+        match self {
+            Self::Name => 0,
+            Self::Apart => Self::APART,
+            Self::Variant => Self::VARIANT,
+        }
+    }
+
+    /// Reads the flags of a description. `None` if they are unknown.
+    fn of_bits(flags: u8) -> Option<Self> {
+        match flags & !1 {
+            0 => Some(Self::Name),
+            Self::APART => Some(Self::Apart),
+            Self::VARIANT => Some(Self::Variant),
+            _ => None,
+        }
     }
 }
 
@@ -252,7 +315,7 @@ mod tests {
             limit: Some(1000),
             idle: Some(Duration::from_secs(60)),
             settings: vec![1, 2, 3],
-            apart: true,
+            identity: Identity::Apart,
         }
     }
 
@@ -262,6 +325,39 @@ mod tests {
         assert_eq!(Schema::decode(&bytes).unwrap(), schema());
         let plain = Schema { cells: 1, ..Schema::default() };
         assert_eq!(Schema::decode(&plain.encode()).unwrap(), plain);
+    }
+
+    #[test]
+    fn variants_are_found_by_all_that_distinguishes_them() {
+        let variant = Schema { identity: Identity::Variant, ..schema() };
+        let bytes = variant.encode();
+        assert_eq!(Schema::decode(&bytes).unwrap(), variant);
+        let found = |schema: &Schema| Schema::found_in(&schema.encode()).unwrap();
+        assert_eq!(found(&variant).unwrap(), variant.found_by());
+        assert_eq!(found(&schema()), None);
+        let named = Schema { identity: Identity::Name, ..schema() };
+        assert_eq!(found(&named).as_deref(), Some("requests"));
+        let label = |name: &str, values: Option<&[&str]>| Label {
+            name: name.into(),
+            values: values.map(|values| values.iter().map(|&value| value.into()).collect()),
+        };
+        let others = [
+            Schema { name: "request".into(), ..variant.clone() },
+            Schema { unit: "second".into(), ..variant.clone() },
+            Schema { kind: 4, ..variant.clone() },
+            Schema { settings: vec![12, 3], ..variant.clone() },
+            Schema { settings: vec![1, 23], ..variant.clone() },
+            Schema { labels: vec![label("kind", None), label("user", None)], ..variant.clone() },
+            Schema { labels: vec![label("kind", Some(&["a", "b", "user"]))], ..variant.clone() },
+            Schema { labels: vec![label("kind", Some(&["a", "b"]))], ..variant.clone() },
+        ];
+        let mut texts: Vec<String> = others.iter().map(|one| found(one).unwrap()).collect();
+        texts.push(found(&variant).unwrap());
+        texts.sort();
+        texts.dedup();
+        assert_eq!(texts.len(), others.len() + 1);
+        let alike = Schema { help: "Other.".into(), limit: None, idle: None, ..variant.clone() };
+        assert_eq!(alike.found_by(), variant.found_by());
     }
 
     #[test]

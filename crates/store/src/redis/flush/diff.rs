@@ -393,7 +393,7 @@ fn push_field(
 ) {
     let bound = part.bound.map(float_text);
     let le = bound.as_deref().map(|bound| ("le", bound));
-    let overflow = series.overflow.then_some(("quipu_overflow", "true"));
+    let overflow = series.overflow.then(|| ("quipu_overflow", series.overflow_value()));
     let own = (!series.overflow).then(|| labels(family, series));
     write_field(out, part.name, own.into_iter().flatten().chain(overflow).chain(le), start);
 }
