@@ -53,6 +53,7 @@ fn turn<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
         (records, families.into_iter().next())
     });
     let Some(family) = family else { return Vec::new() };
+    drop(keys);
 
     let keys = Keys::shuffled(series, 1);
     // Each run continues where the previous one ended.
@@ -82,7 +83,7 @@ fn turn<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
     records
 }
 
-fn filled<C: Contender>(keys: &Keys) -> Option<impl ByUser + Scrape> {
+fn filled<C: Contender>(keys: &Keys) -> Option<impl ByUser + Scrape + use<C>> {
     let family = C::by_user()?;
     for (kind, route, user) in keys.iter() {
         family.inc(kind, route, user);
