@@ -242,7 +242,12 @@ impl Reader {
             ($kind:ident) => {
                 self.family.walk(cursor, texts, |view| {
                     $kind.read(&self.family, &view.cells, scratch, |value| {
-                        sink.series(&family, &self.series(view, value));
+                        if view.overflow {
+                            let series = series(view, self.overflow_texts(), value);
+                            pass_overflow(sink, &family, &series);
+                        } else {
+                            sink.series(&family, &series(view, Texts::new(view.texts), value));
+                        }
                     });
                     if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })
@@ -254,17 +259,25 @@ impl Reader {
             kind => walk!(kind),
         }
     }
+}
 
-    #[inline(always)]
-    fn series<'v>(&'v self, view: &View<'v>, value: Value<'v>) -> Series<'v> {
-        Series {
-            group: view.group,
-            texts: if view.overflow { self.overflow_texts() } else { Texts::new(view.texts) },
-            escape_free: view.escape_free,
-            overflow: view.overflow,
-            start: Some(Timestamp(view.start)),
-            value,
-        }
+/// Passes on an overflow series. A separate function, so that the parts of other series stay in
+/// registers.
+#[cold]
+#[inline(never)]
+fn pass_overflow<S: Sink>(sink: &mut S, family: &Family<'_>, series: &Series<'_>) {
+    sink.series(family, series);
+}
+
+#[inline(always)]
+fn series<'v>(view: &View<'v>, texts: Texts<'v>, value: Value<'v>) -> Series<'v> {
+    Series {
+        group: view.group,
+        texts,
+        escape_free: view.escape_free,
+        overflow: view.overflow,
+        start: Some(Timestamp(view.start)),
+        value,
     }
 }
 
