@@ -18,12 +18,31 @@ pub(crate) struct Counted {
     pub(crate) functions: BTreeMap<String, u64>,
 }
 
+/// How the cells are built.
+#[derive(Clone, Copy)]
+pub(crate) enum Profile {
+    /// As most programs: with Cargo's default release profile.
+    Default,
+    /// With link-time optimisation, and one codegen unit per crate.
+    Lto,
+}
+
+impl Profile {
+    /// Its name in the workspace.
+    fn name(self) -> &'static str {
+        match self {
+            Profile::Default => "default-release",
+            Profile::Lto => "release",
+        }
+    }
+}
+
 /// Builds the cells, and counts those of a table.
-pub(crate) fn count(root: &Path, table: &str) -> Result<Vec<Counted>> {
+pub(crate) fn count(root: &Path, table: &str, profile: Profile) -> Result<Vec<Counted>> {
     let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build
         .current_dir(root)
-        .args(["build", "--locked", "--quiet", "--profile", "default-release"])
+        .args(["build", "--locked", "--quiet", "--profile", profile.name()])
         .args(["--package", "quipu-bench-callgrind", "--bin", "cells"]);
     output(&mut build)?;
 
@@ -39,7 +58,7 @@ pub(crate) fn count(root: &Path, table: &str) -> Result<Vec<Counted>> {
         .args(["--tool=callgrind", "--quiet", "--branch-sim=yes", "--toggle-collect=entry_*"])
         .args(["--compress-strings=no", "--compress-pos=no", "--dump-line=no"])
         .arg(format!("--callgrind-out-file={}/%p", folder.display()))
-        .arg(target.join("counted/cells"))
+        .arg(target.join(profile.name()).join("cells"))
         .arg(table);
     let printed = output(&mut valgrind)?;
     printed.lines().map(|line| read(&folder, line)).collect()

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::callgrind::{self, Counted};
+use crate::callgrind::{self, Counted, Profile};
 use crate::error::{Error, Result};
 use crate::figures::{Setting, read_lines, write_lines};
 
@@ -28,14 +28,28 @@ struct Operation {
     name: String,
     instructions: f64,
     branches: f64,
+    /// Instructions with link-time optimisation, which are recorded for information alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    with_lto: Option<f64>,
     /// Those in each function itself, if they are at least a tenth of an instruction.
     functions: BTreeMap<String, f64>,
 }
 
-/// Counts all operations.
+/// Counts all operations with the default profile.
 pub(crate) fn count(root: &Path) -> Result<Hottest> {
-    let operations = callgrind::count(root, "counting")?.into_iter().map(Operation::of).collect();
+    let counted = callgrind::count(root, "counting", Profile::Default)?;
+    let operations = counted.into_iter().map(Operation::of).collect();
     Ok(Hottest { setting: callgrind::setting(root)?, operations })
+}
+
+/// Counts all operations with and without link-time optimisation.
+pub(crate) fn count_both(root: &Path) -> Result<Hottest> {
+    let mut hottest = count(root)?;
+    let counted = callgrind::count(root, "counting", Profile::Lto)?;
+    for (operation, with_lto) in hottest.operations.iter_mut().zip(counted) {
+        operation.with_lto = Some(Operation::of(with_lto).instructions);
+    }
+    Ok(hottest)
 }
 
 impl Operation {
@@ -46,6 +60,7 @@ impl Operation {
             name: counted.name,
             instructions: per(counted.total.instructions),
             branches: per(counted.total.branches),
+            with_lto: None,
             functions: functions
                 .map(|(name, count)| (name, per(count)))
                 .filter(|(_, count)| *count > 0.0)
@@ -72,11 +87,12 @@ impl Hottest {
         let Setting { rustc, llvm, target, libc, valgrind, .. } = &self.setting;
         format!(
             "# Instructions of the hottest operations\n\n\
-             Counted by callgrind with the default release profile (no link-time optimisation), \
-             loop included. `make test-counts`\nfails if a count rises by more than \
-             {TOLERANCE:.0}%; `make record-counts` writes this page. The sources are in\n\
-             `bench/callgrind/src/counting.rs`. Valgrind has no restartable sequences: the program \
-             registers an area for them\nitself, so that the counted path is the one that users \
+             Counted by callgrind with Cargo's default release profile, loop included. `make \
+             test-counts` fails if a count rises by\nmore than {TOLERANCE:.0}%; `make \
+             record-counts` writes this page. The last column is for information: with `lto = \
+             \"fat\"`\nand `codegen-units = 1`. The sources are in \
+             `bench/callgrind/src/counting.rs`. Valgrind has no restartable sequences:\nthe program \
+             registers an area for them itself, so that the counted path is the one that users \
              have.\n\nrustc {rustc} (LLVM {llvm}), {target}, {libc}, {valgrind}.\n\n{}\n",
             self.table(),
             TOLERANCE = TOLERANCE * 100.0,
@@ -85,9 +101,11 @@ impl Hottest {
 
     /// A Markdown table.
     pub(crate) fn table(&self) -> String {
-        let mut text = "| operation | instructions | branches |\n| --- | ---: | ---: |".to_owned();
-        for Operation { name, instructions, branches, .. } in &self.operations {
-            let _ = write!(text, "\n| `{name}` | {instructions:.1} | {branches:.1} |");
+        let head = "| operation | instructions | branches | instructions with LTO |";
+        let mut text = format!("{head}\n| --- | ---: | ---: | ---: |");
+        for Operation { name, instructions, branches, with_lto, .. } in &self.operations {
+            let with_lto = with_lto.map_or("-".into(), |count| format!("{count:.1}"));
+            let _ = write!(text, "\n| `{name}` | {instructions:.1} | {branches:.1} | {with_lto} |");
         }
         text
     }
@@ -142,6 +160,7 @@ mod tests {
                 name: "counter".into(),
                 instructions,
                 branches: 3.0,
+                with_lto: None,
                 functions: functions.collect(),
             }],
         }

@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use callgrind::Profile;
 use error::{Error, Result};
 use figures::Figures;
 
@@ -57,7 +58,7 @@ fn run(command: &Command) -> Result<ExitCode> {
             figures.write(&kept)?;
             table::write_all(&root, &figures)?;
             say(&table::all_rows(&figures));
-            let hottest = hottest::count(&root)?;
+            let hottest = hottest::count_both(&root)?;
             hottest.write(&root)?;
             say(&hottest.table());
         }
@@ -87,7 +88,7 @@ fn run(command: &Command) -> Result<ExitCode> {
 
 /// Counts every case of every bump allocator.
 fn arenas(root: &Path) -> Result<Figures> {
-    let counted = callgrind::count(root, "arena")?;
+    let counted = callgrind::count(root, "arena", Profile::Default)?;
     let mut counts = BTreeMap::new();
     for cell in counted {
         let Some((case, library)) = cell.name.split_once('-') else {
