@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use quipu::exposition::{Escaping, Format};
+use quipu::{Counter, Description, GaugeFamily, Histogram, Registry, Summary};
 use quipu_segment::clock::Manual;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
 use quipu_window::{Bucketed, Exact, KeyedWindows, Window};
-use quipu_wire::{
-    AnyFormat, BatchTimer, Counter, Framing, Gauge, Message, MetricType, MetricUnion,
-};
+use quipu_wire::{AnyFormat, BatchTimer, Framing, Gauge, Message, MetricType, MetricUnion};
 
 use wire_shared::{DIALECTS, NAMES};
 
@@ -205,7 +205,7 @@ fn wire(corpus: &impl Corpus) -> Result<(), Failure> {
     };
     let metric_type = MetricType::BATCH_TIMER;
     let messages: [(&str, Message<'_>); 6] = [
-        ("counter", Counter { id, value: 100 }.into()),
+        ("counter", quipu_wire::Counter { id, value: 100 }.into()),
         ("timer", BatchTimer { id, values: timer }.into()),
         ("gauge", Gauge { id, value: -0.25 }.into()),
         ("union", MetricUnion { metric_type, id: b"id", timer, ..zero }.into()),
@@ -285,8 +285,37 @@ fn text(corpus: &impl Corpus) -> Result<(), Failure> {
                 let input = [&[first], input.as_bytes()].concat();
                 corpus("wire_text", &format!("{index}_{first}"), &input)?;
             }
+            for first in [format, format | 4] {
+                let input = [&[first], input.as_bytes()].concat();
+                corpus("wire_families", &format!("{index}_{first}"), &input)?;
+            }
         }
     }
+    families(corpus)
+}
+
+/// Families of each type as quipu exposes them in protobuf.
+fn families(corpus: &impl Corpus) -> Result<(), Failure> {
+    let registry = Registry::new();
+    let about = |name: &str| Description::new(name, "Some text.").exemplars();
+    let hits: Counter = registry.register(about("hits"))?;
+    hits.inc_with(3, &[("id", "x")]);
+    let levels: GaugeFamily<[&str; 2]> =
+        registry.register(Description::new("level", "").labels(["a", "b"]))?;
+    levels.set(&["x", "y"], 0.5);
+    levels.set(&["", "z"], f64::NAN);
+    let size: Histogram = registry.register(about("size").unit("bytes").buckets([1.0, 10.0]))?;
+    let took: Histogram = registry.register(about("took").native(3))?;
+    for value in [-2.0, 0.0, 0.5, 1.5, 30.0] {
+        size.observe_with(value, &[("id", "y")]);
+        took.observe(value);
+    }
+    let wait: Summary = registry.register(Description::new("wait", ""))?;
+    wait.observe(2.0);
+    let mut out = Vec::new();
+    registry.scrape().format(Format::Protobuf, Escaping::AllowUtf8).write_to(&mut out)?;
+    corpus("wire_families", "quipu_2", &[&[2], &out[..]].concat())?;
+    corpus("wire_families", "quipu_6", &[&[6], &out[..]].concat())?;
     Ok(())
 }
 

@@ -16,18 +16,29 @@ mod copy;
 mod error;
 mod format;
 mod formats;
-#[cfg(any(feature = "quipu", feature = "remote-write"))]
+#[cfg(any(feature = "exposition", feature = "quipu", feature = "remote-write"))]
 mod hash;
 mod message;
 #[cfg(any(feature = "hprose", feature = "json"))]
 mod number;
 mod pieces;
-#[cfg(any(feature = "protobuf", feature = "remote-write", feature = "otlp"))]
+#[cfg(any(
+    feature = "exposition",
+    feature = "otlp",
+    feature = "protobuf",
+    feature = "remote-write"
+))]
 mod protobuf;
 #[cfg(feature = "quipu")]
 mod quipu;
 mod reader;
-#[cfg(any(feature = "otlp", feature = "remote-write", feature = "snappy", feature = "statsd"))]
+#[cfg(any(
+    feature = "exposition",
+    feature = "otlp",
+    feature = "remote-write",
+    feature = "snappy",
+    feature = "statsd"
+))]
 pub mod remote;
 mod stream;
 mod values;

@@ -43,7 +43,7 @@
 
 #[cfg(feature = "exposition")]
 pub mod exposition;
-#[cfg(any(feature = "remote-write", feature = "otlp"))]
+#[cfg(any(feature = "exposition", feature = "remote-write", feature = "otlp"))]
 mod fields;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod labels;

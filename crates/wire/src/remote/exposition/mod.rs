@@ -1,7 +1,17 @@
 //! What programs expose to scrapers and push to gateways: Prometheus' text format 0.0.4 and
-//! OpenMetrics 1.0 ([`text`]).
+//! OpenMetrics 1.0 ([`text`]), and Prometheus' protobuf format ([`read_families`]). [`Families`]
+//! puts the lines of text together to what protobuf has: [`Family`].
 
 pub mod text;
+
+mod families;
+mod family;
+mod protobuf;
+mod store;
+
+pub use families::{Families, FamilyError};
+pub use family::{Bucket, Exemplar, Family, Histogram, Metric, Native, Summary, Value};
+pub use protobuf::read_families;
 
 /// The type of a family of metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -24,4 +34,30 @@ pub enum Kind {
     /// Not known: `untyped` in Prometheus' formats.
     #[default]
     Unknown,
+}
+
+/// How much of a family is kept at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "to be made by literals")]
+pub struct Limits {
+    /// How many samples a family may have: values, buckets and quantiles. Each takes at most about
+    /// 150 bytes.
+    pub samples: usize,
+    /// How many bytes its names, labels and texts may have. Each label takes 16 bytes more.
+    pub bytes: usize,
+}
+
+impl Limits {
+    /// With numbers for which 32 bits suffice.
+    fn in_range(self) -> Limits {
+        const MAX: usize = i32::MAX as usize;
+        Limits { samples: self.samples.min(MAX), bytes: self.bytes.min(MAX) }
+    }
+}
+
+/// A million samples, and 64 MiB of texts.
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { samples: 1_000_000, bytes: 64 << 20 }
+    }
 }

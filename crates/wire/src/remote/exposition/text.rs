@@ -404,7 +404,7 @@ impl<'a> Text<'a> {
 
     /// The text in parts: those between escapes, and what an escape stands for. A backslash before
     /// any other character stands for itself.
-    fn parts(self) -> impl Iterator<Item = &'a str> {
+    pub(super) fn parts(self) -> impl Iterator<Item = &'a str> {
         let mut rest = self.raw;
         core::iter::from_fn(move || {
             if rest.is_empty() {

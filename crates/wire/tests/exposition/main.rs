@@ -4,6 +4,8 @@
 #![cfg(feature = "exposition")]
 #![allow(clippy::unwrap_used)]
 
+mod families;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;

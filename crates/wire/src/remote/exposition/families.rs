@@ -1,0 +1,402 @@
+//! Puts the samples of text together to families.
+
+use alloc::borrow::Cow;
+use core::fmt;
+
+use hashbrown::HashTable;
+
+use super::family::Family;
+use super::store::{ExemplarSlot, Full, Mark, Point, Slot, Span, Store, Twice};
+use super::text::{Exemplar, Item, Label, Sample, Text};
+use super::{Kind, Limits};
+use crate::hash::Secrets;
+use crate::remote::lines::float;
+
+/// Puts the samples of text together to families, in which each metric is complete: a histogram with
+/// its buckets, a summary with its quantiles.
+///
+/// ```
+/// use quipu_wire::remote::exposition::text::{Format, Options, Reader};
+/// use quipu_wire::remote::exposition::{Families, Kind, Limits, Value};
+///
+/// let text = b"# TYPE took histogram\n\
+///     took_bucket{path=\"/\",le=\"0.5\"} 2\ntook_bucket{path=\"/\",le=\"+Inf\"} 3\n\
+///     took_sum{path=\"/\"} 2.5\ntook_count{path=\"/\"} 3\n";
+/// let mut reader = Reader::new(text, Options::new(Format::Prometheus));
+/// let mut families = Families::new(Limits::default());
+/// while let Some(item) = reader.next() {
+///     // A family is complete when another one begins.
+///     families.push(&item?, |family| println!("{family:?}"))?;
+/// }
+/// families.finish(|family| {
+///     assert_eq!((family.name(), family.kind()), ("took", Kind::Histogram));
+///     let metric = family.metrics().next().unwrap();
+///     assert!(metric.labels().eq([("path", "/")]));
+///     let Value::Histogram(histogram) = metric.value() else { panic!() };
+///     let buckets = histogram.buckets().map(|bucket| (bucket.upper_bound, bucket.cumulative_count));
+///     assert!(buckets.eq([(0.5, 2.0), (f64::INFINITY, 3.0)]));
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The lines of a family come together, as both formats demand: if they come in two parts, these are
+/// two families, of which the second has no type. Within a family, the order does not matter. A
+/// sample that belongs to no family that was announced is a family of its own, whose type is not
+/// known.
+#[derive(Debug)]
+pub struct Families {
+    store: Store,
+    /// The metrics of the family by their labels.
+    table: HashTable<u32>,
+    secrets: Secrets,
+    /// Whether a family has begun, and what it has.
+    is_begun: bool,
+    has_type: bool,
+    has_help: bool,
+    has_unit: bool,
+}
+
+/// Why a line is not a part of a family. It is left out; the family goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FamilyError {
+    /// The metric already has this value, or the family this text, type or unit.
+    Duplicate,
+    /// Two labels have the same name.
+    DuplicateLabel,
+    /// A bucket has no label `le` that is a number, or a quantile no label `quantile`.
+    MalformedBound,
+    /// The text, the type or the unit comes after samples of the family.
+    Misplaced,
+    /// A sample of this name is not part of a family of this type.
+    Unexpected,
+    /// A limit is exceeded.
+    TooLarge,
+}
+
+/// Which part of a metric a sample is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Value,
+    Bucket,
+    Count,
+    Created,
+    Quantile,
+    Sum,
+}
+
+impl Families {
+    /// No families yet.
+    pub fn new(limits: Limits) -> Families {
+        Families {
+            store: Store::new(limits),
+            table: HashTable::new(),
+            secrets: Secrets::default(),
+            is_begun: false,
+            has_type: false,
+            has_help: false,
+            has_unit: false,
+        }
+    }
+
+    /// Adds a line. If it begins another family, the function is called with the one before.
+    ///
+    /// # Errors
+    ///
+    /// When the line is not a part of its family. It is left out.
+    pub fn push(
+        &mut self,
+        item: &Item<'_, '_>,
+        each: impl FnMut(Family<'_>),
+    ) -> Result<(), FamilyError> {
+        match item {
+            Item::Help { name, text } => {
+                self.announce(*name, each)?;
+                first(&mut self.has_help)?;
+                self.store.help = self.store.add_text(text.parts())?;
+            }
+            Item::Type { name, kind } => {
+                self.announce(*name, each)?;
+                first(&mut self.has_type)?;
+                self.store.kind = *kind;
+            }
+            Item::Unit { name, unit } => {
+                self.announce(*name, each)?;
+                first(&mut self.has_unit)?;
+                self.store.unit = self.store.add_text([*unit])?;
+            }
+            Item::Sample(sample) => return self.sample(sample, each),
+            Item::Comment(_) => {}
+            Item::End => self.finish(each),
+        }
+        Ok(())
+    }
+
+    /// Completes the last family, and calls the function with it. More lines may follow.
+    pub fn finish(&mut self, mut each: impl FnMut(Family<'_>)) {
+        self.store.complete();
+        if !self.store.slots.is_empty() {
+            each(Family { store: &self.store });
+        }
+        self.store.clear();
+        self.table.clear();
+        self.is_begun = false;
+        (self.has_type, self.has_help, self.has_unit) = (false, false, false);
+    }
+
+    /// Begins a family of this name, unless it is the current one.
+    fn announce(
+        &mut self,
+        name: Text<'_>,
+        each: impl FnMut(Family<'_>),
+    ) -> Result<(), FamilyError> {
+        if !self.is_begun || name != *self.store.text(self.store.name) {
+            return self.begin(name, each);
+        }
+        match self.store.slots.is_empty() {
+            true => Ok(()),
+            false => Err(FamilyError::Misplaced),
+        }
+    }
+
+    fn begin(&mut self, name: Text<'_>, each: impl FnMut(Family<'_>)) -> Result<(), FamilyError> {
+        self.finish(each);
+        self.store.name = self.store.add_text(name.parts())?;
+        self.is_begun = true;
+        Ok(())
+    }
+
+    fn sample(
+        &mut self,
+        sample: &Sample<'_, '_>,
+        each: impl FnMut(Family<'_>),
+    ) -> Result<(), FamilyError> {
+        let name: Cow<'_, str> = sample.name.to_cow();
+        let part = match self.part(&name) {
+            Some(part) => part?,
+            None => {
+                self.begin(sample.name, each)?;
+                Part::Value
+            }
+        };
+        self.store.take(1)?;
+        let bound = match part {
+            Part::Bucket => Some(bound(sample.labels, "le")?),
+            Part::Quantile => Some(bound(sample.labels, "quantile")?),
+            _ => None,
+        };
+        let except = match part {
+            Part::Bucket => "le",
+            Part::Quantile => "quantile",
+            _ => "",
+        };
+        let mark = self.store.mark();
+        let labels = self.labels(sample.labels, except, mark)?;
+        let index = self.slot(labels, mark);
+        self.put(index, part, bound, sample)
+    }
+
+    /// Which part of the current family's metrics a sample of this name is, if it belongs to it.
+    fn part(&self, name: &str) -> Option<Result<Part, FamilyError>> {
+        if !self.is_begun {
+            return None;
+        }
+        let suffix = name.strip_prefix(self.store.text(self.store.name))?;
+        Some(Ok(match (self.store.kind, suffix) {
+            (Kind::GaugeHistogram | Kind::Histogram, "") => {
+                return Some(Err(FamilyError::Unexpected));
+            }
+            (Kind::Summary, "") => Part::Quantile,
+            (_, "") | (Kind::Counter, "_total") | (Kind::Info, "_info") => Part::Value,
+            (Kind::Counter | Kind::Histogram | Kind::Summary, "_created") => Part::Created,
+            (Kind::GaugeHistogram | Kind::Histogram, "_bucket") => Part::Bucket,
+            (Kind::Histogram | Kind::Summary, "_count") => Part::Count,
+            (Kind::Histogram | Kind::Summary, "_sum") => Part::Sum,
+            (Kind::GaugeHistogram, "_gcount") => Part::Count,
+            (Kind::GaugeHistogram, "_gsum") => Part::Sum,
+            _ => return None,
+        }))
+    }
+
+    /// Adds labels, without one and without those that are empty.
+    fn labels(
+        &mut self,
+        labels: &[Label<'_>],
+        except: &str,
+        mark: Mark,
+    ) -> Result<Span, FamilyError> {
+        let store = &mut self.store;
+        let mut add = || -> Result<Span, FamilyError> {
+            for label in labels {
+                if !label.value.raw().is_empty() && label.name != *except {
+                    let name = store.add_text(label.name.parts())?;
+                    let value = store.add_text(label.value.parts())?;
+                    store.pairs.push((name, value));
+                }
+            }
+            Ok(store.sort_labels(mark)?)
+        };
+        let added = add();
+        if added.is_err() {
+            self.store.back_to(mark);
+        }
+        added
+    }
+
+    /// The metric with these labels, which were added just now. They are forgotten if it exists.
+    fn slot(&mut self, labels: Span, mark: Mark) -> u32 {
+        let Families { store, table, secrets, .. } = self;
+        let is_same = |store: &Store, index: u32| {
+            let other = store.slots[index as usize].labels.of(&store.pairs);
+            let labels = labels.of(&store.pairs);
+            let mut pairs = other.iter().zip(labels);
+            other.len() == labels.len()
+                && pairs.all(|(a, b)| {
+                    store.text(a.0) == store.text(b.0) && store.text(a.1) == store.text(b.1)
+                })
+        };
+        // Most samples of a histogram follow another one of the same metric.
+        let last = (store.slots.len() as u32).checked_sub(1);
+        if let Some(last) = last.filter(|last| is_same(store, *last)) {
+            store.back_to(mark);
+            return last;
+        }
+        let hash = hash(store, secrets, labels);
+        if let Some(&index) = table.find(hash, |index| is_same(store, *index)) {
+            store.back_to(mark);
+            return index;
+        }
+        let index = store.slots.len() as u32;
+        store.slots.push(Slot::new(labels, store.kind.form()));
+        let rehash = |index: &u32| self::hash(store, secrets, store.slots[*index as usize].labels);
+        table.insert_unique(hash, index, rehash);
+        index
+    }
+
+    /// Stores the value of a sample.
+    fn put(
+        &mut self,
+        index: u32,
+        part: Part,
+        bound: Option<f64>,
+        sample: &Sample<'_, '_>,
+    ) -> Result<(), FamilyError> {
+        let store = &mut self.store;
+        let slot = &mut store.slots[index as usize];
+        slot.timestamp_ms = sample.timestamp_ms.or(slot.timestamp_ms);
+        match part {
+            Part::Value => {
+                first(&mut slot.has_value)?;
+                slot.value = sample.value;
+            }
+            Part::Count => set(&mut slot.count, sample.value)?,
+            Part::Sum => set(&mut slot.sum, sample.value)?,
+            // A time beyond the range of milliseconds is the nearest one within.
+            Part::Created => set(&mut slot.created_ms, (sample.value * 1000.0) as i64)?,
+            Part::Bucket | Part::Quantile => {
+                let (bound, value) = (bound.unwrap_or_default(), sample.value);
+                store.points.push(Point { slot: index, bound, value, exemplar: None });
+            }
+        }
+        if let Some(exemplar) = &sample.exemplar
+            && matches!(part, Part::Value | Part::Bucket)
+        {
+            let number = Some(self.exemplar(exemplar)?);
+            match self.store.points.last_mut() {
+                Some(point) if part == Part::Bucket => point.exemplar = number,
+                _ => self.store.slots[index as usize].exemplar = number,
+            }
+        }
+        Ok(())
+    }
+
+    fn exemplar(&mut self, exemplar: &Exemplar<'_, '_>) -> Result<u32, FamilyError> {
+        let Exemplar { value, timestamp_ms, .. } = *exemplar;
+        let mark = self.store.mark();
+        let labels = self.labels(exemplar.labels, "", mark)?;
+        self.store.exemplars.push(ExemplarSlot { labels, value, timestamp_ms });
+        Ok(self.store.exemplars.len() as u32 - 1)
+    }
+}
+
+fn hash(store: &Store, secrets: &Secrets, labels: Span) -> u64 {
+    labels.of(&store.pairs).iter().fold(0, |hash, (name, value)| {
+        let pair = secrets.hash(store.text(*name).as_bytes()).rotate_left(32)
+            ^ secrets.hash(store.text(*value).as_bytes());
+        (hash ^ pair).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    })
+}
+
+/// The number in the label that says which bucket or quantile a sample is.
+fn bound(labels: &[Label<'_>], name: &str) -> Result<f64, FamilyError> {
+    let label = labels.iter().find(|label| label.name == *name);
+    label
+        .and_then(|label| float(&label.value.to_cow()))
+        .filter(|bound| !bound.is_nan())
+        .ok_or(FamilyError::MalformedBound)
+}
+
+fn first(is_there: &mut bool) -> Result<(), FamilyError> {
+    match core::mem::replace(is_there, true) {
+        true => Err(FamilyError::Duplicate),
+        false => Ok(()),
+    }
+}
+
+fn set<T>(place: &mut Option<T>, value: T) -> Result<(), FamilyError> {
+    match place.replace(value) {
+        Some(before) => {
+            *place = Some(before);
+            Err(FamilyError::Duplicate)
+        }
+        None => Ok(()),
+    }
+}
+
+impl From<Full> for FamilyError {
+    fn from(_: Full) -> FamilyError {
+        FamilyError::TooLarge
+    }
+}
+
+impl From<Twice> for FamilyError {
+    fn from(_: Twice) -> FamilyError {
+        FamilyError::DuplicateLabel
+    }
+}
+
+impl FamilyError {
+    /// Its name, such as `malformed_bound`, for a label of a metric.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FamilyError::Duplicate => "duplicate",
+            FamilyError::DuplicateLabel => "duplicate_label",
+            FamilyError::MalformedBound => "malformed_bound",
+            FamilyError::Misplaced => "misplaced",
+            FamilyError::Unexpected => "unexpected",
+            FamilyError::TooLarge => "too_large",
+        }
+    }
+}
+
+impl fmt::Display for FamilyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FamilyError::Duplicate => "a family has each value, type, unit and help text once",
+            FamilyError::DuplicateLabel => "two labels have the same name",
+            FamilyError::MalformedBound => {
+                "a bucket needs a number in its label `le`, a quantile in its label `quantile`"
+            }
+            FamilyError::Misplaced => {
+                "the type, the unit and the help text come before the samples of a family"
+            }
+            FamilyError::Unexpected => "the samples of a histogram have a suffix, as in `_bucket`",
+            FamilyError::TooLarge => "the family has more samples or text than the limit",
+        })
+    }
+}
+
+impl core::error::Error for FamilyError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,319 @@
+//! What a family of metrics has, in whichever format it came.
+
+use core::fmt;
+
+use super::Kind;
+use super::store::{Form, Point, Slot, Span, Store};
+
+/// A family: the metrics of one name, which differ in their labels. It borrows from what read it.
+#[derive(Clone, Copy)]
+pub struct Family<'f> {
+    pub(super) store: &'f Store,
+}
+
+/// A metric of a family.
+#[derive(Clone, Copy)]
+pub struct Metric<'f> {
+    store: &'f Store,
+    slot: &'f Slot,
+}
+
+/// The value of a metric.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Value<'f> {
+    /// Of a counter.
+    Counter {
+        /// How much was counted.
+        total: f64,
+        /// An event that was counted.
+        exemplar: Option<Exemplar<'f>>,
+    },
+    /// Of a gauge, an info or a state.
+    Gauge(f64),
+    /// Of a histogram, or one of gauges.
+    Histogram(Histogram<'f>),
+    /// Of a summary.
+    Summary(Summary<'f>),
+    /// Of a metric whose type is not known.
+    Unknown(f64),
+}
+
+/// A histogram: classic, native, or both.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Histogram<'f> {
+    /// How many values were observed. Text may leave it out; then it is the count of the last
+    /// bucket, if that is the one without a bound.
+    pub count: Option<f64>,
+    /// Their sum.
+    pub sum: Option<f64>,
+    /// The native part.
+    pub native: Option<Native<'f>>,
+    store: &'f Store,
+    points: &'f [Point],
+}
+
+/// A bucket of a classic histogram.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Bucket<'f> {
+    /// The greatest value that belongs to it; infinite for the last one.
+    pub upper_bound: f64,
+    /// How many values are in it and in all buckets before it.
+    pub cumulative_count: f64,
+    /// An event that was counted in it.
+    pub exemplar: Option<Exemplar<'f>>,
+}
+
+/// The native part of a histogram.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Native<'f> {
+    /// Says where the buckets' bounds are: powers of `2^(2^-schema)`.
+    pub schema: i32,
+    /// The greatest absolute value of the zero bucket.
+    pub zero_threshold: f64,
+    /// How many values are in the zero bucket.
+    pub zero_count: f64,
+    /// The buckets of negative values: index and count, by index.
+    pub negative: &'f [(i32, f64)],
+    /// The buckets of positive values: index and count, by index.
+    pub positive: &'f [(i32, f64)],
+    store: &'f Store,
+    exemplars: Span,
+}
+
+/// A summary.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Summary<'f> {
+    /// How many values were observed.
+    pub count: Option<f64>,
+    /// Their sum.
+    pub sum: Option<f64>,
+    points: &'f [Point],
+}
+
+/// An example of the events that a metric counts.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Exemplar<'f> {
+    /// The value of the event.
+    pub value: f64,
+    /// Its time in milliseconds since 1970.
+    pub timestamp_ms: Option<i64>,
+    store: &'f Store,
+    labels: Span,
+}
+
+impl<'f> Family<'f> {
+    /// The name. That of a counter ends in `_total` in Prometheus' formats, but not in OpenMetrics.
+    pub fn name(self) -> &'f str {
+        self.store.text(self.store.name)
+    }
+
+    /// The help text, or an empty one.
+    pub fn help(self) -> &'f str {
+        self.store.text(self.store.help)
+    }
+
+    /// The unit, or an empty text.
+    pub fn unit(self) -> &'f str {
+        self.store.text(self.store.unit)
+    }
+
+    /// The type.
+    pub fn kind(self) -> Kind {
+        self.store.kind
+    }
+
+    /// The metrics, in the order in which they came.
+    pub fn metrics(self) -> impl ExactSizeIterator<Item = Metric<'f>> {
+        self.store.slots.iter().map(move |slot| Metric { store: self.store, slot })
+    }
+}
+
+impl<'f> Metric<'f> {
+    /// The labels by name, each name once, without those that have an empty value. A bound or a
+    /// quantile is not among them.
+    pub fn labels(self) -> impl ExactSizeIterator<Item = (&'f str, &'f str)> {
+        self.store.labels(self.slot.labels)
+    }
+
+    /// The time of the value in milliseconds since 1970, if it has one.
+    pub fn timestamp_ms(self) -> Option<i64> {
+        self.slot.timestamp_ms
+    }
+
+    /// When counting began, in milliseconds since 1970, if that is known.
+    pub fn created_ms(self) -> Option<i64> {
+        self.slot.created_ms
+    }
+
+    /// The value.
+    pub fn value(self) -> Value<'f> {
+        let Metric { store, slot } = self;
+        let points = slot.points.of(&store.points);
+        match slot.form {
+            Form::Counter => Value::Counter {
+                total: slot.value,
+                exemplar: slot.exemplar.and_then(|index| store.exemplar(index)),
+            },
+            Form::Gauge => Value::Gauge(slot.value),
+            Form::Histogram => {
+                let last = points.last().filter(|point| point.bound == f64::INFINITY);
+                Value::Histogram(Histogram {
+                    count: slot.count.or(last.map(|point| point.value)),
+                    sum: slot.sum,
+                    native: slot.native.and_then(|index| self.native(index)),
+                    store,
+                    points,
+                })
+            }
+            Form::Summary => Value::Summary(Summary { count: slot.count, sum: slot.sum, points }),
+            Form::Unknown => Value::Unknown(slot.value),
+        }
+    }
+
+    fn native(self, index: u32) -> Option<Native<'f>> {
+        let store = self.store;
+        let native = store.natives.get(index as usize)?;
+        Some(Native {
+            schema: native.schema,
+            zero_threshold: native.zero_threshold,
+            zero_count: native.zero_count,
+            negative: native.negative.of(&store.native_buckets),
+            positive: native.positive.of(&store.native_buckets),
+            store,
+            exemplars: native.exemplars,
+        })
+    }
+}
+
+impl<'f> Histogram<'f> {
+    /// The classic buckets, by bound. The last one, without a bound, may be missing: it has all
+    /// values.
+    pub fn buckets(self) -> impl ExactSizeIterator<Item = Bucket<'f>> {
+        self.points.iter().map(move |point| Bucket {
+            upper_bound: point.bound,
+            cumulative_count: point.value,
+            exemplar: point.exemplar.and_then(|index| self.store.exemplar(index)),
+        })
+    }
+}
+
+impl<'f> Native<'f> {
+    /// Events that were counted.
+    pub fn exemplars(self) -> impl Iterator<Item = Exemplar<'f>> {
+        let Span { start, len } = self.exemplars;
+        (start..start + len).filter_map(move |index| self.store.exemplar(index))
+    }
+}
+
+impl<'f> Summary<'f> {
+    /// The quantiles and their values, by quantile.
+    pub fn quantiles(self) -> impl ExactSizeIterator<Item = (f64, f64)> + use<'f> {
+        self.points.iter().map(|point| (point.bound, point.value))
+    }
+}
+
+impl<'f> Exemplar<'f> {
+    /// The labels by name, each name once.
+    pub fn labels(self) -> impl ExactSizeIterator<Item = (&'f str, &'f str)> {
+        self.store.labels(self.labels)
+    }
+}
+
+impl Store {
+    fn labels(&self, labels: Span) -> impl ExactSizeIterator<Item = (&str, &str)> {
+        let pairs = labels.of(&self.pairs).iter();
+        pairs.map(|(name, value)| (self.text(*name), self.text(*value)))
+    }
+
+    fn exemplar(&self, index: u32) -> Option<Exemplar<'_>> {
+        let exemplar = self.exemplars.get(index as usize)?;
+        Some(Exemplar {
+            value: exemplar.value,
+            timestamp_ms: exemplar.timestamp_ms,
+            store: self,
+            labels: exemplar.labels,
+        })
+    }
+}
+
+/// The items of an iterator as a list or a map.
+struct Items<F>(F);
+
+impl<T: fmt::Debug, I: Iterator<Item = T>, F: Fn() -> I> fmt::Debug for Items<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.0()).finish()
+    }
+}
+
+impl fmt::Debug for Family<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Family")
+            .field("name", &self.name())
+            .field("kind", &self.kind())
+            .field("unit", &self.unit())
+            .field("help", &self.help())
+            .field("metrics", &Items(|| self.metrics()))
+            .finish()
+    }
+}
+
+impl fmt::Debug for Metric<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metric")
+            .field("labels", &Items(|| self.labels()))
+            .field("timestamp_ms", &self.timestamp_ms())
+            .field("created_ms", &self.created_ms())
+            .field("value", &self.value())
+            .finish()
+    }
+}
+
+impl fmt::Debug for Histogram<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Histogram")
+            .field("count", &self.count)
+            .field("sum", &self.sum)
+            .field("buckets", &Items(|| self.buckets()))
+            .field("native", &self.native)
+            .finish()
+    }
+}
+
+impl fmt::Debug for Native<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Native")
+            .field("schema", &self.schema)
+            .field("zero_threshold", &self.zero_threshold)
+            .field("zero_count", &self.zero_count)
+            .field("negative", &self.negative)
+            .field("positive", &self.positive)
+            .field("exemplars", &Items(|| self.exemplars()))
+            .finish()
+    }
+}
+
+impl fmt::Debug for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Summary")
+            .field("count", &self.count)
+            .field("sum", &self.sum)
+            .field("quantiles", &Items(|| self.quantiles()))
+            .finish()
+    }
+}
+
+impl fmt::Debug for Exemplar<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exemplar")
+            .field("labels", &Items(|| self.labels()))
+            .field("value", &self.value)
+            .field("timestamp_ms", &self.timestamp_ms)
+            .finish()
+    }
+}

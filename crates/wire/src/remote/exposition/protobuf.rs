@@ -1,0 +1,482 @@
+//! Prometheus' protobuf format: messages `io.prometheus.client.MetricFamily` (`metrics.proto` of
+//! `prometheus/client_model`), each with its length before it.
+
+use alloc::vec::Vec;
+
+use super::family::Family;
+use super::store::{ExemplarSlot, Form, Full, NativeSlot, Point, Slot, Span, Store};
+use super::{Kind, Limits};
+use crate::error::{Error, Fault};
+use crate::protobuf::{bytes, double};
+use crate::reader::{Reader, unzigzag};
+use crate::remote::fields::{each_field, nested, skip_unknown, text};
+
+/// Reads families as pushed or exposed with the content type
+/// `application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited`,
+/// and calls the function with each.
+///
+/// A length beyond the limit for texts is an error, as is a family with more samples than the limit.
+/// Counts are doubles: those beyond 2^53 are rounded.
+///
+/// ```
+/// use quipu_wire::remote::exposition::{Kind, Limits, Value, read_families};
+///
+/// let input = b"\x12\x0a\x04hits\x18\x00\x22\x08\x1a\x06\x09\0\0\0\0\0";
+/// assert!(read_families(input, Limits::default(), |_| ()).is_err());
+///
+/// let input = b"\x15\x0a\x04hits\x18\x00\x22\x0b\x1a\x09\x09\0\0\0\0\0\0\x1c\x40";
+/// read_families(input, Limits::default(), |family| {
+///     assert_eq!((family.name(), family.kind()), ("hits", Kind::Counter));
+///     let metric = family.metrics().next().unwrap();
+///     assert!(matches!(metric.value(), Value::Counter { total: 7.0, exemplar: None }));
+/// })?;
+/// # Ok::<(), quipu_wire::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// When it is not a sequence of such messages. The function was called with the families before the
+/// fault.
+pub fn read_families(
+    input: &[u8],
+    limits: Limits,
+    mut each: impl FnMut(Family<'_>),
+) -> Result<(), Error> {
+    let mut input = Reader::new(input);
+    let mut room = Room { store: Store::new(limits), ..Room::default() };
+    let mut read = |input: &mut Reader<'_>| {
+        while !input.is_empty() {
+            let before = *input;
+            if input.varint("the length of a family")? > limits.bytes as u64 {
+                *input = before;
+                return Err(Fault::too_large("a family that is no longer than the limit"));
+            }
+            *input = before;
+            room.store.clear();
+            nested(input, |input| room.family(input))?;
+            room.store.complete();
+            each(Family { store: &room.store });
+        }
+        Ok(())
+    };
+    read(&mut input)
+        .map_err(|fault| Error::reading("prometheus-protobuf", input.position() as u64, fault))
+}
+
+/// Memory that is kept between families.
+#[derive(Debug, Default)]
+struct Room {
+    store: Store,
+    negative: Side,
+    positive: Side,
+}
+
+/// The buckets of a native histogram on one side of zero.
+#[derive(Debug, Default)]
+struct Side {
+    /// Runs of buckets: the distance from the end of the one before, and the number of buckets.
+    spans: Vec<(i32, u32)>,
+    /// The differences between the counts of buckets.
+    deltas: Vec<i64>,
+    /// The counts of buckets, in a histogram of floats.
+    counts: Vec<f64>,
+}
+
+/// The fields of a histogram that are numbers.
+#[derive(Default)]
+struct Numbers {
+    count: u64,
+    count_float: f64,
+    schema: i32,
+    zero_threshold: f64,
+    zero_count: u64,
+    zero_count_float: f64,
+}
+
+type Read<T = ()> = Result<T, Fault>;
+
+impl Room {
+    fn family(&mut self, input: &mut Reader<'_>) -> Read {
+        let start = *input;
+        // Without a type, a family is one of counters, as in protobuf.
+        let mut kind = Kind::Counter;
+        each_field(input, |tag, input| match tag {
+            0x0a => text(input).and_then(|text| self.text(text)).map(|span| self.store.name = span),
+            0x12 => text(input).and_then(|text| self.text(text)).map(|span| self.store.help = span),
+            0x18 => family_type(input).map(|read| kind = read),
+            0x22 => nested(input, |input| self.metric(input)),
+            0x2a => text(input).and_then(|text| self.text(text)).map(|span| self.store.unit = span),
+            tag => skip_unknown(input, tag, 0b11_1110),
+        })?;
+        self.store.kind = kind;
+        let fits = self.store.slots.iter().all(|slot| slot.form == kind.form());
+        let fault = match (self.store.name.len, fits) {
+            (0, _) => "the name of a family",
+            (_, false) => "metrics with values of the family's type",
+            _ => return Ok(()),
+        };
+        *input = start;
+        Err(Fault::malformed(fault))
+    }
+
+    fn text(&mut self, text: &str) -> Read<Span> {
+        self.store.add_text([text]).map_err(too_large)
+    }
+
+    fn metric(&mut self, input: &mut Reader<'_>) -> Read {
+        let start = *input;
+        self.store.take(1).map_err(too_large)?;
+        let index = self.store.slots.len() as u32;
+        let mark = self.store.mark();
+        let mut form = None;
+        let mut slot = Slot::new(Span::default(), Form::Unknown);
+        // Labels are together in the store, so that exemplars, which have labels of their own,
+        // are read afterwards.
+        let mut labels = *input;
+        each_field(&mut labels, |tag, input| match tag {
+            0x0a => nested(input, |input| self.label(input)),
+            tag => skip_body(input, tag),
+        })
+        .inspect_err(|_| *input = labels)?;
+        slot.labels = self.store.sort_labels(mark).map_err(|_| DUPLICATE)?;
+        each_field(input, |tag, input| {
+            let read = match tag {
+                0x0a | 0x30 => None,
+                0x12 => Some(Form::Gauge),
+                0x1a => Some(Form::Counter),
+                0x22 => Some(Form::Summary),
+                0x2a => Some(Form::Unknown),
+                0x3a => Some(Form::Histogram),
+                tag => return skip_unknown(input, tag, 0b1111_1110),
+            };
+            if read.is_some() && form.replace(read).is_some() {
+                return Err(Fault::malformed("one value of a metric"));
+            }
+            match read {
+                Some(Form::Counter) => nested(input, |input| self.counter(input, &mut slot)),
+                Some(Form::Summary) => nested(input, |input| self.summary(input, &mut slot, index)),
+                Some(Form::Histogram) => {
+                    nested(input, |input| self.histogram(input, &mut slot, index))
+                }
+                Some(_) => nested(input, |input| number(input, &mut slot)),
+                None if tag == 0x30 => {
+                    slot.timestamp_ms = Some(input.varint("a time")?.cast_signed());
+                    Ok(())
+                }
+                None => bytes(input).map(drop),
+            }
+        })?;
+        let Some(form) = form.flatten() else {
+            *input = start;
+            return Err(Fault::malformed("the value of a metric"));
+        };
+        slot.form = form;
+        slot.has_value = true;
+        self.store.slots.push(slot);
+        Ok(())
+    }
+
+    fn label(&mut self, input: &mut Reader<'_>) -> Read {
+        let start = *input;
+        let (mut name, mut value) = ("", "");
+        each_field(input, |tag, input| match tag {
+            0x0a => text(input).map(|text| name = text),
+            0x12 => text(input).map(|text| value = text),
+            tag => skip_unknown(input, tag, 0b110),
+        })?;
+        if name.is_empty() {
+            *input = start;
+            return Err(Fault::malformed("the name of a label"));
+        }
+        if !value.is_empty() {
+            let pair = (self.text(name)?, self.text(value)?);
+            self.store.pairs.push(pair);
+        }
+        Ok(())
+    }
+
+    fn counter(&mut self, input: &mut Reader<'_>, slot: &mut Slot) -> Read {
+        each_field(input, |tag, input| match tag {
+            0x09 => double(input).map(|value| slot.value = value),
+            0x12 => {
+                slot.exemplar = Some(nested(input, |input| self.exemplar(input))?);
+                Ok(())
+            }
+            0x1a => nested(input, time).map(|time| slot.created_ms = Some(time)),
+            tag => skip_unknown(input, tag, 0b1110),
+        })
+    }
+
+    fn summary(&mut self, input: &mut Reader<'_>, slot: &mut Slot, index: u32) -> Read {
+        (slot.count, slot.sum) = (Some(0.0), Some(0.0));
+        each_field(input, |tag, input| match tag {
+            0x08 => input.varint("a count").map(|count| slot.count = Some(count as f64)),
+            0x11 => double(input).map(|sum| slot.sum = Some(sum)),
+            0x1a => {
+                self.store.take(1).map_err(too_large)?;
+                let (mut bound, mut value) = (0.0, 0.0);
+                nested(input, |input| {
+                    each_field(input, |tag, input| match tag {
+                        0x09 => bound_of(input).map(|read| bound = read),
+                        0x11 => double(input).map(|read| value = read),
+                        tag => skip_unknown(input, tag, 0b110),
+                    })
+                })?;
+                self.store.points.push(Point { slot: index, bound, value, exemplar: None });
+                Ok(())
+            }
+            0x22 => nested(input, time).map(|time| slot.created_ms = Some(time)),
+            tag => skip_unknown(input, tag, 0b11110),
+        })
+    }
+
+    fn histogram(&mut self, input: &mut Reader<'_>, slot: &mut Slot, index: u32) -> Read {
+        let start = *input;
+        self.negative.clear();
+        self.positive.clear();
+        let mut numbers = Numbers::default();
+        let mut bucket_input = *input;
+        // Exemplars of buckets come first, so that those of the histogram are together.
+        each_field(&mut bucket_input, |tag, input| match tag {
+            0x1a => nested(input, |input| self.bucket(input, index)),
+            tag => skip_body(input, tag),
+        })
+        .inspect_err(|_| *input = bucket_input)?;
+        let own = self.store.exemplars.len();
+        slot.sum = Some(0.0);
+        each_field(input, |tag, input| match tag {
+            0x08 => input.varint("a count").map(|count| numbers.count = count),
+            0x11 => double(input).map(|sum| slot.sum = Some(sum)),
+            0x1a => bytes(input).map(drop),
+            0x21 => double(input).map(|count| numbers.count_float = count),
+            0x28 => schema(input).map(|schema| numbers.schema = schema),
+            0x31 => double(input).map(|threshold| numbers.zero_threshold = threshold),
+            0x38 => input.varint("a count").map(|count| numbers.zero_count = count),
+            0x41 => double(input).map(|count| numbers.zero_count_float = count),
+            0x4a | 0x50 | 0x52 | 0x59 | 0x5a => self.negative.field(tag - 0x48, input),
+            0x62 | 0x68 | 0x6a | 0x71 | 0x72 => self.positive.field(tag - 0x60, input),
+            0x7a => nested(input, time).map(|time| slot.created_ms = Some(time)),
+            0x82 => nested(input, |input| self.exemplar(input)).map(drop),
+            tag => skip_unknown(input, tag, 0b1_1111_1111_1111_1110),
+        })?;
+        slot.count = Some(either(numbers.count, numbers.count_float));
+        let spans = !self.negative.spans.is_empty() || !self.positive.spans.is_empty();
+        let zero_count = either(numbers.zero_count, numbers.zero_count_float);
+        if !spans && zero_count == 0.0 && numbers.zero_threshold == 0.0 {
+            return Ok(());
+        }
+        let negative = self.negative.expand(&mut self.store);
+        let positive = self.positive.expand(&mut self.store);
+        let (negative, positive) = match (negative, positive) {
+            (Ok(negative), Ok(positive)) => (negative, positive),
+            (Err(fault), _) | (_, Err(fault)) => {
+                *input = start;
+                return Err(fault);
+            }
+        };
+        slot.native = Some(self.store.natives.len() as u32);
+        self.store.natives.push(NativeSlot {
+            schema: numbers.schema,
+            zero_threshold: numbers.zero_threshold,
+            zero_count,
+            negative,
+            positive,
+            exemplars: Span::since(own, &self.store.exemplars),
+        });
+        Ok(())
+    }
+
+    fn bucket(&mut self, input: &mut Reader<'_>, index: u32) -> Read {
+        self.store.take(1).map_err(too_large)?;
+        let (mut count, mut count_float, mut bound, mut exemplar) = (0, 0.0, 0.0, None);
+        each_field(input, |tag, input| match tag {
+            0x08 => input.varint("a count").map(|read| count = read),
+            0x11 => bound_of(input).map(|read| bound = read),
+            0x1a => {
+                exemplar = Some(nested(input, |input| self.exemplar(input))?);
+                Ok(())
+            }
+            0x21 => double(input).map(|read| count_float = read),
+            tag => skip_unknown(input, tag, 0b11110),
+        })?;
+        let value = either(count, count_float);
+        self.store.points.push(Point { slot: index, bound, value, exemplar });
+        Ok(())
+    }
+
+    /// Reads an exemplar, and returns its number.
+    fn exemplar(&mut self, input: &mut Reader<'_>) -> Read<u32> {
+        let mark = self.store.mark();
+        let (mut value, mut timestamp_ms) = (0.0, None);
+        each_field(input, |tag, input| match tag {
+            0x0a => nested(input, |input| self.label(input)),
+            0x11 => double(input).map(|read| value = read),
+            0x1a => nested(input, time).map(|time| timestamp_ms = Some(time)),
+            tag => skip_unknown(input, tag, 0b1110),
+        })?;
+        let labels = self.store.sort_labels(mark).map_err(|_| DUPLICATE)?;
+        self.store.take(1).map_err(too_large)?;
+        self.store.exemplars.push(ExemplarSlot { labels, value, timestamp_ms });
+        Ok(self.store.exemplars.len() as u32 - 1)
+    }
+}
+
+impl Side {
+    fn clear(&mut self) {
+        self.spans.clear();
+        self.deltas.clear();
+        self.counts.clear();
+    }
+
+    /// Reads a field, whose tag is given as if that of the spans were 2.
+    fn field(&mut self, tag: u64, input: &mut Reader<'_>) -> Read {
+        match tag {
+            0x02 => {
+                let (mut offset, mut length) = (0, 0);
+                nested(input, |input| {
+                    each_field(input, |tag, input| match tag {
+                        0x08 => schema(input).map(|read| offset = read),
+                        0x10 => {
+                            let read = u32::try_from(input.varint("a length")?);
+                            length = read.map_err(|_| Fault::malformed("a length in 32 bits"))?;
+                            Ok(())
+                        }
+                        tag => skip_unknown(input, tag, 0b110),
+                    })
+                })?;
+                self.spans.push((offset, length));
+            }
+            0x08 => self.deltas.push(unzigzag(input.varint("a difference")?)),
+            0x0a => nested(input, |input| {
+                while !input.is_empty() {
+                    self.deltas.push(unzigzag(input.varint("a difference")?));
+                }
+                Ok(())
+            })?,
+            0x11 => self.counts.push(double(input)?),
+            _ => nested(input, |input| {
+                while !input.is_empty() {
+                    self.counts.push(double(input)?);
+                }
+                Ok(())
+            })?,
+        }
+        Ok(())
+    }
+
+    /// Appends the buckets to those of the family.
+    fn expand(&self, store: &mut Store) -> Read<Span> {
+        const COUNTS: Fault = Fault::malformed("spans with as many buckets as there are counts");
+        const INDEX: Fault = Fault::malformed("indices of buckets that fit in 32 bits");
+        let buckets: u64 = self.spans.iter().map(|span| u64::from(span.1)).sum();
+        if buckets != self.deltas.len().max(self.counts.len()) as u64
+            || !self.deltas.is_empty() && !self.counts.is_empty()
+        {
+            return Err(COUNTS);
+        }
+        store.take(buckets as usize).map_err(too_large)?;
+        let start = store.native_buckets.len();
+        let mut counts = self.counts.iter();
+        let mut sum = 0_i64;
+        let mut deltas = self.deltas.iter();
+        let mut index = 0_i32;
+        for (number, (offset, length)) in self.spans.iter().enumerate() {
+            if number > 0 && *offset < 0 {
+                return Err(Fault::malformed("spans in the order of their buckets"));
+            }
+            index = index.checked_add(*offset).ok_or(INDEX)?;
+            for _ in 0..*length {
+                let count = match (deltas.next(), counts.next()) {
+                    (Some(delta), _) => {
+                        sum = sum.checked_add(*delta).filter(|sum| *sum >= 0).ok_or(
+                            Fault::malformed("differences of counts that are not negative"),
+                        )?;
+                        sum as f64
+                    }
+                    (None, Some(count)) => *count,
+                    (None, None) => return Err(COUNTS),
+                };
+                store.native_buckets.push((index, count));
+                index = index.checked_add(1).ok_or(INDEX)?;
+            }
+        }
+        Ok(Span::since(start, &store.native_buckets))
+    }
+}
+
+const DUPLICATE: Fault = Fault::malformed("each label once");
+
+fn too_large(_: Full) -> Fault {
+    Fault::too_large("a family with fewer samples and texts")
+}
+
+/// A count that may also be given as a float.
+fn either(count: u64, float: f64) -> f64 {
+    if float > 0.0 { float } else { count as f64 }
+}
+
+fn family_type(input: &mut Reader<'_>) -> Read<Kind> {
+    let before = *input;
+    Ok(match input.varint("the type of a family")? {
+        0 => Kind::Counter,
+        1 => Kind::Gauge,
+        2 => Kind::Summary,
+        3 => Kind::Unknown,
+        4 => Kind::Histogram,
+        5 => Kind::GaugeHistogram,
+        _ => {
+            *input = before;
+            return Err(Fault::malformed("the type of a family, 0 to 5"));
+        }
+    })
+}
+
+/// Reads a message with a value alone: of a gauge, or of a metric whose type is not known.
+fn number(input: &mut Reader<'_>, slot: &mut Slot) -> Read {
+    each_field(input, |tag, input| match tag {
+        0x09 => double(input).map(|value| slot.value = value),
+        tag => skip_unknown(input, tag, 0b10),
+    })
+}
+
+fn bound_of(input: &mut Reader<'_>) -> Read<f64> {
+    let before = *input;
+    let bound = double(input)?;
+    if bound.is_nan() {
+        *input = before;
+        return Err(Fault::malformed("a bound or quantile that is a number"));
+    }
+    Ok(bound)
+}
+
+fn schema(input: &mut Reader<'_>) -> Read<i32> {
+    let before = *input;
+    i32::try_from(unzigzag(input.varint("a number")?)).map_err(|_| {
+        *input = before;
+        Fault::malformed("a number in 32 bits")
+    })
+}
+
+/// Reads a `google.protobuf.Timestamp` as milliseconds.
+fn time(input: &mut Reader<'_>) -> Read<i64> {
+    let (mut seconds, mut nanos) = (0_i64, 0_i64);
+    let start = *input;
+    each_field(input, |tag, input| match tag {
+        0x08 => input.varint("seconds").map(|read| seconds = read.cast_signed()),
+        0x10 => input.varint("nanoseconds").map(|read| nanos = read.cast_signed()),
+        tag => skip_unknown(input, tag, 0b110),
+    })?;
+    let ms = seconds.checked_mul(1000).and_then(|ms| ms.checked_add(nanos / 1_000_000));
+    ms.ok_or_else(|| {
+        *input = start;
+        Fault::malformed("a time whose milliseconds fit in 64 bits")
+    })
+}
+
+/// Skips any field, which is read another time.
+fn skip_body(input: &mut Reader<'_>, tag: u64) -> Read {
+    crate::protobuf::skip(input, tag, 0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! The memory of a family that is being read. It is kept for the next one.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{Kind, Limits};
+
+/// A family with its metrics.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    pub(super) name: Span,
+    pub(super) help: Span,
+    pub(super) unit: Span,
+    pub(super) kind: Kind,
+    pub(super) slots: Vec<Slot>,
+    /// Buckets and quantiles. When the family is complete, those of a metric are together.
+    pub(super) points: Vec<Point>,
+    pub(super) exemplars: Vec<ExemplarSlot>,
+    pub(super) natives: Vec<NativeSlot>,
+    pub(super) native_buckets: Vec<(i32, f64)>,
+    /// Labels: those of a metric or an exemplar are together, by name.
+    pub(super) pairs: Vec<(Span, Span)>,
+    texts: String,
+    /// How many samples the limit still allows.
+    samples_left: usize,
+    limits: Limits,
+}
+
+/// A range of a list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u32,
+    pub(super) len: u32,
+}
+
+/// A metric.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slot {
+    pub(super) labels: Span,
+    pub(super) form: Form,
+    pub(super) value: f64,
+    pub(super) count: Option<f64>,
+    pub(super) sum: Option<f64>,
+    pub(super) has_value: bool,
+    pub(super) timestamp_ms: Option<i64>,
+    pub(super) created_ms: Option<i64>,
+    pub(super) exemplar: Option<u32>,
+    pub(super) points: Span,
+    pub(super) native: Option<u32>,
+}
+
+/// Which value a metric has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Counter,
+    Gauge,
+    Histogram,
+    Summary,
+    Unknown,
+}
+
+/// A bucket or a quantile.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Point {
+    /// The metric.
+    pub(super) slot: u32,
+    pub(super) bound: f64,
+    pub(super) value: f64,
+    pub(super) exemplar: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExemplarSlot {
+    pub(super) labels: Span,
+    pub(super) value: f64,
+    pub(super) timestamp_ms: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NativeSlot {
+    pub(super) schema: i32,
+    pub(super) zero_threshold: f64,
+    pub(super) zero_count: f64,
+    pub(super) negative: Span,
+    pub(super) positive: Span,
+    pub(super) exemplars: Span,
+}
+
+/// A limit would be exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// Two labels have the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Twice;
+
+/// How much of the lists is used.
+#[derive(Clone, Copy)]
+pub(super) struct Mark {
+    pairs: usize,
+    texts: usize,
+}
+
+impl Span {
+    pub(super) fn of<T>(self, list: &[T]) -> &[T] {
+        let start = self.start as usize;
+        list.get(start..start + self.len as usize).unwrap_or_default()
+    }
+
+    /// The end of a list from there on. Limits keep lists short enough for the numbers.
+    pub(super) fn since<T>(start: usize, list: &[T]) -> Span {
+        Span { start: start as u32, len: (list.len() - start) as u32 }
+    }
+}
+
+impl Kind {
+    pub(super) fn form(self) -> Form {
+        match self {
+            Kind::Counter => Form::Counter,
+            Kind::Gauge | Kind::Info | Kind::StateSet => Form::Gauge,
+            Kind::GaugeHistogram | Kind::Histogram => Form::Histogram,
+            Kind::Summary => Form::Summary,
+            Kind::Unknown => Form::Unknown,
+        }
+    }
+}
+
+impl Slot {
+    pub(super) fn new(labels: Span, form: Form) -> Slot {
+        Slot {
+            labels,
+            form,
+            value: 0.0,
+            count: None,
+            sum: None,
+            has_value: false,
+            timestamp_ms: None,
+            created_ms: None,
+            exemplar: None,
+            points: Span::default(),
+            native: None,
+        }
+    }
+}
+
+impl Store {
+    pub(super) fn new(limits: Limits) -> Store {
+        let mut store = Store { limits: limits.in_range(), ..Store::default() };
+        store.clear();
+        store
+    }
+
+    /// Forgets the family, and keeps its memory.
+    pub(super) fn clear(&mut self) {
+        let Store { slots, points, exemplars, natives, native_buckets, pairs, texts, .. } = self;
+        slots.clear();
+        points.clear();
+        exemplars.clear();
+        natives.clear();
+        native_buckets.clear();
+        pairs.clear();
+        texts.clear();
+        (self.name, self.help, self.unit) = Default::default();
+        self.kind = Kind::Unknown;
+        self.samples_left = self.limits.samples;
+    }
+
+    pub(super) fn text(&self, span: Span) -> &str {
+        let start = span.start as usize;
+        self.texts.get(start..start + span.len as usize).unwrap_or_default()
+    }
+
+    /// Counts samples: metrics, buckets, quantiles, labels and exemplars.
+    pub(super) fn take(&mut self, samples: usize) -> Result<(), Full> {
+        self.samples_left = self.samples_left.checked_sub(samples).ok_or(Full)?;
+        Ok(())
+    }
+
+    pub(super) fn add_text<'t>(
+        &mut self,
+        parts: impl IntoIterator<Item = &'t str>,
+    ) -> Result<Span, Full> {
+        let start = self.texts.len();
+        for part in parts {
+            if part.len() > self.limits.bytes - self.texts.len() {
+                self.texts.truncate(start);
+                return Err(Full);
+            }
+            self.texts.push_str(part);
+        }
+        Ok(Span::since(start, self.texts.as_bytes()))
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark { pairs: self.pairs.len(), texts: self.texts.len() }
+    }
+
+    /// Forgets labels that were added since.
+    pub(super) fn back_to(&mut self, mark: Mark) {
+        self.pairs.truncate(mark.pairs);
+        self.texts.truncate(mark.texts);
+    }
+
+    /// Puts the labels that were added since in order.
+    pub(super) fn sort_labels(&mut self, since: Mark) -> Result<Span, Twice> {
+        let Store { pairs, texts, .. } = self;
+        let name = |pair: &(Span, Span)| {
+            let start = pair.0.start as usize;
+            texts.get(start..start + pair.0.len as usize).unwrap_or_default()
+        };
+        let added = &mut pairs[since.pairs..];
+        if !added.is_sorted_by(|a, b| name(a) < name(b)) {
+            added.sort_unstable_by(|a, b| name(a).cmp(name(b)));
+            if !added.is_sorted_by(|a, b| name(a) < name(b)) {
+                return Err(Twice);
+            }
+        }
+        Ok(Span::since(since.pairs, pairs))
+    }
+
+    /// Completes the family: forgets metrics without a value, and puts the buckets and quantiles of
+    /// each metric together, by bound. Of two with the same bound, the first one stays.
+    pub(super) fn complete(&mut self) {
+        let Store { points, slots, .. } = self;
+        if !matches!(self.kind.form(), Form::Histogram | Form::Summary) {
+            slots.retain(|slot| slot.has_value);
+        }
+        let order = |a: &Point, b: &Point| {
+            // Bounds are numbers.
+            a.slot.cmp(&b.slot).then(a.bound.total_cmp(&b.bound))
+        };
+        if !points.is_sorted_by(|a, b| order(a, b).is_le()) {
+            points.sort_by(order);
+        }
+        points.dedup_by(|b, a| a.slot == b.slot && a.bound == b.bound);
+        let mut start = 0;
+        for chunk in points.chunk_by(|a, b| a.slot == b.slot) {
+            if let Some(slot) = slots.get_mut(chunk[0].slot as usize) {
+                slot.points = Span { start, len: chunk.len() as u32 };
+            }
+            start += chunk.len() as u32;
+        }
+    }
+}
