@@ -245,7 +245,7 @@ impl Texts {
         };
         // SAFETY: as above.
         unsafe { start.add(at).write(length as u8) };
-        let hash = self.hash ^ length as u64;
+        let hash = with_length(self.secret, self.hash, length);
         self.hash = match (text.first_chunk(), text.last_chunk()) {
             (Some(first), Some(last)) => {
                 let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
@@ -305,9 +305,9 @@ impl Texts {
 /// What is secret of the hash of a segment's keys, so that no outsider can choose keys that collide.
 ///
 /// As in rapidhash and foldhash, a step multiplies two words of 64 bits, which are XORed with the hash
-/// so far and with a secret, and folds the product. A text begins with its length, XORed into the hash
-/// so far; then there is a step for each 16 bytes, the last of which are the last 16 of the text, and
-/// may be in two steps. The first word of a step is that of lower addresses. A text of 8 to 15 bytes
+/// so far and with a secret, and folds the product. A text begins with its length, multiplied by the
+/// secret and XORed into the hash so far; then there is a step for each 16 bytes, the last of which are
+/// the last 16 of the text, and may be in two steps. The first word of a step is that of lower addresses. A text of 8 to 15 bytes
 /// is the words at its start and at its end; a shorter one is one word, filled up with zeros, and a
 /// zero. The last step is for the group.
 #[derive(Debug, Clone, Copy)]
@@ -324,7 +324,8 @@ impl Secrets {
     /// Those of rapidhash.
     pub(crate) fn new(seed: u64) -> Self {
         let RapidSecrets { seed, secrets: [text, group, ..] } = RapidSecrets::seed(seed);
-        Self { seed, text, group }
+        // Odd, so that different lengths have different products.
+        Self { seed, text: text | 1, group }
     }
 
     /// The hash of a key, which is that of its packed texts and of its group.
@@ -345,7 +346,7 @@ impl Secrets {
 
 /// The hash of the texts so far, after a text.
 fn hash_text(secret: u64, hash: u64, text: &[u8]) -> u64 {
-    let mut hash = hash ^ text.len() as u64;
+    let mut hash = with_length(secret, hash, text.len());
     let mut rest = text;
     while let Some((piece, behind)) = rest.split_first_chunk::<{ 2 * WORD }>()
         && !behind.is_empty()
@@ -359,6 +360,13 @@ fn hash_text(secret: u64, hash: u64, text: &[u8]) -> u64 {
         _ => [short(text), 0],
     };
     mix(secret, hash, first, last)
+}
+
+/// The hash before a text of this length. A length that were XORed into the hash as it is could be
+/// cancelled by the text, whatever the secret.
+#[inline]
+fn with_length(secret: u64, hash: u64, length: usize) -> u64 {
+    hash ^ (length as u64).wrapping_mul(secret)
 }
 
 /// A step for two words of a text.
@@ -479,6 +487,24 @@ mod tests {
                 let off = (seen.len() as f64 - expected).abs() / (keys as f64).sqrt();
                 assert!(off < 4.0, "shape {shape}, bits {shift}: {} of {expected}", seen.len());
             }
+        }
+    }
+
+    /// Texts whose bytes would cancel their length, if it were XORed into the hash as it is.
+    #[test]
+    fn the_text_does_not_cancel_its_length() {
+        let x = |count: usize| "x".repeat(count);
+        let sets: [Vec<String>; 4] = [
+            vec!["zabbbbbby".into(), "zabbbbbbby".into()],
+            vec![String::new(), "\0".repeat(8) + "\x10" + &"\0".repeat(7)],
+            (25..=32).map(|n| x(8) + &char::from(0x40 ^ n as u8).to_string() + &x(n - 9)).collect(),
+            (1..=16).map(|i| x(8) + &char::from(0x60 + i as u8).to_string() + &x(23 + i)).collect(),
+        ];
+        for set in sets {
+            let mut hashes: Vec<u64> = set.iter().map(|text| packed(&[text, "tail"]).2).collect();
+            hashes.sort_unstable();
+            hashes.dedup();
+            assert_eq!(hashes.len(), set.len(), "{set:?}");
         }
     }
 
