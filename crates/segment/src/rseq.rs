@@ -104,8 +104,8 @@ mod platform {
             bytes: usize,
             n: u64,
         ) -> bool {
-            debug_assert!(bytes <= size_of_val(cells));
-            // SAFETY: the CPU's cell lies among the first `bytes` of `cells`.
+            let bytes = bytes.min(size_of_val(cells));
+            // SAFETY: each multiple of `1 << SHIFT` less than `bytes` is the offset of a cell.
             unsafe { self.add_at::<SHIFT>(cells.as_ptr(), bytes, n) }
         }
 
