@@ -98,6 +98,8 @@ struct More<'a> {
     at: usize,
     name: Name<'a>,
     name_tags: &'a str,
+    /// Whether none was read yet.
+    is_first: bool,
 }
 
 /// A line that was read.
@@ -237,7 +239,7 @@ impl<'a> Lines<'a> {
         };
         if bytes.get(colon) == Some(&b':') && colon > 0 {
             let name = Name { head: &line[..colon], tail: "" };
-            return self.sample(More { line, at: colon + 1, name, name_tags: "" });
+            return self.sample(More { line, at: colon + 1, name, name_tags: "", is_first: true });
         }
         self.tagged_name(line)
     }
@@ -253,7 +255,7 @@ impl<'a> Lines<'a> {
         if name.head.is_empty() && name.tail.is_empty() {
             return Err(self.error(0, Reason::MalformedLine));
         }
-        self.sample(More { line, at: colon + 1, name, name_tags })
+        self.sample(More { line, at: colon + 1, name, name_tags, is_first: true })
     }
 
     fn name_and_tags(&self, name: &'a str) -> (Name<'a>, &'a str) {
@@ -288,7 +290,7 @@ impl<'a> Lines<'a> {
     /// Reads the values, the type and the fields of a sample.
     #[inline(always)]
     fn sample(&mut self, from: More<'a>) -> Result<Line<'a>, LineError> {
-        let More { line, at, name, name_tags } = from;
+        let More { line, at, name, name_tags, .. } = from;
         let bytes = line.as_bytes();
         let first = find(bytes, at, *b":|");
         let bar = match bytes.get(first) {
@@ -329,10 +331,11 @@ impl<'a> Lines<'a> {
         let end = self.fields(line, end, &mut sample)?;
         if end < bytes.len() {
             // After the colon, there is another sample of the same name.
-            if self.tags.datadog && memmem::find(&bytes[end..], b"|#").is_some() {
+            let has_tags = || memmem::find(&bytes[end..], b"|#").is_some();
+            if self.tags.datadog && from.is_first && has_tags() {
                 return Err(self.error(end, Reason::MixedTaggingStyles));
             }
-            self.more = Some(More { at: end + 1, ..from });
+            self.more = Some(More { at: end + 1, is_first: false, ..from });
         }
         Ok(Line::Sample(sample))
     }
@@ -362,6 +365,10 @@ impl<'a> Lines<'a> {
                 Some(b'T') => {
                     at = find(bytes, start, *b"|:");
                     sample.timestamp = line[start + 1..at].parse().ok();
+                    let is_word = sample.timestamp.is_none() && at > start + 1;
+                    if is_word && bytes.get(at) == Some(&b':') {
+                        at = find(bytes, at, [b'|']);
+                    }
                 }
                 Some(b'a'..=b'z' | b'A'..=b'Z' | b'_') => {
                     let colon = find(bytes, start, *b":|");

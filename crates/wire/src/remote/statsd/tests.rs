@@ -92,6 +92,7 @@ fn rates_times_and_other_fields() {
         ("hits:2|c|0.1", "malformed_component@9"),
         ("hits:15|c|#env:dev|T1656581400", "hits counter 15 T1656581400 {env=dev}"),
         ("hits:42|c|T1656581400", "hits counter 42 T1656581400"),
+        ("hits:1|c|Team:2|e:x", "hits counter 1"),
         ("hits:42|c|T-5", "hits counter 42 T-5"),
         ("hits:1|c|#a:b|Tnot-a-time", "hits counter 1 {a=b}"),
         ("hits:1|c|#a:b|T", "hits counter 1 {a=b}"),
