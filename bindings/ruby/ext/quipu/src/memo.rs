@@ -15,7 +15,7 @@
 use std::cell::{Cell, OnceCell};
 
 use quipu::binding::CachedSeries;
-use rb_sys::{RBasic, RSTRING_LEN, SPECIAL_CONST_P, VALUE, ruby_fl_type};
+use rb_sys::{RBasic, RSTRING_LEN, SPECIAL_CONST_P, VALUE, rb_sym2str, ruby_fl_type};
 
 use crate::labels::UNDEFINED;
 use crate::ruby;
@@ -23,8 +23,8 @@ use crate::ruby;
 /// The number of places: a power of two.
 const PLACES: usize = 1 << PLACES_BITS;
 const PLACES_BITS: u32 = 8;
-/// The longest string that is kept, in bytes. With the number of places, it bounds the memory that
-/// the memo keeps from being freed.
+/// The longest text that is kept, in bytes. With the number of places, it bounds the texts that the
+/// memo keeps from being freed.
 const MAX_LENGTH: i64 = 256;
 /// The table is allocated after this number of calls without it: a view that an application makes
 /// for a few calls gets none.
@@ -121,8 +121,13 @@ fn is_constant(value: VALUE) -> bool {
         }
 }
 
-/// Whether it is a string longer than [`MAX_LENGTH`].
+/// Whether it is a string, or the name of a symbol, longer than [`MAX_LENGTH`].
 fn is_long(value: VALUE) -> bool {
+    if SPECIAL_CONST_P(value) {
+        return false;
+    }
+    // SAFETY: it is an object, of which those that are no strings are symbols.
+    let text = if ruby::is_string(value) { value } else { unsafe { rb_sym2str(value) } };
     // SAFETY: it is a string.
-    ruby::is_string(value) && unsafe { RSTRING_LEN(value) as i64 > MAX_LENGTH }
+    unsafe { RSTRING_LEN(text) as i64 > MAX_LENGTH }
 }
