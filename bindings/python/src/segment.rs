@@ -91,7 +91,7 @@ impl Segment {
         self.registry.unregister(name)
     }
 
-    /// Collects the family of that name, as a list of zero or one.
+    /// Collects the family of that name, with its variants, as a list.
     fn find<'py>(
         &self,
         py: Python<'py>,

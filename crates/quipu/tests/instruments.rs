@@ -506,11 +506,45 @@ fn variants_of_a_name_are_one_metric() {
             twice = 2 * round
         );
         assert!(text.starts_with(&expected), "{text}");
-        let overflowed = format!("quipu_series_overflowed_total{{family=\"hits\"}} {}", 2 * round);
+        let overflowed =
+            format!("quipu_series_overflowed_total{{family=\"hits\"}} {}\n", 2 * round);
         assert!(text.contains(&overflowed), "{text}");
+        assert!(text.contains("quipu_variants_not_shown{family=\"hits\"} 2\n"), "{text}");
         let mut encoder = Encoder::new(Format::Text, Escaping::default());
         assert!(registry.visit_family("hits", &mut encoder).unwrap());
         let one = String::from_utf8(encoder.buffer().to_vec()).unwrap();
         assert_eq!(one.lines().count(), 7, "{one}");
     }
+}
+
+/// What comes in from outside does not hide a metric of the program, whichever was there first.
+#[test]
+fn a_registered_name_precedes_its_variants() {
+    type Texts<I> = quipu::Family<I, quipu::label::Values<'static>>;
+    let labels = quipu::label::Values;
+    let registry = Registry::new();
+    let of = |names: &[&str]| Description::new("hits", "").labels(names.iter().copied());
+    let gauge: Texts<quipu::Gauge> = registry.register(of(&["page"]).variant()).unwrap();
+    gauge.set(&labels(&["/"]), 7.0);
+    let same: Texts<Counter> = registry.register(of(&["page"]).variant()).unwrap();
+    same.inc(&labels(&["/"]));
+    let other: Texts<Counter> = registry.register(of(&["user"]).variant().striped(false)).unwrap();
+    other.inc(&labels(&["ada"]));
+    let again: Texts<Counter> = registry.register(of(&["user"]).variant()).unwrap();
+    again.inc(&labels(&["ada"]));
+    registry.text();
+    let named: Texts<Counter> = registry.register(of(&["page"])).unwrap();
+    named.inc_by(&labels(&["/"]), 5);
+    let text = registry.text();
+    let expected =
+        "# TYPE hits_total counter\nhits_total{page=\"/\"} 5\nhits_total{user=\"ada\"} 2\n";
+    assert!(text.starts_with(expected), "{text}");
+    assert!(text.contains("quipu_variants_not_shown{family=\"hits\"} 2\n"), "{text}");
+    // In protobuf, too, the variants are one metric.
+    let mut encoder = Encoder::new(Format::Protobuf, Escaping::default());
+    registry.visit(&mut encoder).unwrap();
+    encoder.finish();
+    let name = b"hits_total";
+    let names = encoder.buffer().windows(name.len()).filter(|bytes| bytes == name).count();
+    assert_eq!(names, 1);
 }

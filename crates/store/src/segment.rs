@@ -411,7 +411,8 @@ impl Metric for SegmentMetric {
     }
 
     fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
-        let mut each = Each { labels: self.spec.labels.len(), overflows: false, visit };
+        let mut each =
+            Each { labels: self.spec.labels.len(), overflows: false, families: 0, visit };
         let visited = self.registry.visit_family(&self.family, &mut each);
         visited.map_err(|error| Error::because(&self.spec.name, "it cannot be read", error))?;
         if each.overflows {
@@ -444,16 +445,23 @@ struct Each<'v> {
     labels: usize,
     /// Whether there was an overflow series.
     overflows: bool,
+    /// The number of families so far. The metric is the first; the others are variants of its name.
+    families: u32,
     visit: &'v mut dyn FnMut(&[&str], f64),
 }
 
 impl Sink for Each<'_> {
-    fn family(&mut self, _: &Family<'_>) {}
+    fn family(&mut self, _: &Family<'_>) {
+        self.families += 1;
+    }
 
     fn series(&mut self, _: &Family<'_>, series: &Series<'_>) {
         let (Value::Counter { total: number, .. } | Value::Gauge(number)) = series.value else {
             return;
         };
+        if self.families > 1 {
+            return;
+        }
         self.overflows |= series.overflow;
         let labels: Vec<&str> = if series.overflow {
             vec!["quipu_overflow"; self.labels]

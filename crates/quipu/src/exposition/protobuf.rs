@@ -12,6 +12,9 @@ pub(super) struct Protobuf {
     escaping: Escaping,
     is_begun: bool,
     family: Vec<u8>,
+    /// The name and the kind of the current family.
+    name: String,
+    kind: Option<Kind>,
 }
 
 /// Field numbers.
@@ -62,7 +65,15 @@ impl Protobuf {
     }
 
     pub(super) fn family(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
+        let is_same = self.name == family.name && self.kind == Some(family.kind);
+        if self.is_begun && is_same && !family.name.is_empty() {
+            // Another variant of the same metric.
+            return;
+        }
         self.finish(out);
+        self.name.clear();
+        self.name.push_str(family.name);
+        self.kind = Some(family.kind);
         let suffix = match family.kind {
             Kind::Counter => "_total",
             Kind::Info => "_info",

@@ -30,7 +30,7 @@ struct Known {
 #[derive(Default)]
 pub(crate) struct ReaderList {
     readers: Vec<Arc<Reader>>,
-    /// Variants that contradict an earlier one of their name, and are not shown.
+    /// Variants that contradict another family of their name, and are not shown, sorted by name.
     contradicting: Vec<Arc<Reader>>,
     /// The index of the first reader of each name, sorted by name.
     by_name: Vec<usize>,
@@ -48,6 +48,13 @@ impl ReaderList {
     /// All readers, including those that are not shown.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Reader>> {
         self.readers.iter().chain(&self.contradicting)
+    }
+
+    /// The variants of that name that are not shown.
+    pub(crate) fn contradicting(&self, name: &str) -> &[Arc<Reader>] {
+        let start = self.contradicting.partition_point(|reader| reader.name() < name);
+        let rest = &self.contradicting[start..];
+        &rest[..rest.partition_point(|reader| reader.name() == name)]
     }
 
     /// Readers in this order, which are not found by name.
@@ -72,15 +79,18 @@ impl ReaderList {
         names.sort_by_key(|variants| variants[0]);
         let mut list = Self::default();
         for variants in names {
-            list.push(variants.iter().map(|&at| &all[at]));
+            list.push(variants.iter().map(|&at| &all[at]).collect());
         }
-        let Self { readers, by_name, .. } = &mut list;
+        let Self { readers, contradicting, by_name } = &mut list;
         by_name.sort_by(|&one, &other| readers[one].name().cmp(readers[other].name()));
+        contradicting.sort_by(|one, other| one.name().cmp(other.name()));
         list
     }
 
     /// Adds the variants of one name, the oldest first.
-    fn push<'r>(&mut self, variants: impl Iterator<Item = &'r Arc<Reader>>) {
+    fn push(&mut self, mut variants: Vec<&Arc<Reader>>) {
+        // A family that a program registered by name is shown, whatever came in from outside before.
+        variants.sort_by_key(|reader| reader.family.schema().identity != Identity::Name);
         let start = self.readers.len();
         let mut label_sets = HashSet::new();
         for reader in variants {
@@ -173,9 +183,8 @@ impl Reader {
         }
         let labels = Labels::new(&family, kind.hidden_label());
         let mut overflow = Vec::new();
-        if family.schema().identity == Identity::Variant {
-            let names: Vec<&str> = labels.all().iter().map(|label| label.name).collect();
-            Texts::push(&mut overflow, &names.join(","));
+        if family.schema().identity == Identity::Variant && !labels.all().is_empty() {
+            Texts::push(&mut overflow, &list_of(labels.all()));
         }
         Ok(Self { labels, family, kind, overflow })
     }
@@ -279,6 +288,16 @@ fn series<'v>(view: &View<'v>, texts: Texts<'v>, value: Value<'v>) -> Series<'v>
         start: Some(Timestamp(view.start)),
         value,
     }
+}
+
+/// The names of labels, separated by commas. Those that have one themselves are quoted, so that
+/// different names never give the same list.
+fn list_of(labels: &[Label<'_>]) -> String {
+    let names = labels.iter().map(|label| match label.name.contains([',', '"']) {
+        true => format!("{:?}", label.name),
+        false => label.name.to_owned(),
+    });
+    names.collect::<Vec<_>>().join(",")
 }
 
 /// The labels of a family, as a snapshot shows them. They are built once, so that a scrape does not

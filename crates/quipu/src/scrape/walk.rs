@@ -80,8 +80,7 @@ impl Walk {
     /// Continues the walk until `is_full` returns true, which is checked after each series and each
     /// collector, or until the end. Returns whether there is more.
     pub(crate) fn step<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
-        let readers = self.readers.clone();
-        let readers = readers.as_deref().map_or(&[][..], |readers| readers);
+        let Some(readers) = self.readers.clone() else { return false };
         let end = self.end.unwrap_or(readers.len());
         while let Some(reader) = readers.get(self.next).filter(|_| self.next < end) {
             let family = reader.family();
@@ -118,7 +117,9 @@ impl Walk {
                 return true;
             }
         }
-        self.overflows(readers, sink);
+        self.by_name(&readers, &OVERFLOWED, overflowed, sink);
+        let count = |_: &[Arc<Reader>], contradicting: &[Arc<Reader>]| contradicting.len() as u64;
+        self.by_name(&readers, &NOT_SHOWN, count, sink);
         false
     }
 
@@ -153,32 +154,47 @@ impl Walk {
         ControlFlow::Continue(())
     }
 
-    /// Shows the number of updates that went to overflow series, if any did.
-    fn overflows(&mut self, readers: &[Arc<Reader>], sink: &mut impl Sink) {
+    /// Shows a number for each name for which it is not zero, if there are any.
+    fn by_name(
+        &mut self,
+        readers: &ReaderList,
+        shown: &Family<'_>,
+        number: impl Fn(&[Arc<Reader>], &[Arc<Reader>]) -> u64,
+        sink: &mut impl Sink,
+    ) {
         let mut is_begun = false;
         for variants in readers.chunk_by(|one, other| one.name() == other.name()) {
             let (reader, name) = (&variants[0], variants[0].name());
-            let total = variants.iter().map(|reader| reader.in_segment().overflowed());
-            let total = total.fold(0, u64::wrapping_add);
-            if total == 0 || is_hidden(&self.hidden, name) {
+            let number = number(variants, readers.contradicting(name));
+            if number == 0 || is_hidden(&self.hidden, name) {
                 continue;
             }
             if !std::mem::replace(&mut is_begun, true) {
-                sink.family(&OVERFLOWED);
+                sink.family(shown);
             }
             self.texts.clear();
             Texts::push(&mut self.texts, name);
+            let number = Number::Unsigned(number);
             let series = Series {
                 group: 0,
                 texts: Texts::new(&self.texts),
                 escape_free: !name.contains(['"', '\\', '\n']),
                 overflow: false,
                 start: Some(Timestamp(reader.in_segment().created())),
-                value: Value::Counter { total: Number::Unsigned(total), exemplar: None },
+                value: match shown.kind {
+                    Kind::Counter => Value::Counter { total: number, exemplar: None },
+                    _ => Value::Gauge(number),
+                },
             };
-            sink.series(&OVERFLOWED, &series);
+            sink.series(shown, &series);
         }
     }
+}
+
+/// The number of updates of these families that went to overflow series.
+fn overflowed(shown: &[Arc<Reader>], contradicting: &[Arc<Reader>]) -> u64 {
+    let all = shown.iter().chain(contradicting);
+    all.fold(0, |sum, reader| sum.wrapping_add(reader.in_segment().overflowed()))
 }
 
 fn is_hidden(hidden: &[Arc<str>], name: &str) -> bool {
@@ -190,6 +206,15 @@ const OVERFLOWED: Family<'static> = Family {
     help: "Updates that were counted in an overflow series, by family.",
     unit: "",
     kind: Kind::Counter,
+    labels: &[Label { name: "family", values: None }],
+    groups: 1,
+};
+
+const NOT_SHOWN: Family<'static> = Family {
+    name: "quipu_variants_not_shown",
+    help: "Variants of a name that are not shown, because their type or labels contradict others.",
+    unit: "",
+    kind: Kind::Gauge,
     labels: &[Label { name: "family", values: None }],
     groups: 1,
 };

@@ -43,8 +43,8 @@ pub enum Identity {
     /// The name: another description of that name is an error.
     #[default]
     Name,
-    /// The whole description but help, limit and idle time: each kind, unit, set of labels and list
-    /// of settings under a name is a family. For metrics that come from outside, whose label names
+    /// The name with the kind, the unit, the labels in their order, and the settings: each
+    /// combination of these is a family. For metrics that come from outside, whose label names
     /// vary from series to series.
     Variant,
     /// The handles to it: each family is newly made, and never found.
@@ -112,10 +112,7 @@ impl Schema {
             return Cow::Borrowed(&self.name);
         }
         // No name has a NUL, so no two descriptions give the same text.
-        let mut text = format!(
-            "{}\0{} {} {} {}\0{}",
-            self.name, self.kind, self.cells, self.floats, self.additive, self.unit
-        );
+        let mut text = format!("{}\0{} {}\0{}", self.name, self.kind, self.cells, self.unit);
         for label in &self.labels {
             for part in [&label.name].into_iter().chain(label.values.iter().flatten()) {
                 let _ = write!(text, "\0{}:{part}", part.len());

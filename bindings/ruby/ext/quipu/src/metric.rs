@@ -243,6 +243,8 @@ unsafe extern "C" fn series<I: Class>(this: VALUE) -> VALUE {
 pub(crate) struct Rows {
     names: Vec<String>,
     rows: Vec<Row>,
+    /// The number of families so far. The metric is the first; the others are variants of its name.
+    families: u32,
 }
 
 struct Row {
@@ -281,10 +283,16 @@ impl Rows {
 
 impl Sink for Rows {
     fn family(&mut self, family: &snapshot::Family<'_>) {
-        self.names = family.dynamic().map(str::to_owned).collect();
+        self.families += 1;
+        if self.families == 1 {
+            self.names = family.dynamic().map(str::to_owned).collect();
+        }
     }
 
     fn series(&mut self, _: &snapshot::Family<'_>, series: &Series<'_>) {
+        if self.families > 1 {
+            return;
+        }
         let numbers = match series.value {
             Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => {
                 vec![n.as_f64()]
