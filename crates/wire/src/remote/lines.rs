@@ -281,8 +281,12 @@ pub(super) fn float(text: &str) -> Option<f64> {
 #[inline(never)]
 fn long_float(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
-    let is_word = text.bytes().any(|byte| matches!(byte, b'n' | b'N'));
-    (value.is_finite() || is_word).then_some(value)
+    let is_infinity = text.bytes().any(|byte| matches!(byte, b'n' | b'N'));
+    match value {
+        // With a sign, it is none in Go.
+        value if value.is_nan() => (text.len() == 3).then_some(value),
+        value => (value.is_finite() || is_infinity).then_some(value),
+    }
 }
 
 /// How many digits a double has exactly, whatever they are.
@@ -396,7 +400,7 @@ mod tests {
         }
         for text in [
             "", "+", "-", ".", "+.", "1..2", "1.2.3", "0x1", "1_0", "1e", "e1", "1e999", "-1e999",
-            "--1", "+-1", " 1", "1 ", "1o", "in", "nano", "infinit", "\u{e9}",
+            "--1", "+-1", " 1", "1 ", "1o", "in", "nano", "-nan", "+NaN", "infinit", "\u{e9}",
         ] {
             assert_eq!(float(text), None, "{text}");
         }

@@ -57,6 +57,9 @@
 //! | a rate that is not a number, or beyond 0 to 1 | an error | an error, and a sample |
 //! | an unknown field, more than four fields | skipped, if of the form `word:text` | an error |
 //! | tags in two fields | an error | all of them |
+//! | a sample that is wrong, among several in a line | the line ends there | it is skipped |
+//! | a name that has nothing but tags | an error | an empty name |
+//! | brackets in the wrong order, `a][b` | a part of the name | it panics |
 
 use core::fmt;
 
@@ -357,13 +360,13 @@ impl<'a> Lines<'a> {
                     at = self.datadog_tags(line, start, sample)?;
                 }
                 Some(b'@') => {
-                    at = find(bytes, start, *b"|:");
+                    at = sample.field_end(bytes, start);
                     sample.rate = float(&line[start + 1..at])
                         .filter(|rate| 0.0 < *rate && *rate <= 1.0)
                         .ok_or_else(|| self.error(start, Reason::InvalidSampleFactor))?;
                 }
                 Some(b'T') => {
-                    at = find(bytes, start, *b"|:");
+                    at = sample.field_end(bytes, start);
                     sample.timestamp = line[start + 1..at].parse().ok();
                     let is_word = sample.timestamp.is_none() && at > start + 1;
                     if is_word && bytes.get(at) == Some(&b':') {
@@ -493,6 +496,17 @@ impl<'a> Sample<'a> {
                 Some(Err(&tag[begin..end]))
             }
         })
+    }
+}
+
+impl Sample<'_> {
+    /// Where a field ends that begins at `at`. A colon begins another sample, except after Datadog's
+    /// tags.
+    fn field_end(&self, bytes: &[u8], at: usize) -> usize {
+        match self.separator {
+            b':' => find(bytes, at, [b'|']),
+            _ => find(bytes, at, *b"|:"),
+        }
     }
 }
 

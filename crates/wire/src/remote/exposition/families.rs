@@ -113,7 +113,7 @@ impl Families {
             Item::Help { name, text } => {
                 self.announce(*name, each)?;
                 first(&mut self.has_help)?;
-                self.store.help = self.store.add_text(text.parts())?;
+                self.store.help = self.store.add_text(*text)?;
             }
             Item::Type { name, kind } => {
                 self.announce(*name, each)?;
@@ -123,7 +123,7 @@ impl Families {
             Item::Unit { name, unit } => {
                 self.announce(*name, each)?;
                 first(&mut self.has_unit)?;
-                self.store.unit = self.store.add_text([*unit])?;
+                self.store.unit = self.store.add_str(unit)?;
             }
             Item::Sample(sample) => return self.sample(sample, each),
             Item::Comment(_) => {}
@@ -161,7 +161,7 @@ impl Families {
 
     fn begin(&mut self, name: Text<'_>, each: impl FnMut(Family<'_>)) -> Result<(), FamilyError> {
         self.finish(each);
-        self.store.name = self.store.add_text(name.parts())?;
+        self.store.name = self.store.add_text(name)?;
         self.is_begun = true;
         Ok(())
     }
@@ -229,9 +229,7 @@ impl Families {
         let mut add = || -> Result<Span, FamilyError> {
             for label in labels {
                 if !label.value.raw().is_empty() && label.name != *except {
-                    let name = store.add_text(label.name.parts())?;
-                    let value = store.add_text(label.value.parts())?;
-                    store.pairs.push((name, value));
+                    store.add_label(label.name, label.value)?;
                 }
             }
             Ok(store.sort_labels(mark)?)
@@ -251,9 +249,7 @@ impl Families {
             let labels = labels.of(&store.pairs);
             let mut pairs = other.iter().zip(labels);
             other.len() == labels.len()
-                && pairs.all(|(a, b)| {
-                    store.text(a.0) == store.text(b.0) && store.text(a.1) == store.text(b.1)
-                })
+                && pairs.all(|(a, b)| a.0.len == b.0.len && store.pair(*a) == store.pair(*b))
         };
         // Most samples of a histogram follow another one of the same metric.
         let last = (store.slots.len() as u32).checked_sub(1);
@@ -320,11 +316,10 @@ impl Families {
 }
 
 fn hash(store: &Store, secrets: &Secrets, labels: Span) -> u64 {
-    labels.of(&store.pairs).iter().fold(0, |hash, (name, value)| {
-        let pair = secrets.hash(store.text(*name).as_bytes()).rotate_left(32)
-            ^ secrets.hash(store.text(*value).as_bytes());
-        (hash ^ pair).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-    })
+    let pairs = labels.of(&store.pairs).iter();
+    // Where the name ends makes no difference: a comparison decides.
+    let hashes = pairs.map(|pair| secrets.hash(store.pair(*pair)));
+    hashes.fold(0, |all, hash| (all ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
 }
 
 /// The number in the label that says which bucket or quantile a sample is.

@@ -120,7 +120,7 @@ impl Room {
     }
 
     fn text(&mut self, text: &str) -> Read<Span> {
-        self.store.add_text([text]).map_err(too_large)
+        self.store.add_str(text).map_err(too_large)
     }
 
     fn metric(&mut self, input: &mut Reader<'_>) -> Read {
@@ -366,7 +366,7 @@ impl Side {
 
     /// Appends the buckets to those of the family.
     fn expand(&self, store: &mut Store) -> Read<Span> {
-        const COUNTS: Fault = Fault::malformed("spans with as many buckets as there are counts");
+        const COUNTS: Fault = Fault::malformed("spans with one bucket for each count");
         const INDEX: Fault = Fault::malformed("indices of buckets that fit in 32 bits");
         let buckets: u64 = self.spans.iter().map(|span| u64::from(span.1)).sum();
         if buckets != self.deltas.len().max(self.counts.len()) as u64

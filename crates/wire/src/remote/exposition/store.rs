@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::text::Text;
 use super::{Kind, Limits};
 
 /// A family with its metrics.
@@ -170,25 +171,45 @@ impl Store {
         self.texts.get(start..start + span.len as usize).unwrap_or_default()
     }
 
+    /// The bytes of a text, for comparisons.
+    #[inline(always)]
+    pub(super) fn bytes(&self, span: Span) -> &[u8] {
+        span.of(self.texts.as_bytes())
+    }
+
+    /// The bytes of a label, name and value.
+    pub(super) fn pair(&self, (name, value): (Span, Span)) -> &[u8] {
+        // The value was added right after the name.
+        self.bytes(Span { start: name.start, len: name.len + value.len })
+    }
+
     /// Counts samples: metrics, buckets, quantiles, labels and exemplars.
     pub(super) fn take(&mut self, samples: usize) -> Result<(), Full> {
         self.samples_left = self.samples_left.checked_sub(samples).ok_or(Full)?;
         Ok(())
     }
 
-    pub(super) fn add_text<'t>(
-        &mut self,
-        parts: impl IntoIterator<Item = &'t str>,
-    ) -> Result<Span, Full> {
+    pub(super) fn add_str(&mut self, text: &str) -> Result<Span, Full> {
         let start = self.texts.len();
-        for part in parts {
-            if part.len() > self.limits.bytes - self.texts.len() {
-                self.texts.truncate(start);
-                return Err(Full);
-            }
-            self.texts.push_str(part);
+        if text.len() > self.limits.bytes - start {
+            return Err(Full);
         }
-        Ok(Span::since(start, self.texts.as_bytes()))
+        self.texts.push_str(text);
+        Ok(Span { start: start as u32, len: text.len() as u32 })
+    }
+
+    pub(super) fn add_text(&mut self, text: Text<'_>) -> Result<Span, Full> {
+        match text.as_str() {
+            Some(text) => self.add_str(text),
+            None => self.add_str(&text.to_cow()),
+        }
+    }
+
+    /// Adds a label.
+    pub(super) fn add_label(&mut self, name: Text<'_>, value: Text<'_>) -> Result<(), Full> {
+        let pair = (self.add_text(name)?, self.add_text(value)?);
+        self.pairs.push(pair);
+        Ok(())
     }
 
     pub(super) fn mark(&self) -> Mark {
@@ -204,10 +225,7 @@ impl Store {
     /// Puts the labels that were added since in order.
     pub(super) fn sort_labels(&mut self, since: Mark) -> Result<Span, Twice> {
         let Store { pairs, texts, .. } = self;
-        let name = |pair: &(Span, Span)| {
-            let start = pair.0.start as usize;
-            texts.get(start..start + pair.0.len as usize).unwrap_or_default()
-        };
+        let name = |pair: &(Span, Span)| pair.0.of(texts.as_bytes());
         let added = &mut pairs[since.pairs..];
         if !added.is_sorted_by(|a, b| name(a) < name(b)) {
             added.sort_unstable_by(|a, b| name(a).cmp(name(b)));

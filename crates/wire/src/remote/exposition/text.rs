@@ -32,6 +32,9 @@
 //! - The label `__name__` is an error: the name is before the braces, or the first in them.
 //! - A timestamp of Prometheus' format may be negative.
 //! - A unit need not be the end of its family's name.
+//! - A space or a brace must follow a name, and a space the name in a comment.
+//! - Spaces may be around the type of a family in Prometheus' format.
+//! - Milliseconds of a time must fit in 64 bits.
 
 use alloc::borrow::Cow;
 use alloc::string::String;

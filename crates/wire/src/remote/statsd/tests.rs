@@ -96,6 +96,8 @@ fn rates_times_and_other_fields() {
         ("hits:42|c|T-5", "hits counter 42 T-5"),
         ("hits:1|c|#a:b|Tnot-a-time", "hits counter 1 {a=b}"),
         ("hits:1|c|#a:b|T", "hits counter 1 {a=b}"),
+        ("hits:1|c|#a:b|T1:2|c:x", "hits counter 1 {a=b}"),
+        ("hits:1|c|#a:b|@0.5:2|c", "invalid_sample_factor@14"),
         ("hits:1|c|@0.1|#a:b|c:abc|T7", "hits counter 1 @0.1 T7 {a=b}"),
         ("hits:1|c|#a:b|c:sha256:abcd", "hits counter 1 {a=b}"),
         ("hits:1|c|c:abc", "hits counter 1"),
