@@ -95,21 +95,8 @@ mod platform {
         }
 
         /// Adds `n` to the cell of this thread's CPU: the cells of the CPUs lie `1 << SHIFT` bytes
-        /// apart in the first `bytes` of `cells`. Returns false, and adds nothing, if that CPU has
-        /// no cell there or the thread is not registered.
-        #[inline]
-        pub(crate) fn add<const SHIFT: u32>(
-            self,
-            cells: &[AtomicU64],
-            bytes: usize,
-            n: u64,
-        ) -> bool {
-            let bytes = bytes.min(size_of_val(cells));
-            // SAFETY: each multiple of `1 << SHIFT` less than `bytes` is the offset of a cell.
-            unsafe { self.add_at::<SHIFT>(cells.as_ptr(), bytes, n) }
-        }
-
-        /// As [`Sequence::add`], from the address of CPU 0's cell.
+        /// apart from `first` on. Returns false, and adds nothing, if that offset is not less than
+        /// `bytes` or the thread is not registered.
         ///
         /// # Safety
         /// For each multiple of `1 << SHIFT` less than `bytes`, there is a cell that many bytes
@@ -201,17 +188,6 @@ mod platform {
             match self {}
         }
 
-        #[inline]
-        pub(crate) fn add<const SHIFT: u32>(
-            self,
-            _cells: &[AtomicU64],
-            _bytes: usize,
-            _n: u64,
-        ) -> bool {
-            match self {}
-        }
-
-        #[cfg(not(loom))]
         #[inline]
         pub(crate) unsafe fn add_at<const SHIFT: u32>(
             self,

@@ -62,10 +62,11 @@ impl Stripes {
     /// Adds `n`, modulo 2^64.
     #[inline]
     pub fn add(&self, n: u64) {
-        if let Some(sequence) = self.sequence
-            && sequence.add::<SHIFT>(&self.lines, self.cpu_bytes, n)
-        {
-            return;
+        if let Some(sequence) = self.sequence {
+            // SAFETY: the first `cpu_bytes` of the lines are those of the CPUs, `1 << SHIFT` bytes each.
+            if unsafe { sequence.add_at::<SHIFT>(self.lines.as_ptr(), self.cpu_bytes, n) } {
+                return;
+            }
         }
         self.add_shared(n);
     }
