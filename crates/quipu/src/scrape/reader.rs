@@ -50,6 +50,11 @@ impl ReaderList {
         self.readers.iter().chain(&self.contradicting)
     }
 
+    /// Whether a variant is not shown.
+    pub(crate) fn has_contradictions(&self) -> bool {
+        !self.contradicting.is_empty()
+    }
+
     /// The variants of that name that are not shown.
     pub(crate) fn contradicting(&self, name: &str) -> &[Arc<Reader>] {
         let start = self.contradicting.partition_point(|reader| reader.name() < name);

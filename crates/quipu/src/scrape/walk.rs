@@ -118,8 +118,10 @@ impl Walk {
             }
         }
         self.by_name(&readers, &OVERFLOWED, overflowed, sink);
-        let count = |_: &[Arc<Reader>], contradicting: &[Arc<Reader>]| contradicting.len() as u64;
-        self.by_name(&readers, &NOT_SHOWN, count, sink);
+        if readers.has_contradictions() {
+            let count = |_: &[Arc<Reader>], hidden: &[Arc<Reader>]| hidden.len() as u64;
+            self.by_name(&readers, &NOT_SHOWN, count, sink);
+        }
         false
     }
 
