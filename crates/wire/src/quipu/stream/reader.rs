@@ -95,9 +95,9 @@ impl StreamReader {
     }
 
     /// Passes messages to a function, up to one that needs [`read`](Self::read): the last of a frame,
-    /// one that defines a series, or one with longer numbers. Returns the bytes that were read.
+    /// or one that defines a series. Returns the bytes that were read.
     ///
-    /// The numbers are read without branches that depend on them.
+    /// Numbers of one or two bytes are read without branches that depend on them.
     #[inline(always)]
     pub(in crate::quipu) fn read_usual(
         &mut self,
@@ -267,8 +267,8 @@ impl StreamReader {
     }
 }
 
-/// Passes a message of a known series to a function, and returns its length, if the numbers that it
-/// begins with take at most two bytes. Otherwise nothing has changed.
+/// Passes a message of a known series to a function, and returns its length, if it is sound
+/// and the number of the series takes at most two bytes. Otherwise only a gauge's places may have changed.
 #[inline(always)]
 fn usual(
     series: &mut [Known],
@@ -289,8 +289,10 @@ fn usual(
     let body = messages.get(start..)?;
     match known.kind {
         Kind::Counter => {
-            let (by, len) = read_middle(*body.first_chunk()?)?;
-            let value = known.last.wrapping_add(by as i64);
+            let (value, len) = match read_middle(*body.first_chunk()?) {
+                Some((by, len)) => (known.last.wrapping_add(by as i64), len),
+                None => known.long_counter(body)?,
+            };
             known.last = value;
             if as_union {
                 take(MetricUnion { counter: value, ..union(MetricType::COUNTER) }.into());
@@ -300,9 +302,13 @@ fn usual(
             Some(start + len)
         }
         Kind::Gauge => {
-            let (change, len) = read_middle(*body.first_chunk()?)?;
-            known.last = known.last.wrapping_add(unzigzag(change));
-            let value = known.decimal();
+            let (value, len) = match read_middle(*body.first_chunk()?) {
+                Some((change, len)) => {
+                    known.last = known.last.wrapping_add(unzigzag(change));
+                    (known.decimal(), len)
+                }
+                None => known.long_gauge(body)?,
+            };
             if as_union {
                 take(MetricUnion { gauge: value, ..union(MetricType::GAUGE) }.into());
             } else {
@@ -362,6 +368,22 @@ impl Known {
             }
         }
         Ok(self.decimal())
+    }
+
+    /// Reads a counter of any form, and the length of its body, for a loop that keeps its own place.
+    #[inline(never)]
+    fn long_counter(&mut self, body: &[u8]) -> Option<(i64, usize)> {
+        let mut input = Reader::new(body);
+        let value = self.counter(&mut input).ok()?;
+        Some((value, input.position()))
+    }
+
+    /// As [`Known::long_counter`], for a gauge.
+    #[inline(never)]
+    fn long_gauge(&mut self, body: &[u8]) -> Option<(f64, usize)> {
+        let mut input = Reader::new(body);
+        let value = self.gauge(&mut input).ok()?;
+        Some((value, input.position()))
     }
 
     /// A gauge's last value.
