@@ -26,7 +26,7 @@ pub(super) const AXIS: Axis = Axis {
     ],
 };
 
-/// The number of series that a turn creates at least, in several families if necessary: a few series
+/// The number of series that a turn tries to reach, with several families if necessary: a few series
 /// are created faster than a clock can tell.
 const LEAST: usize = 10_000;
 /// The highest number of families.
@@ -44,6 +44,9 @@ fn turn<C: Contender>(plan: &Plan, series: usize) -> Vec<Record> {
         let start = Instant::now();
         let families: Vec<_> = (0..count).filter_map(|_| filled::<C>(&keys)).collect();
         let elapsed = start.elapsed().as_nanos() as f64;
+        if families.len() < count {
+            return (Vec::new(), None);
+        }
         let resident = (resident_bytes() - before) as f64;
         let of_a_series = |amount: f64| amount / (count * series) as f64;
         let records = vec![
