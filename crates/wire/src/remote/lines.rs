@@ -182,7 +182,7 @@ impl LineBuffer {
     }
 }
 
-/// Where one of these ASCII characters is, from `at` on; the length if none of them is.
+/// The index of the first of these ASCII characters at or after `at`, or the length.
 ///
 /// It examines eight bytes at a time. A loop over the bytes of a line took three times the
 /// instructions; a call of memchr costs more than a name or a tag has to examine.
@@ -243,7 +243,7 @@ fn scan(bytes: &[u8], at: usize, marks: impl Fn(u64) -> u64) -> usize {
 }
 
 /// Reads a number as `strtod` and Go's `ParseFloat` do, without hexadecimal ones. A number whose
-/// magnitude is beyond that of a double is none.
+/// magnitude is beyond the range of a double is refused.
 #[inline]
 pub(super) fn float(text: &str) -> Option<f64> {
     let (is_negative, digits) = match text.as_bytes() {
@@ -283,7 +283,7 @@ fn long_float(text: &str) -> Option<f64> {
     let value: f64 = text.parse().ok()?;
     let is_infinity = text.bytes().any(|byte| matches!(byte, b'n' | b'N'));
     match value {
-        // With a sign, it is none in Go.
+        // Go refuses NaN with a sign.
         value if value.is_nan() => (text.len() == 3).then_some(value),
         value => (value.is_finite() || is_infinity).then_some(value),
     }

@@ -1,4 +1,4 @@
-//! Lines of StatsD and of its dialects, as a server has them from its clients.
+//! Lines of StatsD and of its dialects, as a server receives them from its clients.
 //!
 //! Unlike the formats [`Statsd`](crate::Statsd) and [`DogStatsd`](crate::DogStatsd), which read
 //! messages, this reader keeps what a server needs: values that are not whole, changes of gauges,

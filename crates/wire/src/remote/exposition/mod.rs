@@ -1,6 +1,6 @@
 //! What programs expose to scrapers and push to gateways: Prometheus' text format 0.0.4 and
 //! OpenMetrics 1.0 ([`text`]), and Prometheus' protobuf format ([`read_families`]). [`Families`]
-//! puts the lines of text together to what protobuf has: [`Family`].
+//! assembles the samples of text into families, as protobuf has them: [`Family`].
 
 pub mod text;
 
@@ -48,7 +48,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// With numbers for which 32 bits suffice.
+    /// Both limits capped at `i32::MAX`.
     fn in_range(self) -> Limits {
         const MAX: usize = i32::MAX as usize;
         Limits { samples: self.samples.min(MAX), bytes: self.bytes.min(MAX) }

@@ -30,7 +30,7 @@
 //! - A line feed within quotes is an error, as the specifications have it.
 //! - There must be a comma between labels, and a name of a label may appear only once.
 //! - The label `__name__` is an error: the name is before the braces, or the first in them.
-//! - A timestamp of Prometheus' format may be negative.
+//! - A timestamp of Prometheus' format may have a sign.
 //! - A unit need not be the end of its family's name.
 //! - A space or a brace must follow a name, and a space the name in a comment.
 //! - Spaces may be around the type of a family in Prometheus' format.
@@ -65,7 +65,8 @@ pub struct Options {
     pub format: Format,
     /// How many bytes a line may have.
     pub max_line: usize,
-    /// How many labels a sample may have, and an exemplar.
+    /// How many labels a sample may have, and an exemplar. The time that a line takes grows with the
+    /// square of its labels: names are compared with each other.
     pub max_labels: usize,
 }
 
@@ -474,22 +475,28 @@ impl LineError {
 impl fmt::Display for LineError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LineError { line, fault: Fault { offset, reason } } = self;
-        let expected = match reason {
-            Reason::AfterEnd => "nothing after `# EOF`",
-            Reason::DuplicateLabel => "each label once",
-            Reason::MalformedExemplar => "an exemplar of the form ` # {name=\"value\"} value time`",
-            Reason::MalformedLabels => "labels of the form `{name=\"value\",name=\"value\"}`",
-            Reason::MalformedName => "the name of a metric, or the name in quotes within braces",
-            Reason::MalformedTimestamp => "a timestamp, or the end of the line",
-            Reason::MalformedValue => "a value: a number, `NaN`, `+Inf` or `-Inf`",
-            Reason::MissingEnd => "`# EOF` at the end",
-            Reason::TooLong => "a shorter line",
-            Reason::TooManyLabels => "fewer labels",
-            Reason::UnknownComment => "`# HELP`, `# TYPE`, `# UNIT`, `# EOF` or a sample",
-            Reason::UnknownType => "the type of a family",
-            Reason::Utf8 => "UTF-8",
+        let problem = match reason {
+            Reason::AfterEnd => "expected nothing after `# EOF`",
+            Reason::DuplicateLabel => "a label that was already there: each name may appear once",
+            Reason::MalformedExemplar => {
+                "expected an exemplar of the form ` # {name=\"value\"} value time`"
+            }
+            Reason::MalformedLabels => {
+                "expected labels of the form `{name=\"value\",name=\"value\"}`"
+            }
+            Reason::MalformedName => {
+                "expected the name of a metric, or the name in quotes within braces"
+            }
+            Reason::MalformedTimestamp => "expected a timestamp, or the end of the line",
+            Reason::MalformedValue => "expected a value: a number, `NaN`, `+Inf` or `-Inf`",
+            Reason::MissingEnd => "expected `# EOF` at the end",
+            Reason::TooLong => "the line is longer than `Options::max_line`",
+            Reason::TooManyLabels => "more labels than `Options::max_labels`",
+            Reason::UnknownComment => "expected `# HELP`, `# TYPE`, `# UNIT`, `# EOF` or a sample",
+            Reason::UnknownType => "expected the type of a family",
+            Reason::Utf8 => "expected UTF-8",
         };
-        write!(f, "text: line {line}, byte {offset}: expected {expected}")
+        write!(f, "text: line {line}, byte {offset}: {problem}")
     }
 }
 

@@ -258,3 +258,22 @@ fn texts_are_equal_if_they_mean_the_same() {
     text("a\\n\\", Escapes::All).append_to(&mut all);
     assert_eq!(all, "xa\n\\");
 }
+
+#[test]
+fn errors_name_the_limit() {
+    let options = Options::new(Format::Prometheus).max_line(9).max_labels(1);
+    let mut reader = Reader::new(b"a 12345678\n", options);
+    let error = reader.next().unwrap().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "text: line 1, byte 9: the line is longer than `Options::max_line`"
+    );
+    let mut reader = Reader::new(b"a{b=\"\",c=\"\"} 1\n", options.max_line(99));
+    let error = reader.next().unwrap().unwrap_err();
+    let text = "text: line 1, byte 7: more labels than `Options::max_labels`";
+    assert_eq!(error.to_string(), text);
+    let mut reader = Reader::new(b"a{b=\"\",b=\"\"} 1\n", Options::new(Format::Prometheus));
+    let error = reader.next().unwrap().unwrap_err();
+    let text = "text: line 1, byte 7: a label that was already there: each name may appear once";
+    assert_eq!(error.to_string(), text);
+}
