@@ -253,8 +253,12 @@ impl Room {
             0x31 => double(input).map(|threshold| numbers.zero_threshold = threshold),
             0x38 => input.varint("a count").map(|count| numbers.zero_count = count),
             0x41 => double(input).map(|count| numbers.zero_count_float = count),
-            0x4a | 0x50 | 0x52 | 0x59 | 0x5a => self.negative.field(tag - 0x48, input),
-            0x62 | 0x68 | 0x6a | 0x71 | 0x72 => self.positive.field(tag - 0x60, input),
+            0x4a | 0x50 | 0x52 | 0x59 | 0x5a => {
+                self.negative.field(tag - 0x48, input, self.store.samples_left())
+            }
+            0x62 | 0x68 | 0x6a | 0x71 | 0x72 => {
+                self.positive.field(tag - 0x60, input, self.store.samples_left())
+            }
             0x7a => nested(input, time).map(|time| slot.created_ms = Some(time)),
             0x82 => nested(input, |input| self.exemplar(input)).map(drop),
             tag => skip_unknown(input, tag, 0b1_1111_1111_1111_1110),
@@ -328,8 +332,12 @@ impl Side {
         self.counts.clear();
     }
 
-    /// Reads a field, whose tag is given as if that of the spans were 2.
-    fn field(&mut self, tag: u64, input: &mut Reader<'_>) -> Read {
+    /// Reads a field, whose tag is given as if that of the spans were 2. There may be one
+    /// bucket for each sample that is left, and one span more: an empty one marks native histograms.
+    fn field(&mut self, tag: u64, input: &mut Reader<'_>, left: usize) -> Read {
+        let Side { spans, deltas, counts } = self;
+        let mut delta =
+            |input: &mut Reader<'_>| push(deltas, unzigzag(input.varint("a difference")?), left);
         match tag {
             0x02 => {
                 let (mut offset, mut length) = (0, 0);
@@ -344,19 +352,19 @@ impl Side {
                         tag => skip_unknown(input, tag, 0b110),
                     })
                 })?;
-                self.spans.push((offset, length));
+                push(spans, (offset, length), left.saturating_add(1))?;
             }
-            0x08 => self.deltas.push(unzigzag(input.varint("a difference")?)),
+            0x08 => delta(input)?,
             0x0a => nested(input, |input| {
                 while !input.is_empty() {
-                    self.deltas.push(unzigzag(input.varint("a difference")?));
+                    delta(input)?;
                 }
                 Ok(())
             })?,
-            0x11 => self.counts.push(double(input)?),
+            0x11 => push(counts, double(input)?, left)?,
             _ => nested(input, |input| {
                 while !input.is_empty() {
-                    self.counts.push(double(input)?);
+                    push(counts, double(input)?, left)?;
                 }
                 Ok(())
             })?,
@@ -406,6 +414,15 @@ impl Side {
 
 const DUPLICATE: Fault = Fault::malformed("each label once");
 
+/// Appends to a list of at most this length.
+fn push<T>(list: &mut Vec<T>, item: T, most: usize) -> Read {
+    if list.len() >= most {
+        return Err(too_large(Full));
+    }
+    list.push(item);
+    Ok(())
+}
+
 fn too_large(_: Full) -> Fault {
     Fault::too_large("a family with fewer samples and texts")
 }
@@ -446,7 +463,8 @@ fn bound_of(input: &mut Reader<'_>) -> Read<f64> {
         *input = before;
         return Err(Fault::malformed("a bound or quantile that is a number"));
     }
-    Ok(bound)
+    // Of the two zeros, the positive one.
+    Ok(bound + 0.0)
 }
 
 fn schema(input: &mut Reader<'_>) -> Read<i32> {

@@ -22,7 +22,6 @@ pub(super) struct Store {
     /// Labels: those of a metric or an exemplar are together, by name.
     pub(super) pairs: Vec<(Span, Span)>,
     texts: String,
-    /// How many samples the limit still allows.
     samples_left: usize,
     limits: Limits,
 }
@@ -100,6 +99,7 @@ pub(super) struct Twice;
 pub(super) struct Mark {
     pairs: usize,
     texts: usize,
+    exemplars: usize,
 }
 
 impl Span {
@@ -189,6 +189,11 @@ impl Store {
         Ok(())
     }
 
+    /// How many samples the limit still allows.
+    pub(super) fn samples_left(&self) -> usize {
+        self.samples_left
+    }
+
     pub(super) fn add_str(&mut self, text: &str) -> Result<Span, Full> {
         let start = self.texts.len();
         if text.len() > self.limits.bytes - start {
@@ -213,13 +218,15 @@ impl Store {
     }
 
     pub(super) fn mark(&self) -> Mark {
-        Mark { pairs: self.pairs.len(), texts: self.texts.len() }
+        let Store { pairs, texts, exemplars, .. } = self;
+        Mark { pairs: pairs.len(), texts: texts.len(), exemplars: exemplars.len() }
     }
 
-    /// Forgets labels that were added since.
+    /// Forgets labels and exemplars that were added since.
     pub(super) fn back_to(&mut self, mark: Mark) {
         self.pairs.truncate(mark.pairs);
         self.texts.truncate(mark.texts);
+        self.exemplars.truncate(mark.exemplars);
     }
 
     /// Puts the labels that were added since in order.

@@ -109,3 +109,36 @@ fn limits_are_kept() {
     let huge = [0xff, 0xff, 0xff, 0xff, 0x7f];
     assert!(read_families(&huge, Limits::default(), |_| ()).unwrap_err().is_too_large());
 }
+
+#[test]
+fn native_histograms_are_as_short_as_the_limit() {
+    let zeros = [0; 6];
+    let spans: Vec<u8> = (0..6).flat_map(|_| field(12, &[0x08, 0, 0x10, 0])).collect();
+    for body in [
+        field(13, &zeros),
+        field(10, &zeros),
+        (0..6).flat_map(|_| [0x68, 0]).collect(),
+        field(14, &[0; 48]),
+        (0..6).flat_map(|_| double_field(11, 0.0)).collect(),
+        spans,
+    ] {
+        let input = family(4, &field(7, &body));
+        let limits = Limits { samples: 5, bytes: 200 };
+        let error = read_families(&input, limits, |_| ()).unwrap_err();
+        assert!(error.expected().contains("fewer samples"), "{error} {body:?}");
+    }
+    // Four samples are left for the buckets.
+    let body = [field(12, &[0x08, 0, 0x10, 4]), field(13, &zeros[..4])].concat();
+    let input = family(4, &field(7, &body));
+    for (samples, fits) in [(5, true), (4, false)] {
+        let result = read_families(&input, Limits { samples, bytes: 200 }, |_| ());
+        assert_eq!(result.is_ok(), fits, "{samples}");
+    }
+}
+
+#[test]
+fn a_bound_of_minus_zero_is_zero() {
+    let bucket = field(3, &[&[0x08, 1][..], &double_field(2, -0.0)].concat());
+    let shown = read(&family(4, &field(7, &bucket))).unwrap();
+    assert!(shown.contains("upper_bound: 0.0"), "{shown}");
+}
