@@ -1,4 +1,4 @@
-//! Puts the samples of text together to families.
+//! Assembles the samples of text into families.
 
 use alloc::borrow::Cow;
 use core::fmt;
@@ -12,7 +12,7 @@ use super::{Kind, Limits};
 use crate::hash::Secrets;
 use crate::remote::lines::float;
 
-/// Puts the samples of text together to families, in which each metric is complete: a histogram with
+/// Assembles the samples of text into families, in which each metric is complete: a histogram with
 /// its buckets, a summary with its quantiles.
 ///
 /// ```
@@ -101,6 +101,10 @@ impl Families {
 
     /// Adds a line. If it begins another family, the function is called with the one before.
     ///
+    /// Of two buckets of a metric with the same bound, such as `le="1"` and `le="1.0"`, or two
+    /// quantiles, the first one stays; the other is left out when the family is complete, which is
+    /// no error. So is a time of creation that is not a number.
+    ///
     /// # Errors
     ///
     /// When the line is not a part of its family. It is left out.
@@ -180,20 +184,36 @@ impl Families {
             }
         };
         self.store.take(1)?;
-        let bound = match part {
-            Part::Bucket => Some(bound(sample.labels, "le")?),
-            Part::Quantile => Some(bound(sample.labels, "quantile")?),
-            _ => None,
+        if part == Part::Created && sample.value.is_nan() {
+            return Ok(());
+        }
+        let mark = self.store.mark();
+        let added = self.add(part, sample);
+        if added.is_err() {
+            // Only a metric that was there before refuses a value, so no metric has labels or an
+            // exemplar from after the mark.
+            self.store.back_to(mark);
+        }
+        added
+    }
+
+    /// Adds a sample to its metric. If that fails, the store may have its labels and its exemplar.
+    fn add(&mut self, part: Part, sample: &Sample<'_, '_>) -> Result<(), FamilyError> {
+        let (bound, except) = match part {
+            Part::Bucket => (bound(sample.labels, "le")?, "le"),
+            Part::Quantile => (bound(sample.labels, "quantile")?, "quantile"),
+            _ => (0.0, ""),
         };
-        let except = match part {
-            Part::Bucket => "le",
-            Part::Quantile => "quantile",
-            _ => "",
+        let exemplar = match &sample.exemplar {
+            Some(exemplar) if matches!(part, Part::Value | Part::Bucket) => {
+                Some(self.exemplar(exemplar)?)
+            }
+            _ => None,
         };
         let mark = self.store.mark();
         let labels = self.labels(sample.labels, except, mark)?;
         let index = self.slot(labels, mark);
-        self.put(index, part, bound, sample)
+        self.put(index, part, bound, sample, exemplar)
     }
 
     /// Which part of the current family's metrics a sample of this name is, if it belongs to it.
@@ -225,20 +245,12 @@ impl Families {
         except: &str,
         mark: Mark,
     ) -> Result<Span, FamilyError> {
-        let store = &mut self.store;
-        let mut add = || -> Result<Span, FamilyError> {
-            for label in labels {
-                if !label.value.raw().is_empty() && label.name != *except {
-                    store.add_label(label.name, label.value)?;
-                }
+        for label in labels {
+            if !label.value.raw().is_empty() && label.name != *except {
+                self.store.add_label(label.name, label.value)?;
             }
-            Ok(store.sort_labels(mark)?)
-        };
-        let added = add();
-        if added.is_err() {
-            self.store.back_to(mark);
         }
-        added
+        Ok(self.store.sort_labels(mark)?)
     }
 
     /// The metric with these labels, which were added just now. They are forgotten if it exists.
@@ -274,38 +286,30 @@ impl Families {
         &mut self,
         index: u32,
         part: Part,
-        bound: Option<f64>,
+        bound: f64,
         sample: &Sample<'_, '_>,
+        exemplar: Option<u32>,
     ) -> Result<(), FamilyError> {
         let store = &mut self.store;
         let slot = &mut store.slots[index as usize];
-        slot.timestamp_ms = sample.timestamp_ms.or(slot.timestamp_ms);
         match part {
             Part::Value => {
                 first(&mut slot.has_value)?;
-                slot.value = sample.value;
+                (slot.value, slot.exemplar) = (sample.value, exemplar);
             }
             Part::Count => set(&mut slot.count, sample.value)?,
             Part::Sum => set(&mut slot.sum, sample.value)?,
             // A time beyond the range of milliseconds is the nearest one within.
             Part::Created => set(&mut slot.created_ms, (sample.value * 1000.0) as i64)?,
             Part::Bucket | Part::Quantile => {
-                let (bound, value) = (bound.unwrap_or_default(), sample.value);
-                store.points.push(Point { slot: index, bound, value, exemplar: None });
+                store.points.push(Point { slot: index, bound, value: sample.value, exemplar });
             }
         }
-        if let Some(exemplar) = &sample.exemplar
-            && matches!(part, Part::Value | Part::Bucket)
-        {
-            let number = Some(self.exemplar(exemplar)?);
-            match self.store.points.last_mut() {
-                Some(point) if part == Part::Bucket => point.exemplar = number,
-                _ => self.store.slots[index as usize].exemplar = number,
-            }
-        }
+        slot.timestamp_ms = sample.timestamp_ms.or(slot.timestamp_ms);
         Ok(())
     }
 
+    /// Adds an exemplar, and returns its number.
     fn exemplar(&mut self, exemplar: &Exemplar<'_, '_>) -> Result<u32, FamilyError> {
         let Exemplar { value, timestamp_ms, .. } = *exemplar;
         let mark = self.store.mark();
@@ -328,6 +332,8 @@ fn bound(labels: &[Label<'_>], name: &str) -> Result<f64, FamilyError> {
     label
         .and_then(|label| float(&label.value.to_cow()))
         .filter(|bound| !bound.is_nan())
+        // Of the two zeros, the positive one.
+        .map(|bound| bound + 0.0)
         .ok_or(FamilyError::MalformedBound)
 }
 
@@ -385,7 +391,9 @@ impl fmt::Display for FamilyError {
             FamilyError::Misplaced => {
                 "the type, the unit and the help text come before the samples of a family"
             }
-            FamilyError::Unexpected => "the samples of a histogram have a suffix, as in `_bucket`",
+            FamilyError::Unexpected => {
+                "a histogram has no sample without a suffix: use `_bucket`, `_count` or `_sum`"
+            }
             FamilyError::TooLarge => "the family has more samples or text than the limit",
         })
     }

@@ -194,3 +194,36 @@ fn limits_are_kept() {
     assert_eq!(limited(text, 2, 5), ["a Summary {x=1}(2.0) (1.0) []"]);
     assert_eq!(limited("long_name 1\nb 2\n", 9, 3), ["too_large", "b Unknown {}2"]);
 }
+
+#[test]
+fn a_line_that_is_left_out_changes_nothing() {
+    assert_eq!(prometheus("a 1 100\na 2 200\n"), ["duplicate", "a Unknown {}1@100"]);
+    let text = "# TYPE a counter\na_total 1 # {t=\"b\"} 1\na_total 2 9 # {t=\"c\"} 2\n\
+        a_created 4\na_created 5 6\n";
+    assert_eq!(openmetrics(text), ["duplicate", "duplicate", "a Counter {}1#{t=b}1^4000"]);
+    // An exemplar beyond the limit takes its line along, and leaves its room to the next one.
+    let limited =
+        |text: &str, bytes| read_limited(text, Format::OpenMetrics, Limits { samples: 9, bytes });
+    let text = "# TYPE a counter\na_total 1 7 # {t=\"long\"} 1\na_total 2\n# EOF\n";
+    assert_eq!(limited(text, 5), ["too_large", "a Counter {}2"]);
+    let text = "# TYPE a histogram\na_bucket{le=\"1\"} 1 # {t=\"long\"} 1\n# EOF\n";
+    assert_eq!(limited(text, 5), ["too_large"]);
+    let text = "# TYPE a counter\na_total 1\na_total 2 # {t=\"b\"} 1\n\
+        a_total{c=\"d\"} 3 # {t=\"e\"} 1\n# EOF\n";
+    assert_eq!(limited(text, 5), ["duplicate", "a Counter {}1 {c=d}3#{t=e}1"]);
+}
+
+#[test]
+fn zero_is_one_bound() {
+    let text = "# TYPE a histogram\na_bucket{le=\"0\"} 5\na_bucket{le=\"-0\"} 6\n";
+    assert_eq!(prometheus(text), ["a Histogram {}None None [0:5]"]);
+    let text = "# TYPE a histogram\na_bucket{le=\"-0.0\"} 5\n";
+    assert_eq!(prometheus(text), ["a Histogram {}None None [0:5]"]);
+}
+
+#[test]
+fn a_creation_that_is_not_a_number_is_left_out() {
+    let text = "# TYPE a counter\na_total 1\na_created NaN\n";
+    assert_eq!(openmetrics(text), ["a Counter {}1"]);
+    assert_eq!(openmetrics("# TYPE a histogram\na_created NaN\n"), [""; 0]);
+}
