@@ -31,7 +31,7 @@ fuzz_target!(|input: &[u8]| {
         }
     };
     let mut reader = Reader::new(bytes, Options::new(format));
-    let mut families = Families::new(limits);
+    let mut families = Families::new(format, limits);
     let mut lines = 0;
     while let Some(item) = reader.next() {
         lines += 1;

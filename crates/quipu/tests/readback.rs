@@ -39,7 +39,7 @@ fn read(registry: &Registry, format: Format, escaping: Escaping) -> Rows {
         _ => text::Format::Prometheus,
     };
     let mut reader = Reader::new(&out, Options::new(format));
-    let mut families = Families::new(Limits::default());
+    let mut families = Families::new(format, Limits::default());
     while let Some(item) = reader.next() {
         families.push(&item.unwrap(), &mut add).unwrap();
     }

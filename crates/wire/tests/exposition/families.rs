@@ -456,7 +456,7 @@ proptest! {
     fn any_lines_are_families_or_errors(input in noise(), samples in 0..9_usize) {
         for format in crate::FORMATS {
             let mut reader = Reader::new(&input, Options::new(format));
-            let mut families = Families::new(Limits { samples, bytes: 50 });
+            let mut families = Families::new(format, Limits { samples, bytes: 50 });
             let mut metrics = 0;
             let mut lines = 0;
             while let Some(item) = reader.next() {
@@ -483,7 +483,7 @@ fn text_and_protobuf_give_the_same_families() {
         # TYPE size summary\nsize{quantile=\"0.5\"} 2\nsize_sum 8\nsize_count 4\n";
     let mut from_text = Vec::new();
     let mut reader = Reader::new(text.as_bytes(), Options::new(Format::Prometheus));
-    let mut families = Families::new(Limits::default());
+    let mut families = Families::new(Format::Prometheus, Limits::default());
     while let Some(item) = reader.next() {
         families.push(&item.unwrap(), |family| from_text.push(back(family))).unwrap();
     }

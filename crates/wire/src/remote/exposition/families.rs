@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::family::Family;
 use super::store::{ExemplarSlot, Full, Mark, Point, Slot, Span, Store, Twice};
-use super::text::{Exemplar, Item, Label, Sample, Text};
+use super::text::{Exemplar, Format, Item, Label, Sample, Text};
 use super::{Kind, Limits};
 use crate::hash::Secrets;
 use crate::remote::lines::float;
@@ -23,7 +23,7 @@ use crate::remote::lines::float;
 ///     took_bucket{path=\"/\",le=\"0.5\"} 2\ntook_bucket{path=\"/\",le=\"+Inf\"} 3\n\
 ///     took_sum{path=\"/\"} 2.5\ntook_count{path=\"/\"} 3\n";
 /// let mut reader = Reader::new(text, Options::new(Format::Prometheus));
-/// let mut families = Families::new(Limits::default());
+/// let mut families = Families::new(Format::Prometheus, Limits::default());
 /// while let Some(item) = reader.next() {
 ///     // A family is complete when another one begins.
 ///     families.push(&item?, |family| println!("{family:?}"))?;
@@ -45,6 +45,7 @@ use crate::remote::lines::float;
 /// known.
 #[derive(Debug)]
 pub struct Families {
+    format: Format,
     store: Store,
     /// The metrics of the family by their labels.
     table: HashTable<u32>,
@@ -86,9 +87,12 @@ enum Part {
 }
 
 impl Families {
-    /// No families yet.
-    pub fn new(limits: Limits) -> Families {
+    /// No families yet, of lines in this format. In OpenMetrics, the samples of a counter have the
+    /// name of the family with a suffix, `_total` or `_created`; in Prometheus' format they have the
+    /// name itself, and one with a suffix belongs to another family.
+    pub fn new(format: Format, limits: Limits) -> Families {
         Families {
+            format,
             store: Store::new(limits),
             table: HashTable::new(),
             secrets: Secrets::default(),
@@ -222,7 +226,9 @@ impl Families {
             return None;
         }
         let suffix = name.strip_prefix(self.store.text(self.store.name))?;
+        let is_openmetrics = self.format == Format::OpenMetrics;
         Some(Ok(match (self.store.kind, suffix) {
+            (Kind::Counter, "_total" | "_created") if !is_openmetrics => return None,
             (Kind::GaugeHistogram | Kind::Histogram, "") => {
                 return Some(Err(FamilyError::Unexpected));
             }

@@ -59,7 +59,7 @@ fn shown(exemplar: Option<crate::remote::exposition::Exemplar<'_>>) -> String {
 /// The families and errors of lines.
 fn read_limited(input: &str, format: Format, limits: Limits) -> Vec<String> {
     let mut reader = Reader::new(input.as_bytes(), Options::new(format));
-    let mut families = Families::new(limits);
+    let mut families = Families::new(format, limits);
     let mut all = Vec::new();
     while let Some(item) = reader.next() {
         let item = item.unwrap();
@@ -172,7 +172,7 @@ fn lines_that_do_not_belong() {
         ("# TYPE a histogram\na_bucket{le=\"x\"} 1\n", &["malformed_bound"]),
         ("# TYPE a summary\na 1\na{quantile=\"NaN\"} 1\n", &["malformed_bound", "malformed_bound"]),
         ("# TYPE a histogram\na_sum 1\na_sum 2\n", &["duplicate", "a Histogram {}None (1.0) []"]),
-        ("# TYPE a counter\na_created 1\n", &[]),
+        ("# TYPE a counter\na_created 1\n", &["a_created Unknown {}1"]),
         ("# TYPE a counter\n# TYPE b gauge\nb 1\n", &["b Gauge {}1"]),
         ("# TYPE a counter\na 1\nb 2\na 3\n", &["a Counter {}1", "b Unknown {}2", "a Unknown {}3"]),
         ("a{b=\"1\",\"b\\\\\"=\"2\",\"b\\x\"=\"\"} 1\n", &["a Unknown {b=1,b\\=2}1"]),
@@ -219,6 +219,16 @@ fn zero_is_one_bound() {
     assert_eq!(prometheus(text), ["a Histogram {}None None [0:5]"]);
     let text = "# TYPE a histogram\na_bucket{le=\"-0.0\"} 5\n";
     assert_eq!(prometheus(text), ["a Histogram {}None None [0:5]"]);
+}
+
+#[test]
+fn suffixes_of_counters_are_of_openmetrics_alone() {
+    let text = "# TYPE a counter\na 1\na_total 2\na_created 3\n";
+    let apart = ["a Counter {}1", "a_total Unknown {}2", "a_created Unknown {}3"];
+    assert_eq!(prometheus(text), apart);
+    assert_eq!(openmetrics(text), ["duplicate", "a Counter {}1^3000"]);
+    assert_eq!(openmetrics("# TYPE a counter\na_created 1\n"), [""; 0]);
+    assert_eq!(prometheus("# TYPE a_total counter\na_total 2\n"), ["a_total Counter {}2"]);
 }
 
 #[test]
