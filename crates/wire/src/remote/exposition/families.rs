@@ -325,11 +325,15 @@ impl Families {
     }
 }
 
+/// A hash of labels. Names and values have their own, so that it covers where a name ends: otherwise,
+/// a sender could choose labels that collide, whatever the secrets are.
 fn hash(store: &Store, secrets: &Secrets, labels: Span) -> u64 {
+    let chain = |all: u64, text: Span| {
+        let hash = secrets.hash(store.bytes(text));
+        (all ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    };
     let pairs = labels.of(&store.pairs).iter();
-    // Where the name ends makes no difference: a comparison decides.
-    let hashes = pairs.map(|pair| secrets.hash(store.pair(*pair)));
-    hashes.fold(0, |all, hash| (all ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+    pairs.fold(0, |all, (name, value)| chain(chain(all, *name), *value))
 }
 
 /// The number in the label that says which bucket or quantile a sample is.

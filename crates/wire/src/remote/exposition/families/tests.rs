@@ -196,6 +196,30 @@ fn limits_are_kept() {
 }
 
 #[test]
+fn the_splits_of_a_text_into_labels_have_different_hashes() {
+    let text = "abcdefgh";
+    let secrets = Secrets::default();
+    let mut store = Store::new(Limits::default());
+    let splits = (1..text.len()).map(|at| [text.split_at(at), ("x", "y")]);
+    let orders = [[("a", "b"), ("c", "d")], [("c", "d"), ("a", "b")], [("a", "d"), ("c", "b")]];
+    let mut hashes: Vec<_> = splits
+        .chain(orders)
+        .map(|labels| {
+            let start = store.pairs.len();
+            for (name, value) in labels {
+                let pair = (store.add_str(name).unwrap(), store.add_str(value).unwrap());
+                store.pairs.push(pair);
+            }
+            hash(&store, &secrets, Span::since(start, &store.pairs))
+        })
+        .collect();
+    let count = hashes.len();
+    hashes.sort_unstable();
+    hashes.dedup();
+    assert_eq!(hashes.len(), count);
+}
+
+#[test]
 fn a_line_that_is_left_out_changes_nothing() {
     assert_eq!(prometheus("a 1 100\na 2 200\n"), ["duplicate", "a Unknown {}1@100"]);
     let text = "# TYPE a counter\na_total 1 # {t=\"b\"} 1\na_total 2 9 # {t=\"c\"} 2\n\
