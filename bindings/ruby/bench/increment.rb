@@ -5,7 +5,7 @@
 #
 #     ruby -Ilib bench/increment.rb [CHECKOUT]
 #
-# Each library runs in a process of its own. A line shows the fastest of ROUNDS short rounds, by
+# Each library runs in a separate process. A line shows the fastest of ROUNDS short rounds, by
 # default 100, in nanoseconds per call, loop included.
 
 require "json"

@@ -155,7 +155,7 @@ pub struct Series<'a> {
     /// Whether no dynamic value contains a character that text formats escape: `"`, `\`, line feed.
     pub escape_free: bool,
     /// Whether this is the overflow series, which counts for all series beyond the family's limit.
-    /// It has no labels of its own: formats show the single label `quipu_overflow`, with
+    /// It has none of the family's labels: formats show the single label `quipu_overflow`, with
     /// [`Series::overflow_value`].
     pub overflow: bool,
     /// When it started counting from zero, if known.

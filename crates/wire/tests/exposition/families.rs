@@ -328,7 +328,7 @@ fn put_value(value: Value<'_>, created: Option<client::Time>, metric: &mut clien
             if let Some(native) = histogram.native {
                 back.schema = Some(native.schema);
                 back.zero_count = Some(native.zero_count as u64);
-                // Each bucket as a span of its own, and positive counts as they are.
+                // Each bucket as a separate span, and positive counts as they are.
                 back.negative_spans = indices(native.negative);
                 back.negative_counts = native.negative.iter().map(|bucket| bucket.1).collect();
                 back.positive_spans = indices(native.positive);

@@ -36,7 +36,7 @@ struct Name {
 pub(crate) struct Key<'a> {
     count: usize,
     texts: [MaybeUninit<Text<'a>>; MAX_LABELS],
-    /// The values that a memo knows, with their labels; then there are no texts.
+    /// The values that a memo knows, with their labels. If it knows them, `texts` is not used.
     known: Option<(&'a Labels, Known<'a>)>,
 }
 

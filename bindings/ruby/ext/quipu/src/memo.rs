@@ -126,7 +126,7 @@ fn is_long(value: VALUE) -> bool {
     if SPECIAL_CONST_P(value) {
         return false;
     }
-    // SAFETY: it is an object, of which those that are no strings are symbols.
+    // SAFETY: the value is an object, and one that is not a string is a symbol.
     let text = if ruby::is_string(value) { value } else { unsafe { rb_sym2str(value) } };
     // SAFETY: it is a string.
     unsafe { RSTRING_LEN(text) as i64 > MAX_LENGTH }

@@ -41,7 +41,7 @@ use crate::remote::lines::float;
 ///
 /// The lines of a family come together, as both formats demand: if they come in two parts, these are
 /// two families, of which the second has no type. Within a family, the order does not matter. A
-/// sample that belongs to no family that was announced is a family of its own, whose type is not
+/// sample that belongs to no family that was announced forms a separate family, whose type is not
 /// known.
 #[derive(Debug)]
 pub struct Families {

@@ -196,7 +196,7 @@ pub struct Text<'a> {
 /// Which characters a backslash changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Escapes {
-    /// None: there is no backslash.
+    /// The text has no backslash.
     None,
     /// `n` and a backslash, as in the help texts of Prometheus' format.
     Help,
