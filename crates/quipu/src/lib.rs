@@ -36,6 +36,7 @@ mod description;
 mod error;
 pub mod exposition;
 pub mod http;
+pub mod intake;
 mod kind;
 pub mod label;
 mod names;

@@ -20,6 +20,16 @@ pub(crate) fn check_label(metric: &str, name: &str, verbatim: bool) -> Result<()
         .map_or(Ok(()), |fault| Err(Error::invalid(metric, format!("label {name:?}: {fault}"))))
 }
 
+/// Whether a name from outside can be that of a metric, with any suffix.
+pub(crate) fn is_metric(name: &str) -> bool {
+    metric_fault(name, true).is_none()
+}
+
+/// Whether a name from outside can be that of a label.
+pub(crate) fn is_label(name: &str) -> bool {
+    label_fault(name, true).is_none()
+}
+
 /// Checks the name of a metric at compile time, for the code that `Metrics`' derive generates.
 ///
 /// # Panics

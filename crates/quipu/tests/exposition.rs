@@ -17,7 +17,7 @@ const LABELS: &[Label<'static>] =
 
 fn family(name: &'static str, kind: Kind, labels: &'static [Label<'static>]) -> Family<'static> {
     let groups = if labels.is_empty() { 1 } else { 2 };
-    Family { name, help: "A help.", unit: "", kind, labels, groups }
+    Family { name, help: "A help.", unit: "", kind, labels, groups, bare: false }
 }
 
 fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {

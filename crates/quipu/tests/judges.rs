@@ -230,7 +230,7 @@ impl Collector for Foreign {
 
     fn collect(&self, sink: &mut dyn Sink) {
         let mut one = |name: &str, help: &str, kind: Kind, value: snapshot::Value<'_>| {
-            let family = Family { name, help, unit: "", kind, labels: &[], groups: 1 };
+            let family = Family { name, help, unit: "", kind, labels: &[], groups: 1, bare: false };
             sink.family(&family);
             let (group, texts, escape_free) = (0, Texts::default(), true);
             sink.series(

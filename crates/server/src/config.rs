@@ -15,6 +15,7 @@ use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 use serde::{Deserialize, Serialize};
 
 use crate::http;
+use quipu::intake;
 
 /// A length of time as people write it: `200ms`, `1m 30s`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -82,6 +83,35 @@ pub struct Flags {
     /// Maximum bytes of a request body; larger ones get 413 [default: 1048576]
     #[arg(long, env = "QUIPU_BODY_BYTES", value_name = "BYTES")]
     pub body_bytes: Option<usize>,
+
+    /// Maximum bytes of the body of a request that brings metrics; larger ones get 413
+    /// [default: 33554432]
+    #[arg(long, env = "QUIPU_INPUT_BODY_BYTES", value_name = "BYTES")]
+    pub input_body_bytes: Option<usize>,
+
+    /// Maximum bytes of the state file for metrics that come in. A file keeps the limit that it was
+    /// created with [default: 4294967296]
+    #[arg(long, env = "QUIPU_INPUT_BYTES", value_name = "BYTES")]
+    pub input_bytes: Option<u64>,
+
+    /// Maximum number of series that come in [default: 1000000]
+    #[arg(long, env = "QUIPU_SERIES", value_name = "COUNT")]
+    pub series: Option<u64>,
+
+    /// Maximum number of series that one source may make while the daemon runs: an address, a job,
+    /// or a credential [default: no limit]
+    #[arg(long, env = "QUIPU_SERIES_PER_SOURCE", value_name = "COUNT")]
+    pub series_per_source: Option<u64>,
+
+    /// Maximum number of families that come in: sets of label names and types under all names
+    /// [default: 20000]
+    #[arg(long, env = "QUIPU_FAMILIES", value_name = "COUNT")]
+    pub families: Option<u64>,
+
+    /// Hides a series that came in and was not updated for this time. A counter that comes back goes
+    /// on from its last total [default: never]
+    #[arg(long, env = "QUIPU_EXPIRY", value_name = "TIME")]
+    pub expiry: Option<Time>,
 
     /// Time limit for a client to send a request; a slower one gets 408 [default: 10s]
     #[arg(long, env = "QUIPU_READ_TIMEOUT", value_name = "TIME")]
@@ -157,6 +187,12 @@ pub struct Settings {
     pub damaged_state: Damaged,
     /// The interval between syncs of the state file.
     pub checkpoint: Duration,
+    /// The most bytes that the state file may have for metrics that come in.
+    pub input_bytes: u64,
+    /// What comes in at most.
+    pub intake: intake::Limits,
+    /// The time after which a series that came in and was not updated is hidden.
+    pub expiry: Option<Duration>,
     /// The addresses to listen on.
     pub listen: Vec<String>,
     /// Options of the HTTP server.
@@ -207,6 +243,12 @@ impl Flags {
             connections: self.connections.or(other.connections),
             header_bytes: self.header_bytes.or(other.header_bytes),
             body_bytes: self.body_bytes.or(other.body_bytes),
+            input_body_bytes: self.input_body_bytes.or(other.input_body_bytes),
+            input_bytes: self.input_bytes.or(other.input_bytes),
+            series: self.series.or(other.series),
+            series_per_source: self.series_per_source.or(other.series_per_source),
+            families: self.families.or(other.families),
+            expiry: self.expiry.or(other.expiry),
             read_timeout: self.read_timeout.or(other.read_timeout),
             write_timeout: self.write_timeout.or(other.write_timeout),
             idle_timeout: self.idle_timeout.or(other.idle_timeout),
@@ -218,7 +260,7 @@ impl Flags {
 
     /// The defaults that the help names, except for those that are derived from other settings.
     pub fn defaults() -> Self {
-        let limits = http::Limits::default();
+        let (limits, intake) = (http::Limits::default(), intake::Limits::default());
         let time = |duration| Some(Time(duration));
         Self {
             listen: Some(vec!["127.0.0.1:8081".to_owned()]),
@@ -235,6 +277,12 @@ impl Flags {
             connections: Some(limits.connections),
             header_bytes: Some(limits.header_bytes),
             body_bytes: Some(limits.body_bytes),
+            input_body_bytes: Some(limits.kept_body_bytes),
+            input_bytes: Some(4 << 30),
+            series: Some(intake.series),
+            series_per_source: None,
+            families: Some(intake.families),
+            expiry: None,
             read_timeout: time(limits.read_timeout),
             write_timeout: time(limits.write_timeout),
             idle_timeout: time(limits.idle_timeout),
@@ -337,6 +385,7 @@ impl Settings {
         let limits = http::Limits {
             header_bytes: number("header-bytes", flags.header_bytes, 256, 1 << 30)?,
             body_bytes: number("body-bytes", flags.body_bytes, 0, 1 << 40)?,
+            kept_body_bytes: number("input-body-bytes", flags.input_body_bytes, 0, 1 << 32)?,
             connections: number("connections", flags.connections, 1, 1 << 30)?,
             read_timeout: at_least("read-timeout", flags.read_timeout, MIN_TIMEOUT)?,
             write_timeout: at_least("write-timeout", flags.write_timeout, MIN_TIMEOUT)?,
@@ -355,6 +404,14 @@ impl Settings {
             state: set(flags.state.clone()),
             damaged_state: set(flags.damaged_state),
             checkpoint,
+            input_bytes: set(flags.input_bytes).clamp(1 << 20, 1 << 39),
+            intake: intake::Limits {
+                series: set(flags.series),
+                series_per_source: flags.series_per_source.unwrap_or(u64::MAX),
+                families: set(flags.families),
+                ..intake::Limits::default()
+            },
+            expiry: flags.expiry.map(|expiry| expiry.0),
             listen,
             http,
             log_format: set(flags.log_format),

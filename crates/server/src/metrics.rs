@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use quipu::collector::Process;
-use quipu::exposition::Compressor;
-use quipu::exposition::{Compression, negotiate, negotiate_compression};
+use quipu::collector::{Collector, Process};
+use quipu::snapshot::{Family, Series, Sink};
 use quipu::{
     Counter, CounterFamily, Description, GaugeFamily, Histogram, Info, IntGauge, LabelGroup,
     LabelValue, Metrics as Group, Registry, Scope,
@@ -90,16 +89,6 @@ struct ByCode {
     code: Code,
 }
 
-/// The response to a scrape.
-pub struct Exposed {
-    /// The body.
-    pub body: Vec<u8>,
-    /// The header `Content-Type`.
-    pub content_type: String,
-    /// The header `Content-Encoding`.
-    pub compression: Compression,
-}
-
 impl Metrics {
     /// Creates the metrics, all at zero except for those that report the state.
     ///
@@ -167,26 +156,62 @@ impl Metrics {
         self.counted.checkpoint_last_success_timestamp.set(&(), now.as_secs_f64());
     }
 
-    /// All metrics, in the format and the compression that the headers `Accept` and
-    /// `Accept-Encoding` prefer.
-    pub fn expose(&self, accept: &str, accept_encoding: &str) -> Exposed {
-        let wanted = negotiate(accept);
-        let compression = negotiate_compression(accept_encoding);
-        let mut scrape = self.registry.scrape().format(wanted.format, wanted.escaping);
-        let content_type = scrape.content_type();
-        let mut body = Vec::new();
-        match Compressor::new(compression) {
-            Some(mut compressor) => {
-                while let Some(piece) = scrape.next_piece() {
-                    compressor.write(piece, &mut body);
-                }
-                compressor.finish(&mut body);
-            }
-            None => scrape.append_to(&mut body),
-        }
-        Exposed { body, content_type, compression }
+    /// The registry of the daemon's own metrics.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 }
+
+/// Shows the daemon's own metrics beside those that came in.
+pub struct Own(Registry);
+
+impl Own {
+    /// Shows the metrics of this registry.
+    pub fn new(registry: &Registry) -> Self {
+        Self(registry.clone())
+    }
+}
+
+impl Collector for Own {
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        let mut prefixed = Prefixed { sink, name: String::new() };
+        // Inconsistent segments are rejected when they are opened.
+        let _ = self.0.visit(&mut prefixed);
+    }
+}
+
+/// Passes on metrics under names that begin with `quipu_`: those of the process, too.
+struct Prefixed<'a> {
+    sink: &'a mut dyn Sink,
+    /// The name of the family, if it was changed.
+    name: String,
+}
+
+impl Sink for Prefixed<'_> {
+    fn family(&mut self, family: &Family<'_>) {
+        self.name.clear();
+        if !family.name.starts_with(PREFIX) {
+            self.name.push_str(PREFIX);
+            self.name.push_str(family.name);
+        }
+        self.sink.family(&named(family, &self.name));
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        self.sink.series(&named(family, &self.name), series);
+    }
+}
+
+fn named<'f>(family: &Family<'f>, name: &'f str) -> Family<'f> {
+    if name.is_empty() { *family } else { Family { name, ..*family } }
+}
+
+/// The prefix of all metrics of the daemon itself.
+pub const PREFIX: &str = "quipu_";
 
 /// Registers metrics that are read from the state at each scrape.
 fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {

@@ -1,32 +1,38 @@
 //! The routes of the daemon, all served from memory.
 
-use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
-};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
-use quipu::exposition::Compression;
 use quipu_window::{Over, Peak, Window};
 use tracing::{debug, trace};
 
 use crate::config::Time;
+use crate::exposing::Exposing;
 use crate::http::{Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text};
+use crate::inputs::Inputs;
+use crate::inputs::refusals::Refusals;
 use crate::metrics::Metrics;
 use crate::state::State;
 use crate::top::{Asked, MAX_KEYS, Page, Top};
 
 /// The request handler. Each server thread has its own, and all share the same state.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub struct Routes {
     state: &'static State,
     metrics: &'static Metrics,
     top: &'static Top,
+    inputs: Inputs,
 }
 
 impl Routes {
     /// Creates a handler over a state.
-    pub fn new(state: &'static State, metrics: &'static Metrics, top: &'static Top) -> Self {
-        Self { state, metrics, top }
+    pub fn new(
+        state: &'static State,
+        metrics: &'static Metrics,
+        top: &'static Top,
+        inputs: Inputs,
+    ) -> Self {
+        Self { state, metrics, top, inputs }
     }
 
     fn respond(&self, request: &Request) -> Result<Reply, Refused> {
@@ -64,7 +70,11 @@ impl Routes {
             }
             ("metrics", None) => {
                 read_only(request)?;
-                Ok(self.metrics(request).into())
+                Ok(in_steps(Exposing::new(&self.inputs, request)))
+            }
+            ("refused", None) => {
+                read_only(request)?;
+                Ok(json(&refused(self.inputs.refusals())).into())
             }
             ("-", Some("healthy" | "ready")) => {
                 read_only(request)?;
@@ -72,27 +82,6 @@ impl Routes {
             }
             _ => Err(Refused::NotFound),
         }
-    }
-
-    /// `GET /metrics`: the daemon's own metrics, in the format that the scraper prefers.
-    fn metrics(&self, request: &Request) -> Response {
-        let header = |name: HeaderName| {
-            let values = request.headers().get_all(name).iter();
-            let values = values.filter_map(|value| value.to_str().ok());
-            values.collect::<Vec<_>>().join(",")
-        };
-        let exposed = self.metrics.expose(&header(ACCEPT), &header(ACCEPT_ENCODING));
-        let mut response = text(StatusCode::OK, exposed.body);
-        let headers = response.headers_mut();
-        if let Ok(content_type) = HeaderValue::from_str(&exposed.content_type) {
-            headers.insert(CONTENT_TYPE, content_type);
-        }
-        if exposed.compression != Compression::Identity {
-            let name = HeaderValue::from_static(exposed.compression.name());
-            headers.insert(CONTENT_ENCODING, name);
-        }
-        headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
-        response
     }
 
     /// `GET /rate?window=1s`: the events of a window that ends now. Does not count this request.
@@ -106,11 +95,7 @@ impl Routes {
         if !query.wants_json()? {
             return Ok(number(requests.count_over(over)).into());
         }
-        let mut steps = Fullest { state: self.state, over, peak: requests.peak_over(over) };
-        Ok(match steps.step() {
-            Some(response) => Reply::Now(response),
-            None => Reply::Steps(Box::new(steps)),
-        })
+        Ok(in_steps(Fullest { state: self.state, over, peak: requests.peak_over(over) }))
     }
 
     /// `GET /rate/{key}`: the events of a key; 0 for an unknown key.
@@ -152,6 +137,28 @@ impl Routes {
         };
         Ok(Reply::Steps(Box::new(Ranked { state: self.state, top: self.top, asked, most })))
     }
+}
+
+/// The response of the first step, or the steps that follow it.
+pub(crate) fn in_steps(mut steps: impl Steps + 'static) -> Reply {
+    match steps.step() {
+        Some(response) => Reply::Now(response),
+        None => Reply::Steps(Box::new(steps)),
+    }
+}
+
+/// `GET /refused`: what was refused last, by way in and reason.
+fn refused(refusals: &Refusals) -> serde_json::Value {
+    let last = refusals.last().into_iter().map(|refused| {
+        serde_json::json!({
+            "time": humantime::format_rfc3339_millis(refused.time).to_string(),
+            "input": refused.input.name(),
+            "source": refused.source,
+            "reason": refused.reason,
+            "what": refused.what,
+        })
+    });
+    last.collect()
 }
 
 /// The response to `/rate?format=json`, computed from every bucket of the window.
@@ -351,7 +358,7 @@ impl Refused {
                 StatusCode::NOT_FOUND,
                 format!(
                     "nothing at {path}; the routes are /, /rate, /rate/KEY, /hit/KEY, /top, \
-                     /metrics, /-/healthy and /-/ready\n"
+                     /metrics, /refused, /-/healthy and /-/ready\n"
                 ),
             ),
             Self::Method(allow) => method_not_allowed(allow),

@@ -12,7 +12,10 @@ use tracing::{info, warn};
 use crate::checkpoint::Checkpoints;
 use crate::config::Settings;
 use crate::http::{self, Server};
-use crate::metrics::Metrics;
+use crate::inputs::refusals::Refusals;
+use crate::inputs::sweep::Sweeps;
+use crate::inputs::{Inputs, Shared};
+use crate::metrics::{Metrics, Own};
 use crate::routes::Routes;
 use crate::signals::{self, Signals};
 use crate::state::{self, Starting, State};
@@ -56,8 +59,10 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let addresses = state::addresses(settings);
     let metrics = Metrics::new(state).map_err(|error| Error::Metrics(error, addresses))?;
     let metrics: &Metrics = Box::leak(Box::new(metrics));
+    let shared = take_in(state, metrics, settings).map_err(|e| Error::Metrics(e, addresses))?;
     let checkpoints = Checkpoints::start(state, settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
+    let sweeps = Sweeps::start(state).map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
     let top: &Top = Box::leak(Box::default());
     let has_started = AtomicBool::new(false);
@@ -84,11 +89,13 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
             "stopping: no new connections, running requests finish; a second signal exits at once"
         );
     };
-    let served = server.serve(|_| Routes::new(state, metrics, top), started, stopping);
+    let routes = |_| Routes::new(state, metrics, top, Inputs::new(state, shared));
+    let served = server.serve(routes, started, stopping);
     // The final sync has no deadline: it takes as long as the disk needs.
     drop(ended);
 
     let begun = Instant::now();
+    drop(sweeps);
     drop(checkpoints);
     let served = match served {
         Err(error) if !has_started.load(Ordering::Relaxed) => return Err(Error::Http(error)),
@@ -106,6 +113,17 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     closed.map_err(Error::Sync)?;
     info!(took = ?begun.elapsed(), "synced the state and stopped");
     Ok(())
+}
+
+/// What all ways in share. From now on, a scrape of what came in shows the daemon's own metrics, too.
+fn take_in(
+    state: &'static State,
+    metrics: &Metrics,
+    settings: &Settings,
+) -> Result<&'static Shared, quipu::Error> {
+    state.intake.registry().collect(Own::new(metrics.registry()))?;
+    let refusals = Refusals::new(metrics.registry(), state)?;
+    Ok(Box::leak(Box::new(Shared::new(settings, refusals))))
 }
 
 /// Logs the addresses, and whether there are fewer connections than asked for.

@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use quipu::Registry;
+use quipu::intake::Intake;
 use quipu_segment::{ErrorKind, Options, Segment, printable};
 use quipu_window::{Bucketed, KeyedWindows};
 use tracing::{info, warn};
@@ -11,7 +14,6 @@ use tracing::{info, warn};
 use crate::config::{Damaged, Settings};
 
 /// The open state.
-#[derive(Debug)]
 pub struct State {
     /// The file.
     pub segment: Segment,
@@ -19,11 +21,14 @@ pub struct State {
     pub requests: Bucketed,
     /// The windows of keys.
     pub keys: KeyedWindows,
+    /// Takes metrics from outside. Each thread has a clone.
+    pub intake: Intake,
+    /// The samples that were taken since the daemon started.
+    pub taken: AtomicU64,
 }
 
 /// Guards a state while its daemon starts. If the start fails, dropping this removes a state file
 /// that the start created, so that a start with other settings can create a new one.
-#[derive(Debug)]
 pub struct Starting(Option<&'static State>);
 
 /// Why the state cannot be used.
@@ -35,6 +40,8 @@ pub enum Error {
     Mismatch(quipu_segment::Error),
     /// The file is damaged; the daemon could be told to set it aside.
     Damaged(quipu_segment::Error),
+    /// The metrics in the file cannot be used.
+    Intake(quipu::Error),
     /// The damaged file could not be set aside.
     SetAside(quipu_segment::Error),
     /// The file is larger than the disk or a limit allows.
@@ -58,7 +65,7 @@ impl Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         let Some(state) = self.0 else { return };
-        if state.counted() != (0, 0) || !matches!(state.segment.remove_new(), Ok(true)) {
+        if state.counted() != (0, 0, 0) || !matches!(state.segment.remove_new(), Ok(true)) {
             // The caller reports the error that ended the start; an error here would hide it.
             let _ = state.segment.close();
         }
@@ -94,14 +101,15 @@ impl State {
     }
 
     /// Totals that change whenever something is counted.
-    pub fn counted(&self) -> (u64, u64) {
-        (self.requests.total(), self.keys.hits())
+    pub fn counted(&self) -> (u64, u64, u64) {
+        (self.requests.total(), self.keys.hits(), self.taken.load(Ordering::Relaxed))
     }
 
     fn open_as_it_is(settings: &Settings) -> Result<Self, Error> {
         // Allocate the whole file now, so that a full disk shows at startup and not at a later key.
         let size = size(settings)?;
-        let options = Options::new().size(size).limit(size.saturating_add(ROOM)).unmarked();
+        let limit = size.saturating_add(ROOM).saturating_add(settings.input_bytes);
+        let options = Options::new().size(size).limit(limit).unmarked();
         let segment =
             options.open_or_create(&settings.state).map_err(|error| match error.kind() {
                 ErrorKind::NoMemory { .. } => Error::Addresses(error, addresses(settings)),
@@ -113,8 +121,14 @@ impl State {
             segment.mark_open()?;
             Ok((requests, keys))
         };
-        match windows() {
-            Ok((requests, keys)) => Ok(Self { segment, requests, keys }),
+        let opened = windows().and_then(|(requests, keys)| {
+            let registry = Registry::on(segment.clone());
+            let intake = Intake::new(&registry, settings.intake.clone()).map_err(Error::Intake)?;
+            let taken = AtomicU64::new(0);
+            Ok(Self { segment: segment.clone(), requests, keys, intake, taken })
+        });
+        match opened {
+            Ok(state) => Ok(state),
             Err(error) => {
                 let _ = segment.remove_new();
                 Err(error)
@@ -133,6 +147,7 @@ fn size(settings: &Settings) -> Result<u64, Error> {
 pub fn addresses(settings: &Settings) -> u64 {
     let threads = (settings.http.threads as u64).saturating_mul(ADDRESS_SPACE_PER_THREAD);
     let state = size(settings).unwrap_or(0).saturating_add(ROOM);
+    let state = state.saturating_add(settings.input_bytes);
     state.saturating_add(ADDRESSES).saturating_add(threads)
 }
 
@@ -184,6 +199,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Window(error) => write!(f, "cannot use the state: {error}"),
+            Self::Intake(error) => write!(f, "cannot use the metrics in the state: {error}"),
             Self::Mismatch(error) => write!(
                 f,
                 "cannot use the state: {error}; its layout depends on --accuracy, --span, --keys, \

@@ -113,7 +113,7 @@ impl Collector for Arenas {
 
 const fn family(name: &'static str, help: &'static str) -> Family<'static> {
     const ARENA: &[Label<'static>] = &[Label { name: "arena", values: None }];
-    Family { name, help, unit: "bytes", kind: Kind::Gauge, labels: ARENA, groups: 1 }
+    Family { name, help, unit: "bytes", kind: Kind::Gauge, labels: ARENA, groups: 1, bare: false }
 }
 
 const FAMILIES: [Family<'static>; 4] = [

@@ -57,7 +57,8 @@ impl Collector for Callback {
         let labels: Vec<Label<'_>> =
             self.labels.iter().map(|name| Label { name, values: None }).collect();
         let Self { name, help, unit, kind, .. } = self;
-        let family = Family { name, help, unit, kind: *kind, labels: &labels, groups: 1 };
+        let family =
+            Family { name, help, unit, kind: *kind, labels: &labels, groups: 1, bare: false };
         sink.family(&family);
         let number = Number::Float((self.value)());
         let value = match kind {

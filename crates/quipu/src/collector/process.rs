@@ -77,7 +77,7 @@ const fn family(
     kind: Kind,
     help: &'static str,
 ) -> Family<'static> {
-    Family { name, help, unit, kind, labels: &[], groups: 1 }
+    Family { name, help, unit, kind, labels: &[], groups: 1, bare: false }
 }
 
 /// The help texts are those of `client_golang`.

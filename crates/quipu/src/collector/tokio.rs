@@ -75,7 +75,7 @@ const fn family(
     labels: &'static [Label<'static>],
     help: &'static str,
 ) -> Family<'static> {
-    Family { name, help, unit, kind, labels, groups: 1 }
+    Family { name, help, unit, kind, labels, groups: 1, bare: false }
 }
 
 const WORKER: &[Label<'static>] = &[Label { name: "worker", values: None }];

@@ -75,6 +75,7 @@ impl Protobuf {
         self.name.push_str(family.name);
         self.kind = Some(family.kind);
         let suffix = match family.kind {
+            Kind::Counter if family.bare => "",
             Kind::Counter => "_total",
             Kind::Info => "_info",
             _ => "",

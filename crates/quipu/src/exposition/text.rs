@@ -35,8 +35,9 @@ enum Suffix {
 impl Suffix {
     /// Those of the samples of a value.
     #[inline]
-    fn of(value: &Value<'_>) -> &'static [Self] {
+    fn of(value: &Value<'_>, bare: bool) -> &'static [Self] {
         match value {
+            Value::Counter { .. } if bare => &[Self::None],
             Value::Counter { .. } => &[Self::Total],
             Value::Gauge(_) | Value::Unknown(_) | Value::StateSet(_) => &[Self::None],
             Value::Info => &[Self::Info],
@@ -126,12 +127,14 @@ impl Text {
         self.groups.resize(if groups <= MAX_GROUPS { groups } else { 0 }, NOT_YET);
         self.has_labels = !family.labels.is_empty();
         self.main = match family.kind {
+            Kind::Counter if self.is_bare(family) => Suffix::None,
             Kind::Counter => Suffix::Total,
             Kind::Info => Suffix::Info,
             _ => Suffix::None,
         };
-        self.is_plain_total =
-            self.has_labels && self.main == Suffix::Total && self.dialect != Dialect::OpenMetrics2;
+        self.is_plain_total = self.has_labels
+            && family.kind == Kind::Counter
+            && self.dialect != Dialect::OpenMetrics2;
         self.heads = [NOT_YET; 6];
         self.between.clear();
         self.between_length = 0;
@@ -149,7 +152,8 @@ impl Text {
     #[inline]
     pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>, out: &mut Vec<u8>) {
         self.header(family, out);
-        for &suffix in Suffix::of(&series.value) {
+        let bare = self.is_bare(family);
+        for &suffix in Suffix::of(&series.value, bare) {
             if self.heads[suffix as usize] == NOT_YET {
                 self.heads[suffix as usize] =
                     self.render(|text, out| text.put_head(family, suffix, out));
@@ -160,7 +164,8 @@ impl Text {
             Value::Counter { total: Number::Float(total), .. }
                 if total.is_nan() && self.dialect != Dialect::Text => {}
             Value::Counter { total, exemplar } => {
-                self.put_line_head(Suffix::Total, family, series, out);
+                let suffix = if bare { Suffix::None } else { Suffix::Total };
+                self.put_line_head(suffix, family, series, out);
                 number::put(*total, out);
                 self.put_start(series, out);
                 self.put_exemplar(exemplar.as_ref(), out);
@@ -227,6 +232,12 @@ impl Text {
         true
     }
 
+    /// Whether a counter's samples have the name as it is.
+    #[inline]
+    fn is_bare(&self, family: &Family<'_>) -> bool {
+        family.bare && self.dialect == Dialect::Text
+    }
+
     /// Writes the header of the family, unless it has been written.
     #[inline]
     pub(super) fn header(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
@@ -243,6 +254,7 @@ impl Text {
         // counters and infos have theirs.
         let suffix = match (family.kind, self.dialect) {
             (_, Dialect::OpenMetrics) => "",
+            (Kind::Counter, _) if self.is_bare(family) => "",
             (Kind::Counter, _) => "_total",
             (Kind::Info, _) => "_info",
             _ => "",

@@ -25,7 +25,10 @@ pub type GaugeFamily<L> = Family<Gauge, L>;
 pub struct GaugeKind;
 
 /// The cell of the value.
-const VALUE: usize = 0;
+pub(crate) const VALUE: usize = 0;
+/// The cell of the time of the last update, in families from outside: a gauge that gets the same
+/// value again is not idle.
+pub(crate) const STAMP: usize = 1;
 
 impl Gauge {
     /// Sets the value.
@@ -117,7 +120,7 @@ impl MetricKind for GaugeKind {
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Gauge;
 
     fn decode(family: &series::Family) -> Result<Self, Error> {
-        check_cells(family, 1..=1).map(|()| Self)
+        check_cells(family, 1..=2).map(|()| Self)
     }
 
     #[inline]

@@ -62,6 +62,12 @@ impl MixedCounter {
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n, exemplar);
     }
 
+    /// Adds `n` to the cells of a series. Negative numbers and NaN are ignored.
+    #[inline]
+    pub(crate) fn add_to(cells: SeriesCells<'_>, n: f64) {
+        add(cells, n);
+    }
+
     /// Resets the total to zero, for all processes. Concurrent additions may be kept or lost.
     pub fn clear(&self) {
         [TOTAL, REST].into_iter().for_each(|cell| self.0.cells().clear(cell));

@@ -25,10 +25,12 @@ mod metric_kind;
 mod mixed;
 mod native;
 mod process_gauge;
+mod relay;
 mod state_set;
 mod summary;
 mod timer;
 mod total;
+mod unknown;
 #[cfg(feature = "window")]
 mod window;
 
@@ -49,10 +51,16 @@ pub use timer::Timer;
 #[cfg(feature = "window")]
 pub use window::Window;
 
-pub(crate) use histogram::{FIRST_BUCKET, SUM as HISTOGRAM_SUM};
+pub(crate) use gauge::{GaugeKind, STAMP as GAUGE_STAMP, VALUE as GAUGE_VALUE};
+pub(crate) use histogram::{
+    FIRST_BUCKET, Layout as HistogramLayout, MAX_BOUNDS, SUM as HISTOGRAM_SUM,
+};
 pub(crate) use metric_kind::{MetricKind, Scratch};
 pub(crate) use process_gauge::Processes;
-pub(crate) use summary::{COUNT as SUMMARY_COUNT, SUM as SUMMARY_SUM};
+pub(crate) use relay::{Relay, RelayCounter, RelayHistogram, RelaySummary, Times};
+pub(crate) use summary::{COUNT as SUMMARY_COUNT, Layout as SummaryLayout, SUM as SUMMARY_SUM};
+pub(crate) use total::Total;
+pub(crate) use unknown::UnknownKind;
 
 metric_kind::kinds! {
     Counter: total::TotalKind<Counter>,
@@ -65,4 +73,8 @@ metric_kind::kinds! {
     StateSet: state_set::StateSetKind,
     ProcessGauge: process_gauge::Layout,
     MixedCounter: total::TotalKind<MixedCounter>,
+    Unknown: unknown::UnknownKind,
+    RelayCounter: relay::RelayCounter,
+    RelayHistogram: relay::RelayHistogram,
+    RelaySummary: relay::RelaySummary,
 }

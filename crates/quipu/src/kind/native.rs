@@ -130,6 +130,38 @@ fn index(exponent: i32, mantissa: u64, schema: i8) -> i32 {
     (fine + (1 << width) - 1) >> width
 }
 
+/// Buckets of `given` in a coarser schema.
+pub(crate) fn coarsened(given: &[(i32, u64)], from: i8, to: i8) -> Vec<(i32, u64)> {
+    let mut buckets = given.to_vec();
+    for _ in 0..from.saturating_sub(to).clamp(0, 12) {
+        buckets.iter_mut().for_each(|(index, _)| *index = coarser(*index));
+    }
+    merge(&mut buckets);
+    buckets
+}
+
+/// For each bucket, a bucket of the finer schema `to` that is part of it.
+pub(crate) fn refined(mut buckets: Vec<(i32, u64)>, to: i8, from: i8) -> Vec<(i32, u64)> {
+    let steps = u32::from(to.saturating_sub(from).clamp(0, 12).cast_unsigned());
+    // The last of the finer buckets has the same upper bound.
+    buckets.iter_mut().for_each(|(index, _)| *index = index.saturating_mul(1 << steps));
+    buckets
+}
+
+/// What is missing in `have` up to `given`; `None` if a bucket of `have` has more. Both are sorted.
+pub(crate) fn missing(given: &[(i32, u64)], have: &[(i32, u64)]) -> Option<Vec<(i32, u64)>> {
+    let in_given = |index: &i32| given.binary_search_by_key(index, |(index, _)| *index).is_ok();
+    if !have.iter().all(|(index, count)| *count == 0 || in_given(index)) {
+        return None;
+    }
+    let difference = |&(index, count): &(i32, u64)| {
+        let found = have.binary_search_by_key(&index, |(index, _)| *index);
+        let old = found.map_or(0, |at| have[at].1);
+        count.checked_sub(old).map(|missing| (index, missing))
+    };
+    given.iter().map(difference).collect()
+}
+
 /// The index of the bucket of the next coarser schema that contains this one.
 fn coarser(index: i32) -> i32 {
     (index + 1) >> 1
@@ -201,16 +233,50 @@ pub(crate) fn observe(
         counts.add(slot, 1);
         return true;
     }
-    observe_first(sides, cells, table, value, schema, most)
+    let key = |schema| key_of(value, schema);
+    add_first(sides, cells, table, key, 1, schema, most)
 }
 
-/// As [`observe`], if the table is not at hand or the bucket not in use.
-#[cold]
-fn observe_first(
-    sides: &impl Sides,
+/// Counts a nonzero value `n` times, as [`observe`] does.
+pub(crate) fn observe_many(
+    family: &Family,
     cells: &SeriesCells<'_>,
     table: usize,
     value: f64,
+    n: u64,
+    schema: i8,
+    most: u16,
+) -> bool {
+    add_first(family, cells, table, |schema| key_of(value, schema), n, schema, most)
+}
+
+/// Adds `n` to a bucket, which is given by its index in `schema`, the finest of the series.
+pub(crate) fn add(
+    family: &Family,
+    cells: &SeriesCells<'_>,
+    table: usize,
+    (index, is_negative): (i32, bool),
+    n: u64,
+    schema: i8,
+    most: u16,
+) -> bool {
+    let key = |table: i8| {
+        let steps = schema.saturating_sub(table).clamp(0, 12);
+        let index = (0..steps).fold(index, |index, _| coarser(index));
+        USED | (u64::from(is_negative) * NEGATIVE) | u64::from(index.cast_unsigned())
+    };
+    add_first(family, cells, table, key, n, schema, most)
+}
+
+/// Adds `n` to the bucket that `key` returns for the schema of the newest table, if the table is not
+/// at hand or the bucket not in use.
+#[cold]
+fn add_first(
+    sides: &impl Sides,
+    cells: &SeriesCells<'_>,
+    table: usize,
+    key: impl Fn(i8) -> u64,
+    n: u64,
     schema: i8,
     most: u16,
 ) -> bool {
@@ -226,10 +292,9 @@ fn observe_first(
             }
             continue;
         };
-        let schema = schema_of(&side);
-        match slot(&side, key_of(value, schema), most) {
+        match slot(&side, key(schema_of(&side)), most) {
             Some((counts, slot)) => {
-                counts.add(slot, 1);
+                counts.add(slot, n);
                 return true;
             }
             None if begin(family, cells, table, newest, Some(&side), schema, most) => {}

@@ -64,6 +64,11 @@ const DEFAULT_WINDOW: Duration = Duration::from_secs(600);
 const DEFAULT_QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 impl Layout {
+    /// The cells of a series.
+    pub(crate) const CELLS: u16 = CELLS;
+    /// The shortest window.
+    pub(crate) const MIN_WINDOW: Duration = MIN_WINDOW;
+
     fn tick(&self, now: u64) -> u64 {
         let width = self.window.as_nanos() / u128::from(AGES);
         // A window is at least 5 milliseconds: `describe` and `decode` check it.
@@ -72,8 +77,20 @@ impl Layout {
 
     #[inline]
     fn observe(&self, family: &series::Family, cells: &SeriesCells<'_>, value: f64) {
-        cells.add(COUNT, 1);
-        cells.add_float(SUM, value);
+        self.observe_many(family, cells, value, 1);
+    }
+
+    /// Observes a value `n` times.
+    #[inline]
+    pub(crate) fn observe_many(
+        &self,
+        family: &series::Family,
+        cells: &SeriesCells<'_>,
+        value: f64,
+        n: u64,
+    ) {
+        cells.add(COUNT, n);
+        cells.add_float(SUM, value * n as f64);
         if value.is_nan() || self.quantiles.is_empty() {
             return;
         }
@@ -84,9 +101,11 @@ impl Layout {
         }
         // Without room for a table, the observation is in count and sum only.
         if value == 0.0 {
-            cells.plain(age + ZERO).fetch_add(1, Ordering::Relaxed);
-        } else {
+            cells.plain(age + ZERO).fetch_add(n, Ordering::Relaxed);
+        } else if n == 1 {
             native::observe(family, cells, age + TABLE, value, SCHEMA, MAX_BUCKETS);
+        } else {
+            native::observe_many(family, cells, age + TABLE, value, n, SCHEMA, MAX_BUCKETS);
         }
     }
 

@@ -10,6 +10,7 @@ use quipu_segment::{ForkSafeCell, Segment};
 
 use super::walk::Walk;
 use crate::error::Error;
+use crate::intake::class::{self, Class};
 use crate::kind::{Aggregation, AnyKind, MetricKind, Scratch};
 use crate::snapshot::{Family, Label, Series, Sink, Texts, Timestamp, Value};
 
@@ -100,11 +101,13 @@ impl ReaderList {
         let mut label_sets = HashSet::new();
         for reader in variants {
             let kind = reader.kind.snapshot_kind();
-            let first = self.readers.get(start).map_or(kind, |first| first.kind.snapshot_kind());
+            let first = self.readers.get(start).unwrap_or(reader);
+            let is_alike =
+                kind == first.kind.snapshot_kind() && reader.is_bare() == first.is_bare();
             let mut labels: Vec<&str> =
                 reader.labels.all().iter().map(|label| label.name).collect();
             labels.sort_unstable();
-            let list = match kind == first && label_sets.insert(labels) {
+            let list = match is_alike && label_sets.insert(labels) {
                 true => &mut self.readers,
                 false => &mut self.contradicting,
             };
@@ -186,7 +189,9 @@ impl Reader {
         if let Some(allocations) = kind.side_allocations() {
             family.set_side_allocations(allocations);
         }
-        let labels = Labels::new(&family, kind.hidden_label());
+        let class = Class::of(family.schema());
+        let hidden = if class.alone { Some(class::ALONE) } else { kind.hidden_label() };
+        let labels = Labels::new(&family, hidden);
         let mut overflow = Vec::new();
         if family.schema().identity == Identity::Variant && !labels.all().is_empty() {
             Texts::push(&mut overflow, &list_of(labels.all()));
@@ -218,9 +223,19 @@ impl Reader {
         self.family.reset().map_err(|error| Error::segment(self.name(), error))
     }
 
-    /// The name of the family.
+    /// The name of the family, without a suffix that the formats add.
     pub(crate) fn name(&self) -> &str {
-        &self.family.schema().name
+        let schema = self.family.schema();
+        match Class::of(schema).bare {
+            true => schema.name.strip_suffix("_total").unwrap_or(&schema.name),
+            false => &schema.name,
+        }
+    }
+
+    /// Whether the name is shown as it is, although it lacks the suffix of its kind.
+    fn is_bare(&self) -> bool {
+        let schema = self.family.schema();
+        Class::of(schema).bare && !schema.name.ends_with("_total")
     }
 
     /// The family in the segment.
@@ -232,12 +247,13 @@ impl Reader {
     pub(crate) fn family(&self) -> Family<'_> {
         let schema = self.family.schema();
         Family {
-            name: &schema.name,
+            name: self.name(),
             help: &schema.help,
             unit: &schema.unit,
             kind: self.kind.snapshot_kind(),
             labels: self.labels.all(),
             groups: self.family.groups(),
+            bare: self.is_bare(),
         }
     }
 

@@ -210,6 +210,7 @@ const OVERFLOWED: Family<'static> = Family {
     kind: Kind::Counter,
     labels: &[Label { name: "family", values: None }],
     groups: 1,
+    bare: false,
 };
 
 const NOT_SHOWN: Family<'static> = Family {
@@ -219,4 +220,5 @@ const NOT_SHOWN: Family<'static> = Family {
     kind: Kind::Gauge,
     labels: &[Label { name: "family", values: None }],
     groups: 1,
+    bare: false,
 };

@@ -35,6 +35,9 @@ pub struct Schema {
     pub settings: Vec<u8>,
     /// What distinguishes the family from others of its segment.
     pub identity: Identity,
+    /// A number by which the layer above tells families apart: variants that differ in it alone are
+    /// different families.
+    pub class: u8,
 }
 
 /// What distinguishes a family from others of its segment.
@@ -112,7 +115,8 @@ impl Schema {
             return Cow::Borrowed(&self.name);
         }
         // No name has a NUL, so no two descriptions give the same text.
-        let mut text = format!("{}\0{} {}\0{}", self.name, self.kind, self.cells, self.unit);
+        let Self { name, kind, cells, class, unit, .. } = self;
+        let mut text = format!("{name}\0{kind} {cells} {class}\0{unit}");
         for label in &self.labels {
             for part in [&label.name].into_iter().chain(label.values.iter().flatten()) {
                 let _ = write!(text, "\0{}:{part}", part.len());
@@ -130,7 +134,7 @@ impl Schema {
         if (self.kind, self.cells, self.floats) != (other.kind, other.cells, other.floats) {
             return Some("it is of another kind".into());
         }
-        if self.settings != other.settings {
+        if (&self.settings, self.class) != (&other.settings, other.class) {
             return Some("it has other settings, such as other buckets".into());
         }
         if self.labels != other.labels {
@@ -163,7 +167,7 @@ impl Schema {
             .map_or(u64::MAX, |idle| u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX - 1));
         out.extend_from_slice(&idle.to_le_bytes());
         out.extend_from_slice(&self.floats.to_le_bytes());
-        out.extend_from_slice(&[0; 8]);
+        out.extend_from_slice(&u64::from(self.class).to_le_bytes());
         debug_assert_eq!(out.len(), HEAD);
         let put = |out: &mut Vec<u8>, bytes: &[u8]| {
             // A record is smaller than 4 GiB; reserving it enforces that.
@@ -223,6 +227,7 @@ impl Schema {
             limit: Some(word(8)).filter(|&limit| limit != u64::MAX),
             idle: Some(word(16)).filter(|&idle| idle != u64::MAX).map(Duration::from_nanos),
             floats: word(24),
+            class: head[32],
             ..Self::default()
         };
         schema.name = reader.text()?;
@@ -313,6 +318,7 @@ mod tests {
             idle: Some(Duration::from_secs(60)),
             settings: vec![1, 2, 3],
             identity: Identity::Apart,
+            class: 7,
         }
     }
 
@@ -342,6 +348,7 @@ mod tests {
             Schema { name: "request".into(), ..variant.clone() },
             Schema { unit: "second".into(), ..variant.clone() },
             Schema { kind: 4, ..variant.clone() },
+            Schema { class: 4, ..variant.clone() },
             Schema { settings: vec![12, 3], ..variant.clone() },
             Schema { settings: vec![1, 23], ..variant.clone() },
             Schema { labels: vec![label("kind", None), label("user", None)], ..variant.clone() },

@@ -23,6 +23,8 @@ pub(super) struct Connections {
     pub(super) deadlines: Deadlines,
     /// The receive buffer, shared so that no connection keeps one of this size.
     pub(super) scratch: RefCell<Box<[u8]>>,
+    /// The bytes of request bodies that are kept.
+    pub(super) kept: Rc<Cell<usize>>,
     epoch: Instant,
     now: Cell<u64>,
     draining: Cell<bool>,
@@ -78,6 +80,7 @@ impl Connections {
                 keep_buffers: millis(limits.keep_buffers),
             },
             limits,
+            kept: Rc::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             epoch: Instant::now(),
             now: Cell::new(0),

@@ -27,8 +27,10 @@ pub trait Handler: 'static {
         false
     }
 
-    /// Whether a request's body is kept for [`Handler::handle`]. If not, it is read up to the limit
-    /// and dropped, so no client can make the server hold it.
+    /// Whether a request's body is kept for [`Handler::handle`], up to
+    /// [`Limits::kept_body_bytes`](super::Limits::kept_body_bytes). If not, it is read up to
+    /// [`Limits::body_bytes`](super::Limits::body_bytes) and dropped, so no client can make the
+    /// server hold it.
     fn keeps_body(&self, _method: &Method, _path: &str) -> bool {
         false
     }
@@ -97,8 +99,7 @@ impl Request {
         &self.head.headers
     }
 
-    /// The body, at most [`Limits::body_bytes`](super::Limits::body_bytes) long; empty unless the
-    /// handler [keeps](Handler::keeps_body) it.
+    /// The body; empty unless the handler [keeps](Handler::keeps_body) it.
     pub fn body(&self) -> &Bytes {
         &self.body
     }

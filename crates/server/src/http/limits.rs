@@ -18,6 +18,11 @@ pub struct Limits {
     pub headers: usize,
     /// The most bytes of a request body after chunked decoding; a larger body gets 413.
     pub body_bytes: usize,
+    /// The most bytes of a body that the handler keeps; a larger body gets 413.
+    pub kept_body_bytes: usize,
+    /// The most bytes of all request bodies that a thread keeps at a time; a request whose body
+    /// finds no room gets 503.
+    pub kept_bytes: usize,
     /// The most open connections, over all threads. If there are more, a silent connection gives
     /// way, see [`Limits::give_way`]; if none is silent, requests get 503 unless they are
     /// [vital](super::Handler::is_vital). The process's limit on open files may lower this further,
@@ -47,6 +52,8 @@ impl Default for Limits {
             header_bytes: 16 << 10,
             headers: DEFAULT_HEADERS,
             body_bytes: 1 << 20,
+            kept_body_bytes: 32 << 20,
+            kept_bytes: 256 << 20,
             connections: 10_000,
             give_way: Duration::from_secs(1),
             keep_buffers: Duration::from_secs(1),

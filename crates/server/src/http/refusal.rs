@@ -17,6 +17,8 @@ pub enum Refusal {
     Timeout,
     /// 413: the body is over the limit.
     BodyTooLarge,
+    /// 413: a body that would be kept is over the limit.
+    KeptBodyTooLarge,
     /// 414: the request line alone is over the limit of the head.
     TargetTooLong,
     /// 431: the head is over a limit.
@@ -27,19 +29,23 @@ pub enum Refusal {
     Coding,
     /// 503: the maximum number of connections is open.
     Busy,
+    /// 503: the bodies of other requests take all memory for bodies.
+    NoRoom,
 }
 
 impl Refusal {
     /// All refusals, in the order of their status codes.
-    pub const ALL: [Refusal; 8] = [
+    pub const ALL: [Refusal; 10] = [
         Refusal::Malformed,
         Refusal::Timeout,
         Refusal::BodyTooLarge,
+        Refusal::KeptBodyTooLarge,
         Refusal::TargetTooLong,
         Refusal::HeadTooLarge,
         Refusal::Panicked,
         Refusal::Coding,
         Refusal::Busy,
+        Refusal::NoRoom,
     ];
 
     /// The status code of the response.
@@ -47,12 +53,12 @@ impl Refusal {
         match self {
             Refusal::Malformed => StatusCode::BAD_REQUEST,
             Refusal::Timeout => StatusCode::REQUEST_TIMEOUT,
-            Refusal::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Refusal::BodyTooLarge | Refusal::KeptBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::TargetTooLong => StatusCode::URI_TOO_LONG,
             Refusal::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Refusal::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Coding => StatusCode::NOT_IMPLEMENTED,
-            Refusal::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Busy | Refusal::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -62,11 +68,13 @@ impl Refusal {
             Refusal::Malformed => "malformed",
             Refusal::Timeout => "timeout",
             Refusal::BodyTooLarge => "body_too_large",
+            Refusal::KeptBodyTooLarge => "kept_body_too_large",
             Refusal::TargetTooLong => "target_too_long",
             Refusal::HeadTooLarge => "head_too_large",
             Refusal::Panicked => "panicked",
             Refusal::Coding => "coding",
             Refusal::Busy => "busy",
+            Refusal::NoRoom => "no_room",
         }
     }
 
@@ -80,6 +88,9 @@ impl Refusal {
             Refusal::BodyTooLarge => {
                 format!("request body larger than {} bytes\n", limits.body_bytes)
             }
+            Refusal::KeptBodyTooLarge => {
+                format!("request body larger than {} bytes\n", limits.kept_body_bytes)
+            }
             Refusal::TargetTooLong => {
                 format!("request line longer than {} bytes\n", limits.header_bytes)
             }
@@ -90,6 +101,7 @@ impl Refusal {
             Refusal::Panicked => "internal error\n".to_owned(),
             Refusal::Coding => "send the body as it is or chunked, in no other coding\n".to_owned(),
             Refusal::Busy => "too many connections, try again\n".to_owned(),
+            Refusal::NoRoom => "the bodies of other requests take all room, try again\n".to_owned(),
         }
     }
 
@@ -98,7 +110,8 @@ impl Refusal {
         let status = self.status();
         // The crate panics at times before the epoch.
         let date = httpdate::fmt_http_date(SystemTime::now().max(SystemTime::UNIX_EPOCH));
-        let retry = if self == Refusal::Busy { "retry-after: 1\r\n" } else { "" };
+        let retry =
+            if status == StatusCode::SERVICE_UNAVAILABLE { "retry-after: 1\r\n" } else { "" };
         let text = self.text(limits);
         format!(
             "HTTP/1.1 {} {}\r\n{retry}connection: close\r\ncontent-type: {TEXT}\r\n\
@@ -126,7 +139,7 @@ mod tests {
             assert!(head.starts_with(&format!("HTTP/1.1 {} ", refusal.status().as_u16())));
             assert!(head.contains(&format!("content-length: {}\r\n", body.len())), "{head}");
             assert!(head.contains("connection: close\r\n"), "{head}");
-            assert_eq!(head.contains("retry-after: 1\r\n"), refusal == Refusal::Busy);
+            assert_eq!(head.contains("retry-after: 1\r\n"), refusal.status() == 503);
         }
     }
 }

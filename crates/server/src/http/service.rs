@@ -1,5 +1,6 @@
 //! The step from hyper's request, whose body may still be arriving, to the handler's response.
 
+use std::cell::Cell;
 use std::error::Error as _;
 use std::future::Future;
 use std::io;
@@ -10,10 +11,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use http_body_util::Full;
-use hyper::Version;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
+use hyper::{StatusCode, Version};
 
 use super::handler::{Event, Handler, Reply, Request, Response, Steps, text};
 use super::host::is_host;
@@ -57,15 +58,22 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
         if let Err(refusal) = check_codings(&head) {
             return self.refusal(refusal);
         }
-        let limit = self.wire.connections().limits.body_bytes;
-        if incoming.size_hint().lower() > limit as u64 {
-            return self.refusal(Refusal::BodyTooLarge);
-        }
+        let connections = self.wire.connections();
         let keeps = self.handler.keeps_body(&head.method, head.uri.path());
+        let (limit, too_large) = match keeps {
+            true => (connections.limits.kept_body_bytes, Refusal::KeptBodyTooLarge),
+            false => (connections.limits.body_bytes, Refusal::BodyTooLarge),
+        };
+        if incoming.size_hint().lower() > limit as u64 {
+            return self.refusal(too_large);
+        }
         let collecting = Collecting {
             head: Some(head),
             incoming,
             body: if keeps { Collected::Nothing } else { Collected::Dropped(0) },
+            limit,
+            too_large,
+            share: Share { kept: connections.kept.clone(), bytes: 0 },
             started,
         };
         self.wire.enter(Phase::Body);
@@ -107,7 +115,7 @@ impl<H: Handler> Service<H> {
         self.wire.set_refused();
         let mut response = text(refusal.status(), refusal.text(&self.wire.connections().limits));
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        if refusal == Refusal::Busy {
+        if refusal.status() == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
@@ -161,8 +169,8 @@ impl<H: Handler> Later<H> {
         loop {
             self.stage = match &mut self.stage {
                 Stage::Collecting(collecting) => {
-                    let limit = service.wire.connections().limits.body_bytes;
-                    match ready!(collecting.poll_request(cx, limit)) {
+                    let all = service.wire.connections().limits.kept_bytes;
+                    match ready!(collecting.poll_request(cx, all)) {
                         Ok(request) => {
                             service.wire.enter(Phase::Waiting);
                             Stage::Queued(Some(request))
@@ -205,15 +213,47 @@ struct Collecting {
     head: Option<Parts>,
     incoming: Incoming,
     body: Collected,
+    /// The most bytes of the body.
+    limit: usize,
+    /// The refusal of a larger one.
+    too_large: Refusal,
+    share: Share,
     started: Instant,
 }
 
+/// The part of a body in what the thread keeps.
+struct Share {
+    kept: Rc<Cell<usize>>,
+    bytes: usize,
+}
+
+impl Share {
+    /// Takes more bytes, of which the thread keeps `most` at a time; returns false if there is no room
+    /// for them.
+    fn take(&mut self, bytes: usize, most: usize) -> bool {
+        let kept = self.kept.get().saturating_add(bytes);
+        if kept > most {
+            return false;
+        }
+        self.kept.set(kept);
+        self.bytes += bytes;
+        true
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.kept.set(self.kept.get().saturating_sub(self.bytes));
+    }
+}
+
 impl Collecting {
-    /// The whole request. An error without a refusal means that the client has left.
+    /// The whole request, if the bodies that the thread keeps have no more than `most` bytes. An
+    /// error without a refusal means that the client has left.
     fn poll_request(
         &mut self,
         cx: &mut Context<'_>,
-        limit: usize,
+        most: usize,
     ) -> Poll<Result<Request, Option<Refusal>>> {
         Poll::Ready(loop {
             match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
@@ -222,8 +262,11 @@ impl Collecting {
                     let Ok(data) = frame.into_data() else {
                         continue;
                     };
-                    if self.body.len() + data.len() > limit {
-                        break Err(Some(Refusal::BodyTooLarge));
+                    if self.body.len() + data.len() > self.limit {
+                        break Err(Some(self.too_large));
+                    }
+                    if !self.body.is_dropped() && !self.share.take(data.len(), most) {
+                        break Err(Some(Refusal::NoRoom));
                     }
                     self.body.push(data);
                 }
@@ -259,6 +302,10 @@ impl Collected {
             Collected::One(bytes) => bytes.len(),
             Collected::Many(bytes) => bytes.len(),
         }
+    }
+
+    fn is_dropped(&self) -> bool {
+        matches!(self, Collected::Dropped(_))
     }
 
     fn push(&mut self, data: Bytes) {

@@ -201,4 +201,5 @@ const REPEATED: Family<'static> = Family {
     kind: Kind::Gauge,
     labels: &[],
     groups: 1,
+    bare: false,
 };

@@ -450,6 +450,7 @@ const FILES: Family<'static> = Family {
     kind: Kind::Gauge,
     labels: &[Label { name: "format", values: None }],
     groups: 1,
+    bare: false,
 };
 
 const SKIPPED: Family<'static> = Family {
@@ -459,6 +460,7 @@ const SKIPPED: Family<'static> = Family {
     kind: Kind::Counter,
     labels: &[Label { name: "reason", values: None }],
     groups: 1,
+    bare: false,
 };
 
 const ENTRIES: Family<'static> = Family {
@@ -469,4 +471,5 @@ const ENTRIES: Family<'static> = Family {
     kind: Kind::Counter,
     labels: &[],
     groups: 1,
+    bare: false,
 };

@@ -19,7 +19,7 @@ fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
     let names: Vec<String> = family.labels().into_iter().map(str::to_owned).collect();
     let labels: Vec<Label<'_>> = names.iter().map(|name| Label { name, values: None }).collect();
     let (help, kind) = (&*family.help, family.kind);
-    let shown = Family { name, help, unit: "", kind, labels: &labels, groups: 1 };
+    let shown = Family { name, help, unit: "", kind, labels: &labels, groups: 1, bare: false };
     sink.family(&shown);
     let mut out = Out { family: &shown, names: &names, texts: Vec::new(), sink };
     for series in &mut family.series {

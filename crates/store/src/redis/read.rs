@@ -234,6 +234,7 @@ impl Total {
             kind: self.kind,
             labels: &labels,
             groups: 1,
+            bare: false,
         };
         sink.family(&family);
         let mut series: BTreeMap<Vec<&str>, Vec<&Part>> = BTreeMap::new();

@@ -30,7 +30,7 @@ pub(crate) const FIRST_BUCKET: usize = 1;
 
 impl Layout {
     /// The cells that hold floats, as bits.
-    pub(super) const FLOATS: u64 = 1 << SUM;
+    pub(crate) const FLOATS: u64 = 1 << SUM;
 
     /// Checks the settings of a description.
     pub(super) fn new(description: &Description) -> Result<Self, Error> {
@@ -135,6 +135,105 @@ impl Layout {
             cells.add(self.zero(), 1);
         }
         cells.add_float(SUM, value);
+    }
+
+    /// Observes a value `n` times.
+    pub(crate) fn observe_many(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        value: f64,
+        n: u64,
+    ) {
+        cells.add_float(SUM, value * n as f64);
+        if self.is_classic() || value.is_nan() {
+            let bucket = if value.is_nan() { self.bounds.len() } else { self.bounds.bucket(value) };
+            cells.add(FIRST_BUCKET + bucket, n);
+        }
+        let Some(native) = self.native.filter(|_| !value.is_nan()) else { return };
+        let (table, schema) = (self.table(), native.schema);
+        // As in `observe_native`.
+        if value.abs() <= native.zero_threshold
+            || !native::observe_many(family, cells, table, value, n, schema, native.buckets)
+        {
+            cells.add(self.zero(), n);
+        }
+    }
+
+    /// Adds counts of classic buckets, `+Inf` last, and a sum.
+    pub(crate) fn add_classic(&self, cells: &SeriesCells<'_>, counts: &[(f64, f64)], sum: f64) {
+        cells.add_float(SUM, sum);
+        for (bucket, (_, count)) in counts.iter().take(self.bounds.len() + 1).enumerate() {
+            // Not negative: the intake checks it.
+            cells.add(FIRST_BUCKET + bucket, *count as u64);
+        }
+    }
+
+    /// Adds counts of native buckets, which are in the schema of the settings, and a sum.
+    pub(crate) fn add_native(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        given: &snapshot::Native<'_>,
+        sum: f64,
+    ) {
+        let Some(native) = self.native else { return };
+        let (table, schema, most) = (self.table(), native.schema, native.buckets);
+        cells.add_float(SUM, sum);
+        let mut zero = given.zero_count;
+        for (side, is_negative) in [(given.positive, false), (given.negative, true)] {
+            for &(index, count) in side.iter().filter(|(_, count)| *count > 0) {
+                let bucket = (index, is_negative);
+                if !native::add(family, cells, table, bucket, count, schema, most) {
+                    zero = zero.wrapping_add(count);
+                }
+            }
+        }
+        cells.add(self.zero(), zero);
+    }
+
+    /// Makes the native buckets and the sum those of a source. If one of them is less than it was,
+    /// all of them start over, as the source did.
+    pub(crate) fn follow_native(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        given: &snapshot::Native<'_>,
+        sum: f64,
+    ) {
+        let mut scratch = Scratch::default();
+        let Some((_, schema)) = self.read_native(family, cells, &mut scratch) else { return };
+        let coarse = |side| native::coarsened(side, given.schema, schema);
+        let missing = (
+            native::missing(&coarse(given.positive), &scratch.positive),
+            native::missing(&coarse(given.negative), &scratch.negative),
+            given.zero_count.checked_sub(cells.sum(self.zero())),
+        );
+        let (Some(positive), Some(negative), Some(zero_count)) = missing else {
+            return self.set_native(family, cells, given, sum);
+        };
+        let missing = snapshot::Native {
+            positive: &native::refined(positive, given.schema, schema),
+            negative: &native::refined(negative, given.schema, schema),
+            zero_count,
+            ..*given
+        };
+        self.add_native(family, cells, &missing, sum - self.sum(cells));
+    }
+
+    /// Replaces the native buckets and the sum.
+    pub(crate) fn set_native(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        given: &snapshot::Native<'_>,
+        sum: f64,
+    ) {
+        native::clear(family, cells, self.table());
+        cells.clear(self.zero());
+        cells.clear(FIRST_BUCKET + self.bounds.len());
+        cells.clear(SUM);
+        self.add_native(family, cells, given, sum);
     }
 
     /// The sum of all observations.
@@ -297,4 +396,4 @@ impl SideAllocations for Layout {
 /// The allowed limits for native buckets.
 const NATIVE_BUCKETS: std::ops::RangeInclusive<u16> = 8..=384;
 /// The maximum number of bounds, so that all cells fit in a lane.
-const MAX_BOUNDS: usize = 500;
+pub(crate) const MAX_BOUNDS: usize = 500;

@@ -1,0 +1,40 @@
+//! What tells the families of an intake apart beside their schema: the class of
+//! `docs/formats.md`, section 5.5.
+
+use quipu_segment::series::{Identity, Schema};
+
+/// The label of a family without labels. It makes the family keyed, so that its series can be
+/// removed and can expire.
+pub(crate) const ALONE: &str = "__none";
+
+const BARE: u8 = 1;
+const GROUPED: u8 = 2;
+const ALONE_BIT: u8 = 4;
+
+/// The class of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Class {
+    /// The name of a counter is shown as it is, without `_total`.
+    pub(crate) bare: bool,
+    /// Its series belong to groups that are replaced as a whole.
+    pub(crate) grouped: bool,
+    /// Its only label is [`ALONE`].
+    pub(crate) alone: bool,
+}
+
+impl Class {
+    /// That of a schema.
+    pub(crate) fn of(schema: &Schema) -> Self {
+        if schema.identity != Identity::Variant {
+            return Self::default();
+        }
+        let has = |bit| schema.class & bit != 0;
+        let alone = has(ALONE_BIT) && matches!(&*schema.labels, [label] if label.name == ALONE);
+        Self { bare: has(BARE), grouped: has(GROUPED), alone }
+    }
+
+    /// The number in the schema.
+    pub(crate) const fn number(self) -> u8 {
+        (self.bare as u8 * BARE) | (self.grouped as u8 * GROUPED) | (self.alone as u8 * ALONE_BIT)
+    }
+}

@@ -1,0 +1,89 @@
+//! What an intake is given: a metric, and a value of one of its series.
+
+use std::time::Duration;
+
+use crate::snapshot::Native;
+
+/// The metric that a value belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Metric<'a> {
+    /// The name, as the text format shows it. A counter may end in `_total` or not.
+    pub name: &'a str,
+    /// The help; may be empty. The first help that is not empty is kept.
+    pub help: &'a str,
+    /// The unit, in which the name ends; may be empty.
+    pub unit: &'a str,
+    /// Whether the series belongs to a group that is replaced as a whole. Such series are in
+    /// families of their own.
+    pub grouped: bool,
+    /// The time after which a series that did not change is hidden, if any. It counts when the
+    /// family is made.
+    pub expiry: Option<Duration>,
+}
+
+impl<'a> Metric<'a> {
+    /// A metric of that name.
+    pub fn new(name: &'a str) -> Self {
+        Self { name, ..Self::default() }
+    }
+}
+
+/// A value that is complete in itself.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Given<'a> {
+    /// The total of a counter, or with [`Mode::Add`] an increment.
+    Counter(f64),
+    /// The value of a gauge, or with [`Mode::Add`] a change.
+    Gauge(f64),
+    /// A value of unknown type.
+    Unknown(f64),
+    /// A histogram with classic buckets.
+    Histogram {
+        /// Upper bound and number of observations of each bucket alone, by ascending bound. The
+        /// last one is `+Inf`.
+        buckets: &'a [(f64, f64)],
+        /// The sum of the observations.
+        sum: f64,
+    },
+    /// A histogram with exponential buckets.
+    Native {
+        /// The buckets.
+        buckets: Native<'a>,
+        /// The sum of the observations.
+        sum: f64,
+    },
+    /// A summary.
+    Summary {
+        /// Pairs of quantile (0 to 1) and value, by ascending quantile.
+        quantiles: &'a [(f64, f64)],
+        /// The number of observations.
+        count: f64,
+        /// The sum of the observations.
+        sum: f64,
+    },
+}
+
+/// How a value changes its series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// It is added to what is there; quantiles replace those that are there.
+    Add,
+    /// It is the current total of a source that may restart. What the source counted before a
+    /// restart is kept: the series only grows. A gauge is set.
+    Follow,
+    /// It replaces what is there.
+    Set,
+}
+
+/// What single observations are counted in.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Shape {
+    /// A histogram with these upper bounds, in ascending order; `+Inf` is added.
+    Classic(Vec<f64>),
+    /// A histogram with exponential buckets: the schema (-4 to 8), and the most buckets (8 to 384).
+    Native(i8, u16),
+    /// A summary with these quantiles, over this span of time.
+    Summary(Vec<f64>, Duration),
+}

@@ -1,0 +1,40 @@
+//! The limits of an intake.
+
+/// What an intake makes at most. Values of series that exist are always taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// The most series, in all families that the intake can put a value into.
+    pub series: u64,
+    /// The most series that one source may make; see [`Intake::set_source`](super::Intake::set_source).
+    pub series_per_source: u64,
+    /// The most families: sets of label names, types and settings under all names.
+    pub families: u64,
+    /// The most labels of a series.
+    pub labels: usize,
+    /// The most bytes of the name of a metric or a label.
+    pub name_bytes: usize,
+    /// The most bytes of a label's value.
+    pub value_bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            series: 1_000_000,
+            series_per_source: u64::MAX,
+            families: 20_000,
+            labels: 64,
+            name_bytes: 512,
+            value_bytes: 4096,
+        }
+    }
+}
+
+/// What has been used of the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Series.
+    pub series: u64,
+    /// Families.
+    pub families: u64,
+}

@@ -1,0 +1,486 @@
+//! Metrics from outside: names and labels that are known at run time only.
+//!
+//! An [`Intake`] puts what other programs send into families of a registry: increments
+//! ([`Intake::take`] with [`Mode::Add`]), totals of sources that restart ([`Mode::Follow`]), values
+//! that replace others ([`Mode::Set`]), and single observations ([`Intake::observe`]). It makes
+//! families and series as they come, within [`Limits`], and refuses the rest with a reason.
+//!
+//! Each set of label names under a name is a family of its own (see
+//! [`Description::variant`](crate::Description::variant)), found in a table of the intake, so an
+//! update of an existing series takes no lock and does not allocate.
+//!
+//! ```
+//! use quipu::Registry;
+//! use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+//!
+//! let registry = Registry::new();
+//! let mut intake = Intake::new(&registry, Limits::default())?;
+//! let jobs = Metric::new("jobs_total");
+//! intake.take(jobs, &[("queue", "mail")], &Given::Counter(2.0), Mode::Add, None)?;
+//! // The source counted 5, restarted, and counted 3.
+//! let seen = Metric::new("seen");
+//! for total in [4.0, 5.0, 0.0, 3.0] {
+//!     intake.take(seen, &[], &Given::Counter(total), Mode::Follow, None)?;
+//! }
+//! let text = registry.text();
+//! assert!(text.contains("jobs_total{queue=\"mail\"} 2\n") && text.contains("seen 8\n"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub(crate) mod class;
+mod given;
+mod limits;
+mod refused;
+mod settings;
+mod table;
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use quipu_segment::clock::{Clock, Coarse};
+use quipu_segment::series::{Cursor, SeriesCells};
+
+pub use given::{Given, Metric, Mode, Shape};
+pub use limits::{Limits, Usage};
+pub use refused::Refused;
+
+use crate::error::Error;
+use crate::kind::{
+    AnyKind, GAUGE_STAMP, GAUGE_VALUE, MixedCounter, Relay, RelayCounter, RelayHistogram,
+    RelaySummary, Times,
+};
+use crate::names;
+use crate::registry::Registry;
+use crate::snapshot::{Texts, Timestamp};
+use class::Class;
+use table::{Entry, Sorted, Table, Wanted};
+
+/// Takes in metrics from outside. Each thread has its own; clones share the registry, the limits,
+/// and what was used of them.
+#[derive(Clone)]
+pub struct Intake {
+    registry: Registry,
+    limits: Limits,
+    table: Table,
+    clock: Coarse,
+    used: Arc<Used>,
+    sources: HashMap<String, u64>,
+    source: String,
+    /// Scratch memory for settings.
+    settings: Vec<u8>,
+    /// The state of the numbers by which fractions of a weight are rounded.
+    random: u64,
+}
+
+/// What all intakes of a registry have made.
+#[derive(Debug, Default)]
+struct Used {
+    series: AtomicU64,
+}
+
+/// The most sources whose series are counted. If there are more, all counts begin again.
+const MAX_SOURCES: usize = 10_000;
+
+impl Intake {
+    /// Creates an intake into the families of a registry, and takes over those that earlier intakes
+    /// made.
+    ///
+    /// # Errors
+    /// If the families of the segment are inconsistent.
+    pub fn new(registry: &Registry, limits: Limits) -> Result<Self, Error> {
+        let segment = registry.segment();
+        let mut table = Table::default();
+        table.refresh(segment)?;
+        let intake = Self {
+            registry: registry.clone(),
+            limits,
+            table,
+            clock: Coarse::anchored(segment.anchor()),
+            used: Arc::default(),
+            sources: HashMap::new(),
+            source: String::new(),
+            settings: Vec::new(),
+            random: 0x9e37_79b9_7f4a_7c15,
+        };
+        intake.count();
+        Ok(intake)
+    }
+
+    /// The registry.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What has been used of the limits.
+    pub fn usage(&self) -> Usage {
+        let series = self.used.series.load(Ordering::Relaxed);
+        Usage { series, families: self.table.len() as u64 }
+    }
+
+    /// Names the source of what is taken from now on: the series that it makes count toward its own
+    /// limit. An address, a job, or a credential.
+    pub fn set_source(&mut self, source: &str) {
+        if self.source != source {
+            self.source.clear();
+            self.source.push_str(source);
+        }
+    }
+
+    /// Hides series that have expired, and counts those that are left. To be called now and then: a
+    /// scrape hides expired series, too, but does not make room for others.
+    ///
+    /// # Errors
+    /// Those of a segment in a file.
+    pub fn sweep(&mut self) -> Result<(), Error> {
+        self.table.refresh(self.registry.segment())?;
+        for entry in self.table.entries() {
+            if entry.family.schema().idle.is_some() {
+                let swept = entry.family.sweep();
+                swept.map_err(|error| Error::segment(&entry.family.schema().name, error))?;
+            }
+        }
+        self.count();
+        Ok(())
+    }
+
+    /// Takes a value that is complete in itself. `labels` may be in any order; labels with an empty
+    /// value are left out. `start` is the time at which the source began to count from zero, if it
+    /// says so: with [`Mode::Follow`], a later start than the last one is a restart of the source,
+    /// and an earlier one a value that arrives late, which is left out. Without it, a total that is
+    /// less than the last one is a restart.
+    ///
+    /// A native histogram that is followed passes restarts of its source on: its buckets begin at
+    /// zero again.
+    ///
+    /// # Errors
+    /// [`Refused`]: the value was not taken, and nothing has changed.
+    pub fn take(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        given: &Given<'_>,
+        mode: Mode,
+        start: Option<Timestamp>,
+    ) -> Result<(), Refused> {
+        settings::check(given, mode)?;
+        let labels = Sorted::new(labels, self.limits.labels)?;
+        let mut settings = std::mem::take(&mut self.settings);
+        let taken = settings::of_given(&metric, given, mode, &mut settings).and_then(|wanted| {
+            let is_gauge = matches!(given, Given::Gauge(_) | Given::Unknown(_));
+            let stamp = if is_gauge || mode != Mode::Add { self.clock.now() } else { 0 };
+            let times = Times { start: start.map_or(0, |start| start.0), stamp };
+            let mut is_locked = false;
+            self.update(&metric, &wanted, &labels, |entry, cells| {
+                is_locked |= !put(entry, cells, given, mode, times);
+            })?;
+            if is_locked { Err(Refused::Full) } else { Ok(()) }
+        });
+        self.settings = settings;
+        taken
+    }
+
+    /// Observes a value, `weight` times: in a histogram or a summary of the given shape. A weight
+    /// that is not a whole number is rounded to one at random, so that the expected count is right.
+    ///
+    /// # Errors
+    /// As for [`Intake::take`].
+    pub fn observe(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        shape: &Shape,
+        value: f64,
+        weight: f64,
+    ) -> Result<(), Refused> {
+        if value.is_nan() || !(0.0..=MAX_WEIGHT).contains(&weight) {
+            return Err(Refused::Value);
+        }
+        let labels = Sorted::new(labels, self.limits.labels)?;
+        let times = self.whole(weight);
+        let mut settings = std::mem::take(&mut self.settings);
+        let taken = settings::of_shape(&metric, shape, &mut settings).and_then(|wanted| {
+            self.update(&metric, &wanted, &labels, |entry, cells| match &entry.kind {
+                AnyKind::Histogram(layout) => {
+                    layout.observe_many(&entry.family, cells, value, times);
+                }
+                AnyKind::Summary(layout) => {
+                    layout.observe_many(&entry.family, cells, value, times);
+                }
+                _ => {}
+            })
+        });
+        self.settings = settings;
+        taken
+    }
+
+    /// Removes the series of these labels from all families of that name that have them. Returns
+    /// the number of removed series.
+    ///
+    /// # Errors
+    /// Those of a segment in a file.
+    pub fn remove(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
+        self.remove_if(name, labels, |_| true)
+    }
+
+    /// As [`Intake::remove`], but only series that were taken with [`Metric::grouped`].
+    ///
+    /// # Errors
+    /// Those of a segment in a file.
+    pub fn remove_grouped(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
+        self.remove_if(name, labels, |class| class.grouped)
+    }
+
+    /// Calls `visit` with the name and the labels of every series that was taken with
+    /// [`Metric::grouped`]: for a program that starts, and has to know what its groups hold.
+    ///
+    /// # Errors
+    /// If the families of the segment are inconsistent.
+    pub fn visit_grouped(
+        &mut self,
+        mut visit: impl FnMut(&str, &[(&str, &str)]),
+    ) -> Result<(), Error> {
+        self.table.refresh(self.registry.segment())?;
+        let mut buffer = Vec::new();
+        for entry in self.table.entries() {
+            let schema = entry.family.schema();
+            let class = Class::of(schema);
+            if !class.grouped {
+                continue;
+            }
+            let _ = entry.family.walk(&mut Cursor::default(), &mut buffer, |view| {
+                let names = schema.labels.iter().map(|label| label.name.as_str());
+                let pairs: Vec<(&str, &str)> = names.zip(Texts::new(view.texts)).collect();
+                let pairs = if class.alone { &[][..] } else { &pairs[..] };
+                if !view.overflow {
+                    visit(&schema.name, pairs);
+                }
+                ControlFlow::Continue(())
+            });
+        }
+        Ok(())
+    }
+
+    fn remove_if(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        is_wanted: impl Fn(Class) -> bool,
+    ) -> Result<u64, Error> {
+        self.table.refresh(self.registry.segment())?;
+        let Ok(labels) = Sorted::new(labels, table::MAX_LABELS) else { return Ok(0) };
+        let mut removed = 0;
+        for entry in self.table.of_labels(name, &labels) {
+            if is_wanted(Class::of(entry.family.schema())) {
+                let was_there = entry.family.remove(|key| labels.write(key));
+                removed += u64::from(was_there.map_err(|error| Error::segment(name, error))?);
+            }
+        }
+        // Another thread may have counted less meanwhile: the next sweep counts again.
+        let subtract = |series: u64| Some(series.saturating_sub(removed));
+        let _ = self.used.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
+        Ok(removed)
+    }
+
+    /// Changes the cells of a series. Makes the series, and its family, within the limits.
+    fn update(
+        &mut self,
+        metric: &Metric<'_>,
+        wanted: &Wanted<'_>,
+        labels: &Sorted<'_>,
+        mut act: impl FnMut(&Entry, &SeriesCells<'_>),
+    ) -> Result<(), Refused> {
+        if let Some(entry) = self.table.find(wanted, labels)
+            && change(entry, labels, &mut act)
+        {
+            return Ok(());
+        }
+        self.check_names(metric.name, labels)?;
+        let entry = self.family(metric, wanted, labels)?;
+        if change(&entry, labels, &mut act) {
+            return Ok(());
+        }
+        self.check_room()?;
+        let made = entry.family.make_series(|key| labels.write(key));
+        if !made || !change(&entry, labels, &mut act) {
+            return Err(Refused::Full);
+        }
+        self.used.series.fetch_add(1, Ordering::Relaxed);
+        if self.limits.series_per_source < u64::MAX {
+            self.add_to_source();
+        }
+        Ok(())
+    }
+
+    /// The family that is wanted, which is made if there is none.
+    fn family(
+        &mut self,
+        metric: &Metric<'_>,
+        wanted: &Wanted<'_>,
+        labels: &Sorted<'_>,
+    ) -> Result<Arc<Entry>, Refused> {
+        if let Some(entry) = self.table.find(wanted, labels) {
+            return Ok(Arc::clone(entry));
+        }
+        let registry = self.registry.clone();
+        self.table.refresh(registry.segment()).map_err(|_| Refused::Full)?;
+        if self.table.find(wanted, labels).is_none() {
+            if self.table.len() as u64 >= self.limits.families {
+                return Err(Refused::Families);
+            }
+            // Without room for a series, its family would stay empty.
+            self.check_room()?;
+            self.table.make(registry.segment(), wanted, labels, metric)?;
+        }
+        self.table.find(wanted, labels).map(Arc::clone).ok_or(Refused::Full)
+    }
+
+    fn check_names(&self, name: &str, labels: &Sorted<'_>) -> Result<(), Refused> {
+        let limits = &self.limits;
+        if name.len() > limits.name_bytes || !names::is_metric(name) {
+            return Err(Refused::Name);
+        }
+        for (name, value) in labels.iter() {
+            if name.len() > limits.name_bytes || !names::is_label(name) {
+                return Err(Refused::LabelName);
+            }
+            if value.len() > limits.value_bytes {
+                return Err(Refused::LabelValue);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a series may be made.
+    fn check_room(&self) -> Result<(), Refused> {
+        let limits = &self.limits;
+        if self.used.series.load(Ordering::Relaxed) >= limits.series {
+            return Err(Refused::Series);
+        }
+        let most = limits.series_per_source;
+        if most < u64::MAX && self.sources.get(&self.source).is_some_and(|made| *made >= most) {
+            return Err(Refused::SourceSeries);
+        }
+        Ok(())
+    }
+
+    fn add_to_source(&mut self) {
+        if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&self.source) {
+            self.sources.clear();
+        }
+        match self.sources.get_mut(&self.source) {
+            Some(made) => *made += 1,
+            None => {
+                self.sources.insert(self.source.clone(), 1);
+            }
+        }
+    }
+
+    /// Counts the series of all families.
+    fn count(&self) {
+        let series = self.table.entries().iter().map(|entry| entry.family.len()).sum();
+        self.used.series.store(series, Ordering::Relaxed);
+    }
+
+    /// Rounds a weight to a whole number, up as often as its fraction says.
+    fn whole(&mut self, weight: f64) -> u64 {
+        // At most MAX_WEIGHT.
+        let whole = weight as u64;
+        let fraction = weight - whole as f64;
+        if fraction <= 0.0 {
+            return whole;
+        }
+        // xorshift64 (Marsaglia, 2003): never zero, as it begins with another number.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let drawn = (self.random >> 11) as f64 / (1_u64 << 53) as f64;
+        whole + u64::from(drawn < fraction)
+    }
+}
+
+/// The greatest weight of an observation.
+const MAX_WEIGHT: f64 = 1e15;
+
+/// Changes the cells of a series, if it is there.
+#[inline]
+fn change(
+    entry: &Entry,
+    labels: &Sorted<'_>,
+    act: &mut impl FnMut(&Entry, &SeriesCells<'_>),
+) -> bool {
+    let act = std::cell::RefCell::new(act);
+    let once = |cells: SeriesCells<'_>| {
+        // The family calls this once, and `act` does not come back here.
+        if let Ok(mut act) = act.try_borrow_mut() {
+            act(entry, &cells);
+        }
+    };
+    entry.family.change(|key| labels.write(key), once)
+}
+
+/// Stores a value. Returns false if a lock that it needs cannot be had in time.
+fn put(
+    entry: &Entry,
+    cells: &SeriesCells<'_>,
+    given: &Given<'_>,
+    mode: Mode,
+    times: Times,
+) -> bool {
+    let segment = entry.family.segment();
+    match (&entry.kind, given) {
+        (AnyKind::MixedCounter(_), Given::Counter(n)) => MixedCounter::add_to(*cells, *n),
+        (AnyKind::RelayCounter(_), Given::Counter(total)) => {
+            return put_relay(RelayCounter::relay(*cells), segment, mode, times, |_| *total);
+        }
+        (AnyKind::Gauge(_) | AnyKind::Unknown(_), Given::Gauge(n) | Given::Unknown(n)) => {
+            match mode {
+                Mode::Add => cells.add_float(GAUGE_VALUE, *n),
+                _ => cells.plain(GAUGE_VALUE).store(n.to_bits(), Ordering::Relaxed),
+            }
+            cells.plain(GAUGE_STAMP).store(times.stamp, Ordering::Relaxed);
+        }
+        (AnyKind::Histogram(layout), Given::Histogram { buckets, sum }) => {
+            layout.add_classic(cells, buckets, *sum);
+        }
+        (AnyKind::Histogram(layout), Given::Native { buckets, sum }) => match mode {
+            Mode::Add => layout.add_native(&entry.family, cells, buckets, *sum),
+            Mode::Follow => layout.follow_native(&entry.family, cells, buckets, *sum),
+            Mode::Set => layout.set_native(&entry.family, cells, buckets, *sum),
+        },
+        (AnyKind::RelayHistogram(_), Given::Histogram { buckets, sum }) => {
+            let value = |i: usize| buckets.get(i).map_or(*sum, |(_, count)| *count);
+            let relay = RelayHistogram::relay(*cells, buckets.len().saturating_sub(1));
+            return put_relay(relay, segment, mode, times, value);
+        }
+        (AnyKind::RelaySummary(_), Given::Summary { quantiles, count, sum }) => {
+            RelaySummary::put_quantiles(cells, quantiles);
+            let value = |i: usize| if i == 0 { *count } else { *sum };
+            return put_relay(RelaySummary::relay(*cells), segment, mode, times, value);
+        }
+        // `settings` chose the kind for the value.
+        _ => {}
+    }
+    true
+}
+
+fn put_relay(
+    relay: Relay<'_>,
+    segment: &quipu_segment::Segment,
+    mode: Mode,
+    times: Times,
+    value: impl Fn(usize) -> f64,
+) -> bool {
+    match mode {
+        Mode::Follow => return relay.follow(segment, times, value),
+        Mode::Set => relay.set(times, value),
+        Mode::Add => relay.add(times, value),
+    }
+    true
+}

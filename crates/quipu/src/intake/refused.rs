@@ -1,0 +1,83 @@
+//! Why an intake refuses a value.
+
+use std::fmt;
+
+/// Why a value was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The name is empty, too long, or has a character that no name has.
+    Name,
+    /// The name of a label is empty, too long, reserved, or there twice.
+    LabelName,
+    /// The value of a label is too long.
+    LabelValue,
+    /// There are too many labels.
+    Labels,
+    /// An increment of a counter is negative, or a number is not a number.
+    Value,
+    /// The buckets or the quantiles are out of order, or too many.
+    Buckets,
+    /// The limit on families is reached.
+    Families,
+    /// The limit on series is reached.
+    Series,
+    /// The limit on the series of the source is reached.
+    SourceSeries,
+    /// The segment is full, or cannot be locked in time.
+    Full,
+}
+
+impl Refused {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Name,
+        Self::LabelName,
+        Self::LabelValue,
+        Self::Labels,
+        Self::Value,
+        Self::Buckets,
+        Self::Families,
+        Self::Series,
+        Self::SourceSeries,
+        Self::Full,
+    ];
+
+    /// A word for it, as the value of a label.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Name => "name",
+            Self::LabelName => "label_name",
+            Self::LabelValue => "label_value",
+            Self::Labels => "labels",
+            Self::Value => "value",
+            Self::Buckets => "buckets",
+            Self::Families => "families_limit",
+            Self::Series => "series_limit",
+            Self::SourceSeries => "source_series_limit",
+            Self::Full => "full",
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Name => "the name of the metric is empty, too long, or has a NUL",
+            Self::LabelName => "the name of a label is empty, too long, reserved, or there twice",
+            Self::LabelValue => "the value of a label is too long",
+            Self::Labels => "there are too many labels",
+            Self::Value => "the value is negative where it cannot be, or is not a number",
+            Self::Buckets => "buckets or quantiles are out of order, invalid, or too many",
+            Self::Families => "the limit on families is reached: raise it, or send fewer names",
+            Self::Series => "the limit on series is reached: raise it, or send fewer label sets",
+            Self::SourceSeries => {
+                "the limit on the series of one source is reached: raise it, or send fewer label \
+                 sets"
+            }
+            Self::Full => "the state is full, or locked by another process",
+        })
+    }
+}
+
+impl std::error::Error for Refused {}

@@ -1,0 +1,200 @@
+//! What the family of a value must be: its kind, its cells, and the settings that its record has.
+
+use super::class::Class;
+use super::given::{Given, Metric, Mode, Shape};
+use super::refused::Refused;
+use super::table::Wanted;
+use crate::description::DEFAULT_ZERO_THRESHOLD;
+use crate::kind::{
+    GAUGE_STAMP, GAUGE_VALUE, GaugeKind, HistogramLayout, MAX_BOUNDS, MetricKind, MixedCounter,
+    Relay, RelayCounter, RelayHistogram, RelaySummary, SUMMARY_SUM, SummaryLayout, Total,
+    UnknownKind,
+};
+use crate::snapshot::Native;
+
+/// The most buckets of a native histogram from outside: that of the library.
+const NATIVE_BUCKETS: u16 = 384;
+/// The most exponential buckets that one value may bring.
+const GIVEN_BUCKETS: usize = 4096;
+/// Greater than any index of a bucket that a float falls into.
+const MAX_INDEX: u32 = 1 << 19;
+/// The most cells of a series.
+const MAX_CELLS: usize = quipu_segment::series::MAX_CELLS as usize;
+const GAUGE_CELLS: u16 = GAUGE_STAMP as u16 + 1;
+const GAUGE_FLOATS: u64 = 1 << GAUGE_VALUE;
+/// A relayed series has no sums that lanes could hold, so none of its cells counts as a float.
+const RELAY_FLOATS: u64 = 0;
+
+/// Finds out what the family of a complete value must be. Writes the settings into `settings`.
+pub(super) fn of_given<'a>(
+    metric: &Metric<'a>,
+    given: &Given<'_>,
+    mode: Mode,
+    settings: &'a mut Vec<u8>,
+) -> Result<Wanted<'a>, Refused> {
+    settings.clear();
+    let (kind, cells, floats) = match given {
+        Given::Counter(_) if mode == Mode::Add => (MixedCounter::NUMBER, 2, MixedCounter::FLOATS),
+        Given::Counter(_) => {
+            let cells = Relay::cells(RelayCounter::VALUES);
+            (RelayCounter::NUMBER, cells, RELAY_FLOATS)
+        }
+        Given::Gauge(_) => (GaugeKind::NUMBER, GAUGE_CELLS.into(), GAUGE_FLOATS),
+        Given::Unknown(_) => (UnknownKind::NUMBER, GAUGE_CELLS.into(), GAUGE_FLOATS),
+        Given::Histogram { buckets, .. } => {
+            let bounds = buckets.split_last().map_or(&[][..], |(_, bounds)| bounds);
+            let bounds = bounds.iter().map(|(bound, _)| *bound);
+            let count = buckets.len().saturating_sub(1);
+            if mode == Mode::Add {
+                put_histogram(None, bounds, settings);
+                (HistogramLayout::NUMBER, 2 + count, HistogramLayout::FLOATS)
+            } else {
+                put_numbers(bounds, settings);
+                let cells = Relay::cells(RelayHistogram::values(count));
+                (RelayHistogram::NUMBER, cells, RELAY_FLOATS)
+            }
+        }
+        Given::Native { buckets, .. } => {
+            let shape = (buckets.schema, NATIVE_BUCKETS, buckets.zero_threshold);
+            put_histogram(Some(shape), [].into_iter(), settings);
+            (HistogramLayout::NUMBER, NATIVE_CELLS, HistogramLayout::FLOATS)
+        }
+        Given::Summary { quantiles, .. } => {
+            put_numbers(quantiles.iter().map(|(quantile, _)| *quantile), settings);
+            let cells = Relay::cells(RelaySummary::VALUES) + quantiles.len();
+            (RelaySummary::NUMBER, cells, RELAY_FLOATS)
+        }
+    };
+    wanted(metric, kind, cells, floats, settings)
+}
+
+/// As [`of_given`], for single observations.
+pub(super) fn of_shape<'a>(
+    metric: &Metric<'a>,
+    shape: &Shape,
+    settings: &'a mut Vec<u8>,
+) -> Result<Wanted<'a>, Refused> {
+    settings.clear();
+    let (kind, cells, floats) = match shape {
+        Shape::Classic(bounds) => {
+            check_ascending(bounds.iter().copied(), MAX_BOUNDS)?;
+            // The library adds the last one.
+            let bounds = bounds.iter().copied().filter(|bound| *bound != f64::INFINITY);
+            put_histogram(None, bounds.clone(), settings);
+            (HistogramLayout::NUMBER, 2 + bounds.count(), HistogramLayout::FLOATS)
+        }
+        Shape::Native(schema, most) => {
+            if !(-4..=8).contains(schema) || !(8..=NATIVE_BUCKETS).contains(most) {
+                return Err(Refused::Buckets);
+            }
+            let shape = (*schema, *most, DEFAULT_ZERO_THRESHOLD);
+            put_histogram(Some(shape), [].into_iter(), settings);
+            (HistogramLayout::NUMBER, NATIVE_CELLS, HistogramLayout::FLOATS)
+        }
+        Shape::Summary(quantiles, window) => {
+            check_quantiles(quantiles.iter().copied())?;
+            let window = (*window).max(SummaryLayout::MIN_WINDOW);
+            let nanos = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
+            settings.extend_from_slice(&nanos.to_le_bytes());
+            put_numbers(quantiles.iter().copied(), settings);
+            (SummaryLayout::NUMBER, SummaryLayout::CELLS.into(), 1 << SUMMARY_SUM)
+        }
+    };
+    wanted(metric, kind, cells, floats, settings)
+}
+
+fn wanted<'a>(
+    metric: &Metric<'a>,
+    kind: u8,
+    cells: usize,
+    floats: u64,
+    settings: &'a [u8],
+) -> Result<Wanted<'a>, Refused> {
+    if cells > MAX_CELLS {
+        return Err(Refused::Buckets);
+    }
+    let is_counter = kind == MixedCounter::NUMBER || kind == RelayCounter::NUMBER;
+    let class = Class { bare: is_counter, grouped: metric.grouped, alone: false };
+    // At most MAX_CELLS.
+    Ok(Wanted { name: metric.name, kind, cells: cells as u16, floats, class, settings })
+}
+
+/// The cells of a native histogram without classic buckets: the sum, NaN, zero, and the table.
+const NATIVE_CELLS: usize = 4;
+
+/// Writes the settings of a histogram, as `docs/formats.md` has them.
+fn put_histogram(
+    native: Option<(i8, u16, f64)>,
+    bounds: impl Iterator<Item = f64>,
+    settings: &mut Vec<u8>,
+) {
+    let (schema, most, threshold) = native.unwrap_or((0, 0, DEFAULT_ZERO_THRESHOLD));
+    settings.extend_from_slice(&[0, u8::from(native.is_some()), schema.cast_unsigned(), 0]);
+    settings.extend_from_slice(&most.to_le_bytes());
+    settings.extend_from_slice(&[0; 2]);
+    settings.extend_from_slice(&threshold.to_le_bytes());
+    put_numbers(bounds, settings);
+}
+
+fn put_numbers(numbers: impl Iterator<Item = f64>, settings: &mut Vec<u8>) {
+    numbers.for_each(|number| settings.extend_from_slice(&number.to_le_bytes()));
+}
+
+/// Checks a value before anything is changed for it.
+pub(super) fn check(given: &Given<'_>, mode: Mode) -> Result<(), Refused> {
+    let is_count = |count: f64| count >= 0.0 && count.is_finite();
+    match given {
+        Given::Counter(total) if !is_count(*total) => Err(Refused::Value),
+        Given::Gauge(change) if mode == Mode::Add && change.is_nan() => Err(Refused::Value),
+        Given::Counter(_) | Given::Gauge(_) | Given::Unknown(_) => Ok(()),
+        Given::Histogram { buckets, .. } => {
+            if !buckets.iter().all(|(_, count)| is_count(*count)) {
+                return Err(Refused::Value);
+            }
+            if buckets.last().is_none_or(|(bound, _)| *bound != f64::INFINITY) {
+                return Err(Refused::Buckets);
+            }
+            check_ascending(buckets.iter().map(|(bound, _)| *bound), MAX_BOUNDS + 1)
+        }
+        Given::Native { buckets, .. } => check_native(buckets),
+        Given::Summary { quantiles, count, .. } => {
+            if !is_count(*count) {
+                return Err(Refused::Value);
+            }
+            check_quantiles(quantiles.iter().map(|(quantile, _)| *quantile))
+        }
+    }
+}
+
+fn check_native(buckets: &Native<'_>) -> Result<(), Refused> {
+    let sides = [buckets.positive, buckets.negative];
+    let is_threshold = buckets.zero_threshold >= 0.0 && buckets.zero_threshold.is_finite();
+    let is_ascending = |side: &[(i32, u64)]| side.windows(2).all(|two| two[0].0 < two[1].0);
+    let is_index = |(index, _): &(i32, u64)| index.unsigned_abs() < MAX_INDEX;
+    let is_good = is_threshold
+        && (-4..=8).contains(&buckets.schema)
+        && sides.iter().all(|side| is_ascending(side) && side.iter().all(is_index))
+        && sides.iter().map(|side| side.len()).sum::<usize>() <= GIVEN_BUCKETS;
+    if is_good { Ok(()) } else { Err(Refused::Buckets) }
+}
+
+fn check_ascending(numbers: impl Iterator<Item = f64>, most: usize) -> Result<(), Refused> {
+    let (mut last, mut count) = (f64::NEG_INFINITY, 0);
+    for number in numbers {
+        // NaN is not greater than any number. The first may be -Inf.
+        if !(number > last || (count == 0 && number == last)) || count == most {
+            return Err(Refused::Buckets);
+        }
+        (last, count) = (number, count + 1);
+    }
+    Ok(())
+}
+
+fn check_quantiles(mut quantiles: impl Iterator<Item = f64> + Clone) -> Result<(), Refused> {
+    check_ascending(quantiles.clone(), MAX_QUANTILES)?;
+    let is_good = quantiles.all(|quantile| (0.0..=1.0).contains(&quantile));
+    if is_good { Ok(()) } else { Err(Refused::Buckets) }
+}
+
+/// The most quantiles of a summary.
+const MAX_QUANTILES: usize = 100;

@@ -1,0 +1,295 @@
+//! The families of a segment that an intake puts values into, found by what a sender says of them.
+//!
+//! A sender gives a name, a set of labels, and a value. The kind of the value, its settings (such as
+//! bounds) and the names of the labels, sorted, select a family. Several intakes, each with a table,
+//! may use one segment: a table takes in what others made when it does not find a family.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::sync::Arc;
+
+use quipu_segment::Segment;
+use quipu_segment::series::{Family, Identity, KeyWriter, Label, Schema};
+
+use super::class::{ALONE, Class};
+use super::refused::Refused;
+use crate::error::Error;
+use crate::kind::AnyKind;
+
+/// A family, with the meaning of its cells.
+pub(super) struct Entry {
+    pub(super) family: Family,
+    pub(super) kind: AnyKind,
+}
+
+/// What a value needs of its family.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    pub(super) name: &'a str,
+    /// The number of the kind.
+    pub(super) kind: u8,
+    pub(super) cells: u16,
+    pub(super) floats: u64,
+    pub(super) class: Class,
+    pub(super) settings: &'a [u8],
+}
+
+/// Labels sorted by name, without those that have no value.
+#[derive(Clone, Copy)]
+pub(super) struct Sorted<'a> {
+    labels: &'a [(&'a str, &'a str)],
+    order: [u8; MAX_LABELS],
+    count: usize,
+}
+
+/// The most labels that an intake can be set to take.
+pub(super) const MAX_LABELS: usize = 64;
+
+/// The families by the hash of what is wanted, and by that of name and label names alone.
+#[derive(Clone, Default)]
+pub(super) struct Table {
+    entries: Vec<Arc<Entry>>,
+    by_wanted: HashMap<u64, Vec<u32>, BuildHasherDefault<Unhashed>>,
+    by_labels: HashMap<u64, Vec<u32>, BuildHasherDefault<Unhashed>>,
+    hash: RandomState,
+    /// The numbers of all families.
+    known: HashSet<u64>,
+    /// The newest record of the segment that the table has seen.
+    newest: u64,
+}
+
+impl<'a> Sorted<'a> {
+    /// Sorts labels, of which at most `most` may have a value.
+    pub(super) fn new(labels: &'a [(&'a str, &'a str)], most: usize) -> Result<Self, Refused> {
+        let mut sorted = Self { labels, order: [0; MAX_LABELS], count: 0 };
+        let mut is_sorted = true;
+        for (i, (name, value)) in labels.iter().enumerate() {
+            if value.is_empty() {
+                continue;
+            }
+            let i = u8::try_from(i).map_err(|_| Refused::Labels)?;
+            if sorted.count >= most.min(MAX_LABELS) {
+                return Err(Refused::Labels);
+            }
+            let last = sorted.count.checked_sub(1).map(|last| sorted.label(last).0);
+            is_sorted &= last.is_none_or(|last| last < *name);
+            sorted.order[sorted.count] = i;
+            sorted.count += 1;
+        }
+        if !is_sorted {
+            let order = &mut sorted.order[..sorted.count];
+            order.sort_unstable_by_key(|&i| labels[usize::from(i)].0);
+            if order
+                .windows(2)
+                .any(|two| labels[usize::from(two[0])].0 == labels[usize::from(two[1])].0)
+            {
+                return Err(Refused::LabelName);
+            }
+        }
+        Ok(sorted)
+    }
+
+    /// The name and the value of a label, by its position.
+    #[inline]
+    fn label(&self, at: usize) -> (&'a str, &'a str) {
+        self.labels[usize::from(self.order[at])]
+    }
+
+    /// The labels by name.
+    #[inline]
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
+        (0..self.count).map(|at| self.label(at))
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Writes the values as the key of a series.
+    #[inline]
+    pub(super) fn write(&self, key: &mut KeyWriter<'_>) {
+        if self.count == 0 {
+            // The value of the label ALONE.
+            key.text("");
+        }
+        self.iter().for_each(|(_, value)| key.text(value));
+    }
+
+    fn is_of(&self, schema: &Schema) -> bool {
+        if self.count == 0 {
+            return Class::of(schema).alone;
+        }
+        self.count == schema.labels.len()
+            && self.iter().zip(&schema.labels).all(|((name, _), label)| name == label.name)
+    }
+}
+
+impl Table {
+    /// The number of families.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// All families.
+    pub(super) fn entries(&self) -> &[Arc<Entry>] {
+        &self.entries
+    }
+
+    /// The family that has what is wanted, if the table knows it.
+    #[inline]
+    pub(super) fn find(&self, wanted: &Wanted<'_>, labels: &Sorted<'_>) -> Option<&Arc<Entry>> {
+        let hash = self.hash_wanted(wanted, labels.iter().map(|(name, _)| name));
+        let found = self.by_wanted.get(&hash)?.iter().map(|&at| &self.entries[at as usize]);
+        found.into_iter().find(|entry| {
+            let schema = entry.family.schema();
+            schema.name == wanted.name
+                && schema.kind == wanted.kind
+                && schema.settings == wanted.settings
+                && schema.class & !ALONE_IN_CLASS == wanted.class.number() & !ALONE_IN_CLASS
+                && labels.is_of(schema)
+        })
+    }
+
+    /// The families of that name that have these labels, whatever their kind.
+    pub(super) fn of_labels(&self, name: &str, labels: &Sorted<'_>) -> Vec<Arc<Entry>> {
+        let hash = self.hash_labels(name, labels.iter().map(|(name, _)| name));
+        let found = self.by_labels.get(&hash).into_iter().flatten();
+        let found = found.map(|&at| &self.entries[at as usize]);
+        let is_wanted = |entry: &&Arc<Entry>| {
+            let schema = entry.family.schema();
+            schema.name == name && labels.is_of(schema)
+        };
+        found.filter(is_wanted).cloned().collect()
+    }
+
+    /// Takes in the families that others made.
+    pub(super) fn refresh(&mut self, segment: &Segment) -> Result<(), Error> {
+        if segment.newest() == self.newest {
+            return Ok(());
+        }
+        let found = segment.families_since(self.newest);
+        let (families, newest) = found.map_err(|error| Error::segment("", error))?;
+        for family in families {
+            if family.schema().identity == Identity::Variant {
+                self.put(family);
+            }
+        }
+        self.newest = newest;
+        Ok(())
+    }
+
+    /// Makes the family that is wanted.
+    pub(super) fn make(
+        &mut self,
+        segment: &Segment,
+        wanted: &Wanted<'_>,
+        labels: &Sorted<'_>,
+        about: &super::Metric<'_>,
+    ) -> Result<(), Refused> {
+        let named = |name: &str| Label { name: name.to_owned(), values: None };
+        let class = Class { alone: labels.is_empty(), ..wanted.class };
+        let schema = Schema {
+            name: wanted.name.to_owned(),
+            help: about.help.to_owned(),
+            unit: about.unit.to_owned(),
+            kind: wanted.kind,
+            cells: wanted.cells,
+            floats: wanted.floats,
+            // Sums go on when they come back; a value that was set does not.
+            additive: !is_set(wanted.kind),
+            labels: match labels.is_empty() {
+                true => vec![named(ALONE)],
+                false => labels.iter().map(|(name, _)| named(name)).collect(),
+            },
+            idle: about.expiry,
+            settings: wanted.settings.to_vec(),
+            identity: Identity::Variant,
+            class: class.number(),
+            limit: None,
+        };
+        let family = segment.family(&schema).map_err(|_| Refused::Full)?;
+        self.put(family).then_some(()).ok_or(Refused::Full)
+    }
+
+    /// Returns false if the kind of the family is unknown to this version, or its settings damaged.
+    fn put(&mut self, family: Family) -> bool {
+        // A family that this table made comes again with the next refresh.
+        if self.known.contains(&family.id()) {
+            return true;
+        }
+        let Ok(kind) = AnyKind::decode(&family) else { return false };
+        if let Some(sides) = kind.side_allocations() {
+            family.set_side_allocations(sides);
+        }
+        let schema = family.schema();
+        let names = || {
+            let labels = schema.labels.iter().map(|label| &*label.name);
+            labels.filter(|name| !(Class::of(schema).alone && *name == ALONE))
+        };
+        let wanted = Wanted {
+            name: &schema.name,
+            kind: schema.kind,
+            cells: schema.cells,
+            floats: schema.floats,
+            class: Class::of(schema),
+            settings: &schema.settings,
+        };
+        let by_wanted = self.hash_wanted(&wanted, names());
+        let by_labels = self.hash_labels(&schema.name, names());
+        // The segment has far fewer records than 2^32.
+        let at = self.entries.len() as u32;
+        self.by_wanted.entry(by_wanted).or_default().push(at);
+        self.by_labels.entry(by_labels).or_default().push(at);
+        self.known.insert(family.id());
+        self.entries.push(Arc::new(Entry { family, kind }));
+        true
+    }
+
+    #[inline]
+    fn hash_wanted<'n>(&self, wanted: &Wanted<'_>, names: impl Iterator<Item = &'n str>) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_u8(wanted.kind);
+        hasher.write_u8(wanted.class.number() & !ALONE_IN_CLASS);
+        hasher.write(wanted.settings);
+        wanted.name.hash(&mut hasher);
+        names.for_each(|name| name.hash(&mut hasher));
+        hasher.finish()
+    }
+
+    fn hash_labels<'n>(&self, name: &str, names: impl Iterator<Item = &'n str>) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        name.hash(&mut hasher);
+        names.for_each(|name| name.hash(&mut hasher));
+        hasher.finish()
+    }
+}
+
+/// The bit of a class that the labels decide.
+const ALONE_IN_CLASS: u8 = Class { bare: false, grouped: false, alone: true }.number();
+
+/// Whether values of the kind are set, not added up.
+fn is_set(kind: u8) -> bool {
+    use crate::kind::{GaugeKind, MetricKind, UnknownKind};
+    kind == GaugeKind::NUMBER || kind == UnknownKind::NUMBER
+}
+
+/// Passes on a hash that was made with a secret.
+#[derive(Default)]
+pub(super) struct Unhashed(u64);
+
+impl Hasher for Unhashed {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,422 @@
+//! Relayed values: totals that another program counts, and that this one passes on.
+//!
+//! The source may restart, and then counts from zero again. What it counted before is kept, so the
+//! total that a scrape sees only grows. A series has `n` values: one for a counter, the buckets and
+//! the sum for a histogram, the count and the sum for a summary. Its cells are
+//!
+//! | cell | meaning |
+//! |---|---|
+//! | 0 | phase: even, or odd while a restart of the source is being noted |
+//! | 1 | the time since which the source counts, if known |
+//! | 2 | the time of the last update: a series that gets the same value again is not idle |
+//! | 3.. | `n` times the last value of the source |
+//! | | `n` times what it counted before its last restart |
+//! | | `n` times the sum of both, valid while the phase is odd |
+//!
+//! A restart changes all of them, and the process may die at any point in between. So the sums are
+//! written first; then the phase becomes odd, and they are what is shown; then they become what was
+//! counted before, the last values become zero, and the phase even. The next update completes what
+//! a dead process left.
+//!
+//! Values of one series that arrive in several threads at once may be stored in any order. Only one
+//! thread at a time notes a restart: it holds the lock of the segment.
+
+use std::sync::atomic::fence;
+
+use quipu_segment::Segment;
+use quipu_segment::series::{Family, Schema, SeriesCells};
+use quipu_segment::sync::Ordering;
+
+use super::metric_kind::{MetricKind, Scratch, check_cells, damaged};
+use crate::error::Error;
+use crate::snapshot::{self, Bucket, Number, Value};
+
+const PHASE: usize = 0;
+const START: usize = 1;
+const STAMP: usize = 2;
+const FIRST: usize = 3;
+
+/// The values of a relayed series.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Relay<'c> {
+    cells: SeriesCells<'c>,
+    count: usize,
+    /// The number of values that never decrease unless the source restarts: all but a sum of
+    /// observations, which may be negative.
+    growing: usize,
+}
+
+/// What a source says of the time since which it counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// Nanoseconds of Unix time; 0 if it says nothing.
+    pub(crate) start: u64,
+    /// A number that differs from that of any earlier update.
+    pub(crate) stamp: u64,
+}
+
+impl<'c> Relay<'c> {
+    /// The number of cells of a series with that many values.
+    pub(crate) const fn cells(count: usize) -> usize {
+        FIRST + 3 * count
+    }
+
+    /// The values of a series, of which the first `growing` are counts. `cells` has at least
+    /// [`Relay::cells`] cells.
+    fn new(cells: SeriesCells<'c>, count: usize, growing: usize) -> Self {
+        Self { cells, count, growing }
+    }
+
+    /// Stores the current values of the source. If it restarted, what it counted before is kept: it
+    /// restarted if it says so, or if a count is less than before. Returns false, and changes
+    /// nothing, if the lock for that cannot be had in time.
+    pub(crate) fn follow(
+        &self,
+        segment: &Segment,
+        times: Times,
+        value: impl Fn(usize) -> f64,
+    ) -> bool {
+        let known = self.cells.plain(START).load(Ordering::Relaxed);
+        let is_later = times.start > known && known != 0;
+        let is_known = times.start != 0 && times.start == known;
+        let is_less = (0..self.growing).any(|i| value(i) < self.last(i));
+        if (is_less && is_known) || (times.start != 0 && times.start < known) {
+            // An older value that arrives late.
+            return true;
+        }
+        if is_less || is_later || self.phase() % 2 == 1 {
+            let Ok(_guard) = segment.lock_registration() else { return false };
+            self.complete();
+            if is_less || is_later {
+                self.keep();
+            }
+        }
+        if times.start != 0 {
+            // Before the values: if this process dies in between, the same values may come again,
+            // and are no restart.
+            self.cells.plain(START).store(times.start, Ordering::Release);
+        }
+        self.store(times, value);
+        true
+    }
+
+    /// Replaces the values, whatever was counted before.
+    pub(crate) fn set(&self, times: Times, value: impl Fn(usize) -> f64) {
+        self.complete();
+        for i in 0..self.count {
+            self.put(1, i, 0.0);
+        }
+        self.cells.plain(START).store(times.start, Ordering::Relaxed);
+        self.store(times, value);
+    }
+
+    /// Adds to the values.
+    pub(crate) fn add(&self, times: Times, value: impl Fn(usize) -> f64) {
+        for i in 0..self.count {
+            self.cells.add_float(FIRST + i, value(i));
+        }
+        self.cells.plain(STAMP).store(times.stamp, Ordering::Relaxed);
+    }
+
+    /// Passes the totals to `emit`, all of the same moment unless the source restarts again and
+    /// again meanwhile.
+    fn read(&self, mut emit: impl FnMut(usize, f64)) {
+        for _ in 0..4 {
+            // Acquire: the values are read after the phase.
+            let phase = self.cells.plain(PHASE).load(Ordering::Acquire);
+            for i in 0..self.count {
+                let total = match phase % 2 {
+                    0 => self.last(i) + self.get(1, i),
+                    _ => self.get(2, i),
+                };
+                emit(i, total);
+            }
+            // The values are read before the phase is read again.
+            fence(Ordering::Acquire);
+            if self.cells.plain(PHASE).load(Ordering::Relaxed) == phase {
+                return;
+            }
+        }
+    }
+
+    fn store(&self, times: Times, value: impl Fn(usize) -> f64) {
+        for i in 0..self.count {
+            self.put(0, i, value(i));
+        }
+        self.cells.plain(STAMP).store(times.stamp, Ordering::Relaxed);
+    }
+
+    /// Notes that the source begins at zero: what it counted becomes what it counted before.
+    fn keep(&self) {
+        for i in 0..self.count {
+            self.put(2, i, self.last(i) + self.get(1, i));
+        }
+        self.advance();
+        self.complete();
+    }
+
+    /// Completes [`Relay::keep`], which may have been begun by a process that died.
+    fn complete(&self) {
+        if self.phase().is_multiple_of(2) {
+            return;
+        }
+        for i in 0..self.count {
+            self.put(1, i, self.get(2, i));
+            self.put(0, i, 0.0);
+        }
+        self.advance();
+    }
+
+    fn advance(&self) {
+        // Release: who sees the phase sees the values before it. The fence orders what is stored
+        // after it for those who read the phase again.
+        self.cells.plain(PHASE).store(self.phase().wrapping_add(1), Ordering::Release);
+        fence(Ordering::Release);
+    }
+
+    fn phase(&self) -> u64 {
+        self.cells.plain(PHASE).load(Ordering::Relaxed)
+    }
+
+    fn last(&self, i: usize) -> f64 {
+        self.get(0, i)
+    }
+
+    fn get(&self, part: usize, i: usize) -> f64 {
+        f64::from_bits(self.cells.plain(FIRST + part * self.count + i).load(Ordering::Relaxed))
+    }
+
+    fn put(&self, part: usize, i: usize, value: f64) {
+        let cell = self.cells.plain(FIRST + part * self.count + i);
+        cell.store(value.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// The kind of a relayed counter.
+pub(crate) struct RelayCounter;
+
+/// The kind of a relayed histogram, with its bounds without `+Inf`. The values are the buckets,
+/// `+Inf` last, and the sum.
+pub(crate) struct RelayHistogram(Box<[f64]>);
+
+/// The kind of a relayed summary, with its quantiles. The values are the count and the sum; the
+/// cells after them are those of the quantiles.
+pub(crate) struct RelaySummary(Box<[f64]>);
+
+impl RelayCounter {
+    pub(crate) const VALUES: usize = 1;
+
+    /// The value of a series.
+    pub(crate) fn relay(cells: SeriesCells<'_>) -> Relay<'_> {
+        Relay::new(cells, Self::VALUES, Self::VALUES)
+    }
+}
+
+impl RelayHistogram {
+    /// The number of values of a series with that many bounds.
+    pub(crate) fn values(bounds: usize) -> usize {
+        bounds + 2
+    }
+
+    /// The values of a series with that many bounds.
+    pub(crate) fn relay(cells: SeriesCells<'_>, bounds: usize) -> Relay<'_> {
+        Relay::new(cells, Self::values(bounds), bounds + 1)
+    }
+}
+
+impl RelaySummary {
+    pub(crate) const VALUES: usize = 2;
+
+    /// The values of a series.
+    pub(crate) fn relay(cells: SeriesCells<'_>) -> Relay<'_> {
+        Relay::new(cells, Self::VALUES, 1)
+    }
+
+    /// Stores the quantiles' values.
+    pub(crate) fn put_quantiles(cells: &SeriesCells<'_>, quantiles: &[(f64, f64)]) {
+        for (i, (_, value)) in quantiles.iter().enumerate() {
+            let cell = cells.plain(Relay::cells(Self::VALUES) + i);
+            cell.store(value.to_bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Reads the numbers in the settings of a family, which are in ascending order.
+fn numbers(family: &Family) -> Result<Box<[f64]>, Error> {
+    let schema: &Schema = family.schema();
+    let (chunks, rest) = schema.settings.as_chunks::<8>();
+    let numbers: Box<[f64]> = chunks.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect();
+    let is_sorted = numbers.windows(2).all(|pair| pair[0] < pair[1]);
+    if !rest.is_empty() || !is_sorted || numbers.iter().any(|number| number.is_nan()) {
+        return Err(damaged(schema));
+    }
+    Ok(numbers)
+}
+
+/// Checks the number of cells, which comes from the family's record.
+fn check(family: &Family, cells: usize) -> Result<(), Error> {
+    let cells = u16::try_from(cells).map_err(|_| damaged(family.schema()))?;
+    check_cells(family, cells..=cells)
+}
+
+impl MetricKind for RelayCounter {
+    const NUMBER: u8 = 12;
+    const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Counter;
+
+    fn decode(family: &Family) -> Result<Self, Error> {
+        check(family, Relay::cells(Self::VALUES)).map(|()| Self)
+    }
+
+    fn read(
+        &self,
+        _: &Family,
+        cells: &SeriesCells<'_>,
+        _: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
+    ) {
+        let mut total = 0.0;
+        Self::relay(*cells).read(|_, value| total = value);
+        emit(Value::Counter { total: Number::Float(total), exemplar: None });
+    }
+}
+
+impl MetricKind for RelayHistogram {
+    const NUMBER: u8 = 13;
+    const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Histogram;
+
+    fn decode(family: &Family) -> Result<Self, Error> {
+        let bounds = numbers(family)?;
+        check(family, Relay::cells(Self::values(bounds.len())))?;
+        Ok(Self(bounds))
+    }
+
+    fn read(
+        &self,
+        _: &Family,
+        cells: &SeriesCells<'_>,
+        scratch: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
+    ) {
+        let (bounds, mut sum) = (&self.0, 0.0);
+        scratch.arena.scoped(|scope| {
+            let bounds = bounds.iter().copied().chain([f64::INFINITY]);
+            let buckets: &mut [Bucket<'_>] = scope.alloc_iter(bounds.map(|bound| Bucket {
+                bound,
+                le: None,
+                count: 0,
+                exemplar: None,
+            }));
+            Self::relay(*cells, self.0.len()).read(|i, value| match buckets.get_mut(i) {
+                // A count is not negative; one of a damaged file becomes 0.
+                Some(bucket) => bucket.count = value as u64,
+                None => sum = value,
+            });
+            let count = buckets.iter().fold(0_u64, |sum, bucket| sum.wrapping_add(bucket.count));
+            let histogram = snapshot::Histogram { count, sum, buckets, native: None };
+            emit(Value::Histogram(histogram));
+        });
+    }
+}
+
+impl MetricKind for RelaySummary {
+    const NUMBER: u8 = 14;
+    const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Summary;
+
+    fn decode(family: &Family) -> Result<Self, Error> {
+        let quantiles = numbers(family)?;
+        check(family, Relay::cells(Self::VALUES) + quantiles.len())?;
+        Ok(Self(quantiles))
+    }
+
+    fn read(
+        &self,
+        _: &Family,
+        cells: &SeriesCells<'_>,
+        scratch: &mut Scratch,
+        emit: impl FnOnce(Value<'_>),
+    ) {
+        let mut values = [0.0; Self::VALUES];
+        Self::relay(*cells).read(|i, value| values[i] = value);
+        scratch.quantiles.clear();
+        scratch.quantiles.extend(self.0.iter().enumerate().map(|(i, quantile)| {
+            let cell = cells.plain(Relay::cells(Self::VALUES) + i);
+            (*quantile, f64::from_bits(cell.load(Ordering::Relaxed)))
+        }));
+        let [count, sum] = values;
+        emit(Value::Summary { quantiles: &scratch.quantiles, count: count as u64, sum });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use quipu_segment::series::{Identity, Label};
+
+    use super::*;
+
+    /// What is in the cells: last value, before, sum of both, for the two values of a summary; and
+    /// the phase.
+    type Cells = ([f64; 2], [f64; 2], [f64; 2], u64);
+
+    fn store(relay: &Relay<'_>, (last, before, both, phase): Cells) {
+        for (part, values) in [last, before, both].into_iter().enumerate() {
+            values.into_iter().enumerate().for_each(|(i, value)| relay.put(part, i, value));
+        }
+        relay.cells.plain(PHASE).store(phase, Ordering::Relaxed);
+    }
+
+    fn shown(relay: &Relay<'_>) -> [f64; 2] {
+        let mut shown = [0.0; 2];
+        relay.read(|i, value| shown[i] = value);
+        shown
+    }
+
+    /// A process that notes a restart may die after any of its stores. What is shown stays the same,
+    /// and the next update counts the source's new value once.
+    #[test]
+    fn a_death_at_any_point_of_a_restart_loses_nothing_and_counts_nothing_twice() {
+        let segment = Segment::private(1 << 20).unwrap();
+        let schema = Schema {
+            name: "s".into(),
+            cells: u16::try_from(Relay::cells(2)).unwrap(),
+            additive: true,
+            labels: vec![Label { name: "l".into(), values: None }],
+            identity: Identity::Variant,
+            ..Schema::default()
+        };
+        let family = segment.family(&schema).unwrap();
+        let (last, before, both) = ([5.0, 7.0], [1.0, 2.0], [6.0, 9.0]);
+        let old = [0.0, 0.0];
+        let points: [Cells; 10] = [
+            (last, before, old, 4),
+            (last, before, [6.0, 0.0], 4),
+            (last, before, both, 4),
+            (last, before, both, 5),
+            (last, [6.0, 2.0], both, 5),
+            ([0.0, 7.0], [6.0, 2.0], both, 5),
+            ([0.0, 7.0], [6.0, 9.0], both, 5),
+            ([0.0, 0.0], [6.0, 9.0], both, 5),
+            ([0.0, 0.0], [6.0, 9.0], both, 6),
+            ([3.0, 0.0], [6.0, 9.0], both, 6),
+        ];
+        for point in points {
+            family.update(
+                |key| key.text("x"),
+                |cells| {
+                    let relay = RelaySummary::relay(cells);
+                    store(&relay, point);
+                    if point.0 != [3.0, 0.0] {
+                        assert_eq!(shown(&relay), both, "{point:?}");
+                    }
+                    // The same update again, as a sender would that got no response.
+                    for _ in 0..2 {
+                        let times = Times { start: 0, stamp: 1 };
+                        assert!(relay.follow(&segment, times, |i| [3.0, 4.0][i]));
+                        assert_eq!(shown(&relay), [9.0, 13.0], "{point:?}");
+                    }
+                },
+            );
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Metrics from outside: what is added, followed, set and observed is shown; what cannot be taken
+//! is refused with a reason; and all of it is there again when the file is opened again.
+
+#![allow(clippy::unwrap_used)]
+
+use std::time::Duration;
+
+use quipu::Registry;
+use quipu::exposition::{Escaping, Format};
+use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused, Shape};
+use quipu::snapshot::{Native, Timestamp};
+
+fn intake(registry: &Registry) -> Intake {
+    Intake::new(registry, Limits::default()).unwrap()
+}
+
+fn metric(name: &str) -> Metric<'_> {
+    Metric::new(name)
+}
+
+fn has(registry: &Registry, lines: &[&str]) {
+    let text = registry.text();
+    for line in lines {
+        assert!(text.lines().any(|other| other == *line), "{line} is not in\n{text}");
+    }
+}
+
+fn open_metrics(registry: &Registry) -> String {
+    let mut out = Vec::new();
+    let scrape = registry.scrape();
+    scrape.format(Format::OpenMetrics, Escaping::default()).append_to(&mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn increments_add_up_whatever_the_order_of_labels() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let hits = metric("hits");
+    intake.take(hits, &[("b", "2"), ("a", "1")], &Given::Counter(1.5), Mode::Add, None).unwrap();
+    intake.take(hits, &[("a", "1"), ("b", "2")], &Given::Counter(1.0), Mode::Add, None).unwrap();
+    let missing = [("a", "1"), ("b", "")];
+    intake.take(hits, &missing, &Given::Counter(4.0), Mode::Add, None).unwrap();
+    intake.take(metric("done_total"), &[], &Given::Counter(2.0), Mode::Add, None).unwrap();
+    intake.take(metric("level"), &[], &Given::Gauge(2.0), Mode::Set, None).unwrap();
+    intake.take(metric("level"), &[], &Given::Gauge(-0.5), Mode::Add, None).unwrap();
+    intake
+        .take(metric("what"), &[("x", "é\"")], &Given::Unknown(f64::NAN), Mode::Set, None)
+        .unwrap();
+    let lines = [
+        "# TYPE hits counter",
+        "hits{a=\"1\",b=\"2\"} 2.5",
+        "hits{a=\"1\"} 4",
+        "# TYPE done_total counter",
+        "done_total 2",
+        "level 1.5",
+        "# TYPE what untyped",
+        "what{x=\"é\\\"\"} NaN",
+    ];
+    has(&registry, &lines);
+    let text = open_metrics(&registry);
+    for line in ["# TYPE hits counter\n", "hits_total{a=\"1\"} 4", "done_total 2", "level 1.5\n"] {
+        assert!(text.contains(line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn totals_of_sources_that_restart_only_grow() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let mut follow = |total: f64, start: Option<u64>, shown: &str| {
+        let given = Given::Counter(total);
+        let start = start.map(Timestamp);
+        intake.take(metric("c_total"), &[("i", "1")], &given, Mode::Follow, start).unwrap();
+        has(&registry, &[&format!("c_total{{i=\"1\"}} {shown}")]);
+    };
+    follow(5.0, None, "5");
+    follow(5.0, None, "5");
+    follow(7.0, None, "7");
+    // Without a start, less is a restart.
+    follow(2.0, None, "9");
+    // The first start says nothing about what was before.
+    follow(3.0, Some(100), "10");
+    // A later start is a restart, though the total is greater.
+    follow(4.0, Some(200), "14");
+    // Late values of the old source, and of the new one, change nothing.
+    follow(3.0, Some(100), "14");
+    follow(3.0, Some(200), "14");
+    follow(6.0, Some(200), "16");
+    follow(1.0, Some(300), "17");
+}
+
+#[test]
+fn ready_histograms_and_summaries_are_added_followed_and_set() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let buckets = |counts: [f64; 3]| {
+        let bounds = [0.5, 1.0, f64::INFINITY];
+        [(bounds[0], counts[0]), (bounds[1], counts[1]), (bounds[2], counts[2])]
+    };
+    let mut take = |name: &str, counts: [f64; 3], sum: f64, mode: Mode| {
+        let buckets = buckets(counts);
+        intake
+            .take(metric(name), &[], &Given::Histogram { buckets: &buckets, sum }, mode, None)
+            .unwrap();
+    };
+    take("added", [1.0, 2.0, 3.0], 10.0, Mode::Add);
+    take("added", [1.0, 0.0, 0.0], -1.0, Mode::Add);
+    take("followed", [1.0, 2.0, 3.0], 10.0, Mode::Follow);
+    // The sum may decrease, the counts may not: this is a restart.
+    take("followed", [2.0, 2.0, 3.0], 9.0, Mode::Follow);
+    take("followed", [0.0, 1.0, 0.0], 0.75, Mode::Follow);
+    take("replaced", [1.0, 2.0, 3.0], 10.0, Mode::Set);
+    take("replaced", [0.0, 1.0, 0.0], 0.75, Mode::Set);
+    let quantiles = [(0.5, 1.25), (0.9, 2.5)];
+    let summary = |count: f64| Given::Summary { quantiles: &quantiles, count, sum: 2.0 * count };
+    for count in [3.0, 4.0, 1.0] {
+        intake.take(metric("s"), &[("a", "b")], &summary(count), Mode::Follow, None).unwrap();
+    }
+    let lines = [
+        "added_bucket{le=\"0.5\"} 2",
+        "added_bucket{le=\"1\"} 4",
+        "added_bucket{le=\"+Inf\"} 7",
+        "added_sum 9",
+        "followed_bucket{le=\"0.5\"} 2",
+        "followed_bucket{le=\"1\"} 5",
+        "followed_bucket{le=\"+Inf\"} 8",
+        "followed_sum 9.75",
+        "followed_count 8",
+        "replaced_count 1",
+        "replaced_sum 0.75",
+        "s{a=\"b\",quantile=\"0.9\"} 2.5",
+        "s_count{a=\"b\"} 5",
+        "s_sum{a=\"b\"} 10",
+    ];
+    has(&registry, &lines);
+}
+
+#[test]
+fn native_histograms_are_added_and_followed() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let mut take = |name: &str, positive: &[(i32, u64)], zero_count: u64, mode: Mode| {
+        let buckets = Native {
+            schema: 3,
+            zero_threshold: 0.0,
+            zero_count,
+            positive,
+            negative: &[],
+            exemplars: &[],
+        };
+        intake.take(metric(name), &[], &Given::Native { buckets, sum: 1.0 }, mode, None).unwrap();
+    };
+    take("added", &[(1, 2), (5, 1)], 1, Mode::Add);
+    take("added", &[(5, 1)], 0, Mode::Add);
+    take("followed", &[(1, 2), (5, 1)], 1, Mode::Follow);
+    take("followed", &[(1, 2), (5, 4), (9, 1)], 1, Mode::Follow);
+    // More buckets than fit: the table becomes coarser, and the counts stay right.
+    let many: Vec<(i32, u64)> = (0..2000).map(|i| (i, 1)).collect();
+    take("many", &many, 0, Mode::Follow);
+    let more: Vec<(i32, u64)> = (0..2000).map(|i| (i, 2)).collect();
+    take("many", &more, 0, Mode::Follow);
+    has(&registry, &["added_count 5", "followed_count 8", "many_count 4000"]);
+    // The source restarts: so does the series.
+    take("followed", &[(1, 1)], 0, Mode::Follow);
+    has(&registry, &["followed_count 1", "followed_sum 1"]);
+}
+
+#[test]
+fn observations_have_weights() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let shapes = [
+        ("classic", Shape::Classic(vec![0.5, 1.0])),
+        ("native", Shape::Native(3, 160)),
+        ("summary", Shape::Summary(vec![0.5], Duration::from_secs(60))),
+    ];
+    for (name, shape) in &shapes {
+        for (value, weight) in [(0.25, 1.0), (0.75, 10.0), (2.0, 1.0)] {
+            intake.observe(metric(name), &[("l", "v")], shape, value, weight).unwrap();
+        }
+        has(
+            &registry,
+            &[&format!("{name}_count{{l=\"v\"}} 12"), &format!("{name}_sum{{l=\"v\"}} 9.75")],
+        );
+    }
+    has(&registry, &["classic_bucket{l=\"v\",le=\"1\"} 11"]);
+    let shape = Shape::Classic(vec![1.0]);
+    for _ in 0..10_000 {
+        intake.observe(metric("thirds"), &[], &shape, 1.0, 1.0 / 3.0).unwrap();
+    }
+    let text = registry.text();
+    let line = text.lines().find_map(|line| line.strip_prefix("thirds_count ")).unwrap();
+    let count: u64 = line.parse().unwrap();
+    assert!((3000..3700).contains(&count), "{count}");
+}
+
+#[test]
+fn what_cannot_be_taken_is_refused_and_changes_nothing() {
+    let registry = Registry::new();
+    let limits = Limits {
+        series: 3,
+        series_per_source: 2,
+        families: 3,
+        labels: 2,
+        name_bytes: 10,
+        value_bytes: 5,
+    };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let one = Given::Counter(1.0);
+    let mut take = |name: &str, labels: &[(&str, &str)], given: &Given<'_>| {
+        intake.take(metric(name), labels, given, Mode::Add, None)
+    };
+    for name in ["", "a\nb", "01234567890"] {
+        assert_eq!(take(name, &[], &one), Err(Refused::Name), "{name:?}");
+    }
+    for name in ["", "__name__", "01234567890", "quipu_overflow"] {
+        assert_eq!(take("a", &[(name, "x")], &one), Err(Refused::LabelName), "{name:?}");
+    }
+    let twice = [("a", "x"), ("b", "y"), ("a", "z")];
+    assert_eq!(take("a", &twice[..2], &Given::Counter(-1.0)), Err(Refused::Value));
+    assert_eq!(take("a", &twice, &one), Err(Refused::Labels));
+    assert_eq!(take("a", &[("a", "x"), ("a", "y")], &one), Err(Refused::LabelName));
+    assert_eq!(take("a", &[("a", "123456")], &one), Err(Refused::LabelValue));
+    assert_eq!(take("a", &[], &Given::Counter(f64::NAN)), Err(Refused::Value));
+    let open = Given::Histogram { buckets: &[(1.0, 1.0)], sum: 1.0 };
+    assert_eq!(take("a", &[], &open), Err(Refused::Buckets));
+    assert_eq!(registry.text(), "");
+    take("a", &[("l", "1")], &one).unwrap();
+    take("a", &[("l", "2")], &one).unwrap();
+    assert_eq!(take("a", &[("l", "3")], &one), Err(Refused::SourceSeries));
+    // What is there counts on.
+    take("a", &[("l", "1")], &one).unwrap();
+    intake.set_source("another");
+    let mut take = |name: &str, labels: &[(&str, &str)], given: &Given<'_>| {
+        intake.take(metric(name), labels, given, Mode::Add, None)
+    };
+    take("b", &[], &one).unwrap();
+    assert_eq!(take("b", &[("x", "y")], &one), Err(Refused::Series));
+    assert_eq!(intake.remove("b", &[]).unwrap(), 1);
+    let mut take = |name: &str, labels: &[(&str, &str)], given: &Given<'_>| {
+        intake.take(metric(name), labels, given, Mode::Add, None)
+    };
+    take("b", &[("x", "y")], &one).unwrap();
+    assert_eq!(take("c", &[], &one), Err(Refused::Families));
+    has(&registry, &["a{l=\"1\"} 2", "a{l=\"2\"} 1", "b{x=\"y\"} 1"]);
+    assert_eq!(registry.text().lines().filter(|line| !line.starts_with('#')).count(), 3);
+}
+
+#[test]
+fn all_of_it_is_there_again_after_the_file_is_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.quipu");
+    let start = Some(Timestamp(7));
+    {
+        let registry = Registry::open(&path).unwrap();
+        let mut intake = intake(&registry);
+        intake.take(metric("a"), &[("l", "1")], &Given::Counter(2.0), Mode::Add, None).unwrap();
+        intake.take(metric("f"), &[], &Given::Counter(9.0), Mode::Follow, start).unwrap();
+        let grouped = Metric { grouped: true, ..metric("g") };
+        intake
+            .take(grouped, &[("job", "x"), ("a", "")], &Given::Gauge(1.0), Mode::Set, None)
+            .unwrap();
+        intake.take(grouped, &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+    }
+    let registry = Registry::open(&path).unwrap();
+    let mut first = intake(&registry);
+    assert_eq!(first.usage().series, 4);
+    let mut second = first.clone();
+    first.take(metric("a"), &[("l", "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
+    second.take(metric("a"), &[("l", "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
+    // One makes a family that the other then finds.
+    first.take(metric("n"), &[("l", "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
+    second.take(metric("n"), &[("l", "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
+    // The same source goes on.
+    first.take(metric("f"), &[], &Given::Counter(10.0), Mode::Follow, start).unwrap();
+    has(&registry, &["a{l=\"1\"} 4", "n{l=\"1\"} 2", "f 10", "g{job=\"x\"} 1", "g 1"]);
+    assert_eq!(second.usage(), quipu::intake::Usage { series: 5, families: 5 });
+    let mut seen = Vec::new();
+    first.visit_grouped(|name, labels| seen.push((name.to_owned(), labels.len()))).unwrap();
+    assert_eq!(seen, [("g".to_owned(), 1), ("g".to_owned(), 0)]);
+    first.take(metric("g"), &[], &Given::Unknown(1.0), Mode::Set, None).unwrap();
+    assert_eq!(first.remove_grouped("g", &[]).unwrap(), 1);
+    assert_eq!(first.remove("g", &[("job", "x")]).unwrap(), 1);
+    assert_eq!(first.remove("g", &[("job", "x")]).unwrap(), 0);
+}
+
+#[test]
+fn a_gauge_that_is_set_to_the_same_value_does_not_expire() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let expiry = Some(Duration::from_millis(300));
+    let mut set = |name| {
+        let brief = Metric { expiry, ..metric(name) };
+        intake.take(brief, &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+        intake
+            .take(Metric { expiry, ..metric("c") }, &[], &Given::Counter(1.0), Mode::Follow, None)
+            .unwrap();
+        intake.sweep().unwrap();
+    };
+    set("once");
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < Duration::from_millis(600) {
+        set("often");
+        has(&registry, &["often 1", "c 1"]);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!registry.text().contains("once"));
+}

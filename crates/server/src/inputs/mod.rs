@@ -1,0 +1,78 @@
+//! What comes in from outside: each file or folder is one way in.
+//!
+//! All of them put what they read into the state's segment through an [`Intake`], and report what
+//! they refuse to [`Refusals`].
+
+pub mod gate;
+pub mod refusals;
+pub mod sweep;
+
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
+use std::time::Duration;
+
+use quipu::intake::{Intake, Metric};
+
+use crate::config::Settings;
+use crate::state::State;
+use gate::Gate;
+use refusals::Refusals;
+
+/// What all ways in share.
+pub struct Shared {
+    /// What was taken and refused.
+    pub refusals: Refusals,
+    /// Keeps scrapes and replacements of groups apart.
+    pub gate: Gate,
+    /// The time after which a series that was not updated is hidden, unless its way in says
+    /// otherwise.
+    pub expiry: Option<Duration>,
+    /// The most bytes of a body after decompression.
+    pub body_bytes: usize,
+}
+
+impl Shared {
+    /// What the settings ask for.
+    pub fn new(settings: &Settings, refusals: Refusals) -> Self {
+        Self {
+            refusals,
+            gate: Gate::default(),
+            expiry: settings.expiry,
+            body_bytes: settings.http.limits.kept_body_bytes,
+        }
+    }
+}
+
+/// What the routes of one server thread need to take metrics in. Clones share it.
+#[derive(Clone)]
+pub struct Inputs {
+    intake: Rc<RefCell<Intake>>,
+    shared: &'static Shared,
+}
+
+impl Inputs {
+    /// Creates the inputs of one thread.
+    pub fn new(state: &State, shared: &'static Shared) -> Self {
+        Self { intake: Rc::new(RefCell::new(state.intake.clone())), shared }
+    }
+
+    /// The intake of this thread. A route holds it only while it handles a request, or in one step.
+    pub fn intake(&self) -> RefMut<'_, Intake> {
+        self.intake.borrow_mut()
+    }
+
+    /// What all ways in share.
+    pub fn shared(&self) -> &'static Shared {
+        self.shared
+    }
+
+    /// Where refused input is reported.
+    pub fn refusals(&self) -> &'static Refusals {
+        &self.shared.refusals
+    }
+
+    /// A metric with the expiry of the settings.
+    pub fn metric<'a>(&self, name: &'a str) -> Metric<'a> {
+        Metric { expiry: self.shared.expiry, ..Metric::new(name) }
+    }
+}

@@ -1,0 +1,135 @@
+//! What was taken and refused: counted by way in and reason, and the last few of each to look at.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use quipu::{Counter, CounterFamily, Description, LabelGroup, LabelValue, Registry};
+use quipu_segment::printable;
+
+use crate::state::State;
+
+/// A way in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, LabelValue)]
+pub enum Input {
+    /// StatsD, whatever its transport.
+    Statsd,
+    /// The Pushgateway's API.
+    Push,
+    /// Prometheus' remote write.
+    RemoteWrite,
+    /// OTLP over HTTP.
+    Otlp,
+    /// Text in Prometheus' format.
+    Import,
+    /// Messages of quipu-wire's formats.
+    Ingest,
+}
+
+impl Input {
+    const ALL: [Self; 6] =
+        [Self::Statsd, Self::Push, Self::RemoteWrite, Self::Otlp, Self::Import, Self::Ingest];
+
+    /// Its name, as the value of a label.
+    pub fn name(self) -> &'static str {
+        Self::VALUES.and_then(|names| names.get(self as usize)).copied().unwrap_or_default()
+    }
+}
+
+#[derive(LabelGroup)]
+struct ByInput {
+    input: Input,
+}
+
+/// Counts what was taken and refused.
+pub struct Refusals {
+    state: &'static State,
+    taken: Vec<Counter>,
+    refused: CounterFamily<[&'static str; 2]>,
+    last: Mutex<VecDeque<Refused>>,
+}
+
+/// Something that was refused.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// When.
+    pub time: SystemTime,
+    /// The way in.
+    pub input: Input,
+    /// The source: an address, a job, or a credential.
+    pub source: String,
+    /// A word for the reason.
+    pub reason: &'static str,
+    /// The beginning of what was refused, or where its fault is.
+    pub what: String,
+}
+
+/// The most that is kept of one reason of one way in, and of all.
+const KEPT_EACH: usize = 5;
+const KEPT: usize = 200;
+/// The most bytes of a text that is kept.
+const TEXT_BYTES: usize = 256;
+
+impl Refusals {
+    /// Registers the counts in the daemon's own metrics.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn new(registry: &Registry, state: &'static State) -> Result<Self, quipu::Error> {
+        let about = Description::new("quipu_input_samples", "Samples that were taken in.");
+        let family: CounterFamily<ByInput> = registry.register(about)?;
+        let taken = Input::ALL.map(|input| family.with(&ByInput { input })).into();
+        let about = Description::new("quipu_input_refused", "Samples or lines that were refused.");
+        let refused = registry.register(about.labels(["input", "reason"]))?;
+        Ok(Self { state, taken, refused, last: Mutex::default() })
+    }
+
+    /// Counts samples that were taken.
+    pub fn took(&self, input: Input, samples: u64) {
+        self.taken[input as usize].inc_by(samples);
+        self.state.taken.fetch_add(samples, Ordering::Relaxed);
+    }
+
+    /// Counts a sample or a line that was refused. `reason` is a word such as `series_limit`;
+    /// `what` is the beginning of the input, or a text that says where the fault is.
+    pub fn refused(
+        &self,
+        input: Input,
+        source: &str,
+        reason: &'static str,
+        what: &dyn fmt::Display,
+    ) {
+        self.refused.inc(&[input.name(), reason]);
+        // A flood of refusals does not wait for one that is being read.
+        let Ok(mut last) = self.last.try_lock() else { return };
+        let is_alike = |other: &&Refused| other.input == input && other.reason == reason;
+        if last.iter().filter(is_alike).count() >= KEPT_EACH
+            && let Some(oldest) = last.iter().position(|other| is_alike(&other))
+        {
+            last.remove(oldest);
+        }
+        if last.len() >= KEPT {
+            last.pop_front();
+        }
+        let (time, source, what) = (SystemTime::now(), cut(&source), cut(what));
+        last.push_back(Refused { time, input, source, reason, what });
+    }
+
+    /// The last refusals, the oldest first.
+    pub fn last(&self) -> Vec<Refused> {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.iter().cloned().collect()
+    }
+}
+
+/// The beginning of a text, which may have any characters.
+fn cut(text: &dyn fmt::Display) -> String {
+    let mut text = printable(&text.to_string()).to_string();
+    if text.len() > TEXT_BYTES {
+        let end = (0..=TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+    }
+    text
+}

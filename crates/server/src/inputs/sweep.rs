@@ -1,0 +1,52 @@
+//! A background thread that hides series which have expired, whether anybody scrapes or not.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tracing::warn;
+
+use crate::state::State;
+
+/// The running thread. Dropping this stops the thread and waits for it.
+#[derive(Debug)]
+pub struct Sweeps {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The time between two sweeps.
+const PERIOD: Duration = Duration::from_secs(5);
+
+impl Sweeps {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// That of the system if it cannot create a thread.
+    pub fn start(state: &'static State) -> std::io::Result<Self> {
+        let (stop, stopped) = mpsc::channel();
+        let mut intake = state.intake.clone();
+        let run = move || {
+            let mut is_failing = false;
+            while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                let swept = intake.sweep();
+                if let (Err(error), false) = (&swept, is_failing) {
+                    warn!(%error, "cannot look for series that have expired");
+                }
+                is_failing = swept.is_err();
+            }
+        };
+        let thread = thread::Builder::new().name("sweep".into()).spawn(run)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Sweeps {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread has already reported its panic.
+            let _ = thread.join();
+        }
+    }
+}
