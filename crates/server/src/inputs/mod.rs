@@ -3,6 +3,7 @@
 //! All of them put what they read into the state's segment through an [`Intake`], and report what
 //! they refuse to [`Refusals`].
 
+pub mod body;
 pub mod gate;
 pub mod refusals;
 pub mod sweep;

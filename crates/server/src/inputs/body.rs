@@ -1,0 +1,184 @@
+//! Bodies of requests as they were before compression.
+//!
+//! `Content-Encoding` names one coding: `identity`, `gzip`, `deflate`, `zstd` or `snappy` (the block
+//! format, as remote write has it). What a body expands to is bounded by the caller's limit before
+//! it is held, so a compression bomb costs no more than a body of that size.
+
+use std::io::{self, Read};
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
+use quipu_wire::remote;
+
+use crate::http::{Request, Response, text};
+
+/// The body of a request without its compression, at most `limit` bytes of it. A body that is not
+/// compressed is shared, not copied.
+///
+/// # Errors
+///
+/// The response that refuses the request: 413 for a body that expands to more than the limit, 415
+/// for a coding that is not supported, 400 for a body that its coding does not allow.
+#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+pub fn decode(request: &Request, limit: usize) -> Result<Bytes, Response> {
+    let codings = request.headers().get_all(CONTENT_ENCODING).iter();
+    let codings: Vec<_> = codings.map(HeaderValue::as_bytes).collect();
+    let coding = match codings[..] {
+        [] => b"",
+        [coding] => coding,
+        _ => return Err(unsupported("several codings")),
+    };
+    let coding = String::from_utf8_lossy(coding.trim_ascii()).to_ascii_lowercase();
+    uncompress(&coding, request.body(), limit)
+}
+
+#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+fn uncompress(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Response> {
+    let expanded = match coding {
+        "" | "identity" => Ok(body.clone()),
+        "gzip" | "x-gzip" => read(flate2::read::MultiGzDecoder::new(&body[..]), limit),
+        "deflate" => read(flate2::read::ZlibDecoder::new(&body[..]), limit),
+        "zstd" => zstd_decoder(body).and_then(|decoder| read(decoder, limit)),
+        "snappy" => {
+            let mut out = Vec::new();
+            match remote::uncompress(body, limit, &mut out) {
+                Ok(()) => Ok(out.into()),
+                Err(error) if error.is_too_large() => return Err(too_large(limit)),
+                Err(error) => return Err(damaged(coding, &error)),
+            }
+        }
+        other => return Err(unsupported(&format!("the coding {:?}", cut(other)))),
+    };
+    match expanded {
+        Ok(bytes) if bytes.len() > limit => Err(too_large(limit)),
+        Ok(bytes) => Ok(bytes),
+        Err(error) => Err(damaged(coding, &error)),
+    }
+}
+
+/// Reads to the end, or to one byte more than the limit.
+fn read(decoder: impl Read, limit: usize) -> io::Result<Bytes> {
+    let mut out = Vec::new();
+    decoder.take(limit as u64 + 1).read_to_end(&mut out)?;
+    Ok(out.into())
+}
+
+fn zstd_decoder(body: &[u8]) -> io::Result<impl Read> {
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
+    decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+    Ok(decoder)
+}
+
+/// The largest window that zstd may have in HTTP: 8 MiB (RFC 9659).
+const ZSTD_WINDOW_LOG: u32 = 23;
+
+fn too_large(limit: usize) -> Response {
+    let text_body = format!(
+        "the body has more than {limit} bytes without its compression; send less at a time\n"
+    );
+    text(StatusCode::PAYLOAD_TOO_LARGE, text_body)
+}
+
+fn unsupported(what: &str) -> Response {
+    let supported = "gzip, deflate, zstd, snappy";
+    let body = format!(
+        "the body has {what} in Content-Encoding; send one of {supported}, or leave it out\n"
+    );
+    let mut response = text(StatusCode::UNSUPPORTED_MEDIA_TYPE, body);
+    response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static(supported));
+    response
+}
+
+fn damaged(coding: &str, error: &dyn std::fmt::Display) -> Response {
+    let body = format!(
+        "the body is not what Content-Encoding says, {coding}: {error}; send it whole, or correct \
+         the header\n"
+    );
+    text(StatusCode::BAD_REQUEST, body)
+}
+
+/// The beginning of a text that a client sent, short enough for a message.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(40)]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn compressed(coding: &str, bytes: &[u8]) -> Bytes {
+        let mut out = Vec::new();
+        match coding {
+            "gzip" => {
+                let mut encoder = flate2::write::GzEncoder::new(&mut out, Default::default());
+                encoder.write_all(bytes).unwrap();
+                encoder.finish().unwrap();
+            }
+            "deflate" => {
+                let mut encoder = flate2::write::ZlibEncoder::new(&mut out, Default::default());
+                encoder.write_all(bytes).unwrap();
+                encoder.finish().unwrap();
+            }
+            "zstd" => out = zstd::stream::encode_all(bytes, 1).unwrap(),
+            "snappy" => remote::compress(bytes, &mut out).unwrap(),
+            _ => out.extend_from_slice(bytes),
+        }
+        out.into()
+    }
+
+    fn status(result: Result<Bytes, Response>) -> u16 {
+        result.unwrap_err().status().as_u16()
+    }
+
+    const CODINGS: [&str; 5] = ["identity", "gzip", "deflate", "zstd", "snappy"];
+
+    #[test]
+    fn every_coding_is_undone_up_to_the_limit() {
+        let bytes: Vec<u8> = (0..100_000_u32).map(|n| (n / 7) as u8).collect();
+        for coding in CODINGS {
+            let body = compressed(coding, &bytes);
+            assert_eq!(uncompress(coding, &body, bytes.len()).unwrap(), bytes, "{coding}");
+            assert_eq!(status(uncompress(coding, &body, bytes.len() - 1)), 413, "{coding}");
+        }
+        assert_eq!(uncompress("", &Bytes::from_static(b"x"), 1).unwrap(), "x");
+        let two = [compressed("gzip", b"a"), compressed("gzip", b"b")].concat();
+        assert_eq!(uncompress("x-gzip", &two.into(), 2).unwrap(), "ab");
+    }
+
+    #[test]
+    fn damaged_bodies_and_unknown_codings_are_refused() {
+        let bytes = vec![b'a'; 1000];
+        for coding in &CODINGS[1..] {
+            let body = compressed(coding, &bytes);
+            for len in 0..body.len() {
+                let part = body.slice(..len);
+                // No frame at all is a valid zstd stream of no bytes.
+                if let Ok(out) = uncompress(coding, &part, 2000) {
+                    assert!(len == 0 && out.is_empty(), "{coding} {len}");
+                }
+            }
+            // As a snappy block, it states a length of two.
+            let garbage = Bytes::from_static(b"\x02\xff\xff garbage");
+            assert_eq!(status(uncompress(coding, &garbage, 1 << 20)), 400, "{coding}");
+        }
+        let body = Bytes::from_static(b"x");
+        for coding in ["br", "gzip, zstd", "\u{e9}\u{e9}".repeat(40).as_str()] {
+            let response = uncompress(coding, &body, 10).unwrap_err();
+            assert_eq!(response.status(), 415);
+            assert!(response.headers().contains_key(ACCEPT_ENCODING));
+        }
+    }
+
+    #[test]
+    fn a_large_window_of_zstd_is_not_allocated() {
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.window_log(27).unwrap();
+        encoder.include_contentsize(false).unwrap();
+        encoder.write_all(b"x").unwrap();
+        let body: Bytes = encoder.finish().unwrap().into();
+        assert_eq!(status(uncompress("zstd", &body, 100)), 400);
+    }
+}
