@@ -4,7 +4,7 @@ CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 4
 FUZZ_SEED ?= 1
 FUZZ_TARGETS := segment_file segment_neighbour buckets_json times_binary \
-	arena_programs arena_addresses wire_stream wire_dialects wire_statsd wire_text wire_families store_files \
+	arena_programs arena_addresses wire_stream wire_dialects wire_statsd wire_text wire_families wire_write store_files \
 	$(addprefix wire_decode/,$(notdir $(wildcard fuzz/corpus/wire_decode/*)))
 # The Debian packages that the tests and benchmarks need, as command:package.
 TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \

@@ -14,6 +14,7 @@ use quipu_segment::clock::Manual;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
 use quipu_window::{Bucketed, Exact, KeyedWindows, Window};
+use quipu_wire::remote::{RemoteWrite1, RemoteWrite2, SeriesType};
 use quipu_wire::{AnyFormat, BatchTimer, Framing, Gauge, Message, MetricType, MetricUnion};
 
 use wire_shared::{DIALECTS, NAMES};
@@ -50,6 +51,7 @@ fn main() -> Result<(), Failure> {
     times(&corpus)?;
     wire(&corpus)?;
     statsd(&corpus)?;
+    remote_write(&corpus)?;
     text(&corpus)
 }
 
@@ -237,6 +239,43 @@ fn wire(corpus: &impl Corpus) -> Result<(), Failure> {
             corpus("wire_stream", &format!("{name}_{framing:?}").to_lowercase(), &input)?;
         }
     }
+    Ok(())
+}
+
+/// Remote write of both versions: what the writers write, and a native histogram with an exemplar
+/// and metadata, which they do not.
+fn remote_write(corpus: &impl Corpus) -> Result<(), Failure> {
+    let (mut one, mut two) = (RemoteWrite1::new(), RemoteWrite2::new());
+    for (labels, value) in
+        [(&[("__name__", "hits"), ("region", "eu")][..], 7.0), (&[("a", "b")], 0.5)]
+    {
+        one.push(labels, value, 1_700_000_000_123)?;
+        two.push_typed(labels, SeriesType::Counter, value, 1_700_000_000_123)?;
+    }
+    let mut request = vec![0];
+    one.finish(&mut request);
+    corpus("wire_write", "one", &request)?;
+    request = vec![1];
+    two.finish(&mut request);
+    corpus("wire_write", "two", &request)?;
+    // 4 observations: 2 and 1 in positive buckets, 1 near zero; or 2, 1 and 1 in buckets with bounds.
+    let native =
+        b"\x08\x04\x19\0\0\0\0\0\0\xf8\x3f\x20\x02\x30\x01\x5a\x04\x08\x02\x10\x02\x62\x02\x04\x01";
+    let custom =
+        b"\x08\x04\x20\x69\x5a\x02\x10\x03\x62\x03\x04\x01\x00\x82\x01\x10\0\0\0\0\0\0\xe0\x3f\
+        \0\0\0\0\0\0\xf0\x3f";
+    let field = |tag: u8, body: &[u8]| [&[tag, body.len() as u8], body].concat();
+    let label = field(0x0a, b"\x0a\x01a\x12\x01b");
+    let exemplar = field(0x1a, &[&label[..], b"\x11\0\0\0\0\0\0\xf0\x3f\x18\x01"].concat());
+    let family = field(0x1a, b"\x08\x01\x12\x01x\x22\x01y\x2a\x01z");
+    let series = [&label[..], &exemplar, &field(0x22, native), &field(0x22, custom)].concat();
+    corpus("wire_write", "histograms_one", &[&[0][..], &field(0x0a, &series), &family].concat())?;
+    let symbols = [field(0x22, b""), field(0x22, b"a"), field(0x22, b"b")].concat();
+    let exemplar = field(0x22, b"\x0a\x02\x01\x02\x11\0\0\0\0\0\0\xf0\x3f");
+    let histograms = [field(0x1a, native), field(0x1a, custom)].concat();
+    let metadata = field(0x2a, b"\x08\x03\x18\x01\x20\x02");
+    let series = [b"\x0a\x02\x01\x02", &exemplar[..], &histograms, &metadata, b"\x30\x05"].concat();
+    corpus("wire_write", "histograms_two", &[&[1][..], &symbols, &field(0x2a, &series)].concat())?;
     Ok(())
 }
 

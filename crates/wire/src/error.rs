@@ -31,6 +31,11 @@ enum FaultKind {
 }
 
 impl Fault {
+    /// What was expected.
+    pub(crate) const fn expected(self) -> &'static str {
+        self.expected
+    }
+
     /// The input ends where something was expected.
     #[cold]
     pub(crate) const fn incomplete(expected: &'static str) -> Fault {

@@ -10,11 +10,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 mod oracle;
+#[path = "remote/written.rs"]
+mod written;
 
 use oracle::{otlp, v1, v2};
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, Number, Otlp, PointValue, RemoteWrite1, RemoteWrite2, SeriesType, Temporality, Value,
+    self, Entry, Number, Otlp, PointValue, RemoteWrite1, RemoteWrite2, Series, SeriesType,
+    Temporality, Value, WriteReader, WriteVersion,
 };
 use quipu_wire::{BatchTimer, Counter, Gauge, Message, MetricType, MetricUnion};
 
@@ -171,9 +174,26 @@ fn prost_writes_the_same() {
     assert!(v2::Request::decode(&bytes[..]).unwrap().encode_to_vec() == bytes);
 }
 
+/// Calls the function with each series, all of which have valid labels.
+fn read_write(
+    version: WriteVersion,
+    request: &[u8],
+    mut each: impl FnMut(&Series<'_, '_>),
+) -> Result<(), quipu_wire::Error> {
+    let mut reader = WriteReader::new(version, request)?;
+    while let Some(entry) = reader.next() {
+        if let Entry::Series(series) = entry? {
+            assert_eq!(series.fault, None);
+            each(&series);
+        }
+    }
+    assert_eq!(reader.position(), request.len());
+    Ok(())
+}
+
 fn rows_1(request: &[u8]) -> Vec<Row> {
     let mut rows = vec![];
-    remote::read_write_request(request, |series| {
+    read_write(WriteVersion::One, request, |series| {
         let [sample] = series.samples else { panic!() };
         rows.push((owned(series.labels), sample.value.to_bits(), sample.timestamp_ms));
     })
@@ -186,7 +206,7 @@ fn what_is_written_is_read() {
     assert_eq!(rows_1(&ours_1()), expected());
     let mut rows = vec![];
     let mut types = vec![];
-    remote::read_write_request_2(&ours_2(), |series| {
+    read_write(WriteVersion::Two, &ours_2(), |series| {
         let [sample] = series.samples else { panic!() };
         rows.push((owned(series.labels), sample.value.to_bits(), sample.timestamp_ms));
         types.push(series.metadata.series_type);
@@ -194,79 +214,6 @@ fn what_is_written_is_read() {
     .unwrap();
     assert_eq!(rows, expected());
     assert_eq!(types[5..8], [SeriesType::Unknown, SeriesType::Counter, SeriesType::Gauge]);
-}
-
-fn label(name: &str, value: &str) -> v1::Label {
-    v1::Label { name: name.into(), value: value.into() }
-}
-
-fn theirs_1() -> v1::WriteRequest {
-    let sample = |value| v1::Sample { value, timestamp: TIME };
-    v1::WriteRequest {
-        timeseries: vec![
-            v1::TimeSeries {
-                labels: vec![label("b", "2"), label("__name__", "x"), label("a", "")],
-                samples: vec![sample(1.0), sample(f64::NEG_INFINITY), sample(0.0)],
-                exemplars: vec![v1::Exemplar { labels: vec![label("trace", "7")], value: 1.0 }],
-            },
-            v1::TimeSeries { labels: vec![label("__name__", "y")], ..Default::default() },
-        ],
-        metadata: vec![v1::Metadata { r#type: 1, name: "x".into() }],
-    }
-}
-
-#[test]
-fn what_prost_writes_as_remote_write_1_is_read() {
-    let bytes = theirs_1().encode_to_vec();
-    let mut seen = vec![];
-    remote::read_write_request(&bytes, |series| {
-        let values: Vec<f64> = series.samples.iter().map(|sample| sample.value).collect();
-        assert!(series.samples.iter().all(|sample| sample.timestamp_ms == TIME));
-        seen.push((owned(series.labels), values, series.exemplars, series.histograms));
-    })
-    .unwrap();
-    let first = owned(&[("__name__", "x"), ("a", ""), ("b", "2")]);
-    let values = vec![1.0, f64::NEG_INFINITY, 0.0];
-    let second = owned(&[("__name__", "y")]);
-    assert_eq!(seen, [(first, values, 1, 0), (second, vec![], 0, 0)]);
-}
-
-fn theirs_2() -> v2::Request {
-    v2::Request {
-        symbols: ["", "__name__", "x", "b", "2", "What it is.", "bytes"].map(String::from).into(),
-        timeseries: vec![
-            v2::TimeSeries {
-                labels_refs: vec![3, 4, 1, 2],
-                samples: vec![v1::Sample { value: 1.5, timestamp: TIME }; 2],
-                metadata: Some(v2::Metadata { r#type: 3, help_ref: 5, unit_ref: 6 }),
-                created_timestamp: 5,
-            },
-            v2::TimeSeries { labels_refs: vec![1, 2], ..Default::default() },
-        ],
-    }
-}
-
-#[test]
-fn what_prost_writes_as_remote_write_2_is_read() {
-    let request = theirs_2();
-    let bytes = request.encode_to_vec();
-    // The table may also come after the series.
-    let series = v2::Request { symbols: vec![], ..request.clone() }.encode_to_vec();
-    let symbols = v2::Request { timeseries: vec![], ..request }.encode_to_vec();
-    for bytes in [bytes, [series, symbols].concat()] {
-        let mut seen = vec![];
-        remote::read_write_request_2(&bytes, |series| {
-            let metadata = series.metadata;
-            let described = (metadata.series_type, metadata.help.len(), metadata.unit.len());
-            seen.push((owned(series.labels), series.samples.len(), described));
-        })
-        .unwrap();
-        let first = owned(&[("__name__", "x"), ("b", "2")]);
-        let second = owned(&[("__name__", "x")]);
-        let described = (SeriesType::Histogram, 11, 5);
-        let unknown = (SeriesType::Unknown, 0, 0);
-        assert_eq!(seen, [(first, 2, described), (second, 0, unknown)]);
-    }
 }
 
 #[test]
@@ -282,13 +229,6 @@ fn labels_that_a_series_cannot_have_are_refused() {
         assert!(one.push(labels, 1.0, 1).is_err() && one.is_empty(), "{labels:?}");
         assert!(two.push(labels, 1.0, 1).is_err() && two.is_empty(), "{labels:?}");
         assert!(otlp.push(labels, 1.0, 1).is_err() && otlp.is_empty(), "{labels:?}");
-
-        let labels = labels.iter().map(|(name, value)| label(name, value)).collect();
-        let series = v1::TimeSeries { labels, ..Default::default() };
-        let request = v1::WriteRequest { timeseries: vec![series], ..Default::default() };
-        let refused = remote::read_write_request(&request.encode_to_vec(), |_| ()).is_err();
-        // A label without a value is accepted, since it means nothing.
-        assert_eq!(refused, request.timeseries[0].labels != [label("a", "")]);
     }
     for message in [
         Counter { id: b"\xff", value: 1 }.into(),
@@ -304,45 +244,22 @@ fn labels_that_a_series_cannot_have_are_refused() {
     assert!(Otlp::new().push(&[("a", "b")], 1.0, 1).is_err());
 }
 
-#[test]
-fn faults_are_found_where_they_are() {
-    let mut bad = theirs_2();
-    bad.timeseries[1].labels_refs = vec![1, 7];
-    let bytes = bad.encode_to_vec();
-    let error = remote::read_write_request_2(&bytes, |_| ()).unwrap_err();
-    assert!(error.expected().contains("in the table"), "{error}");
-    assert_eq!(error.offset(), Some(bytes.len() as u64 - 1));
-    bad.timeseries[1].labels_refs = vec![1];
-    assert!(remote::read_write_request_2(&bad.encode_to_vec(), |_| ()).is_err());
-    bad.symbols[0] = "x".into();
-    assert!(remote::read_write_request_2(&bad.encode_to_vec(), |_| ()).is_err());
-    // A text that is not UTF-8, a label in another form, a field that ends too early.
-    for (bytes, offset) in [
-        (&b"\x0a\x09\x0a\x07\x0a\x01\xff\x12\x02ab"[..], 4),
-        (b"\x08\x01", 0),
-        (b"\x0a\x02\x12\x05", 4),
-        (b"\x0a\x03\x0a\x05a", 4),
-    ] {
-        let error = remote::read_write_request(bytes, |_| ()).unwrap_err();
-        assert!(!error.is_incomplete(), "{error}");
-        assert_eq!(error.offset(), Some(offset), "{error}");
-    }
-    assert!(remote::read_write_request(b"\x0a\x05\x0a", |_| ()).unwrap_err().is_incomplete());
-}
-
 /// Reads any bytes with all readers, and returns which of them accept.
 fn read_all(bytes: &[u8]) -> [bool; 3] {
     [
-        remote::read_write_request(bytes, |_| ()).is_ok(),
-        remote::read_write_request_2(bytes, |_| ()).is_ok(),
+        written::read_all(WriteVersion::One, bytes),
+        written::read_all(WriteVersion::Two, bytes),
         remote::read_metrics_request(bytes, |_| ()).is_ok(),
     ]
 }
 
 #[test]
 fn any_bytes_are_read_or_refused() {
-    let all =
-        [theirs_1().encode_to_vec(), theirs_2().encode_to_vec(), theirs_otlp().encode_to_vec()];
+    let all = [
+        written::full_1().encode_to_vec(),
+        written::full_2().encode_to_vec(),
+        theirs_otlp().encode_to_vec(),
+    ];
     for (index, bytes) in all.iter().enumerate() {
         assert!(read_all(bytes)[index]);
         for len in 0..bytes.len() {

@@ -22,18 +22,25 @@ pub(super) fn each_field<'a>(
     mut read: impl FnMut(u64, &mut Reader<'a>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     while !input.is_empty() {
-        let before = *input;
-        let tag = input.varint(TAG)?;
-        let field = *input;
-        if let Err(fault) = read(tag, input) {
-            // The field itself is wrong, so the fault is at its tag.
-            if input.position() == field.position() && !fault.is_incomplete() {
-                *input = before;
-            }
-            return Err(fault);
-        }
+        one_field(input, &mut read)?;
     }
     Ok(())
+}
+
+/// The same for the next field.
+pub(super) fn one_field<'a, T>(
+    input: &mut Reader<'a>,
+    read: impl FnOnce(u64, &mut Reader<'a>) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let before = *input;
+    let tag = input.varint(TAG)?;
+    let field = *input;
+    read(tag, input).inspect_err(|fault| {
+        // The field itself is wrong, so the fault is at its tag.
+        if input.position() == field.position() && !fault.is_incomplete() {
+            *input = before;
+        }
+    })
 }
 
 /// Reads a message in a field. A fault in it leaves the input at the fault, and is never that of an

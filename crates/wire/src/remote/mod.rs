@@ -19,7 +19,11 @@
 //! let mut names = Vec::new();
 //! let mut request = Vec::new();
 //! remote::uncompress(&body, 1 << 20, &mut request).unwrap();
-//! remote::read_write_request(&request, |series| names.push(series.labels[0].1)).unwrap();
+//! let mut reader = remote::WriteReader::new(remote::WriteVersion::One, &request).unwrap();
+//! while let Some(entry) = reader.next() {
+//!     let remote::Entry::Series(series) = entry.unwrap() else { continue };
+//!     names.push(series.labels[0].1);
+//! }
 //! assert_eq!(names, ["level", "hits"]);
 //! # }
 //! ```
@@ -41,6 +45,8 @@
 //! sum, the smallest and the largest value, but no buckets. A counter's value beyond 2^53 is
 //! rounded where it becomes a double.
 
+#[cfg(any(feature = "exposition", feature = "remote-write"))]
+mod buckets;
 #[cfg(feature = "exposition")]
 pub mod exposition;
 #[cfg(any(feature = "exposition", feature = "remote-write", feature = "otlp"))]
@@ -62,6 +68,8 @@ mod symbols;
 #[cfg(feature = "remote-write")]
 mod write;
 #[cfg(feature = "remote-write")]
+mod write_histogram;
+#[cfg(feature = "remote-write")]
 mod write_reader;
 
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
@@ -79,6 +87,9 @@ pub use snappy::{compress, uncompress};
 #[cfg(feature = "remote-write")]
 pub use write::{RemoteWrite1, RemoteWrite2};
 #[cfg(feature = "remote-write")]
+pub use write_histogram::{HistogramFault, HistogramSample, ResetHint};
+#[cfg(feature = "remote-write")]
 pub use write_reader::{
-    Metadata, Sample, Series, SeriesType, read_write_request, read_write_request_2,
+    Entry, ExemplarSample, FamilyMetadata, LabelFault, Metadata, Sample, Series, SeriesType,
+    WriteReader, WriteVersion,
 };

@@ -1,37 +1,125 @@
-//! Reads Prometheus remote write; `write.rs` shows the layout.
+//! Reads Prometheus remote write; `write.rs` shows the layout, and what is read besides:
+//!
+//! ```text
+//! message WriteRequest   { repeated MetricMetadata metadata = 3; }                        // 1.0
+//! message MetricMetadata { MetricType type = 1; string metric_family_name = 2; string help = 4;
+//!                          string unit = 5; }
+//! message TimeSeries     { repeated Exemplar exemplars = 3; repeated Histogram histograms = 4; }
+//! message Exemplar       { repeated Label labels = 1; double value = 2; int64 timestamp = 3; }
+//!
+//! message TimeSeries     { repeated Histogram histograms = 3; repeated Exemplar exemplars = 4;
+//!                          int64 created_timestamp = 6; }                                 // 2.0
+//! message Sample         { int64 start_timestamp = 3; }
+//! message Exemplar       { repeated uint32 labels_refs = 1; double value = 2; int64 timestamp = 3; }
+//! ```
+//!
+//! The field 6 is from before the release of 2.0, whose samples each have their own start.
 
 use alloc::vec::Vec;
+use core::fmt;
 use core::mem;
+use core::ops::Range;
 
-use super::fields::{each_field, nested, skip_unknown, text};
-use super::labels::{self, Label};
+use super::fields::{each_field, nested, one_field, skip_unknown, text};
+use super::labels::Label;
+use super::write_histogram::{HistogramFault, HistogramSample, Histograms};
 use crate::error::{Error, Fault};
 use crate::protobuf::{bytes, double};
 use crate::reader::Reader;
 
+/// The version of a remote write request. The enum is complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteVersion {
+    /// 1.0, `prometheus.WriteRequest`.
+    One,
+    /// 2.0, `io.prometheus.write.v2.Request`.
+    Two,
+}
+
+/// Reads an uncompressed remote write request, one series after the other. Texts borrow from the
+/// request.
+///
+/// A request may have at most 2^20 texts in its table, and a series at most 2^12 labels, 2^16
+/// samples, histograms and exemplars, and 2^20 buckets and bounds: what is read takes memory in
+/// proportion to the request, but many times as much.
+#[derive(Debug)]
+pub struct WriteReader<'a> {
+    version: WriteVersion,
+    input: Reader<'a>,
+    symbols: Vec<&'a str>,
+    room: Room<'a>,
+    has_ended: bool,
+}
+
+/// What a request has.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Entry<'r, 'a> {
+    /// A series, with its samples.
+    Series(Series<'r, 'a>),
+    /// What is known of all series of a family, in remote write 1.0.
+    Family(FamilyMetadata<'a>),
+}
+
 /// A series of a request, with its samples.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Series<'r, 'a> {
-    /// Its labels in the order of their names, each once. `__name__` is the metric's name.
+    /// Its labels in the order of their names. `__name__` is the metric's name.
     pub labels: &'r [Label<'a>],
+    /// What is wrong with the labels, if anything is.
+    pub fault: Option<LabelFault>,
     /// Its samples, in the order of the request.
     pub samples: &'r [Sample],
-    /// How many histogram samples it has; they are skipped.
-    pub histograms: usize,
-    /// How many exemplars it has; they are skipped.
-    pub exemplars: usize,
     /// Its metadata, which only remote write 2.0 has.
     pub metadata: Metadata<'a>,
+    room: &'r Room<'a>,
+}
+
+/// Why labels do not name a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LabelFault {
+    /// There are none.
+    Missing,
+    /// A label has no name.
+    Unnamed,
+    /// A name appears twice.
+    Duplicate,
 }
 
 /// A value at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Sample {
     /// The value. The NaN with the bits 0x7ff0000000000002 marks the end of the series.
     pub value: f64,
     /// In milliseconds since 1970.
     pub timestamp_ms: i64,
+    /// When counting began, in milliseconds since 1970, if that is known.
+    pub start_ms: Option<i64>,
+}
+
+/// An example of the events that a series counts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ExemplarSample<'r, 'a> {
+    /// Its labels, in the order of the request.
+    pub labels: &'r [Label<'a>],
+    /// The value of the event.
+    pub value: f64,
+    /// Its time in milliseconds since 1970.
+    pub timestamp_ms: i64,
+}
+
+/// The metadata of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FamilyMetadata<'a> {
+    /// The name of the family, which series may have with a suffix such as `_bucket`.
+    pub name: &'a str,
+    /// The metadata.
+    pub metadata: Metadata<'a>,
 }
 
 /// The metadata of a series.
@@ -69,159 +157,339 @@ pub enum SeriesType {
     StateSet = 7,
 }
 
-/// Reads an uncompressed remote write 1.0 request, `prometheus.WriteRequest`, and calls the
-/// function with each series. Texts borrow from the request. Histograms, exemplars and metadata
-/// are skipped.
-///
-/// # Errors
-///
-/// When it is not such a request. The function was called with the series before the fault.
-pub fn read_write_request<'a>(
-    request: &'a [u8],
-    mut each: impl FnMut(&Series<'_, 'a>),
-) -> Result<(), Error> {
-    let mut input = Reader::new(request);
-    let mut room = Room::default();
-    each_field(&mut input, |tag, input| match tag {
-        0x0a => {
-            room.clear();
-            nested(input, |input| {
-                each_field(input, |tag, input| match tag {
-                    0x0a => nested(input, label).map(|label| room.labels.push(label)),
-                    0x12 => nested(input, sample).map(|sample| room.samples.push(sample)),
-                    0x1a => room.skip_exemplar(input),
-                    0x22 => room.skip_histogram(input),
-                    tag => skip_unknown(input, tag, 0b11110),
-                })?;
-                room.finish(Metadata::default(), &mut each)
-            })
+/// The bits of the NaN that marks the end of a series.
+pub(super) const STALE: u64 = 0x7ff0_0000_0000_0002;
+
+const UNPAIRED: Fault = Fault::malformed("a value after the name of a label");
+
+const MOST_SYMBOLS: usize = 1 << 20;
+const MOST_LABELS: usize = 1 << 12;
+const MOST_SAMPLES: usize = 1 << 16;
+const MOST_EXEMPLARS: usize = 1 << 16;
+
+impl<'a> WriteReader<'a> {
+    /// A reader at the beginning of a request. The texts of a request in version 2.0 are read now.
+    ///
+    /// # Errors
+    ///
+    /// When these cannot be read.
+    pub fn new(version: WriteVersion, request: &'a [u8]) -> Result<WriteReader<'a>, Error> {
+        let mut reader = WriteReader {
+            version,
+            input: Reader::new(request),
+            symbols: Vec::new(),
+            room: Room::default(),
+            has_ended: false,
+        };
+        if version == WriteVersion::Two {
+            let mut input = reader.input;
+            reader.read_symbols(&mut input).map_err(|fault| version.error(&input, fault))?;
         }
-        tag => skip_unknown(input, tag, 0b10),
-    })
-    .map_err(|fault| Error::reading("remote-write-1", input.position() as u64, fault))
-}
-
-/// Reads an uncompressed remote write 2.0 request, `io.prometheus.write.v2.Request`, and calls the
-/// function with each series. Texts borrow from the request. Histograms and exemplars are skipped.
-///
-/// # Errors
-///
-/// When it is not such a request. The function was called with the series before the fault.
-pub fn read_write_request_2<'a>(
-    request: &'a [u8],
-    mut each: impl FnMut(&Series<'_, 'a>),
-) -> Result<(), Error> {
-    let mut input = Reader::new(request);
-    read_2(&mut input, &mut each)
-        .map_err(|fault| Error::reading("remote-write-2", input.position() as u64, fault))
-}
-
-fn read_2<'a>(input: &mut Reader<'a>, each: &mut impl FnMut(&Series<'_, 'a>)) -> Result<(), Fault> {
-    // The table may come after the series.
-    let start = *input;
-    let mut symbols = Vec::new();
-    each_field(input, |tag, input| match tag {
-        0x22 => text(input).map(|text| symbols.push(text)),
-        0x2a => bytes(input).map(drop),
-        tag => skip_unknown(input, tag, 0b110000),
-    })?;
-    if symbols.first().is_some_and(|first| !first.is_empty()) {
-        *input = start;
-        return Err(Fault::malformed("a table of texts that begins with the empty one"));
+        Ok(reader)
     }
-    *input = start;
-    let mut room = Room::default();
-    each_field(input, |tag, input| match tag {
-        0x2a => {
-            room.clear();
-            nested(input, |input| {
-                let mut metadata = Metadata::default();
-                let mut name = None;
-                each_field(input, |tag, input| match tag {
-                    0x08 => room.add_number(&mut name, input, &symbols),
-                    0x0a => nested(input, |input| {
-                        while !input.is_empty() {
-                            room.add_number(&mut name, input, &symbols)?;
-                        }
-                        Ok(())
-                    }),
-                    0x12 => nested(input, sample).map(|sample| room.samples.push(sample)),
-                    0x1a => room.skip_histogram(input),
-                    0x22 => room.skip_exemplar(input),
-                    0x2a => nested(input, |input| read_metadata(&mut metadata, input, &symbols)),
-                    tag => skip_unknown(input, tag, 0b111110),
-                })?;
-                if name.is_some() {
-                    return Err(Fault::malformed("a value after the name of a label"));
+
+    /// The next series or family. After an error, there are no more.
+    ///
+    /// # Errors
+    ///
+    /// When the request is not one of its version. Labels that do not name a series, and histograms
+    /// that contradict themselves, are not such errors: they are reported in their places.
+    #[allow(clippy::should_implement_trait, reason = "an entry borrows from the reader")]
+    pub fn next(&mut self) -> Option<Result<Entry<'_, 'a>, Error>> {
+        while !self.has_ended && !self.input.is_empty() {
+            let mut input = self.input;
+            let read = self.read(&mut input);
+            self.input = input;
+            match read {
+                Ok(Found::Nothing) => {}
+                Ok(Found::Series(metadata)) => {
+                    return Some(Ok(Entry::Series(self.room.series(metadata))));
                 }
-                room.finish(metadata, each)
-            })
+                Ok(Found::Family(family)) => return Some(Ok(Entry::Family(family))),
+                Err(fault) => {
+                    self.has_ended = true;
+                    return Some(Err(self.version.error(&self.input, fault)));
+                }
+            }
         }
-        0x22 => bytes(input).map(drop),
-        tag => skip_unknown(input, tag, 0b110000),
-    })
+        None
+    }
+
+    /// How many bytes of the request were read.
+    pub fn position(&self) -> usize {
+        self.input.position()
+    }
+
+    /// Reads the table, which may come after the series.
+    fn read_symbols(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
+        let start = *input;
+        let symbols = &mut self.symbols;
+        each_field(input, |tag, input| match tag {
+            0x22 if symbols.len() >= MOST_SYMBOLS => {
+                Err(Fault::too_large("a request with fewer texts"))
+            }
+            0x22 => text(input).map(|text| symbols.push(text)),
+            0x2a => bytes(input).map(drop),
+            tag => skip_unknown(input, tag, 0b110000),
+        })?;
+        if self.symbols.first().is_some_and(|first| !first.is_empty()) {
+            *input = start;
+            return Err(Fault::malformed("a table of texts that begins with the empty one"));
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, input: &mut Reader<'a>) -> Result<Found<'a>, Fault> {
+        let WriteReader { version, symbols, room, .. } = self;
+        one_field(input, |tag, input| match (*version, tag) {
+            (WriteVersion::One, 0x0a) => {
+                nested(input, |input| room.read_1(input))?;
+                Ok(Found::Series(Metadata::default()))
+            }
+            (WriteVersion::One, 0x1a) => nested(input, family).map(Found::Family),
+            (WriteVersion::One, tag) => skip_unknown(input, tag, 0b1010).map(|()| Found::Nothing),
+            (WriteVersion::Two, 0x2a) => {
+                nested(input, |input| room.read_2(input, symbols)).map(Found::Series)
+            }
+            (WriteVersion::Two, 0x22) => bytes(input).map(|_| Found::Nothing),
+            (WriteVersion::Two, tag) => skip_unknown(input, tag, 0b110000).map(|()| Found::Nothing),
+        })
+    }
 }
+
+enum Found<'a> {
+    Nothing,
+    /// A series, which is in the room.
+    Series(Metadata<'a>),
+    Family(FamilyMetadata<'a>),
+}
+
+impl WriteVersion {
+    fn error(self, input: &Reader<'_>, fault: Fault) -> Error {
+        let name = match self {
+            WriteVersion::One => "remote-write-1",
+            WriteVersion::Two => "remote-write-2",
+        };
+        Error::reading(name, input.position() as u64, fault)
+    }
+}
+
+impl<'r, 'a> Series<'r, 'a> {
+    /// The value of a label.
+    pub fn label(&self, name: &str) -> Option<&'a str> {
+        self.labels.iter().find(|label| label.0 == name).map(|label| label.1)
+    }
+
+    /// Its native histograms, in the order of the request.
+    pub fn histograms(
+        &self,
+    ) -> impl Iterator<Item = Result<HistogramSample<'r>, HistogramFault>> + use<'r, 'a> {
+        let histograms = &self.room.histograms;
+        (0..histograms.len()).filter_map(|index| histograms.get(index))
+    }
+
+    /// Its exemplars, in the order of the request.
+    pub fn exemplars(&self) -> impl ExactSizeIterator<Item = ExemplarSample<'r, 'a>> + use<'r, 'a> {
+        let room = self.room;
+        room.exemplars.iter().map(|slot| ExemplarSample {
+            labels: room.exemplar_labels.get(slot.labels.clone()).unwrap_or_default(),
+            value: slot.value,
+            timestamp_ms: slot.timestamp_ms,
+        })
+    }
+}
+
+impl Sample {
+    /// Whether it marks the end of its series.
+    pub fn is_stale(&self) -> bool {
+        self.value.to_bits() == STALE
+    }
+}
+
+impl fmt::Display for LabelFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LabelFault::Missing => "a series needs labels",
+            LabelFault::Unnamed => "a label has no name",
+            LabelFault::Duplicate => "a name of a label appears twice",
+        })
+    }
+}
+
+impl core::error::Error for LabelFault {}
 
 /// What was read of a series. Its vectors are reused for the next one.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Room<'a> {
     labels: Vec<Label<'a>>,
+    fault: Option<LabelFault>,
     samples: Vec<Sample>,
-    histograms: usize,
-    exemplars: usize,
+    histograms: Histograms,
+    exemplars: Vec<ExemplarSlot>,
+    exemplar_labels: Vec<Label<'a>>,
+}
+
+#[derive(Debug, Default)]
+struct ExemplarSlot {
+    labels: Range<usize>,
+    value: f64,
+    timestamp_ms: i64,
 }
 
 impl<'a> Room<'a> {
     fn clear(&mut self) {
         self.labels.clear();
         self.samples.clear();
-        self.histograms = 0;
-        self.exemplars = 0;
+        self.histograms.clear();
+        self.exemplars.clear();
+        self.exemplar_labels.clear();
     }
 
-    /// Adds the number of a name, or that of the value after it.
-    fn add_number(
+    fn series(&self, metadata: Metadata<'a>) -> Series<'_, 'a> {
+        let Room { labels, fault, samples, .. } = self;
+        Series { labels, fault: *fault, samples, metadata, room: self }
+    }
+
+    fn read_1(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
+        self.clear();
+        each_field(input, |tag, input| match tag {
+            0x0a => {
+                let label = nested(input, label)?;
+                push(&mut self.labels, label, MOST_LABELS)
+            }
+            0x12 => self.read_sample(input),
+            0x1a => self.read_exemplar(input, |labels, tag, input| match tag {
+                0x0a => {
+                    let label = nested(input, label)?;
+                    push(labels, label, MOST_EXEMPLARS)
+                }
+                tag => skip_unknown(input, tag, 0b1110),
+            }),
+            0x22 => nested(input, |input| self.histograms.read(input)),
+            tag => skip_unknown(input, tag, 0b11110),
+        })?;
+        self.sort_labels();
+        Ok(())
+    }
+
+    fn read_2(
         &mut self,
-        name: &mut Option<&'a str>,
         input: &mut Reader<'a>,
         symbols: &[&'a str],
-    ) -> Result<(), Fault> {
-        let text = symbol(input, symbols)?;
-        match mem::take(name) {
-            Some(name) => self.labels.push((name, text)),
-            None => *name = Some(text),
+    ) -> Result<Metadata<'a>, Fault> {
+        self.clear();
+        let mut metadata = Metadata::default();
+        let mut created_ms = 0;
+        let mut name = None;
+        each_field(input, |tag, input| match tag {
+            0x08 => add_number(&mut self.labels, &mut name, input, symbols),
+            0x0a => nested(input, |input| {
+                while !input.is_empty() {
+                    add_number(&mut self.labels, &mut name, input, symbols)?;
+                }
+                Ok(())
+            }),
+            0x12 => self.read_sample(input),
+            0x1a => nested(input, |input| self.histograms.read(input)),
+            0x22 => {
+                let mut name = None;
+                self.read_exemplar(input, |labels, tag, input| match tag {
+                    0x08 => add_number(labels, &mut name, input, symbols),
+                    0x0a => nested(input, |input| {
+                        while !input.is_empty() {
+                            add_number(labels, &mut name, input, symbols)?;
+                        }
+                        Ok(())
+                    }),
+                    tag => skip_unknown(input, tag, 0b1110),
+                })?;
+                match name {
+                    Some(_) => Err(UNPAIRED),
+                    None => Ok(()),
+                }
+            }
+            0x2a => nested(input, |input| read_metadata(&mut metadata, input, symbols)),
+            0x30 => input.varint("a time").map(|time| created_ms = time.cast_signed()),
+            tag => skip_unknown(input, tag, 0b1111110),
+        })?;
+        if name.is_some() {
+            return Err(UNPAIRED);
         }
-        Ok(())
+        if created_ms != 0 {
+            for sample in &mut self.samples {
+                sample.start_ms = sample.start_ms.or(Some(created_ms));
+            }
+            self.histograms.set_start(created_ms);
+        }
+        self.sort_labels();
+        Ok(metadata)
     }
 
-    fn skip_histogram(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
-        self.histograms += 1;
-        bytes(input).map(drop)
+    fn read_sample(&mut self, input: &mut Reader<'_>) -> Result<(), Fault> {
+        let sample = nested(input, sample)?;
+        push(&mut self.samples, sample, MOST_SAMPLES)
     }
 
-    fn skip_exemplar(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
-        self.exemplars += 1;
-        bytes(input).map(drop)
-    }
-
-    fn finish(
+    /// Reads an exemplar. The function reads its fields of labels.
+    fn read_exemplar(
         &mut self,
-        metadata: Metadata<'a>,
-        each: &mut impl FnMut(&Series<'_, 'a>),
+        input: &mut Reader<'a>,
+        mut labels: impl FnMut(&mut Vec<Label<'a>>, u64, &mut Reader<'a>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
-        labels::sort(&mut self.labels)
-            .map_err(|()| Fault::malformed("a series that has each label once"))?;
-        if self.labels.first().is_none_or(|label| label.0.is_empty()) {
-            return Err(Fault::malformed("a series with labels, and a name for each"));
+        let start = self.exemplar_labels.len();
+        let mut slot = ExemplarSlot::default();
+        nested(input, |input| {
+            each_field(input, |tag, input| match tag {
+                0x11 => double(input).map(|value| slot.value = value),
+                0x18 => input.varint("a time").map(|time| slot.timestamp_ms = time.cast_signed()),
+                tag => labels(&mut self.exemplar_labels, tag, input),
+            })
+        })?;
+        slot.labels = start..self.exemplar_labels.len();
+        push(&mut self.exemplars, slot, MOST_EXEMPLARS)
+    }
+
+    fn sort_labels(&mut self) {
+        let is_sorted = |labels: &[Label<'_>]| labels.windows(2).all(|pair| pair[0].0 < pair[1].0);
+        self.fault = None;
+        let mut has_all = is_sorted(&self.labels);
+        if !has_all {
+            self.labels.sort_unstable();
+            has_all = is_sorted(&self.labels);
         }
-        each(&Series {
-            labels: &self.labels,
-            samples: &self.samples,
-            histograms: self.histograms,
-            exemplars: self.exemplars,
-            metadata,
-        });
-        Ok(())
+        if !has_all {
+            self.fault = Some(LabelFault::Duplicate);
+        }
+        match self.labels.first() {
+            None => self.fault = Some(LabelFault::Missing),
+            Some(("", _)) => self.fault = Some(LabelFault::Unnamed),
+            Some(_) => {}
+        }
+    }
+}
+
+fn push<T>(list: &mut Vec<T>, item: T, most: usize) -> Result<(), Fault> {
+    if list.len() >= most {
+        return Err(Fault::too_large("a series with fewer labels, samples or exemplars"));
+    }
+    list.push(item);
+    Ok(())
+}
+
+/// Adds the number of a name, or that of the value after it.
+fn add_number<'a>(
+    labels: &mut Vec<Label<'a>>,
+    name: &mut Option<&'a str>,
+    input: &mut Reader<'a>,
+    symbols: &[&'a str],
+) -> Result<(), Fault> {
+    let text = symbol(input, symbols)?;
+    match mem::take(name) {
+        Some(name) => push(labels, (name, text), MOST_LABELS),
+        None => {
+            *name = Some(text);
+            Ok(())
+        }
     }
 }
 
@@ -243,12 +511,32 @@ fn sample(input: &mut Reader<'_>) -> Result<Sample, Fault> {
     each_field(input, |tag, input| {
         match tag {
             0x09 => sample.value = double(input)?,
-            0x10 => sample.timestamp_ms = input.varint("a time")? as i64,
-            tag => skip_unknown(input, tag, 0b110)?,
+            0x10 => sample.timestamp_ms = input.varint("a time")?.cast_signed(),
+            0x18 => {
+                let start = input.varint("a time")?.cast_signed();
+                sample.start_ms = (start != 0).then_some(start);
+            }
+            tag => skip_unknown(input, tag, 0b1110)?,
         }
         Ok(())
     })?;
     Ok(sample)
+}
+
+/// Reads a `MetricMetadata` of remote write 1.0.
+fn family<'a>(input: &mut Reader<'a>) -> Result<FamilyMetadata<'a>, Fault> {
+    let mut family = FamilyMetadata { name: "", metadata: Metadata::default() };
+    each_field(input, |tag, input| {
+        match tag {
+            0x08 => family.metadata.series_type = SeriesType::of(input.varint("a type")?),
+            0x12 => family.name = text(input)?,
+            0x22 => family.metadata.help = text(input)?,
+            0x2a => family.metadata.unit = text(input)?,
+            tag => skip_unknown(input, tag, 0b110110)?,
+        }
+        Ok(())
+    })?;
+    Ok(family)
 }
 
 fn read_metadata<'a>(

@@ -20,6 +20,66 @@ pub mod v1 {
         pub samples: Vec<Sample>,
         #[prost(message, repeated, tag = "3")]
         pub exemplars: Vec<Exemplar>,
+        #[prost(message, repeated, tag = "4")]
+        pub histograms: Vec<Histogram>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Histogram {
+        #[prost(oneof = "Count", tags = "1, 2")]
+        pub count: Option<Count>,
+        #[prost(double, tag = "3")]
+        pub sum: f64,
+        #[prost(sint32, tag = "4")]
+        pub schema: i32,
+        #[prost(double, tag = "5")]
+        pub zero_threshold: f64,
+        #[prost(oneof = "ZeroCount", tags = "6, 7")]
+        pub zero_count: Option<ZeroCount>,
+        #[prost(message, repeated, tag = "8")]
+        pub negative_spans: Vec<BucketSpan>,
+        #[prost(sint64, repeated, tag = "9")]
+        pub negative_deltas: Vec<i64>,
+        #[prost(double, repeated, tag = "10")]
+        pub negative_counts: Vec<f64>,
+        #[prost(message, repeated, tag = "11")]
+        pub positive_spans: Vec<BucketSpan>,
+        #[prost(sint64, repeated, tag = "12")]
+        pub positive_deltas: Vec<i64>,
+        #[prost(double, repeated, tag = "13")]
+        pub positive_counts: Vec<f64>,
+        #[prost(int32, tag = "14")]
+        pub reset_hint: i32,
+        #[prost(int64, tag = "15")]
+        pub timestamp: i64,
+        #[prost(double, repeated, tag = "16")]
+        pub custom_values: Vec<f64>,
+        #[prost(int64, tag = "17")]
+        pub start_timestamp: i64,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Oneof)]
+    pub enum Count {
+        #[prost(uint64, tag = "1")]
+        Int(u64),
+        #[prost(double, tag = "2")]
+        Float(f64),
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Oneof)]
+    pub enum ZeroCount {
+        #[prost(uint64, tag = "6")]
+        Int(u64),
+        #[prost(double, tag = "7")]
+        Float(f64),
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub struct BucketSpan {
+        #[prost(sint32, tag = "1")]
+        pub offset: i32,
+        #[prost(uint32, tag = "2")]
+        pub length: u32,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -44,6 +104,8 @@ pub mod v1 {
         pub labels: Vec<Label>,
         #[prost(double, tag = "2")]
         pub value: f64,
+        #[prost(int64, tag = "3")]
+        pub timestamp: i64,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -52,6 +114,10 @@ pub mod v1 {
         pub r#type: i32,
         #[prost(string, tag = "2")]
         pub name: String,
+        #[prost(string, tag = "4")]
+        pub help: String,
+        #[prost(string, tag = "5")]
+        pub unit: String,
     }
 }
 
@@ -70,11 +136,35 @@ pub mod v2 {
         #[prost(uint32, repeated, tag = "1")]
         pub labels_refs: Vec<u32>,
         #[prost(message, repeated, tag = "2")]
-        pub samples: Vec<super::v1::Sample>,
+        pub samples: Vec<Sample>,
+        #[prost(message, repeated, tag = "3")]
+        pub histograms: Vec<super::v1::Histogram>,
+        #[prost(message, repeated, tag = "4")]
+        pub exemplars: Vec<Exemplar>,
         #[prost(message, optional, tag = "5")]
         pub metadata: Option<Metadata>,
         #[prost(int64, tag = "6")]
         pub created_timestamp: i64,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub struct Sample {
+        #[prost(double, tag = "1")]
+        pub value: f64,
+        #[prost(int64, tag = "2")]
+        pub timestamp: i64,
+        #[prost(int64, tag = "3")]
+        pub start_timestamp: i64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Exemplar {
+        #[prost(uint32, repeated, tag = "1")]
+        pub labels_refs: Vec<u32>,
+        #[prost(double, tag = "2")]
+        pub value: f64,
+        #[prost(int64, tag = "3")]
+        pub timestamp: i64,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]

@@ -1,14 +1,13 @@
 //! Prometheus' protobuf format: messages `io.prometheus.client.MetricFamily` (`metrics.proto` of
 //! `prometheus/client_model`), each with its length before it.
 
-use alloc::vec::Vec;
-
 use super::family::Family;
 use super::store::{ExemplarSlot, Form, Full, NativeSlot, Point, Slot, Span, Store};
 use super::{Kind, Limits};
 use crate::error::{Error, Fault};
 use crate::protobuf::{bytes, double};
-use crate::reader::{Reader, unzigzag};
+use crate::reader::Reader;
+use crate::remote::buckets::{Side, signed};
 use crate::remote::fields::{each_field, nested, skip_unknown, text};
 
 /// Reads families as pushed or exposed with the content type
@@ -69,17 +68,6 @@ struct Room {
     store: Store,
     negative: Side,
     positive: Side,
-}
-
-/// The buckets of a native histogram on one side of zero.
-#[derive(Debug, Default)]
-struct Side {
-    /// Runs of buckets: the distance from the end of the one before, and the number of buckets.
-    spans: Vec<(i32, u32)>,
-    /// The differences between the counts of buckets.
-    deltas: Vec<i64>,
-    /// The counts of buckets, in a histogram of floats.
-    counts: Vec<f64>,
 }
 
 /// The fields of a histogram that are numbers.
@@ -249,7 +237,7 @@ impl Room {
             0x11 => double(input).map(|sum| slot.sum = Some(sum)),
             0x1a => bytes(input).map(drop),
             0x21 => double(input).map(|count| numbers.count_float = count),
-            0x28 => schema(input).map(|schema| numbers.schema = schema),
+            0x28 => signed(input).map(|schema| numbers.schema = schema),
             0x31 => double(input).map(|threshold| numbers.zero_threshold = threshold),
             0x38 => input.varint("a count").map(|count| numbers.zero_count = count),
             0x41 => double(input).map(|count| numbers.zero_count_float = count),
@@ -264,13 +252,13 @@ impl Room {
             tag => skip_unknown(input, tag, 0b1_1111_1111_1111_1110),
         })?;
         slot.count = Some(either(numbers.count, numbers.count_float));
-        let spans = !self.negative.spans.is_empty() || !self.positive.spans.is_empty();
+        let spans = !self.negative.has_no_spans() || !self.positive.has_no_spans();
         let zero_count = either(numbers.zero_count, numbers.zero_count_float);
         if !spans && zero_count == 0.0 && numbers.zero_threshold == 0.0 {
             return Ok(());
         }
-        let negative = self.negative.expand(&mut self.store);
-        let positive = self.positive.expand(&mut self.store);
+        let negative = expand(&self.negative, &mut self.store);
+        let positive = expand(&self.positive, &mut self.store);
         let (negative, positive) = match (negative, positive) {
             (Ok(negative), Ok(positive)) => (negative, positive),
             (Err(fault), _) | (_, Err(fault)) => {
@@ -325,103 +313,15 @@ impl Room {
     }
 }
 
-impl Side {
-    fn clear(&mut self) {
-        self.spans.clear();
-        self.deltas.clear();
-        self.counts.clear();
-    }
-
-    /// Reads a field, whose tag is given as if that of the spans were 2. There may be one
-    /// bucket for each sample that is left, and one span more: an empty one marks native histograms.
-    fn field(&mut self, tag: u64, input: &mut Reader<'_>, left: usize) -> Read {
-        let Side { spans, deltas, counts } = self;
-        let mut delta =
-            |input: &mut Reader<'_>| push(deltas, unzigzag(input.varint("a difference")?), left);
-        match tag {
-            0x02 => {
-                let (mut offset, mut length) = (0, 0);
-                nested(input, |input| {
-                    each_field(input, |tag, input| match tag {
-                        0x08 => schema(input).map(|read| offset = read),
-                        0x10 => {
-                            let read = u32::try_from(input.varint("a length")?);
-                            length = read.map_err(|_| Fault::malformed("a length in 32 bits"))?;
-                            Ok(())
-                        }
-                        tag => skip_unknown(input, tag, 0b110),
-                    })
-                })?;
-                push(spans, (offset, length), left.saturating_add(1))?;
-            }
-            0x08 => delta(input)?,
-            0x0a => nested(input, |input| {
-                while !input.is_empty() {
-                    delta(input)?;
-                }
-                Ok(())
-            })?,
-            0x11 => push(counts, double(input)?, left)?,
-            _ => nested(input, |input| {
-                while !input.is_empty() {
-                    push(counts, double(input)?, left)?;
-                }
-                Ok(())
-            })?,
-        }
-        Ok(())
-    }
-
-    /// Appends the buckets to those of the family.
-    fn expand(&self, store: &mut Store) -> Read<Span> {
-        const COUNTS: Fault = Fault::malformed("spans with one bucket for each count");
-        const INDEX: Fault = Fault::malformed("indices of buckets that fit in 32 bits");
-        let buckets: u64 = self.spans.iter().map(|span| u64::from(span.1)).sum();
-        if buckets != self.deltas.len().max(self.counts.len()) as u64
-            || !self.deltas.is_empty() && !self.counts.is_empty()
-        {
-            return Err(COUNTS);
-        }
-        store.take(buckets as usize).map_err(too_large)?;
-        let start = store.native_buckets.len();
-        let mut counts = self.counts.iter();
-        let mut sum = 0_i64;
-        let mut deltas = self.deltas.iter();
-        let mut index = 0_i32;
-        for (number, (offset, length)) in self.spans.iter().enumerate() {
-            if number > 0 && *offset < 0 {
-                return Err(Fault::malformed("spans in the order of their buckets"));
-            }
-            index = index.checked_add(*offset).ok_or(INDEX)?;
-            for _ in 0..*length {
-                let count = match (deltas.next(), counts.next()) {
-                    (Some(delta), _) => {
-                        sum = sum.checked_add(*delta).filter(|sum| *sum >= 0).ok_or(
-                            Fault::malformed("differences of counts that are not negative"),
-                        )?;
-                        sum as f64
-                    }
-                    (None, Some(count)) => *count,
-                    (None, None) => return Err(COUNTS),
-                };
-                store.native_buckets.push((index, count));
-                index = index.checked_add(1).ok_or(INDEX)?;
-            }
-        }
-        Ok(Span::since(start, &store.native_buckets))
-    }
+/// Appends the buckets of a side to those of the family.
+fn expand(side: &Side, store: &mut Store) -> Read<Span> {
+    store.take(side.len()).map_err(too_large)?;
+    let start = store.native_buckets.len();
+    side.expand(&mut store.native_buckets)?;
+    Ok(Span::since(start, &store.native_buckets))
 }
 
 const DUPLICATE: Fault = Fault::malformed("each label once");
-
-/// Appends to a list of at most this length.
-fn push<T>(list: &mut Vec<T>, item: T, most: usize) -> Read {
-    if list.len() >= most {
-        return Err(too_large(Full));
-    }
-    list.push(item);
-    Ok(())
-}
 
 fn too_large(_: Full) -> Fault {
     Fault::too_large("a family with fewer samples and texts")
@@ -465,14 +365,6 @@ fn bound_of(input: &mut Reader<'_>) -> Read<f64> {
     }
     // Of the two zeros, the positive one.
     Ok(bound + 0.0)
-}
-
-fn schema(input: &mut Reader<'_>) -> Read<i32> {
-    let before = *input;
-    i32::try_from(unzigzag(input.varint("a number")?)).map_err(|_| {
-        *input = before;
-        Fault::malformed("a number in 32 bits")
-    })
 }
 
 /// Reads a `google.protobuf.Timestamp` as milliseconds.

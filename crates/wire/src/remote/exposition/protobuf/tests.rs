@@ -125,7 +125,7 @@ fn native_histograms_are_as_short_as_the_limit() {
         let input = family(4, &field(7, &body));
         let limits = Limits { samples: 5, bytes: 200 };
         let error = read_families(&input, limits, |_| ()).unwrap_err();
-        assert!(error.expected().contains("fewer samples"), "{error} {body:?}");
+        assert!(error.expected().contains("fewer"), "{error} {body:?}");
     }
     // Four samples are left for the buckets.
     let body = [field(12, &[0x08, 0, 0x10, 4]), field(13, &zeros[..4])].concat();

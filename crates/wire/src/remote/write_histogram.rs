@@ -1,0 +1,292 @@
+//! Native histograms in Prometheus remote write, the same in 1.0 and 2.0:
+//!
+//! ```text
+//! message Histogram  { uint64 count_int = 1 or double count_float = 2; double sum = 3;
+//!                      sint32 schema = 4; double zero_threshold = 5;
+//!                      uint64 zero_count_int = 6 or double zero_count_float = 7;
+//!                      repeated BucketSpan negative_spans = 8, positive_spans = 11;
+//!                      repeated sint64 negative_deltas = 9, positive_deltas = 12;
+//!                      repeated double negative_counts = 10, positive_counts = 13;
+//!                      ResetHint reset_hint = 14; int64 timestamp = 15;
+//!                      repeated double custom_values = 16; int64 start_timestamp = 17; }
+//! message BucketSpan { sint32 offset = 1; uint32 length = 2; }
+//! ```
+//!
+//! A histogram that contradicts itself is reported in its place, and the request goes on.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use super::buckets::{Side, signed};
+use super::fields::{each_field, nested, skip_unknown};
+use super::write_reader::STALE;
+use crate::error::Fault;
+use crate::protobuf::double;
+use crate::reader::Reader;
+
+/// A native histogram at a time. Counts are doubles: those beyond 2^53 are rounded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct HistogramSample<'r> {
+    /// In milliseconds since 1970.
+    pub timestamp_ms: i64,
+    /// When counting began, in milliseconds since 1970, if that is known.
+    pub start_ms: Option<i64>,
+    /// How many values were observed.
+    pub count: f64,
+    /// Their sum. The NaN with the bits 0x7ff0000000000002 marks the end of the series.
+    pub sum: f64,
+    /// Says where the buckets' bounds are: powers of `2^(2^-schema)`, or with [`CUSTOM`](Self::CUSTOM)
+    /// those of [`custom_bounds`](Self::custom_bounds).
+    pub schema: i32,
+    /// The greatest absolute value of the zero bucket.
+    pub zero_threshold: f64,
+    /// How many values are in the zero bucket.
+    pub zero_count: f64,
+    /// The buckets of negative values: index and count, by index.
+    pub negative: &'r [(i32, f64)],
+    /// The buckets of positive values: index and count, by index.
+    pub positive: &'r [(i32, f64)],
+    /// The upper bounds of the buckets, in ascending order, without the infinite one.
+    pub custom_bounds: &'r [f64],
+    /// Whether it continues the sample before.
+    pub reset_hint: ResetHint,
+}
+
+/// Whether a histogram continues the sample before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ResetHint {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// It begins again.
+    Yes,
+    /// It continues.
+    No,
+    /// It is a histogram of gauges, which go up and down.
+    Gauge,
+}
+
+/// Why a histogram is not one: what was expected of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HistogramFault(&'static str);
+
+impl fmt::Display for HistogramFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "expected {}", self.0)
+    }
+}
+
+impl core::error::Error for HistogramFault {}
+
+impl HistogramSample<'_> {
+    /// The schema of histograms whose buckets have bounds of their choice.
+    pub const CUSTOM: i32 = -53;
+
+    /// Whether it marks the end of its series.
+    pub fn is_stale(&self) -> bool {
+        self.sum.to_bits() == STALE
+    }
+
+    /// Checks what Prometheus checks: the schema, the bounds, and that counts agree.
+    fn check(&self, is_float: bool) -> Result<(), &'static str> {
+        match self.schema {
+            -4..=8 if !self.custom_bounds.is_empty() => return Err("bounds with schema -53 alone"),
+            -4..=8 => {}
+            Self::CUSTOM => self.check_custom()?,
+            _ => return Err("a schema of -4 to 8, or -53"),
+        }
+        if !(self.zero_threshold >= 0.0 && self.zero_threshold.is_finite()) {
+            return Err("a width of the zero bucket that is not negative");
+        }
+        let sides = self.negative.iter().chain(self.positive);
+        let mut counts = sides.map(|bucket| bucket.1).chain([self.zero_count, self.count]);
+        if counts.any(|count| !(count >= 0.0 && count.is_finite())) {
+            return Err("counts that are not negative");
+        }
+        let sides = self.negative.iter().chain(self.positive);
+        let total = sides.fold(self.zero_count, |total, bucket| total + bucket.1);
+        // Observations of NaN are in no bucket. Sums of floats are rounded.
+        let agrees =
+            is_float || if self.sum.is_nan() { self.count >= total } else { self.count == total };
+        if agrees { Ok(()) } else { Err("a count that is the sum of the buckets") }
+    }
+
+    fn check_custom(&self) -> Result<(), &'static str> {
+        let bounds = self.custom_bounds;
+        if !bounds.windows(2).all(|pair| pair[0] < pair[1])
+            || !bounds.iter().all(|bound| bound.is_finite())
+        {
+            return Err("bounds in ascending order, without the infinite one");
+        }
+        if !self.negative.is_empty() || self.zero_count != 0.0 || self.zero_threshold != 0.0 {
+            return Err("no negative buckets and no zero bucket with schema -53");
+        }
+        let last = self.positive.last().map_or(0, |bucket| i64::from(bucket.0));
+        let first = self.positive.first().map_or(0, |bucket| bucket.0);
+        match first >= 0 && last <= bounds.len() as i64 {
+            true => Ok(()),
+            false => Err("buckets that have bounds"),
+        }
+    }
+}
+
+/// The histograms of a series. Its vectors are reused for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Histograms {
+    slots: Vec<Slot>,
+    buckets: Vec<(i32, f64)>,
+    bounds: Vec<f64>,
+    negative: Side,
+    positive: Side,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    numbers: Numbers,
+    negative: Range<usize>,
+    positive: Range<usize>,
+    bounds: Range<usize>,
+    fault: Option<&'static str>,
+}
+
+/// The fields of a histogram that are numbers.
+#[derive(Debug, Default)]
+struct Numbers {
+    timestamp_ms: i64,
+    start_ms: i64,
+    count: f64,
+    is_float: bool,
+    sum: f64,
+    schema: i32,
+    zero_threshold: f64,
+    zero_count: f64,
+    reset_hint: ResetHint,
+}
+
+/// How many buckets the histograms of a series may have together, and how many bounds.
+const MOST_BUCKETS: usize = 1 << 20;
+/// How many histograms a series may have.
+const MOST_HISTOGRAMS: usize = 1 << 16;
+
+impl Histograms {
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+        self.buckets.clear();
+        self.bounds.clear();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Sets the start of those that have none.
+    pub(super) fn set_start(&mut self, start_ms: i64) {
+        for slot in self.slots.iter_mut().filter(|slot| slot.numbers.start_ms == 0) {
+            slot.numbers.start_ms = start_ms;
+        }
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<Result<HistogramSample<'_>, HistogramFault>> {
+        let slot = self.slots.get(index)?;
+        Some(match slot.fault {
+            Some(fault) => Err(HistogramFault(fault)),
+            None => Ok(self.sample(slot)),
+        })
+    }
+
+    fn sample(&self, slot: &Slot) -> HistogramSample<'_> {
+        let numbers = &slot.numbers;
+        let buckets = |range: &Range<usize>| self.buckets.get(range.clone()).unwrap_or_default();
+        HistogramSample {
+            timestamp_ms: numbers.timestamp_ms,
+            start_ms: (numbers.start_ms != 0).then_some(numbers.start_ms),
+            count: numbers.count,
+            sum: numbers.sum,
+            schema: numbers.schema,
+            zero_threshold: numbers.zero_threshold,
+            zero_count: numbers.zero_count,
+            negative: buckets(&slot.negative),
+            positive: buckets(&slot.positive),
+            custom_bounds: self.bounds.get(slot.bounds.clone()).unwrap_or_default(),
+            reset_hint: numbers.reset_hint,
+        }
+    }
+
+    /// Reads a histogram. One that contradicts itself is kept with its fault.
+    pub(super) fn read(&mut self, input: &mut Reader<'_>) -> Result<(), Fault> {
+        if self.slots.len() >= MOST_HISTOGRAMS {
+            return Err(Fault::too_large("a series with fewer histograms"));
+        }
+        let numbers = self.read_numbers(input)?;
+        let mut slot = Slot { numbers, ..Slot::default() };
+        slot.bounds = self.slots.last().map_or(0, |last| last.bounds.end)..self.bounds.len();
+        let sides = [&self.negative, &self.positive].map(|side| {
+            let start = self.buckets.len();
+            let fault = side.expand(&mut self.buckets).err();
+            (start..self.buckets.len(), fault)
+        });
+        let [(negative, negative_fault), (positive, positive_fault)] = sides;
+        (slot.negative, slot.positive) = (negative, positive);
+        slot.fault = match negative_fault.or(positive_fault) {
+            Some(fault) => Some(fault.expected()),
+            None => self.sample(&slot).check(slot.numbers.is_float).err(),
+        };
+        self.slots.push(slot);
+        Ok(())
+    }
+
+    fn read_numbers(&mut self, input: &mut Reader<'_>) -> Result<Numbers, Fault> {
+        self.negative.clear();
+        self.positive.clear();
+        let mut numbers = Numbers::default();
+        let left = MOST_BUCKETS - self.buckets.len().min(MOST_BUCKETS);
+        let bounds = &mut self.bounds;
+        let mut bound = |input: &mut Reader<'_>| match bounds.len() < MOST_BUCKETS {
+            true => double(input).map(|bound| bounds.push(bound)),
+            false => Err(Fault::too_large("a histogram with fewer bounds")),
+        };
+        each_field(input, |tag, input| match tag {
+            0x08 => input.varint("a count").map(|count| numbers.count = count as f64),
+            0x11 => {
+                numbers.is_float = true;
+                double(input).map(|count| numbers.count = count)
+            }
+            0x19 => double(input).map(|sum| numbers.sum = sum),
+            0x20 => signed(input).map(|schema| numbers.schema = schema),
+            0x29 => double(input).map(|threshold| numbers.zero_threshold = threshold),
+            0x30 => input.varint("a count").map(|count| numbers.zero_count = count as f64),
+            0x39 => double(input).map(|count| numbers.zero_count = count),
+            0x42 | 0x48 | 0x4a | 0x51 | 0x52 => self.negative.field(tag - 0x40, input, left),
+            0x5a | 0x60 | 0x62 | 0x69 | 0x6a => {
+                let left = left.saturating_sub(self.negative.len());
+                self.positive.field(tag - 0x58, input, left)
+            }
+            0x70 => input.varint("a hint").map(|hint| numbers.reset_hint = ResetHint::of(hint)),
+            0x78 => input.varint("a time").map(|time| numbers.timestamp_ms = time.cast_signed()),
+            0x81 => bound(input),
+            0x82 => nested(input, |input| {
+                while !input.is_empty() {
+                    bound(input)?;
+                }
+                Ok(())
+            }),
+            0x88 => input.varint("a time").map(|time| numbers.start_ms = time.cast_signed()),
+            tag => skip_unknown(input, tag, 0b11_1111_1111_1111_1110),
+        })?;
+        Ok(numbers)
+    }
+}
+
+impl ResetHint {
+    fn of(number: u64) -> ResetHint {
+        match number {
+            1 => ResetHint::Yes,
+            2 => ResetHint::No,
+            3 => ResetHint::Gauge,
+            _ => ResetHint::Unknown,
+        }
+    }
+}

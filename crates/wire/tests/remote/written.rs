@@ -1,0 +1,346 @@
+//! Remote write requests that prost writes, with all that they may have: samples, histograms,
+//! exemplars, metadata and start times.
+
+use prost::Message as _;
+use quipu_wire::remote::{
+    Entry, HistogramSample, LabelFault, ResetHint, SeriesType, WriteReader, WriteVersion,
+};
+
+use crate::oracle::{v1, v2};
+use crate::{TIME, owned};
+
+fn label(name: &str, value: &str) -> v1::Label {
+    v1::Label { name: name.into(), value: value.into() }
+}
+
+fn span(offset: i32, length: u32) -> v1::BucketSpan {
+    v1::BucketSpan { offset, length }
+}
+
+/// Observations: 1, 3, 4, 7 and 8 in positive buckets, 1 and 2 in negative ones, 1 near zero.
+fn histogram() -> v1::Histogram {
+    v1::Histogram {
+        count: Some(v1::Count::Int(27)),
+        sum: 1.5,
+        schema: -1,
+        zero_threshold: 0.25,
+        zero_count: Some(v1::ZeroCount::Int(1)),
+        negative_spans: vec![span(-7, 2)],
+        negative_deltas: vec![1, 1],
+        positive_spans: vec![span(0, 3), span(0, 0), span(2, 2)],
+        positive_deltas: vec![1, 2, 1, 3, 1],
+        reset_hint: 2,
+        timestamp: TIME,
+        ..Default::default()
+    }
+}
+
+fn floats() -> v1::Histogram {
+    v1::Histogram {
+        count: Some(v1::Count::Float(1.5)),
+        zero_count: Some(v1::ZeroCount::Float(0.25)),
+        positive_spans: vec![span(3, 1)],
+        positive_counts: vec![1.25],
+        reset_hint: 3,
+        start_timestamp: 77,
+        ..Default::default()
+    }
+}
+
+fn custom() -> v1::Histogram {
+    v1::Histogram {
+        count: Some(v1::Count::Int(5)),
+        schema: -53,
+        positive_spans: vec![span(1, 2)],
+        positive_deltas: vec![2, 1],
+        custom_values: vec![0.5, 1.0],
+        ..Default::default()
+    }
+}
+
+/// What histograms are read as, one after the other.
+fn histograms(version: WriteVersion, bytes: &[u8]) -> Vec<Result<String, String>> {
+    let mut seen = vec![];
+    let mut reader = WriteReader::new(version, bytes).unwrap();
+    while let Some(entry) = reader.next() {
+        let Entry::Series(series) = entry.unwrap() else { continue };
+        for histogram in series.histograms() {
+            seen.push(match histogram {
+                Ok(histogram) => Ok(format!("{histogram:?}")),
+                Err(fault) => Err(fault.to_string()),
+            });
+        }
+    }
+    seen
+}
+
+pub(crate) fn full_1() -> v1::WriteRequest {
+    let sample = |value| v1::Sample { value, timestamp: TIME };
+    let exemplar =
+        v1::Exemplar { labels: vec![label("trace", "7")], value: 1.0, timestamp: TIME - 1 };
+    v1::WriteRequest {
+        timeseries: vec![
+            v1::TimeSeries {
+                labels: vec![label("b", "2"), label("__name__", "x"), label("a", "")],
+                samples: vec![sample(1.0), sample(f64::NEG_INFINITY), sample(0.0)],
+                exemplars: vec![exemplar],
+                histograms: vec![],
+            },
+            v1::TimeSeries {
+                labels: vec![label("__name__", "y")],
+                histograms: vec![histogram(), floats(), custom()],
+                ..Default::default()
+            },
+        ],
+        metadata: vec![v1::Metadata {
+            r#type: 1,
+            name: "x".into(),
+            help: "What it is.".into(),
+            unit: "bytes".into(),
+        }],
+    }
+}
+
+pub(crate) fn full_2() -> v2::Request {
+    let sample = |start_timestamp| v2::Sample { value: 1.5, timestamp: TIME, start_timestamp };
+    let exemplar = v2::Exemplar { labels_refs: vec![3, 4], value: 2.0, timestamp: TIME };
+    v2::Request {
+        symbols: ["", "__name__", "x", "b", "2", "What it is.", "bytes"].map(String::from).into(),
+        timeseries: vec![
+            v2::TimeSeries {
+                labels_refs: vec![3, 4, 1, 2],
+                samples: vec![sample(0), sample(9)],
+                exemplars: vec![exemplar; 2],
+                metadata: Some(v2::Metadata { r#type: 3, help_ref: 5, unit_ref: 6 }),
+                created_timestamp: 5,
+                ..Default::default()
+            },
+            v2::TimeSeries {
+                labels_refs: vec![1, 2],
+                histograms: vec![histogram(), floats()],
+                created_timestamp: 5,
+                ..Default::default()
+            },
+        ],
+    }
+}
+
+#[test]
+fn all_of_remote_write_1_is_read() {
+    let bytes = full_1().encode_to_vec();
+    let mut reader = WriteReader::new(WriteVersion::One, &bytes).unwrap();
+    let Some(Ok(Entry::Series(series))) = reader.next() else { panic!() };
+    assert_eq!(owned(series.labels), owned(&[("__name__", "x"), ("a", ""), ("b", "2")]));
+    assert_eq!((series.fault, series.label("b"), series.label("c")), (None, Some("2"), None));
+    let samples = series.samples.iter().map(|s| (s.value, s.timestamp_ms, s.start_ms));
+    assert!(samples.eq([1.0, f64::NEG_INFINITY, 0.0].map(|value| (value, TIME, None))));
+    let [exemplar] = series.exemplars().collect::<Vec<_>>()[..] else { panic!() };
+    assert_eq!(exemplar.labels, [("trace", "7")]);
+    assert_eq!((exemplar.value, exemplar.timestamp_ms), (1.0, TIME - 1));
+    let Some(Ok(Entry::Series(series))) = reader.next() else { panic!() };
+    assert_eq!((series.samples.len(), series.exemplars().len()), (0, 0));
+    let read: Vec<HistogramSample<'_>> = series.histograms().map(Result::unwrap).collect();
+    let [first, second, third] = read[..] else { panic!() };
+    assert_eq!(first.negative, [(-7, 1.0), (-6, 2.0)]);
+    assert_eq!(first.positive, [(0, 1.0), (1, 3.0), (2, 4.0), (5, 7.0), (6, 8.0)]);
+    assert_eq!((first.count, first.sum, first.schema), (27.0, 1.5, -1));
+    assert_eq!((first.zero_count, first.zero_threshold), (1.0, 0.25));
+    assert_eq!((first.timestamp_ms, first.start_ms), (TIME, None));
+    assert_eq!(first.reset_hint, ResetHint::No);
+    assert_eq!((second.count, second.zero_count), (1.5, 0.25));
+    assert_eq!((second.positive, second.start_ms), (&[(3, 1.25)][..], Some(77)));
+    assert_eq!(second.reset_hint, ResetHint::Gauge);
+    assert_eq!(third.schema, HistogramSample::CUSTOM);
+    assert_eq!((third.custom_bounds, third.positive), (&[0.5, 1.0][..], &[(1, 2.0), (2, 3.0)][..]));
+    let Some(Ok(Entry::Family(family))) = reader.next() else { panic!() };
+    let metadata = family.metadata;
+    assert_eq!((family.name, metadata.series_type), ("x", SeriesType::Counter));
+    assert_eq!((metadata.help, metadata.unit), ("What it is.", "bytes"));
+    assert!(reader.next().is_none());
+}
+
+#[test]
+fn all_of_remote_write_2_is_read() {
+    let request = full_2();
+    let bytes = request.encode_to_vec();
+    // The table may also come after the series.
+    let series = v2::Request { symbols: vec![], ..request.clone() }.encode_to_vec();
+    let symbols = v2::Request { timeseries: vec![], ..request }.encode_to_vec();
+    for bytes in [bytes, [series, symbols].concat()] {
+        let mut reader = WriteReader::new(WriteVersion::Two, &bytes).unwrap();
+        let Some(Ok(Entry::Series(series))) = reader.next() else { panic!() };
+        assert_eq!(owned(series.labels), owned(&[("__name__", "x"), ("b", "2")]));
+        // The start of a series holds where a sample has none.
+        let starts = series.samples.iter().map(|sample| sample.start_ms);
+        assert!(starts.eq([Some(5), Some(9)]));
+        let metadata = series.metadata;
+        assert_eq!(metadata.series_type, SeriesType::Histogram);
+        assert_eq!((metadata.help, metadata.unit), ("What it is.", "bytes"));
+        let exemplars: Vec<_> = series.exemplars().collect();
+        assert_eq!((exemplars.len(), exemplars[1].labels), (2, &[("b", "2")][..]));
+        let Some(Ok(Entry::Series(series))) = reader.next() else { panic!() };
+        let starts = series.histograms().map(|histogram| histogram.unwrap().start_ms);
+        assert!(starts.eq([Some(5), Some(77)]));
+        assert_eq!(series.metadata.series_type, SeriesType::Unknown);
+        assert!(reader.next().is_none());
+    }
+}
+
+#[test]
+fn a_histogram_that_contradicts_itself_does_not_take_others_along() {
+    type Change = fn(&mut v1::Histogram);
+    let bad: [(Change, &str); 14] = [
+        (|h| h.count = Some(v1::Count::Int(99)), "the sum of the buckets"),
+        (|h| h.positive_deltas[1] = -2, "that are not negative"),
+        (|h| h.positive_spans[2].offset = -1, "in the order"),
+        (|h| h.positive_spans[0].length = u32::MAX, "one bucket for each count"),
+        (|h| h.negative_deltas.clear(), "one bucket for each count"),
+        (|h| h.negative_counts.push(1.0), "one bucket for each count"),
+        (|h| h.positive_spans[2].offset = i32::MAX, "fit in 32 bits"),
+        (|h| h.schema = 9, "a schema"),
+        (|h| h.zero_threshold = -1.0, "the zero bucket"),
+        (|h| h.zero_count = Some(v1::ZeroCount::Float(f64::NAN)), "not negative"),
+        (|h| h.custom_values.push(1.0), "schema -53 alone"),
+        (|h| *h = v1::Histogram { custom_values: vec![1.0, 1.0], ..custom() }, "ascending"),
+        (|h| *h = v1::Histogram { custom_values: vec![1.0], ..custom() }, "that have bounds"),
+        (|h| *h = v1::Histogram { zero_threshold: 1.0, ..custom() }, "no zero bucket"),
+    ];
+    for (change, expected) in bad {
+        let mut changed = histogram();
+        change(&mut changed);
+        let good = v1::Histogram { sum: f64::NAN, count: Some(v1::Count::Int(28)), ..histogram() };
+        let series = v1::TimeSeries {
+            labels: vec![label("__name__", "y")],
+            histograms: vec![histogram(), changed, good],
+            ..Default::default()
+        };
+        let request = v1::WriteRequest { timeseries: vec![series], metadata: vec![] };
+        let seen = histograms(WriteVersion::One, &request.encode_to_vec());
+        assert_eq!(seen.len(), 3);
+        assert!(seen[0].is_ok() && seen[2].is_ok(), "{expected}: {seen:?}");
+        let fault = seen[1].as_ref().unwrap_err();
+        assert!(fault.contains(expected), "{expected}: {fault}");
+    }
+    let stale = f64::from_bits(0x7ff0_0000_0000_0002);
+    let series = v1::TimeSeries {
+        labels: vec![label("__name__", "y")],
+        histograms: vec![v1::Histogram { sum: stale, ..Default::default() }],
+        ..Default::default()
+    };
+    let request = v1::WriteRequest { timeseries: vec![series], metadata: vec![] };
+    let bytes = request.encode_to_vec();
+    let mut reader = WriteReader::new(WriteVersion::One, &bytes).unwrap();
+    let Some(Ok(Entry::Series(series))) = reader.next() else { panic!() };
+    assert!(series.histograms().all(|histogram| histogram.unwrap().is_stale()));
+}
+
+#[test]
+fn labels_that_name_no_series_do_not_take_others_along() {
+    for (labels, fault) in [
+        (&[][..], Some(LabelFault::Missing)),
+        (&[("", "x"), ("a", "1")], Some(LabelFault::Unnamed)),
+        (&[("b", "1"), ("a", "1"), ("b", "1")], Some(LabelFault::Duplicate)),
+        // A label without a value is accepted, since it means nothing.
+        (&[("a", "")], None),
+    ] {
+        let labels = labels.iter().map(|(name, value)| label(name, value)).collect();
+        let series = v1::TimeSeries { labels, ..Default::default() };
+        let timeseries = vec![series, full_1().timeseries.remove(0)];
+        let bytes = v1::WriteRequest { timeseries, metadata: vec![] }.encode_to_vec();
+        let mut reader = WriteReader::new(WriteVersion::One, &bytes).unwrap();
+        let Some(Ok(Entry::Series(series))) = reader.next() else { panic!() };
+        assert_eq!(series.fault, fault);
+        let Some(Ok(Entry::Series(series))) = reader.next() else { panic!() };
+        assert_eq!((series.fault, series.samples.len()), (None, 3));
+    }
+}
+
+/// The error that ends a request.
+fn error(version: WriteVersion, bytes: &[u8]) -> quipu_wire::Error {
+    let mut reader = match WriteReader::new(version, bytes) {
+        Ok(reader) => reader,
+        Err(error) => return error,
+    };
+    loop {
+        if let Err(error) = reader.next().unwrap() {
+            assert!(reader.next().is_none(), "it ends after an error");
+            return error;
+        }
+    }
+}
+
+#[test]
+fn faults_are_found_where_they_are() {
+    let mut bad = full_2();
+    bad.timeseries.truncate(1);
+    bad.timeseries[0] = v2::TimeSeries { labels_refs: vec![1, 7], ..Default::default() };
+    let bytes = bad.encode_to_vec();
+    let fault = error(WriteVersion::Two, &bytes);
+    assert!(fault.expected().contains("in the table"), "{fault}");
+    assert_eq!(fault.offset(), Some(bytes.len() as u64 - 1));
+    for (labels, of_exemplar) in [(vec![1], vec![]), (vec![1, 2], vec![3]), (vec![1, 2], vec![9])] {
+        let exemplar = v2::Exemplar { labels_refs: of_exemplar, ..Default::default() };
+        bad.timeseries[0].labels_refs = labels;
+        bad.timeseries[0].exemplars = vec![exemplar];
+        error(WriteVersion::Two, &bad.encode_to_vec());
+    }
+    bad.symbols[0] = "x".into();
+    error(WriteVersion::Two, &bad.encode_to_vec());
+    // A text that is not UTF-8, a label in another form, a field that ends too early.
+    for (bytes, offset) in [
+        (&b"\x0a\x09\x0a\x07\x0a\x01\xff\x12\x02ab"[..], 4),
+        (b"\x08\x01", 0),
+        (b"\x0a\x02\x12\x05", 4),
+        (b"\x0a\x03\x0a\x05a", 4),
+    ] {
+        let error = error(WriteVersion::One, bytes);
+        assert!(!error.is_incomplete(), "{error}");
+        assert_eq!(error.offset(), Some(offset), "{error}");
+    }
+    assert!(error(WriteVersion::One, b"\x0a\x05\x0a").is_incomplete());
+}
+
+#[test]
+fn the_parts_of_a_series_are_bounded() {
+    let many = |tag: &[u8], count: usize| {
+        let body = tag.repeat(count);
+        let mut request = vec![0x0a];
+        let mut len = body.len();
+        while len >= 0x80 {
+            request.push(len as u8 | 0x80);
+            len >>= 7;
+        }
+        request.push(len as u8);
+        request.extend(body);
+        request
+    };
+    for (tag, most) in [(b"\x0a\0", 1 << 12), (b"\x12\0", 1 << 16), (b"\x1a\0", 1 << 16), (b"\x22\0", 1 << 16)] {
+        assert!(read_all(WriteVersion::One, &many(tag, most)));
+        assert!(error(WriteVersion::One, &many(tag, most + 1)).is_too_large());
+    }
+    let symbols = b"\x22\0".repeat((1 << 20) + 1);
+    assert!(error(WriteVersion::Two, &symbols).is_too_large());
+}
+
+/// Reads all of a request; returns whether it is one.
+pub(crate) fn read_all(version: WriteVersion, bytes: &[u8]) -> bool {
+    let Ok(mut reader) = WriteReader::new(version, bytes) else { return false };
+    while let Some(entry) = reader.next() {
+        match entry {
+            Err(error) => {
+                assert!(error.offset().is_some_and(|offset| offset <= bytes.len() as u64));
+                return false;
+            }
+            Ok(Entry::Series(series)) => {
+                for histogram in series.histograms().flatten() {
+                    assert!(histogram.count >= 0.0);
+                }
+                for exemplar in series.exemplars() {
+                    assert!(exemplar.labels.len() <= bytes.len());
+                }
+            }
+            Ok(_) => {}
+        }
+    }
+    true
+}
