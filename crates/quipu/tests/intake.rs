@@ -274,14 +274,14 @@ fn all_of_it_is_there_again_after_the_file_is_opened_again() {
     second.take(metric("n"), &[("l", "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
     // The same source goes on.
     first.take(metric("f"), &[], &Given::Counter(10.0), Mode::Follow, start).unwrap();
-    has(&registry, &["a{l=\"1\"} 4", "n{l=\"1\"} 2", "f 10", "g{job=\"x\"} 1", "g 1"]);
+    has(&registry, &["a{l=\"1\"} 4", "n{l=\"1\"} 2", "f 10", "g{a=\"\",job=\"x\"} 1", "g 1"]);
     assert_eq!(second.usage(), quipu::intake::Usage { series: 5, families: 5 });
     let mut seen = Vec::new();
-    first.visit_grouped(|name, labels| seen.push((name.to_owned(), labels.len()))).unwrap();
-    assert_eq!(seen, [("g".to_owned(), 1), ("g".to_owned(), 0)]);
+    first.visit_grouped(|taken| seen.push((taken.name.to_owned(), taken.labels.len()))).unwrap();
+    assert_eq!(seen, [("g".to_owned(), 2), ("g".to_owned(), 0)]);
     first.take(metric("g"), &[], &Given::Unknown(1.0), Mode::Set, None).unwrap();
     assert_eq!(first.remove_grouped("g", &[]).unwrap(), 1);
-    assert_eq!(first.remove("g", &[("job", "x")]).unwrap(), 1);
+    assert_eq!(first.remove("g", &[("job", "x"), ("a", "")]).unwrap(), 1);
     assert_eq!(first.remove("g", &[("job", "x")]).unwrap(), 0);
 }
 
@@ -306,4 +306,37 @@ fn a_gauge_that_is_set_to_the_same_value_does_not_expire() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(!registry.text().contains("once"));
+}
+
+#[test]
+fn a_group_is_replaced_hidden_and_shown_again() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let grouped = |name| Metric { grouped: true, ..metric(name) };
+    let labels = [("job", "x")];
+    intake.take(grouped("c"), &labels, &Given::Counter(5.0), Mode::Set, None).unwrap();
+    intake.take(grouped("c"), &labels, &Given::Counter(2.0), Mode::Set, None).unwrap();
+    intake.take(grouped("c"), &labels, &Given::Counter(1.5), Mode::Add, None).unwrap();
+    has(&registry, &["c{job=\"x\"} 3.5"]);
+    assert_eq!(intake.hide_grouped("c", &labels).unwrap(), 1);
+    assert_eq!(registry.text(), "");
+    let mut read = Vec::new();
+    let count = intake.read("c", &labels, |taken| read.push(format!("{:?}", taken.value))).unwrap();
+    assert!(count == 1 && read[0].contains("3.5"), "{read:?}");
+    intake.take(grouped("c"), &labels, &Given::Counter(1.0), Mode::Add, None).unwrap();
+    has(&registry, &["c{job=\"x\"} 4.5"]);
+    // Other buckets replace the old ones, and another group may have the old ones.
+    let narrow = [(1.0, 1.0), (f64::INFINITY, 0.0)];
+    let wide = [(2.0, 1.0), (f64::INFINITY, 0.0)];
+    let mut take = |job: &str, buckets: &[(f64, f64)]| {
+        let given = Given::Histogram { buckets, sum: 1.0 };
+        intake.take(grouped("h"), &[("job", job)], &given, Mode::Set, None).unwrap();
+    };
+    take("x", &narrow);
+    take("y", &narrow);
+    take("x", &wide);
+    has(&registry, &["h_bucket{job=\"x\",le=\"2\"} 1", "h_bucket{job=\"y\",le=\"1\"} 1"]);
+    assert!(!registry.text().contains("h_bucket{job=\"x\",le=\"1\"}"));
+    assert_eq!(intake.kind_of("h").unwrap(), Some(quipu::snapshot::Kind::Histogram));
+    assert_eq!(intake.kind_of("i").unwrap(), None);
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use crate::snapshot::Native;
+use super::class::Class;
+use super::table::Entry;
+use crate::snapshot::{Kind, Native, Value};
 
 /// The metric that a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,8 +15,8 @@ pub struct Metric<'a> {
     pub help: &'a str,
     /// The unit, in which the name ends; may be empty.
     pub unit: &'a str,
-    /// Whether the series belongs to a group that is replaced as a whole. Such series are in
-    /// families of their own.
+    /// Whether the series belongs to a group that is replaced as a whole. Such series are in other
+    /// families than those that do not, and keep labels without a value.
     pub grouped: bool,
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.
@@ -62,6 +64,45 @@ pub enum Given<'a> {
         /// The sum of the observations.
         sum: f64,
     },
+}
+
+/// A series that an intake holds.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Taken<'a> {
+    /// The name of the metric, as it was given.
+    pub name: &'a str,
+    /// The help.
+    pub help: &'a str,
+    /// The unit.
+    pub unit: &'a str,
+    /// The type.
+    pub kind: Kind,
+    /// Whether the series belongs to a group.
+    pub grouped: bool,
+    /// The labels.
+    pub labels: &'a [(&'a str, &'a str)],
+    /// The value.
+    pub value: &'a Value<'a>,
+}
+
+impl<'a> Taken<'a> {
+    pub(super) fn new(
+        entry: &'a Entry,
+        labels: &'a [(&'a str, &'a str)],
+        value: &'a Value<'a>,
+    ) -> Self {
+        let schema = entry.family.schema();
+        Self {
+            name: &schema.name,
+            help: &schema.help,
+            unit: &schema.unit,
+            kind: entry.kind.snapshot_kind(),
+            grouped: Class::of(schema).grouped,
+            labels,
+            value,
+        }
+    }
 }
 
 /// How a value changes its series.

@@ -35,25 +35,24 @@ mod settings;
 mod table;
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quipu_segment::clock::{Clock, Coarse};
-use quipu_segment::series::{Cursor, SeriesCells};
+use quipu_segment::series::SeriesCells;
 
-pub use given::{Given, Metric, Mode, Shape};
+pub use given::{Given, Metric, Mode, Shape, Taken};
 pub use limits::{Limits, Usage};
 pub use refused::Refused;
 
 use crate::error::Error;
 use crate::kind::{
     AnyKind, GAUGE_STAMP, GAUGE_VALUE, MixedCounter, Relay, RelayCounter, RelayHistogram,
-    RelaySummary, Times,
+    RelaySummary, Scratch, Times,
 };
 use crate::names;
 use crate::registry::Registry;
-use crate::snapshot::{Texts, Timestamp};
+use crate::snapshot::{Kind, Texts, Timestamp};
 use class::Class;
 use table::{Entry, Sorted, Table, Wanted};
 
@@ -170,7 +169,7 @@ impl Intake {
         start: Option<Timestamp>,
     ) -> Result<(), Refused> {
         settings::check(given, mode)?;
-        let labels = Sorted::new(labels, self.limits.labels)?;
+        let labels = Sorted::new(labels, self.limits.labels, metric.grouped)?;
         let mut settings = std::mem::take(&mut self.settings);
         let taken = settings::of_given(&metric, given, mode, &mut settings).and_then(|wanted| {
             let is_gauge = matches!(given, Given::Gauge(_) | Given::Unknown(_));
@@ -202,7 +201,7 @@ impl Intake {
         if value.is_nan() || !(0.0..=MAX_WEIGHT).contains(&weight) {
             return Err(Refused::Value);
         }
-        let labels = Sorted::new(labels, self.limits.labels)?;
+        let labels = Sorted::new(labels, self.limits.labels, metric.grouped)?;
         let times = self.whole(weight);
         let mut settings = std::mem::take(&mut self.settings);
         let taken = settings::of_shape(&metric, shape, &mut settings).and_then(|wanted| {
@@ -226,7 +225,12 @@ impl Intake {
     /// # Errors
     /// Those of a segment in a file.
     pub fn remove(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
-        self.remove_if(name, labels, |_| true)
+        let remove =
+            |entry: &Entry, labels: &Sorted<'_>| entry.family.remove(|key| labels.write(key));
+        let removed = self.for_each(name, labels, false, remove)?;
+        let removed = removed + self.for_each(name, labels, true, remove)?;
+        self.release(removed);
+        Ok(removed)
     }
 
     /// As [`Intake::remove`], but only series that were taken with [`Metric::grouped`].
@@ -234,58 +238,122 @@ impl Intake {
     /// # Errors
     /// Those of a segment in a file.
     pub fn remove_grouped(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
-        self.remove_if(name, labels, |class| class.grouped)
+        let remove =
+            |entry: &Entry, labels: &Sorted<'_>| entry.family.remove(|key| labels.write(key));
+        let removed = self.for_each(name, labels, true, remove)?;
+        self.release(removed);
+        Ok(removed)
     }
 
-    /// Calls `visit` with the name and the labels of every series that was taken with
-    /// [`Metric::grouped`]: for a program that starts, and has to know what its groups hold.
+    /// Calls `visit` with every series that was taken with [`Metric::grouped`], hidden ones included:
+    /// for a program that starts, and has to know what its groups hold.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
-    pub fn visit_grouped(
-        &mut self,
-        mut visit: impl FnMut(&str, &[(&str, &str)]),
-    ) -> Result<(), Error> {
+    pub fn visit_grouped(&mut self, mut visit: impl FnMut(&Taken<'_>)) -> Result<(), Error> {
         self.table.refresh(self.registry.segment())?;
-        let mut buffer = Vec::new();
+        let mut scratch = Scratch::default();
         for entry in self.table.entries() {
             let schema = entry.family.schema();
             let class = Class::of(schema);
             if !class.grouped {
                 continue;
             }
-            let _ = entry.family.walk(&mut Cursor::default(), &mut buffer, |view| {
+            // Removes none: the walk of a scrape leaves hidden series out, this one does not.
+            let walked = entry.family.retain(|view| {
                 let names = schema.labels.iter().map(|label| label.name.as_str());
                 let pairs: Vec<(&str, &str)> = names.zip(Texts::new(view.texts)).collect();
-                let pairs = if class.alone { &[][..] } else { &pairs[..] };
+                let labels = if class.alone { &[][..] } else { &pairs[..] };
                 if !view.overflow {
-                    visit(&schema.name, pairs);
+                    entry.kind.read(&entry.family, &view.cells, &mut scratch, |value| {
+                        visit(&Taken::new(entry, labels, &value));
+                    });
                 }
-                ControlFlow::Continue(())
+                true
             });
+            walked.map_err(|error| Error::segment(&schema.name, error))?;
         }
         Ok(())
     }
 
-    fn remove_if(
+    /// Calls `read` with the series of these labels, in each family of that name that has it, hidden
+    /// or not. Returns the number of these series.
+    ///
+    /// # Errors
+    /// If the families of the segment are inconsistent.
+    pub fn read(
         &mut self,
         name: &str,
         labels: &[(&str, &str)],
-        is_wanted: impl Fn(Class) -> bool,
+        mut read: impl FnMut(&Taken<'_>),
     ) -> Result<u64, Error> {
         self.table.refresh(self.registry.segment())?;
-        let Ok(labels) = Sorted::new(labels, table::MAX_LABELS) else { return Ok(0) };
-        let mut removed = 0;
-        for entry in self.table.of_labels(name, &labels) {
-            if is_wanted(Class::of(entry.family.schema())) {
-                let was_there = entry.family.remove(|key| labels.write(key));
-                removed += u64::from(was_there.map_err(|error| Error::segment(name, error))?);
+        let mut scratch = Scratch::default();
+        let mut count = 0;
+        for grouped in [false, true] {
+            let Ok(sorted) = Sorted::new(labels, table::MAX_LABELS, grouped) else { continue };
+            for entry in self.table.of_labels(name, &sorted) {
+                if Class::of(entry.family.schema()).grouped != grouped {
+                    continue;
+                }
+                let mut act = |entry: &Entry, cells: &SeriesCells<'_>| {
+                    entry.kind.read(&entry.family, cells, &mut scratch, |value| {
+                        read(&Taken::new(entry, labels, &value));
+                    });
+                };
+                count += u64::from(change(&entry, &sorted, &mut act));
             }
         }
+        Ok(count)
+    }
+
+    /// Hides the series of these labels that were taken with [`Metric::grouped`]: scrapes leave them
+    /// out until they are taken again, and then they go on from their totals. Returns their number.
+    ///
+    /// # Errors
+    /// Those of a segment in a file.
+    pub fn hide_grouped(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
+        let hide = |entry: &Entry, labels: &Sorted<'_>| {
+            entry.family.set_shown(|key| labels.write(key), false)
+        };
+        self.for_each(name, labels, true, hide)
+    }
+
+    /// The type of the family of that name that was made last.
+    ///
+    /// # Errors
+    /// If the families of the segment are inconsistent.
+    pub fn kind_of(&mut self, name: &str) -> Result<Option<Kind>, Error> {
+        self.table.refresh(self.registry.segment())?;
+        Ok(self.table.newest_of(name).map(|entry| entry.kind.snapshot_kind()))
+    }
+
+    /// Calls `act` for each family of that name that has these labels and is grouped or not. Returns
+    /// how often it returned true.
+    fn for_each(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        grouped: bool,
+        act: impl Fn(&Entry, &Sorted<'_>) -> Result<bool, quipu_segment::Error>,
+    ) -> Result<u64, Error> {
+        self.table.refresh(self.registry.segment())?;
+        let Ok(labels) = Sorted::new(labels, table::MAX_LABELS, grouped) else { return Ok(0) };
+        let mut count = 0;
+        for entry in self.table.of_labels(name, &labels) {
+            if Class::of(entry.family.schema()).grouped == grouped {
+                let acted = act(&entry, &labels);
+                count += u64::from(acted.map_err(|error| Error::segment(name, error))?);
+            }
+        }
+        Ok(count)
+    }
+
+    /// Makes room for series that were removed.
+    fn release(&self, removed: u64) {
         // Another thread may have counted less meanwhile: the next sweep counts again.
         let subtract = |series: u64| Some(series.saturating_sub(removed));
         let _ = self.used.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
-        Ok(removed)
     }
 
     /// Changes the cells of a series. Makes the series, and its family, within the limits.
@@ -299,12 +367,12 @@ impl Intake {
         if let Some(entry) = self.table.find(wanted, labels)
             && change(entry, labels, &mut act)
         {
-            return Ok(());
+            return show(entry, labels);
         }
         self.check_names(metric.name, labels)?;
         let entry = self.family(metric, wanted, labels)?;
         if change(&entry, labels, &mut act) {
-            return Ok(());
+            return show(&entry, labels);
         }
         self.check_room()?;
         let made = entry.family.make_series(|key| labels.write(key));
@@ -312,10 +380,27 @@ impl Intake {
             return Err(Refused::Full);
         }
         self.used.series.fetch_add(1, Ordering::Relaxed);
+        if metric.grouped {
+            self.replace_others(&entry, labels);
+        }
         if self.limits.series_per_source < u64::MAX {
             self.add_to_source();
         }
         Ok(())
+    }
+
+    /// Removes the series of these labels from the other families of groups: a series that comes with
+    /// another type or with other buckets replaces the old one.
+    fn replace_others(&self, entry: &Entry, labels: &Sorted<'_>) {
+        for other in self.table.of_labels(&entry.family.schema().name, labels) {
+            let is_grouped = Class::of(other.family.schema()).grouped;
+            if is_grouped && other.family.id() != entry.family.id() {
+                // If the lock cannot be had in time, the old one stays beside the new one.
+                if let Ok(true) = other.family.remove(|key| labels.write(key)) {
+                    self.release(1);
+                }
+            }
+        }
     }
 
     /// The family that is wanted, which is made if there is none.
@@ -423,6 +508,16 @@ fn change(
         }
     };
     entry.family.change(|key| labels.write(key), once)
+}
+
+/// Shows a series of a group again, if it was hidden.
+#[inline]
+fn show(entry: &Entry, labels: &Sorted<'_>) -> Result<(), Refused> {
+    if entry.family.hidden() == 0 || !Class::of(entry.family.schema()).grouped {
+        return Ok(());
+    }
+    let shown = entry.family.set_shown(|key| labels.write(key), true);
+    shown.map_or(Err(Refused::Full), |_| Ok(()))
 }
 
 /// Stores a value. Returns false if a lock that it needs cannot be had in time.

@@ -33,8 +33,10 @@ pub(super) fn of_given<'a>(
     settings: &'a mut Vec<u8>,
 ) -> Result<Wanted<'a>, Refused> {
     settings.clear();
+    // In groups, one series is added to and another of the same family is replaced.
+    let adds = mode == Mode::Add && !metric.grouped;
     let (kind, cells, floats) = match given {
-        Given::Counter(_) if mode == Mode::Add => (MixedCounter::NUMBER, 2, MixedCounter::FLOATS),
+        Given::Counter(_) if adds => (MixedCounter::NUMBER, 2, MixedCounter::FLOATS),
         Given::Counter(_) => {
             let cells = Relay::cells(RelayCounter::VALUES);
             (RelayCounter::NUMBER, cells, RELAY_FLOATS)
@@ -45,7 +47,7 @@ pub(super) fn of_given<'a>(
             let bounds = buckets.split_last().map_or(&[][..], |(_, bounds)| bounds);
             let bounds = bounds.iter().map(|(bound, _)| *bound);
             let count = buckets.len().saturating_sub(1);
-            if mode == Mode::Add {
+            if adds {
                 put_histogram(None, bounds, settings);
                 (HistogramLayout::NUMBER, 2 + count, HistogramLayout::FLOATS)
             } else {

@@ -51,6 +51,8 @@ pub(super) struct Table {
     entries: Vec<Arc<Entry>>,
     by_wanted: HashMap<u64, Vec<u32>, BuildHasherDefault<Unhashed>>,
     by_labels: HashMap<u64, Vec<u32>, BuildHasherDefault<Unhashed>>,
+    /// The newest family of each name, by its hash.
+    by_name: HashMap<u64, u32, BuildHasherDefault<Unhashed>>,
     hash: RandomState,
     /// The numbers of all families.
     known: HashSet<u64>,
@@ -59,12 +61,17 @@ pub(super) struct Table {
 }
 
 impl<'a> Sorted<'a> {
-    /// Sorts labels, of which at most `most` may have a value.
-    pub(super) fn new(labels: &'a [(&'a str, &'a str)], most: usize) -> Result<Self, Refused> {
+    /// Sorts labels, of which at most `most` may be there. Those without a value are left out, unless
+    /// `keeps_empty`.
+    pub(super) fn new(
+        labels: &'a [(&'a str, &'a str)],
+        most: usize,
+        keeps_empty: bool,
+    ) -> Result<Self, Refused> {
         let mut sorted = Self { labels, order: [0; MAX_LABELS], count: 0 };
         let mut is_sorted = true;
         for (i, (name, value)) in labels.iter().enumerate() {
-            if value.is_empty() {
+            if value.is_empty() && !keeps_empty {
                 continue;
             }
             let i = u8::try_from(i).map_err(|_| Refused::Labels)?;
@@ -149,6 +156,12 @@ impl Table {
                 && schema.class & !ALONE_IN_CLASS == wanted.class.number() & !ALONE_IN_CLASS
                 && labels.is_of(schema)
         })
+    }
+
+    /// The newest family of that name.
+    pub(super) fn newest_of(&self, name: &str) -> Option<&Arc<Entry>> {
+        let at = *self.by_name.get(&self.hash_labels(name, [].into_iter()))?;
+        Some(&self.entries[at as usize]).filter(|entry| entry.family.schema().name == name)
     }
 
     /// The families of that name that have these labels, whatever their kind.
@@ -237,10 +250,12 @@ impl Table {
         };
         let by_wanted = self.hash_wanted(&wanted, names());
         let by_labels = self.hash_labels(&schema.name, names());
+        let by_name = self.hash_labels(&schema.name, [].into_iter());
         // The segment has far fewer records than 2^32.
         let at = self.entries.len() as u32;
         self.by_wanted.entry(by_wanted).or_default().push(at);
         self.by_labels.entry(by_labels).or_default().push(at);
+        self.by_name.insert(by_name, at);
         self.known.insert(family.id());
         self.entries.push(Arc::new(Entry { family, kind }));
         true

@@ -168,8 +168,8 @@ impl<'c> Relay<'c> {
     }
 
     fn advance(&self) {
-        // Release: who sees the phase sees the values before it. The fence orders what is stored
-        // after it for those who read the phase again.
+        // Release: a reader that sees the phase sees the values before it. The fence orders what is
+        // stored after it for a reader that looks at the phase again.
         self.cells.plain(PHASE).store(self.phase().wrapping_add(1), Ordering::Release);
         fence(Ordering::Release);
     }

@@ -107,7 +107,9 @@ impl ReaderList {
             let mut labels: Vec<&str> =
                 reader.labels.all().iter().map(|label| label.name).collect();
             labels.sort_unstable();
-            let list = match is_alike && label_sets.insert(labels) {
+            // A series is in one group, and a group in one family of its labels.
+            let is_grouped = Class::of(reader.family.schema()).grouped;
+            let list = match is_alike && (label_sets.insert(labels) || is_grouped) {
                 true => &mut self.readers,
                 false => &mut self.contradicting,
             };

@@ -498,6 +498,36 @@ impl Family {
         }
     }
 
+    /// Shows the series with the labels that `labels` writes, or hides it; returns false if there is
+    /// none. A hidden series keeps its cells. It is shown again by this method, or, in a family whose
+    /// series expire, once a sweep sees that it has changed.
+    ///
+    /// # Errors
+    /// Those of [`Family::remove`].
+    pub fn set_shown(
+        &self,
+        labels: impl Fn(&mut KeyWriter<'_>),
+        shown: bool,
+    ) -> Result<bool, Error> {
+        let inner = &*self.inner;
+        let Series::Dynamic(keyed) = &inner.layout else { return Ok(false) };
+        let mut texts = Texts::new(inner.secrets());
+        let mut writer = KeyWriter::new(&inner.sets, &mut texts);
+        labels(&mut writer);
+        match writer.finish(keyed.secrets(), keyed.texts) {
+            Some(key) => keyed.set_shown(&key, shown, lock::REMOVAL),
+            None => Ok(false),
+        }
+    }
+
+    /// The number of series that are hidden.
+    pub fn hidden(&self) -> u64 {
+        match &self.inner.layout {
+            Series::Dense(_) => 0,
+            Series::Dynamic(keyed) => keyed.hidden(),
+        }
+    }
+
     /// Binds a handle to the series with the labels that `labels` writes. The series is made if
     /// there is none, and is shown from now on.
     pub fn bind(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> SeriesHandle {

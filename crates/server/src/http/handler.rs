@@ -1,6 +1,7 @@
 //! The interface between transport and daemon: the daemon handles requests, and is notified of
 //! events.
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use hyper::body::Bytes;
@@ -67,11 +68,17 @@ pub struct Request {
     head: Parts,
     body: Bytes,
     started: Instant,
+    client: Option<IpAddr>,
 }
 
 impl Request {
-    pub(super) fn new(head: Parts, body: Bytes, started: Instant) -> Request {
-        Request { head, body, started }
+    pub(super) fn new(
+        head: Parts,
+        body: Bytes,
+        started: Instant,
+        client: Option<IpAddr>,
+    ) -> Request {
+        Request { head, body, started, client }
     }
 
     /// The method.
@@ -102,6 +109,11 @@ impl Request {
     /// The body; empty unless the handler [keeps](Handler::keeps_body) it.
     pub fn body(&self) -> &Bytes {
         &self.body
+    }
+
+    /// The client: its IPv4 address, or the first 64 bits of its IPv6 address.
+    pub fn client(&self) -> Option<IpAddr> {
+        self.client
     }
 
     /// When the head was parsed.

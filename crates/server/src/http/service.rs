@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::error::Error as _;
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -42,7 +43,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
             return self.refusal(Refusal::Busy);
         }
         if incoming.is_end_stream() {
-            let request = Request::new(head, Bytes::new(), started);
+            let request = Request::new(head, Bytes::new(), started, self.wire.client());
             if !self.wire.takes_turn(started) {
                 self.wire.enter(Phase::Waiting);
                 return self.later(Stage::Queued(Some(request)));
@@ -73,6 +74,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
             body: if keeps { Collected::Nothing } else { Collected::Dropped(0) },
             limit,
             too_large,
+            client: self.wire.client(),
             share: Share { kept: connections.kept.clone(), bytes: 0 },
             started,
         };
@@ -218,6 +220,7 @@ struct Collecting {
     /// The refusal of a larger one.
     too_large: Refusal,
     share: Share,
+    client: Option<IpAddr>,
     started: Instant,
 }
 
@@ -275,7 +278,7 @@ impl Collecting {
                 None => {
                     let body = std::mem::take(&mut self.body).into_bytes();
                     let head = self.head.take().ok_or(None);
-                    break head.map(|head| Request::new(head, body, self.started));
+                    break head.map(|head| Request::new(head, body, self.started, self.client));
                 }
             }
         })

@@ -42,6 +42,37 @@ impl DynamicSeries {
         Ok(found.is_some())
     }
 
+    /// Shows or hides a series; returns false if there is none. A hidden one stays so until it is
+    /// shown again, or until a sweep sees that it has changed since.
+    pub(crate) fn set_shown(
+        &self,
+        key: &Key<'_>,
+        shown: bool,
+        wait: Duration,
+    ) -> Result<bool, Error> {
+        let _guard = self.lock_within(wait)?;
+        let Some(found) = self.find_locked(key) else { return Ok(false) };
+        let at = found.at;
+        if self.is_overflow(at) {
+            return Ok(false);
+        }
+        let is_shown = state_of(self.region().word(at).load(Ordering::Acquire)) == state::LIVE;
+        match shown {
+            true if !is_shown => self.show(at),
+            false if is_shown => {
+                if self.idle.is_some() {
+                    let mark = self.word_of(at, 2);
+                    let seen = mark.load(Ordering::Relaxed);
+                    let since = u64::from(seen as u32); // The lower half is the time.
+                    mark.store((u64::from(self.digest(at)) << 32) | since, Ordering::Relaxed);
+                }
+                self.hide(at);
+            }
+            _ => {}
+        }
+        Ok(true)
+    }
+
     /// Removes the series for which `keep` returns false. It is called without the lock, so that it
     /// may use the family in any way.
     pub(crate) fn retain(&self, mut keep: impl FnMut(&Seen<'_>) -> bool) -> Result<u64, Error> {

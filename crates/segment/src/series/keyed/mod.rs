@@ -336,6 +336,11 @@ impl DynamicSeries {
         is_series(meta) && meta::generation_of(meta) == generation
     }
 
+    /// The number of series that are hidden.
+    pub(crate) fn hidden(&self) -> u64 {
+        self.head[at::HIDDEN].load(Ordering::Relaxed)
+    }
+
     /// Whether a series is shown, or will be after the next sweep because it changed while hidden.
     pub(crate) fn is_shown(&self, found: Found) -> bool {
         state_of(found.meta) == state::LIVE || self.has_changed(found.at)
