@@ -90,7 +90,7 @@ pub struct Flags {
     pub input_body_bytes: Option<usize>,
 
     /// Maximum bytes of the state file for metrics that come in. A file keeps the limit that it was
-    /// created with [default: 4294967296]
+    /// created with [default: 1073741824]
     #[arg(long, env = "QUIPU_INPUT_BYTES", value_name = "BYTES")]
     pub input_bytes: Option<u64>,
 
@@ -99,7 +99,7 @@ pub struct Flags {
     pub series: Option<u64>,
 
     /// Maximum number of series that one source may make while the daemon runs: an address, a job,
-    /// or a credential [default: no limit]
+    /// or a credential [default: none]
     #[arg(long, env = "QUIPU_SERIES_PER_SOURCE", value_name = "COUNT")]
     pub series_per_source: Option<u64>,
 
@@ -109,7 +109,7 @@ pub struct Flags {
     pub families: Option<u64>,
 
     /// Hides a series that came in and was not updated for this time. A counter that comes back goes
-    /// on from its last total [default: never]
+    /// on from its last total [default: none]
     #[arg(long, env = "QUIPU_EXPIRY", value_name = "TIME")]
     pub expiry: Option<Time>,
 
@@ -278,7 +278,7 @@ impl Flags {
             header_bytes: Some(limits.header_bytes),
             body_bytes: Some(limits.body_bytes),
             input_body_bytes: Some(limits.kept_body_bytes),
-            input_bytes: Some(4 << 30),
+            input_bytes: Some(1 << 30),
             series: Some(intake.series),
             series_per_source: None,
             families: Some(intake.families),

@@ -129,7 +129,7 @@ fn the_numbers_are_those_of_the_traffic() {
 fn checkpoints_are_counted() {
     let home = Home::new();
     let daemon = home.start(&["--checkpoint", "20ms"]);
-    let started = daemon.sample("process_start_time_seconds");
+    let started = daemon.sample("quipu_process_start_time_seconds");
     let unix = || std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
     assert!((unix() - started).abs() < 60.0, "{started}");
     let count = || daemon.sample("quipu_checkpoint_duration_seconds_count");
@@ -165,7 +165,7 @@ fn connections_give_their_memory_back() {
     const CONNECTIONS: usize = 300;
     let home = Home::new();
     let daemon = home.start(&[]);
-    let resident = || daemon.sample("process_resident_memory_bytes");
+    let resident = || daemon.sample("quipu_process_resident_memory_bytes");
     resident();
     let before = resident();
     let fields: String = (0..90).map(|n| format!("F{n}: {}\r\n", "x".repeat(150))).collect();

@@ -209,7 +209,7 @@ fn a_refused_start_leaves_no_state_and_its_advice_works() {
         command.args(["-c", &format!("ulimit -{flag} {kib} && exec \"$0\" \"$@\"")]);
         command.arg(program.get_program()).current_dir(home.directory());
         command.args(["serve", "--listen", &format!("{}:0", home.host())]);
-        command.args(["--log-format", "json"]);
+        command.args(["--log-format", "json", "--input-bytes", "1048576"]);
         command
     };
     // Limits from too little address space for the state to enough for all but metrics or a thread.
