@@ -1,7 +1,8 @@
-//! The command line: `quipu serve`, `quipu scrape`, `quipu convert` and `quipu compare`.
+//! The command line: `quipu serve`, `quipu check`, `quipu scrape`, `quipu convert` and
+//! `quipu compare`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -24,6 +25,8 @@ struct Cli {
 enum Command {
     /// Runs the daemon: an HTTP server that counts its requests
     Serve(Box<Serve>),
+    /// Checks files that the daemon reads, and says what is wrong with them
+    Check(Check),
     /// Shows the metrics that application processes keep in files
     Scrape(Scrape),
     /// Converts messages from one format to another
@@ -49,6 +52,22 @@ struct Serve {
     flags: Flags,
 }
 
+#[derive(Args)]
+struct Check {
+    #[command(subcommand)]
+    what: Checked,
+}
+
+#[derive(Subcommand)]
+enum Checked {
+    /// Checks a TOML file of settings, and the files that it names
+    Config {
+        /// The file
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
 /// Exit code for unusable settings, the same as clap's for usage errors.
 const USAGE: u8 = 2;
 
@@ -58,6 +77,7 @@ const NO_SETTING: &str = "is not a setting and is ignored; quipu serve --help li
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(arguments) => serve(&arguments),
+        Command::Check(Check { what: Checked::Config { file } }) => check_config(&file),
         Command::Scrape(arguments) => match scrape::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),
@@ -103,6 +123,17 @@ fn serve(arguments: &Serve) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Checks a file as `quipu serve --config` does, without the environment.
+fn check_config(file: &Path) -> ExitCode {
+    let settings = Flags::read(file).and_then(Settings::resolve);
+    if let Err(error) = settings.and_then(|settings| settings.check_files()) {
+        return fail(&error, USAGE);
+    }
+    // If standard output is closed, the exit code alone reports the success.
+    let _ = writeln!(std::io::stdout(), "{}: the settings are valid", printable(file));
+    ExitCode::SUCCESS
 }
 
 fn settings(arguments: &Serve) -> Result<Settings, quipu_server::config::Error> {

@@ -95,3 +95,28 @@ fn settings_that_cannot_be_used_end_a_check_with_2() {
     }
     assert!(home.files().is_empty());
 }
+
+#[test]
+fn a_file_of_settings_is_checked_by_itself() {
+    let home = Home::new();
+    let file = home.path("quipu.toml");
+    let check = |text: &str| {
+        fs::write(&file, text).unwrap();
+        let mut command = home.command();
+        // The environment is not part of the file.
+        command.args(["check", "config", "quipu.toml"]).env("QUIPU_KEYS", "none");
+        home.finish(command)
+    };
+    let good = check("window = \"30s\"\nseries = 5\n");
+    assert_eq!(good.status.code(), Some(0), "{}", good.stderr);
+    assert_eq!(good.stdout, "quipu.toml: the settings are valid\n");
+    for (text, part) in [
+        ("series = -1\n", "line 1"),
+        ("serie = 1\n", "unknown field `serie`"),
+        ("keys = 0\n", "cannot use --keys"),
+    ] {
+        let bad = check(text);
+        assert_eq!(bad.status.code(), Some(2), "{text}");
+        assert!(bad.stderr.contains(part), "{text}: {}", bad.stderr);
+    }
+}

@@ -314,7 +314,9 @@ fn the_parts_of_a_series_are_bounded() {
         request.extend(body);
         request
     };
-    for (tag, most) in [(b"\x0a\0", 1 << 12), (b"\x12\0", 1 << 16), (b"\x1a\0", 1 << 16), (b"\x22\0", 1 << 16)] {
+    for (tag, most) in
+        [(b"\x0a\0", 1 << 12), (b"\x12\0", 1 << 16), (b"\x1a\0", 1 << 16), (b"\x22\0", 1 << 16)]
+    {
         assert!(read_all(WriteVersion::One, &many(tag, most)));
         assert!(error(WriteVersion::One, &many(tag, most + 1)).is_too_large());
     }
