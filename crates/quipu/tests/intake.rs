@@ -205,6 +205,7 @@ fn what_cannot_be_taken_is_refused_and_changes_nothing() {
         labels: 2,
         name_bytes: 10,
         value_bytes: 5,
+        reserved: Some("own_"),
     };
     let mut intake = Intake::new(&registry, limits).unwrap();
     let one = Given::Counter(1.0);
@@ -214,6 +215,7 @@ fn what_cannot_be_taken_is_refused_and_changes_nothing() {
     for name in ["", "a\nb", "01234567890"] {
         assert_eq!(take(name, &[], &one), Err(Refused::Name), "{name:?}");
     }
+    assert_eq!(take("own_x", &[], &one), Err(Refused::Reserved));
     for name in ["", "__name__", "01234567890", "quipu_overflow"] {
         assert_eq!(take("a", &[(name, "x")], &one), Err(Refused::LabelName), "{name:?}");
     }
@@ -339,4 +341,21 @@ fn a_group_is_replaced_hidden_and_shown_again() {
     assert!(!registry.text().contains("h_bucket{job=\"x\",le=\"1\"}"));
     assert_eq!(intake.kind_of("h").unwrap(), Some(quipu::snapshot::Kind::Histogram));
     assert_eq!(intake.kind_of("i").unwrap(), None);
+}
+
+#[test]
+fn no_two_metrics_have_samples_of_one_name() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let mut set =
+        |name: &str, given: &Given<'_>| intake.take(metric(name), &[], given, Mode::Set, None);
+    let histogram = Given::Histogram { buckets: &[(f64::INFINITY, 1.0)], sum: 1.0 };
+    set("a_sum", &Given::Gauge(1.0)).unwrap();
+    assert_eq!(set("a", &histogram), Err(Refused::Collision));
+    set("b", &histogram).unwrap();
+    assert_eq!(set("b_bucket", &Given::Counter(1.0)), Err(Refused::Collision));
+    set("c_total", &Given::Counter(1.0)).unwrap();
+    assert_eq!(set("c_total", &Given::Unknown(1.0)), Err(Refused::Collision));
+    set("c_created", &Given::Gauge(1.0)).unwrap();
+    assert_eq!(registry.text().matches("# TYPE").count(), 4);
 }

@@ -15,6 +15,7 @@ use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 use serde::{Deserialize, Serialize};
 
 use crate::http;
+use crate::metrics::PREFIX;
 use quipu::intake;
 
 /// A length of time as people write it: `200ms`, `1m 30s`, `1h`.
@@ -409,6 +410,7 @@ impl Settings {
                 series: set(flags.series),
                 series_per_source: flags.series_per_source.unwrap_or(u64::MAX),
                 families: set(flags.families),
+                reserved: Some(PREFIX),
                 ..intake::Limits::default()
             },
             expiry: flags.expiry.map(|expiry| expiry.0),

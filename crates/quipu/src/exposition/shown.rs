@@ -14,6 +14,16 @@ impl ShownNames {
     /// Takes all names under which a family is shown, with the suffixes that the formats add,
     /// escaped for readers that need it. Returns false, and takes none, if one of them is taken.
     pub fn take(&mut self, name: &str, kind: Kind) -> bool {
+        let shown: Vec<String> = Self::of(name, kind).collect();
+        let is_free = !shown.iter().any(|name| self.0.contains(name));
+        if is_free {
+            self.0.extend(shown);
+        }
+        is_free
+    }
+
+    /// The names under which a family is shown.
+    pub(crate) fn of(name: &str, kind: Kind) -> impl Iterator<Item = String> + use<> {
         let suffixes: &[&str] = match kind {
             Kind::Counter => &["", "_total"],
             Kind::Histogram => &["", "_bucket", "_sum", "_count"],
@@ -23,12 +33,7 @@ impl ShownNames {
         };
         let mut escaped = String::new();
         escape_name(name, Escaping::Underscores, &mut escaped);
-        let shown: Vec<String> = suffixes.iter().map(|s| format!("{escaped}{s}")).collect();
-        let is_free = !shown.iter().any(|name| self.0.contains(name));
-        if is_free {
-            self.0.extend(shown);
-        }
-        is_free
+        suffixes.iter().map(move |suffix| format!("{escaped}{suffix}"))
     }
 }
 

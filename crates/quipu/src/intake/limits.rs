@@ -15,6 +15,9 @@ pub struct Limits {
     pub name_bytes: usize,
     /// The most bytes of a label's value.
     pub value_bytes: usize,
+    /// Names of metrics that begin with this are refused: those of a program that shows metrics of
+    /// another registry beside what the intake holds.
+    pub reserved: Option<&'static str>,
 }
 
 impl Default for Limits {
@@ -26,6 +29,7 @@ impl Default for Limits {
             labels: 64,
             name_bytes: 512,
             value_bytes: 4096,
+            reserved: None,
         }
     }
 }

@@ -431,6 +431,9 @@ impl Intake {
         if name.len() > limits.name_bytes || !names::is_metric(name) {
             return Err(Refused::Name);
         }
+        if limits.reserved.is_some_and(|reserved| name.starts_with(reserved)) {
+            return Err(Refused::Reserved);
+        }
         for (name, value) in labels.iter() {
             if name.len() > limits.name_bytes || !names::is_label(name) {
                 return Err(Refused::LabelName);

@@ -8,6 +8,10 @@ use std::fmt;
 pub enum Refused {
     /// The name is empty, too long, or has a character that no name has.
     Name,
+    /// The name is reserved.
+    Reserved,
+    /// A sample would have the name of another metric's sample, such as `x_sum` of a histogram `x`.
+    Collision,
     /// The name of a label is empty, too long, reserved, or there twice.
     LabelName,
     /// The value of a label is too long.
@@ -30,8 +34,10 @@ pub enum Refused {
 
 impl Refused {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Name,
+        Self::Reserved,
+        Self::Collision,
         Self::LabelName,
         Self::LabelValue,
         Self::Labels,
@@ -47,6 +53,8 @@ impl Refused {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Name => "name",
+            Self::Reserved => "reserved",
+            Self::Collision => "collision",
             Self::LabelName => "label_name",
             Self::LabelValue => "label_value",
             Self::Labels => "labels",
@@ -64,6 +72,11 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Name => "the name of the metric is empty, too long, or has a NUL",
+            Self::Reserved => "the name begins with a prefix that is reserved: choose another name",
+            Self::Collision => {
+                "another metric has samples of that name, such as x_sum of a histogram x: choose \
+                 another name"
+            }
             Self::LabelName => "the name of a label is empty, too long, reserved, or there twice",
             Self::LabelValue => "the value of a label is too long",
             Self::Labels => "there are too many labels",

@@ -10,7 +10,7 @@ use crate::kind::{
     Relay, RelayCounter, RelayHistogram, RelaySummary, SUMMARY_SUM, SummaryLayout, Total,
     UnknownKind,
 };
-use crate::snapshot::Native;
+use crate::snapshot::{Kind, Native};
 
 /// The most buckets of a native histogram from outside: that of the library.
 const NATIVE_BUCKETS: u16 = 384;
@@ -118,7 +118,19 @@ fn wanted<'a>(
     let is_counter = kind == MixedCounter::NUMBER || kind == RelayCounter::NUMBER;
     let class = Class { bare: is_counter, grouped: metric.grouped, alone: false };
     // At most MAX_CELLS.
-    Ok(Wanted { name: metric.name, kind, cells: cells as u16, floats, class, settings })
+    let (shown, cells) = (shown(kind), cells as u16);
+    Ok(Wanted { name: metric.name, kind, shown, cells, floats, class, settings })
+}
+
+/// The type that formats show for a kind.
+fn shown(kind: u8) -> Kind {
+    match kind {
+        MixedCounter::NUMBER | RelayCounter::NUMBER => Kind::Counter,
+        GaugeKind::NUMBER => Kind::Gauge,
+        HistogramLayout::NUMBER | RelayHistogram::NUMBER => Kind::Histogram,
+        SummaryLayout::NUMBER | RelaySummary::NUMBER => Kind::Summary,
+        _ => Kind::Unknown,
+    }
 }
 
 /// The cells of a native histogram without classic buckets: the sum, NaN, zero, and the table.

@@ -14,7 +14,9 @@ use quipu_segment::series::{Family, Identity, KeyWriter, Label, Schema};
 use super::class::{ALONE, Class};
 use super::refused::Refused;
 use crate::error::Error;
+use crate::exposition::ShownNames;
 use crate::kind::AnyKind;
+use crate::snapshot::Kind;
 
 /// A family, with the meaning of its cells.
 pub(super) struct Entry {
@@ -28,6 +30,8 @@ pub(super) struct Wanted<'a> {
     pub(super) name: &'a str,
     /// The number of the kind.
     pub(super) kind: u8,
+    /// The type that formats show.
+    pub(super) shown: Kind,
     pub(super) cells: u16,
     pub(super) floats: u64,
     pub(super) class: Class,
@@ -56,6 +60,8 @@ pub(super) struct Table {
     hash: RandomState,
     /// The numbers of all families.
     known: HashSet<u64>,
+    /// The names of all samples, each with the name of its metric.
+    samples: HashMap<String, String>,
     /// The newest record of the segment that the table has seen.
     newest: u64,
 }
@@ -202,6 +208,11 @@ impl Table {
     ) -> Result<(), Refused> {
         let named = |name: &str| Label { name: name.to_owned(), values: None };
         let class = Class { alone: labels.is_empty(), ..wanted.class };
+        let base = base_of(wanted.name, wanted.shown);
+        let is_taken = |name: String| self.samples.get(&name).is_some_and(|owner| owner != base);
+        if ShownNames::of(base, wanted.shown).any(is_taken) {
+            return Err(Refused::Collision);
+        }
         let schema = Schema {
             name: wanted.name.to_owned(),
             help: about.help.to_owned(),
@@ -243,6 +254,7 @@ impl Table {
         let wanted = Wanted {
             name: &schema.name,
             kind: schema.kind,
+            shown: kind.snapshot_kind(),
             cells: schema.cells,
             floats: schema.floats,
             class: Class::of(schema),
@@ -257,6 +269,11 @@ impl Table {
         self.by_labels.entry(by_labels).or_default().push(at);
         self.by_name.insert(by_name, at);
         self.known.insert(family.id());
+        let shown = kind.snapshot_kind();
+        let base = base_of(&schema.name, shown);
+        for name in ShownNames::of(base, shown) {
+            self.samples.entry(name).or_insert_with(|| base.to_owned());
+        }
         self.entries.push(Arc::new(Entry { family, kind }));
         true
     }
@@ -278,6 +295,11 @@ impl Table {
         names.for_each(|name| name.hash(&mut hasher));
         hasher.finish()
     }
+}
+
+/// The name of a metric without a suffix that the formats add.
+fn base_of(name: &str, kind: Kind) -> &str {
+    if kind == Kind::Counter { name.strip_suffix("_total").unwrap_or(name) } else { name }
 }
 
 /// The bit of a class that the labels decide.
