@@ -10,13 +10,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use quipu::intake;
 use quipu_segment::printable;
 use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 use serde::{Deserialize, Serialize};
 
 use crate::http;
+use crate::inputs::statsd;
+use crate::inputs::statsd::mapping::{self, Mapping};
 use crate::metrics::PREFIX;
-use quipu::intake;
 
 /// A length of time as people write it: `200ms`, `1m 30s`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -130,6 +132,31 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_DRAIN_TIMEOUT", value_name = "TIME")]
     pub drain_timeout: Option<Time>,
 
+    /// Where lines of StatsD and DogStatsD come in: udp://HOST:PORT, tcp://HOST:PORT, unixgram:PATH,
+    /// or unix:PATH; may be given several times [default: none]
+    #[arg(long, env = "QUIPU_STATSD", value_name = "ADDRESS", value_delimiter = ',')]
+    pub statsd: Option<Vec<statsd::Address>>,
+
+    /// Mapping file of statsd_exporter, which gives names and labels to metrics of StatsD
+    /// [default: none]
+    #[arg(long, env = "QUIPU_STATSD_MAPPING", value_name = "FILE")]
+    pub statsd_mapping: Option<PathBuf>,
+
+    /// Whether the names of all counters of StatsD end in _total: true or false [default: false]
+    #[arg(
+        long,
+        env = "QUIPU_STATSD_SUFFIXES",
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true"
+    )]
+    pub statsd_suffixes: Option<bool>,
+
+    /// Receive buffer of UDP listeners for StatsD to ask the kernel for [default: 4194304]
+    #[arg(long, env = "QUIPU_STATSD_RECEIVE_BUFFER", value_name = "BYTES")]
+    pub statsd_receive_buffer: Option<usize>,
+
     /// Format of the log [default: text]
     #[arg(long, env = "QUIPU_LOG_FORMAT", value_name = "FORM")]
     pub log_format: Option<LogFormat>,
@@ -198,6 +225,8 @@ pub struct Settings {
     pub listen: Vec<String>,
     /// Options of the HTTP server.
     pub http: http::Options,
+    /// Listeners for StatsD.
+    pub statsd: statsd::Options,
     /// The format of log lines.
     pub log_format: LogFormat,
     /// The lowest severity that is logged.
@@ -215,6 +244,8 @@ pub enum Error {
     Parse(PathBuf, toml::de::Error),
     /// A setting has an unusable value, or values contradict each other.
     Value(&'static str, String),
+    /// The mapping file of StatsD cannot be used.
+    Mapping(mapping::Error),
 }
 
 impl Flags {
@@ -254,6 +285,10 @@ impl Flags {
             write_timeout: self.write_timeout.or(other.write_timeout),
             idle_timeout: self.idle_timeout.or(other.idle_timeout),
             drain_timeout: self.drain_timeout.or(other.drain_timeout),
+            statsd: self.statsd.or(other.statsd),
+            statsd_mapping: self.statsd_mapping.or(other.statsd_mapping),
+            statsd_suffixes: self.statsd_suffixes.or(other.statsd_suffixes),
+            statsd_receive_buffer: self.statsd_receive_buffer.or(other.statsd_receive_buffer),
             log_format: self.log_format.or(other.log_format),
             log_level: self.log_level.or(other.log_level),
         }
@@ -288,6 +323,10 @@ impl Flags {
             write_timeout: time(limits.write_timeout),
             idle_timeout: time(limits.idle_timeout),
             drain_timeout: time(limits.drain_timeout),
+            statsd: None,
+            statsd_mapping: None,
+            statsd_suffixes: Some(false),
+            statsd_receive_buffer: Some(4 << 20),
             log_format: Some(LogFormat::Text),
             log_level: Some(LogLevel::Info),
         }
@@ -416,6 +455,17 @@ impl Settings {
             expiry: flags.expiry.map(|expiry| expiry.0),
             listen,
             http,
+            statsd: statsd::Options {
+                addresses: flags.statsd.clone().unwrap_or_default(),
+                mapping: flags.statsd_mapping.clone(),
+                suffixes: set(flags.statsd_suffixes),
+                receive_buffer: number(
+                    "statsd-receive-buffer",
+                    flags.statsd_receive_buffer,
+                    4096,
+                    1 << 30,
+                )?,
+            },
             log_format: set(flags.log_format),
             log_level: set(flags.log_level),
             flags,
@@ -427,7 +477,10 @@ impl Settings {
     /// # Errors
     /// Those of the files, which name the line and the remedy.
     pub fn check_files(&self) -> Result<(), Error> {
-        Ok(())
+        match &self.statsd.mapping {
+            Some(path) => Mapping::read(path).map(drop).map_err(Error::Mapping),
+            None => Ok(()),
+        }
     }
 
     /// The effective settings, as a TOML file.
@@ -521,6 +574,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot use the settings in {}: {error}", printable(path))
             }
             Self::Value(name, what) => write!(f, "cannot use --{name}: {what}"),
+            Self::Mapping(error) => write!(f, "{error}"),
         }
     }
 }
@@ -530,7 +584,7 @@ impl std::error::Error for Error {
         match self {
             Self::Read(_, error) => Some(error),
             Self::Parse(_, error) => Some(error),
-            Self::Value(..) => None,
+            Self::Value(..) | Self::Mapping(_) => None,
         }
     }
 }
@@ -558,11 +612,11 @@ mod tests {
         for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
             let name = argument.get_long().unwrap();
             let help = argument.get_help().unwrap().to_string();
-            let value = &defaults[name];
-            let shown = match value {
-                toml::Value::String(text) => text.replace("1m", "60s"),
-                toml::Value::Array(list) => list[0].as_str().unwrap().to_owned(),
-                other => other.to_string(),
+            let shown = match defaults.get(name) {
+                None => "none".to_owned(),
+                Some(toml::Value::String(text)) => text.replace("1m", "60s"),
+                Some(toml::Value::Array(list)) => list[0].as_str().unwrap().to_owned(),
+                Some(other) => other.to_string(),
             };
             let derived = ["span", "key-accuracy"].contains(&name);
             assert!(derived || help.contains(&format!("[default: {shown}]")), "{name}: {help}");
@@ -600,6 +654,7 @@ mod tests {
             ("connections = 0", "--connections", "give 1 to"),
             ("read-timeout = \"1ms\"", "--read-timeout", "give at least 10ms"),
             ("accuracy = \"1ns\"", "--window", "a coarser accuracy"),
+            ("statsd-receive-buffer = 1", "--statsd-receive-buffer", "give 4096 to"),
         ] {
             let message = resolve(toml).unwrap_err().to_string();
             assert!(message.contains(flag) && message.contains(way), "{toml}: {message}");
@@ -617,6 +672,7 @@ mod tests {
             ("windw = \"60s\"", "unknown field `windw`"),
             ("window = 60", "invalid type"),
             ("window = \"60 parsecs\"", "such as 200ms"),
+            ("statsd = [\"localhost:9125\"]", "udp://127.0.0.1:9125"),
             ("window", "quipu.toml"),
         ] {
             std::fs::write(&path, text).unwrap();

@@ -107,6 +107,9 @@ fn serve(arguments: &Serve) -> ExitCode {
         for name in strange {
             let _ = writeln!(std::io::stderr(), "quipu: {} {NO_SETTING}", printable(name));
         }
+        if let Err(error) = settings.check_files() {
+            return fail(&error, USAGE);
+        }
         return match std::io::stdout().write_all(settings.to_toml().as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),

@@ -13,6 +13,7 @@ use crate::checkpoint::Checkpoints;
 use crate::config::Settings;
 use crate::http::{self, Server};
 use crate::inputs::refusals::Refusals;
+use crate::inputs::statsd;
 use crate::inputs::sweep::Sweeps;
 use crate::inputs::{Inputs, Shared};
 use crate::metrics::{Metrics, Own};
@@ -28,6 +29,8 @@ pub enum Error {
     State(state::Error),
     /// The server cannot listen or run.
     Http(http::Error),
+    /// StatsD cannot be received.
+    Statsd(statsd::Error),
     /// The daemon's own metrics cannot be created; with the bytes of address space that the daemon
     /// needs in all.
     Metrics(quipu::Error, u64),
@@ -53,6 +56,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     check_open_files(settings)?;
     // Bind before opening the state: a daemon that cannot listen must not touch it.
     let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
+    let listeners = statsd::Listeners::bind(&settings.statsd).map_err(Error::Statsd)?;
     // State and metrics live as long as the process, so requests count no references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let starting = Starting::new(state);
@@ -64,6 +68,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         .map_err(|error| Error::System("start a thread", error))?;
     let sweeps = Sweeps::start(state).map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
+    let statsd = listeners.start(state, shared, metrics).map_err(Error::Statsd)?;
     let top: &Top = Box::leak(Box::default());
     let has_started = AtomicBool::new(false);
     let started = || {
@@ -91,6 +96,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     };
     let routes = |_| Routes::new(state, metrics, top, Inputs::new(state, shared));
     let served = server.serve(routes, started, stopping);
+    drop(statsd);
     // The final sync has no deadline: it takes as long as the disk needs.
     drop(ended);
 
@@ -172,6 +178,7 @@ impl fmt::Display for Error {
         match self {
             Self::State(error) => write!(f, "{error}"),
             Self::Http(error) => write!(f, "{error}"),
+            Self::Statsd(error) => write!(f, "{error}"),
             Self::Metrics(error, addresses) => write!(
                 f,
                 "cannot make the daemon's own metrics: {error}; the whole daemon needs {} KiB of \

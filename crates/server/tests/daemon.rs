@@ -29,5 +29,7 @@ mod shutdown;
 mod starts;
 #[path = "daemon/state_file.rs"]
 mod state_file;
+#[path = "daemon/statsd.rs"]
+mod statsd;
 #[path = "../../quipu/tests/judges/textparse.rs"]
 mod textparse;

@@ -6,6 +6,7 @@
 pub mod body;
 pub mod gate;
 pub mod refusals;
+pub mod statsd;
 pub mod sweep;
 
 use std::cell::{RefCell, RefMut};

@@ -1,0 +1,112 @@
+//! Packets on a stream, each after its length, as clients of Datadog write to a unix socket
+//! (`unixstream://`): four bytes, little-endian, and then that number of bytes of lines.
+
+use std::mem;
+
+use quipu_wire::remote::Cut;
+
+/// Puts packets together from pieces of a stream.
+#[derive(Debug)]
+pub(super) struct Frames {
+    /// The beginning of a frame, with its length.
+    held: Vec<u8>,
+    /// Bytes of a frame that is too long, which are skipped.
+    skipping: usize,
+}
+
+impl Frames {
+    pub(super) fn new() -> Self {
+        Self { held: Vec::new(), skipping: 0 }
+    }
+
+    /// Adds a piece, and calls the function with each packet that it completes.
+    pub(super) fn push(&mut self, mut piece: &[u8], mut each: impl FnMut(Cut<'_>)) {
+        while !piece.is_empty() {
+            if self.skipping > 0 {
+                let skipped = self.skipping.min(piece.len());
+                self.skipping -= skipped;
+                piece = &piece[skipped..];
+                continue;
+            }
+            if self.held.is_empty()
+                && let Some((length, rest)) = split(piece)
+                && length <= MAX_FRAME
+                && let Some(packet) = rest.get(..length)
+            {
+                each(Cut::Lines(packet));
+                piece = &rest[length..];
+                continue;
+            }
+            piece = self.hold(piece, &mut each);
+        }
+    }
+
+    /// Completes what is held as far as the piece suffices, and returns the rest of the piece.
+    fn hold<'a>(&mut self, piece: &'a [u8], each: &mut impl FnMut(Cut<'_>)) -> &'a [u8] {
+        let missing = match split(&self.held) {
+            Some((length, rest)) => length - rest.len(),
+            None => HEAD - self.held.len(),
+        };
+        let (part, piece) = piece.split_at(missing.min(piece.len()));
+        self.held.extend_from_slice(part);
+        let Some((length, rest)) = split(&self.held) else { return piece };
+        if length > MAX_FRAME {
+            self.skipping = length;
+            each(Cut::TooLong);
+        } else if rest.len() == length {
+            each(Cut::Lines(rest));
+        } else {
+            return piece;
+        }
+        drop(mem::take(&mut self.held));
+        piece
+    }
+}
+
+/// The length of a frame, and what there is of it.
+fn split(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<HEAD>()?;
+    Some((u32::from_le_bytes(*head) as usize, rest))
+}
+
+const HEAD: usize = 4;
+/// The longest frame; clients send 8 KiB at most.
+const MAX_FRAME: usize = 65_535;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_any_size_are_the_same_packets() {
+        let mut input = Vec::new();
+        let packets = [&b"a:1|c\nb:2|c\n"[..], b"", &[b'x'; 70_000], b"c:3|g", b"d"];
+        for packet in packets {
+            input.extend_from_slice(&(packet.len() as u32).to_le_bytes());
+            input.extend_from_slice(packet);
+        }
+        for size in [1, 2, 3, 4, 5, 7, 16, 69_999, 80_000] {
+            let (mut frames, mut seen) = (Frames::new(), Vec::new());
+            for piece in input.chunks(size) {
+                frames.push(piece, |cut| {
+                    seen.push(match cut {
+                        Cut::Lines(lines) => Some(lines.to_vec()),
+                        Cut::TooLong => None,
+                    });
+                });
+            }
+            let expected = packets.map(|packet| (packet.len() < 70_000).then(|| packet.to_vec()));
+            assert_eq!(seen, expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn a_length_alone_allocates_nothing() {
+        let mut frames = Frames::new();
+        frames.push(&u32::MAX.to_le_bytes(), |cut| assert_eq!(cut, Cut::TooLong));
+        for _ in 0..100 {
+            frames.push(&[7; 1000], |cut| panic!("{cut:?}"));
+        }
+        assert_eq!(frames.held.capacity(), 0);
+    }
+}

@@ -1,0 +1,212 @@
+//! Patterns with `*` for parts of names: a tree with one level for each part, so that a name costs
+//! the same with 10 rules as with 10,000.
+
+use std::collections::HashMap;
+
+use super::file::Class;
+
+/// The patterns of all rules.
+#[derive(Debug)]
+pub(super) struct Globs {
+    nodes: Vec<Node>,
+    /// Whether the order of the rules decides; otherwise the more specific pattern wins, from the
+    /// left to the right.
+    is_ordered: bool,
+}
+
+#[derive(Debug)]
+struct Node {
+    exact: HashMap<Box<str>, usize>,
+    any: Option<usize>,
+    /// The first rule that ends here, for each class.
+    rules: [Option<usize>; 3],
+    /// The first of the rules at this node and below it.
+    first: usize,
+}
+
+/// A rule, and what its asterisks matched.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Matched<'a> {
+    pub(super) rule: usize,
+    pub(super) captures: Vec<&'a str>,
+}
+
+impl Globs {
+    pub(super) fn new(is_ordered: bool) -> Self {
+        Self { nodes: vec![Node::new()], is_ordered }
+    }
+
+    /// Adds the pattern of a rule. Rules are added in their order.
+    pub(super) fn add(&mut self, pattern: &str, class: Option<Class>, rule: usize) {
+        let mut at = 0;
+        self.nodes[at].first = self.nodes[at].first.min(rule);
+        for part in pattern.split('.') {
+            let known = match part {
+                "*" => self.nodes[at].any,
+                part => self.nodes[at].exact.get(part).copied(),
+            };
+            at = known.unwrap_or_else(|| {
+                let new = self.nodes.len();
+                self.nodes.push(Node::new());
+                match part {
+                    "*" => self.nodes[at].any = Some(new),
+                    part => drop(self.nodes[at].exact.insert(part.into(), new)),
+                }
+                new
+            });
+            self.nodes[at].first = self.nodes[at].first.min(rule);
+        }
+        let classes = match class {
+            Some(class) => &[class][..],
+            None => &[Class::Counter, Class::Gauge, Class::Observer],
+        };
+        for class in classes {
+            self.nodes[at].rules[*class as usize].get_or_insert(rule);
+        }
+    }
+
+    /// The rule for a name.
+    pub(super) fn find<'a>(&self, name: &'a str, class: Class) -> Option<Matched<'a>> {
+        let mut search = Search { globs: self, class, captures: Vec::new(), best: None };
+        search.visit(0, Some(name));
+        search.best
+    }
+}
+
+/// A walk through the tree. It visits each node at most once, since only one path leads to it.
+struct Search<'g, 'a> {
+    globs: &'g Globs,
+    class: Class,
+    captures: Vec<&'a str>,
+    best: Option<Matched<'a>>,
+}
+
+impl<'a> Search<'_, 'a> {
+    fn visit(&mut self, at: usize, rest: Option<&'a str>) {
+        let node = &self.globs.nodes[at];
+        let can_win = match &self.best {
+            Some(best) => self.globs.is_ordered && node.first < best.rule,
+            None => true,
+        };
+        if !can_win {
+            return;
+        }
+        let Some(rest) = rest else {
+            if let Some(rule) = node.rules[self.class as usize]
+                && self.best.as_ref().is_none_or(|best| rule < best.rule)
+            {
+                self.best = Some(Matched { rule, captures: self.captures.clone() });
+            }
+            return;
+        };
+        let (part, rest) = match rest.split_once('.') {
+            Some((part, rest)) => (part, Some(rest)),
+            None => (rest, None),
+        };
+        if let Some(next) = node.exact.get(part) {
+            self.visit(*next, rest);
+        }
+        if let Some(next) = node.any {
+            self.captures.push(part);
+            self.visit(next, rest);
+            self.captures.pop();
+        }
+    }
+}
+
+impl Node {
+    fn new() -> Self {
+        Self { exact: HashMap::new(), any: None, rules: [None; 3], first: usize::MAX }
+    }
+}
+
+/// Whether a pattern can be read: parts of letters, digits, underscores and dashes, or an asterisk;
+/// the first does not begin with a digit.
+pub(super) fn is_pattern(pattern: &str) -> bool {
+    let is_part = |part: &str| {
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        part == "*"
+            || part.as_bytes().split_first().is_some_and(|(first, others)| {
+                is_word(*first) && others.iter().all(|byte| is_word(*byte) || *byte == b'-')
+            })
+    };
+    pattern.len() <= MAX_PATTERN
+        && !pattern.starts_with(|c: char| c.is_ascii_digit())
+        && pattern.split('.').all(is_part)
+}
+
+/// The longest pattern, which bounds the depth of a search.
+const MAX_PATTERN: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn globs(is_ordered: bool, patterns: &[&str]) -> Globs {
+        let mut globs = Globs::new(is_ordered);
+        for (rule, pattern) in patterns.iter().enumerate() {
+            globs.add(pattern, None, rule);
+        }
+        globs
+    }
+
+    /// Compares the pattern part by part.
+    fn fits<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
+        let (parts, names): (Vec<_>, Vec<_>) =
+            (pattern.split('.').collect(), name.split('.').collect());
+        let fits = |(part, name): (&&str, &&str)| *part == "*" || part == name;
+        (parts.len() == names.len() && parts.iter().zip(&names).all(fits)).then(|| {
+            let pairs = parts.iter().zip(names);
+            pairs.filter(|(part, _)| **part == "*").map(|(_, name)| name).collect()
+        })
+    }
+
+    #[test]
+    fn the_first_rule_wins_or_the_most_specific_one() {
+        let patterns =
+            ["a.*.*", "*.b.c", "a.b.c", "a.*.c", "a", "*", "*.*", "a.b.c.d", "*.*.*.*", "b.*.c"];
+        let parts = ["a", "b", "c", "d", ""];
+        let mut names: Vec<String> = parts.map(str::to_owned).to_vec();
+        for _ in 0..3 {
+            let longer = names.iter().flat_map(|name| parts.map(|part| format!("{name}.{part}")));
+            let longer: Vec<_> = longer.collect();
+            names.extend(longer);
+            names.sort();
+            names.dedup();
+        }
+        let (ordered, unordered) = (globs(true, &patterns), globs(false, &patterns));
+        for name in &names {
+            let fitting = patterns.iter().enumerate().filter_map(|(rule, pattern)| {
+                fits(pattern, name).map(|captures| Matched { rule, captures })
+            });
+            let mut fitting: Vec<_> = fitting.collect();
+            assert_eq!(ordered.find(name, Class::Gauge).as_ref(), fitting.first(), "{name}");
+            // An asterisk is less than any part that is not one.
+            fitting.sort_by_key(|matched| {
+                patterns[matched.rule].split('.').map(|part| part == "*").collect::<Vec<_>>()
+            });
+            assert_eq!(unordered.find(name, Class::Gauge).as_ref(), fitting.first(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_rule_may_be_for_one_class() {
+        let mut globs = Globs::new(true);
+        globs.add("a.*", Some(Class::Counter), 0);
+        globs.add("a.*", Some(Class::Observer), 1);
+        globs.add("*.b", None, 2);
+        let rule = |class| globs.find("a.b", class).unwrap().rule;
+        assert_eq!([rule(Class::Counter), rule(Class::Observer), rule(Class::Gauge)], [0, 1, 2]);
+    }
+
+    #[test]
+    fn patterns_are_those_of_statsd_exporter() {
+        for good in ["a", "*", "a.*.b", "*.1.a-b", "_a-1.0"] {
+            assert!(is_pattern(good), "{good}");
+        }
+        for bad in ["", ".", "a.", ".a", "1.a", "a*", "a.b*", "-a", "a.-b", "a b", "\u{e9}", "a:b"]
+        {
+            assert!(!is_pattern(bad), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! The mapping file of statsd_exporter: rules that give names and labels to metrics of StatsD.
+//!
+//! A rule with a glob matches a name part by part; one with a regular expression is tried after all
+//! globs, in the order of the file. The first rule that matches wins. Names without a rule stay.
+
+mod file;
+mod glob;
+mod template;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use quipu::intake::Shape;
+use quipu_segment::printable;
+use regex::Regex;
+use serde_saphyr::{Location, Spanned};
+
+pub use file::Class;
+use file::{Action, Defaults, File, GoDuration, Histogram, Match, Observer, Quantile, Summary};
+use glob::Globs;
+use template::Template;
+
+/// The rules of a file.
+#[derive(Debug)]
+pub struct Mapping {
+    globs: Globs,
+    rules: Vec<Rule>,
+    /// The regular expressions in their order, with their rules.
+    expressions: Vec<(Regex, usize)>,
+    unmapped: Treatment,
+}
+
+/// How a metric is kept.
+#[derive(Debug, Clone)]
+pub struct Treatment {
+    /// The help; may be empty.
+    pub help: String,
+    /// What observations are counted in.
+    pub shape: Shape,
+    /// The time after which a series that did not change is hidden.
+    pub expiry: Option<Duration>,
+    /// What each value is multiplied by.
+    pub scale: Option<f64>,
+}
+
+/// What a rule makes of a name.
+#[derive(Debug)]
+pub struct Mapped {
+    /// The name of the metric, as the rule has it.
+    pub name: String,
+    /// The labels that the rule adds.
+    pub labels: Vec<(String, String)>,
+    rule: usize,
+}
+
+/// Why a mapping file cannot be used.
+#[derive(Debug)]
+pub struct Error {
+    path: PathBuf,
+    /// The number of the line, and its text.
+    line: Option<(u64, String)>,
+    what: String,
+}
+
+#[derive(Debug)]
+struct Rule {
+    class: Option<Class>,
+    is_dropped: bool,
+    honors_labels: bool,
+    text: Texts,
+    treatment: Treatment,
+}
+
+/// The name and the labels of a rule, whose references are read as its kind of pattern has them.
+#[derive(Debug)]
+enum Texts {
+    Glob { name: Template, labels: Vec<(String, Template)> },
+    Expression { name: String, labels: Vec<(String, String)> },
+}
+
+impl Default for Treatment {
+    /// A metric without a rule, in a daemon without a mapping file.
+    fn default() -> Self {
+        let shape = Shape::Summary(QUANTILES.to_vec(), MAX_AGE);
+        Self { help: String::new(), shape, expiry: None, scale: None }
+    }
+}
+
+impl Mapping {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Error`], with the line and its text, which names the key.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let error = |what: String| Error { path: path.into(), line: None, what };
+        let length = path.metadata().map_err(|e| error(e.to_string()))?.len();
+        if length > MAX_BYTES {
+            let what = format!("it has {length} bytes; a mapping may have {MAX_BYTES}");
+            return Err(error(what));
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| error(e.to_string()))?;
+        Self::parse(&text).map_err(|(line, what)| {
+            let line = line.map(|line| {
+                let index = usize::try_from(line).unwrap_or(0).saturating_sub(1);
+                let text = text.lines().nth(index).unwrap_or_default().trim();
+                (line, text.chars().take(100).collect())
+            });
+            Error { path: path.into(), line, what }
+        })
+    }
+
+    /// The rule for a name, unless it has none.
+    pub fn find(&self, name: &str, class: Class) -> Option<Mapped> {
+        if let Some(matched) = self.globs.find(name, class) {
+            let rule = &self.rules[matched.rule];
+            let Texts::Glob { name: new, labels } = &rule.text else { return None };
+            let captures = &matched.captures;
+            let expand =
+                |(label, value): &(String, Template)| (label.clone(), value.expand(name, captures));
+            return Some(Mapped {
+                name: new.expand(name, captures),
+                labels: labels.iter().map(expand).collect(),
+                rule: matched.rule,
+            });
+        }
+        self.expressions.iter().find_map(|(expression, index)| {
+            let rule = &self.rules[*index];
+            if rule.class.is_some_and(|only| only != class) {
+                return None;
+            }
+            let Texts::Expression { name: new, labels } = &rule.text else { return None };
+            let captures = expression.captures(name)?;
+            let expand = |template: &str| {
+                let mut text = String::new();
+                captures.expand(template, &mut text);
+                text
+            };
+            Some(Mapped {
+                name: expand(new),
+                labels: labels
+                    .iter()
+                    .map(|(label, value)| (label.clone(), expand(value)))
+                    .collect(),
+                rule: *index,
+            })
+        })
+    }
+
+    /// How metrics of a rule are kept.
+    pub fn treatment(&self, mapped: &Mapped) -> &Treatment {
+        &self.rules[mapped.rule].treatment
+    }
+
+    /// Whether the rule drops its metrics.
+    pub fn drops(&self, mapped: &Mapped) -> bool {
+        self.rules[mapped.rule].is_dropped
+    }
+
+    /// Whether a tag outweighs the rule's label of the same name.
+    pub fn honors_labels(&self, mapped: &Mapped) -> bool {
+        self.rules[mapped.rule].honors_labels
+    }
+
+    /// How metrics without a rule are kept.
+    pub fn unmapped(&self) -> &Treatment {
+        &self.unmapped
+    }
+
+    /// The number of rules.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    fn parse(text: &str) -> Result<Self, Fault> {
+        let options = serde_saphyr::options! { with_snippet: false };
+        let file: Option<File> = serde_saphyr::from_str_with_options(text, options)
+            .map_err(|error| (error.location().map(|place| place.line()), error.to_string()))?;
+        let file = file.unwrap_or_default();
+        let defaults = file.defaults.unwrap_or_default();
+        let unmapped = Treatment {
+            shape: shape(&defaults, None)?,
+            expiry: expiry(defaults.ttl),
+            ..Treatment::default()
+        };
+        let mut mapping = Self {
+            globs: Globs::new(!defaults.glob_disable_ordering),
+            rules: Vec::new(),
+            expressions: Vec::new(),
+            unmapped,
+        };
+        for rule in file.mappings.unwrap_or_default() {
+            mapping.add(rule, &defaults)?;
+        }
+        Ok(mapping)
+    }
+
+    fn add(&mut self, rule: file::Rule, defaults: &Defaults) -> Result<(), Fault> {
+        let index = self.rules.len();
+        let pattern = &rule.pattern;
+        let name = match &rule.name {
+            Some(name) if template::is_name(&name.value) => name.value.as_str(),
+            Some(name) => {
+                let what =
+                    "is not a name: give letters, digits, underscores, and references as ${1}";
+                return fault(name, "name", what);
+            }
+            None => return fault(pattern, "match", "has no `name` beside it: add one"),
+        };
+        let labels = rule.labels.as_ref();
+        if let Some((name, value)) =
+            labels.into_iter().flatten().find(|(name, _)| !template::is_label(name))
+        {
+            let what =
+                format!("{name:?} is not the name of a label: give letters, digits, underscores");
+            return Err((Some(value.referenced.line()), format!("key `labels`: {what}")));
+        }
+        let scale = rule.scale.as_ref();
+        if let Some(scale) = scale.filter(|scale| !scale.value.is_finite()) {
+            return fault(scale, "scale", "is not a finite number");
+        }
+        let text = match rule.match_type.or(defaults.match_type).unwrap_or(Match::Glob) {
+            Match::Glob => {
+                if !glob::is_pattern(&pattern.value) {
+                    let what = "is not a glob: give parts of letters, digits, _ and -, or *, with \
+                                dots between them, or set `match_type: regex`";
+                    return fault(pattern, "match", what);
+                }
+                self.globs.add(&pattern.value, rule.match_metric_type, index);
+                Texts::glob(name, &pattern.value, labels)
+            }
+            Match::Regex => match Regex::new(&pattern.value) {
+                Ok(expression) => {
+                    self.expressions.push((expression, index));
+                    Texts::expression(name, labels)
+                }
+                Err(error) => return fault(pattern, "match", &error.to_string()),
+            },
+        };
+        self.rules.push(Rule {
+            class: rule.match_metric_type,
+            is_dropped: rule.action == Some(Action::Drop),
+            honors_labels: rule.honor_labels,
+            text,
+            treatment: Treatment {
+                shape: shape(defaults, Some(&rule))?,
+                expiry: expiry(rule.ttl).or(expiry(defaults.ttl)),
+                scale: scale.map(|scale| scale.value),
+                help: rule.help.unwrap_or_default(),
+            },
+        });
+        Ok(())
+    }
+}
+
+/// The line, and what is wrong with it.
+type Fault = (Option<u64>, String);
+
+fn fault<T, R>(place: &Spanned<T>, key: &str, what: &str) -> Result<R, Fault> {
+    Err(at(place.referenced, key, what))
+}
+
+fn at(place: Location, key: &str, what: &str) -> Fault {
+    (Some(place.line()), format!("key `{key}`: {what}"))
+}
+
+fn expiry(ttl: Option<GoDuration>) -> Option<Duration> {
+    ttl.map(|ttl| ttl.0).filter(|ttl| !ttl.is_zero())
+}
+
+impl Texts {
+    fn glob(name: &str, pattern: &str, labels: Option<&BTreeMap<String, file::Text>>) -> Self {
+        let captures = pattern.split('.').filter(|part| *part == "*").count();
+        let labels = labels.into_iter().flatten();
+        let read = |(label, value): (&String, &file::Text)| {
+            (label.clone(), Template::read(&value.value, captures))
+        };
+        Self::Glob { name: Template::read(name, captures), labels: labels.map(read).collect() }
+    }
+
+    fn expression(name: &str, labels: Option<&BTreeMap<String, file::Text>>) -> Self {
+        let labels = labels.into_iter().flatten();
+        let labels = labels.map(|(label, value)| (label.clone(), value.value.clone()));
+        Self::Expression { name: name.to_owned(), labels: labels.collect() }
+    }
+}
+
+/// The shape of observations: what the rule says, or else the defaults, or else a summary.
+fn shape(defaults: &Defaults, rule: Option<&file::Rule>) -> Result<Shape, Fault> {
+    let summary = rule.and_then(|rule| rule.summary_options.as_ref());
+    let histogram = rule.and_then(|rule| rule.histogram_options.as_ref());
+    let told = rule.and_then(|rule| rule.observer_type).or(defaults.observer_type);
+    match (told, summary, histogram) {
+        (Some(Observer::Histogram), Some(options), _) => {
+            let what = "a histogram has no summary options: remove them, or the `observer_type`";
+            fault(options, "summary_options", what)
+        }
+        (Some(Observer::Summary), _, Some(options)) => {
+            let what = "a summary has no histogram options: remove them, or set `observer_type: \
+                        histogram`";
+            fault(options, "histogram_options", what)
+        }
+        (Some(Observer::Histogram), ..) => {
+            let old = rule.map(|rule| rule.buckets.as_ref());
+            histogram_shape(
+                [histogram, defaults.histogram_options.as_ref()],
+                [old.flatten(), defaults.buckets.as_ref()],
+            )
+        }
+        _ => {
+            let old = rule.map(|rule| rule.quantiles.as_ref());
+            summary_shape(
+                [summary, defaults.summary_options.as_ref()],
+                [old.flatten(), defaults.quantiles.as_ref()],
+            )
+        }
+    }
+}
+
+/// A histogram by the first options that say something. The first that name buckets have classic
+/// ones; those that name only a factor or a number of native buckets have these.
+fn histogram_shape(
+    options: [Option<&Spanned<Histogram>>; 2],
+    old: [Option<&Spanned<Vec<f64>>>; 2],
+) -> Result<Shape, Fault> {
+    for (options, old) in options.into_iter().zip(old) {
+        let new =
+            options.and_then(|options| Some((options.value.buckets.as_ref()?, options.referenced)));
+        let buckets = new.or(old.map(|buckets| (&buckets.value, buckets.referenced)));
+        if let Some((buckets, place)) = buckets.filter(|(buckets, _)| !buckets.is_empty()) {
+            let mut bounds = buckets.clone();
+            // The last bucket is added anyway.
+            bounds.pop_if(|last| *last == f64::INFINITY);
+            let ascend = bounds.windows(2).all(|pair| pair[0] < pair[1]);
+            if !ascend || bounds.is_empty() || !bounds.iter().all(|bound| bound.is_finite()) {
+                return Err(at(place, "buckets", "give finite numbers in ascending order"));
+            }
+            return Ok(Shape::Classic(bounds));
+        }
+        if let Some(options) = options {
+            let Histogram { native_histogram_bucket_factor: factor, .. } = options.value;
+            let most = options.value.native_histogram_max_buckets;
+            if factor.is_some() || most.is_some() {
+                let factor = factor.unwrap_or(1.1);
+                if !(factor > 1.0 && factor.is_finite()) {
+                    let key = "native_histogram_bucket_factor";
+                    return Err(at(options.referenced, key, "give a number over 1, such as 1.1"));
+                }
+                let most = u16::try_from(most.unwrap_or(256)).unwrap_or(u16::MAX).clamp(8, 384);
+                return Ok(Shape::Native(schema(factor), most));
+            }
+        }
+    }
+    Ok(Shape::Classic(BUCKETS.to_vec()))
+}
+
+/// The coarsest schema whose buckets grow by at most this factor, as client_golang chooses it.
+fn schema(factor: f64) -> i8 {
+    let exponent = factor.log2().log2().floor();
+    (-exponent).clamp(-4.0, 8.0) as i8
+}
+
+/// A summary by the first options that say something.
+fn summary_shape(
+    options: [Option<&Spanned<Summary>>; 2],
+    old: [Option<&Spanned<Vec<Quantile>>>; 2],
+) -> Result<Shape, Fault> {
+    let quantiles = options.iter().zip(old).find_map(|(options, old)| {
+        let new = options
+            .and_then(|options| Some((options.value.quantiles.as_ref()?, options.referenced)));
+        let old = old.map(|quantiles| (&quantiles.value, quantiles.referenced));
+        new.or(old).filter(|(quantiles, _)| !quantiles.is_empty())
+    });
+    let quantiles = match quantiles {
+        Some((quantiles, place)) => {
+            let mut all: Vec<f64> = quantiles.iter().map(|one| one.quantile).collect();
+            if !all.iter().all(|quantile| (0.0..=1.0).contains(quantile)) {
+                return Err(at(place, "quantiles", "give quantiles from 0 to 1"));
+            }
+            all.sort_by(f64::total_cmp);
+            all.dedup();
+            all
+        }
+        None => QUANTILES.to_vec(),
+    };
+    let age = options
+        .into_iter()
+        .flatten()
+        .find_map(|options| expiry(options.value.max_age).map(|age| (age, options.referenced)));
+    match age {
+        Some((age, place)) if age < MIN_AGE => {
+            Err(at(place, "max_age", &format!("is too short: give at least {MIN_AGE:?}")))
+        }
+        Some((age, _)) => Ok(Shape::Summary(quantiles, age)),
+        None => Ok(Shape::Summary(quantiles, MAX_AGE)),
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, line, what } = self;
+        write!(f, "cannot use --statsd-mapping {}", printable(path))?;
+        if let Some((number, text)) = line {
+            write!(f, ", line {number} (`{text}`)")?;
+        }
+        write!(f, ": {what}")
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The defaults of statsd_exporter, which are those of client_golang.
+const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
+const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+const MAX_AGE: Duration = Duration::from_secs(600);
+/// A summary divides its window into five ages of whole milliseconds.
+const MIN_AGE: Duration = Duration::from_millis(5);
+
+/// The largest mapping file.
+const MAX_BYTES: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,279 @@
+//! What a listener does with the lines that it receives: it reads them, finds their names and
+//! labels, and puts their values into the intake. A line or a value that is refused is reported, and
+//! does not take its neighbours along.
+
+use std::fmt::Display;
+use std::mem;
+
+use quipu::intake::{Given, Intake, Metric, Mode, Refused};
+use quipu_wire::remote::Cut;
+use quipu_wire::remote::statsd::{Line, Lines, Sample, Tags, Type, Value};
+
+use super::mapping::{Class, Treatment};
+use super::metrics::{Counts, ListenerMetrics};
+use super::names::{Names, escaped, is_name};
+use crate::inputs::Shared;
+use crate::inputs::refusals::{Input, Refusals};
+
+/// Takes the lines of one listener in.
+pub(super) struct Receiver {
+    intake: Intake,
+    names: Names,
+    shared: &'static Shared,
+    metrics: ListenerMetrics,
+    /// What was counted since [`Receiver::flush`].
+    counts: Counts,
+    /// The labels of a line; empty between lines, and kept for its memory.
+    labels: Vec<(&'static str, &'static str)>,
+}
+
+/// Where refusals are reported, and for which client.
+struct Report<'a> {
+    refusals: &'static Refusals,
+    source: &'a dyn Display,
+}
+
+impl Receiver {
+    pub(super) fn new(
+        intake: Intake,
+        names: Names,
+        shared: &'static Shared,
+        metrics: ListenerMetrics,
+    ) -> Self {
+        Self { intake, names, shared, metrics, counts: Counts::default(), labels: Vec::new() }
+    }
+
+    /// Takes a datagram.
+    pub(super) fn packet(&mut self, packet: &[u8], source: &dyn Display) {
+        self.counts.packets += 1;
+        self.counts.bytes += packet.len() as u64;
+        self.lines(packet, source);
+    }
+
+    /// Reports a datagram that is longer than any buffer for one.
+    pub(super) fn packet_too_long(&mut self, source: &dyn Display) {
+        self.counts.packets += 1;
+        let report = Report { refusals: &self.shared.refusals, source };
+        report.refused("packet_too_long", &"the datagram has over 65,536 bytes");
+    }
+
+    /// Takes a part of a stream.
+    pub(super) fn cut(&mut self, cut: Cut<'_>, source: &dyn Display) {
+        match cut {
+            Cut::Lines(lines) => {
+                self.counts.bytes += lines.len() as u64;
+                self.lines(lines, source);
+            }
+            Cut::TooLong => {
+                self.counts.lines += 1;
+                let report = Report { refusals: &self.shared.refusals, source };
+                report.refused("line_too_long", &"the line, or frame, is longer than the limit");
+            }
+        }
+    }
+
+    /// Counts the end of a connection, or a connection that was refused.
+    pub(super) fn metrics(&self) -> &ListenerMetrics {
+        &self.metrics
+    }
+
+    /// Adds what was counted to the metrics. Between the calls, counting costs no atomics.
+    pub(super) fn flush(&mut self) {
+        let counts = mem::take(&mut self.counts);
+        let samples = counts.samples.iter().sum();
+        if samples > 0 {
+            self.shared.refusals.took(Input::Statsd, samples);
+        }
+        self.metrics.add(&counts);
+    }
+
+    fn lines(&mut self, input: &[u8], source: &dyn Display) {
+        let report = Report { refusals: &self.shared.refusals, source };
+        for line in Lines::new(input, Tags::ALL) {
+            self.counts.lines += 1;
+            match line {
+                Ok(Line::Sample(sample)) => self.sample(&sample, &report),
+                Ok(Line::Event(_)) => self.counts.events += 1,
+                Ok(Line::ServiceCheck(_)) => self.counts.service_checks += 1,
+                Err(error) => report.refused(error.reason().as_str(), &error),
+                Ok(_) => {}
+            }
+        }
+    }
+
+    #[inline]
+    fn sample(&mut self, sample: &Sample<'_>, report: &Report<'_>) {
+        let Some(class) = class(sample.kind) else {
+            let what = format_args!("{:.100}: sets are not supported", sample.name);
+            return report.refused("set", &what);
+        };
+        let found = self.names.find(sample.name, class);
+        let Some(treatment) = found.treatment else {
+            self.counts.dropped += 1;
+            return;
+        };
+        if found.name.is_empty() {
+            let what = format_args!("{:.100}: its mapping makes an empty name", sample.name);
+            return report.refused("empty_metric_name", &what);
+        }
+        // Declared before the labels, which may borrow from it.
+        let strange: Vec<String>;
+        let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
+        let most = self.intake.limits().labels;
+        let mut are_plain = true;
+        for tag in sample.tags() {
+            match tag {
+                Ok((name, _)) if labels.len() > most => {
+                    are_plain &= is_name(name);
+                    break;
+                }
+                Ok((name, value)) => {
+                    are_plain &= is_name(name);
+                    set_label(&mut labels, name, value);
+                }
+                Err(_) => self.counts.tag_errors += 1,
+            }
+        }
+        if !are_plain {
+            strange = labels.iter().map(|(name, _)| escaped(name, "")).collect();
+            let before = mem::take(&mut labels);
+            for ((_, value), name) in before.into_iter().zip(&strange) {
+                set_label(&mut labels, name, value);
+            }
+        }
+        for (name, value) in found.labels {
+            let is_there = found.honors_labels && labels.iter().any(|(other, _)| other == name);
+            if !is_there {
+                set_label(&mut labels, name, value);
+            }
+        }
+        let metric = Metric {
+            help: &treatment.help,
+            expiry: treatment.expiry.or(self.shared.expiry),
+            ..Metric::new(found.name)
+        };
+        let mut taking = Taking { intake: &mut self.intake, metric, labels: &labels, treatment };
+        for value in sample.values() {
+            let taken = match value {
+                Ok(value) => taking.take(sample, value),
+                Err(error) => {
+                    report.refused(error.reason().as_str(), &error);
+                    continue;
+                }
+            };
+            match taken {
+                Ok(()) => self.counts.samples[sample.kind as usize] += 1,
+                Err(refused) => report.not_taken(sample, refused),
+            }
+        }
+        self.labels = recycle(labels);
+    }
+}
+
+/// A metric and its labels, for the values of a line.
+struct Taking<'a> {
+    intake: &'a mut Intake,
+    metric: Metric<'a>,
+    labels: &'a [(&'a str, &'a str)],
+    treatment: &'a Treatment,
+}
+
+/// Why a value was not taken.
+enum NotTaken {
+    /// A counter cannot decrease.
+    Negative,
+    /// The sample rate is so small, or a number so large, that the result is not finite or useful.
+    Rate,
+    /// By the intake.
+    Refused(Refused),
+}
+
+impl Taking<'_> {
+    #[inline]
+    fn take(&mut self, sample: &Sample<'_>, value: Value) -> Result<(), NotTaken> {
+        let scaled = |number: f64| self.treatment.scale.map_or(number, |scale| number * scale);
+        let (given, mode) = match sample.kind {
+            Type::Counter | Type::Meter => {
+                let amount = scaled(value.number / sample.rate);
+                if amount < 0.0 {
+                    return Err(NotTaken::Negative);
+                }
+                if !amount.is_finite() {
+                    return Err(NotTaken::Rate);
+                }
+                (Given::Counter(amount), Mode::Add)
+            }
+            Type::Gauge if value.is_signed => (Given::Gauge(scaled(value.number)), Mode::Add),
+            Type::Gauge => (Given::Gauge(scaled(value.number)), Mode::Set),
+            kind => {
+                // StatsD has durations in milliseconds, Prometheus in seconds.
+                let unit = if kind == Type::Timer { 1000.0 } else { 1.0 };
+                let observed = scaled(value.number / unit);
+                let weight = sample.rate.recip();
+                if weight > MAX_WEIGHT {
+                    return Err(NotTaken::Rate);
+                }
+                let shape = &self.treatment.shape;
+                let taken = self.intake.observe(self.metric, self.labels, shape, observed, weight);
+                return taken.map_err(NotTaken::Refused);
+            }
+        };
+        let taken = self.intake.take(self.metric, self.labels, &given, mode, None);
+        taken.map_err(NotTaken::Refused)
+    }
+}
+
+impl Report<'_> {
+    #[cold]
+    fn refused(&self, reason: &'static str, what: &dyn Display) {
+        self.refusals.refused(Input::Statsd, &self.source.to_string(), reason, what);
+    }
+
+    #[cold]
+    fn not_taken(&self, sample: &Sample<'_>, why: NotTaken) {
+        let name = sample.name;
+        match why {
+            NotTaken::Negative => {
+                let what = format_args!("{name:.100}: a counter cannot decrease");
+                self.refused("illegal_negative_counter", &what);
+            }
+            NotTaken::Rate => {
+                let what = format_args!("{name:.100}: the sample rate is too small for the value");
+                self.refused("invalid_sample_factor", &what);
+            }
+            NotTaken::Refused(why) => {
+                self.refused(why.reason(), &format_args!("{name:.100}: {why}"));
+            }
+        }
+    }
+}
+
+/// Sets a label. Of several tags with one name, the last one counts, as in statsd_exporter.
+#[inline]
+fn set_label<'a>(labels: &mut Vec<(&'a str, &'a str)>, name: &'a str, value: &'a str) {
+    match labels.iter_mut().find(|(other, _)| *other == name) {
+        Some((_, old)) => *old = value,
+        None => labels.push((name, value)),
+    }
+}
+
+/// What rules tell apart; a set is nothing that they know.
+#[inline]
+fn class(kind: Type) -> Option<Class> {
+    match kind {
+        Type::Counter | Type::Meter => Some(Class::Counter),
+        Type::Gauge => Some(Class::Gauge),
+        Type::Timer | Type::Histogram | Type::Distribution => Some(Class::Observer),
+        _ => None,
+    }
+}
+
+/// An empty vector in the memory of a vector of shorter-lived elements.
+fn recycle(mut labels: Vec<(&str, &str)>) -> Vec<(&'static str, &'static str)> {
+    labels.clear();
+    // The standard library collects in place, so this neither loops nor allocates.
+    labels.into_iter().map(|_| ("", "")).collect()
+}
+
+/// The greatest number of observations that one line may stand for.
+const MAX_WEIGHT: f64 = 4_294_967_296.0;

@@ -1,0 +1,242 @@
+//! The sockets of listeners: bound before the daemon opens its state, so that a daemon that cannot
+//! listen does not touch it.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+
+use quipu_segment::printable;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
+    sockopt,
+};
+use tracing::{info, warn};
+
+use super::address::{Address, resolve};
+
+/// A bound socket.
+#[derive(Debug)]
+pub(super) struct Socket {
+    /// The address, with the port that it was bound to.
+    pub(super) address: String,
+    pub(super) descriptor: OwnedFd,
+    pub(super) transport: Transport,
+    /// The path of a unix socket, which this removes when it is dropped.
+    _path: Option<BoundPath>,
+}
+
+/// What a socket receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    /// Datagrams of the internet; with the size of the receive buffer, as the kernel counts it.
+    Udp(usize),
+    UnixDatagram,
+    Tcp,
+    UnixStream,
+}
+
+/// A path that is removed when this is dropped.
+#[derive(Debug)]
+struct BoundPath(PathBuf);
+
+impl Drop for BoundPath {
+    fn drop(&mut self) {
+        // It may be gone already; nothing depends on it.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Socket {
+    /// Binds a socket. `buffer` is the receive buffer of UDP to ask for, in bytes.
+    pub(super) fn bind(address: &Address, buffer: usize) -> io::Result<Self> {
+        let none =
+            |(descriptor, address, transport)| Self { address, descriptor, transport, _path: None };
+        match address {
+            Address::Udp(place) => udp(resolve(place)?, buffer).map(none),
+            Address::Tcp(place) => tcp(resolve(place)?).map(none),
+            Address::UnixDatagram(path) | Address::UnixStream(path) => {
+                let transport = match address {
+                    Address::UnixDatagram(_) => Transport::UnixDatagram,
+                    _ => Transport::UnixStream,
+                };
+                let descriptor = local(path, transport)?;
+                let path = Some(BoundPath(path.clone()));
+                Ok(Self { address: address.to_string(), descriptor, transport, _path: path })
+            }
+        }
+    }
+
+    /// Logs that the socket is bound.
+    pub(super) fn log(&self) {
+        match self.transport {
+            Transport::Udp(buffer) => {
+                info!(address = %self.address, receive_buffer = buffer, "receiving StatsD");
+            }
+            _ => info!(address = %self.address, "receiving StatsD"),
+        }
+    }
+}
+
+/// How many packets the kernel has dropped at this socket since it was created.
+///
+/// This is the ninth word of `SO_MEMINFO`. The control message `SO_RXQ_OVFL` has the same count, but
+/// comes with packets only, with the count at the time at which the packet was queued: drops at the
+/// end of a burst would be seen with the next packet, whenever that comes.
+pub(super) fn kernel_drops(socket: &OwnedFd) -> Option<u32> {
+    let mut words = [0_u32; 9];
+    let mut length = size_of_val(&words) as libc::socklen_t;
+    // SAFETY: The descriptor is open for as long as `socket` is borrowed. The pointer and the length
+    // describe `words`, which the kernel fills with at most that many bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            (&raw mut words).cast(),
+            &raw mut length,
+        )
+    };
+    (result == 0 && length as usize == size_of_val(&words)).then_some(words[8])
+}
+
+fn udp(address: SocketAddr, buffer: usize) -> io::Result<(OwnedFd, String, Transport)> {
+    let socket = socket_with(family(address), SocketType::DGRAM, FLAGS, None)?;
+    // Only a process with CAP_NET_ADMIN may exceed net.core.rmem_max.
+    if sockopt::set_socket_recv_buffer_size_force(&socket, buffer).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, buffer)?;
+    }
+    bind(&socket, &address)?;
+    let bound = format!("udp://{}", local_address(&socket)?);
+    // The kernel doubles what it is asked for, for its own needs, and cuts it without an error.
+    let got = sockopt::socket_recv_buffer_size(&socket)?;
+    if got < buffer.saturating_mul(2) {
+        warn!(
+            address = bound,
+            asked = buffer,
+            got = got / 2,
+            "the receive buffer is smaller than asked for: raise net.core.rmem_max (sysctl), or \
+             give the daemon CAP_NET_ADMIN"
+        );
+    }
+    Ok((socket, bound, Transport::Udp(got)))
+}
+
+fn tcp(address: SocketAddr) -> io::Result<(OwnedFd, String, Transport)> {
+    let socket = socket_with(family(address), SocketType::STREAM, FLAGS, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, &address)?;
+    listen(&socket, BACKLOG)?;
+    let bound = format!("tcp://{}", local_address(&socket)?);
+    Ok((socket, bound, Transport::Tcp))
+}
+
+/// Binds a unix socket. The path of a process that was killed stays; it is removed if nothing
+/// listens on it.
+fn local(path: &Path, transport: Transport) -> io::Result<OwnedFd> {
+    let is_stream = transport == Transport::UnixStream;
+    let kind = if is_stream { SocketType::STREAM } else { SocketType::DGRAM };
+    let address = SocketAddrUnix::new(path)?;
+    let socket = socket_with(AddressFamily::UNIX, kind, FLAGS, None)?;
+    match bind(&socket, &address) {
+        Err(rustix::io::Errno::ADDRINUSE) => {
+            remove_stale(path, is_stream)?;
+            bind(&socket, &address)?;
+        }
+        bound => bound?,
+    }
+    if is_stream {
+        listen(&socket, BACKLOG)?;
+    }
+    Ok(socket)
+}
+
+fn remove_stale(path: &Path, is_stream: bool) -> io::Result<()> {
+    let other = |what: String| Err(io::Error::new(io::ErrorKind::AddrInUse, what));
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return other("the path is there, and is not a socket: remove it, or give another".into());
+    }
+    let connected = match is_stream {
+        true => UnixStream::connect(path).map(drop),
+        false => UnixDatagram::unbound()?.connect(path),
+    };
+    match connected {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            fs::remove_file(path)?;
+            info!(path = %printable(path), "removed the socket of a process that has ended");
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(()) => other("another process listens on it: stop it, or give another path".into()),
+        Err(error) => other(format!(
+            "the path is there, and cannot be connected to ({error}): remove it, or give another"
+        )),
+    }
+}
+
+fn family(address: SocketAddr) -> AddressFamily {
+    match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    }
+}
+
+fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
+    SocketAddr::try_from(getsockname(socket)?)
+        .map_err(|_| io::Error::other("the socket has no internet address"))
+}
+
+const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
+/// Connections that the kernel queues; `net.core.somaxconn` bounds it.
+const BACKLOG: i32 = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_taken_over_only_if_nothing_listens_on_it() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, kind) in [("unix", "a"), ("unixgram", "b")] {
+            let path = directory.path().join(kind);
+            let address: Address = format!("{name}:{}", path.display()).parse().unwrap();
+            let first = Socket::bind(&address, 0).unwrap();
+            let error = Socket::bind(&address, 0).unwrap_err().to_string();
+            assert!(error.contains("another process listens on it"), "{error}");
+            drop(first);
+            assert!(!path.exists());
+
+            // A process that was killed leaves its path.
+            match kind {
+                "a" => drop(std::os::unix::net::UnixListener::bind(&path).unwrap()),
+                _ => drop(UnixDatagram::bind(&path).unwrap()),
+            }
+            assert!(path.exists());
+            drop(Socket::bind(&address, 0).unwrap());
+
+            fs::write(&path, "precious").unwrap();
+            let error = Socket::bind(&address, 0).unwrap_err().to_string();
+            assert!(error.contains("not a socket"), "{error}");
+            assert_eq!(fs::read(&path).unwrap(), b"precious");
+        }
+    }
+
+    #[test]
+    fn the_receive_buffer_and_the_drops_are_those_of_the_kernel() {
+        let address: Address = "udp://127.0.0.1:0".parse().unwrap();
+        let socket = Socket::bind(&address, 4096).unwrap();
+        let Transport::Udp(buffer) = socket.transport else { panic!() };
+        assert_eq!(buffer, 8192);
+        assert_eq!(kernel_drops(&socket.descriptor), Some(0));
+        let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let target = socket.address.strip_prefix("udp://").unwrap();
+        for _ in 0..100 {
+            sender.send_to(b"a:1|c", target).unwrap();
+        }
+        let drops = kernel_drops(&socket.descriptor).unwrap();
+        assert!((50..100).contains(&drops), "{drops}");
+    }
+}

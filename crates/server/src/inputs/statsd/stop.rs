@@ -1,0 +1,54 @@
+//! How the threads of listeners are stopped: a flag for those that are busy, and a pipe whose end
+//! wakes those that wait.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
+
+/// Asked to stop, or not yet.
+#[derive(Debug)]
+pub(super) struct Stop {
+    is_asked: AtomicBool,
+    /// Readable, or hung up, once the other end is closed.
+    wakes: OwnedFd,
+    other_end: Mutex<Option<OwnedFd>>,
+}
+
+impl Stop {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let (wakes, other_end) = pipe_with(PipeFlags::CLOEXEC)?;
+        let other_end = Mutex::new(Some(other_end));
+        Ok(Self { is_asked: AtomicBool::new(false), wakes, other_end })
+    }
+
+    /// Asks all threads to stop.
+    pub(super) fn ask(&self) {
+        // Relaxed: nothing is published with it. A thread that waits is woken by the pipe.
+        self.is_asked.store(true, Ordering::Relaxed);
+        // A poisoned lock still has the end in it.
+        let mut end = self.other_end.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        drop(end.take());
+    }
+
+    /// Whether the threads are to stop.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Relaxed)
+    }
+
+    /// Waits until there is something to read, or the threads are to stop.
+    pub(super) fn wait_for(&self, descriptor: &OwnedFd) {
+        let mut both =
+            [PollFd::new(descriptor, PollFlags::IN), PollFd::new(&self.wakes, PollFlags::IN)];
+        // An interrupted wait is like one that ends: the caller looks at both again.
+        let _ = poll(&mut both, None);
+    }
+}
+
+impl AsFd for Stop {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wakes.as_fd()
+    }
+}

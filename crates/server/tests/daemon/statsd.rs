@@ -1,0 +1,256 @@
+//! StatsD and DogStatsD: each transport and type, the mapping file, restarts, and what is refused.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+
+use crate::common::{Daemon, Home, wait_until};
+
+/// The arguments for a listener at a port of the home's address.
+fn listener(home: &Home, transport: &str) -> String {
+    format!("{transport}://{}:9125", home.host())
+}
+
+fn udp(home: &Home) -> UdpSocket {
+    let socket = UdpSocket::bind((home.host(), 0)).unwrap();
+    socket.connect((home.host(), 9125)).unwrap();
+    socket
+}
+
+/// All samples of the exposition that are not the daemon's own.
+fn shown(daemon: &Daemon) -> Vec<String> {
+    let text = daemon.get("/metrics").text();
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.starts_with("quipu_"));
+    let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// Waits until the daemon has received this many lines.
+fn wait_for_lines(daemon: &Daemon, lines: f64) {
+    wait_until("the lines come in", || {
+        let text = daemon.get("/metrics").text();
+        let lines_of = |line: &str| {
+            let value = line.strip_prefix("quipu_statsd_lines_total{")?.split(' ').nth(1)?;
+            value.parse::<f64>().ok()
+        };
+        text.lines().filter_map(lines_of).sum::<f64>() >= lines
+    });
+}
+
+#[test]
+fn every_type_over_udp() {
+    let home = Home::new();
+    let daemon = home.start(&["--statsd", &listener(&home, "udp")]);
+    let socket = udp(&home);
+    for packet in [
+        "requests.total:3|c|#code:200,route:/a\nrequests.total:1.5|c|@0.5|#route:/a,code:200\n",
+        "queue:10|g\nqueue:-3|g\nqueue:+0.5|g",
+        "meter:2|m\nempty.tag:1|c|#a:,b:c",
+        "took:250|ms\ntook:500|ms|@0.1",
+        "size:1:2:3|h\nsize:4|d\n",
+        "influx,a=b,c=d:1|c\nlibrato#a=b:1|c\nsig[a=b]nal:1|c",
+        "later:1|c|T1656581400|c:abc|e:x",
+    ] {
+        socket.send(packet.as_bytes()).unwrap();
+    }
+    wait_for_lines(&daemon, 15.0);
+    let quantile = |name: &str| format!("{name}{{quantile=");
+    let shown = shown(&daemon);
+    let plain: Vec<_> = shown.iter().filter(|line| !line.contains("quantile=")).collect();
+    assert_eq!(
+        plain,
+        [
+            "empty_tag{b=\"c\"} 1",
+            "influx{a=\"b\",c=\"d\"} 1",
+            "later 1",
+            "librato{a=\"b\"} 1",
+            "meter 2",
+            "queue 7.5",
+            "requests_total{code=\"200\",route=\"/a\"} 6",
+            "signal{a=\"b\"} 1",
+            "size_count 4",
+            "size_sum 10",
+            "took_count 11",
+            "took_sum 5.25",
+        ]
+    );
+    for name in ["size", "took"] {
+        let quantiles = shown.iter().filter(|line| line.starts_with(&quantile(name)));
+        assert_eq!(quantiles.count(), 3, "{shown:#?}");
+    }
+    let sample = |name: &str| daemon.sample(&format!("quipu_statsd_{name}"));
+    assert_eq!(sample("samples_total{type=\"counter\"}"), 7.0);
+    assert_eq!(sample("samples_total{type=\"timer\"}"), 2.0);
+    assert_eq!(sample("tag_errors_total"), 1.0);
+    assert_eq!(sample(&format!("packets_total{{listener=\"{}\"}}", listener(&home, "udp"))), 7.0);
+    daemon.stop();
+}
+
+#[test]
+fn a_line_that_is_refused_leaves_its_neighbours() {
+    let home = Home::new();
+    let daemon = home.start(&["--statsd", &listener(&home, "udp"), "--statsd-suffixes"]);
+    let socket = udp(&home);
+    let packet =
+        b"a:1|c\nbad\nb:-1|c\nc:x|g\nd:1|s\n\xff:1|c\n_e{1,1}:a|b\n_sc|a|0\ne:1|c|@2\nf:1|c";
+    socket.send(packet).unwrap();
+    let mut long = b"long:1|c|#".to_vec();
+    long.extend((0..100).flat_map(|n| format!("t{n}:1,").into_bytes()));
+    socket.send(&long).unwrap();
+    wait_for_lines(&daemon, 11.0);
+    assert_eq!(shown(&daemon), ["a_total 1", "f_total 1"]);
+    let refused = |reason: &str| {
+        daemon.sample(&format!("quipu_input_refused_total{{input=\"statsd\",reason=\"{reason}\"}}"))
+    };
+    assert_eq!(refused("malformed_line"), 2.0);
+    for reason in
+        ["illegal_negative_counter", "malformed_value", "set", "invalid_sample_factor", "labels"]
+    {
+        assert_eq!(refused(reason), 1.0, "{reason}");
+    }
+    assert_eq!(daemon.sample("quipu_statsd_events_total{kind=\"event\"}"), 1.0);
+    assert_eq!(daemon.sample("quipu_statsd_events_total{kind=\"service_check\"}"), 1.0);
+    daemon.stop();
+}
+
+#[test]
+fn totals_survive_a_kill_over_every_transport() {
+    let home = Home::new();
+    let (datagrams, stream) = (home.path("datagrams"), home.path("stream"));
+    let flags = [
+        listener(&home, "udp"),
+        listener(&home, "tcp"),
+        format!("unixgram:{}", datagrams.display()),
+        format!("unix:{}", stream.display()),
+    ];
+    let arguments: Vec<&str> = flags.iter().flat_map(|flag| ["--statsd", flag]).collect();
+    for round in 1..=3 {
+        // The second start finds the paths of a process that was killed.
+        let daemon = home.start(&arguments);
+        udp(&home).send(b"udp:1|c\nudp:1|c").unwrap();
+        let local = UnixDatagram::unbound().unwrap();
+        local.send_to(b"local:1|c|#a:b\nlocal:1|c|#a:b\n", &datagrams).unwrap();
+        // A line in two pieces, and one without a line feed.
+        let mut tcp = TcpStream::connect((home.host(), 9125)).unwrap();
+        tcp.write_all(b"tcp:1|").unwrap();
+        tcp.write_all(b"c\ntcp:1|c").unwrap();
+        tcp.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(tcp.read(&mut [0]).unwrap(), 0);
+        let mut unix = UnixStream::connect(&stream).unwrap();
+        unix.write_all(b"unix:1|c\nunix:1|c\n").unwrap();
+        // As clients of Datadog write: each packet after its length.
+        let mut framed = UnixStream::connect(&stream).unwrap();
+        framed.write_all(b"\x0a\0\0\0framed:1|c\x0b\0\0\0framed:1|c\n").unwrap();
+        wait_for_lines(&daemon, 10.0);
+        let total = 2 * round;
+        assert_eq!(
+            shown(&daemon),
+            [
+                format!("framed {total}"),
+                format!("local{{a=\"b\"}} {total}"),
+                format!("tcp {total}"),
+                format!("udp {total}"),
+                format!("unix {total}"),
+            ]
+        );
+        assert!(daemon.get("/metrics").text().contains("\nquipu_statsd_connections_open{"));
+        if round < 3 {
+            daemon.kill();
+            assert!(datagrams.exists() && stream.exists());
+        } else {
+            daemon.stop();
+        }
+    }
+    assert!(!datagrams.exists() && !stream.exists());
+}
+
+#[test]
+fn what_was_sent_before_the_end_is_read() {
+    let home = Home::new();
+    let arguments = ["--statsd", &listener(&home, "udp")];
+    let daemon = home.start(&arguments);
+    let socket = udp(&home);
+    for _ in 0..200 {
+        socket.send(b"sent:1|c").unwrap();
+    }
+    daemon.stop();
+    let daemon = home.start(&arguments);
+    assert_eq!(shown(&daemon), ["sent 200"]);
+    daemon.stop();
+}
+
+#[test]
+fn a_mapping_file_names_and_shapes() {
+    let home = Home::new();
+    let mapping = "
+defaults: {observer_type: histogram, histogram_options: {buckets: [0.1, 1]}}
+mappings:
+- match: web.*.requests.*
+  name: web_requests_total
+  help: Requests by host.
+  labels: {host: $1, code: $2}
+- {match: web.*.took, name: web_took_seconds, labels: {host: $1}, honor_labels: true}
+- {match: 'secret\\..*', match_type: regex, action: drop, name: dropped}
+- {match: kib, name: bytes, scale: 1024, match_metric_type: gauge}
+";
+    fs::write(home.path("mapping.yml"), mapping).unwrap();
+    let address = listener(&home, "udp");
+    let daemon = home.start(&["--statsd", &address, "--statsd-mapping", "mapping.yml"]);
+    let socket = udp(&home);
+    let packet = "web.a-1.requests.200:2|c|#code:x\nweb.b.took:50|ms|#host:c\nsecret.x:1|c\n\
+                  kib:2|g\nkib:2|c\nother.name:5|h";
+    socket.send(packet.as_bytes()).unwrap();
+    wait_for_lines(&daemon, 6.0);
+    assert_eq!(
+        shown(&daemon),
+        [
+            "bytes 2048",
+            "kib 2",
+            "other_name_bucket{le=\"+Inf\"} 1",
+            "other_name_bucket{le=\"0.1\"} 0",
+            "other_name_bucket{le=\"1\"} 0",
+            "other_name_count 1",
+            "other_name_sum 5",
+            "web_requests_total{code=\"200\",host=\"a-1\"} 2",
+            "web_took_seconds_bucket{host=\"c\",le=\"+Inf\"} 1",
+            "web_took_seconds_bucket{host=\"c\",le=\"0.1\"} 1",
+            "web_took_seconds_bucket{host=\"c\",le=\"1\"} 1",
+            "web_took_seconds_count{host=\"c\"} 1",
+            "web_took_seconds_sum{host=\"c\"} 0.05",
+        ]
+    );
+    let text = daemon.get("/metrics").text();
+    assert!(text.contains("# HELP web_requests_total Requests by host.\n"), "{text}");
+    assert_eq!(daemon.sample("quipu_statsd_samples_dropped_total"), 1.0);
+    daemon.stop();
+}
+
+#[test]
+fn faults_at_the_start_name_the_flag_and_the_way_out() {
+    let home = Home::new();
+    let taken = UdpSocket::bind((home.host(), 9125)).unwrap();
+    let address = listener(&home, "udp");
+    let listen = format!("{}:0", home.host());
+    let start = |statsd: &str, parts: &[&str]| {
+        home.expect_refusal(&["--listen", &listen, "--statsd", statsd], 1, parts);
+    };
+    start(&address, &["cannot use --statsd udp://", "give another one"]);
+    start("unix:none/s", &["cannot use --statsd unix:none/s", "create its directory"]);
+    fs::write(home.path("file"), "").unwrap();
+    start("unixgram:file", &["cannot use --statsd unixgram:file", "not a socket"]);
+    fs::write(home.path("m.yml"), "mappings:\n- match: a").unwrap();
+    let parts = ["cannot use --statsd-mapping m.yml, line 2", "`name`"];
+    home.expect_refusal(&["--listen", &listen, "--statsd-mapping", "m.yml"], 1, &parts);
+    home.expect_refusal(&["--check-config", "--statsd-mapping", "m.yml"], 2, &parts);
+    fs::write(home.path("quipu.toml"), "statsd-mapping = \"m.yml\"").unwrap();
+    let mut check = home.command();
+    check.args(["check", "config", "quipu.toml"]);
+    let checked = home.finish(check);
+    assert!(checked.status.code() == Some(2) && checked.stderr.contains(parts[0]));
+    home.expect_refusal(&["--statsd", "9125"], 2, &["--statsd", "udp://127.0.0.1:9125"]);
+    drop(taken);
+    // No state was touched.
+    assert_eq!(home.files(), ["file", "m.yml", "quipu.toml"]);
+}
