@@ -146,7 +146,7 @@ test-storm: storm-tools ## A short run of make storm and of make power-loss
 	$(STORM) run --rounds 300 --seed 1 --python $(PYTHON_VENV)/bin/python
 	$(STORM) power --rounds 400 --seed 1
 
-GO_MODULES := bench/peers/go crates/quipu/tests/judges/textparse
+GO_MODULES := bench/peers/go crates/quipu/tests/judges/textparse crates/server/tests/judges/statsd
 
 ARM := aarch64-unknown-linux-gnu
 ARM_RUNNER := qemu-aarch64-static -L /usr/aarch64-linux-gnu
@@ -174,6 +174,11 @@ test-arm: ## The libraries on 64-bit Arm, emulated
 .PHONY: test-go
 test-go: ## The Go peers of the benchmarks, and the Go judges of the tests
 	@for module in $(GO_MODULES); do (cd $$module && go vet ./... && go test ./...) || exit 1; done
+
+.PHONY: judge-statsd
+judge-statsd: ## Send the cases of statsd_exporter's tests to it and to the daemon, and compare /metrics
+	$(CARGO) build --locked --package quipu-server
+	cd crates/server/tests/judges/statsd && go run . $(CURDIR)/target/debug/quipu
 
 # If rustup cannot install a target, the build says so instead of failing, since the code is not at
 # fault.

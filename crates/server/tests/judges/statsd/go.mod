@@ -1,0 +1,3 @@
+module quipu/judges/statsd
+
+go 1.24
