@@ -359,3 +359,20 @@ fn no_two_metrics_have_samples_of_one_name() {
     set("c_created", &Given::Gauge(1.0)).unwrap();
     assert_eq!(registry.text().matches("# TYPE").count(), 4);
 }
+
+#[test]
+fn a_metric_changes_its_type_when_its_last_series_is_gone() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let mut push = |given: &Given<'_>| {
+        let grouped = Metric { grouped: true, ..metric("x") };
+        intake.take(grouped, &[("job", "a")], given, Mode::Set, None).unwrap();
+    };
+    // Each replaces the one before, which is in another family.
+    for _ in 0..2 {
+        push(&Given::Gauge(1.0));
+        has(&registry, &["# TYPE x gauge", "x{job=\"a\"} 1"]);
+        push(&Given::Counter(2.0));
+        has(&registry, &["# TYPE x counter", "x{job=\"a\"} 2"]);
+    }
+}

@@ -292,7 +292,8 @@ fn add_first(
             }
             continue;
         };
-        match slot(&side, key(schema_of(&side)), most) {
+        let schema = schema_of(&side);
+        match slot(&side, key(schema), most) {
             Some((counts, slot)) => {
                 counts.add(slot, n);
                 return true;

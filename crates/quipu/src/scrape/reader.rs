@@ -96,7 +96,11 @@ impl ReaderList {
     /// Adds the variants of one name, the oldest first.
     fn push(&mut self, mut variants: Vec<&Arc<Reader>>) {
         // A family that a program registered by name is shown, whatever came in from outside before.
-        variants.sort_by_key(|reader| reader.family.schema().identity != Identity::Name);
+        // Variants that have lost all series do not keep others from being shown.
+        variants.sort_by_key(|reader| {
+            let is_variant = reader.family.schema().identity != Identity::Name;
+            (is_variant, is_variant && reader.family.is_empty())
+        });
         let start = self.readers.len();
         let mut label_sets = HashSet::new();
         for reader in variants {
@@ -131,7 +135,8 @@ impl Readers {
     /// The readers of all families.
     pub(crate) fn of(&self, segment: &Segment) -> Result<Arc<ReaderList>, Error> {
         let (last, readers) = self.known.read(|known| (known.newest, Arc::clone(&known.readers)));
-        if segment.newest() == last {
+        // Which of several contradicting variants are shown depends on which have series.
+        if segment.newest() == last && !readers.has_contradictions() {
             return Ok(readers);
         }
         // Other threads may do the same at the same time: the longer list is kept.

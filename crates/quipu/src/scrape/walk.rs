@@ -119,7 +119,10 @@ impl Walk {
         }
         self.by_name(&readers, &OVERFLOWED, overflowed, sink);
         if readers.has_contradictions() {
-            let count = |_: &[Arc<Reader>], hidden: &[Arc<Reader>]| hidden.len() as u64;
+            let has_series = |reader: &&Arc<Reader>| !reader.in_segment().is_empty();
+            let count = |_: &[Arc<Reader>], hidden: &[Arc<Reader>]| {
+                hidden.iter().filter(has_series).count() as u64
+            };
             self.by_name(&readers, &NOT_SHOWN, count, sink);
         }
         false
