@@ -116,6 +116,35 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
 }
 
 #[test]
+fn connections_are_bounded_in_lines_and_number() {
+    let home = Home::new();
+    let daemon = home.start(&["--statsd", &listener(&home, "tcp")]);
+    let connect = || TcpStream::connect((home.host(), 9125)).unwrap();
+    let mut client = connect();
+    let mut input = b"first:1|c\nlong:".to_vec();
+    input.resize(100_000, b'1');
+    input.extend_from_slice(b"|c\nlast:1|c\n");
+    client.write_all(&input).unwrap();
+    wait_for_lines(&daemon, 3.0);
+    assert_eq!(shown(&daemon), ["first 1", "last 1"]);
+    assert!(daemon.get("/metrics").text().contains("reason=\"line_too_long\"} 1\n"));
+
+    let others: Vec<_> = (1..1024).map(|_| connect()).collect();
+    let (address, metric) = (listener(&home, "tcp"), "quipu_statsd_connections");
+    let open = format!("{metric}_open{{listener=\"{address}\"}}");
+    wait_until("all connections are open", || daemon.sample(&open) == 1024.0);
+    let mut refused = connect();
+    assert_eq!(refused.read(&mut [0]).unwrap(), 0);
+    assert_eq!(daemon.sample(&format!("{metric}_refused_total{{listener=\"{address}\"}}")), 1.0);
+    // Those that are open go on, and make room as they end.
+    client.write_all(b"more:1|c\n").unwrap();
+    drop(others);
+    wait_until("the connections end", || daemon.sample(&open) == 1.0);
+    assert_eq!(shown(&daemon), ["first 1", "last 1", "more 1"]);
+    daemon.stop();
+}
+
+#[test]
 fn totals_survive_a_kill_over_every_transport() {
     let home = Home::new();
     let (datagrams, stream) = (home.path("datagrams"), home.path("stream"));
