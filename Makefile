@@ -180,6 +180,15 @@ judge-statsd: ## Send the cases of statsd_exporter's tests to it and to the daem
 	$(CARGO) build --locked --package quipu-server
 	cd crates/server/tests/judges/statsd && go run . $(CURDIR)/target/debug/quipu
 
+PUSHGATEWAY := github.com/prometheus/pushgateway
+
+.PHONY: judge-push
+judge-push: ## Send the same requests to Pushgateway and to the daemon, and compare what they do
+	$(CARGO) build --locked --package quipu-server
+	mkdir -p target/judge-push && cd target/judge-push && rm -f go.mod && go mod init judge && \
+		go get $(PUSHGATEWAY)@v1.11.1 && GOFLAGS=-mod=mod go build $(PUSHGATEWAY)
+	python3 crates/server/tests/judges/push/judge.py target/judge-push/pushgateway target/debug/quipu
+
 # If rustup cannot install a target, the build says so instead of failing, since the code is not at
 # fault.
 ARENA_TARGETS := i686-unknown-linux-gnu thumbv7em-none-eabihf x86_64-unknown-none

@@ -3,6 +3,7 @@
 //! One table, [`Flags`], declares every setting: clap reads it from flags and `QUIPU_*` variables,
 //! serde from the TOML file, whose keys are the names of the flags.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,8 @@ use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 use serde::{Deserialize, Serialize};
 
 use crate::http;
-use crate::inputs::statsd;
 use crate::inputs::statsd::mapping::{self, Mapping};
+use crate::inputs::{push, statsd};
 use crate::metrics::PREFIX;
 
 /// A length of time as people write it: `200ms`, `1m 30s`, `1h`.
@@ -116,6 +117,42 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_EXPIRY", value_name = "TIME")]
     pub expiry: Option<Time>,
 
+    /// Takes pushes to Pushgateway's routes [default: on]
+    #[arg(long, env = "QUIPU_PUSH", value_name = "SWITCH")]
+    pub push: Option<Switch>,
+
+    /// Refuses pushes that contradict other groups [default: on]
+    #[arg(long, env = "QUIPU_PUSH_CONSISTENCY_CHECK", value_name = "SWITCH")]
+    pub push_consistency_check: Option<Switch>,
+
+    /// Takes PUT /api/v1/admin/wipe, which removes all groups [default: off]
+    #[arg(
+        long, env = "QUIPU_PUSH_ADMIN", value_name = "SWITCH",
+        num_args = 0..=1, default_missing_value = "on",
+    )]
+    pub push_admin: Option<Switch>,
+
+    /// Maximum number of groups of pushed metrics; pushes to more get 429 [default: 100000]
+    #[arg(long, env = "QUIPU_PUSH_GROUPS", value_name = "COUNT")]
+    pub push_groups: Option<usize>,
+
+    /// What a push does to its group, unless it says so itself: replace it as in Pushgateway, or add
+    /// to it [default: replace]
+    #[arg(long, env = "QUIPU_PUSH_MODE", value_name = "MODE")]
+    pub push_mode: Option<push::Mode>,
+
+    /// Jobs whose pushes are added up; * stands for any text [default: none]
+    #[arg(long, env = "QUIPU_PUSH_ADD_JOBS", value_name = "PATTERN", value_delimiter = ',')]
+    pub push_add_jobs: Option<Vec<String>>,
+
+    /// What a push that is added does to gauges [default: set]
+    #[arg(long, env = "QUIPU_PUSH_GAUGES", value_name = "HOW")]
+    pub push_gauges: Option<push::Gauges>,
+
+    /// Hides a group that was not pushed to for this time [default: none]
+    #[arg(long, env = "QUIPU_PUSH_EXPIRY", value_name = "TIME")]
+    pub push_expiry: Option<Time>,
+
     /// Time limit for a client to send a request; a slower one gets 408 [default: 10s]
     #[arg(long, env = "QUIPU_READ_TIMEOUT", value_name = "TIME")]
     pub read_timeout: Option<Time>,
@@ -176,6 +213,16 @@ pub enum Damaged {
     SetAside,
 }
 
+/// Whether something is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    /// It is.
+    On,
+    /// It is not.
+    Off,
+}
+
 /// Format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -221,6 +268,8 @@ pub struct Settings {
     pub intake: intake::Limits,
     /// The time after which a series that came in and was not updated is hidden.
     pub expiry: Option<Duration>,
+    /// How pushed metrics are treated.
+    pub push: push::Settings,
     /// The addresses to listen on.
     pub listen: Vec<String>,
     /// Options of the HTTP server.
@@ -281,6 +330,14 @@ impl Flags {
             series_per_source: self.series_per_source.or(other.series_per_source),
             families: self.families.or(other.families),
             expiry: self.expiry.or(other.expiry),
+            push: self.push.or(other.push),
+            push_consistency_check: self.push_consistency_check.or(other.push_consistency_check),
+            push_admin: self.push_admin.or(other.push_admin),
+            push_groups: self.push_groups.or(other.push_groups),
+            push_mode: self.push_mode.or(other.push_mode),
+            push_add_jobs: self.push_add_jobs.or(other.push_add_jobs),
+            push_gauges: self.push_gauges.or(other.push_gauges),
+            push_expiry: self.push_expiry.or(other.push_expiry),
             read_timeout: self.read_timeout.or(other.read_timeout),
             write_timeout: self.write_timeout.or(other.write_timeout),
             idle_timeout: self.idle_timeout.or(other.idle_timeout),
@@ -319,6 +376,14 @@ impl Flags {
             series_per_source: None,
             families: Some(intake.families),
             expiry: None,
+            push: Some(Switch::On),
+            push_consistency_check: Some(Switch::On),
+            push_admin: Some(Switch::Off),
+            push_groups: Some(100_000),
+            push_mode: Some(push::Mode::Replace),
+            push_add_jobs: None,
+            push_gauges: Some(push::Gauges::Set),
+            push_expiry: None,
             read_timeout: time(limits.read_timeout),
             write_timeout: time(limits.write_timeout),
             idle_timeout: time(limits.idle_timeout),
@@ -453,6 +518,16 @@ impl Settings {
                 ..intake::Limits::default()
             },
             expiry: flags.expiry.map(|expiry| expiry.0),
+            push: push::Settings {
+                enabled: set(flags.push) == Switch::On,
+                checks: set(flags.push_consistency_check) == Switch::On,
+                admin: set(flags.push_admin) == Switch::On,
+                groups: number("push-groups", flags.push_groups, 1, 1 << 30)?,
+                mode: set(flags.push_mode),
+                gauges: set(flags.push_gauges),
+                add_jobs: flags.push_add_jobs.clone().unwrap_or_default(),
+                expiry: flags.push_expiry.map(|expiry| expiry.0),
+            },
             listen,
             http,
             statsd: statsd::Options {
@@ -481,6 +556,16 @@ impl Settings {
             Some(path) => Mapping::read(path).map(drop).map_err(Error::Mapping),
             None => Ok(()),
         }
+    }
+
+    /// The effective settings as texts, by name.
+    pub fn shown(&self) -> BTreeMap<String, String> {
+        let table = toml::Table::try_from(&self.flags).unwrap_or_default();
+        let shown = |value| match value {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        table.into_iter().map(|(name, value)| (name, shown(value))).collect()
     }
 
     /// The effective settings, as a TOML file.
@@ -612,6 +697,8 @@ mod tests {
         for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
             let name = argument.get_long().unwrap();
             let help = argument.get_help().unwrap().to_string();
+            let env = argument.get_env().unwrap().to_str().unwrap();
+            assert_eq!(env, format!("QUIPU_{}", name.to_uppercase().replace('-', "_")));
             let shown = match defaults.get(name) {
                 None => "none".to_owned(),
                 Some(toml::Value::String(text)) => text.replace("1m", "60s"),
@@ -620,8 +707,6 @@ mod tests {
             };
             let derived = ["span", "key-accuracy"].contains(&name);
             assert!(derived || help.contains(&format!("[default: {shown}]")), "{name}: {help}");
-            let env = argument.get_env().unwrap().to_str().unwrap();
-            assert_eq!(env, format!("QUIPU_{}", name.to_uppercase().replace('-', "_")));
         }
     }
 

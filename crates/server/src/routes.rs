@@ -10,6 +10,7 @@ use crate::config::Time;
 use crate::exposing::Exposing;
 use crate::http::{Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text};
 use crate::inputs::Inputs;
+use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
 use crate::metrics::Metrics;
 use crate::state::State;
@@ -70,7 +71,9 @@ impl Routes {
             }
             ("metrics", None) => {
                 read_only(request)?;
-                Ok(in_steps(Exposing::new(&self.inputs, request)))
+                let expiring = self.push().expire(&self.inputs);
+                let exposing = Exposing::new(&self.inputs, request);
+                Ok(in_steps(Scrape { expiring, exposing }))
             }
             ("refused", None) => {
                 read_only(request)?;
@@ -80,8 +83,12 @@ impl Routes {
                 read_only(request)?;
                 Ok(text(StatusCode::OK, "ok\n").into())
             }
-            _ => Err(Refused::NotFound),
+            _ => self.push().reply(&self.inputs, request).ok_or(Refused::NotFound),
         }
+    }
+
+    fn push(&self) -> &'static Push {
+        &self.inputs.shared().push
     }
 
     /// `GET /rate?window=1s`: the events of a window that ends now. Does not count this request.
@@ -161,6 +168,22 @@ fn refused(refusals: &Refusals) -> serde_json::Value {
     last.collect()
 }
 
+/// The response to `/metrics`, without the groups that have expired.
+struct Scrape<E> {
+    expiring: Option<E>,
+    exposing: Exposing,
+}
+
+impl<E: Steps> Steps for Scrape<E> {
+    fn step(&mut self) -> Option<Response> {
+        if let Some(expiring) = &mut self.expiring {
+            expiring.step()?;
+            self.expiring = None;
+        }
+        self.exposing.step()
+    }
+}
+
 /// The response to `/rate?format=json`, computed from every bucket of the window.
 struct Fullest {
     state: &'static State,
@@ -210,6 +233,10 @@ impl Handler for Routes {
 
     fn is_vital(&self, _method: &Method, path: &str) -> bool {
         matches!(path, "/-/healthy" | "/-/ready")
+    }
+
+    fn keeps_body(&self, method: &Method, path: &str) -> bool {
+        self.push().takes(method, path)
     }
 
     fn event(&self, event: Event) {
@@ -358,7 +385,8 @@ impl Refused {
                 StatusCode::NOT_FOUND,
                 format!(
                     "nothing at {path}; the routes are /, /rate, /rate/KEY, /hit/KEY, /top, \
-                     /metrics, /refused, /-/healthy and /-/ready\n"
+                     /metrics, /metrics/job/NAME, /api/v1/metrics, /refused, /-/healthy and \
+                     /-/ready\n"
                 ),
             ),
             Self::Method(allow) => method_not_allowed(allow),

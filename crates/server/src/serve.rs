@@ -12,6 +12,7 @@ use tracing::{info, warn};
 use crate::checkpoint::Checkpoints;
 use crate::config::Settings;
 use crate::http::{self, Server};
+use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
 use crate::inputs::statsd;
 use crate::inputs::sweep::Sweeps;
@@ -129,7 +130,8 @@ fn take_in(
 ) -> Result<&'static Shared, quipu::Error> {
     state.intake.registry().collect(Own::new(metrics.registry()))?;
     let refusals = Refusals::new(metrics.registry(), state)?;
-    Ok(Box::leak(Box::new(Shared::new(settings, refusals))))
+    let push = Push::new(settings.push.clone(), settings.shown(), &mut state.intake.clone())?;
+    Ok(Box::leak(Box::new(Shared::new(settings, refusals, push))))
 }
 
 /// Logs the addresses, and whether there are fewer connections than asked for.

@@ -19,6 +19,10 @@ mod keys;
 mod logs;
 #[path = "daemon/metrics.rs"]
 mod metrics;
+#[path = "daemon/push.rs"]
+mod push;
+#[path = "common/python.rs"]
+mod python;
 #[path = "daemon/refusals.rs"]
 mod refusals;
 #[path = "daemon/settings.rs"]

@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "common/python.rs"]
+mod python;
+
 const QUIPU: &str = env!("CARGO_BIN_EXE_quipu");
 
 /// After this long, a test stops waiting and fails.
@@ -46,23 +49,6 @@ fn refusal(command: &mut Command) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A Python interpreter with the client, in a virtual environment below the target directory.
-fn python() -> PathBuf {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-multiprocess");
-    let python = home.join("bin/python");
-    // Tests in other processes wait until it is complete.
-    let lock = fs::File::create(home.with_extension("lock")).unwrap();
-    lock.lock().unwrap();
-    if !home.join("complete").exists() {
-        succeed(Command::new("python3").arg("-m").arg("venv").arg(&home));
-        let mut pip = Command::new(&python);
-        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
-        succeed(pip.arg(scripts().join("requirements.txt")));
-        fs::write(home.join("complete"), "").unwrap();
-    }
-    python
-}
-
 /// A child process that is killed on drop.
 struct Running(Child);
 
@@ -87,14 +73,14 @@ fn lines(text: &str) -> BTreeSet<&str> {
 #[test]
 fn what_python_shows_is_shown() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = Command::new(python());
+    let mut command = Command::new(python::with_client());
     succeed(command.arg(scripts().join("python.py")).arg(QUIPU).arg(directory.path()));
 }
 
 #[test]
 fn files_that_grow_are_read() {
     let directory = tempfile::tempdir().unwrap();
-    let mut command = Command::new(python());
+    let mut command = Command::new(python::with_client());
     command.arg(scripts().join("grow.py")).arg(directory.path()).stdout(Stdio::piped());
     let mut writer = Running(command.spawn().unwrap());
     let mut ready = String::new();

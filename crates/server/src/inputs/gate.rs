@@ -23,13 +23,13 @@ impl Gate {
         let next = |scrapes: i64| (scrapes >= 0).then_some(scrapes + 1);
         // Acquire and release, here and below: what one side did is seen by the other.
         let entered = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, next);
-        entered.is_ok().then_some(Scraping(self))
+        entered.is_ok().then(|| Scraping(self))
     }
 
     /// Begins to replace a group, unless a scrape or another replacement is under way.
     pub fn replace(&self) -> Option<Replacing<'_>> {
         let entered = self.0.compare_exchange(0, -1, Ordering::Acquire, Ordering::Relaxed);
-        entered.is_ok().then_some(Replacing(self))
+        entered.is_ok().then(|| Replacing(self))
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod body;
 pub mod gate;
+pub mod push;
 pub mod refusals;
 pub mod statsd;
 pub mod sweep;
@@ -18,6 +19,7 @@ use quipu::intake::{Intake, Metric};
 use crate::config::Settings;
 use crate::state::State;
 use gate::Gate;
+use push::Push;
 use refusals::Refusals;
 
 /// What all ways in share.
@@ -26,6 +28,8 @@ pub struct Shared {
     pub refusals: Refusals,
     /// Keeps scrapes and replacements of groups apart.
     pub gate: Gate,
+    /// Pushgateway's API.
+    pub push: Push,
     /// The time after which a series that was not updated is hidden, unless its way in says
     /// otherwise.
     pub expiry: Option<Duration>,
@@ -35,10 +39,11 @@ pub struct Shared {
 
 impl Shared {
     /// What the settings ask for.
-    pub fn new(settings: &Settings, refusals: Refusals) -> Self {
+    pub fn new(settings: &Settings, refusals: Refusals, push: Push) -> Self {
         Self {
             refusals,
             gate: Gate::default(),
+            push,
             expiry: settings.expiry,
             body_bytes: settings.http.limits.kept_body_bytes,
         }

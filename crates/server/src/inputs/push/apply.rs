@@ -1,0 +1,402 @@
+//! Applies a change of groups to the segment, in steps: series that go, values that come, and the
+//! times of the group. The index is changed first; no scrape and no other change runs in between.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quipu::intake::{Given, Intake, Metric, Mode, Refused};
+
+use super::batch::{Batch, FAILURE_TIME, Family, Held, Kind, PUSH_TIME};
+use super::groups::{self, Groups, Key, Nanos};
+use super::options::{Gauges, Options};
+use super::packed::{self, SeriesSet};
+use super::values;
+use crate::inputs::refusals::{Input, Refusals};
+
+/// A change that has begun. It must be brought to its end.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    /// The times that a new group has first, so that a crash leaves no series without a group.
+    opening: Option<Times>,
+    /// Series that go before values come.
+    first: Vec<Gone>,
+    coming: Option<Coming>,
+    /// Series that go after values came.
+    last: Vec<Gone>,
+    closing: Option<Times>,
+    outcome: Outcome,
+}
+
+/// When a group was last pushed to with success, and without.
+#[derive(Debug)]
+struct Times {
+    key: Key,
+    pushed: Option<Nanos>,
+    failed: Option<Nanos>,
+}
+
+/// Series that leave the exposition.
+#[derive(Debug)]
+struct Gone {
+    key: Key,
+    name: Arc<str>,
+    series: SeriesSet,
+    /// Where the rest of the series begins.
+    at: usize,
+    /// Whether they keep their values, and come back with them.
+    keeps: bool,
+}
+
+/// Values that come.
+#[derive(Debug)]
+struct Coming {
+    key: Key,
+    batch: Batch,
+    options: Options,
+    /// The next family and series, and where its labels begin.
+    family: usize,
+    series: usize,
+    at: usize,
+}
+
+/// What became of the values.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) taken: u64,
+    pub(super) refused: u64,
+    /// The name of the first series that was refused, and why.
+    pub(super) first: Option<(Arc<str>, Refused)>,
+}
+
+/// A push, and how it is treated.
+#[derive(Debug)]
+pub(super) struct Push {
+    pub(super) key: Key,
+    pub(super) batch: Batch,
+    pub(super) options: Options,
+    /// Whether families that are not pushed go (PUT).
+    pub(super) removes: bool,
+    pub(super) now: Nanos,
+    /// The time after which groups expire that say nothing else.
+    pub(super) expiry: Option<Duration>,
+}
+
+impl Work {
+    /// Begins a push.
+    pub(super) fn push(groups: &mut Groups, push: Push) -> Self {
+        let Push { key, batch, options, removes, now, expiry } = push;
+        let mut work = Self::default();
+        let is_new = groups.group(&key).is_none();
+        let group = groups.create(&key);
+        let was_expired = group.is_expired();
+        let failed = (is_new || was_expired).then_some(group.failed);
+        group.pushed = now;
+        group.adds |= options.adds();
+        group.ttl = options.ttl.or(group.ttl);
+        if let Some(id) = options.id.filter(|_| options.adds()) {
+            group.remember(id);
+        }
+        let ttl = group.ttl.or(expiry).filter(|ttl| !ttl.is_zero());
+        groups.set_deadline(&key, ttl.map(|ttl| after(now, ttl)));
+        if options.adds() {
+            work.add(groups, &key, &batch, now);
+        } else {
+            let is_kept = |name: &str| !removes && !was_expired || batch.family(name).is_some();
+            let gone = groups.retain(&key, |family| is_kept(&family.name));
+            work.last.extend(gone.into_iter().map(|family| Gone::family(&key, family, false)));
+            work.replace(groups, &key, &batch, now);
+        }
+        if is_new {
+            work.opening = Some(Times { key: key.clone(), pushed: Some(0), failed });
+        }
+        work.closing = Some(Times { key: key.clone(), pushed: Some(now), failed });
+        work.coming = Some(Coming { key, batch, options, family: 0, series: 0, at: 0 });
+        work
+    }
+
+    /// Begins to note that a push failed.
+    pub(super) fn fail(groups: &mut Groups, key: Key, now: Nanos) -> Self {
+        let is_new = groups.group(&key).is_none();
+        groups.create(&key).failed = now;
+        let times = Times { key, pushed: is_new.then_some(0), failed: Some(now) };
+        Self { closing: Some(times), ..Self::default() }
+    }
+
+    /// Begins to remove a group, if it is there.
+    pub(super) fn delete(groups: &mut Groups, key: &Key) -> Self {
+        let Some(families) = groups.remove(key) else { return Self::default() };
+        let families = families.into_iter().map(|family| Gone::family(key, family, false));
+        // The times go last, so that a crash leaves no series without a group.
+        let times = [FAILURE_TIME, PUSH_TIME].map(|name| Gone::time(key, name, false));
+        Self { last: families.chain(times).collect(), ..Self::default() }
+    }
+
+    /// Begins to hide a group that expired. One whose pushes were never added up is removed: it has
+    /// no totals to keep.
+    pub(super) fn expire(groups: &mut Groups, key: &Key) -> Self {
+        let Some(group) = groups.group(key) else { return Self::default() };
+        if !group.adds {
+            return Self::delete(groups, key);
+        }
+        let families = group.families().iter().map(|family| Gone {
+            key: key.clone(),
+            name: family.name.clone(),
+            series: family.series.clone(),
+            at: 0,
+            keeps: true,
+        });
+        let mut last: Vec<Gone> = families.collect();
+        last.extend([FAILURE_TIME, PUSH_TIME].map(|name| Gone::time(key, name, true)));
+        groups.expire(key);
+        Self { last, ..Self::default() }
+    }
+
+    /// Does this before anything else.
+    pub(super) fn after(mut self, other: Self) -> Self {
+        self.first.splice(..0, other.first.into_iter().chain(other.last));
+        self
+    }
+
+    /// Does a part of the work, for about 100 us. Returns the outcome at the end.
+    pub(super) fn step(&mut self, intake: &mut Intake, refusals: &Refusals) -> Option<Outcome> {
+        let mut left = OPERATIONS;
+        if let Some(times) = self.opening.take() {
+            times.set(intake, &mut self.outcome);
+        }
+        step_gone(&mut self.first, intake, &mut left)?;
+        if let Some(coming) = &mut self.coming {
+            intake.set_source(coming.batch.grouping().job());
+            coming.step(intake, refusals, &mut self.outcome, &mut left)?;
+            refusals.took(Input::Push, self.outcome.taken);
+            self.coming = None;
+        }
+        step_gone(&mut self.last, intake, &mut left)?;
+        if let Some(times) = self.closing.take() {
+            times.set(intake, &mut self.outcome);
+        }
+        Some(std::mem::take(&mut self.outcome))
+    }
+
+    /// Adds the series of a push to the index.
+    fn add(&mut self, groups: &mut Groups, key: &Key, batch: &Batch, now: Nanos) {
+        for family in batch.families() {
+            let group = groups.group_mut(key);
+            match group.and_then(|group| group.family_mut(&family.name)) {
+                Some(before) if before.kind == family.kind => {
+                    before.time = now;
+                    if !before.series.is_same(&family.series) {
+                        for labels in family.series.iter() {
+                            before.series.insert(labels);
+                        }
+                    }
+                }
+                _ => {
+                    let before = groups.put(key, indexed(family, now));
+                    self.first.extend(before.map(|before| Gone::family(key, before, false)));
+                }
+            }
+        }
+    }
+
+    /// Replaces families in the index by those of a push.
+    fn replace(&mut self, groups: &mut Groups, key: &Key, batch: &Batch, now: Nanos) {
+        for family in batch.families() {
+            let group = groups.group_mut(key);
+            let before = group.and_then(|group| group.family_mut(&family.name));
+            let is_same = |before: &&mut groups::Family| {
+                before.kind == family.kind && before.series.is_same(&family.series)
+            };
+            if let Some(before) = before.filter(is_same) {
+                before.time = now;
+                continue;
+            }
+            let Some(before) = groups.put(key, indexed(family, now)) else { continue };
+            if before.kind != family.kind {
+                self.first.push(Gone::family(key, before, false));
+                continue;
+            }
+            let mut stays = family.series.clone();
+            let mut gone = SeriesSet::default();
+            for labels in before.series.iter().filter(|labels| !stays.contains(labels)) {
+                gone.insert(labels);
+            }
+            let before = groups::Family { series: gone, ..before };
+            self.last.push(Gone::family(key, before, false));
+        }
+    }
+}
+
+/// A family as the index has it.
+fn indexed(family: &Family, now: Nanos) -> groups::Family {
+    let mut series = family.series.clone();
+    series.shrink();
+    groups::Family { name: family.name.clone(), kind: family.kind, time: now, series }
+}
+
+/// That time, later.
+pub(super) fn after(now: Nanos, ttl: Duration) -> Nanos {
+    now.saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Does as much as is left of the operations. `None` if there is more to do.
+fn step_gone(list: &mut Vec<Gone>, intake: &mut Intake, left: &mut usize) -> Option<()> {
+    while let Some(gone) = list.first_mut() {
+        gone.step(intake, left)?;
+        list.remove(0);
+    }
+    Some(())
+}
+
+impl Gone {
+    fn family(key: &Key, family: groups::Family, keeps: bool) -> Self {
+        Self { key: key.clone(), name: family.name, series: family.series, at: 0, keeps }
+    }
+
+    /// One of the group's own times.
+    fn time(key: &Key, name: &str, keeps: bool) -> Self {
+        let mut series = SeriesSet::default();
+        series.insert(&[]);
+        Self { key: key.clone(), name: name.into(), series, at: 0, keeps }
+    }
+
+    fn step(&mut self, intake: &mut Intake, left: &mut usize) -> Option<()> {
+        let mut labels = Vec::new();
+        while let Some((own, next)) = self.series.next(self.at) {
+            *left = left.checked_sub(1)?;
+            full_labels(&self.key, own, &mut labels);
+            // A segment that cannot be changed refuses what comes as well, which is reported.
+            let _ = match self.keeps {
+                true => intake.hide_grouped(&self.name, &labels),
+                false => intake.remove_grouped(&self.name, &labels),
+            };
+            self.at = next;
+        }
+        Some(())
+    }
+}
+
+impl Coming {
+    fn step(
+        &mut self,
+        intake: &mut Intake,
+        refusals: &Refusals,
+        outcome: &mut Outcome,
+        left: &mut usize,
+    ) -> Option<()> {
+        let mut labels = Vec::new();
+        while let Some(family) = self.batch.families().get(self.family) {
+            while let Some((own, next)) = family.series.next(self.at) {
+                *left = left.checked_sub(1)?;
+                full_labels(&self.key, own, &mut labels);
+                let held = &family.values[self.series];
+                match self.take(intake, family, &labels, held) {
+                    Ok(()) => outcome.taken += 1,
+                    Err(refused) => {
+                        let job = self.batch.grouping().job();
+                        let what = format_args!("{}{labels:?}", family.name);
+                        refusals.refused(Input::Push, job, refused.reason(), &what);
+                        // Names that begin with quipu_ are the daemon's; programs that use the
+                        // library quipu may have them, too, and are not to fail for that.
+                        if refused != Refused::Reserved {
+                            outcome.refuse(&family.name, refused);
+                        }
+                    }
+                }
+                (self.series, self.at) = (self.series + 1, next);
+            }
+            (self.family, self.series, self.at) = (self.family + 1, 0, 0);
+        }
+        Some(())
+    }
+
+    fn take(
+        &self,
+        intake: &mut Intake,
+        family: &Family,
+        labels: &[(&str, &str)],
+        held: &Held,
+    ) -> Result<(), Refused> {
+        let metric = Metric {
+            help: &family.help,
+            unit: &family.unit,
+            grouped: true,
+            ..Metric::new(&family.name)
+        };
+        let is_plain = matches!(family.kind, Kind::Gauge | Kind::Untyped);
+        let mode = match self.options.gauges {
+            _ if !self.options.adds() => Mode::Set,
+            _ if !is_plain => Mode::Add,
+            Gauges::Set => Mode::Set,
+            Gauges::Sum => Mode::Add,
+            bound @ (Gauges::Min | Gauges::Max) => {
+                return self.bounded(intake, (metric, labels), held, bound == Gauges::Max);
+            }
+        };
+        self.batch.with_given(held, |given| intake.take(metric, labels, given, mode, held.start))
+    }
+
+    /// Sets a value to the lesser or the greater one of the pushed one and the one that is there.
+    fn bounded(
+        &self,
+        intake: &mut Intake,
+        (metric, labels): (Metric<'_>, &[(&str, &str)]),
+        held: &Held,
+        is_max: bool,
+    ) -> Result<(), Refused> {
+        let there = values::number(intake, metric.name, labels);
+        self.batch.with_given(held, |given| {
+            let merged = |value: f64| match there {
+                Some(there) if is_max => there.max(value),
+                Some(there) => there.min(value),
+                None => value,
+            };
+            let given = match *given {
+                Given::Gauge(value) => Given::Gauge(merged(value)),
+                Given::Unknown(value) => Given::Unknown(merged(value)),
+                other => other,
+            };
+            intake.take(metric, labels, &given, Mode::Set, held.start)
+        })
+    }
+}
+
+impl Times {
+    fn set(self, intake: &mut Intake, outcome: &mut Outcome) {
+        let mut labels = Vec::new();
+        full_labels(&self.key, &[], &mut labels);
+        for (name, help, time) in
+            [(PUSH_TIME, PUSH_HELP, self.pushed), (FAILURE_TIME, FAILURE_HELP, self.failed)]
+        {
+            let Some(time) = time else { continue };
+            let metric = Metric { help, grouped: true, ..Metric::new(name) };
+            let given = Given::Gauge(time as f64 / 1e9);
+            if let Err(refused) = intake.take(metric, &labels, &given, Mode::Set, None) {
+                outcome.refuse(&name.into(), refused);
+            }
+        }
+    }
+}
+
+impl Outcome {
+    fn refuse(&mut self, name: &Arc<str>, refused: Refused) {
+        self.refused += 1;
+        self.first.get_or_insert_with(|| (name.clone(), refused));
+    }
+}
+
+/// All labels of a series, by name: those of the group, its own, and an empty `instance` if there is
+/// none.
+pub(super) fn full_labels<'a>(key: &'a [u8], own: &'a [u8], labels: &mut Vec<(&'a str, &'a str)>) {
+    labels.clear();
+    labels.extend(packed::unpack(key).chain(packed::unpack(own)));
+    if !labels.iter().any(|label| label.0 == "instance") {
+        labels.push(("instance", ""));
+    }
+    labels.sort_unstable_by_key(|label| label.0);
+}
+
+/// How many series a step changes, in about 100 us.
+const OPERATIONS: usize = 256;
+
+const PUSH_HELP: &str = "Last Unix time when changing this group in the Pushgateway succeeded.";
+const FAILURE_HELP: &str = "Last Unix time when changing this group in the Pushgateway failed.";

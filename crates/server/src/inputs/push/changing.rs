@@ -1,0 +1,200 @@
+//! Changes of groups in the steps of a request. No scrape and no other change runs between the first
+//! step of a change and its last.
+
+use hyper::StatusCode;
+
+use super::apply::{self, Outcome, Work};
+use super::batch::Fault;
+use super::check::check;
+use super::groups::{Groups, Key, MAX_SHAPES};
+use super::routes::{Push, bad, now};
+use crate::http::{Response, Steps, text};
+use crate::inputs::Inputs;
+use crate::inputs::gate::Replacing;
+use crate::inputs::refusals::Input;
+
+/// What is to change.
+pub(super) enum Change {
+    /// A push to a group.
+    Push(Box<apply::Push>),
+    /// A push failed; with the text of the response.
+    Fail(Key, String),
+    /// A group goes.
+    Delete(Key),
+    /// These groups go.
+    Wipe(Vec<Key>),
+    /// Groups whose time is over are hidden.
+    Expire,
+    /// Nothing more; with the response.
+    Nothing(Response),
+}
+
+/// Applies a change.
+pub(super) struct Changing {
+    push: &'static Push,
+    inputs: Inputs,
+    /// What comes next.
+    change: Change,
+    /// The group that is pushed to.
+    pushed: Option<Key>,
+    work: Option<(Work, Replacing<'static>)>,
+}
+
+impl Changing {
+    pub(super) fn new(push: &'static Push, inputs: &Inputs, change: Change) -> Self {
+        Self { push, inputs: inputs.clone(), change, pushed: None, work: None }
+    }
+
+    /// Begins what comes next. `None` if nothing does.
+    fn begin(&mut self) -> Option<Work> {
+        let done = || Change::Nothing(text(StatusCode::ACCEPTED, ""));
+        let mut groups = self.push.groups();
+        match &mut self.change {
+            Change::Nothing(_) => None,
+            Change::Push(_) => {
+                let Change::Push(push) = std::mem::replace(&mut self.change, done()) else {
+                    return None;
+                };
+                drop(groups);
+                self.begin_push(*push)
+            }
+            Change::Fail(key, what) => {
+                let (key, response) = (key.clone(), bad(what));
+                self.change = Change::Nothing(response);
+                let room = self.make_room(&mut groups, &key);
+                room.ok().map(|room| Work::fail(&mut groups, key, now()).after(room))
+            }
+            Change::Delete(key) => {
+                let work = Work::delete(&mut groups, key);
+                self.change = done();
+                Some(work)
+            }
+            Change::Wipe(keys) => match keys.pop() {
+                Some(key) => Some(Work::delete(&mut groups, &key)),
+                None => {
+                    self.change = done();
+                    None
+                }
+            },
+            Change::Expire => match groups.next_to_expire(now()) {
+                Some(key) => Some(Work::expire(&mut groups, &key)),
+                None => {
+                    self.change = done();
+                    None
+                }
+            },
+        }
+    }
+
+    fn begin_push(&mut self, push: apply::Push) -> Option<Work> {
+        let settings = self.push.settings();
+        let mut groups = self.push.groups();
+        let status = if settings.checks { StatusCode::OK } else { StatusCode::ACCEPTED };
+        self.change = Change::Nothing(text(status, ""));
+        let group = groups.group(&push.key);
+        let id = push.options.id.filter(|_| push.options.adds());
+        if id.is_some_and(|id| group.is_some_and(|group| group.has_id(id))) {
+            return None;
+        }
+        let refused = |fault: &Fault| {
+            let job = push.batch.grouping().job();
+            self.inputs.refusals().refused(Input::Push, job, fault.reason(), fault);
+        };
+        let room = match self.make_room(&mut groups, &push.key) {
+            Ok(room) => room,
+            Err(what) => {
+                refused(&Fault::Malformed(what.clone()));
+                self.change = Change::Nothing(text(StatusCode::TOO_MANY_REQUESTS, what + "\n"));
+                return None;
+            }
+        };
+        let checked = match settings.checks {
+            true => check(&mut groups, &push.key, &push.batch, push.removes),
+            false => Ok(()),
+        };
+        Some(
+            match checked {
+                Ok(()) => {
+                    self.pushed = Some(push.key.clone());
+                    Work::push(&mut groups, push)
+                }
+                Err(what) => {
+                    let fault = Fault::Inconsistent(what);
+                    refused(&fault);
+                    self.change = Change::Nothing(bad(fault));
+                    Work::fail(&mut groups, push.key, push.now)
+                }
+            }
+            .after(room),
+        )
+    }
+
+    /// Makes room for a group, unless it is there: the one that has been expired for the longest time
+    /// goes.
+    fn make_room(&self, groups: &mut Groups, key: &Key) -> Result<Work, String> {
+        let most = self.push.settings().groups;
+        if groups.group(key).is_some() {
+            return Ok(Work::default());
+        }
+        if !groups.has_room_for_shape(key) {
+            return Err(format!(
+                "there are groups with {MAX_SHAPES} different sets of label names: use the label \
+                 names of other groups, or delete some"
+            ));
+        }
+        if groups.len() < most {
+            return Ok(Work::default());
+        }
+        match groups.oldest_expired() {
+            Some(key) => Ok(Work::delete(groups, &key)),
+            None => Err(format!(
+                "the limit of {most} groups is reached: delete some, let them expire \
+                 (--push-expiry), or raise --push-groups"
+            )),
+        }
+    }
+
+    /// Notes that something of a push was refused.
+    fn refuse(&mut self, outcome: &Outcome) {
+        let Some(key) = self.pushed.take() else { return };
+        let Some((name, refused)) = &outcome.first else { return };
+        let all = outcome.taken + outcome.refused;
+        let what = format!(
+            "{} of {all} series were not taken, the others were; the first is of {name:?}: {refused}",
+            outcome.refused
+        );
+        self.change = Change::Fail(key, what);
+    }
+}
+
+impl Steps for Changing {
+    fn step(&mut self) -> Option<Response> {
+        if self.work.is_none() {
+            if let Change::Nothing(response) = &mut self.change {
+                return Some(std::mem::take(response));
+            }
+            let gate = self.inputs.shared().gate.replace()?;
+            self.work = self.begin().map(|work| (work, gate));
+        }
+        if let Some((work, _)) = &mut self.work {
+            let outcome = work.step(&mut self.inputs.intake(), self.inputs.refusals())?;
+            self.work = None;
+            self.refuse(&outcome);
+        }
+        match &mut self.change {
+            Change::Nothing(response) => Some(std::mem::take(response)),
+            _ => None,
+        }
+    }
+}
+
+impl Drop for Changing {
+    /// A client that closes its connection leaves no change half done.
+    fn drop(&mut self) {
+        while let Some((work, _)) = &mut self.work {
+            if work.step(&mut self.inputs.intake(), self.inputs.refusals()).is_some() {
+                self.work = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! The index of groups: which families and series each one has. It is in memory only; the values are
+//! in the segment. [`super::restore`] makes it again when the daemon starts.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::batch::Kind;
+use super::names::Names;
+use super::packed::{self, SeriesSet};
+
+/// The identity of a group: its labels, packed. See [`super::path::Grouping::key`].
+pub(super) type Key = Arc<[u8]>;
+
+/// Nanoseconds since 1970.
+pub(super) type Nanos = u64;
+
+/// All groups.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    groups: HashMap<Key, Group>,
+    names: Names,
+    /// The sets of label names that groups have.
+    shapes: Vec<Shape>,
+    /// When groups expire.
+    deadlines: BTreeSet<(Nanos, Key)>,
+    /// When groups expired that are kept.
+    expired: BTreeSet<(Nanos, Key)>,
+}
+
+/// A group.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    families: Vec<Family>,
+    /// The last push that succeeded; 0 if none has.
+    pub(super) pushed: Nanos,
+    /// The last push that failed; 0 if none has.
+    pub(super) failed: Nanos,
+    /// The time after which it expires, if the push said so; zero for never.
+    pub(super) ttl: Option<Duration>,
+    /// When it expires or expired.
+    deadline: Option<Nanos>,
+    is_expired: bool,
+    /// Whether pushes were added up.
+    pub(super) adds: bool,
+    /// The identifiers of the last pushes that were added, as hashes; the oldest first.
+    ids: Vec<u64>,
+}
+
+/// A family of a group.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) name: Arc<str>,
+    pub(super) kind: Kind,
+    /// When it was pushed.
+    pub(super) time: Nanos,
+    /// The labels of its series that are not grouping labels.
+    pub(super) series: SeriesSet,
+}
+
+/// A set of label names.
+#[derive(Debug)]
+struct Shape {
+    names: Vec<Box<str>>,
+    groups: usize,
+}
+
+impl Groups {
+    /// The number of groups.
+    pub(super) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// A group.
+    pub(super) fn group(&self, key: &[u8]) -> Option<&Group> {
+        self.groups.get(key)
+    }
+
+    /// A group, to change what is not indexed.
+    pub(super) fn group_mut(&mut self, key: &[u8]) -> Option<&mut Group> {
+        self.groups.get_mut(key)
+    }
+
+    /// The identities of all groups.
+    pub(super) fn keys(&self) -> Vec<Key> {
+        self.groups.keys().cloned().collect()
+    }
+
+    /// The types of all names.
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Whether there can be a group with these label names.
+    pub(super) fn has_room_for_shape(&self, key: &[u8]) -> bool {
+        self.shapes.len() < MAX_SHAPES || self.shapes.iter().any(|shape| shape.is_of(key))
+    }
+
+    /// Makes a group, unless it is there.
+    pub(super) fn create(&mut self, key: &Key) -> &mut Group {
+        if !self.groups.contains_key(key) {
+            match self.shapes.iter_mut().find(|shape| shape.is_of(key)) {
+                Some(shape) => shape.groups += 1,
+                None => {
+                    let names = packed::unpack(key).map(|(name, _)| name.into()).collect();
+                    self.shapes.push(Shape { names, groups: 1 });
+                }
+            }
+        }
+        self.groups.entry(key.clone()).or_default()
+    }
+
+    /// Removes a group, and returns its families.
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<Vec<Family>> {
+        let (key, group) = self.groups.remove_entry(key)?;
+        if let Some(deadline) = group.deadline {
+            let place = (deadline, key.clone());
+            self.deadlines.remove(&place);
+            self.expired.remove(&place);
+        }
+        if let Some(at) = self.shapes.iter().position(|shape| shape.is_of(&key)) {
+            self.shapes[at].groups -= 1;
+            if self.shapes[at].groups == 0 {
+                self.shapes.swap_remove(at);
+            }
+        }
+        for family in &group.families {
+            self.names.remove(&family.name, family.kind);
+        }
+        Some(group.families)
+    }
+
+    /// Puts a family into a group, and returns the one of that name that it replaces.
+    pub(super) fn put(&mut self, key: &[u8], mut family: Family) -> Option<Family> {
+        let group = self.groups.get_mut(key)?;
+        family.name = self.names.add(&family.name, family.kind);
+        let place = group.families.iter_mut().find(|other| other.name == family.name);
+        let before = match place {
+            Some(place) => Some(std::mem::replace(place, family)),
+            None => {
+                group.families.push(family);
+                None
+            }
+        };
+        if let Some(before) = &before {
+            self.names.remove(&before.name, before.kind);
+        }
+        before
+    }
+
+    /// Removes the families of a group that are not kept, and returns them.
+    pub(super) fn retain(
+        &mut self,
+        key: &[u8],
+        mut keep: impl FnMut(&Family) -> bool,
+    ) -> Vec<Family> {
+        let Some(group) = self.groups.get_mut(key) else { return Vec::new() };
+        let gone: Vec<Family> = group.families.extract_if(.., |family| !keep(family)).collect();
+        for family in &gone {
+            self.names.remove(&family.name, family.kind);
+        }
+        gone
+    }
+
+    /// Sets when a group expires. It is not expired until then.
+    pub(super) fn set_deadline(&mut self, key: &Key, deadline: Option<Nanos>) {
+        let Some(group) = self.groups.get_mut(key) else { return };
+        group.is_expired = false;
+        if let Some(before) = std::mem::replace(&mut group.deadline, deadline) {
+            let place = (before, key.clone());
+            self.deadlines.remove(&place);
+            self.expired.remove(&place);
+        }
+        if let Some(deadline) = deadline {
+            self.deadlines.insert((deadline, key.clone()));
+        }
+    }
+
+    /// The group whose time to expire came first, if it came.
+    pub(super) fn next_to_expire(&self, now: Nanos) -> Option<Key> {
+        self.deadlines.first().filter(|(deadline, _)| *deadline <= now).map(|(_, key)| key.clone())
+    }
+
+    /// Marks a group that was to expire.
+    pub(super) fn expire(&mut self, key: &Key) {
+        let Some(group) = self.groups.get_mut(key) else { return };
+        let Some(deadline) = group.deadline else { return };
+        group.is_expired = true;
+        let place = (deadline, key.clone());
+        self.deadlines.remove(&place);
+        self.expired.insert(place);
+    }
+
+    /// The group that has been expired for the longest time.
+    pub(super) fn oldest_expired(&self) -> Option<Key> {
+        self.expired.first().map(|(_, key)| key.clone())
+    }
+
+    /// Looks for a group that has a series of these labels, beside the one that the labels belong to.
+    /// `labels` are all labels of the series, by name, without an empty `instance`.
+    pub(super) fn rival(&mut self, key: &[u8], name: &str, labels: &[(&str, &str)]) -> Option<Key> {
+        let Self { groups, shapes, .. } = self;
+        let mut packed = Vec::new();
+        for shape in shapes.iter() {
+            let Some(rival) = shape.key(labels, &mut packed) else { continue };
+            if *rival == *key {
+                continue;
+            }
+            let Some((rival, group)) = groups.get_key_value(rival) else { continue };
+            if !group.families.iter().any(|family| *family.name == *name) {
+                continue;
+            }
+            let rival = rival.clone();
+            let own = labels.iter().filter(|label| !shape.has(label.0)).copied();
+            let own = packed::pack(own);
+            let group = groups.get_mut(&rival)?;
+            let mut families = group.families.iter_mut();
+            let family = families.find(|family| *family.name == *name)?;
+            if family.series.contains(&own) {
+                return Some(rival);
+            }
+        }
+        None
+    }
+
+    /// Whether there can be other groups with a series of this group; if not, [`Groups::rival`] finds
+    /// none. Groups with the same label names have no series in common.
+    pub(super) fn has_rivals(&self, key: &[u8]) -> bool {
+        self.shapes.iter().any(|shape| !shape.is_of(key))
+    }
+
+    /// The group that a series belongs to: the one with the most labels.
+    pub(super) fn owner(&self, labels: &[(&str, &str)]) -> Option<Key> {
+        let mut packed = Vec::new();
+        let mut shapes: Vec<&Shape> = self.shapes.iter().collect();
+        shapes.sort_by_key(|shape| std::cmp::Reverse(shape.names.len()));
+        shapes.into_iter().find_map(|shape| {
+            let key = shape.key(labels, &mut packed)?;
+            self.groups.get_key_value(key).map(|(key, _)| key.clone())
+        })
+    }
+}
+
+impl Group {
+    /// Whether it has expired and is kept for its totals.
+    pub(super) fn is_expired(&self) -> bool {
+        self.is_expired
+    }
+
+    /// Its families.
+    pub(super) fn families(&self) -> &[Family] {
+        &self.families
+    }
+
+    /// The family of that name.
+    pub(super) fn family(&self, name: &str) -> Option<&Family> {
+        self.families.iter().find(|family| *family.name == *name)
+    }
+
+    /// The family of that name, to add series to it.
+    pub(super) fn family_mut(&mut self, name: &str) -> Option<&mut Family> {
+        self.families.iter_mut().find(|family| *family.name == *name)
+    }
+
+    /// Whether a push with that identifier was added.
+    pub(super) fn has_id(&self, id: u64) -> bool {
+        self.ids.contains(&id)
+    }
+
+    /// Remembers the identifier of a push.
+    pub(super) fn remember(&mut self, id: u64) {
+        if self.ids.len() == MAX_IDS {
+            self.ids.remove(0);
+        }
+        self.ids.push(id);
+    }
+}
+
+impl Shape {
+    fn has(&self, name: &str) -> bool {
+        self.names.binary_search_by(|other| (**other).cmp(name)).is_ok()
+    }
+
+    fn is_of(&self, key: &[u8]) -> bool {
+        packed::unpack(key).map(|(name, _)| name).eq(self.names.iter().map(|name| &**name))
+    }
+
+    /// The identity of the group of this shape that a series with these labels, by name, can be in.
+    fn key<'p>(&self, labels: &[(&str, &str)], packed: &'p mut Vec<u8>) -> Option<&'p [u8]> {
+        packed.clear();
+        let mut labels = labels.iter();
+        for name in &self.names {
+            let label = labels.find(|label| *label.0 == **name)?;
+            packed::push(packed, [*label].into_iter());
+        }
+        Some(packed)
+    }
+}
+
+/// The identifiers of pushes that a group remembers.
+pub(super) const MAX_IDS: usize = 64;
+
+/// The most sets of label names that groups have. A push looks for groups that contradict it in
+/// each, so that it takes the same time with any number of groups.
+pub(super) const MAX_SHAPES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(labels: &[(&str, &str)]) -> Key {
+        packed::pack(labels.iter().copied()).into()
+    }
+
+    fn family(name: &str, kind: Kind, series: &[&[(&str, &str)]]) -> Family {
+        let mut set = SeriesSet::default();
+        for labels in series {
+            set.insert(&packed::pack(labels.iter().copied()));
+        }
+        Family { name: name.into(), kind, time: 1, series: set }
+    }
+
+    #[test]
+    fn the_index_follows_what_groups_hold() {
+        let mut groups = Groups::default();
+        let (a, b) = (key(&[("job", "a")]), key(&[("instance", "i"), ("job", "a")]));
+        for key in [&a, &b] {
+            groups.create(key);
+            let x = family("x", Kind::Gauge, &[&[], &[("n", "1")]]);
+            assert!(groups.put(key, x).is_none());
+        }
+        assert_eq!((groups.len(), groups.names().groups("x", Kind::Gauge)), (2, 2));
+        let x = family("x", Kind::Counter, &[&[]]);
+        assert_eq!(groups.put(&a, x).unwrap().series.len(), 2);
+        assert_eq!(groups.names().groups("x", Kind::Gauge), 1);
+        assert_eq!(groups.retain(&a, |_| false).len(), 1);
+        assert_eq!(groups.names().groups("x", Kind::Counter), 0);
+        assert_eq!(groups.remove(&b).unwrap().len(), 1);
+        assert!(groups.remove(&b).is_none());
+        assert_eq!(groups.shapes.len(), 1);
+        assert_eq!(groups.names().groups("x", Kind::Gauge), 0);
+    }
+
+    #[test]
+    fn two_groups_cannot_have_one_series() {
+        let mut groups = Groups::default();
+        let (a, b) = (key(&[("job", "a")]), key(&[("instance", "i"), ("job", "a")]));
+        for key in [&a, &b] {
+            groups.create(key);
+        }
+        let x = family("x", Kind::Gauge, &[&[("instance", "i")], &[("n", "1")]]);
+        groups.put(&a, x);
+        let labels = [("instance", "i"), ("job", "a")];
+        assert!(groups.has_rivals(&b));
+        assert_eq!(groups.rival(&b, "x", &labels), Some(a.clone()));
+        assert_eq!(groups.rival(&b, "y", &labels), None);
+        assert_eq!(groups.rival(&a, "x", &labels), None);
+        let labels = [("instance", "i"), ("job", "a"), ("n", "1")];
+        assert_eq!(groups.rival(&b, "x", &labels), None);
+        assert_eq!(groups.owner(&labels), Some(b));
+        assert_eq!(groups.owner(&[("instance", "j"), ("job", "a")]), Some(a));
+        assert_eq!(groups.owner(&[("job", "b")]), None);
+    }
+
+    #[test]
+    fn groups_expire_in_order() {
+        let mut groups = Groups::default();
+        let (a, b) = (key(&[("job", "a")]), key(&[("job", "b")]));
+        for (key, deadline) in [(&a, 20), (&b, 10)] {
+            groups.create(key);
+            groups.set_deadline(key, Some(deadline));
+        }
+        assert_eq!(groups.next_to_expire(9), None);
+        assert_eq!(groups.next_to_expire(20), Some(b.clone()));
+        groups.set_deadline(&b, Some(30));
+        assert_eq!(groups.next_to_expire(20), Some(a.clone()));
+        groups.expire(&a);
+        assert_eq!(groups.next_to_expire(29), None);
+        assert!(groups.group(&a).unwrap().is_expired());
+        groups.expire(&b);
+        assert_eq!(groups.oldest_expired(), Some(a.clone()));
+        groups.set_deadline(&a, None);
+        assert_eq!(groups.oldest_expired(), Some(b.clone()));
+        groups.remove(&b);
+        assert_eq!(groups.oldest_expired(), None);
+        assert_eq!(groups.next_to_expire(100), None);
+    }
+
+    #[test]
+    fn a_group_remembers_the_last_pushes() {
+        let mut group = Group::default();
+        for id in 0..=MAX_IDS as u64 {
+            group.remember(id);
+        }
+        assert!(!group.has_id(0) && group.has_id(1) && group.has_id(MAX_IDS as u64));
+    }
+}

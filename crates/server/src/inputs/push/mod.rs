@@ -1,0 +1,30 @@
+//! Pushgateway's API: programs that end before a scrape push their metrics, in groups that stay
+//! until they are pushed again, deleted or expired.
+//!
+//! | file | has |
+//! |---|---|
+//! | [`path`], [`options`] | what a request says of its group, and of how to treat it |
+//! | [`parse`], [`batch`] | the body |
+//! | [`groups`], [`names`], [`packed`] | the index: which series a group has |
+//! | [`check`] | contradictions between groups |
+//! | [`apply`] | changes of the segment, in steps that a scrape does not see |
+//! | [`routes`], [`changing`] | the steps of requests |
+//! | [`restore`], [`values`], [`json`] | the way back: from the segment to the index and to clients |
+
+mod apply;
+mod batch;
+mod changing;
+mod check;
+mod groups;
+mod json;
+mod names;
+mod options;
+mod packed;
+mod parse;
+mod path;
+mod restore;
+mod routes;
+mod values;
+
+pub use options::{Gauges, Mode, Settings};
+pub use routes::Push;

@@ -1,0 +1,59 @@
+//! Which types the groups have given to each name. It tells in constant time whether a push
+//! contradicts what other groups hold.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::batch::Kind;
+
+/// The names of all families, with the number of groups that have each as each type.
+#[derive(Debug, Default)]
+pub(super) struct Names(HashMap<Arc<str>, [u32; Kind::ALL.len()]>);
+
+impl Names {
+    /// A group got a family. Returns the name that is shared by all groups.
+    pub(super) fn add(&mut self, name: &Arc<str>, kind: Kind) -> Arc<str> {
+        let shared = match self.0.get_key_value(name) {
+            Some((shared, _)) => shared.clone(),
+            None => name.clone(),
+        };
+        self.0.entry(shared.clone()).or_default()[kind as usize] += 1;
+        shared
+    }
+
+    /// A group lost a family.
+    pub(super) fn remove(&mut self, name: &str, kind: Kind) {
+        let Some(groups) = self.0.get_mut(name) else { return };
+        groups[kind as usize] = groups[kind as usize].saturating_sub(1);
+        if groups.iter().all(|groups| *groups == 0) {
+            self.0.remove(name);
+        }
+    }
+
+    /// The number of groups that have a family of that name and type.
+    pub(super) fn groups(&self, name: &str, kind: Kind) -> u32 {
+        self.0.get(name).map_or(0, |groups| groups[kind as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_counted_by_type_and_forgotten() {
+        let mut names = Names::default();
+        let name: Arc<str> = "x".into();
+        let shared = names.add(&name, Kind::Gauge);
+        names.add(&"x".into(), Kind::Gauge);
+        names.add(&"x".into(), Kind::Counter);
+        assert!(Arc::ptr_eq(&shared, &names.add(&"x".into(), Kind::Summary)));
+        assert_eq!(names.groups("x", Kind::Gauge), 2);
+        assert_eq!(names.groups("x", Kind::Histogram), 0);
+        for kind in [Kind::Gauge, Kind::Gauge, Kind::Counter, Kind::Summary] {
+            names.remove("x", kind);
+        }
+        assert!(names.0.is_empty());
+        names.remove("x", Kind::Gauge);
+    }
+}

@@ -1,0 +1,173 @@
+//! Label sets as bytes: each name and each value followed by the byte 0xFF, which UTF-8 never has.
+//! Equal label sets in the same order are equal bytes. [`SeriesSet`] keeps many of them.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+
+use hashbrown::HashTable;
+
+/// Ends a name or a value.
+const END: u8 = 0xff;
+/// Ends a label set in a [`SeriesSet`].
+const LAST: u8 = 0xfe;
+
+/// Packs labels.
+pub(super) fn pack<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<u8> {
+    let mut packed = Vec::new();
+    push(&mut packed, labels);
+    packed
+}
+
+/// Appends packed labels.
+pub(super) fn push<'a>(packed: &mut Vec<u8>, labels: impl Iterator<Item = (&'a str, &'a str)>) {
+    for (name, value) in labels {
+        for text in [name, value] {
+            packed.extend_from_slice(text.as_bytes());
+            packed.push(END);
+        }
+    }
+}
+
+/// The labels that were packed.
+pub(super) fn unpack(packed: &[u8]) -> impl Iterator<Item = (&str, &str)> {
+    // Only texts are packed.
+    let text = |bytes| std::str::from_utf8(bytes).unwrap_or_default();
+    let mut texts = packed.split(|byte| *byte == END).map(text);
+    std::iter::from_fn(move || Some((texts.next()?, texts.next()?)))
+}
+
+/// Packed label sets, each once, in the order in which they came.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SeriesSet {
+    /// The label sets, each followed by [`LAST`].
+    packed: Vec<u8>,
+    len: u32,
+    /// Where the label sets begin, by hash. It is made when one is looked up.
+    table: Option<HashTable<u32>>,
+}
+
+impl SeriesSet {
+    /// The number of label sets.
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// The label sets.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        // A split of "a, b," has an empty last part.
+        self.packed.split(|byte| *byte == LAST).take(self.len())
+    }
+
+    /// The label set that begins there, and where the next one begins. The first begins at 0.
+    pub(super) fn next(&self, at: usize) -> Option<(&[u8], usize)> {
+        let rest = self.packed.get(at..).filter(|rest| !rest.is_empty())?;
+        let end = rest.iter().position(|byte| *byte == LAST)?;
+        Some((&rest[..end], at + end + 1))
+    }
+
+    /// Whether this has the same label sets in the same order.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.packed == other.packed
+    }
+
+    /// Adds a label set; false if it was there. A set has at most 4 GiB: more are not added.
+    pub(super) fn insert(&mut self, labels: &[u8]) -> bool {
+        let Ok(start) = u32::try_from(self.packed.len()) else { return false };
+        let hash = hash_of(labels);
+        let (table, packed) = self.table();
+        if table.find(hash, |at| label_set(packed, *at) == labels).is_some() {
+            return false;
+        }
+        table.insert_unique(hash, start, |at| hash_of(label_set(packed, *at)));
+        self.packed.extend_from_slice(labels);
+        self.packed.push(LAST);
+        self.len += 1;
+        true
+    }
+
+    /// Whether it has a label set.
+    pub(super) fn contains(&mut self, labels: &[u8]) -> bool {
+        let hash = hash_of(labels);
+        let (table, packed) = self.table();
+        table.find(hash, |at| label_set(packed, *at) == labels).is_some()
+    }
+
+    /// Frees what is not needed to keep the label sets.
+    pub(super) fn shrink(&mut self) {
+        self.table = None;
+        self.packed.shrink_to_fit();
+    }
+
+    fn table(&mut self) -> (&mut HashTable<u32>, &Vec<u8>) {
+        let Self { packed, len, table } = self;
+        let table = table.get_or_insert_with(|| {
+            let mut table = HashTable::with_capacity(*len as usize);
+            let hash_at = |at: &u32| hash_of(label_set(packed, *at));
+            let mut start = 0;
+            while start < packed.len() {
+                // `insert` keeps offsets within 32 bits.
+                let at = start as u32;
+                table.insert_unique(hash_at(&at), at, hash_at);
+                start += label_set(packed, at).len() + 1;
+            }
+            table
+        });
+        (table, packed)
+    }
+}
+
+/// A hash that no sender can predict.
+fn hash_of(labels: &[u8]) -> u64 {
+    static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    STATE.hash_one(labels)
+}
+
+/// The label set that begins there.
+fn label_set(packed: &[u8], at: u32) -> &[u8] {
+    let rest = packed.get(at as usize..).unwrap_or_default();
+    let end = rest.iter().position(|byte| *byte == LAST).unwrap_or(rest.len());
+    &rest[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_come_back() {
+        let labels = [("a", ""), ("job", "x y"), ("z", "\u{20ac}")];
+        let packed = pack(labels.into_iter());
+        assert!(unpack(&packed).eq(labels));
+        assert_eq!(unpack(&[]).count(), 0);
+    }
+
+    #[test]
+    fn a_set_has_each_label_set_once() {
+        let mut set = SeriesSet::default();
+        let all: Vec<Vec<u8>> = (0..100)
+            .map(|n: u32| match n {
+                0 => Vec::new(),
+                n => pack([("n", n.to_string().as_str())].into_iter()),
+            })
+            .collect();
+        for labels in &all {
+            assert!(set.insert(labels));
+            assert!(!set.insert(labels));
+        }
+        assert!(set.iter().eq(all.iter().map(Vec::as_slice)));
+        set.shrink();
+        for labels in &all {
+            assert!(set.contains(labels));
+        }
+        assert!(!set.contains(&pack([("n", "100")].into_iter())));
+        assert!(!set.insert(&all[0]));
+        assert_eq!(set.len(), 100);
+        let mut at = 0;
+        for labels in &all {
+            let (found, next) = set.next(at).unwrap();
+            assert_eq!(found, labels);
+            at = next;
+        }
+        assert!(set.next(at).is_none());
+    }
+}

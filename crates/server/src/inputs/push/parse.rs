@@ -1,0 +1,298 @@
+//! From the body of a push to a [`Batch`], in steps: text 0.0.4, OpenMetrics, or protobuf, as the
+//! header `Content-Type` says. As in Pushgateway, one fault refuses the whole push.
+
+use hyper::body::Bytes;
+use quipu_wire::remote::exposition::text::{Format, Item, LineError, Options, Stream};
+use quipu_wire::remote::exposition::{self, Families, FamilyError};
+
+use super::batch::{Batch, Fault};
+
+/// Reads a body.
+pub(super) struct Parser {
+    body: Bytes,
+    /// Where the rest begins.
+    at: usize,
+    reading: Reading,
+}
+
+enum Reading {
+    Text(Box<(Stream, Families)>, Format),
+    Protobuf,
+    Over,
+}
+
+impl Parser {
+    /// Begins to read a body of that content type. Other types than OpenMetrics and protobuf are
+    /// text 0.0.4.
+    pub(super) fn new(content_type: &str, body: Bytes) -> Self {
+        let mut parts = content_type.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default();
+        let parameter = |name: &str, value: &str| {
+            let mut parameters = content_type.split(';').skip(1);
+            parameters.any(|parameter| {
+                let (found, given) = parameter.split_once('=').unwrap_or_default();
+                found.trim().eq_ignore_ascii_case(name) && given.trim().trim_matches('"') == value
+            })
+        };
+        let text = |format| {
+            let options = Options::new(format).max_line(MAX_LINE);
+            let families = Families::new(format, exposition::Limits::default());
+            Reading::Text(Box::new((Stream::new(options), families)), format)
+        };
+        let reading = if media_type.eq_ignore_ascii_case("application/vnd.google.protobuf")
+            && parameter("proto", "io.prometheus.client.MetricFamily")
+            && parameter("encoding", "delimited")
+        {
+            Reading::Protobuf
+        } else if media_type.eq_ignore_ascii_case("application/openmetrics-text") {
+            text(Format::OpenMetrics)
+        } else {
+            text(Format::Prometheus)
+        };
+        Self { body, at: 0, reading }
+    }
+
+    /// Reads some more into the batch. Returns whether the body is at its end.
+    ///
+    /// # Errors
+    /// [`Fault::Malformed`]
+    pub(super) fn step(&mut self, batch: &mut Batch) -> Result<bool, Fault> {
+        match &mut self.reading {
+            Reading::Text(reading, format) => {
+                let end = self.body.len().min(self.at + PIECE);
+                let piece = &self.body[self.at..end];
+                self.at = end;
+                let (stream, families) = &mut **reading;
+                let mut lines = Lines { families, batch, format: *format, fault: None };
+                stream.push(piece, |item| lines.take(item));
+                lines.end()?;
+                if self.at < self.body.len() {
+                    return Ok(false);
+                }
+                self.finish(batch)?;
+            }
+            Reading::Protobuf if self.at < self.body.len() => {
+                let rest = &self.body[self.at..];
+                let end = family_end(rest);
+                let offset = self.at;
+                self.at += end;
+                let mut fault = None;
+                let read = exposition::read_families(
+                    &rest[..end],
+                    exposition::Limits::default(),
+                    |family| {
+                        if fault.is_none() {
+                            fault = batch.add(family, false).err();
+                        }
+                    },
+                );
+                read.map_err(|error| {
+                    Fault::Malformed(format!("after {offset} bytes of the body: {error}"))
+                })?;
+                fault.map_or(Ok(()), Err)?;
+                return Ok(self.at == self.body.len());
+            }
+            Reading::Protobuf | Reading::Over => {}
+        }
+        Ok(true)
+    }
+
+    /// Reads the last line and the last family of a text.
+    fn finish(&mut self, batch: &mut Batch) -> Result<(), Fault> {
+        let Reading::Text(reading, format) = std::mem::replace(&mut self.reading, Reading::Over)
+        else {
+            return Ok(());
+        };
+        let (stream, mut families) = *reading;
+        let mut lines = Lines { families: &mut families, batch, format, fault: None };
+        stream.finish(|item| lines.take(item));
+        lines.end()?;
+        let mut fault = None;
+        let is_openmetrics = format == Format::OpenMetrics;
+        families.finish(|family| fault = batch.add(family, is_openmetrics).err());
+        fault.map_or(Ok(()), Err)
+    }
+}
+
+/// Adds lines to a batch, up to the first fault.
+struct Lines<'a> {
+    families: &'a mut Families,
+    batch: &'a mut Batch,
+    format: Format,
+    fault: Option<Fault>,
+}
+
+impl Lines<'_> {
+    fn take(&mut self, item: Result<Item<'_, '_>, LineError>) {
+        if self.fault.is_some() {
+            return;
+        }
+        let item = match item {
+            Ok(item) => item,
+            Err(error) => {
+                let what = format!("text format parsing error in {error}");
+                self.fault = Some(Fault::Malformed(what));
+                return;
+            }
+        };
+        let Self { families, batch, format, .. } = self;
+        let is_openmetrics = *format == Format::OpenMetrics;
+        let mut fault = None;
+        let pushed = families.push(&item, |family| fault = batch.add(family, is_openmetrics).err());
+        self.fault = fault;
+        let Err(error) = pushed else { return };
+        let name = match &item {
+            Item::Help { name, .. } | Item::Type { name, .. } | Item::Unit { name, .. } => *name,
+            Item::Sample(sample) => sample.name,
+            _ => return,
+        };
+        let name = name.to_cow();
+        if error == FamilyError::Duplicate && matches!(item, Item::Sample(_)) {
+            self.batch.twice(&name);
+        } else {
+            let what = format!("text format parsing error in a line of {name:?}: {error}");
+            self.fault.get_or_insert(Fault::Malformed(what));
+        }
+    }
+
+    fn end(self) -> Result<(), Fault> {
+        self.fault.map_or(Ok(()), Err)
+    }
+}
+
+/// How many bytes to read at a time: whole families, as long as they begin within a piece.
+fn family_end(bytes: &[u8]) -> usize {
+    let mut end = 0;
+    while end < bytes.len().min(PIECE) {
+        let rest = &bytes[end..];
+        let mut length = 0_u64;
+        let mut used = None;
+        for (at, byte) in rest.iter().take(9).enumerate() {
+            length |= u64::from(byte & 0x7f) << (7 * at);
+            if byte & 0x80 == 0 {
+                used = Some(at + 1);
+                break;
+            }
+        }
+        let next = used.and_then(|used| usize::try_from(length).ok()?.checked_add(used));
+        match next.filter(|next| *next <= rest.len()) {
+            Some(next) => end += next,
+            // The reader says what is wrong.
+            None => return bytes.len(),
+        }
+    }
+    end
+}
+
+/// How much is read in one step, in about 100 us.
+const PIECE: usize = 16 << 10;
+/// The longest line, in bytes.
+const MAX_LINE: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use quipu::intake::Limits;
+
+    use super::super::batch::Kind;
+    use super::super::packed::unpack;
+    use super::super::path::Grouping;
+    use super::*;
+
+    fn read(content_type: &str, body: &[u8]) -> Result<Batch, Fault> {
+        let grouping = Grouping::parse("job/a/zone/z").unwrap();
+        let mut batch = Batch::new(grouping, &Limits::default());
+        let mut parser = Parser::new(content_type, Bytes::copy_from_slice(body));
+        while !parser.step(&mut batch)? {}
+        batch.finish()?;
+        Ok(batch)
+    }
+
+    fn series(batch: &Batch, name: &str) -> Vec<Vec<(String, String)>> {
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let family = batch.family(name).unwrap();
+        family.series.iter().map(|labels| unpack(labels).map(owned).collect()).collect()
+    }
+
+    fn given(batch: &Batch, name: &str, at: usize) -> String {
+        batch.with_given(&batch.family(name).unwrap().values[at], |given| format!("{given:?}"))
+    }
+
+    #[test]
+    fn grouping_labels_replace_those_of_the_series() {
+        let text = b"# TYPE x counter\n# HELP x Help.\nx{job=\"b\",zone=\"y\",a=\"1\"} 2\nx 3\ny 4";
+        let batch = read("text/plain; version=0.0.4", text).unwrap();
+        assert_eq!(series(&batch, "x"), [vec![("a".into(), "1".into())], vec![]]);
+        let x = batch.family("x").unwrap();
+        assert_eq!((x.kind, &*x.help), (Kind::Counter, "Help."));
+        assert_eq!(given(&batch, "x", 0), "Counter(2.0)");
+        assert_eq!(given(&batch, "y", 0), "Unknown(4.0)");
+        let twice = read("", b"x{job=\"b\"} 1\nx{job=\"c\"} 1\n").unwrap_err();
+        assert!(matches!(&twice, Fault::Inconsistent(_)), "{twice:?}");
+        assert!(twice.to_string().contains("collected before"), "{twice}");
+    }
+
+    #[test]
+    fn histograms_and_summaries_are_whole() {
+        let text = b"# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 5\nh_sum 7\n\
+            h_count 5\n# TYPE i histogram\ni_bucket{le=\"1\"} 2\ni_count 3\n\
+            # TYPE s summary\ns{quantile=\"0.5\"} 1\ns_sum 2\ns_count 3\n";
+        let batch = read("text/plain", text).unwrap();
+        let expected = "Histogram { buckets: [(1.0, 2.0), (inf, 3.0)], sum: 7.0 }";
+        assert_eq!(given(&batch, "h", 0), expected);
+        let expected = "Histogram { buckets: [(1.0, 2.0), (inf, 1.0)], sum: 0.0 }";
+        assert_eq!(given(&batch, "i", 0), expected);
+        let expected = "Summary { quantiles: [(0.5, 1.0)], count: 3.0, sum: 2.0 }";
+        assert_eq!(given(&batch, "s", 0), expected);
+        let falls = b"# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 1\n";
+        assert!(matches!(read("", falls), Err(Fault::Inconsistent(_))));
+    }
+
+    #[test]
+    fn openmetrics_names_get_their_suffixes() {
+        let text = b"# TYPE hits counter\nhits_total 1\nhits_created 12\n\
+            # TYPE build info\nbuild_info{v=\"1\"} 1\n# EOF\n";
+        let batch = read("application/openmetrics-text; version=1.0.0", text).unwrap();
+        let names: Vec<_> = batch.families().iter().map(|family| &*family.name).collect();
+        assert_eq!(names, ["hits_total", "build_info"]);
+        assert_eq!(batch.families()[0].values[0].start.unwrap().0, 12_000_000_000);
+    }
+
+    #[test]
+    fn protobuf_is_read_by_its_content_type() {
+        let body = b"\x15\x0a\x04hits\x18\x00\x22\x0b\x1a\x09\x09\0\0\0\0\0\0\x1c\x40";
+        let content_type = "application/vnd.google.protobuf; \
+            proto=io.prometheus.client.MetricFamily; encoding=delimited";
+        let twice: Vec<u8> = [&body[..], &body[..]].concat();
+        let batch = read(content_type, body).unwrap();
+        assert_eq!(given(&batch, "hits", 0), "Counter(7.0)");
+        assert!(read(content_type, &twice).is_err());
+        assert!(read(content_type, &body[..9]).is_err());
+        assert!(read("text/plain", body).is_err());
+    }
+
+    #[test]
+    fn faults_refuse_the_whole() {
+        for (text, part) in [
+            ("x 1\ny\n", "line 2"),
+            ("x 1 123\n", "timestamps"),
+            ("x 1\nx 2\n", "collected before"),
+            ("# TYPE x counter\nx -1\n", "cannot be taken"),
+            ("x{__a=\"1\"} 1\n", "reserved"),
+            ("# TYPE x counter\n# TYPE x gauge\nx 1\n", "\"x\""),
+            ("# TYPE h histogram\nh 1\n", "\"h\""),
+            ("# TYPE h histogram\nh_count 1\ny 1\nh 1\n", "come together"),
+        ] {
+            let fault = read("text/plain", text.as_bytes()).unwrap_err().to_string();
+            assert!(fault.contains(part), "{text:?}: {fault}");
+        }
+        assert!(read("application/openmetrics-text", b"x 1\n").is_err());
+        assert_eq!(read("", b"").unwrap().len(), 0);
+        assert_eq!(read("", b"push_time_seconds 1\nx 1\ny 2\nx{a=\"1\"} 3\n").unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_long_body_is_read_in_pieces() {
+        let lines: String = (0..5000).map(|n| format!("x{{n=\"{n}\"}} {n}\n")).collect();
+        assert_eq!(read("", lines.as_bytes()).unwrap().len(), 5000);
+    }
+}

@@ -1,0 +1,107 @@
+//! Makes the index of groups from what the segment holds, when the daemon starts.
+//!
+//! Each group has a series `push_time_seconds` with exactly its labels, and an empty `instance` if it
+//! has no other. Any other series belongs to the group with the most labels that it has.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use quipu::intake::{Intake, Taken};
+use quipu::snapshot::{self, Value};
+
+use super::apply::after;
+use super::batch::{FAILURE_TIME, Kind, PUSH_TIME};
+use super::groups::{self, Groups, Key, Nanos};
+use super::packed::{self, SeriesSet};
+
+/// The groups of the series that are in the segment.
+///
+/// # Errors
+/// If the families of the segment are inconsistent.
+pub(super) fn restore(
+    intake: &mut Intake,
+    expiry: Option<Duration>,
+) -> Result<Groups, quipu::Error> {
+    let mut found = Found::default();
+    intake.visit_grouped(|taken| found.add(taken))?;
+    let mut groups = Groups::default();
+    let keys = found.series.remove(PUSH_TIME).map_or(Vec::new(), |(_, keys)| keys);
+    for labels in keys {
+        let key: Key = labels.into();
+        let time = |name| found.times.get(&(name, key.to_vec())).copied().unwrap_or_default();
+        let (pushed, failed) = (time(PUSH_TIME), time(FAILURE_TIME));
+        let group = groups.create(&key);
+        (group.pushed, group.failed) = (pushed, failed);
+        // Whether it was is not known.
+        group.adds = true;
+        if let Some(ttl) = expiry {
+            groups.set_deadline(&key, Some(after(pushed, ttl)));
+        }
+    }
+    found.series.remove(FAILURE_TIME);
+    for (name, (kind, list)) in found.series {
+        put(&mut groups, &name, kind, list);
+    }
+    Ok(groups)
+}
+
+/// Puts all series of a name into their groups.
+fn put(groups: &mut Groups, name: &str, kind: Kind, list: Vec<Vec<u8>>) {
+    let mut of_groups: HashMap<Key, SeriesSet> = HashMap::new();
+    for packed in list {
+        let labels: Vec<(&str, &str)> = packed::unpack(&packed).collect();
+        let key = match groups.owner(&labels) {
+            Some(key) => key,
+            None => {
+                // The time of a group is the first that is stored: the daemon ended in the middle of
+                // the first push, or the state was full.
+                let job = labels.iter().copied().filter(|label| label.0 == "job");
+                let key: Key = packed::pack(job).into();
+                groups.create(&key);
+                key
+            }
+        };
+        let is_own = |name: &str| !packed::unpack(&key).any(|label| label.0 == name);
+        let own = packed::pack(labels.iter().copied().filter(|label| is_own(label.0)));
+        of_groups.entry(key).or_default().insert(&own);
+    }
+    for (key, mut series) in of_groups {
+        series.shrink();
+        let time = groups.group(&key).map_or(0, |group| group.pushed);
+        groups.put(&key, groups::Family { name: name.into(), kind, time, series });
+    }
+}
+
+/// What the segment holds of groups.
+#[derive(Default)]
+struct Found {
+    /// Type and packed labels of the series, without an empty instance, by name.
+    series: HashMap<String, (Kind, Vec<Vec<u8>>)>,
+    /// The times of groups, by name and packed labels.
+    times: HashMap<(&'static str, Vec<u8>), Nanos>,
+}
+
+impl Found {
+    fn add(&mut self, taken: &Taken<'_>) {
+        let kind = match taken.kind {
+            snapshot::Kind::Counter => Kind::Counter,
+            snapshot::Kind::Histogram => Kind::Histogram,
+            snapshot::Kind::Summary => Kind::Summary,
+            snapshot::Kind::Unknown => Kind::Untyped,
+            _ => Kind::Gauge,
+        };
+        let labels = taken.labels.iter().copied().filter(|label| *label != ("instance", ""));
+        let packed = packed::pack(labels);
+        let time = [PUSH_TIME, FAILURE_TIME].into_iter().find(|name| *name == taken.name);
+        if let (Some(name), Value::Gauge(seconds)) = (time, taken.value) {
+            // Times that are not possible become the nearest ones that are.
+            self.times.insert((name, packed.clone()), (seconds.as_f64() * 1e9) as Nanos);
+        }
+        match self.series.get_mut(taken.name) {
+            Some((_, list)) => list.push(packed),
+            None => {
+                self.series.insert(taken.name.to_owned(), (kind, vec![packed]));
+            }
+        }
+    }
+}

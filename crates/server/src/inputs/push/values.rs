@@ -1,0 +1,30 @@
+//! Reads single values back from the segment.
+
+use quipu::intake::{Intake, Taken};
+use quipu::snapshot::Value;
+
+/// Calls `act` with a series of a group, if it is there.
+pub(super) fn read(
+    intake: &mut Intake,
+    name: &str,
+    labels: &[(&str, &str)],
+    mut act: impl FnMut(&Taken<'_>),
+) {
+    // An inconsistent segment is refused when it is opened.
+    let _ = intake.read(name, labels, |taken| {
+        if taken.grouped {
+            act(taken);
+        }
+    });
+}
+
+/// The value of a gauge or an untyped series.
+pub(super) fn number(intake: &mut Intake, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+    let mut number = None;
+    read(intake, name, labels, |taken| {
+        if let Value::Gauge(value) | Value::Unknown(value) = taken.value {
+            number = Some(value.as_f64());
+        }
+    });
+    number
+}

@@ -1,0 +1,30 @@
+//! Python with Prometheus' client.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A Python interpreter with the client, in a virtual environment below the target directory.
+pub(crate) fn with_client() -> PathBuf {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-multiprocess");
+    let python = home.join("bin/python");
+    // Tests in other processes wait until it is complete.
+    let lock = fs::File::create(home.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    if !home.join("complete").exists() {
+        succeed(Command::new("python3").arg("-m").arg("venv").arg(&home));
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
+        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+        succeed(pip.arg(manifest.join("tests/scrape/requirements.txt")));
+        fs::write(home.join("complete"), "").unwrap();
+    }
+    python
+}
+
+fn succeed(command: &mut Command) {
+    let status = command.status();
+    let status =
+        status.unwrap_or_else(|error| panic!("{command:?}: {error}; `make test` installs it"));
+    assert!(status.success(), "{command:?}: {status}");
+}

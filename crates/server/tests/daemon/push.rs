@@ -1,0 +1,269 @@
+//! Pushgateway's API: raw requests, and Prometheus' own client.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use crate::common::{Answer, Client, Daemon, Home, wait_until};
+use crate::python;
+
+fn send(client: &mut Client, method: &str, path: &str, header: &str, body: &[u8]) -> Answer {
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: quipu\r\n{header}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    client.send([head.as_bytes(), body].concat()).unwrap();
+    client.answer().unwrap()
+}
+
+impl Daemon {
+    fn push(&self, method: &str, path: &str, body: &str) -> Answer {
+        send(&mut self.connect(), method, path, "", body.as_bytes())
+    }
+
+    #[track_caller]
+    fn put(&self, path: &str, body: &str) {
+        let answer = self.push("PUT", path, body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
+
+    /// The series with a job, without the times of pushes.
+    fn pushed(&self) -> BTreeSet<String> {
+        let text = self.get("/metrics").text();
+        let lines = text.lines().filter(|line| line.contains("job=\""));
+        let lines = lines.filter(|line| !line.starts_with("push_"));
+        lines.map(str::to_owned).collect()
+    }
+}
+
+fn lines(lines: &[&str]) -> BTreeSet<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
+}
+
+#[test]
+fn put_replaces_a_group_and_post_its_families() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    daemon.put("/metrics/job/a", "# HELP x Of a.\n# TYPE x gauge\nx 1\ny{k=\"1\"} 2\ny 3\n");
+    daemon.put("/metrics/job/a/instance/i", "# TYPE x gauge\nx{job=\"z\"} 4\n");
+    let answer = daemon.push("POST", "/metrics/job/a", "y{k=\"2\"} 5\nz 6\n");
+    assert_eq!((answer.status, &*answer.text()), (200, ""));
+    let expected = [
+        "x{instance=\"\",job=\"a\"} 1",
+        "x{instance=\"i\",job=\"a\"} 4",
+        "y{instance=\"\",job=\"a\",k=\"2\"} 5",
+        "z{instance=\"\",job=\"a\"} 6",
+    ];
+    assert_eq!(daemon.pushed(), lines(&expected));
+    assert!(daemon.get("/metrics").text().contains("# HELP x Of a.\n# TYPE x gauge\n"));
+    assert!(daemon.sample("push_time_seconds{instance=\"\",job=\"a\"}") > 1.6e9);
+    assert_eq!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"a\"}"), 0.0);
+
+    let listing = daemon.get("/api/v1/metrics").json();
+    let groups = listing["data"].as_array().unwrap();
+    let group = groups.iter().find(|group| group["labels"]["instance"] == "i").unwrap();
+    assert_eq!(group["last_push_successful"], true);
+    assert_eq!(group["x"]["type"], "GAUGE");
+    assert_eq!(group["x"]["metrics"][0]["value"], "4");
+    let status = daemon.get("/api/v1/status").json();
+    assert_eq!(status["data"]["flags"]["push-mode"], "replace");
+
+    daemon.put("/metrics/job/a", "z 7\n");
+    assert_eq!(daemon.push("DELETE", "/metrics/job/a/instance/i", "").status, 202);
+    assert_eq!(daemon.pushed(), lines(&["z{instance=\"\",job=\"a\"} 7"]));
+    // The API for administrators is off.
+    assert_eq!(daemon.push("PUT", "/api/v1/admin/wipe", "").status, 404);
+    let daemon = (daemon.stop(), home.start(&["--push-admin"])).1;
+    assert_eq!(daemon.push("PUT", "/api/v1/admin/wipe", "").status, 202);
+    assert!(!daemon.get("/metrics").text().contains("job=\""));
+}
+
+#[test]
+fn faults_refuse_a_push_and_leave_the_others() {
+    let home = Home::new();
+    let daemon = home.start(&["--push-groups", "3"]);
+    daemon.put("/metrics/job/a", "# TYPE x gauge\nx 1\n");
+    for (path, body, status, part) in [
+        ("/metrics/job/b", "x 1 123\n", 400, "must not have timestamps"),
+        ("/metrics/job/b", "# TYPE x counter\nx 1\n", 400, "is not a COUNTER"),
+        ("/metrics/job/b", "y{job=\"1\"} 1\ny{job=\"2\"} 1\n", 400, "collected before"),
+        ("/metrics/job/b", "y 1\ny{ 2\n", 400, "line 2"),
+        ("/metrics/job/a/b", "y 1\n", 400, "odd number of components"),
+        ("/metrics/job/", "y 1\n", 400, "job name is required"),
+        ("/metrics/jobs/a", "y 1\n", 404, "/metrics/job/NAME"),
+        ("/metrics/job/a?mode=sum", "y 1\n", 400, "give replace or add"),
+        ("/metrics/job/a?ttl=soon", "y 1\n", 400, "such as"),
+    ] {
+        daemon.push("PUT", path, body).expect_refusal(status, part);
+    }
+    assert_eq!(daemon.pushed(), lines(&["x{instance=\"\",job=\"a\"} 1"]));
+    // What fails for what it says marks its group; what cannot be read does not.
+    assert!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"b\"}") > 1.6e9);
+    assert_eq!(daemon.sample("push_time_seconds{instance=\"\",job=\"b\"}"), 0.0);
+    daemon.put("/metrics/job/c", "y 1\n");
+    daemon.push("PUT", "/metrics/job/d", "y 1\n").expect_refusal(429, "--push-groups");
+    assert_eq!(daemon.push("PATCH", "/metrics/job/a", "").status, 405);
+    let refused = daemon.get("/refused").text();
+    assert!(refused.contains("inconsistent") && refused.contains("malformed"), "{refused}");
+}
+
+#[test]
+fn a_kill_loses_no_answered_push() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let body = "# TYPE c_total counter\nc_total 3\n# TYPE h histogram\nh_bucket{le=\"1\"} 2\n\
+        h_bucket{le=\"+Inf\"} 3\nh_sum 4\nh_count 3\n# TYPE s summary\ns{quantile=\"0.5\"} 1\n\
+        s_sum 5\ns_count 6\n";
+    for job in 0..30 {
+        daemon.put(&format!("/metrics/job/{job}/zone/z"), body);
+    }
+    daemon.put("/metrics/job/0", "own{zone=\"y\"} 1\n");
+    daemon.push("POST", "/metrics/job/1/zone/z?mode=add", body);
+    let before = daemon.get("/metrics").text();
+    let shown = |text: &str| -> BTreeSet<String> {
+        text.lines().filter(|line| line.contains("job=\"")).map(str::to_owned).collect()
+    };
+    daemon.kill();
+    let daemon = home.start(&[]);
+    assert_eq!(shown(&daemon.get("/metrics").text()), shown(&before));
+    assert!(before.contains("c_total{instance=\"\",job=\"1\",zone=\"z\"} 6\n"), "{before}");
+    // The index is there again: a group goes as a whole, and others stay.
+    assert_eq!(daemon.push("DELETE", "/metrics/job/1/zone/z", "").status, 202);
+    daemon.put("/metrics/job/0/zone/z", "other 1\n");
+    let text = daemon.get("/metrics").text();
+    assert!(!text.contains("job=\"1\""), "{text}");
+    let left: Vec<_> = text.lines().filter(|line| line.contains("job=\"0\"")).collect();
+    assert_eq!(left.iter().filter(|line| !line.starts_with("push_")).count(), 2, "{left:?}");
+    daemon.push("PUT", "/metrics/job/a", "# TYPE h gauge\nh 1\n").expect_refusal(400, "HISTOGRAM");
+}
+
+#[test]
+fn pushes_of_many_add_up() {
+    let home = Home::new();
+    let daemon = home.start(&["--push-add-jobs", "batch-*,other", "--threads", "2"]);
+    let body = "# TYPE c_total counter\nc_total 2\n# TYPE h histogram\nh_bucket{le=\"1\"} 1\n\
+        h_bucket{le=\"+Inf\"} 3\nh_sum 2.5\n# TYPE s summary\ns_sum 5\ns_count 6\n";
+    let address = daemon.address();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut client = Client::connect(address).unwrap();
+                for _ in 0..25 {
+                    let path = "/metrics/job/batch-1";
+                    assert_eq!(send(&mut client, "POST", path, "", body.as_bytes()).status, 200);
+                }
+            });
+        }
+    });
+    let of = |name: &str| daemon.sample(&format!("{name}{{instance=\"\",job=\"batch-1\"}}"));
+    assert_eq!((of("c_total"), of("h_sum"), of("h_count")), (200.0, 250.0, 300.0));
+    assert_eq!((of("s_sum"), of("s_count")), (500.0, 600.0));
+    let bucket = "h_bucket{instance=\"\",job=\"batch-1\",le=\"1\"}";
+    assert_eq!(daemon.sample(bucket), 100.0);
+
+    // A repeated push with an identifier counts once.
+    let mut client = daemon.connect();
+    let header = "Quipu-Push-Id: 17\r\n";
+    for _ in 0..3 {
+        let answer = send(&mut client, "POST", "/metrics/job/batch-1", header, body.as_bytes());
+        assert_eq!(answer.status, 200);
+    }
+    assert_eq!(of("c_total"), 202.0);
+
+    for (how, expected) in [("set", 3.0), ("sum", 13.0), ("min", 3.0), ("max", 5.0)] {
+        let job = format!("g-{how}");
+        for value in [5, 5, 3] {
+            let path = format!("/metrics/job/{job}?mode=add&gauges={how}");
+            daemon.put(&path, &format!("# TYPE g gauge\ng {value}\n"));
+        }
+        assert_eq!(daemon.sample(&format!("g{{instance=\"\",job=\"{job}\"}}")), expected);
+    }
+    // A push in the other mode replaces what was added.
+    let replace = "Quipu-Push-Mode: replace\r\n";
+    send(
+        &mut client,
+        "PUT",
+        "/metrics/job/batch-1",
+        replace,
+        b"# TYPE c_total counter\nc_total 1\n",
+    );
+    assert_eq!(of("c_total"), 1.0);
+    assert!(!daemon.get("/metrics").text().contains("s_sum{instance=\"\",job=\"batch-1\""));
+}
+
+#[test]
+fn an_expired_group_goes_on_from_its_totals() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let body = "# TYPE c_total counter\nc_total 2\n";
+    let shown = |daemon: &Daemon| daemon.get("/metrics").text().contains("job=\"a\"");
+    daemon.put("/metrics/job/a?mode=add&ttl=1ms", body);
+    daemon.put("/metrics/job/b?ttl=1h", body);
+    wait_until("the group expires", || !shown(&daemon));
+    assert_eq!(daemon.pushed(), lines(&["c_total{instance=\"\",job=\"b\"} 2"]));
+    daemon.kill();
+    let daemon = home.start(&[]);
+    assert!(!shown(&daemon));
+    daemon.put("/metrics/job/a?mode=add&ttl=1h", body);
+    assert_eq!(daemon.sample("c_total{instance=\"\",job=\"a\"}"), 4.0);
+    assert!(daemon.sample("push_time_seconds{instance=\"\",job=\"a\"}") > 1.6e9);
+    // A group that is replaced begins again.
+    daemon.put("/metrics/job/c?ttl=1ms", body);
+    wait_until("the group expires", || !daemon.get("/metrics").text().contains("job=\"c\""));
+    daemon.push("POST", "/metrics/job/c?ttl=1h", "other 1\n");
+    assert!(daemon.pushed().contains("other{instance=\"\",job=\"c\"} 1"));
+    assert!(!daemon.pushed().contains("c_total{instance=\"\",job=\"c\"} 2"));
+}
+
+#[test]
+fn a_scrape_sees_a_push_whole_or_not_at_all() {
+    let home = Home::new();
+    let daemon = home.start(&["--threads", "2"]);
+    // More series than one step changes.
+    let body = |value: u32| -> String {
+        let own = format!("own{{n=\"{value}\"}} {value}\n");
+        (0..700).map(|n| format!("x{{n=\"{n}\"}} {value}\n")).collect::<String>() + &own
+    };
+    daemon.put("/metrics/job/a", &body(0));
+    let (address, is_over) = (daemon.address(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = Client::connect(address).unwrap();
+            for value in 1..40 {
+                let body = body(value);
+                let answer = send(&mut client, "PUT", "/metrics/job/a", "", body.as_bytes());
+                assert_eq!(answer.status, 200);
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        let mut client = Client::connect(address).unwrap();
+        while !is_over.load(Ordering::Acquire) {
+            let text = client.request("GET", "/metrics").unwrap().text();
+            let of_job = text.lines().filter(|line| line.contains("job=\"a\""));
+            let of_job = of_job.filter(|line| !line.starts_with("push_"));
+            let values: Vec<&str> = of_job.filter_map(|line| line.rsplit(' ').next()).collect();
+            assert_eq!(values.len(), 701);
+            assert!(values.iter().all(|value| *value == values[0]), "{values:?}");
+        }
+    });
+}
+
+#[test]
+fn prometheus_client_pushes() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/daemon/push.py");
+    let mut command = Command::new(python::with_client());
+    command.arg(script).arg(daemon.address().to_string());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let labels = "empty=\"\",instance=\"a/b\",job=\"batch\"";
+    let of = |name: &str| daemon.sample(&format!("{name}{{{labels}}}"));
+    assert_eq!(daemon.sample(&format!("jobs_total{{{labels},queue=\"mail\"}}")), 3.0);
+    assert_eq!((of("last_success"), of("added")), (7.0, 8.0));
+    assert_eq!((of("took_seconds_sum"), of("took_seconds_count")), (0.5, 1.0));
+    assert_eq!((of("size_bytes_sum"), of("size_bytes_count")), (100.0, 1.0));
+    assert!(!daemon.get("/metrics").text().contains("job=\"gone\""));
+}
