@@ -4,7 +4,8 @@ CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 4
 FUZZ_SEED ?= 1
 FUZZ_TARGETS := segment_file segment_neighbour buckets_json times_binary \
-	arena_programs arena_addresses wire_stream wire_dialects wire_statsd wire_text wire_families wire_write store_files \
+	arena_programs arena_addresses wire_stream wire_dialects wire_statsd wire_text wire_families wire_write \
+	wire_otlp store_files \
 	$(addprefix wire_decode/,$(notdir $(wildcard fuzz/corpus/wire_decode/*)))
 # The Debian packages that the tests and benchmarks need, as command:package.
 TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
@@ -170,6 +171,20 @@ test-arm: ## The libraries on 64-bit Arm, emulated
 		--package quipu-arena --package quipu-segment --package quipu-window --package quipu --features quipu/window \
 		--lib --test series --test file --test claims --test model --test instruments \
 		--test behaviour
+
+# Prometheus' own packages and OpenTelemetry's generator of load, which take minutes to build.
+TELEMETRYGEN := github.com/open-telemetry/opentelemetry-collector-contrib/cmd/telemetrygen@v0.161.0
+JUDGE_OTLP := $(CURDIR)/target/judge-otlp
+
+.PHONY: judge-otlp
+judge-otlp: ## OTLP beside Prometheus' translation of names and OpenTelemetry's telemetrygen
+	mkdir -p $(JUDGE_OTLP)
+	cd crates/server/tests/judges/otlp && go run . >$(JUDGE_OTLP)/names.jsonl
+	QUIPU_OTLP_NAMES=$(JUDGE_OTLP)/names.jsonl $(CARGO) test --locked --package quipu-server --lib \
+		prometheus_translates_names_alike -- --ignored --nocapture
+	GOBIN=$(JUDGE_OTLP) go install $(TELEMETRYGEN)
+	TELEMETRYGEN=$(JUDGE_OTLP)/telemetrygen $(CARGO) test --locked --package quipu-server --test daemon \
+		telemetrygen -- --ignored --nocapture
 
 .PHONY: test-go
 test-go: ## The Go peers of the benchmarks, and the Go judges of the tests

@@ -52,6 +52,7 @@ fn main() -> Result<(), Failure> {
     wire(&corpus)?;
     statsd(&corpus)?;
     remote_write(&corpus)?;
+    otlp(&corpus)?;
     text(&corpus)
 }
 
@@ -296,6 +297,29 @@ fn statsd(corpus: &impl Corpus) -> Result<(), Failure> {
             corpus("wire_statsd", &format!("{name}_{first}"), &input)?;
         }
     }
+    Ok(())
+}
+
+/// A request of OTLP with each type of data, in JSON and in protobuf.
+fn otlp(corpus: &impl Corpus) -> Result<(), Failure> {
+    let json = br#"{"resourceMetrics":[{"resource":{"attributes":[
+        {"key":"service.name","value":{"stringValue":"x"}},
+        {"key":"l","value":{"arrayValue":{"values":[{"intValue":"-5"},{"bytesValue":"AP8="}]}}},
+        {"key":"m","value":{"kvlistValue":{"values":[{"key":"a","value":{"boolValue":true}}]}}}]},
+      "scopeMetrics":[{"scope":{"name":"l","version":"1"},"schemaUrl":"u","metrics":[
+        {"name":"g","description":"d","unit":"s","gauge":{"dataPoints":[{"asDouble":"NaN","flags":1}]}},
+        {"name":"s","sum":{"aggregationTemporality":2,"isMonotonic":true,"dataPoints":[
+          {"asInt":"3","startTimeUnixNano":"1","timeUnixNano":2,"exemplars":[
+            {"asDouble":0.5,"spanId":"0102","traceId":"ff","filteredAttributes":[{"key":"a"}]}]}]}},
+        {"name":"h","histogram":{"aggregationTemporality":1,"dataPoints":[
+          {"count":3,"sum":1.5,"min":0,"max":1,"bucketCounts":[1,2],"explicitBounds":[0.5]}]}},
+        {"name":"e","exponentialHistogram":{"dataPoints":[{"count":4,"scale":-3,"zeroCount":1,
+          "positive":{"offset":-7,"bucketCounts":[1,2]},"negative":{"offset":1}}]}},
+        {"name":"q","summary":{"dataPoints":[
+          {"count":4,"sum":2,"quantileValues":[{"quantile":0.5,"value":7}]}]}}]}]}]}"#;
+    corpus("wire_otlp", "json", &[b"{", &json[..]].concat())?;
+    let bytes = quipu_wire::remote::metrics_request_from_json(json)?;
+    corpus("wire_otlp", "protobuf", &[b"p", &bytes[..]].concat())?;
     Ok(())
 }
 

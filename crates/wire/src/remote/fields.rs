@@ -61,8 +61,9 @@ pub(super) fn nested<'a, T>(
     })
 }
 
+/// The same fault, but not that of an incomplete input.
 #[cold]
-fn complete(fault: Fault) -> Fault {
+pub(super) fn complete(fault: Fault) -> Fault {
     if !fault.is_incomplete() {
         return fault;
     }

@@ -57,8 +57,6 @@ mod labels;
 mod lines;
 #[cfg(feature = "otlp")]
 mod otlp;
-#[cfg(feature = "otlp")]
-mod otlp_reader;
 #[cfg(feature = "snappy")]
 mod snappy;
 #[cfg(feature = "statsd")]
@@ -77,11 +75,13 @@ pub use labels::Label;
 #[cfg(any(feature = "exposition", feature = "statsd"))]
 pub use lines::{Cut, LineBuffer};
 #[cfg(feature = "otlp")]
-pub use otlp::Otlp;
-#[cfg(feature = "otlp")]
-pub use otlp_reader::{
-    Attribute, HistogramPoint, Number, Point, PointValue, Temporality, Value, read_metrics_request,
+pub use otlp::{
+    Attribute, Described, ExponentialBuckets, ExponentialPoint, HistogramPoint, Instrumentation,
+    MetricsExemplar, MetricsReader, Number, Otlp, Point, PointValue, Resource, SummaryPoint,
+    Temporality, Value, read_metrics_request,
 };
+#[cfg(all(feature = "otlp", feature = "json"))]
+pub use otlp::{JsonError, metrics_request_from_json};
 #[cfg(feature = "snappy")]
 pub use snappy::{compress, uncompress};
 #[cfg(feature = "remote-write")]

@@ -210,6 +210,8 @@ pub mod otlp {
         pub scope: Option<Scope>,
         #[prost(message, repeated, tag = "2")]
         pub metrics: Vec<Metric>,
+        #[prost(string, tag = "3")]
+        pub schema_url: String,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -218,6 +220,8 @@ pub mod otlp {
         pub name: String,
         #[prost(string, tag = "2")]
         pub version: String,
+        #[prost(message, repeated, tag = "3")]
+        pub attributes: Vec<KeyValue>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -228,7 +232,7 @@ pub mod otlp {
         pub description: String,
         #[prost(string, tag = "3")]
         pub unit: String,
-        #[prost(oneof = "Data", tags = "5, 7, 9, 11")]
+        #[prost(oneof = "Data", tags = "5, 7, 9, 10, 11")]
         pub data: Option<Data>,
         #[prost(message, repeated, tag = "12")]
         pub metadata: Vec<KeyValue>,
@@ -242,8 +246,10 @@ pub mod otlp {
         Sum(Sum),
         #[prost(message, tag = "9")]
         Histogram(Histogram),
+        #[prost(message, tag = "10")]
+        Exponential(Exponential),
         #[prost(message, tag = "11")]
-        Summary(Gauge),
+        Summary(Summary),
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
@@ -271,6 +277,20 @@ pub mod otlp {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Exponential {
+        #[prost(message, repeated, tag = "1")]
+        pub data_points: Vec<ExponentialDataPoint>,
+        #[prost(int32, tag = "2")]
+        pub aggregation_temporality: i32,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Summary {
+        #[prost(message, repeated, tag = "1")]
+        pub data_points: Vec<SummaryDataPoint>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
     pub struct NumberDataPoint {
         #[prost(message, repeated, tag = "7")]
         pub attributes: Vec<KeyValue>,
@@ -280,6 +300,8 @@ pub mod otlp {
         pub time_unix_nano: u64,
         #[prost(oneof = "NumberValue", tags = "4, 6")]
         pub value: Option<NumberValue>,
+        #[prost(message, repeated, tag = "5")]
+        pub exemplars: Vec<Exemplar>,
         #[prost(uint32, tag = "8")]
         pub flags: u32,
     }
@@ -308,12 +330,102 @@ pub mod otlp {
         pub bucket_counts: Vec<u64>,
         #[prost(double, repeated, tag = "7")]
         pub explicit_bounds: Vec<f64>,
+        #[prost(message, repeated, tag = "8")]
+        pub exemplars: Vec<Exemplar>,
         #[prost(uint32, tag = "10")]
         pub flags: u32,
         #[prost(double, optional, tag = "11")]
         pub min: Option<f64>,
         #[prost(double, optional, tag = "12")]
         pub max: Option<f64>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct ExponentialDataPoint {
+        #[prost(message, repeated, tag = "1")]
+        pub attributes: Vec<KeyValue>,
+        #[prost(fixed64, tag = "2")]
+        pub start_time_unix_nano: u64,
+        #[prost(fixed64, tag = "3")]
+        pub time_unix_nano: u64,
+        #[prost(fixed64, tag = "4")]
+        pub count: u64,
+        #[prost(double, optional, tag = "5")]
+        pub sum: Option<f64>,
+        #[prost(sint32, tag = "6")]
+        pub scale: i32,
+        #[prost(fixed64, tag = "7")]
+        pub zero_count: u64,
+        #[prost(message, optional, tag = "8")]
+        pub positive: Option<Buckets>,
+        #[prost(message, optional, tag = "9")]
+        pub negative: Option<Buckets>,
+        #[prost(uint32, tag = "10")]
+        pub flags: u32,
+        #[prost(message, repeated, tag = "11")]
+        pub exemplars: Vec<Exemplar>,
+        #[prost(double, optional, tag = "12")]
+        pub min: Option<f64>,
+        #[prost(double, optional, tag = "13")]
+        pub max: Option<f64>,
+        #[prost(double, tag = "14")]
+        pub zero_threshold: f64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Buckets {
+        #[prost(sint32, tag = "1")]
+        pub offset: i32,
+        #[prost(uint64, repeated, tag = "2")]
+        pub bucket_counts: Vec<u64>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct SummaryDataPoint {
+        #[prost(message, repeated, tag = "7")]
+        pub attributes: Vec<KeyValue>,
+        #[prost(fixed64, tag = "2")]
+        pub start_time_unix_nano: u64,
+        #[prost(fixed64, tag = "3")]
+        pub time_unix_nano: u64,
+        #[prost(fixed64, tag = "4")]
+        pub count: u64,
+        #[prost(double, tag = "5")]
+        pub sum: f64,
+        #[prost(message, repeated, tag = "6")]
+        pub quantile_values: Vec<ValueAtQuantile>,
+        #[prost(uint32, tag = "8")]
+        pub flags: u32,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct ValueAtQuantile {
+        #[prost(double, tag = "1")]
+        pub quantile: f64,
+        #[prost(double, tag = "2")]
+        pub value: f64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub struct Exemplar {
+        #[prost(message, repeated, tag = "7")]
+        pub filtered_attributes: Vec<KeyValue>,
+        #[prost(fixed64, tag = "2")]
+        pub time_unix_nano: u64,
+        #[prost(oneof = "ExemplarValue", tags = "3, 6")]
+        pub value: Option<ExemplarValue>,
+        #[prost(bytes = "vec", tag = "4")]
+        pub span_id: Vec<u8>,
+        #[prost(bytes = "vec", tag = "5")]
+        pub trace_id: Vec<u8>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Oneof)]
+    pub enum ExemplarValue {
+        #[prost(double, tag = "3")]
+        AsDouble(f64),
+        #[prost(sfixed64, tag = "6")]
+        AsInt(i64),
     }
 
     #[derive(Clone, PartialEq, prost::Message)]

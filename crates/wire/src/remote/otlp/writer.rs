@@ -1,45 +1,13 @@
-//! Writes OpenTelemetry's metrics, OTLP: <https://opentelemetry.io/docs/specs/otlp/>. The schema is
-//! `opentelemetry/proto/metrics/v1` of <https://github.com/open-telemetry/opentelemetry-proto>.
-//!
-//! ```text
-//! message ExportMetricsServiceRequest { repeated ResourceMetrics resource_metrics = 1; }
-//! message ResourceMetrics    { Resource resource = 1; repeated ScopeMetrics scope_metrics = 2; }
-//! message Resource           { repeated KeyValue attributes = 1; }
-//! message ScopeMetrics       { InstrumentationScope scope = 1; repeated Metric metrics = 2; }
-//! message Metric             { string name = 1; string description = 2; string unit = 3;
-//!                              oneof data { Gauge gauge = 5; Sum sum = 7;
-//!                                           Histogram histogram = 9; } }
-//! message Gauge              { repeated NumberDataPoint data_points = 1; }
-//! message Sum                { repeated NumberDataPoint data_points = 1;
-//!                              AggregationTemporality aggregation_temporality = 2;
-//!                              bool is_monotonic = 3; }
-//! message Histogram          { repeated HistogramDataPoint data_points = 1;
-//!                              AggregationTemporality aggregation_temporality = 2; }
-//! message NumberDataPoint    { fixed64 start_time_unix_nano = 2; fixed64 time_unix_nano = 3;
-//!                              oneof value { double as_double = 4; sfixed64 as_int = 6; }
-//!                              repeated KeyValue attributes = 7; }
-//! message HistogramDataPoint { fixed64 start_time_unix_nano = 2; fixed64 time_unix_nano = 3;
-//!                              fixed64 count = 4; optional double sum = 5;
-//!                              repeated fixed64 bucket_counts = 6;
-//!                              repeated double explicit_bounds = 7;
-//!                              repeated KeyValue attributes = 9;
-//!                              optional double min = 11; optional double max = 12; }
-//! message KeyValue           { string key = 1; AnyValue value = 2; }
-//! message AnyValue           { oneof value { string string_value = 1; bool bool_value = 2;
-//!                              int64 int_value = 3; double double_value = 4;
-//!                              ArrayValue array_value = 5; KeyValueList kvlist_value = 6;
-//!                              bytes bytes_value = 7; } }
-//! ```
-//!
-//! Each data point is a metric of its own in the request, in one scope without a name.
+//! Writes OpenTelemetry's metrics. Each data point is a metric of its own in the request, in one
+//! scope without a name.
 
 use alloc::vec::Vec;
 
-use super::fields::field_len;
-use super::labels::{self, Label, NAME};
 use crate::error::{Error, Fault};
 use crate::message::{BatchTimer, Counter, Gauge, Message};
 use crate::pieces::{Byte, Bytes, Le64, LeDouble, Piece, Varint, append};
+use crate::remote::fields::field_len;
+use crate::remote::labels::{self, Label, NAME};
 
 /// An OTLP request, `ExportMetricsServiceRequest`. Send it as `application/x-protobuf`.
 #[derive(Debug, Default)]
@@ -96,7 +64,7 @@ impl Otlp {
         self.add_gauge(labels, value, timestamp_ms).map_err(|fault| Error::writing(FORMAT, fault))
     }
 
-    /// Adds a message; see [`remote`](super).
+    /// Adds a message; see [`remote`](crate::remote).
     ///
     /// # Errors
     ///

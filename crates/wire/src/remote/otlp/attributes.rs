@@ -1,0 +1,115 @@
+//! Attributes: keys with values of any type.
+
+use alloc::vec::Vec;
+
+use crate::error::Fault;
+use crate::protobuf::{bytes, double};
+use crate::reader::Reader;
+use crate::remote::fields::{each_field, nested, skip_unknown, text};
+
+/// A key and its value.
+pub type Attribute<'a> = (&'a str, Value<'a>);
+
+/// The value of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value<'a> {
+    /// No value.
+    Empty,
+    /// A text.
+    Text(&'a str),
+    /// A boolean.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A double.
+    Double(f64),
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// A list or a map: the encoded `AnyValue`.
+    Nested(&'a [u8]),
+}
+
+impl<'a> Value<'a> {
+    /// Reads an encoded `AnyValue`, such as that of [`Value::Nested`].
+    fn read(input: &mut Reader<'a>) -> Result<Self, Fault> {
+        let whole = input.rest();
+        let mut value = Value::Empty;
+        each_field(input, |tag, input| {
+            match tag {
+                0x0a => value = Value::Text(text(input)?),
+                0x10 => value = Value::Bool(input.varint("a boolean")? != 0),
+                0x18 => value = Value::Int(input.varint("an integer")? as i64),
+                0x21 => value = Value::Double(double(input)?),
+                0x2a | 0x32 => {
+                    bytes(input)?;
+                    value = Value::Nested(whole);
+                }
+                0x3a => value = Value::Bytes(bytes(input)?),
+                tag => skip_unknown(input, tag, 0b1111_1110)?,
+            }
+            Ok(())
+        })?;
+        Ok(value)
+    }
+
+    /// Calls the function with each item of a list, or each entry of a map, of an encoded
+    /// `AnyValue`; an item of a list has no key. Returns whether it is a map, or `None` if it is
+    /// neither or is malformed.
+    pub fn each_nested(
+        encoded: &'a [u8],
+        mut each: impl FnMut(Option<&'a str>, Value<'a>),
+    ) -> Option<bool> {
+        let mut is_map = None;
+        let read = each_field(&mut Reader::new(encoded), |tag, input| match tag {
+            0x2a => {
+                is_map = Some(false);
+                nested(input, |input| {
+                    each_field(input, |tag, input| match tag {
+                        0x0a => nested(input, Value::read).map(|value| each(None, value)),
+                        tag => skip_unknown(input, tag, 0b10),
+                    })
+                })
+            }
+            0x32 => {
+                is_map = Some(true);
+                nested(input, |input| {
+                    each_field(input, |tag, input| match tag {
+                        0x0a => nested(input, attribute).map(|(key, value)| each(Some(key), value)),
+                        tag => skip_unknown(input, tag, 0b10),
+                    })
+                })
+            }
+            tag => skip_unknown(input, tag, 0),
+        });
+        read.ok().and(is_map)
+    }
+}
+
+/// Reads an attribute in a field, and appends it.
+pub(super) fn push<'a>(
+    attributes: &mut Vec<Attribute<'a>>,
+    input: &mut Reader<'a>,
+) -> Result<(), Fault> {
+    if attributes.len() == MOST {
+        return Err(Fault::too_large("at most 4,096 attributes"));
+    }
+    attributes.push(nested(input, attribute)?);
+    Ok(())
+}
+
+fn attribute<'a>(input: &mut Reader<'a>) -> Result<Attribute<'a>, Fault> {
+    let mut attribute = ("", Value::Empty);
+    each_field(input, |tag, input| {
+        match tag {
+            0x0a => attribute.0 = text(input)?,
+            0x12 => attribute.1 = nested(input, Value::read)?,
+            tag => skip_unknown(input, tag, 0b110)?,
+        }
+        Ok(())
+    })?;
+    Ok(attribute)
+}
+
+/// An empty attribute has two bytes and takes 40 in memory, so their number is limited.
+const MOST: usize = 4096;

@@ -1,0 +1,258 @@
+//! Reads OpenTelemetry's metrics, one data point after the other.
+//!
+//! The fields that describe points may come after them. So each level of the request is read twice:
+//! first its description, then its contents.
+
+use alloc::vec::Vec;
+
+use super::attributes::{self, Attribute};
+use super::point::{Described, Instrumentation, Point, Resource, Temporality};
+use super::points::{Data, Room};
+use crate::error::{Error, Fault};
+use crate::protobuf::{TAG, bytes};
+use crate::reader::Reader;
+use crate::remote::fields::{complete, each_field, nested, skip_unknown, text};
+
+/// Reads an OTLP request, `ExportMetricsServiceRequest`, and calls the function with each data
+/// point, as [`MetricsReader`] does.
+///
+/// # Errors
+///
+/// When it is not such a request. The function was called with the points before the fault.
+pub fn read_metrics_request<'a>(
+    request: &'a [u8],
+    mut each: impl FnMut(&Point<'_, 'a>),
+) -> Result<(), Error> {
+    let mut reader = MetricsReader::new(request);
+    while let Some(point) = reader.next_point()? {
+        each(&point);
+    }
+    Ok(())
+}
+
+/// The data points of an OTLP request. Between two points, reading may pause for any time.
+#[derive(Debug)]
+pub struct MetricsReader<'a> {
+    /// The rest of the message at each level; those beyond `depth` are unused.
+    levels: [Level<'a>; LEVELS],
+    depth: usize,
+    resource: Vec<Attribute<'a>>,
+    scope: Scope<'a>,
+    metric: Described<'a>,
+    /// The numbers of the resource, the scope and the metric.
+    numbers: [usize; 3],
+    data: Data,
+    temporality: Temporality,
+    monotonic: bool,
+    room: Room<'a>,
+}
+
+#[derive(Debug, Default)]
+struct Scope<'a> {
+    name: &'a str,
+    version: &'a str,
+    schema_url: &'a str,
+    attributes: Vec<Attribute<'a>>,
+}
+
+/// The rest of a message.
+#[derive(Clone, Copy, Debug)]
+struct Level<'a> {
+    input: Reader<'a>,
+    /// Where the message begins in the request.
+    base: usize,
+}
+
+/// The request, the metrics of a resource, those of a scope, a metric, and its data.
+const LEVELS: usize = 5;
+
+/// The fields that each level has.
+const KNOWN: [u32; LEVELS] = [0b10, 0b1110, 0b1110, 0b1110_1010_1110, 0b10];
+
+impl<'a> MetricsReader<'a> {
+    /// A reader at the start of a request.
+    pub fn new(request: &'a [u8]) -> Self {
+        Self {
+            levels: [Level { input: Reader::new(request), base: 0 }; LEVELS],
+            depth: 0,
+            resource: Vec::new(),
+            scope: Scope::default(),
+            metric: Described::default(),
+            numbers: [0; 3],
+            data: Data::Gauge,
+            temporality: Temporality::Unknown,
+            monotonic: false,
+            room: Room::default(),
+        }
+    }
+
+    /// Reads the next data point; `None` after the last one. Texts borrow from the request. Data
+    /// of kinds that the schema does not have are skipped.
+    ///
+    /// # Errors
+    ///
+    /// When the request is malformed. Nothing can be read after that.
+    pub fn next_point(&mut self) -> Result<Option<Point<'_, 'a>>, Error> {
+        match self.advance() {
+            Ok(true) => Ok(Some(self.point())),
+            Ok(false) => Ok(None),
+            Err((fault, offset)) => {
+                self.depth = 0;
+                self.levels[0].input = Reader::new(&[]);
+                Err(Error::reading("otlp", offset as u64, fault))
+            }
+        }
+    }
+
+    fn point(&self) -> Point<'_, 'a> {
+        let Scope { name, version, schema_url, ref attributes } = self.scope;
+        let [resource, scope, number] = self.numbers;
+        Point {
+            resource: Resource { number: resource, attributes: &self.resource },
+            scope: Instrumentation { number: scope, name, version, schema_url, attributes },
+            metric: Described { number, ..self.metric },
+            attributes: &self.room.attributes,
+            start_ns: self.room.start,
+            time_ns: self.room.end,
+            no_recorded_value: self.room.no_recorded_value(),
+            value: self.room.value(self.temporality, self.monotonic),
+            exemplars: &self.room.exemplars,
+            exemplar_attributes: &self.room.exemplar_attributes,
+        }
+    }
+
+    /// Reads up to the end of the next data point. A fault comes with its offset in the request.
+    fn advance(&mut self) -> Result<bool, (Fault, usize)> {
+        loop {
+            let depth = self.depth;
+            let level = &mut self.levels[depth];
+            let found = level.next(depth).map_err(|fault| {
+                let fault = if depth > 0 { complete(fault) } else { fault };
+                (fault, level.base + level.input.position())
+            })?;
+            let Some((tag, inner)) = found else {
+                if depth == 0 {
+                    return Ok(false);
+                }
+                self.depth -= 1;
+                continue;
+            };
+            let mut input = inner.input;
+            let described = match depth {
+                0 => self.describe_resource(&mut input),
+                1 => self.describe_scope(&mut input),
+                2 => self.describe_metric(&mut input),
+                3 => self.describe_data(tag, &mut input),
+                _ => self.room.read(self.data, &mut input),
+            };
+            described.map_err(|fault| (complete(fault), inner.base + input.position()))?;
+            if depth + 1 == LEVELS {
+                return Ok(true);
+            }
+            self.depth += 1;
+            self.levels[self.depth] = inner;
+        }
+    }
+
+    fn describe_resource(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
+        let resource = &mut self.resource;
+        resource.clear();
+        self.numbers[0] += 1;
+        each_field(input, |tag, input| match tag {
+            0x0a => nested(input, |input| {
+                each_field(input, |tag, input| match tag {
+                    0x0a => attributes::push(resource, input),
+                    tag => skip_unknown(input, tag, 0b10),
+                })
+            }),
+            0x12 => bytes(input).map(drop),
+            0x1a => text(input).map(drop),
+            tag => skip_unknown(input, tag, KNOWN[1]),
+        })
+    }
+
+    fn describe_scope(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
+        let Scope { name, version, schema_url, attributes } = &mut self.scope;
+        (*name, *version, *schema_url) = ("", "", "");
+        attributes.clear();
+        self.numbers[1] += 1;
+        each_field(input, |tag, input| match tag {
+            0x0a => nested(input, |input| {
+                each_field(input, |tag, input| match tag {
+                    0x0a => text(input).map(|text| *name = text),
+                    0x12 => text(input).map(|text| *version = text),
+                    0x1a => attributes::push(attributes, input),
+                    tag => skip_unknown(input, tag, 0b1110),
+                })
+            }),
+            0x12 => bytes(input).map(drop),
+            0x1a => text(input).map(|text| *schema_url = text),
+            tag => skip_unknown(input, tag, KNOWN[2]),
+        })
+    }
+
+    fn describe_metric(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
+        let metric = &mut self.metric;
+        *metric = Described::default();
+        self.numbers[2] += 1;
+        each_field(input, |tag, input| match tag {
+            0x0a => text(input).map(|text| metric.name = text),
+            0x12 => text(input).map(|text| metric.description = text),
+            0x1a => text(input).map(|text| metric.unit = text),
+            0x2a | 0x3a | 0x4a | 0x52 | 0x5a => bytes(input).map(drop),
+            tag => skip_unknown(input, tag, KNOWN[3]),
+        })
+    }
+
+    fn describe_data(&mut self, tag: u64, input: &mut Reader<'a>) -> Result<(), Fault> {
+        self.data = match tag {
+            0x2a => Data::Gauge,
+            0x3a => Data::Sum,
+            0x4a => Data::Histogram,
+            0x52 => Data::Exponential,
+            _ => Data::Summary,
+        };
+        (self.temporality, self.monotonic) = (Temporality::Unknown, false);
+        each_field(input, |tag, input| {
+            match tag {
+                0x0a => drop(bytes(input)?),
+                0x10 => self.temporality = Temporality::of(input.varint("a temporality")?),
+                0x18 => self.monotonic = input.varint("a boolean")? != 0,
+                tag => skip_unknown(input, tag, KNOWN[4])?,
+            }
+            Ok(())
+        })
+    }
+}
+
+impl<'a> Level<'a> {
+    /// The tag and the body of the next field that has contents; `None` at the end of the message.
+    /// The fields that describe the contents are skipped.
+    fn next(&mut self, depth: usize) -> Result<Option<(u64, Level<'a>)>, Fault> {
+        let mut found = None;
+        while found.is_none() && !self.input.is_empty() {
+            let before = self.input;
+            let tag = self.input.varint(TAG)?;
+            let field = self.input;
+            let read = match (depth, tag) {
+                (0 | 4, 0x0a) | (1 | 2, 0x12) | (3, 0x2a | 0x3a | 0x4a | 0x52 | 0x5a) => {
+                    bytes(&mut self.input).map(|body| {
+                        let base = self.base + self.input.position() - body.len();
+                        found = Some((tag, Level { input: Reader::new(body), base }));
+                    })
+                }
+                (1 | 2, 0x0a | 0x1a) | (3, 0x0a | 0x12 | 0x1a) => bytes(&mut self.input).map(drop),
+                (4, 0x10 | 0x18) => self.input.varint("a number").map(drop),
+                _ => skip_unknown(&mut self.input, tag, KNOWN[depth]),
+            };
+            if let Err(fault) = read {
+                // The field itself is wrong, so the fault is at its tag.
+                if self.input.position() == field.position() && !fault.is_incomplete() {
+                    self.input = before;
+                }
+                return Err(fault);
+            }
+        }
+        Ok(found)
+    }
+}
