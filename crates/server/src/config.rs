@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::http;
 use crate::inputs::statsd::mapping::{self, Mapping};
-use crate::inputs::{push, statsd};
+use crate::inputs::{otlp, push, statsd};
 use crate::metrics::PREFIX;
 
 /// A length of time as people write it: `200ms`, `1m 30s`, `1h`.
@@ -153,6 +153,25 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_PUSH_EXPIRY", value_name = "TIME")]
     pub push_expiry: Option<Time>,
 
+    /// Takes metrics by OTLP over HTTP, at /v1/metrics [default: on]
+    #[arg(long, env = "QUIPU_OTLP", value_name = "SWITCH")]
+    pub otlp: Option<Switch>,
+
+    /// How names that come in by OTLP are translated, as in Prometheus' setting
+    /// translation_strategy [default: UnderscoreEscapingWithSuffixes]
+    #[arg(
+        long,
+        env = "QUIPU_OTLP_TRANSLATION",
+        value_name = "STRATEGY",
+        hide_possible_values = true
+    )]
+    pub otlp_translation: Option<otlp::Translation>,
+
+    /// Attribute of resources that becomes a label of all their series that come in by OTLP; may be
+    /// given several times [default: none]
+    #[arg(long, env = "QUIPU_OTLP_PROMOTE", value_name = "KEY", value_delimiter = ',')]
+    pub otlp_promote: Option<Vec<String>>,
+
     /// Time limit for a client to send a request; a slower one gets 408 [default: 10s]
     #[arg(long, env = "QUIPU_READ_TIMEOUT", value_name = "TIME")]
     pub read_timeout: Option<Time>,
@@ -270,6 +289,8 @@ pub struct Settings {
     pub expiry: Option<Duration>,
     /// How pushed metrics are treated.
     pub push: push::Settings,
+    /// How points of OTLP become series.
+    pub otlp: otlp::Options,
     /// The addresses to listen on.
     pub listen: Vec<String>,
     /// Options of the HTTP server.
@@ -338,6 +359,9 @@ impl Flags {
             push_add_jobs: self.push_add_jobs.or(other.push_add_jobs),
             push_gauges: self.push_gauges.or(other.push_gauges),
             push_expiry: self.push_expiry.or(other.push_expiry),
+            otlp: self.otlp.or(other.otlp),
+            otlp_translation: self.otlp_translation.or(other.otlp_translation),
+            otlp_promote: self.otlp_promote.or(other.otlp_promote),
             read_timeout: self.read_timeout.or(other.read_timeout),
             write_timeout: self.write_timeout.or(other.write_timeout),
             idle_timeout: self.idle_timeout.or(other.idle_timeout),
@@ -384,6 +408,9 @@ impl Flags {
             push_add_jobs: None,
             push_gauges: Some(push::Gauges::Set),
             push_expiry: None,
+            otlp: Some(Switch::On),
+            otlp_translation: Some(otlp::Translation::UnderscoreEscapingWithSuffixes),
+            otlp_promote: None,
             read_timeout: time(limits.read_timeout),
             write_timeout: time(limits.write_timeout),
             idle_timeout: time(limits.idle_timeout),
@@ -527,6 +554,11 @@ impl Settings {
                 gauges: set(flags.push_gauges),
                 add_jobs: flags.push_add_jobs.clone().unwrap_or_default(),
                 expiry: flags.push_expiry.map(|expiry| expiry.0),
+            },
+            otlp: otlp::Options {
+                enabled: set(flags.otlp) == Switch::On,
+                translation: set(flags.otlp_translation),
+                promote: flags.otlp_promote.clone().unwrap_or_default(),
             },
             listen,
             http,

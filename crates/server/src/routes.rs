@@ -9,9 +9,9 @@ use tracing::{debug, trace};
 use crate::config::Time;
 use crate::exposing::Exposing;
 use crate::http::{Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text};
-use crate::inputs::Inputs;
 use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
+use crate::inputs::{Inputs, otlp};
 use crate::metrics::Metrics;
 use crate::state::State;
 use crate::top::{Asked, MAX_KEYS, Page, Top};
@@ -78,6 +78,9 @@ impl Routes {
             ("refused", None) => {
                 read_only(request)?;
                 Ok(json(&refused(self.inputs.refusals())).into())
+            }
+            ("v1", Some("metrics")) if self.inputs.shared().otlp.enabled => {
+                Ok(otlp::respond(&self.inputs, request))
             }
             ("-", Some("healthy" | "ready")) => {
                 read_only(request)?;
@@ -236,7 +239,8 @@ impl Handler for Routes {
     }
 
     fn keeps_body(&self, method: &Method, path: &str) -> bool {
-        self.push().takes(method, path)
+        let is_otlp = *method == Method::POST && path == otlp::PATH;
+        self.push().takes(method, path) || is_otlp && self.inputs.shared().otlp.enabled
     }
 
     fn event(&self, event: Event) {
@@ -385,8 +389,8 @@ impl Refused {
                 StatusCode::NOT_FOUND,
                 format!(
                     "nothing at {path}; the routes are /, /rate, /rate/KEY, /hit/KEY, /top, \
-                     /metrics, /metrics/job/NAME, /api/v1/metrics, /refused, /-/healthy and \
-                     /-/ready\n"
+                     /metrics, /metrics/job/NAME, /api/v1/metrics, /v1/metrics, /refused, \
+                     /-/healthy and /-/ready\n"
                 ),
             ),
             Self::Method(allow) => method_not_allowed(allow),

@@ -19,6 +19,8 @@ mod keys;
 mod logs;
 #[path = "daemon/metrics.rs"]
 mod metrics;
+#[path = "daemon/otlp.rs"]
+mod otlp;
 #[path = "daemon/push.rs"]
 mod push;
 #[path = "common/python.rs"]

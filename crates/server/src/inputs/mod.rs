@@ -5,6 +5,7 @@
 
 pub mod body;
 pub mod gate;
+pub mod otlp;
 pub mod push;
 pub mod refusals;
 pub mod statsd;
@@ -33,6 +34,8 @@ pub struct Shared {
     /// The time after which a series that was not updated is hidden, unless its way in says
     /// otherwise.
     pub expiry: Option<Duration>,
+    /// How points of OTLP become series.
+    pub otlp: otlp::Options,
     /// The most bytes of a body after decompression.
     pub body_bytes: usize,
 }
@@ -45,6 +48,7 @@ impl Shared {
             gate: Gate::default(),
             push,
             expiry: settings.expiry,
+            otlp: settings.otlp.clone(),
             body_bytes: settings.http.limits.kept_body_bytes,
         }
     }

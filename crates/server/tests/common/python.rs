@@ -1,12 +1,18 @@
-//! Python with Prometheus' client.
+//! Python with packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A Python interpreter with the client, in a virtual environment below the target directory.
+/// A Python interpreter with Prometheus' client.
 pub(crate) fn with_client() -> PathBuf {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python-multiprocess");
+    with("python-multiprocess", "tests/scrape/requirements.txt")
+}
+
+/// A Python interpreter with the packages of that file, in a virtual environment of that name below
+/// the target directory.
+pub(crate) fn with(name: &str, requirements: &str) -> PathBuf {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let python = home.join("bin/python");
     // Tests in other processes wait until it is complete.
     let lock = fs::File::create(home.with_extension("lock")).unwrap();
@@ -16,7 +22,7 @@ pub(crate) fn with_client() -> PathBuf {
         let mut pip = Command::new(&python);
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]);
         let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-        succeed(pip.arg(manifest.join("tests/scrape/requirements.txt")));
+        succeed(pip.arg(manifest.join(requirements)));
         fs::write(home.join("complete"), "").unwrap();
     }
     python

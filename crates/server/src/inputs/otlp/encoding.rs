@@ -1,0 +1,143 @@
+//! The encodings of requests and responses: protobuf and JSON.
+//!
+//! A success is an `ExportMetricsServiceResponse`, a failure a `google.rpc.Status`.
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+
+use crate::http::{Request, Response};
+
+/// An encoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Protobuf,
+    Json,
+}
+
+/// The media types, in the order of the encodings.
+const TYPES: [&str; 2] = ["application/x-protobuf", "application/json"];
+
+impl Encoding {
+    /// The encoding of a request, from its `Content-Type`.
+    ///
+    /// # Errors
+    /// The response to a type that is not supported.
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub(super) fn of(request: &Request) -> Result<Self, Response> {
+        let value = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        if media.eq_ignore_ascii_case(TYPES[0]) {
+            Ok(Self::Protobuf)
+        } else if media.eq_ignore_ascii_case(TYPES[1]) {
+            Ok(Self::Json)
+        } else {
+            let what = format!("the type is not supported; send {} or {}", TYPES[0], TYPES[1]);
+            Err(Self::Json.failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, &what))
+        }
+    }
+
+    /// The response to a request whose points were taken, but for those that were refused.
+    pub(super) fn success(self, refused: u64, message: &str) -> Response {
+        let body = match self {
+            Self::Protobuf if refused == 0 => Vec::new(),
+            Self::Protobuf => {
+                let mut partial = Vec::new();
+                push_number(&mut partial, 1, refused);
+                push_bytes(&mut partial, 2, message.as_bytes());
+                let mut body = Vec::new();
+                push_bytes(&mut body, 1, &partial);
+                body
+            }
+            Self::Json if refused == 0 => b"{}".to_vec(),
+            Self::Json => {
+                // The mapping writes integers of 64 bits as texts.
+                let partial = serde_json::json!({"partialSuccess": {
+                    "rejectedDataPoints": refused.to_string(), "errorMessage": message}});
+                partial.to_string().into_bytes()
+            }
+        };
+        self.response(StatusCode::OK, body)
+    }
+
+    /// The response to a request of which nothing, or not all, was taken.
+    pub(super) fn failure(self, status: StatusCode, message: &str) -> Response {
+        let code = match status {
+            StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
+            StatusCode::PAYLOAD_TOO_LARGE => RESOURCE_EXHAUSTED,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => UNIMPLEMENTED,
+            _ => INVALID_ARGUMENT,
+        };
+        let body = match self {
+            Self::Protobuf => {
+                let mut body = Vec::new();
+                push_number(&mut body, 1, code);
+                push_bytes(&mut body, 2, message.as_bytes());
+                body
+            }
+            Self::Json => {
+                let status = serde_json::json!({"code": code, "message": message});
+                status.to_string().into_bytes()
+            }
+        };
+        self.response(status, body)
+    }
+
+    fn response(self, status: StatusCode, body: Vec<u8>) -> Response {
+        let mut response = Response::new(Bytes::from(body));
+        *response.status_mut() = status;
+        let media = HeaderValue::from_static(TYPES[self as usize]);
+        response.headers_mut().insert(CONTENT_TYPE, media);
+        response
+    }
+}
+
+/// Codes of gRPC.
+const INVALID_ARGUMENT: u64 = 3;
+const RESOURCE_EXHAUSTED: u64 = 8;
+const UNIMPLEMENTED: u64 = 12;
+const UNAVAILABLE: u64 = 14;
+
+fn push_number(out: &mut Vec<u8>, field: u8, number: u64) {
+    out.push(field << 3);
+    push_varint(out, number);
+}
+
+fn push_bytes(out: &mut Vec<u8>, field: u8, bytes: &[u8]) {
+    out.push(field << 3 | 2);
+    push_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn push_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn responses_are_those_of_the_protocol() {
+        let body = |response: Response| response.into_body();
+        assert_eq!(body(Encoding::Protobuf.success(0, "")), b""[..]);
+        assert_eq!(
+            body(Encoding::Protobuf.success(300, "why")),
+            b"\x0a\x08\x08\xac\x02\x12\x03why"[..]
+        );
+        assert_eq!(body(Encoding::Json.success(0, "")), b"{}"[..]);
+        assert_eq!(
+            body(Encoding::Json.success(3, "why")),
+            br#"{"partialSuccess":{"errorMessage":"why","rejectedDataPoints":"3"}}"#[..]
+        );
+        let failure = Encoding::Protobuf.failure(StatusCode::BAD_REQUEST, "why");
+        assert_eq!(failure.headers()[CONTENT_TYPE], TYPES[0]);
+        assert_eq!(body(failure), b"\x08\x03\x12\x03why"[..]);
+        let failure = Encoding::Json.failure(StatusCode::SERVICE_UNAVAILABLE, "why");
+        assert_eq!(body(failure), br#"{"code":14,"message":"why"}"#[..]);
+    }
+}

@@ -1,0 +1,211 @@
+//! OTLP over HTTP: `POST /v1/metrics`, in protobuf and JSON.
+//!
+//! | file | has |
+//! |---|---|
+//! | `encoding.rs` | the types of requests, and responses |
+//! | `points.rs` | data points as what an intake takes |
+//! | `labels.rs` | labels of resources, scopes and points |
+//! | `names.rs` | names of metrics, units and labels |
+//! | `values.rs` | values of attributes as texts |
+
+mod encoding;
+mod labels;
+mod names;
+mod points;
+mod values;
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use hyper::body::Bytes;
+use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::{Method, StatusCode};
+use quipu::intake::Refused;
+use quipu_wire::remote::{self, MetricsReader};
+use self_cell::self_cell;
+
+use super::refusals::Input;
+use super::{Inputs, body};
+use crate::http::{Reply, Request, Response, Steps, method_not_allowed};
+use crate::routes::in_steps;
+use encoding::Encoding;
+use points::{Rejected, Translator};
+
+pub use names::Translation;
+
+/// How points become series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Whether requests are taken.
+    pub enabled: bool,
+    /// How names are translated.
+    pub translation: Translation,
+    /// The attributes of resources that become labels of all their series.
+    pub promote: Vec<String>,
+}
+
+/// The path of requests.
+pub const PATH: &str = "/v1/metrics";
+
+/// Handles a request to [`PATH`].
+pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
+    if request.method() != Method::POST {
+        return method_not_allowed("POST").into();
+    }
+    match Export::begin(inputs, request) {
+        Ok(export) => in_steps(export),
+        Err(response) => Reply::Now(response),
+    }
+}
+
+self_cell!(
+    /// A request, and the reader of its points.
+    struct Points {
+        owner: Bytes,
+        #[covariant]
+        dependent: MetricsReader,
+    }
+);
+
+/// A request that is being taken.
+struct Export {
+    inputs: Inputs,
+    encoding: Encoding,
+    points: Points,
+    translator: Translator,
+    taken: u64,
+    refused: u64,
+    /// What was refused first.
+    message: String,
+    /// Whether something was refused that may be taken later.
+    is_full: bool,
+}
+
+impl Export {
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    fn begin(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
+        let shared = inputs.shared();
+        let refuse = |reason, response: Response| {
+            let what = String::from_utf8_lossy(response.body());
+            inputs.refusals().refused(Input::Otlp, "", reason, &what);
+            response
+        };
+        let encoding = Encoding::of(request).map_err(|response| refuse("type", response))?;
+        let bytes = body::decode(request, shared.body_bytes).map_err(|response| {
+            let message = String::from_utf8_lossy(response.body());
+            refuse("body", encoding.failure(response.status(), message.trim_end()))
+        })?;
+        let bytes = match encoding {
+            Encoding::Protobuf => bytes,
+            Encoding::Json if bytes.len() > JSON_LIMIT => {
+                let what = format!(
+                    "the request has more than {JSON_LIMIT} bytes of JSON; send less at a time, or \
+                     protobuf"
+                );
+                let response = encoding.failure(StatusCode::PAYLOAD_TOO_LARGE, &what);
+                return Err(refuse("body", response));
+            }
+            Encoding::Json => remote::metrics_request_from_json(&bytes)
+                .map_err(|error| {
+                    let response = encoding.failure(StatusCode::BAD_REQUEST, &error.to_string());
+                    refuse("malformed", response)
+                })?
+                .into(),
+        };
+        Ok(Self {
+            inputs: inputs.clone(),
+            encoding,
+            points: Points::new(bytes, |bytes| MetricsReader::new(bytes)),
+            translator: Translator::new(&shared.otlp, shared.expiry),
+            taken: 0,
+            refused: 0,
+            message: String::new(),
+            is_full: false,
+        })
+    }
+
+    /// The response after the last point.
+    fn finish(&self) -> Response {
+        self.inputs.refusals().took(Input::Otlp, self.taken);
+        if self.taken == 0 && self.is_full {
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            let mut response = self.encoding.failure(status, &self.message);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return response;
+        }
+        self.encoding.success(self.refused, &self.message)
+    }
+
+    /// The response to a request that is damaged after some points.
+    fn damaged(&self, error: &quipu_wire::Error) -> Response {
+        let Self { inputs, encoding, taken, .. } = self;
+        inputs.refusals().took(Input::Otlp, *taken);
+        inputs.refusals().refused(Input::Otlp, self.translator.source(), "malformed", error);
+        let what = format!("{error}; {taken} data points before it were taken");
+        encoding.failure(StatusCode::BAD_REQUEST, &what)
+    }
+}
+
+impl Steps for Export {
+    fn step(&mut self) -> Option<Response> {
+        let Self { inputs, points, translator, taken, refused, message, is_full, .. } = self;
+        let begun = Instant::now();
+        let mut intake = inputs.intake();
+        // Other requests had their turns meanwhile.
+        intake.set_source(translator.source());
+        let read = points.with_dependent_mut(|_, reader| {
+            for count in 1.. {
+                let Some(point) = reader.next_point()? else { return Ok(true) };
+                match translator.take(&mut intake, &point) {
+                    Ok(()) => *taken += 1,
+                    Err(rejected) => {
+                        *refused += 1;
+                        *is_full |= is_temporary(&rejected);
+                        let name = point.metric.name;
+                        if *refused <= TOLD {
+                            note(message, name, &rejected);
+                        }
+                        let what = format_args!("{name}: {rejected}");
+                        let (source, reason) = (translator.source(), rejected.reason());
+                        inputs.refusals().refused(Input::Otlp, source, reason, &what);
+                    }
+                }
+                if count % 16 == 0 && begun.elapsed() > TURN {
+                    break;
+                }
+            }
+            Ok(false)
+        });
+        drop(intake);
+        match read {
+            Ok(true) => Some(self.finish()),
+            Ok(false) => None,
+            Err(error) => Some(self.damaged(&error)),
+        }
+    }
+}
+
+/// Whether the same point may be taken later.
+fn is_temporary(rejected: &Rejected) -> bool {
+    use Refused::{Families, Full, Series, SourceSeries};
+    matches!(rejected, Rejected::Intake(Families | Full | Series | SourceSeries))
+}
+
+/// Adds a refused point to the message of the response.
+fn note(message: &mut String, name: &str, rejected: &Rejected) {
+    if !message.is_empty() {
+        message.push_str("; ");
+    }
+    let end = name.char_indices().nth(NAME_CHARS).map_or(name.len(), |(end, _)| end);
+    // Writing to a string cannot fail.
+    let _ = write!(message, "{:?}: {rejected}", &name[..end]);
+}
+
+/// How long a step works.
+const TURN: Duration = Duration::from_micros(100);
+/// The number of refused points that a response tells about.
+const TOLD: u64 = 3;
+/// The characters of a name that a response repeats.
+const NAME_CHARS: usize = 100;
+/// The most bytes of JSON, which is read in one go: 10 ns each.
+const JSON_LIMIT: usize = 1 << 20;

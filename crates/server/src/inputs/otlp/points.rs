@@ -1,0 +1,366 @@
+//! Data points as what an intake takes.
+
+use std::fmt;
+use std::time::Duration;
+
+use quipu::intake::{Given, Intake, Metric, Mode, Refused};
+use quipu::snapshot::{Native, Timestamp};
+use quipu_wire::remote::{
+    ExponentialBuckets, ExponentialPoint, HistogramPoint, Number, Point, PointValue, SummaryPoint,
+    Temporality,
+};
+
+use super::Options;
+use super::labels::{self, Labels, Target};
+use super::names::{Kind, Translation};
+
+/// Why a data point was not taken.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Rejected {
+    /// The intake refused it.
+    Intake(Refused),
+    /// Nothing is left of the name of its metric.
+    Name,
+    /// Nothing is left of the key of an attribute.
+    Key(String),
+    /// It has no value.
+    Empty,
+    /// It does not say what it counts from.
+    Temporality,
+    /// Its scale is less than -4.
+    Scale(i32),
+    /// Its buckets do not fit its bounds or its count.
+    Buckets,
+}
+
+impl Rejected {
+    /// A word for it, as the value of a label.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Intake(refused) => refused.reason(),
+            Self::Name => Refused::Name.reason(),
+            Self::Key(_) => Refused::LabelName.reason(),
+            Self::Empty => Refused::Value.reason(),
+            Self::Temporality => "temporality",
+            Self::Scale(_) => "scale",
+            Self::Buckets => Refused::Buckets.reason(),
+        }
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Intake(refused) => refused.fmt(f),
+            Self::Name => f.write_str("the name has no letter, digit or colon"),
+            Self::Key(key) => write!(f, "the key {key:?} of an attribute has no letter or digit"),
+            Self::Empty => f.write_str("the data point has no value"),
+            Self::Temporality => {
+                f.write_str("the aggregation temporality is missing: send delta or cumulative")
+            }
+            Self::Scale(scale) => write!(f, "the scale {scale} is too coarse: send -4 or more"),
+            Self::Buckets => f.write_str(
+                "the buckets do not fit: there is one more than bounds, and their sum is the count",
+            ),
+        }
+    }
+}
+
+/// Translates points, and keeps what consecutive points have in common.
+#[derive(Debug)]
+pub(super) struct Translator {
+    translation: Translation,
+    promote: &'static [String],
+    expiry: Option<Duration>,
+    /// The numbers of the resource, the scope and the metric that the fields below are of.
+    numbers: [usize; 3],
+    target: Target,
+    scope: Labels,
+    name: Option<String>,
+    unit: String,
+    /// What is wrong with the resource or the scope.
+    fault: [Option<String>; 2],
+    labels: Labels,
+    buckets: Buckets,
+}
+
+/// Scratch memory.
+#[derive(Debug, Default)]
+struct Buckets {
+    classic: Vec<(f64, f64)>,
+    positive: Vec<(i32, u64)>,
+    negative: Vec<(i32, u64)>,
+    quantiles: Vec<(f64, f64)>,
+}
+
+impl Translator {
+    pub(super) fn new(options: &'static Options, expiry: Option<Duration>) -> Self {
+        Self {
+            translation: options.translation,
+            promote: &options.promote,
+            expiry,
+            numbers: [0; 3],
+            target: Target::default(),
+            scope: Labels::default(),
+            name: None,
+            unit: String::new(),
+            fault: [None, None],
+            labels: Labels::default(),
+            buckets: Buckets::default(),
+        }
+    }
+
+    /// The job of the current resource: the source of its points.
+    pub(super) fn source(&self) -> &str {
+        &self.target.job
+    }
+
+    /// Puts a point into the intake.
+    pub(super) fn take(
+        &mut self,
+        intake: &mut Intake,
+        point: &Point<'_, '_>,
+    ) -> Result<(), Rejected> {
+        self.describe(intake, point);
+        if let Some(key) = self.fault.iter().flatten().next() {
+            return Err(Rejected::Key(key.clone()));
+        }
+        let Some(name) = &self.name else { return Err(Rejected::Name) };
+        let labels = &mut self.labels;
+        labels.clear();
+        let added = labels.add(self.translation, point.attributes, |_| true);
+        added.map_err(|key| Rejected::Key(key.into()))?;
+        self.target.add_to(labels);
+        self.scope.iter().for_each(|(name, value)| labels.set(name, value));
+        let pairs: Vec<(&str, &str)> = self.labels.iter().collect();
+        if point.no_recorded_value {
+            end(intake, name, &pairs, &point.value);
+            return Ok(());
+        }
+        let (given, mode) = self.buckets.given(&point.value)?;
+        let metric = Metric {
+            help: point.metric.description,
+            unit: &self.unit,
+            expiry: self.expiry,
+            ..Metric::new(name)
+        };
+        let start = (mode == Mode::Follow && point.start_ns != 0).then_some(point.start_ns);
+        let taken = intake.take(metric, &pairs, &given, mode, start.map(Timestamp));
+        taken.map_err(Rejected::Intake)
+    }
+
+    /// Reads what describes the point, where it differs from the point before.
+    fn describe(&mut self, intake: &mut Intake, point: &Point<'_, '_>) {
+        let translation = self.translation;
+        let numbers = [point.resource.number, point.scope.number, point.metric.number];
+        if self.numbers[0] != numbers[0] {
+            let read = self.target.read(point.resource.attributes, translation, self.promote);
+            self.fault[0] = read.err().map(str::to_owned);
+            intake.set_source(&self.target.job);
+            if self.fault[0].is_none() && !self.target.info.is_empty() {
+                let pairs: Vec<(&str, &str)> = self.target.info.iter().collect();
+                let (help, expiry) = ("Target metadata", self.expiry);
+                let metric = Metric { help, expiry, ..Metric::new("target_info") };
+                // It only describes the others: what the intake refuses, it refuses for them, too.
+                let _ = intake.take(metric, &pairs, &Given::Gauge(1.0), Mode::Set, None);
+            }
+        }
+        if self.numbers[1] != numbers[1] {
+            self.fault[1] = labels::of_scope(&mut self.scope, &point.scope, translation).err();
+        }
+        if self.numbers[2] != numbers[2] {
+            let kind = match point.value {
+                PointValue::Sum { monotonic: true, .. } => Kind::Counter,
+                PointValue::Gauge(_) => Kind::Gauge,
+                _ => Kind::Other,
+            };
+            let (name, unit) = (point.metric.name, point.metric.unit);
+            self.name = translation.metric(name, unit, kind);
+            self.unit = translation.unit(unit);
+            // Formats show the unit of a metric only if its name ends in it.
+            let name = self.name.as_deref().unwrap_or_default();
+            let base = name.strip_suffix("_total").unwrap_or(name);
+            if !base.strip_suffix(&*self.unit).is_some_and(|rest| rest.ends_with('_')) {
+                self.unit.clear();
+            }
+        }
+        self.numbers = numbers;
+    }
+}
+
+/// Ends a series. A gauge is removed; a total is kept, for when the series comes back.
+fn end(intake: &mut Intake, name: &str, labels: &[(&str, &str)], value: &PointValue<'_>) {
+    if matches!(value, PointValue::Gauge(_) | PointValue::Sum { monotonic: false, .. }) {
+        // A segment that cannot be locked keeps the gauge, which is then as old as it is.
+        let _ = intake.remove(name, labels);
+    }
+}
+
+impl Buckets {
+    /// The value of a point, and how it changes its series.
+    fn given<'b>(&'b mut self, value: &PointValue<'_>) -> Result<(Given<'b>, Mode), Rejected> {
+        let number = |value: Option<Number>| value.map(Number::as_f64).ok_or(Rejected::Empty);
+        match *value {
+            PointValue::Gauge(value) => Ok((Given::Gauge(number(value)?), Mode::Set)),
+            PointValue::Sum { value, monotonic: true, temporality } => {
+                Ok((Given::Counter(number(value)?), mode(temporality)?))
+            }
+            PointValue::Sum { value, monotonic: false, temporality } => {
+                let mode = match mode(temporality)? {
+                    Mode::Follow => Mode::Set,
+                    other => other,
+                };
+                Ok((Given::Gauge(number(value)?), mode))
+            }
+            PointValue::Histogram { point, temporality } => {
+                Ok((self.classic(&point)?, mode(temporality)?))
+            }
+            PointValue::Exponential { point, temporality } => {
+                Ok((self.native(&point)?, mode(temporality)?))
+            }
+            PointValue::Summary(point) => Ok((self.summary(&point), Mode::Follow)),
+            _ => Err(Rejected::Empty),
+        }
+    }
+
+    fn classic(&mut self, point: &HistogramPoint<'_>) -> Result<Given<'_>, Rejected> {
+        let HistogramPoint { buckets, bounds, .. } = *point;
+        // Without buckets, all values are in one.
+        let counts = if buckets.is_empty() { std::slice::from_ref(&point.count) } else { buckets };
+        let total = counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
+        if total != Some(point.count) || counts.len() != bounds.len() + 1 {
+            return Err(Rejected::Buckets);
+        }
+        let bounds = bounds.iter().copied().chain([f64::INFINITY]);
+        self.classic.clear();
+        for (bound, count) in bounds.zip(counts) {
+            match self.classic.last_mut() {
+                // The sender has a bound for infinity, and nothing above it.
+                Some((last, sum)) if *last == f64::INFINITY => *sum += *count as f64,
+                _ => self.classic.push((bound, *count as f64)),
+            }
+        }
+        Ok(Given::Histogram { buckets: &self.classic, sum: point.sum.unwrap_or(0.0) })
+    }
+
+    fn native(&mut self, point: &ExponentialPoint<'_>) -> Result<Given<'_>, Rejected> {
+        const COARSEST: i32 = -4;
+        const FINEST: i32 = 8;
+        if point.scale < COARSEST {
+            return Err(Rejected::Scale(point.scale));
+        }
+        let schema = point.scale.min(FINEST);
+        let merge = point.scale - schema;
+        let sum = indexed(&mut self.positive, point.positive, merge)?
+            .checked_add(indexed(&mut self.negative, point.negative, merge)?)
+            .and_then(|sum| sum.checked_add(point.zero_count));
+        if sum != Some(point.count) {
+            return Err(Rejected::Buckets);
+        }
+        let threshold = point.zero_threshold;
+        let is_threshold = threshold > 0.0 && threshold.is_finite();
+        let buckets = Native {
+            schema: schema as i8, // -4 to 8.
+            zero_threshold: if is_threshold { threshold } else { ZERO_THRESHOLD },
+            zero_count: point.zero_count,
+            positive: &self.positive,
+            negative: &self.negative,
+            exemplars: &[],
+        };
+        Ok(Given::Native { buckets, sum: point.sum.unwrap_or(0.0) })
+    }
+
+    fn summary(&mut self, point: &SummaryPoint<'_>) -> Given<'_> {
+        self.quantiles.clear();
+        self.quantiles.extend_from_slice(point.quantiles);
+        self.quantiles.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Given::Summary { quantiles: &self.quantiles, count: point.count as f64, sum: point.sum }
+    }
+}
+
+/// Buckets by Prometheus' index, which is one more than OpenTelemetry's: it names the upper bound.
+/// `merge` times, two buckets become one. Returns the sum of the counts.
+fn indexed(
+    out: &mut Vec<(i32, u64)>,
+    buckets: ExponentialBuckets<'_>,
+    merge: i32,
+) -> Result<u64, Rejected> {
+    out.clear();
+    let mut sum = 0_u64;
+    for (index, &count) in (i64::from(buckets.offset)..).zip(buckets.counts) {
+        if count == 0 {
+            continue;
+        }
+        sum = sum.checked_add(count).ok_or(Rejected::Buckets)?;
+        let index = (index >> merge.min(63)) + 1;
+        let index = i32::try_from(index).map_err(|_| Rejected::Buckets)?;
+        match out.last_mut() {
+            Some((last, total)) if *last == index => *total += count,
+            _ => out.push((index, count)),
+        }
+    }
+    Ok(sum)
+}
+
+fn mode(temporality: Temporality) -> Result<Mode, Rejected> {
+    match temporality {
+        Temporality::Cumulative => Ok(Mode::Follow),
+        Temporality::Delta => Ok(Mode::Add),
+        _ => Err(Rejected::Temporality),
+    }
+}
+
+/// The zero bucket of senders that do not say how wide theirs is, as in Prometheus.
+const ZERO_THRESHOLD: f64 = 1e-128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn native(scale: i32, offset: i32, counts: &[u64]) -> Result<(i8, Vec<(i32, u64)>), Rejected> {
+        let mut point = ExponentialPoint::default();
+        (point.scale, point.count) = (scale, counts.iter().sum());
+        (point.positive.offset, point.positive.counts) = (offset, counts);
+        let mut scratch = Buckets::default();
+        match scratch.native(&point)? {
+            Given::Native { buckets, .. } => Ok((buckets.schema, buckets.positive.to_vec())),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn exponential_buckets_are_renumbered_and_merged() {
+        assert_eq!(native(0, -1, &[1, 0, 2]), Ok((0, vec![(0, 1), (2, 2)])));
+        // Two steps finer than Prometheus' finest: four buckets become one.
+        assert_eq!(native(10, -5, &[1, 1, 1, 1, 1, 4]), Ok((8, vec![(-1, 1), (0, 4), (1, 4)])));
+        assert_eq!(native(i32::MAX, -5, &[1, 1]), Ok((8, vec![(0, 2)])));
+        assert_eq!(native(-4, i32::MAX - 1, &[1]), Ok((-4, vec![(i32::MAX, 1)])));
+        assert_eq!(native(-4, i32::MAX, &[1]), Err(Rejected::Buckets));
+        assert_eq!(native(-5, 0, &[1]), Err(Rejected::Scale(-5)));
+        assert_eq!(native(0, 0, &[]), Ok((0, vec![])));
+    }
+
+    #[test]
+    fn the_count_is_the_sum_of_the_buckets() {
+        let mut scratch = Buckets::default();
+        let mut classic = |count, buckets: &[u64], bounds: &[f64]| {
+            let mut point = HistogramPoint::default();
+            (point.count, point.buckets, point.bounds) = (count, buckets, bounds);
+            match scratch.classic(&point) {
+                Ok(Given::Histogram { buckets, .. }) => Ok(buckets.to_vec()),
+                Ok(other) => panic!("{other:?}"),
+                Err(rejected) => Err(rejected),
+            }
+        };
+        let infinity = f64::INFINITY;
+        assert_eq!(classic(3, &[1, 2], &[0.5]), Ok(vec![(0.5, 1.0), (infinity, 2.0)]));
+        assert_eq!(classic(3, &[], &[]), Ok(vec![(infinity, 3.0)]));
+        assert_eq!(classic(3, &[3, 0], &[infinity]), Ok(vec![(infinity, 3.0)]));
+        for wrong in
+            [classic(2, &[1, 2], &[0.5]), classic(3, &[1, 2], &[]), classic(3, &[], &[1.0])]
+        {
+            assert_eq!(wrong, Err(Rejected::Buckets));
+        }
+        assert_eq!(classic(0, &[u64::MAX, 1], &[0.5]), Err(Rejected::Buckets));
+    }
+}

@@ -1,0 +1,124 @@
+//! Values of attributes as texts, as OpenTelemetry's collector and Prometheus write them: numbers
+//! and lists as JSON, bytes in base64.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use quipu_wire::remote::Value;
+
+/// The value as text. A list or a map is JSON, with the keys of a map in order.
+pub(super) fn text<'a>(value: &Value<'a>) -> Cow<'a, str> {
+    match *value {
+        Value::Text(text) => text.into(),
+        Value::Bool(true) => "true".into(),
+        Value::Bool(false) => "false".into(),
+        Value::Int(number) => number.to_string().into(),
+        Value::Double(number) => double(number).into(),
+        Value::Bytes(bytes) => STANDARD.encode(bytes).into(),
+        Value::Nested(encoded) => {
+            let mut out = String::new();
+            write_nested(&mut out, encoded, 0);
+            out.into()
+        }
+        _ => "".into(),
+    }
+}
+
+/// A double as JavaScript writes it.
+fn double(number: f64) -> String {
+    let magnitude = number.abs();
+    if number.is_nan() {
+        "NaN".into()
+    } else if number.is_infinite() {
+        if number > 0.0 { "Infinity".into() } else { "-Infinity".into() }
+    } else if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
+        let text = format!("{number:e}");
+        if text.contains("e-") { text } else { text.replace('e', "e+") }
+    } else {
+        format!("{number}")
+    }
+}
+
+fn write_json(out: &mut String, value: &Value<'_>, depth: usize) {
+    match *value {
+        Value::Text(text) => write_text(out, text),
+        Value::Bytes(bytes) => write_text(out, &STANDARD.encode(bytes)),
+        Value::Nested(encoded) => write_nested(out, encoded, depth + 1),
+        Value::Double(number) if !number.is_finite() => out.push_str("null"),
+        Value::Bool(_) | Value::Int(_) | Value::Double(_) => out.push_str(&text(value)),
+        _ => out.push_str("null"),
+    }
+}
+
+fn write_nested(out: &mut String, encoded: &[u8], depth: usize) {
+    if depth > MAX_DEPTH {
+        return out.push_str("null");
+    }
+    let mut entries = Vec::new();
+    let is_map = Value::each_nested(encoded, |key, value| {
+        let mut json = String::new();
+        write_json(&mut json, &value, depth);
+        entries.push((key.unwrap_or_default(), json));
+    });
+    if is_map == Some(true) {
+        entries.sort_by_key(|(key, _)| *key);
+    }
+    out.push(if is_map == Some(true) { '{' } else { '[' });
+    for (index, (key, json)) in entries.iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        if is_map == Some(true) {
+            write_text(out, key);
+            out.push(':');
+        }
+        out.push_str(json);
+    }
+    out.push(if is_map == Some(true) { '}' } else { ']' });
+}
+
+fn write_text(out: &mut String, text: &str) {
+    let json = serde_json::Value::from(text);
+    // Writing to a string cannot fail.
+    let _ = write!(out, "{json}");
+}
+
+/// How deep lists and maps may be nested in each other; what is deeper is left out.
+const MAX_DEPTH: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_written_as_json_but_texts_are_not() {
+        for (value, expected) in [
+            (Value::Empty, ""),
+            (Value::Text("a\"b"), "a\"b"),
+            (Value::Bool(true), "true"),
+            (Value::Int(i64::MIN), "-9223372036854775808"),
+            (Value::Double(0.5), "0.5"),
+            (Value::Double(3.0), "3"),
+            (Value::Double(1e21), "1e+21"),
+            (Value::Double(2.5e-7), "2.5e-7"),
+            (Value::Double(f64::NEG_INFINITY), "-Infinity"),
+            (Value::Bytes(&[0, 255]), "AP8="),
+            // A list of the text a" and of a map of z to 1 and a to nothing.
+            (
+                Value::Nested(
+                    b"\x2a\x18\x0a\x04\x0a\x02a\"\x0a\x10\x32\x0e\x0a\x07\x0a\x01z\x12\x02\x18\x01\
+                      \x0a\x03\x0a\x01a",
+                ),
+                "[\"a\\\"\",{\"a\":null,\"z\":1}]",
+            ),
+            (
+                Value::Nested(b"\x32\x0e\x0a\x07\x0a\x01z\x12\x02\x18\x01\x0a\x03\x0a\x01a"),
+                "{\"a\":null,\"z\":1}",
+            ),
+        ] {
+            assert_eq!(text(&value), expected, "{value:?}");
+        }
+    }
+}

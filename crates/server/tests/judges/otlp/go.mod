@@ -1,0 +1,5 @@
+module otlp
+
+go 1.24
+
+require github.com/prometheus/otlptranslator v1.0.0
