@@ -116,6 +116,21 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
 }
 
 #[test]
+fn a_client_with_too_many_series_leaves_room_for_others() {
+    let home = Home::new();
+    let address = listener(&home, "udp");
+    let daemon = home.start(&["--statsd", &address, "--series-per-source", "2"]);
+    let (one, other) = (udp(&home), UdpSocket::bind("127.0.0.1:0").unwrap());
+    one.send(b"a:1|c\nb:1|c\nc:1|c\na:1|c").unwrap();
+    other.send_to(b"d:1|c", (home.host(), 9125)).unwrap();
+    wait_for_lines(&daemon, 5.0);
+    assert_eq!(shown(&daemon), ["a 2", "b 1", "d 1"]);
+    let refused = daemon.get("/refused").text();
+    assert!(refused.contains("source_series_limit") && refused.contains(home.host()), "{refused}");
+    daemon.stop();
+}
+
+#[test]
 fn connections_are_bounded_in_lines_and_number() {
     let home = Home::new();
     let daemon = home.start(&["--statsd", &listener(&home, "tcp")]);

@@ -115,9 +115,7 @@ impl Listeners {
                 metrics.receive_buffer.set(i64::try_from(buffer).unwrap_or(i64::MAX));
             }
             let names = Names::new(self.mapping.clone(), self.suffixes);
-            let mut intake = state.intake.clone();
-            intake.set_source(&socket.address);
-            let mut receiver = Receiver::new(intake, names, shared, metrics);
+            let mut receiver = Receiver::new(state.intake.clone(), names, shared, metrics);
             let stop = Arc::clone(&running.stop);
             let run = move || match socket.transport {
                 Transport::Udp(_) | Transport::UnixDatagram => {

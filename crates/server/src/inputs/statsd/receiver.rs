@@ -88,6 +88,9 @@ impl Receiver {
     }
 
     fn lines(&mut self, input: &[u8], source: &dyn Display) {
+        if self.intake.limits().series_per_source < u64::MAX {
+            self.intake.set_source(&source.to_string());
+        }
         let report = Report { refusals: &self.shared.refusals, source };
         for line in Lines::new(input, Tags::ALL) {
             self.counts.lines += 1;
