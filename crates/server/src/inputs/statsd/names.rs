@@ -21,7 +21,7 @@ pub(super) struct Names {
     cache: Cache,
     treatment: Treatment,
     /// A name that differs from that of the line, and a key of the cache; kept for their memory.
-    text: String,
+    text: Vec<u8>,
     key: String,
 }
 
@@ -47,7 +47,7 @@ impl Names {
             suffixes,
             cache: Cache::default(),
             treatment,
-            text: String::new(),
+            text: Vec::new(),
             key: String::new(),
         }
     }
@@ -82,11 +82,9 @@ impl Names {
             true => name.head,
             false => {
                 self.text.clear();
-                escape_to(&mut self.text, [name.head, name.tail]);
-                if !self.text.ends_with(suffix) {
-                    self.text.push_str(suffix);
-                }
-                &self.text
+                escape_to(&mut self.text, name.head, name.tail, suffix);
+                // What is escaped is ASCII.
+                str::from_utf8(&self.text).unwrap_or_default()
             }
         };
         Found { name, labels: &[], honors_labels: false, treatment: Some(&self.treatment) }
@@ -96,42 +94,77 @@ impl Names {
 /// Whether a name stays as it is.
 #[inline]
 pub(super) fn is_name(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    !matches!(bytes.first(), Some(b'0'..=b'9'))
-        && bytes.iter().fold(true, |all, byte| all & IS_PART[usize::from(*byte)])
+    !name.starts_with(|first: char| first.is_ascii_digit()) && traits(name) == 0
 }
 
 /// The name with an underscore for each character that is not a letter or digit of ASCII, and before
 /// a digit at its beginning. Of several dashes in a row, one is kept for them.
 pub(super) fn escaped(name: &str, suffix: &str) -> String {
-    let mut text = String::with_capacity(name.len() + 1);
-    escape_to(&mut text, [name, ""]);
-    if !text.is_empty() && !text.ends_with(suffix) {
-        text.push_str(suffix);
+    let mut text = Vec::with_capacity(name.len() + 1);
+    if !name.is_empty() {
+        escape_to(&mut text, name, "", suffix);
     }
-    text
+    // What is escaped is ASCII.
+    String::from_utf8(text).unwrap_or_default()
 }
 
-fn escape_to(text: &mut String, name: [&str; 2]) {
-    let mut before = None;
-    for character in name[0].chars().chain(name[1].chars()) {
-        if before.is_none() && character.is_ascii_digit() {
-            text.push('_');
+fn escape_to(text: &mut Vec<u8>, head: &str, tail: &str, suffix: &str) {
+    if head.starts_with(|first: char| first.is_ascii_digit())
+        || head.is_empty() && tail.starts_with(|first: char| first.is_ascii_digit())
+    {
+        text.push(b'_');
+    }
+    if (traits(head) | traits(tail)) & IS_HARD == 0 {
+        for part in [head, tail] {
+            text.extend(part.bytes().map(|byte| ESCAPED[usize::from(byte)]));
         }
-        if character == '-' && before == Some('-') {
-            continue;
+    } else {
+        let mut before = None;
+        for character in head.chars().chain(tail.chars()) {
+            if character == '-' && before == Some('-') {
+                continue;
+            }
+            text.push(if character.is_ascii_alphanumeric() { character as u8 } else { b'_' });
+            before = Some(character);
         }
-        let is_part = character.is_ascii_alphanumeric();
-        text.push(if is_part { character } else { '_' });
-        before = Some(character);
+    }
+    if !text.ends_with(suffix.as_bytes()) {
+        text.extend_from_slice(suffix.as_bytes());
     }
 }
 
-const IS_PART: [bool; 256] = {
-    let mut table = [false; 256];
+/// What the bytes of a name are, by bits.
+#[inline]
+fn traits(name: &str) -> u8 {
+    name.bytes().fold(0, |all, byte| all | TRAITS[usize::from(byte)])
+}
+
+/// The byte becomes an underscore.
+const IS_STRANGE: u8 = 1;
+/// What it becomes depends on its neighbours: a dash, or a part of a character.
+const IS_HARD: u8 = 2;
+
+const TRAITS: [u8; 256] = {
+    let mut table = [0; 256];
     let mut byte = 0;
     while byte < 256 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'_';
+        table[byte] = match byte as u8 {
+            b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => 0,
+            b'-' | 0x80.. => IS_STRANGE | IS_HARD,
+            _ => IS_STRANGE,
+        };
+        byte += 1;
+    }
+    table
+};
+
+const ESCAPED: [u8; 256] = {
+    let mut table = [b'_'; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        if TRAITS[byte] == 0 {
+            table[byte] = byte as u8;
+        }
         byte += 1;
     }
     table
