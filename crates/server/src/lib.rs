@@ -19,6 +19,7 @@ pub mod routes;
 pub mod scrape;
 pub mod serve;
 pub mod signals;
+pub mod snapshot;
 pub mod state;
 pub mod top;
 pub mod wire;

@@ -11,7 +11,8 @@ use quipu_server::compare::Compare;
 use quipu_server::config::{self, Flags, Settings};
 use quipu_server::convert::Convert;
 use quipu_server::scrape::Scrape;
-use quipu_server::{compare, convert, logs, scrape, serve, wire};
+use quipu_server::snapshot::{Restore, Snapshot};
+use quipu_server::{compare, convert, logs, scrape, serve, snapshot, wire};
 
 /// A daemon that counts events over sliding windows, and tools for files of metrics and messages
 #[derive(Parser)]
@@ -27,6 +28,10 @@ enum Command {
     Serve(Box<Serve>),
     /// Checks files that the daemon reads, and says what is wrong with them
     Check(Check),
+    /// Writes the whole state of the daemon, which may be running, as a stream with checks
+    Snapshot(Snapshot),
+    /// Creates a state file from a snapshot
+    Restore(Restore),
     /// Shows the metrics that application processes keep in files
     Scrape(Scrape),
     /// Converts messages from one format to another
@@ -78,6 +83,14 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(arguments) => serve(&arguments),
         Command::Check(Check { what: Checked::Config { file } }) => check_config(&file),
+        Command::Snapshot(arguments) => match snapshot::snapshot(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, 1),
+        },
+        Command::Restore(arguments) => match snapshot::restore(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, 1),
+        },
         Command::Scrape(arguments) => match scrape::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),

@@ -31,6 +31,8 @@ mod refusals;
 mod settings;
 #[path = "daemon/shutdown.rs"]
 mod shutdown;
+#[path = "daemon/snapshot.rs"]
+mod snapshot;
 #[path = "daemon/starts.rs"]
 mod starts;
 #[path = "daemon/state_file.rs"]

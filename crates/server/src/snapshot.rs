@@ -1,0 +1,373 @@
+//! `quipu snapshot` and `quipu restore`: the whole state as a stream in quipu's own format, whose
+//! frames have checks.
+//!
+//! A snapshot is a copy of the state file as it is, whether the daemon runs, is stopped, or died. The
+//! stream has these messages:
+//!
+//! | message | id | value |
+//! |---|---|---|
+//! | counter | `quipu-snapshot` | the version, 1 |
+//! | counter | `bytes` | the length of the file |
+//! | counter | `at` | the offset in words of the words that follow |
+//! | batch timer | `words` | words of 64 bits, each as the double that has its bits |
+//! | counter | `end` | the sum of the FNV-1a hashes of offsets and words, as a signed number |
+//!
+//! Words that are zero are left out in blocks. A copy of a file in use has pages of different times,
+//! as after a power loss. So it is marked as that of another boot: whoever opens it repairs what is
+//! torn. It is opened once before it is written, and copied again if it is damaged.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use quipu_arena::Arena;
+use quipu_segment::hash::fnv1a;
+use quipu_segment::{Options, printable};
+use quipu_wire::{Decoder, Framing, Kind, Message, Quipu, StreamWriter};
+
+/// Arguments of `quipu snapshot`.
+#[derive(Args, Clone, Debug)]
+pub struct Snapshot {
+    /// The state file; the daemon may be using it
+    #[arg(long, env = "QUIPU_STATE", value_name = "FILE", default_value = "state.quipu")]
+    pub state: PathBuf,
+
+    /// Where to write the snapshot; `-` is standard output
+    #[arg(value_name = "OUT", default_value = "-")]
+    pub out: PathBuf,
+}
+
+/// Arguments of `quipu restore`.
+#[derive(Args, Clone, Debug)]
+pub struct Restore {
+    /// The state file to create; it must not exist
+    #[arg(long, env = "QUIPU_STATE", value_name = "FILE", default_value = "state.quipu")]
+    pub state: PathBuf,
+
+    /// The snapshot; `-` is standard input
+    #[arg(value_name = "IN", default_value = "-")]
+    pub input: PathBuf,
+}
+
+/// Why a snapshot was not written, or a state not restored.
+#[derive(Debug)]
+pub struct Error(String);
+
+/// The words of a block: it is left out if all of them are zero.
+const BLOCK: usize = 4096;
+const WORD: usize = 8;
+/// The bytes of a segment's header, and the words in it that a copy changes: see `docs/formats.md`.
+const HEADER: usize = 256;
+const SIZE: usize = 64;
+const CURSOR: usize = 72;
+const CLEAN: usize = 88;
+const BOOT: std::ops::Range<usize> = 128..144;
+/// The most bytes of a segment.
+const MAX_BYTES: u64 = 1 << 40;
+/// How often a file in use is copied until the copy is whole.
+const TRIES: usize = 5;
+const VERSION: i64 = 1;
+/// The ids of the messages.
+const NAME: &[u8] = b"quipu-snapshot";
+const BYTES: &[u8] = b"bytes";
+const AT: &[u8] = b"at";
+const WORDS: &[u8] = b"words";
+const END: &[u8] = b"end";
+
+/// Writes a snapshot.
+///
+/// # Errors
+/// [`Error`], which names the file and the remedy.
+pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
+    let copy = Temporary::beside(&arguments.state);
+    let file = copy_whole(&arguments.state, &copy.0)?;
+    if arguments.out.as_os_str() == "-" {
+        let out = io::stdout().lock();
+        return write(&file, out).map_err(|error| failed("standard output", &error));
+    }
+    let (out, name) = (&arguments.out, printable(&arguments.out).to_string());
+    // A snapshot that is there is replaced once the new one is complete.
+    let unfinished = Temporary::beside(out);
+    let written = File::create(&unfinished.0).and_then(|target| {
+        write(&file, &target)?;
+        target.sync_all()?;
+        fs::rename(&unfinished.0, out)
+    });
+    written.map_err(|error| failed(&name, &error))
+}
+
+/// Creates a state file from a snapshot.
+///
+/// # Errors
+/// [`Error`], which names the file and the remedy.
+pub fn restore(arguments: &Restore) -> Result<(), Error> {
+    let state = &arguments.state;
+    let exists = || {
+        Error(format!(
+            "{}: the file exists; move it away, or name another one with --state",
+            printable(state)
+        ))
+    };
+    if state.exists() {
+        return Err(exists());
+    }
+    let unfinished = Temporary::beside(state);
+    let target = create(&unfinished.0)?;
+    let name = printable(&arguments.input).to_string();
+    if arguments.input.as_os_str() == "-" {
+        read(io::stdin().lock(), &target).map_err(|what| failed("standard input", &what))?;
+    } else {
+        let input = File::open(&arguments.input).map_err(|error| failed(&name, &error))?;
+        read(input, &target).map_err(|what| failed(&name, &what))?;
+    }
+    let opened = Options::new().unmarked().open(&unfinished.0);
+    drop(opened.map_err(|error| failed(&name, &error))?);
+    target.sync_all().map_err(|error| failed(&printable(state).to_string(), &error))?;
+    // Fails if the file exists by now, where a rename would replace it.
+    fs::hard_link(&unfinished.0, state).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => exists(),
+        _ => failed(&printable(state).to_string(), &error),
+    })
+}
+
+fn failed(name: &str, what: &dyn fmt::Display) -> Error {
+    Error(format!("{name}: {what}"))
+}
+
+/// Copies a segment, and opens the copy to see that it is whole. A file that its process changes
+/// meanwhile is copied again.
+fn copy_whole(from: &Path, to: &Path) -> Result<File, Error> {
+    let name = printable(from).to_string();
+    let source = File::open(from).map_err(|error| failed(&name, &error))?;
+    let mut fault = None;
+    for _ in 0..TRIES {
+        let _ = fs::remove_file(to);
+        let target = create(to)?;
+        copy(&source, &target).map_err(|error| failed(&name, &error))?;
+        match Options::new().unmarked().open(to) {
+            Ok(_) => return Ok(target),
+            Err(error) => fault = Some(error),
+        }
+    }
+    let fault = fault.map(|fault| fault.to_string()).unwrap_or_default();
+    Err(Error(format!("{name}: a copy of it cannot be used: {fault}")))
+}
+
+fn create(path: &Path) -> Result<File, Error> {
+    let options = OpenOptions::new().read(true).write(true).create_new(true).open(path);
+    options.map_err(|error| failed(&printable(path).to_string(), &error))
+}
+
+/// Copies a segment from its beginning to its end. New records go to the end of a segment, so all
+/// that the copied part refers to is copied later, or was copied before it was referred to.
+fn copy(source: &File, target: &File) -> io::Result<()> {
+    let mut header = [0; HEADER];
+    source.read_exact_at(&mut header, 0)?;
+    let mut block = vec![0; BLOCK * WORD];
+    let mut at = 0;
+    loop {
+        let read = read_up_to(source, &mut block, at)?;
+        if read == 0 {
+            break;
+        }
+        if block[..read].iter().any(|byte| *byte != 0) {
+            target.write_all_at(&block[..read], at)?;
+        }
+        at += read as u64;
+    }
+    target.set_len(at)?;
+    // How far it reaches is that of the end; which records it has, that of the beginning.
+    let mut later = [0; HEADER];
+    source.read_exact_at(&mut later, 0)?;
+    for word in [SIZE, CURSOR] {
+        header[word..word + WORD].copy_from_slice(&later[word..word + WORD]);
+    }
+    let size = u64::from_le_bytes(header[SIZE..][..WORD].try_into().unwrap_or_default());
+    header[SIZE..][..WORD].copy_from_slice(&size.min(at).to_le_bytes());
+    if header[CLEAN..][..WORD].iter().all(|byte| *byte == 0) {
+        header[BOOT].fill(0);
+    }
+    target.write_all_at(&header, 0)
+}
+
+/// Fills the buffer from that offset on, as far as the file reaches.
+fn read_up_to(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], at + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Writes the stream.
+fn write(file: &File, mut out: impl Write) -> io::Result<()> {
+    let mut stream = StreamWriter::default();
+    let series = |stream: &mut StreamWriter, kind, id| stream.series(kind, id);
+    let invalid = |error: quipu_wire::Error| io::Error::other(error.to_string());
+    let mut bytes = Vec::new();
+    let name = series(&mut stream, Kind::Counter, NAME).map_err(invalid)?;
+    let length = series(&mut stream, Kind::Counter, BYTES).map_err(invalid)?;
+    let offset = series(&mut stream, Kind::Counter, AT).map_err(invalid)?;
+    let words = series(&mut stream, Kind::BatchTimer, WORDS).map_err(invalid)?;
+    let end = series(&mut stream, Kind::Counter, END).map_err(invalid)?;
+    stream.counter(name, VERSION, &mut bytes).map_err(invalid)?;
+    let size = file.metadata()?.len();
+    stream.counter(length, size.cast_signed(), &mut bytes).map_err(invalid)?;
+    let mut block = vec![0; BLOCK * WORD];
+    let (mut at, mut sum) = (0, 0);
+    loop {
+        let read = read_up_to(file, &mut block, at)?;
+        if read == 0 {
+            break;
+        }
+        // A segment's length is a multiple of 64.
+        let (chunks, _) = block[..read].as_chunks::<WORD>();
+        if block[..read].iter().any(|byte| *byte != 0) {
+            let values: Vec<f64> = chunks.iter().map(|word| f64::from_le_bytes(*word)).collect();
+            let first = at / WORD as u64;
+            sum = add(sum, first, &block[..chunks.len() * WORD]);
+            stream.counter(offset, first.cast_signed(), &mut bytes).map_err(invalid)?;
+            stream.batch_timer(words, &values, &mut bytes).map_err(invalid)?;
+        }
+        at += read as u64;
+        out.write_all(&bytes)?;
+        bytes.clear();
+    }
+    stream.counter(end, sum.cast_signed(), &mut bytes).map_err(invalid)?;
+    stream.flush(&mut bytes);
+    out.write_all(&bytes)?;
+    out.flush()
+}
+
+/// The sum of all hashes, with that of a block.
+fn add(sum: u64, at: u64, block: &[u8]) -> u64 {
+    sum.rotate_left(1) ^ fnv1a(block) ^ fnv1a(&at.to_le_bytes())
+}
+
+/// What was read of a stream.
+#[derive(Default)]
+struct Seen {
+    is_named: bool,
+    bytes: Option<u64>,
+    at: Option<u64>,
+    sum: u64,
+    end: Option<i64>,
+}
+
+/// Reads a stream into a file.
+fn read(mut input: impl Read, target: &File) -> Result<(), String> {
+    let mut decoder = Decoder::<Quipu>::new(Kind::MetricUnion, Framing::Own);
+    let (mut arena, mut buffer) = (Arena::new(), vec![0; 64 << 10]);
+    let mut seen = Seen::default();
+    loop {
+        let read = match input.read(&mut buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.to_string()),
+        };
+        if read == 0 {
+            break;
+        }
+        decoder.push(&buffer[..read]);
+        let mut fault = None;
+        let messages = decoder.for_each(&mut arena, |message| {
+            if fault.is_none() {
+                fault = seen.take(&message, target).err();
+            }
+        });
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        messages.map_err(|error| format!("{error}; it is not a snapshot, or damaged"))?;
+    }
+    decoder.finish().map_err(|error| format!("{error}; it is damaged or not complete"))?;
+    match (seen.end, seen.is_named) {
+        (Some(end), true) if end == seen.sum.cast_signed() => Ok(()),
+        (Some(_), true) => Err("its check does not fit: it is damaged".into()),
+        (None, true) => Err("it is not complete: its end is missing".into()),
+        (_, false) => Err("it is not a snapshot: name a file that quipu snapshot wrote".into()),
+    }
+}
+
+impl Seen {
+    fn take(&mut self, message: &Message<'_>, target: &File) -> Result<(), String> {
+        let strange = || Err("it has messages that no snapshot has".to_owned());
+        let message = match message {
+            Message::MetricUnion(union) => union.to_metric(),
+            other => Some(*other),
+        };
+        let Some(message) = message else { return strange() };
+        match (message, message.id()) {
+            (Message::Counter(counter), NAME) if counter.value == VERSION => self.is_named = true,
+            (Message::Counter(counter), NAME) => {
+                let version = counter.value;
+                return Err(format!(
+                    "it is a snapshot of version {version}, and this program reads version \
+                     {VERSION}; use the version of quipu that wrote it"
+                ));
+            }
+            _ if !self.is_named => {
+                return Err("it is not a snapshot: name a file that quipu snapshot wrote".into());
+            }
+            (Message::Counter(counter), BYTES) => {
+                let bytes = counter.value.cast_unsigned();
+                if bytes > MAX_BYTES {
+                    return Err(format!("it states {bytes} bytes; no state is that large"));
+                }
+                target.set_len(bytes).map_err(|error| error.to_string())?;
+                self.bytes = Some(bytes);
+            }
+            (Message::Counter(counter), AT) => self.at = Some(counter.value.cast_unsigned()),
+            (Message::BatchTimer(timer), WORDS) => {
+                let (Some(bytes), Some(at)) = (self.bytes, self.at.take()) else {
+                    return strange();
+                };
+                let block: Vec<u8> = timer.values.iter().flat_map(|w| w.to_le_bytes()).collect();
+                let offset = at.checked_mul(WORD as u64);
+                let end = offset.and_then(|offset| offset.checked_add(block.len() as u64));
+                let (Some(offset), Some(true)) = (offset, end.map(|end| end <= bytes)) else {
+                    return Err("it has words beyond its end: it is damaged".into());
+                };
+                self.sum = add(self.sum, at, &block);
+                target.write_all_at(&block, offset).map_err(|error| error.to_string())?;
+            }
+            (Message::Counter(counter), END) => self.end = Some(counter.value),
+            _ => return strange(),
+        }
+        Ok(())
+    }
+}
+
+/// A file that is removed in the end.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    /// A file in the directory of another one, with a name of this process.
+    fn beside(path: &Path) -> Self {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".unfinished-{}", std::process::id()));
+        Self(name.into())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
