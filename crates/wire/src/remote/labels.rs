@@ -49,10 +49,12 @@ pub(super) fn sort(labels: &mut [Label<'_>]) -> Result<(), ()> {
 pub(super) fn of_id(id: &[u8]) -> Result<Vec<Label<'_>>, Fault> {
     let id = str::from_utf8(id)
         .map_err(|_| Fault::unwritable("an id must be UTF-8: `name=x,label=value` or a name"))?;
-    Ok(pairs(id).unwrap_or_else(|| [(NAME, id)].into()))
+    Ok(id_labels(id).unwrap_or_else(|| [(NAME, id)].into()))
 }
 
-fn pairs(id: &str) -> Option<Vec<Label<'_>>> {
+/// The labels of an id of the form `name=x,a=b`, sorted by name; the name is that of the label
+/// `__name__`. `None` for any other id.
+pub fn id_labels(id: &str) -> Option<Vec<Label<'_>>> {
     let mut labels = Vec::new();
     let mut named = false;
     for pair in id.split(',') {

@@ -71,7 +71,7 @@ mod write_histogram;
 mod write_reader;
 
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
-pub use labels::Label;
+pub use labels::{Label, id_labels};
 #[cfg(any(feature = "exposition", feature = "statsd"))]
 pub use lines::{Cut, LineBuffer};
 #[cfg(feature = "otlp")]

@@ -161,6 +161,8 @@ pub struct Sample<'r, 'a> {
     pub timestamp_ms: Option<i64>,
     /// An exemplar, in OpenMetrics alone.
     pub exemplar: Option<Exemplar<'r, 'a>>,
+    /// The number of its line in the input; that of the first line is 1.
+    pub line: u64,
 }
 
 /// An example of the events that a sample counts.

@@ -12,6 +12,7 @@ use crate::remote::lines::{find, float, name_end};
 #[derive(Clone, Copy)]
 struct Line<'a> {
     line: &'a str,
+    number: u64,
     at: usize,
     format: Format,
 }
@@ -30,7 +31,7 @@ impl<'a> Reader<'a> {
     pub(super) fn read(&mut self, line: &'a str) -> Result<Item<'_, 'a>, LineError> {
         let number = self.state.lines;
         let format = self.state.options.format;
-        let mut line = Line { line, at: 0, format };
+        let mut line = Line { line, number, at: 0, format };
         line.skip_spaces();
         let item = match line.peek() {
             Some(b'#') => line.comment().inspect(|item| {
@@ -148,7 +149,8 @@ impl<'a> Line<'a> {
         }
         self.space(Reason::MalformedValue)?;
         let value = self.number(Reason::MalformedValue)?;
-        let mut sample = Sample { name, labels, value, timestamp_ms: None, exemplar: None };
+        let line = self.number;
+        let mut sample = Sample { name, labels, value, timestamp_ms: None, exemplar: None, line };
         self.skip_spaces();
         if !self.is_at_end() {
             self.end(&mut sample, exemplar_labels, max_labels)?;
