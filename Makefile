@@ -204,6 +204,14 @@ judge-push: ## Send the same requests to Pushgateway and to the daemon, and comp
 		go get $(PUSHGATEWAY)@v1.11.1 && GOFLAGS=-mod=mod go build $(PUSHGATEWAY)
 	python3 crates/server/tests/judges/push/judge.py target/judge-push/pushgateway target/debug/quipu
 
+# The suite is built in a copy of its module. The build fetches a part of Prometheus.
+RECEIVER_SUITE := github.com/prometheus/compliance/remotewrite/receiver@v0.0.0-20260806071727-67b8327a2e93
+
+.PHONY: judge-remote-write
+judge-remote-write: ## Run the receiver suite of remote write 2.0 against the daemon
+	$(CARGO) build --locked --package quipu-server
+	crates/server/tests/judges/remote-write target/debug/quipu $(RECEIVER_SUITE)
+
 # If rustup cannot install a target, the build says so instead of failing, since the code is not at
 # fault.
 ARENA_TARGETS := i686-unknown-linux-gnu thumbv7em-none-eabihf x86_64-unknown-none

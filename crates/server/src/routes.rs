@@ -11,7 +11,7 @@ use crate::exposing::Exposing;
 use crate::http::{Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text};
 use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
-use crate::inputs::{Inputs, otlp};
+use crate::inputs::{self, Inputs, otlp};
 use crate::metrics::Metrics;
 use crate::state::State;
 use crate::top::{Asked, MAX_KEYS, Page, Top};
@@ -60,9 +60,7 @@ impl Routes {
                 self.key_rate(request, key).map(Reply::Now)
             }
             ("hit", Some(key)) => {
-                if request.method() != Method::POST {
-                    return Err(Refused::Method("POST"));
-                }
+                post(request)?;
                 self.hit(request, key).map(Reply::Now)
             }
             ("top", None) => {
@@ -74,6 +72,18 @@ impl Routes {
                 let expiring = self.push().expire(&self.inputs);
                 let exposing = Exposing::new(&self.inputs, request);
                 Ok(in_steps(Scrape { expiring, exposing }))
+            }
+            ("api", Some("v1/write")) => {
+                post(request)?;
+                Ok(inputs::write::respond(&self.inputs, request))
+            }
+            ("api", Some("v1/import/prometheus")) => {
+                post(request)?;
+                Ok(inputs::import::respond(&self.inputs, request))
+            }
+            ("ingest", None) => {
+                post(request)?;
+                Ok(inputs::ingest::respond(&self.inputs, request))
             }
             ("refused", None) => {
                 read_only(request)?;
@@ -239,8 +249,10 @@ impl Handler for Routes {
     }
 
     fn keeps_body(&self, method: &Method, path: &str) -> bool {
-        let is_otlp = *method == Method::POST && path == otlp::PATH;
-        self.push().takes(method, path) || is_otlp && self.inputs.shared().otlp.enabled
+        let is_post = *method == Method::POST;
+        let is_otlp = path == otlp::PATH && self.inputs.shared().otlp.enabled;
+        let is_other = matches!(path, "/api/v1/write" | "/api/v1/import/prometheus" | "/ingest");
+        is_post && (is_otlp || is_other) || self.push().takes(method, path)
     }
 
     fn event(&self, event: Event) {
@@ -322,6 +334,14 @@ fn read_only(request: &Request) -> Result<(), Refused> {
     }
 }
 
+/// Refuses methods other than POST.
+fn post(request: &Request) -> Result<(), Refused> {
+    match *request.method() {
+        Method::POST => Ok(()),
+        _ => Err(Refused::Method("POST")),
+    }
+}
+
 fn decode(key: &str) -> Result<Vec<u8>, Refused> {
     if key.is_empty() {
         return Err(bad("the key is empty; give one after the slash"));
@@ -389,8 +409,8 @@ impl Refused {
                 StatusCode::NOT_FOUND,
                 format!(
                     "nothing at {path}; the routes are /, /rate, /rate/KEY, /hit/KEY, /top, \
-                     /metrics, /metrics/job/NAME, /api/v1/metrics, /v1/metrics, /refused, \
-                     /-/healthy and /-/ready\n"
+                     /metrics, /metrics/job/NAME, /api/v1/metrics, /v1/metrics, /api/v1/write, \
+                     /api/v1/import/prometheus, /ingest, /refused, /-/healthy and /-/ready\n"
                 ),
             ),
             Self::Method(allow) => method_not_allowed(allow),

@@ -13,6 +13,10 @@ mod contract;
 mod crash;
 #[path = "daemon/expiry.rs"]
 mod expiry;
+#[path = "daemon/imports.rs"]
+mod imports;
+#[path = "daemon/ingests.rs"]
+mod ingests;
 #[path = "daemon/keys.rs"]
 mod keys;
 #[path = "daemon/logs.rs"]
@@ -41,3 +45,5 @@ mod state_file;
 mod statsd;
 #[path = "../../quipu/tests/judges/textparse.rs"]
 mod textparse;
+#[path = "daemon/writes.rs"]
+mod writes;

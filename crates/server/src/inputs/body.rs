@@ -1,10 +1,10 @@
-//! Bodies of requests as they were before compression.
+//! Bodies of requests as they were before compression: whole, or piece by piece.
 //!
 //! `Content-Encoding` names one coding: `identity`, `gzip`, `deflate`, `zstd` or `snappy` (the block
 //! format, as remote write has it). What a body expands to is bounded by the caller's limit before
 //! it is held, so a compression bomb costs no more than a body of that size.
 
-use std::io::{self, Read};
+use std::io::{self, BufRead, Cursor, Read};
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -22,6 +22,12 @@ use crate::http::{Request, Response, text};
 /// for a coding that is not supported, 400 for a body that its coding does not allow.
 #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
 pub fn decode(request: &Request, limit: usize) -> Result<Bytes, Response> {
+    uncompress(&coding(request)?, request.body(), limit)
+}
+
+/// The coding in the header, in lower case; empty without one.
+#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+fn coding(request: &Request) -> Result<String, Response> {
     let codings = request.headers().get_all(CONTENT_ENCODING).iter();
     let codings: Vec<_> = codings.map(HeaderValue::as_bytes).collect();
     let coding = match codings[..] {
@@ -29,17 +35,67 @@ pub fn decode(request: &Request, limit: usize) -> Result<Bytes, Response> {
         [coding] => coding,
         _ => return Err(unsupported("several codings")),
     };
-    let coding = String::from_utf8_lossy(coding.trim_ascii()).to_ascii_lowercase();
-    uncompress(&coding, request.body(), limit)
+    Ok(String::from_utf8_lossy(coding.trim_ascii()).to_ascii_lowercase())
 }
 
+/// A body that is expanded piece by piece, so that a large one takes many steps, and is never in
+/// memory as a whole.
+pub struct Pieces {
+    reader: Box<dyn Read>,
+    coding: String,
+    limit: usize,
+    left: usize,
+}
+
+impl Pieces {
+    /// The body of a request.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`].
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub fn new(request: &Request, limit: usize) -> Result<Self, Response> {
+        Self::of(coding(request)?, request.body(), limit)
+    }
+
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    fn of(coding: String, body: &Bytes, limit: usize) -> Result<Self, Response> {
+        let bytes = Cursor::new(body.clone());
+        let reader: Box<dyn Read> = match coding.as_str() {
+            "gzip" | "x-gzip" => Box::new(flate2::bufread::MultiGzDecoder::new(bytes)),
+            "deflate" => Box::new(flate2::bufread::ZlibDecoder::new(bytes)),
+            "zstd" => match zstd_decoder(bytes) {
+                Ok(decoder) => Box::new(decoder),
+                Err(error) => return Err(damaged(&coding, &error)),
+            },
+            // A block of Snappy can only be expanded as a whole.
+            _ => Box::new(Cursor::new(uncompress(&coding, body, limit)?)),
+        };
+        Ok(Self { reader, coding, limit, left: limit })
+    }
+
+    /// Fills the buffer with the next bytes of the body, at least one; returns how many. 0 is the
+    /// end.
+    ///
+    /// # Errors
+    ///
+    /// As [`decode`]. What came before remains valid.
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub fn next(&mut self, buffer: &mut [u8]) -> Result<usize, Response> {
+        let len = self.reader.read(buffer).map_err(|error| damaged(&self.coding, &error))?;
+        self.left = self.left.checked_sub(len).ok_or_else(|| too_large(self.limit))?;
+        Ok(len)
+    }
+}
+
+/// The bytes of a body in this coding, at most `limit` of them.
 #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-fn uncompress(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Response> {
+pub(super) fn uncompress(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Response> {
     let expanded = match coding {
         "" | "identity" => Ok(body.clone()),
         "gzip" | "x-gzip" => read(flate2::read::MultiGzDecoder::new(&body[..]), limit),
         "deflate" => read(flate2::read::ZlibDecoder::new(&body[..]), limit),
-        "zstd" => zstd_decoder(body).and_then(|decoder| read(decoder, limit)),
+        "zstd" => zstd_decoder(&body[..]).and_then(|decoder| read(decoder, limit)),
         "snappy" => {
             let mut out = Vec::new();
             match remote::uncompress(body, limit, &mut out) {
@@ -48,7 +104,7 @@ fn uncompress(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Respons
                 Err(error) => return Err(damaged(coding, &error)),
             }
         }
-        other => return Err(unsupported(&format!("the coding {:?}", cut(other)))),
+        other => return Err(unsupported(&format!("the coding {:?}", cut(other, 40)))),
     };
     match expanded {
         Ok(bytes) if bytes.len() > limit => Err(too_large(limit)),
@@ -64,7 +120,7 @@ fn read(decoder: impl Read, limit: usize) -> io::Result<Bytes> {
     Ok(out.into())
 }
 
-fn zstd_decoder(body: &[u8]) -> io::Result<impl Read> {
+fn zstd_decoder<R: BufRead>(body: R) -> io::Result<impl Read + use<R>> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
     decoder.window_log_max(ZSTD_WINDOW_LOG)?;
     Ok(decoder)
@@ -98,9 +154,10 @@ fn damaged(coding: &str, error: &dyn std::fmt::Display) -> Response {
     text(StatusCode::BAD_REQUEST, body)
 }
 
-/// The beginning of a text that a client sent, short enough for a message.
-fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(40)]
+/// The beginning of a text that a client sent, short enough for a message: at most this many bytes.
+pub(super) fn cut(text: &str, bytes: usize) -> &str {
+    let mut ends = (0..=bytes.min(text.len())).rev();
+    &text[..ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0)]
 }
 
 #[cfg(test)]
@@ -129,6 +186,18 @@ mod tests {
         out.into()
     }
 
+    #[expect(clippy::result_large_err, reason = "as the function under test")]
+    fn pieces(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Response> {
+        let mut pieces = Pieces::of(coding.into(), body, limit)?;
+        let (mut all, mut buffer) = (Vec::new(), [0; 777]);
+        loop {
+            match pieces.next(&mut buffer)? {
+                0 => return Ok(all.into()),
+                len => all.extend_from_slice(&buffer[..len]),
+            }
+        }
+    }
+
     fn status(result: Result<Bytes, Response>) -> u16 {
         result.unwrap_err().status().as_u16()
     }
@@ -142,6 +211,8 @@ mod tests {
             let body = compressed(coding, &bytes);
             assert_eq!(uncompress(coding, &body, bytes.len()).unwrap(), bytes, "{coding}");
             assert_eq!(status(uncompress(coding, &body, bytes.len() - 1)), 413, "{coding}");
+            assert_eq!(pieces(coding, &body, bytes.len()).unwrap(), bytes, "{coding}");
+            assert_eq!(status(pieces(coding, &body, bytes.len() - 1)), 413, "{coding}");
         }
         assert_eq!(uncompress("", &Bytes::from_static(b"x"), 1).unwrap(), "x");
         let two = [compressed("gzip", b"a"), compressed("gzip", b"b")].concat();
@@ -156,7 +227,8 @@ mod tests {
             for len in 0..body.len() {
                 let part = body.slice(..len);
                 // No frame at all is a valid zstd stream of no bytes.
-                if let Ok(out) = uncompress(coding, &part, 2000) {
+                let outs = [uncompress(coding, &part, 2000), pieces(coding, &part, 2000)];
+                for out in outs.into_iter().flatten() {
                     assert!(len == 0 && out.is_empty(), "{coding} {len}");
                 }
             }

@@ -5,28 +5,41 @@
 
 pub mod body;
 pub mod gate;
+pub mod import;
+pub mod ingest;
+pub mod order;
 pub mod otlp;
+pub mod parameters;
 pub mod push;
 pub mod refusals;
 pub mod statsd;
 pub mod sweep;
+pub mod tally;
+pub mod types;
+pub mod write;
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use quipu::intake::{Intake, Metric};
 
 use crate::config::Settings;
 use crate::state::State;
 use gate::Gate;
+use order::Order;
 use push::Push;
 use refusals::Refusals;
+use write::Families;
 
 /// What all ways in share.
 pub struct Shared {
     /// What was taken and refused.
     pub refusals: Refusals,
+    /// The times of the last samples.
+    order: Order,
+    /// What senders of remote write 1.0 say of families.
+    families: Families,
     /// Keeps scrapes and replacements of groups apart.
     pub gate: Gate,
     /// Pushgateway's API.
@@ -45,6 +58,8 @@ impl Shared {
     pub fn new(settings: &Settings, refusals: Refusals, push: Push) -> Self {
         Self {
             refusals,
+            order: Order::new(settings.intake.series),
+            families: Families::default(),
             gate: Gate::default(),
             push,
             expiry: settings.expiry,
@@ -86,4 +101,10 @@ impl Inputs {
     pub fn metric<'a>(&self, name: &'a str) -> Metric<'a> {
         Metric { expiry: self.shared.expiry, ..Metric::new(name) }
     }
+}
+
+/// Now, in milliseconds since 1970.
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

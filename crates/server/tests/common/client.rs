@@ -43,6 +43,22 @@ impl Client {
         Ok(answer)
     }
 
+    /// Sends a body with these header fields, and reads the response.
+    pub(crate) fn post(
+        &mut self,
+        target: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Answer> {
+        let mut head = format!("POST {target} HTTP/1.1\r\nHost: quipu\r\n");
+        for (name, value) in fields {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        self.send(format!("{head}Content-Length: {}\r\n\r\n", body.len()))?;
+        self.send(body)?;
+        self.answer()
+    }
+
     /// Reads the next response.
     pub(crate) fn answer(&mut self) -> Result<Answer> {
         let mut answer = self.head()?;
@@ -86,7 +102,9 @@ impl Client {
     }
 
     fn body(&mut self, answer: &mut Answer) -> Result<()> {
-        let length: usize = answer.fields["content-length"].parse().unwrap();
+        // A 204 has no body.
+        let length = answer.fields.get("content-length").map_or("0", String::as_str);
+        let length: usize = length.parse().unwrap();
         while self.unread.len() < length {
             self.receive()?;
         }

@@ -176,6 +176,11 @@ impl Daemon {
         self.connect().request("POST", target).unwrap()
     }
 
+    /// `POST` with these header fields and a body, on a connection of its own.
+    pub(crate) fn post_body(&self, target: &str, fields: &[(&str, &str)], body: &[u8]) -> Answer {
+        self.connect().post(target, fields, body).unwrap()
+    }
+
     /// The count in the response to `GET`.
     pub(crate) fn count(&self, target: &str) -> u64 {
         self.get(target).count()

@@ -1,0 +1,391 @@
+//! How lines of text become values of the daemon's families.
+//!
+//! A histogram or a summary that a `# TYPE` line announced is taken as a whole, when its last line has
+//! come. All other samples are taken line by line.
+
+use std::borrow::Cow;
+use std::cell::RefMut;
+
+use quipu::intake::{Given, Intake, Metric, Mode};
+use quipu::snapshot::Timestamp;
+use quipu_wire::remote::SeriesType;
+use quipu_wire::remote::exposition::text::{Format, Item, LineError, Sample, Text};
+use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value};
+
+use crate::http::Request;
+use crate::inputs::order::{Arrival, Class, Turn};
+use crate::inputs::refusals::Input;
+use crate::inputs::tally::{Shown, Tally};
+use crate::inputs::{Inputs, types};
+
+/// What the parameters of a request add to its lines.
+#[derive(Debug, Default)]
+pub(super) struct Extra {
+    /// The time of lines without one.
+    pub(super) timestamp_ms: Option<i64>,
+    /// Labels that all series get; they replace those of the same name.
+    pub(super) labels: Vec<(String, String)>,
+}
+
+/// What was read of a text.
+pub(super) struct Lines {
+    inputs: Inputs,
+    families: Families,
+    part: Part,
+}
+
+/// What changes from line to line.
+struct Part {
+    format: Format,
+    extra: Extra,
+    now_ms: i64,
+    tally: Tally,
+    /// The family that was announced last.
+    family: Announced,
+    /// Whether its samples are gathered.
+    is_whole: bool,
+    /// The number of the last line with a sample.
+    line: u64,
+    buckets: Vec<(f64, f64)>,
+}
+
+/// A family that was announced.
+#[derive(Default)]
+struct Announced {
+    name: String,
+    kind: Kind,
+    help: String,
+    unit: String,
+}
+
+/// A few lines, for which the intake is borrowed.
+pub(super) struct Step<'t> {
+    families: &'t mut Families,
+    taker: Taker<'t>,
+}
+
+/// Puts values into the intake.
+struct Taker<'t> {
+    inputs: &'t Inputs,
+    intake: RefMut<'t, Intake>,
+    part: &'t mut Part,
+}
+
+/// A value of a series, with its time and its start.
+struct Valued<'v> {
+    given: Given<'v>,
+    mode: Mode,
+    class: Class,
+    timestamp_ms: Option<i64>,
+    start_ms: Option<i64>,
+}
+
+/// Why a line was not taken.
+type Fault = (&'static str, String);
+
+/// A family with more is refused.
+const LIMITS: Limits = Limits { samples: 100_000, bytes: 8 << 20 };
+
+impl Lines {
+    pub(super) fn new(
+        inputs: &Inputs,
+        request: &Request,
+        format: Format,
+        extra: Extra,
+        now_ms: i64,
+    ) -> Self {
+        let part = Part {
+            format,
+            extra,
+            now_ms,
+            tally: Tally::new(Input::Import, inputs, request),
+            family: Announced::default(),
+            is_whole: false,
+            line: 0,
+            buckets: Vec::new(),
+        };
+        Self { inputs: inputs.clone(), families: Families::new(format, LIMITS), part }
+    }
+
+    /// Begins to take a few lines.
+    pub(super) fn step(&mut self) -> Step<'_> {
+        let Self { inputs, families, part } = self;
+        let mut intake = inputs.intake();
+        intake.set_source(part.tally.source());
+        Step { families, taker: Taker { inputs, intake, part } }
+    }
+
+    /// What was taken and refused.
+    pub(super) fn tally(&mut self) -> &Tally {
+        self.part.tally.report();
+        &self.part.tally
+    }
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        self.taker.part.tally.report();
+    }
+}
+
+impl Step<'_> {
+    /// Takes a line.
+    pub(super) fn item(&mut self, item: Result<Item<'_, '_>, LineError>) {
+        let item = match item {
+            Ok(item) => item,
+            Err(error) => {
+                let what = format_args!("{error}");
+                return self.taker.part.tally.refused(error.reason().as_str(), what);
+            }
+        };
+        match &item {
+            Item::Sample(sample) => {
+                let part = &self.taker.part;
+                if part.is_whole && !part.family.has(&sample.name.to_cow()) {
+                    self.finish();
+                }
+                self.taker.part.line = sample.line;
+                if !self.taker.part.is_whole {
+                    return self.taker.sample(sample);
+                }
+            }
+            Item::Help { name, text } => {
+                self.announce(*name);
+                self.taker.part.family.help = text.to_cow().into_owned();
+            }
+            Item::Unit { name, unit } => {
+                self.announce(*name);
+                self.taker.part.family.unit = (*unit).to_owned();
+            }
+            Item::Type { name, kind } => {
+                self.announce(*name);
+                self.taker.part.family.kind = *kind;
+                self.taker.part.is_whole = is_whole(*kind);
+            }
+            _ => return,
+        }
+        // Its help may come before its type.
+        let taker = &mut self.taker;
+        if let Err(error) = self.families.push(&item, |family| taker.family(family)) {
+            let line = taker.part.line;
+            let what = format_args!("text: line {line} or the comments after it: {error}");
+            taker.part.tally.refused("family", what);
+        }
+    }
+
+    /// Takes the histograms and summaries that were gathered.
+    pub(super) fn finish(&mut self) {
+        let taker = &mut self.taker;
+        self.families.finish(|family| taker.family(family));
+        taker.part.is_whole = false;
+    }
+
+    /// Begins a family, unless it has begun.
+    fn announce(&mut self, name: Text<'_>) {
+        if name != *self.taker.part.family.name {
+            self.finish();
+            self.taker.part.family =
+                Announced { name: name.to_cow().into_owned(), ..Default::default() };
+        }
+    }
+}
+
+/// Whether metrics of this type have several samples.
+fn is_whole(kind: Kind) -> bool {
+    matches!(kind, Kind::Histogram | Kind::GaugeHistogram | Kind::Summary)
+}
+
+impl Announced {
+    /// Whether a sample of this name belongs to the family.
+    fn has(&self, name: &str) -> bool {
+        let Some(suffix) = name.strip_prefix(&*self.name) else { return false };
+        match self.kind {
+            Kind::Histogram => matches!(suffix, "_bucket" | "_count" | "_sum" | "_created"),
+            Kind::GaugeHistogram => matches!(suffix, "_bucket" | "_gcount" | "_gsum"),
+            Kind::Summary => matches!(suffix, "" | "_count" | "_sum" | "_created"),
+            Kind::Counter => matches!(suffix, "" | "_total" | "_created"),
+            Kind::Info => matches!(suffix, "" | "_info"),
+            _ => suffix.is_empty(),
+        }
+    }
+}
+
+impl Taker<'_> {
+    /// Takes a sample that stands for itself.
+    fn sample(&mut self, sample: &Sample<'_, '_>) {
+        let name = sample.name.to_cow();
+        let has_family = self.part.family.has(&name);
+        if has_family && self.part.format == Format::OpenMetrics && name.ends_with("_created") {
+            // The start of a counter comes after its value, so it is known too late.
+            return;
+        }
+        let family = if has_family { self.part.family.kind } else { Kind::Unknown };
+        let labels: Vec<(Cow<'_, str>, Cow<'_, str>)> =
+            sample.labels.iter().map(|label| (label.name.to_cow(), label.value.to_cow())).collect();
+        let labels = labels.iter().map(|(name, value)| (&**name, &**value));
+        let mut series_type = types::series_type(family);
+        if series_type == SeriesType::Unknown && !has_family {
+            series_type = types::kept(&mut self.intake, &name);
+        }
+        let has_bound = sample.labels.iter().any(|label| label.name == *"le");
+        let class = types::class(series_type, &name, has_bound, sample.value);
+        let (given, mode) = match class {
+            Class::Counter => (Given::Counter(sample.value), Mode::Follow),
+            Class::Gauge => (Given::Gauge(sample.value), Mode::Set),
+            _ => (Given::Unknown(sample.value), Mode::Set),
+        };
+        let timestamp_ms = sample.timestamp_ms;
+        let valued = Valued { given, mode, class, timestamp_ms, start_ms: None };
+        let (help, unit) = match has_family {
+            true => (self.part.family.help.clone(), self.part.family.unit.clone()),
+            false => Default::default(),
+        };
+        self.series(&name, &help, &unit, labels.collect(), &valued);
+    }
+
+    /// Takes the metrics of a family that was gathered.
+    fn family(&mut self, family: Family<'_>) {
+        if !is_whole(family.kind()) {
+            return;
+        }
+        for metric in family.metrics() {
+            let mut buckets = std::mem::take(&mut self.part.buckets);
+            let valued = valued(metric.value(), &mut buckets).map(|(given, class)| Valued {
+                given,
+                mode: match family.kind() {
+                    Kind::GaugeHistogram => Mode::Set,
+                    _ => Mode::Follow,
+                },
+                class,
+                timestamp_ms: metric.timestamp_ms(),
+                start_ms: metric.created_ms(),
+            });
+            let labels = metric.labels().collect();
+            match valued {
+                Ok(valued) => {
+                    self.series(family.name(), family.help(), family.unit(), labels, &valued);
+                }
+                Err(what) => {
+                    let shown = Shown { name: family.name(), labels: &labels };
+                    let line = self.part.line;
+                    let what = format_args!("text: up to line {line}: {shown}: {what}");
+                    self.part.tally.refused("family", what);
+                }
+            }
+            self.part.buckets = buckets;
+        }
+    }
+
+    /// Takes a value of a series.
+    fn series<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: &str,
+        mut labels: Vec<(&'l str, &'l str)>,
+        valued: &Valued<'_>,
+    ) {
+        let extra = std::mem::take(&mut self.part.extra);
+        labels.retain(|label| extra.labels.iter().all(|(name, _)| name != label.0));
+        let mut all: Vec<(&str, &str)> = labels;
+        all.extend(extra.labels.iter().map(|(name, value)| (&**name, &**value)));
+        let metric = Metric { help, unit: types::unit_of(name, unit), ..self.inputs.metric(name) };
+        let timestamp_ms = valued.timestamp_ms.or(extra.timestamp_ms);
+        match self.take(metric, &mut all, valued, timestamp_ms) {
+            Ok(()) => self.part.tally.took(1),
+            Err((reason, what)) => {
+                let Part { line, tally, .. } = &mut *self.part;
+                let shown = Shown { name, labels: &all };
+                let place = if is_whole_class(valued.class) { "up to line" } else { "line" };
+                tally.refused(reason, format_args!("text: {place} {line}: {shown}: {what}"));
+            }
+        }
+        drop(all);
+        self.part.extra = extra;
+    }
+
+    fn take(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &mut [(&str, &str)],
+        valued: &Valued<'_>,
+        timestamp_ms: Option<i64>,
+    ) -> Result<(), Fault> {
+        // Only samples with times have an order.
+        let mut series = None;
+        if let Some(timestamp_ms) = timestamp_ms {
+            labels.sort_unstable();
+            let hash = self.inputs.shared().order.hash(metric.name, labels);
+            let value = valued.bits();
+            let arrival = Arrival { series: hash, timestamp_ms, value, class: valued.class };
+            let turn = self.inputs.shared().order.place(&arrival, self.part.now_ms);
+            match turn.map_err(|misplaced| (misplaced.reason(), misplaced.to_string()))? {
+                Turn::Seen => return Ok(()),
+                // Types that differ are kept apart.
+                Turn::Next | Turn::OtherClass => series = Some(hash),
+            }
+        }
+        let start = valued.start_ms.and_then(|start| u64::try_from(start).ok());
+        let start = start.and_then(|start| start.checked_mul(1_000_000)).map(Timestamp);
+        let taken = self.intake.take(metric, labels, &valued.given, valued.mode, start);
+        taken.map_err(|refused| {
+            if let Some(series) = series {
+                self.inputs.shared().order.forget(series);
+            }
+            (refused.reason(), refused.to_string())
+        })
+    }
+}
+
+fn is_whole_class(class: Class) -> bool {
+    matches!(class, Class::Classic | Class::Native | Class::Summary)
+}
+
+impl Valued<'_> {
+    fn bits(&self) -> u64 {
+        match &self.given {
+            Given::Counter(value) | Given::Gauge(value) | Given::Unknown(value) => value.to_bits(),
+            Given::Histogram { buckets, sum } => {
+                buckets.iter().fold(sum.to_bits(), |all, bucket| {
+                    all.rotate_left(7).wrapping_add(bucket.1.to_bits())
+                })
+            }
+            Given::Summary { count, sum, .. } => sum.to_bits() ^ count.to_bits().rotate_left(1),
+            _ => 0,
+        }
+    }
+}
+
+/// A histogram or a summary as the intake takes it.
+fn valued<'b>(
+    value: Value<'_>,
+    buckets: &'b mut Vec<(f64, f64)>,
+) -> Result<(Given<'b>, Class), &'static str> {
+    buckets.clear();
+    match value {
+        Value::Histogram(histogram) => {
+            let mut below = 0.0;
+            for bucket in histogram.buckets() {
+                let count = bucket.cumulative_count;
+                if !(count >= below && count.is_finite()) {
+                    return Err("a bucket has fewer values than those below it");
+                }
+                buckets.push((bucket.upper_bound, count - below));
+                below = count;
+            }
+            if buckets.last().is_none_or(|last| last.0 != f64::INFINITY) {
+                let count = histogram.count.filter(|count| *count >= below && count.is_finite());
+                let count = count.ok_or("it needs the bucket le=\"+Inf\", or a count")?;
+                buckets.push((f64::INFINITY, count - below));
+            }
+            let given = Given::Histogram { buckets, sum: histogram.sum.unwrap_or_default() };
+            Ok((given, Class::Classic))
+        }
+        Value::Summary(summary) => {
+            buckets.extend(summary.quantiles());
+            let (count, sum) = (summary.count.unwrap_or_default(), summary.sum.unwrap_or_default());
+            Ok((Given::Summary { quantiles: buckets, count, sum }, Class::Summary))
+        }
+        _ => Err("it is neither a histogram nor a summary"),
+    }
+}

@@ -1,0 +1,115 @@
+//! `POST /api/v1/import/prometheus`: Prometheus' text format, or OpenMetrics by its content type.
+//!
+//! The text is read piece by piece. A line that is wrong is refused with its number and the reason,
+//! and its neighbours count. A text that is sent again counts once: totals are followed, and other
+//! values replace what is there.
+
+mod lines;
+
+use hyper::header::CONTENT_TYPE;
+use quipu_wire::remote::exposition::text::{Format, Options, Stream};
+
+use super::body::Pieces;
+use super::parameters::{Parameters, bad};
+use super::{Inputs, now_ms};
+use crate::http::{Reply, Request, Response, Steps};
+use lines::{Extra, Lines};
+
+/// The names of the parameters.
+const TAKES: [&str; 2] = ["timestamp", "extra_label"];
+
+/// Takes a text.
+pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
+    match Importing::new(inputs, request) {
+        Ok(mut importing) => match importing.step() {
+            Some(response) => Reply::Now(response),
+            None => Reply::Steps(Box::new(importing)),
+        },
+        Err(response) => Reply::Now(response),
+    }
+}
+
+/// A text that is being taken.
+struct Importing {
+    pieces: Pieces,
+    stream: Option<Stream>,
+    lines: Lines,
+    buffer: Vec<u8>,
+}
+
+/// The bytes of the text that one step takes.
+const PIECE: usize = 16 << 10;
+
+impl Importing {
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    fn new(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
+        let parameters = Parameters::of(request, &TAKES)?;
+        let extra = Extra::of(&parameters)?;
+        let format = format(request);
+        let pieces = Pieces::new(request, inputs.shared().body_bytes)?;
+        Ok(Self {
+            pieces,
+            stream: Some(Stream::new(Options::new(format))),
+            lines: Lines::new(inputs, request, format, extra, now_ms()),
+            buffer: vec![0; PIECE],
+        })
+    }
+}
+
+impl Steps for Importing {
+    fn step(&mut self) -> Option<Response> {
+        let mut step = self.lines.step();
+        let failed = match self.pieces.next(&mut self.buffer) {
+            Ok(0) => None,
+            Ok(len) => {
+                if let Some(stream) = &mut self.stream {
+                    stream.push(&self.buffer[..len], |item| step.item(item));
+                }
+                return None;
+            }
+            Err(response) => Some(response),
+        };
+        if let Some(stream) = self.stream.take() {
+            stream.finish(|item| step.item(item));
+        }
+        step.finish();
+        drop(step);
+        Some(self.lines.tally().response(failed))
+    }
+}
+
+fn format(request: &Request) -> Format {
+    let given = request.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
+    let name = given.unwrap_or_default().split(';').next().unwrap_or_default();
+    match name.trim().eq_ignore_ascii_case("application/openmetrics-text") {
+        true => Format::OpenMetrics,
+        false => Format::Prometheus,
+    }
+}
+
+impl Extra {
+    /// The parameters: `timestamp`, in milliseconds since 1970, for lines without a time, and
+    /// `extra_label=name=value`.
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    fn of(parameters: &Parameters<'_>) -> Result<Self, Response> {
+        let mut extra = Self::default();
+        if let Some(given) = parameters.one("timestamp") {
+            let parsed = given.parse().map_err(|error| {
+                bad(&format!(
+                    "timestamp cannot be read: {error}; give a whole number of milliseconds since \
+                     1970"
+                ))
+            })?;
+            extra.timestamp_ms = Some(parsed);
+        }
+        for label in parameters.all("extra_label") {
+            let (name, value) =
+                label.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
+                    bad(&format!("extra_label cannot be read: {label:?}; give name=value"))
+                })?;
+            extra.labels.retain(|(other, _)| other != name);
+            extra.labels.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(extra)
+    }
+}

@@ -1,0 +1,86 @@
+//! How the id of a message becomes a name and labels.
+//!
+//! | id | name | labels |
+//! |---|---|---|
+//! | `name=hits,region=eu` | `hits` | `region="eu"` |
+//! | `hits{region="eu"}` | `hits` | `region="eu"` |
+//! | `web.hits` | `web_hits` | none |
+//!
+//! The first two forms are taken as they are; in any other id, dots become underscores.
+
+use std::borrow::Cow;
+
+use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader};
+use quipu_wire::remote::id_labels;
+
+/// The label with the name of the metric.
+const NAME: &str = "__name__";
+
+/// Calls the function with the name and the labels.
+///
+/// # Errors
+/// What is wrong with the id.
+pub(super) fn split<T>(
+    id: &[u8],
+    then: impl FnOnce(&str, &[(&str, &str)]) -> T,
+) -> Result<T, &'static str> {
+    let id = std::str::from_utf8(id).map_err(|_| "the id is not UTF-8")?;
+    if id.is_empty() {
+        return Err("the id is empty");
+    }
+    if let Some(mut labels) = id_labels(id) {
+        let name = labels.iter().position(|label| label.0 == NAME).map(|at| labels.remove(at));
+        let (_, name) = name.ok_or("the id has no name")?;
+        return Ok(then(name, &labels));
+    }
+    if id.ends_with('}') {
+        return braces(id, then);
+    }
+    let name = match id.contains('.') {
+        true => Cow::Owned(id.replace('.', "_")),
+        false => Cow::Borrowed(id),
+    };
+    Ok(then(&name, &[]))
+}
+
+/// Reads an id as the text format has it.
+fn braces<T>(id: &str, then: impl FnOnce(&str, &[(&str, &str)]) -> T) -> Result<T, &'static str> {
+    const WRONG: &str = "the id is not of the form name{label=\"value\"}";
+    let line = format!("{id} 0");
+    let mut reader = Reader::new(line.as_bytes(), Options::new(Format::Prometheus));
+    let Some(Ok(Item::Sample(sample))) = reader.next() else { return Err(WRONG) };
+    let name = sample.name.to_cow();
+    let labels = sample.labels.iter().map(|label| (label.name.to_cow(), label.value.to_cow()));
+    let labels: Vec<_> = labels.collect();
+    let labels: Vec<_> = labels.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let taken = then(&name, &labels);
+    match reader.next() {
+        None => Ok(taken),
+        Some(_) => Err(WRONG),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(id: &str) -> Result<String, &'static str> {
+        split(id.as_bytes(), |name, labels| format!("{name} {labels:?}"))
+    }
+
+    #[test]
+    fn ids_become_names_and_labels() {
+        let with = |name: &str| Ok(format!("{name} [(\"a\", \"1\"), (\"b\", \"x y\")]"));
+        assert_eq!(shown("b=x y,name=hits.x,a=1"), with("hits.x"));
+        assert_eq!(shown("hits{a=\"1\",b=\"x y\"}"), with("hits"));
+        assert_eq!(shown("{\"web.hits\",a=\"1\",b=\"x y\"}"), with("web.hits"));
+        assert_eq!(shown("hits"), Ok("hits []".into()));
+        assert_eq!(shown("web.api.hits"), Ok("web_api_hits []".into()));
+        assert_eq!(shown("hits{}"), Ok("hits []".into()));
+        assert_eq!(shown("a=b"), Ok("a=b []".into()));
+        for wrong in ["", "hits{a}", "{a=\"1\"}", "#}", "a 1\nb{}"] {
+            assert!(shown(wrong).is_err(), "{wrong}");
+        }
+        assert!(split(b"\xff", |_, _| ()).is_err());
+    }
+}

@@ -1,0 +1,118 @@
+//! The parameters of `/ingest`: format, kind and framing of the messages, and what timers become.
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::CONTENT_TYPE;
+use quipu::intake::Shape;
+use quipu_wire::{AnyFormat, Framing, Kind};
+
+use crate::http::{Request, Response, text};
+use crate::inputs::parameters::{Parameters, bad};
+
+/// How the messages of a request are read, and what becomes of them.
+#[derive(Debug)]
+pub(super) struct Options {
+    pub(super) format: AnyFormat,
+    pub(super) kind: Kind,
+    pub(super) framing: Framing,
+    /// What the values of timers are counted in.
+    pub(super) timers: Shape,
+}
+
+/// The names of the parameters.
+const TAKES: [&str; 4] = ["format", "message", "framing", "timers"];
+
+/// The formats that content types name.
+const TYPES: [(&str, &str); 12] = [
+    ("application/vnd.quipu", "quipu"),
+    ("application/json", "json"),
+    ("application/x-ndjson", "json"),
+    ("application/protobuf", "protobuf"),
+    ("application/x-protobuf", "protobuf"),
+    ("application/msgpack", "tinylib-msgp"),
+    ("application/x-msgpack", "tinylib-msgp"),
+    ("application/bson", "bson"),
+    ("application/x-sereal", "sereal"),
+    ("application/vnd.apache.thrift.binary", "thrift"),
+    ("application/vnd.apache.thrift.compact", "thrift-compact"),
+    ("text/tab-separated-values", "tsv"),
+];
+
+/// The quantiles of timers: the least value, the median, the usual ones, and the greatest value.
+const QUANTILES: [f64; 5] = [0.0, 0.5, 0.9, 0.99, 1.0];
+/// The time that they cover.
+const WINDOW: Duration = Duration::from_secs(600);
+/// The default buckets of Prometheus' libraries.
+const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+impl Options {
+    /// Reads the parameters and the content type.
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub(super) fn of(request: &Request) -> Result<Self, Response> {
+        let parameters = Parameters::of(request, &TAKES)?;
+        let format = match parameters.one("format") {
+            Some(name) => AnyFormat::named(name).ok_or_else(|| {
+                let all: Vec<_> = AnyFormat::all().map(|format| format.name()).collect();
+                bad(&format!("unknown format {name:?}; give one of {}", all.join(", ")))
+            })?,
+            None => by_content_type(request)?,
+        };
+        let kind = match parameters.one("message") {
+            None | Some("union") => Kind::MetricUnion,
+            Some("counter") => Kind::Counter,
+            Some("batch-timer") => Kind::BatchTimer,
+            Some("gauge") => Kind::Gauge,
+            Some(other) => {
+                return Err(unknown("message", other, "counter, batch-timer, gauge or union"));
+            }
+        };
+        let framing = match parameters.one("framing") {
+            None | Some("own") => Framing::Own,
+            Some("u32le") => Framing::U32Le,
+            Some("varint") => Framing::Varint,
+            Some("none") => Framing::None,
+            Some(other) => return Err(unknown("framing", other, "own, u32le, varint or none")),
+        };
+        let timers = match parameters.one("timers") {
+            None | Some("summary") => Shape::Summary(QUANTILES.to_vec(), WINDOW),
+            Some("histogram") => Shape::Classic(BOUNDS.to_vec()),
+            Some("native") => Shape::Native(3, 160),
+            Some(other) => return Err(unknown("timers", other, "summary, histogram or native")),
+        };
+        Ok(Self { format, kind, framing, timers })
+    }
+}
+
+#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+fn by_content_type(request: &Request) -> Result<AnyFormat, Response> {
+    let given = request.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
+    let given = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let found = TYPES.iter().find(|(name, _)| given.eq_ignore_ascii_case(name));
+    found.and_then(|(_, format)| AnyFormat::named(format)).ok_or_else(|| {
+        let types: Vec<_> = TYPES.iter().map(|(name, _)| *name).collect();
+        text(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            format!(
+                "the content type {given:?} names no format; add ?format=NAME, or send one of {}\n",
+                types.join(", ")
+            ),
+        )
+    })
+}
+
+fn unknown(name: &str, value: &str, known: &str) -> Response {
+    bad(&format!("unknown {name} {value:?}; give {known}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_formats_of_content_types_exist() {
+        for (_, format) in TYPES {
+            assert!(AnyFormat::named(format).is_some(), "{format}");
+        }
+    }
+}

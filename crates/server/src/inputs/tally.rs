@@ -1,0 +1,134 @@
+//! What was taken and refused of one request, for its response and for the daemon's own metrics.
+
+use std::fmt::{self, Write};
+
+use hyper::StatusCode;
+
+use super::Inputs;
+use super::body::cut;
+use super::refusals::{Input, Refusals};
+use crate::http::{Request, Response, text};
+
+/// Counts one request.
+pub struct Tally {
+    input: Input,
+    refusals: &'static Refusals,
+    source: String,
+    taken: u64,
+    /// What was taken and not reported yet.
+    fresh: u64,
+    refused: u64,
+    /// What the response says of what was refused.
+    first: String,
+    told: u64,
+}
+
+/// The most refusals that a response names.
+const TOLD: u64 = 8;
+/// The most bytes of one of them.
+const TOLD_BYTES: usize = 400;
+
+impl Tally {
+    /// Nothing yet. The source is the client's address.
+    pub fn new(input: Input, inputs: &Inputs, request: &Request) -> Self {
+        Self {
+            input,
+            refusals: inputs.refusals(),
+            source: request.client().map_or_else(String::new, |address| address.to_string()),
+            taken: 0,
+            fresh: 0,
+            refused: 0,
+            first: String::new(),
+            told: 0,
+        }
+    }
+
+    /// Where the request comes from.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// Counts samples that were taken.
+    pub fn took(&mut self, samples: u64) {
+        self.fresh += samples;
+    }
+
+    /// Counts a sample, a line or a message that was refused. `what` says where it is, and why it is
+    /// refused.
+    pub fn refused(&mut self, reason: &'static str, what: fmt::Arguments<'_>) {
+        self.refused += 1;
+        self.refusals.refused(self.input, &self.source, reason, &what);
+        if self.told < TOLD {
+            self.told += 1;
+            let start = self.first.len();
+            // Writing to a text does not fail.
+            let _ = write!(self.first, "{what}");
+            let len = cut(&self.first[start..], TOLD_BYTES).len();
+            if start + len < self.first.len() {
+                self.first.truncate(start + len);
+                self.first.push_str("...");
+            }
+            self.first.push('\n');
+        }
+    }
+
+    /// Reports what was taken since the last report.
+    pub fn report(&mut self) {
+        if self.fresh > 0 {
+            self.refusals.took(self.input, self.fresh);
+            self.taken += self.fresh;
+            self.fresh = 0;
+        }
+    }
+
+    /// 204, or 400 if something was refused, with how much was taken and refused, and the first few
+    /// refusals. A body that failed in its middle has a response, to which the same is added.
+    pub fn response(&self, failed: Option<Response>) -> Response {
+        match failed {
+            Some(failed) => {
+                let fault = String::from_utf8_lossy(failed.body());
+                text(failed.status(), format!("{fault}{}", self.text()))
+            }
+            None if self.refused > 0 => text(StatusCode::BAD_REQUEST, self.text()),
+            None => {
+                let mut response = Response::default();
+                *response.status_mut() = StatusCode::NO_CONTENT;
+                response
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{} taken, {} refused:\n{}", self.taken, self.refused, self.first);
+        if self.refused > self.told {
+            let _ = writeln!(text, "and {} more", self.refused - self.told);
+        }
+        text
+    }
+}
+
+/// A series as the text format shows it.
+pub struct Shown<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its labels.
+    pub labels: &'a [(&'a str, &'a str)],
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name.escape_debug())?;
+        for (index, (name, value)) in self.labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            write!(f, "{before}{}={value:?}", name.escape_debug())?;
+        }
+        if self.labels.is_empty() { Ok(()) } else { f.write_str("}") }
+    }
+}
+
+impl Drop for Tally {
+    /// What a request took counts even if its client leaves.
+    fn drop(&mut self) {
+        self.report();
+    }
+}

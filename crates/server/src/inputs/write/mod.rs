@@ -1,0 +1,150 @@
+//! `POST /api/v1/write`: Prometheus remote write, 1.0 and 2.0.
+//!
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>. A request is taken as far as it is
+//! valid. What is not is refused with a 400, which tells the sender not to send it again; the rest
+//! counts, and 2.0 is told how much that is. A request that is sent again counts once: totals are
+//! followed, and other values replace what is there.
+
+mod families;
+mod taking;
+
+use std::time::{Duration, Instant};
+
+use hyper::StatusCode;
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
+use self_cell::self_cell;
+
+use super::{Inputs, body, now_ms};
+use crate::http::{Reply, Request, Response, Steps, text};
+
+pub use families::Families;
+use taking::{Taking, Written};
+
+/// The most bytes of a request before compression, as in Prometheus.
+const MOST_BYTES: usize = 32 << 20;
+
+/// Takes a request.
+pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
+    match read(inputs, request) {
+        Ok(mut writing) => match writing.step() {
+            Some(response) => Reply::Now(response),
+            None => Reply::Steps(Box::new(writing)),
+        },
+        Err(response) => Reply::Now(response),
+    }
+}
+
+#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
+    // The type is checked before the body is touched.
+    let version = version(request)?;
+    let coding =
+        request.headers().get(CONTENT_ENCODING).map_or(&b"snappy"[..], HeaderValue::as_bytes);
+    if !coding.trim_ascii().eq_ignore_ascii_case(b"snappy") {
+        return Err(unsupported("compress the body with Snappy, in its block format"));
+    }
+    let limit = inputs.shared().body_bytes.min(MOST_BYTES);
+    let bytes = body::uncompress("snappy", request.body(), limit)?;
+    let mut taking = Taking::new(inputs, request, version, now_ms());
+    match Reading::try_new(bytes, |bytes| WriteReader::new(version, bytes)) {
+        Ok(reading) => Ok(Writing { reading, taking, version }),
+        Err(error) => {
+            taking.refuse_request(&error);
+            Err(response(version, &mut taking))
+        }
+    }
+}
+
+/// The version that the content type names. A type without parameters is 1.0, and so is none.
+#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+fn version(request: &Request) -> Result<WriteVersion, Response> {
+    let Some(given) = request.headers().get(CONTENT_TYPE) else { return Ok(WriteVersion::One) };
+    let mut parts = given.to_str().unwrap_or_default().split(';').map(str::trim);
+    let is_protobuf =
+        parts.next().is_some_and(|name| name.eq_ignore_ascii_case("application/x-protobuf"));
+    let message = parts.find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("proto").then(|| value.trim().trim_matches('"'))
+    });
+    match (is_protobuf, message) {
+        (true, None | Some("prometheus.WriteRequest")) => Ok(WriteVersion::One),
+        (true, Some("io.prometheus.write.v2.Request")) => Ok(WriteVersion::Two),
+        _ => Err(unsupported(
+            "send Content-Type: application/x-protobuf, for 2.0 with the parameter \
+             proto=io.prometheus.write.v2.Request",
+        )),
+    }
+}
+
+fn unsupported(what: &str) -> Response {
+    text(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("{what}\n"))
+}
+
+self_cell! {
+    /// A request and its reader.
+    struct Reading {
+        owner: Bytes,
+        #[covariant]
+        dependent: WriteReader,
+    }
+}
+
+/// A request that is being taken.
+struct Writing {
+    reading: Reading,
+    taking: Taking,
+    version: WriteVersion,
+}
+
+/// How long a step takes, and after how many series it looks at the time.
+const STEP: Duration = Duration::from_micros(100);
+const SERIES_PER_LOOK: usize = 16;
+
+impl Steps for Writing {
+    fn step(&mut self) -> Option<Response> {
+        let Self { reading, taking, version } = self;
+        let begun = Instant::now();
+        let has_ended = reading.with_dependent_mut(|_, reader| {
+            let mut taking = taking.step();
+            loop {
+                for _ in 0..SERIES_PER_LOOK {
+                    match reader.next() {
+                        None => return true,
+                        Some(Ok(Entry::Series(series))) => taking.series(&series),
+                        Some(Ok(Entry::Family(family))) => taking.family(&family),
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => {
+                            taking.refuse_request(&error);
+                            return true;
+                        }
+                    }
+                }
+                if begun.elapsed() >= STEP {
+                    return false;
+                }
+            }
+        });
+        has_ended.then(|| response(*version, taking))
+    }
+}
+
+/// 204, or 400 if something was refused. Only 2.0 is told what was written.
+fn response(version: WriteVersion, taking: &mut Taking) -> Response {
+    let (Written { samples, histograms, exemplars }, tally) = taking.finish();
+    let mut response = tally.response(None);
+    if version == WriteVersion::Two {
+        for (name, count) in [(SAMPLES, samples), (HISTOGRAMS, histograms), (EXEMPLARS, exemplars)]
+        {
+            let name = HeaderName::from_static(name);
+            response.headers_mut().insert(name, HeaderValue::from(count));
+        }
+    }
+    response
+}
+
+const SAMPLES: &str = "x-prometheus-remote-write-samples-written";
+const HISTOGRAMS: &str = "x-prometheus-remote-write-histograms-written";
+const EXEMPLARS: &str = "x-prometheus-remote-write-exemplars-written";

@@ -1,0 +1,361 @@
+//! How the series of a request become values of the daemon's families.
+
+use std::cell::RefMut;
+use std::sync::Arc;
+
+use quipu::intake::{Given, Intake, Metric, Mode, Refused};
+use quipu::snapshot::{Native, Timestamp};
+use quipu_wire::remote::{
+    FamilyMetadata, HistogramSample, Metadata, ResetHint, Sample, Series, SeriesType, WriteVersion,
+};
+
+use super::families::Known;
+use crate::http::Request;
+use crate::inputs::order::{Arrival, Class, Turn};
+use crate::inputs::refusals::Input;
+use crate::inputs::tally::{Shown, Tally};
+use crate::inputs::{Inputs, types};
+
+/// What a request has brought so far.
+pub(super) struct Taking {
+    inputs: Inputs,
+    part: Part,
+}
+
+/// What changes from series to series.
+struct Part {
+    version: WriteVersion,
+    now_ms: i64,
+    written: Written,
+    tally: Tally,
+    /// The number of the series in the request, from 1 on.
+    number: u64,
+    /// The name of the last series, and what is known of its family: series of a name come together.
+    last_name: String,
+    known: Option<Arc<Known>>,
+    /// The type that the daemon's family of that name has.
+    kept: SeriesType,
+    buckets: Buckets,
+}
+
+/// What was written, as 2.0 counts it.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Written {
+    pub(super) samples: u64,
+    pub(super) histograms: u64,
+    pub(super) exemplars: u64,
+}
+
+/// Memory for the buckets of a histogram.
+#[derive(Default)]
+struct Buckets {
+    negative: Vec<(i32, u64)>,
+    positive: Vec<(i32, u64)>,
+    classic: Vec<(f64, f64)>,
+}
+
+/// The taking of a few series, in which the intake is borrowed.
+pub(super) struct Step<'t> {
+    inputs: &'t Inputs,
+    intake: RefMut<'t, Intake>,
+    part: &'t mut Part,
+}
+
+/// A series with its name.
+struct Named<'s> {
+    name: &'s str,
+    labels: &'s [(&'s str, &'s str)],
+    hash: u64,
+    series_type: SeriesType,
+    metric: Metric<'s>,
+}
+
+/// Why a value was not taken.
+type Fault = (&'static str, String);
+
+impl Taking {
+    pub(super) fn new(
+        inputs: &Inputs,
+        request: &Request,
+        version: WriteVersion,
+        now_ms: i64,
+    ) -> Self {
+        let part = Part {
+            version,
+            now_ms,
+            written: Written::default(),
+            tally: Tally::new(Input::RemoteWrite, inputs, request),
+            number: 0,
+            last_name: String::new(),
+            known: None,
+            kept: SeriesType::Unknown,
+            buckets: Buckets::default(),
+        };
+        Self { inputs: inputs.clone(), part }
+    }
+
+    /// Begins to take a few series.
+    pub(super) fn step(&mut self) -> Step<'_> {
+        let Self { inputs, part } = self;
+        let mut intake = inputs.intake();
+        intake.set_source(part.tally.source());
+        Step { inputs, intake, part }
+    }
+
+    /// Refuses the rest of a request that cannot be read.
+    pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
+        self.part.refuse_request(error);
+    }
+
+    /// What was written, and what was taken and refused.
+    pub(super) fn finish(&mut self) -> (Written, &Tally) {
+        self.part.tally.report();
+        (self.part.written, &self.part.tally)
+    }
+}
+
+impl Part {
+    fn refuse_request(&mut self, error: &quipu_wire::Error) {
+        let number = self.number;
+        self.tally.refused("malformed", format_args!("{error}, after {number} series"));
+    }
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        self.part.tally.report();
+    }
+}
+
+impl Step<'_> {
+    /// Refuses the rest of a request that cannot be read.
+    pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
+        self.part.refuse_request(error);
+    }
+
+    /// Keeps what a sender of 1.0 says of a family.
+    pub(super) fn family(&mut self, family: &FamilyMetadata<'_>) {
+        self.inputs.shared().families.put(family);
+        // What was known of the last series may have changed.
+        self.part.last_name.clear();
+    }
+
+    /// Takes the samples of a series.
+    pub(super) fn series(&mut self, series: &Series<'_, '_>) {
+        self.part.number += 1;
+        let number = self.part.number;
+        if let Some(fault) = series.fault {
+            self.part.tally.refused("labels", format_args!("series {number}: {fault}"));
+            return;
+        }
+        let Some(name) = series.label(NAME).filter(|name| !name.is_empty()) else {
+            let what = format_args!("series {number}: it has no name; give the label {NAME}");
+            self.part.tally.refused("name", what);
+            return;
+        };
+        // The label of the name sorts before those in lower case.
+        let others: Vec<_>;
+        let labels = match series.labels {
+            [(NAME, _), labels @ ..] => labels,
+            labels => {
+                others = labels.iter().copied().filter(|label| label.0 != NAME).collect();
+                &others
+            }
+        };
+        self.look_up(name);
+        let known = self.part.known.clone();
+        let mut metadata = known.as_ref().map_or(series.metadata, |known| known.metadata());
+        if metadata.series_type == SeriesType::Unknown {
+            // The type that it had before: 1.0 sends types less often than samples.
+            metadata.series_type = self.part.kept;
+        }
+        let metric = Metric {
+            help: metadata.help,
+            unit: types::unit_of(name, metadata.unit),
+            ..self.inputs.metric(name)
+        };
+        let hash = self.inputs.shared().order.hash(name, labels);
+        let named = Named { name, labels, hash, series_type: metadata.series_type, metric };
+        for sample in series.samples {
+            let taken = self.sample(&named, sample);
+            self.part.written.samples += u64::from(self.count(&named, taken));
+        }
+        for histogram in series.histograms() {
+            let taken = match histogram {
+                Ok(histogram) => self.histogram(&named, &histogram),
+                Err(fault) => Err(("histogram", fault.to_string())),
+            };
+            self.part.written.histograms += u64::from(self.count(&named, taken));
+        }
+        self.part.written.exemplars += series.exemplars().len() as u64;
+    }
+
+    /// Finds out what is known of the family that a series of this name belongs to.
+    fn look_up(&mut self, name: &str) {
+        if self.part.last_name == name {
+            return;
+        }
+        self.part.last_name.clear();
+        self.part.last_name.push_str(name);
+        if self.part.version == WriteVersion::One {
+            self.part.known = self.inputs.shared().families.of_series(name);
+        }
+        self.part.kept = types::kept(&mut self.intake, name);
+    }
+
+    /// Counts a value; returns whether it was taken.
+    fn count(&mut self, named: &Named<'_>, taken: Result<(), Fault>) -> bool {
+        match taken {
+            Ok(()) => self.part.tally.took(1),
+            Err((reason, ref what)) => {
+                let Part { number, tally, .. } = &mut *self.part;
+                let shown = Shown { name: named.name, labels: named.labels };
+                tally.refused(reason, format_args!("series {number}, {shown}: {what}"));
+            }
+        }
+        taken.is_ok()
+    }
+
+    fn sample(&mut self, named: &Named<'_>, sample: &Sample) -> Result<(), Fault> {
+        let has_bound = named.labels.iter().any(|label| label.0 == "le");
+        // The end of a series says nothing of its type.
+        let value = if sample.is_stale() { 0.0 } else { sample.value };
+        let class = types::class(named.series_type, named.name, has_bound, value);
+        let arrival = Arrival {
+            series: named.hash,
+            timestamp_ms: sample.timestamp_ms,
+            value: sample.value.to_bits(),
+            class,
+        };
+        if !self.is_next(named, &arrival)? {
+            return Ok(());
+        }
+        if sample.is_stale() {
+            return match class {
+                // A total goes on when its series comes back, so it stays until it expires.
+                Class::Counter => Ok(()),
+                _ => self.remove(named),
+            };
+        }
+        let (given, mode) = match class {
+            Class::Counter => (Given::Counter(sample.value), Mode::Follow),
+            Class::Gauge => (Given::Gauge(sample.value), Mode::Set),
+            _ => (Given::Unknown(sample.value), Mode::Set),
+        };
+        self.take(named, &given, mode, sample.start_ms)
+    }
+
+    fn histogram(
+        &mut self,
+        named: &Named<'_>,
+        histogram: &HistogramSample<'_>,
+    ) -> Result<(), Fault> {
+        let arrival = Arrival {
+            series: named.hash,
+            timestamp_ms: histogram.timestamp_ms,
+            value: histogram.sum.to_bits() ^ histogram.count.to_bits().rotate_left(1),
+            class: match histogram.schema {
+                HistogramSample::CUSTOM => Class::Classic,
+                _ => Class::Native,
+            },
+        };
+        // As a total, it stays until it expires when its source ends.
+        if !self.is_next(named, &arrival)? || histogram.is_stale() {
+            return Ok(());
+        }
+        let is_gauge = histogram.reset_hint == ResetHint::Gauge
+            || named.series_type == SeriesType::GaugeHistogram;
+        let mode = if is_gauge { Mode::Set } else { Mode::Follow };
+        let mut buckets = std::mem::take(&mut self.part.buckets);
+        let given = buckets.given(histogram);
+        let taken = self.take(named, &given, mode, histogram.start_ms);
+        self.part.buckets = buckets;
+        taken
+    }
+
+    /// Whether a value is to be taken, or is known already.
+    fn is_next(&mut self, named: &Named<'_>, arrival: &Arrival) -> Result<bool, Fault> {
+        let turn = self.inputs.shared().order.place(arrival, self.part.now_ms);
+        match turn.map_err(|misplaced| (misplaced.reason(), misplaced.to_string()))? {
+            Turn::Next => Ok(true),
+            Turn::Seen => Ok(false),
+            Turn::OtherClass => {
+                self.remove(named)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        named: &Named<'_>,
+        given: &Given<'_>,
+        mode: Mode,
+        start_ms: Option<i64>,
+    ) -> Result<(), Fault> {
+        let start = start_ms.and_then(|start| u64::try_from(start).ok());
+        let start = start.and_then(|start| start.checked_mul(1_000_000)).map(Timestamp);
+        let taken = self.intake.take(named.metric, named.labels, given, mode, start);
+        taken.map_err(|refused| self.forget(named, refused))
+    }
+
+    fn remove(&mut self, named: &Named<'_>) -> Result<(), Fault> {
+        let removed = self.intake.remove(named.name, named.labels);
+        removed.map(drop).map_err(|_| self.forget(named, Refused::Full))
+    }
+
+    /// Lets a value that was refused be sent again.
+    fn forget(&mut self, named: &Named<'_>, refused: Refused) -> Fault {
+        self.inputs.shared().order.forget(named.hash);
+        (refused.reason(), refused.to_string())
+    }
+}
+
+impl Known {
+    fn metadata(&self) -> Metadata<'_> {
+        let mut metadata = Metadata::default();
+        (metadata.series_type, metadata.help, metadata.unit) =
+            (self.series_type, &self.help, &self.unit);
+        metadata
+    }
+}
+
+impl Buckets {
+    /// The histogram as the intake takes it. Fractions of counts are rounded.
+    fn given(&mut self, histogram: &HistogramSample<'_>) -> Given<'_> {
+        let whole = |side: &[(i32, f64)], out: &mut Vec<(i32, u64)>| {
+            out.clear();
+            let counts = side.iter().map(|(index, count)| (*index, count.round() as u64));
+            out.extend(counts.filter(|bucket| bucket.1 > 0));
+        };
+        if histogram.schema == HistogramSample::CUSTOM {
+            self.classic.clear();
+            let bounds = histogram.custom_bounds.iter().copied().chain([f64::INFINITY]);
+            self.classic.extend(bounds.map(|bound| (bound, 0.0)));
+            for (index, count) in histogram.positive {
+                let index = usize::try_from(*index).unwrap_or(usize::MAX);
+                if let Some(bucket) = self.classic.get_mut(index) {
+                    bucket.1 = *count;
+                }
+            }
+            return Given::Histogram { buckets: &self.classic, sum: histogram.sum };
+        }
+        whole(histogram.negative, &mut self.negative);
+        whole(histogram.positive, &mut self.positive);
+        Given::Native {
+            buckets: Native {
+                // The reader checked that it is -4 to 8.
+                schema: histogram.schema as i8,
+                zero_threshold: histogram.zero_threshold,
+                zero_count: histogram.zero_count.round() as u64,
+                positive: &self.positive,
+                negative: &self.negative,
+                exemplars: &[],
+            },
+            sum: histogram.sum,
+        }
+    }
+}
+
+/// The label with the name of the metric.
+const NAME: &str = "__name__";

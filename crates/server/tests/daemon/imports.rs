@@ -1,0 +1,152 @@
+//! The import of text: whole, compressed, and with lines that are wrong.
+
+use std::io::Write;
+
+use crate::common::{Answer, Daemon, Home};
+
+const TEXT: &str = "# HELP hits_total The hits.\n# TYPE hits_total counter\n\
+    hits_total{path=\"/\"} 5\nhits_total{path=\"/a \\\"b\\\"\"} 2\n\
+    # TYPE level gauge\nlevel -1.5\nother 7\nlate_count 3\n\
+    # TYPE took histogram\ntook_bucket{a=\"b\",le=\"0.5\"} 1\ntook_bucket{a=\"b\",le=\"+Inf\"} 3\n\
+    took_sum{a=\"b\"} 2.5\ntook_count{a=\"b\"} 3\n\
+    # TYPE size summary\nsize{quantile=\"0.5\"} 3\nsize_sum 10\nsize_count 4\n";
+
+fn import(daemon: &Daemon, parameters: &str, text: &str) -> Answer {
+    let target = format!("/api/v1/import/prometheus{parameters}");
+    daemon.post_body(&target, &[], text.as_bytes())
+}
+
+fn expect_text(daemon: &Daemon) {
+    for (name, value) in [
+        ("hits_total{path=\"/\"}", 5.0),
+        ("hits_total{path=\"/a \\\"b\\\"\"}", 2.0),
+        ("level", -1.5),
+        ("other", 7.0),
+        ("late_count", 3.0),
+        ("took_bucket{a=\"b\",le=\"0.5\"}", 1.0),
+        ("took_bucket{a=\"b\",le=\"+Inf\"}", 3.0),
+        ("took_sum{a=\"b\"}", 2.5),
+        ("took_count{a=\"b\"}", 3.0),
+        ("size{quantile=\"0.5\"}", 3.0),
+        ("size_sum", 10.0),
+        ("size_count", 4.0),
+    ] {
+        assert_eq!(daemon.sample(name), value, "{name}");
+    }
+}
+
+#[test]
+fn a_text_is_imported_once_however_often_it_is_sent() {
+    let home = Home::new();
+    for round in 0..3 {
+        let daemon = home.start(&[]);
+        for _ in 0..2 {
+            let answer = import(&daemon, "", TEXT);
+            assert_eq!(answer.status, 204, "{round} {answer:?}");
+        }
+        expect_text(&daemon);
+        assert_eq!(daemon.sample("quipu_input_samples_total{input=\"import\"}"), 14.0);
+        // What was answered is in the file.
+        daemon.kill();
+    }
+    let daemon = home.start(&[]);
+    expect_text(&daemon);
+    // The source restarted.
+    let rest = TEXT.replace("{path=\"/\"} 5", "{path=\"/\"} 1").replace("} 3\n", "} 2\n");
+    assert_eq!(import(&daemon, "", &rest).status, 204);
+    assert_eq!(daemon.sample("hits_total{path=\"/\"}"), 6.0);
+    assert_eq!(daemon.sample("took_count{a=\"b\"}"), 5.0);
+    assert!(daemon.get("/metrics").text().contains("# HELP hits_total The hits.\n"));
+}
+
+#[test]
+fn a_line_that_is_wrong_leaves_its_neighbours() {
+    let home = Home::new();
+    let daemon = home.start(&["--series", "8"]);
+    let text = "a 1\nb{ 2\n\nc_total -3\n\
+        # TYPE took histogram\ntook_bucket{le=\"1\"} 5\ntook_bucket{le=\"+Inf\"} 3\ntook_sum 1\n\
+        d 4\nd 5 x\nd 6\n# TYPE d nothing\nquipu_x 1\n";
+    let answer = import(&daemon, "", text);
+    for part in [
+        "4 taken, 5 refused",
+        "text: line 2, byte 3: ",
+        "text: up to line 8: took: a bucket has fewer values",
+        "text: line 10, byte 4: ",
+        "text: line 12, byte 9: ",
+        "text: line 13: quipu_x: the name begins with a prefix that is reserved",
+    ] {
+        answer.expect_refusal(400, part);
+    }
+    assert_eq!((daemon.sample("a"), daemon.sample("d")), (1.0, 6.0));
+    // A negative value of a counter by its name alone is a value without a type.
+    assert_eq!(daemon.sample("c_total"), -3.0);
+    let refused = "quipu_input_refused_total{input=\"import\",reason=\"malformed_labels\"}";
+    assert_eq!(daemon.sample(refused), 1.0);
+    let many: String = (0..20).map(|n| format!("x{{n=\"{n}\"}} 1\n")).collect();
+    let answer = import(&daemon, "", &many);
+    answer.expect_refusal(400, "series_limit".split('_').next().unwrap());
+    answer.expect_refusal(400, "5 taken, 15 refused");
+    answer.expect_refusal(400, "and 7 more\n");
+}
+
+#[test]
+fn parameters_add_labels_and_times() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let extra = "?extra_label=job=a%20b&extra_label=x=1&timestamp=1700000000000";
+    assert_eq!(import(&daemon, extra, "level{job=\"c\",y=\"2\"} 1\n").status, 204);
+    let name = "level{job=\"a b\",x=\"1\",y=\"2\"}";
+    assert_eq!(daemon.sample(name), 1.0);
+    // A value that is a little older is late; another one of the same time is refused.
+    let older = extra.replace("1700000000000", "1699999999999");
+    assert_eq!(import(&daemon, &older, "level{job=\"c\",y=\"2\"} 2\n").status, 204);
+    let again = import(&daemon, extra, "level{job=\"c\",y=\"2\"} 3\n");
+    again.expect_refusal(400, "line 1: level{job=\"a b\",x=\"1\",y=\"2\"}: a duplicate");
+    assert_eq!(daemon.sample(name), 1.0);
+    assert_eq!(import(&daemon, extra, "level{y=\"2\"} 4 1700000000001\n").status, 204);
+    assert_eq!(daemon.sample(name), 4.0);
+    for (parameters, part) in [
+        ("?timestamp=x", "milliseconds"),
+        ("?extra_label=x", "name=value"),
+        ("?extra_label==x", "name=value"),
+        ("?window=1s", "this route takes timestamp, extra_label"),
+        ("?extra_label=%ff", "UTF-8"),
+    ] {
+        import(&daemon, parameters, "a 1\n").expect_refusal(400, part);
+    }
+    assert_eq!(daemon.get("/api/v1/import/prometheus").status, 405);
+}
+
+#[test]
+fn openmetrics_and_compressed_texts_are_imported() {
+    let home = Home::new();
+    let daemon = home.start(&["--input-body-bytes", "200000"]);
+    let openmetrics = "# TYPE took_seconds histogram\n# UNIT took_seconds seconds\n\
+        took_seconds_bucket{le=\"1.0\"} 1 # {id=\"x\"} 0.5\ntook_seconds_bucket{le=\"+Inf\"} 2\n\
+        took_seconds_count 2\ntook_seconds_sum 1.5\ntook_seconds_created 1.0\n\
+        # TYPE hits counter\nhits_total 7\nhits_created 1.25\n# EOF\n";
+    let fields = [("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")];
+    let target = "/api/v1/import/prometheus";
+    assert_eq!(daemon.post_body(target, &fields, openmetrics.as_bytes()).status, 204);
+    assert_eq!((daemon.sample("took_seconds_count"), daemon.sample("hits_total")), (2.0, 7.0));
+    let cut = openmetrics.replace("# EOF\n", "");
+    let answer = daemon.post_body(target, &fields, cut.as_bytes());
+    answer.expect_refusal(400, "# EOF");
+
+    let lines: String = (0..5000).map(|n| format!("level{{n=\"{}\"}} {n}\n", n % 10)).collect();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(lines.as_bytes()).unwrap();
+    let gzip = encoder.finish().unwrap();
+    let fields = [("Content-Encoding", "gzip")];
+    assert_eq!(daemon.post_body(target, &fields, &gzip).status, 204);
+    assert_eq!(daemon.sample("level{n=\"7\"}"), 4997.0);
+    // A body that ends too early, and one that is too large, are taken up to there.
+    let answer = daemon.post_body(target, &fields, &gzip[..gzip.len() / 2]);
+    answer.expect_refusal(400, "Content-Encoding says, gzip");
+    answer.expect_refusal(400, " taken, ");
+    let bomb = zstd::stream::encode_all(lines.repeat(20).as_bytes(), 1).unwrap();
+    let answer = daemon.post_body(target, &[("Content-Encoding", "zstd")], &bomb);
+    answer.expect_refusal(413, "more than 200000 bytes");
+    let answer = daemon.post_body(target, &[("Content-Encoding", "br")], &bomb);
+    answer.expect_refusal(415, "gzip, deflate, zstd, snappy");
+}

@@ -1,0 +1,278 @@
+//! Remote write: what is written is shown, once, and a real Prometheus can write.
+
+use std::fs;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use quipu_wire::remote::{self, RemoteWrite1, RemoteWrite2, SeriesType};
+
+use crate::common::{Answer, Daemon, Home, program, wait_until};
+
+const ONE: &str = "application/x-protobuf";
+const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
+
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
+}
+
+fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Answer {
+    let mut body = Vec::new();
+    remote::compress(request, &mut body).unwrap();
+    let fields = [("Content-Type", content_type), ("Content-Encoding", "snappy")];
+    daemon.post_body("/api/v1/write", &fields, &body)
+}
+
+/// The numbers of samples and histograms that a response to 2.0 says were written.
+fn written(answer: &Answer) -> [&str; 2] {
+    ["samples", "histograms"]
+        .map(|what| &*answer.fields[&format!("x-prometheus-remote-write-{what}-written")])
+}
+
+type Input<'a> = (&'a [(&'a str, &'a str)], SeriesType, f64, i64);
+
+fn two(samples: &[Input<'_>]) -> Vec<u8> {
+    let mut request = RemoteWrite2::new();
+    for (labels, series_type, value, time) in samples {
+        request.push_typed(labels, *series_type, *value, *time).unwrap();
+    }
+    let mut bytes = Vec::new();
+    request.finish(&mut bytes);
+    bytes
+}
+
+fn field(tag: u8, body: &[u8]) -> Vec<u8> {
+    [&[tag, body.len() as u8], body].concat()
+}
+
+#[test]
+fn totals_survive_kills_and_count_once() {
+    const HITS: &[(&str, &str)] = &[("__name__", "hits_total"), ("path", "/a b")];
+    const LEVEL: &[(&str, &str)] = &[("__name__", "level")];
+    let home = Home::new();
+    let now = now_ms();
+    let request = |total: f64, time| {
+        let level = (LEVEL, SeriesType::Gauge, -total, time);
+        two(&[(HITS, SeriesType::Counter, total, time), level])
+    };
+    // The source counts 5, 8, restarts, and counts 2 and 3.
+    for (second, total, sum) in [(1, 5.0, 5.0), (2, 8.0, 8.0), (3, 2.0, 10.0), (4, 3.0, 11.0)] {
+        let daemon = home.start(&[]);
+        let request = request(total, now + second * 1000);
+        for _ in 0..2 {
+            let answer = write(&daemon, TWO, &request);
+            assert_eq!((answer.status, written(&answer)), (204, ["2", "0"]));
+        }
+        daemon.kill();
+        let daemon = home.start(&[]);
+        // The sender did not see the response.
+        assert_eq!(write(&daemon, TWO, &request).status, 204);
+        assert_eq!(daemon.sample("hits_total{path=\"/a b\"}"), sum);
+        assert_eq!(daemon.sample("level"), -total);
+        daemon.kill();
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused_and_the_rest_is_written() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let now = now_ms();
+    const HOUR: i64 = 3_600_000;
+    let name = |name| [("__name__", name)];
+    let (a, b, c) = (name("a"), name("b"), name("c_total"));
+    let gauge = SeriesType::Gauge;
+    let request = two(&[
+        (&a, gauge, 1.0, now),
+        (&[("job", "x")], gauge, 1.0, now),
+        (&a, gauge, 2.0, now),
+        (&a, gauge, 3.0, now - HOUR),
+        (&a, gauge, 4.0, now - 3 * HOUR),
+        (&a, gauge, 5.0, now + HOUR),
+        (&c, SeriesType::Counter, -1.0, now),
+        (&b, gauge, f64::NAN, now),
+    ]);
+    let answer = write(&daemon, TWO, &request);
+    // A sample that is a little late is known to be old.
+    assert_eq!((answer.status, written(&answer)), (400, ["3", "0"]));
+    for part in [
+        "3 taken, 5 refused",
+        "series 2: it has no name",
+        "series 3, a: a duplicate",
+        "series 5, a: out of order",
+        "series 6, a: too new",
+        "series 7, c_total: the value is negative",
+    ] {
+        answer.expect_refusal(400, part);
+    }
+    assert_eq!(daemon.sample("a"), 1.0);
+    assert!(daemon.sample("b").is_nan());
+    for reason in ["name", "duplicate", "out_of_order", "too_new", "value"] {
+        let refused =
+            format!("quipu_input_refused_total{{input=\"remote_write\",reason=\"{reason}\"}}");
+        assert_eq!(daemon.sample(&refused), 1.0, "{reason}");
+    }
+    // What a request has before its fault is written.
+    let request = [two(&[(&b, gauge, 7.0, now + 1)]), vec![0x2a, 0x05]].concat();
+    let answer = write(&daemon, TWO, &request);
+    answer.expect_refusal(400, "after");
+}
+
+#[test]
+fn histograms_and_what_is_known_of_families_are_written() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let now = now_ms();
+    let mut time = vec![0x78];
+    let mut left = now as u64;
+    while left >= 0x80 {
+        time.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    time.push(left as u8);
+    // Three observations up to 0.5, two up to 1, one above; and, natively, two from 1 to 2, and 1 of 0.
+    let custom = b"\x08\x06\x19\0\0\0\0\0\0\x14\x40\x20\x69\x5a\x02\x10\x03\x62\x03\x06\x01\x01\
+        \x82\x01\x10\0\0\0\0\0\0\xe0\x3f\0\0\0\0\0\0\xf0\x3f";
+    let native = b"\x08\x03\x19\0\0\0\0\0\0\x08\x40\x30\x01\x5a\x04\x08\x02\x10\x01\x62\x01\x04";
+    let symbols: Vec<u8> = ["", "__name__", "sizes", "took_seconds", "How long it took."]
+        .iter()
+        .flat_map(|symbol| field(0x22, symbol.as_bytes()))
+        .collect();
+    let histogram = |symbol: u8, histogram: &[u8]| {
+        let metadata = field(0x2a, b"\x08\x03\x18\x04");
+        let histogram = field(0x1a, &[histogram, &time].concat());
+        field(0x2a, &[&b"\x0a\x02\x01"[..], &[symbol], &histogram, &metadata].concat())
+    };
+    let bad = [&b"\x08\x04"[..], &native[2..]].concat();
+    let series =
+        [histogram(2, custom), histogram(3, native), histogram(2, &bad), histogram(2, custom)];
+    let request = [symbols, series.concat()].concat();
+    let answer = write(&daemon, TWO, &request);
+    assert_eq!(written(&answer), ["0", "3"]);
+    answer.expect_refusal(400, "series 3, sizes: expected a count that is the sum of the buckets");
+    for (bound, count) in [("0.5", 3.0), ("1", 5.0), ("+Inf", 6.0)] {
+        assert_eq!(daemon.sample(&format!("sizes_bucket{{le=\"{bound}\"}}")), count);
+    }
+    assert_eq!(daemon.sample("sizes_sum"), 5.0);
+    assert_eq!(daemon.sample("took_seconds_count"), 3.0);
+    assert_eq!(daemon.sample("took_seconds_sum"), 3.0);
+    assert!(daemon.get("/metrics").text().contains("# HELP took_seconds How long it took.\n"));
+}
+
+#[test]
+fn types_of_remote_write_1_come_apart_from_samples() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let now = now_ms();
+    let samples = |time| {
+        let mut request = RemoteWrite1::new();
+        request.push(&[("__name__", "workers_count")], 5.0, time).unwrap();
+        request.push(&[("__name__", "level"), ("room", "a")], -2.0, time).unwrap();
+        let mut bytes = Vec::new();
+        request.finish(&mut bytes);
+        bytes
+    };
+    let answer = write(&daemon, ONE, &samples(now));
+    assert_eq!((answer.status, answer.fields.len()), (204, 2 - 1), "{answer:?}");
+    let text = daemon.get("/metrics").text();
+    assert!(text.contains("# TYPE workers_count untyped\nworkers_count 5\n"), "{text}");
+    assert!(text.contains("# TYPE level untyped\nlevel{room=\"a\"} -2\n"), "{text}");
+    let metadata = [
+        field(0x1a, b"\x08\x02\x12\x0dworkers_count\x22\x06Hands."),
+        field(0x1a, b"\x08\x02\x12\x05level"),
+    ];
+    assert_eq!(write(&daemon, ONE, &metadata.concat()).status, 204);
+    assert_eq!(write(&daemon, ONE, &samples(now + 1)).status, 204);
+    let text = daemon.get("/metrics").text();
+    let workers = "# HELP workers_count Hands.\n# TYPE workers_count gauge\nworkers_count 5\n";
+    assert!(text.contains(workers), "{text}");
+    assert!(text.contains("# TYPE level gauge\nlevel{room=\"a\"} -2\n"), "{text}");
+    assert!(!text.contains("untyped") && text.matches("workers_count 5").count() == 1, "{text}");
+    // After a restart, series keep their types before they are told again.
+    daemon.kill();
+    let daemon = home.start(&[]);
+    assert_eq!(write(&daemon, ONE, &samples(now + 2)).status, 204);
+    let text = daemon.get("/metrics").text();
+    assert!(!text.contains("untyped") && text.matches("workers_count 5").count() == 1, "{text}");
+
+    // The end of a series hides a gauge, and keeps a total.
+    let stale = f64::from_bits(0x7ff0_0000_0000_0002);
+    let mut request = RemoteWrite1::new();
+    request.push(&[("__name__", "workers_count")], stale, now + 3).unwrap();
+    request.push(&[("__name__", "hits_total")], 5.0, now).unwrap();
+    request.push(&[("__name__", "hits_total")], stale, now + 1).unwrap();
+    request.push(&[("__name__", "hits_total")], 1.0, now + 2).unwrap();
+    let mut bytes = Vec::new();
+    request.finish(&mut bytes);
+    assert_eq!(write(&daemon, ONE, &bytes).status, 204);
+    assert_eq!(daemon.sample("hits_total"), 6.0);
+    assert!(!daemon.get("/metrics").text().contains("\nworkers_count 5"));
+}
+
+#[test]
+fn types_and_codings_are_negotiated() {
+    let home = Home::new();
+    let daemon = home.start(&["--input-body-bytes", "1000"]);
+    let request = two(&[(&[("__name__", "a")], SeriesType::Gauge, 1.0, now_ms())]);
+    for content_type in
+        ["application/json", "application/x-protobuf;proto=x", "text/plain", "application/protobuf"]
+    {
+        write(&daemon, content_type, &request).expect_refusal(415, "Content-Type");
+    }
+    for coding in ["gzip", "identity", "zstd"] {
+        let fields = [("Content-Type", TWO), ("Content-Encoding", coding)];
+        let answer = daemon.post_body("/api/v1/write", &fields, &request);
+        answer.expect_refusal(415, "Snappy");
+    }
+    let fields = [("Content-Type", TWO), ("Content-Encoding", "snappy")];
+    let answer = daemon.post_body("/api/v1/write", &fields, &request);
+    answer.expect_refusal(400, "snappy");
+    // A length of 2 GiB, and one beyond the limit.
+    let answer = daemon.post_body("/api/v1/write", &fields, b"\xff\xff\xff\xff\x07\0");
+    answer.expect_refusal(413, "1000 bytes");
+    write(&daemon, TWO, &[0; 1001]).expect_refusal(413, "1000 bytes");
+    for content_type in ["Application/X-Protobuf ; proto=\"io.prometheus.write.v2.Request\"", TWO] {
+        assert_eq!(write(&daemon, content_type, &request).status, 204);
+    }
+    let answer = daemon.get("/api/v1/write");
+    assert_eq!((answer.status, &*answer.fields["allow"]), (405, "POST"));
+    assert_eq!(daemon.sample("a"), 1.0);
+}
+
+#[test]
+fn a_real_prometheus_writes() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let (address, host) = (daemon.address(), home.host());
+    let config = home.path("prometheus.yml");
+    let targets = format!("[\"{address}\"]");
+    fs::write(
+        &config,
+        format!(
+            "global: {{scrape_interval: 100ms}}\n\
+             scrape_configs: [{{job_name: self, static_configs: [{{targets: {targets}}}],\n\
+             metric_relabel_configs: [{{source_labels: [__name__], regex: quipu_(.*),\n\
+             target_label: __name__, replacement: seen_$1}}]}}]\n\
+             remote_write: [{{url: \"http://{address}/api/v1/write\",\n\
+             queue_config: {{batch_send_deadline: 100ms}},\n\
+             metadata_config: {{send_interval: 1s}}}}]\n"
+        ),
+    )
+    .unwrap();
+    let mut command = Command::new(program("prometheus", "prometheus"));
+    command
+        .arg(format!("--config.file={}", config.display()))
+        .arg(format!("--storage.tsdb.path={}", home.path("data").display()))
+        .arg(format!("--web.listen-address={host}:19090"));
+    let sender = home.spawn(command);
+    let shown = |part: &str| daemon.get("/metrics").text().contains(part);
+    let labels = format!("{{instance=\"{address}\",job=\"self\"}}");
+    wait_until("samples", || shown(&format!("\nup{labels} 1\n")));
+    wait_until("counters", || shown(&format!("\nseen_http_connections_accepted_total{labels} ")));
+    let total = daemon.sample(&format!("seen_http_connections_accepted_total{labels}"));
+    assert!(
+        total >= 1.0 && total <= daemon.sample("quipu_http_connections_accepted_total"),
+        "{total}"
+    );
+    assert!(!shown("quipu_input_refused_total{input=\"remote_write\""));
+    drop(sender);
+}
