@@ -1,8 +1,9 @@
 //! Bodies of requests as they were before compression: whole, or piece by piece.
 //!
 //! `Content-Encoding` names one coding: `identity`, `gzip`, `deflate`, `zstd` or `snappy` (the block
-//! format, as remote write has it). What a body expands to is bounded by the caller's limit before
-//! it is held, so a compression bomb costs no more than a body of that size.
+//! format, as remote write has it, or the framing format, as Pushgateway has it). What a body expands
+//! to is bounded by the caller's limit before it is held, so a compression bomb costs no more than a
+//! body of that size.
 
 use std::io::{self, BufRead, Cursor, Read};
 
@@ -96,6 +97,9 @@ pub(super) fn uncompress(coding: &str, body: &Bytes, limit: usize) -> Result<Byt
         "gzip" | "x-gzip" => read(flate2::read::MultiGzDecoder::new(&body[..]), limit),
         "deflate" => read(flate2::read::ZlibDecoder::new(&body[..]), limit),
         "zstd" => zstd_decoder(&body[..]).and_then(|decoder| read(decoder, limit)),
+        "snappy" if body.starts_with(FRAMED) => {
+            read(snap::read::FrameDecoder::new(&body[..]), limit)
+        }
         "snappy" => {
             let mut out = Vec::new();
             match remote::uncompress(body, limit, &mut out) {
@@ -112,6 +116,9 @@ pub(super) fn uncompress(coding: &str, body: &Bytes, limit: usize) -> Result<Byt
         Err(error) => Err(damaged(coding, &error)),
     }
 }
+
+/// What the framing format of Snappy begins with.
+const FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
 /// Reads to the end, or to one byte more than the limit.
 fn read(decoder: impl Read, limit: usize) -> io::Result<Bytes> {
@@ -196,6 +203,16 @@ mod tests {
                 len => all.extend_from_slice(&buffer[..len]),
             }
         }
+    }
+
+    #[test]
+    fn snappy_may_be_framed() {
+        let mut encoder = snap::write::FrameEncoder::new(Vec::new());
+        encoder.write_all(&[7; 100_000]).unwrap();
+        let body = Bytes::from(encoder.into_inner().unwrap());
+        assert_eq!(uncompress("snappy", &body, 100_000).unwrap().len(), 100_000);
+        assert_eq!(status(uncompress("snappy", &body, 99_999)), 413);
+        assert_eq!(status(uncompress("snappy", &body.slice(..body.len() - 1), 100_000)), 400);
     }
 
     fn status(result: Result<Bytes, Response>) -> u16 {

@@ -110,6 +110,21 @@ fn faults_refuse_a_push_and_leave_the_others() {
 }
 
 #[test]
+fn a_limit_refuses_what_has_no_room() {
+    let home = Home::new();
+    // The times of the group are series, too.
+    let daemon = home.start(&["--series", "6"]);
+    let body: String = (0..7).map(|n| format!("x{{n=\"{n}\"}} {n}\n")).collect();
+    let answer = daemon.push("PUT", "/metrics/job/a", &body);
+    answer.expect_refusal(400, "3 of 7 series were not taken, the others were");
+    assert_eq!(daemon.pushed().len(), 4);
+    assert!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"a\"}") > 1.6e9);
+    // A group that goes makes room.
+    assert_eq!(daemon.push("DELETE", "/metrics/job/a", "").status, 202);
+    daemon.put("/metrics/job/b", "x 1\n");
+}
+
+#[test]
 fn a_kill_loses_no_answered_push() {
     let home = Home::new();
     let daemon = home.start(&[]);

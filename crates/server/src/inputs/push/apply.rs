@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Refused};
 
-use super::batch::{Batch, FAILURE_TIME, Family, Held, Kind, PUSH_TIME};
+use super::batch::{Batch, FAILURE_HELP, FAILURE_TIME, Family, Held, Kind, PUSH_HELP, PUSH_TIME};
 use super::groups::{self, Groups, Key, Nanos};
 use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
@@ -397,6 +397,3 @@ pub(super) fn full_labels<'a>(key: &'a [u8], own: &'a [u8], labels: &mut Vec<(&'
 
 /// How many series a step changes, in about 100 us.
 const OPERATIONS: usize = 256;
-
-const PUSH_HELP: &str = "Last Unix time when changing this group in the Pushgateway succeeded.";
-const FAILURE_HELP: &str = "Last Unix time when changing this group in the Pushgateway failed.";

@@ -390,6 +390,10 @@ fn malformed(name: &str, what: &str) -> Fault {
 /// The gateway's own metrics of each group.
 pub(super) const PUSH_TIME: &str = "push_time_seconds";
 pub(super) const FAILURE_TIME: &str = "push_failure_time_seconds";
+pub(super) const PUSH_HELP: &str =
+    "Last Unix time when changing this group in the Pushgateway succeeded.";
+pub(super) const FAILURE_HELP: &str =
+    "Last Unix time when changing this group in the Pushgateway failed.";
 const TIMES: [&str; 2] = [PUSH_TIME, FAILURE_TIME];
 
 impl Fault {

@@ -129,8 +129,7 @@ impl Changing {
         )
     }
 
-    /// Makes room for a group, unless it is there: the one that has been expired for the longest time
-    /// goes.
+    /// Makes room for a group, unless it is there: the one that expired first goes.
     fn make_room(&self, groups: &mut Groups, key: &Key) -> Result<Work, String> {
         let most = self.push.settings().groups;
         if groups.group(key).is_some() {
@@ -145,7 +144,7 @@ impl Changing {
         if groups.len() < most {
             return Ok(Work::default());
         }
-        match groups.oldest_expired() {
+        match groups.oldest_expired().or_else(|| groups.next_to_expire(now())) {
             Some(key) => Ok(Work::delete(groups, &key)),
             None => Err(format!(
                 "the limit of {most} groups is reached: delete some, let them expire \

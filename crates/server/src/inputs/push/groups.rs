@@ -48,7 +48,7 @@ pub(super) struct Group {
 }
 
 /// A family of a group.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Family {
     pub(super) name: Arc<str>,
     pub(super) kind: Kind,

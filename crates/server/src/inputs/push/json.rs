@@ -10,7 +10,7 @@ use quipu::snapshot::{Histogram, Native, Value as Sample};
 use serde_json::{Map, Value, json};
 
 use super::apply::full_labels;
-use super::batch::{FAILURE_TIME, PUSH_TIME};
+use super::batch::{FAILURE_HELP, FAILURE_TIME, PUSH_HELP, PUSH_TIME};
 use super::groups::{Family, Group, Groups, Key, Nanos};
 use super::packed;
 use super::values;
@@ -20,36 +20,59 @@ use crate::http::{Response, text};
 #[derive(Debug)]
 pub(super) struct Listing {
     keys: Vec<Key>,
+    group: Option<Current>,
     body: Vec<u8>,
+}
+
+/// The group that is being listed, as it was when its turn came.
+#[derive(Debug)]
+struct Current {
+    key: Key,
+    /// Name, type, time and series of the families that are left; the next one is the last.
+    families: Vec<Family>,
+    /// Where the next series of that family begins.
+    at: usize,
 }
 
 impl Listing {
     /// Begins with these groups.
     pub(super) fn new(keys: Vec<Key>) -> Self {
-        Self { keys, body: br#"{"status":"success","data":["#.to_vec() }
+        Self { keys, group: None, body: br#"{"status":"success","data":["#.to_vec() }
     }
 
-    /// Adds some groups. Returns the response after the last.
+    /// Adds some series. Returns the response after the last.
     pub(super) fn step(&mut self, groups: &Groups, intake: &mut Intake) -> Option<Response> {
         let mut left = SERIES;
-        while let Some(key) = self.keys.pop() {
-            let Some(group) = groups.group(&key).filter(|group| !group.is_expired()) else {
-                continue;
-            };
-            if self.body.last() != Some(&b'[') {
-                self.body.push(b',');
+        loop {
+            while let Some(current) = &mut self.group {
+                let Some(family) = current.families.last() else {
+                    self.body.push(b'}');
+                    self.group = None;
+                    break;
+                };
+                if left == 0 {
+                    return None;
+                }
+                left -= 1;
+                current.at = put_series(&mut self.body, &current.key, family, current.at, intake);
+                if current.at == DONE {
+                    current.families.pop();
+                    current.at = 0;
+                }
             }
-            let object = describe(&key, group, intake);
-            // Writing JSON to memory cannot fail.
-            let _ = serde_json::to_writer(&mut self.body, &object);
-            let series: usize = group.families().iter().map(|family| family.series.len()).sum();
-            left = left.saturating_sub(series + 1);
-            if left == 0 {
-                return None;
+            let Some(key) = self.keys.pop() else {
+                self.body.extend_from_slice(b"]}");
+                return Some(respond(std::mem::take(&mut self.body)));
+            };
+            if let Some(group) = groups.group(&key).filter(|group| !group.is_expired()) {
+                if self.body.last() != Some(&b'[') {
+                    self.body.push(b',');
+                }
+                put_group(&mut self.body, &key, group);
+                let families = group.families().iter().rev().cloned().collect();
+                self.group = Some(Current { key, families, at: 0 });
             }
         }
-        self.body.extend_from_slice(b"]}");
-        Some(respond(std::mem::take(&mut self.body)))
     }
 }
 
@@ -67,56 +90,85 @@ pub(super) fn status(flags: &BTreeMap<String, String>, started: SystemTime) -> R
     respond(json!({ "status": "success", "data": data }).to_string().into_bytes())
 }
 
-/// A group: its labels, its families by name, and whether the last push succeeded.
-fn describe(key: &Key, group: &Group, intake: &mut Intake) -> Value {
+/// Writes what a group has beside its families, and leaves it open.
+fn put_group(body: &mut Vec<u8>, key: &Key, group: &Group) {
     let labels: Map<String, Value> =
         packed::unpack(key).map(|(name, value)| (name.to_owned(), value.into())).collect();
     let mut object = Map::new();
     object.insert("labels".into(), labels.into());
     object.insert("last_push_successful".into(), (group.failed <= group.pushed).into());
-    let changed = group.pushed.max(group.failed);
-    let times = [(PUSH_TIME, group.pushed), (FAILURE_TIME, group.failed)];
-    for (name, nanos) in times {
-        let value = float(nanos as f64 / 1e9);
-        let mut labels = Vec::new();
-        full_labels(key, &[], &mut labels);
-        let metric = json!({ "labels": map(&labels), "value": value });
-        object.insert(name.into(), family_object(changed, "GAUGE", "", vec![metric]));
-    }
-    for family in group.families() {
-        object.insert(family.name.to_string(), describe_family(key, family, intake));
-    }
-    object.into()
-}
-
-fn describe_family(key: &Key, family: &Family, intake: &mut Intake) -> Value {
-    let mut metrics = Vec::with_capacity(family.series.len());
+    let changed = time_of(group.pushed.max(group.failed));
     let mut labels = Vec::new();
-    let mut help = String::new();
-    for own in family.series.iter() {
-        full_labels(key, own, &mut labels);
-        values::read(intake, &family.name, &labels, |taken| {
-            if help.is_empty() {
-                help.push_str(taken.help);
-            }
-            let mut metric = Map::new();
-            metric.insert("labels".into(), map(&labels));
-            put_sample(&mut metric, taken.value);
-            metrics.push(metric.into());
+    full_labels(key, &[], &mut labels);
+    let times = [(PUSH_TIME, PUSH_HELP, group.pushed), (FAILURE_TIME, FAILURE_HELP, group.failed)];
+    for (name, help, nanos) in times {
+        let metric = json!({ "labels": map(&labels), "value": float(nanos as f64 / 1e9) });
+        let metrics = [metric];
+        let family = json!({
+            "time_stamp": changed, "type": "GAUGE", "help": help, "metrics": metrics
         });
+        object.insert(name.into(), family);
     }
-    family_object(family.time, family.kind.name(), &help, metrics)
+    put(body, &object.into());
+    // The families follow.
+    body.pop();
 }
 
-fn family_object(at: Nanos, kind: &str, help: &str, metrics: Vec<Value>) -> Value {
-    let mut object = Map::new();
-    object.insert("time_stamp".into(), time(UNIX_EPOCH + Duration::from_nanos(at)).into());
-    object.insert("type".into(), kind.into());
-    if !help.is_empty() {
-        object.insert("help".into(), help.into());
+/// Writes a series, with the beginning of its family if it is the first, and the end if it is the
+/// last. Returns where the next one begins, or [`DONE`].
+fn put_series(
+    body: &mut Vec<u8>,
+    key: &Key,
+    family: &Family,
+    at: usize,
+    intake: &mut Intake,
+) -> usize {
+    let (own, next) = family.series.next(at).unwrap_or((&[], DONE));
+    let mut labels = Vec::new();
+    full_labels(key, own, &mut labels);
+    let mut help = String::new();
+    let mut metric = Map::new();
+    values::read(intake, &family.name, &labels, |taken| {
+        help.push_str(taken.help);
+        metric.insert("labels".into(), map(&labels));
+        put_sample(&mut metric, taken.value);
+    });
+    if at == 0 {
+        body.push(b',');
+        put(body, &(&*family.name).into());
+        body.push(b':');
+        let time = time_of(family.time);
+        let mut about = json!({ "time_stamp": time, "type": family.kind.name() });
+        if !help.is_empty() {
+            about["help"] = help.into();
+        }
+        put(body, &about);
+        body.pop();
+        body.extend_from_slice(br#","metrics":["#);
     }
-    object.insert("metrics".into(), metrics.into());
-    object.into()
+    if !metric.is_empty() {
+        if body.last() != Some(&b'[') {
+            body.push(b',');
+        }
+        put(body, &metric.into());
+    }
+    if family.series.next(next).is_some() {
+        return next;
+    }
+    body.extend_from_slice(b"]}");
+    DONE
+}
+
+/// Where the series of a family end.
+const DONE: usize = usize::MAX;
+
+fn put(body: &mut Vec<u8>, value: &Value) {
+    // Writing JSON to memory cannot fail.
+    let _ = serde_json::to_writer(body, value);
+}
+
+fn time_of(nanos: Nanos) -> String {
+    time(UNIX_EPOCH + Duration::from_nanos(nanos))
 }
 
 fn map(labels: &[(&str, &str)]) -> Value {

@@ -291,6 +291,31 @@ mod tests {
     }
 
     #[test]
+    fn damaged_bodies_are_refused_or_read() {
+        let text = "# HELP h H.\n# TYPE h histogram\nh_bucket{le=\"1\",a=\"\\n\"} 2\nh_sum 7\nx{b=\"1\"} 2\n\
+            # TYPE s summary\ns{quantile=\"0.5\"} 1\ns_count 3\n# EOF\n";
+        let protobuf = b"\x15\x0a\x04hits\x18\x00\x22\x0b\x1a\x09\x09\0\0\0\0\0\0\x1c\x40";
+        let protobuf = [&protobuf[..], &protobuf[..]].concat();
+        let of_protobuf = "application/vnd.google.protobuf; \
+            proto=io.prometheus.client.MetricFamily; encoding=delimited";
+        let bodies = [
+            ("", text.as_bytes()),
+            ("application/openmetrics-text", text.as_bytes()),
+            (of_protobuf, &protobuf),
+        ];
+        for (content_type, body) in bodies {
+            for end in 0..body.len() {
+                let _ = read(content_type, &body[..end]);
+                for byte in [0, b'\n', b'"', b'{', b' ', 0x7f, 0x80, 0xff] {
+                    let mut body = body.to_vec();
+                    body[end] = byte;
+                    let _ = read(content_type, &body);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_long_body_is_read_in_pieces() {
         let lines: String = (0..5000).map(|n| format!("x{{n=\"{n}\"}} {n}\n")).collect();
         assert_eq!(read("", lines.as_bytes()).unwrap().len(), 5000);
