@@ -200,9 +200,11 @@ PUSHGATEWAY := github.com/prometheus/pushgateway
 .PHONY: judge-push
 judge-push: ## Send the same requests to Pushgateway and to the daemon, and compare what they do
 	$(CARGO) build --locked --package quipu-server
-	mkdir -p target/judge-push && cd target/judge-push && rm -f go.mod && go mod init judge && \
-		go get $(PUSHGATEWAY)@v1.11.1 && GOFLAGS=-mod=mod go build $(PUSHGATEWAY)
-	python3 crates/server/tests/judges/push/judge.py target/judge-push/pushgateway target/debug/quipu
+	mkdir -p target/judge-push && cp crates/server/tests/judges/push/pusher.go target/judge-push
+	cd target/judge-push && rm -f go.mod && go mod init judge && go get $(PUSHGATEWAY)@v1.11.1 && \
+		GOFLAGS=-mod=mod go build $(PUSHGATEWAY) && GOFLAGS=-mod=mod go build -o pusher pusher.go
+	python3 crates/server/tests/judges/push/judge.py target/judge-push/pushgateway target/debug/quipu \
+		target/judge-push/pusher
 
 # The suite is built in a copy of its module. The build fetches a part of Prometheus.
 RECEIVER_SUITE := github.com/prometheus/compliance/remotewrite/receiver@v0.0.0-20260806071727-67b8327a2e93

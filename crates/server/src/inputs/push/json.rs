@@ -216,8 +216,7 @@ fn buckets(histogram: &Histogram<'_>) -> Value {
 }
 
 fn native_buckets(native: &Native<'_>) -> Value {
-    let base = 2_f64.powf(2_f64.powi(-i32::from(native.schema)));
-    let bound = |index: i32| base.powi(index);
+    let bound = |index: i32| upper_bound(native.schema, index);
     let mut buckets = Vec::new();
     for (index, count) in native.negative.iter().rev() {
         let (lower, upper) = (float(-bound(*index)), float(-bound(*index - 1)));
@@ -232,6 +231,18 @@ fn native_buckets(native: &Native<'_>) -> Value {
         buckets.push(json!([0, lower, upper, count.to_string()]));
     }
     buckets.into()
+}
+
+/// The upper bound of a bucket of positive values: `2^(index / 2^schema)`. The whole powers of two are
+/// taken out, so that those bounds are exact.
+fn upper_bound(schema: i8, index: i32) -> f64 {
+    if schema < 0 {
+        return 2_f64.powi(index.saturating_mul(1 << -schema.max(-8)));
+    }
+    let schema = schema.min(8);
+    let part = index & ((1 << schema) - 1);
+    let part = 2_f64.powf(f64::from(part) / f64::from(1 << schema));
+    part * 2_f64.powi(index >> schema)
 }
 
 /// A number as Go prints it (`%v`): the shortest digits, with an exponent if that is 6 or more, or
@@ -288,6 +299,20 @@ const SERIES: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bounds_of_powers_of_two_are_exact() {
+        for (schema, index, expected) in [
+            (3, 0, 1.0),
+            (3, 8, 2.0),
+            (3, -8, 0.5),
+            (0, 10, 1024.0),
+            (-2, 2, 256.0),
+            (1, 1, std::f64::consts::SQRT_2),
+        ] {
+            assert_eq!(upper_bound(schema, index), expected);
+        }
+    }
 
     #[test]
     fn numbers_look_as_in_go() {

@@ -1,8 +1,9 @@
 """Compares the daemon's Pushgateway API with a real Pushgateway.
 
-    judge.py PUSHGATEWAY QUIPU
+    judge.py PUSHGATEWAY QUIPU PUSHER
 
-starts both programs, sends each the same requests, and compares the status codes, what `/metrics`
+starts the first two programs, sends each the same requests, runs the third one against each, which
+pushes with client_golang, and compares the status codes, what `/metrics`
 shows of the groups after each request, and at the end the JSON of `/api/v1/metrics`. Numbers are
 compared as numbers; the times of pushes only by whether they are zero. docs/guide-daemon.md lists what
 differs on purpose; nothing of that is among the requests.
@@ -92,7 +93,7 @@ REQUESTS = [
 
 
 def main() -> int:
-    gateway, quipu = sys.argv[1:]
+    gateway, quipu, pusher = sys.argv[1:]
     failures = 0
     with tempfile.TemporaryDirectory() as home:
         peers = [
@@ -112,6 +113,14 @@ def main() -> int:
                     print(f"{what}: the expositions differ")
                     for line in sorted(shown[0] ^ shown[1]):
                         print("   ", "gateway" if line in shown[0] else "quipu  ", line)
+            for peer in peers:
+                subprocess.run([pusher, f"http://127.0.0.1:{peer.port}"], check=True)
+            shown = [p.shown() for p in peers]
+            if shown[0] != shown[1]:
+                failures += 1
+                print("client_golang: the expositions differ")
+                for line in sorted(shown[0] ^ shown[1]):
+                    print("   ", "gateway" if line in shown[0] else "quipu  ", line)
             listings = [p.listing() for p in peers]
             for key in sorted(listings[0].keys() | listings[1].keys()):
                 one, two = (listing.get(key) for listing in listings)
@@ -190,6 +199,15 @@ class Peer:
                 if isinstance(family, dict) and "metrics" in family:
                     assert re.match(r"\d{4}-\d\d-\d\dT", family.pop("time_stamp"))
                     family["metrics"].sort(key=lambda metric: sorted(metric["labels"].items()))
+                    for metric in family["metrics"]:
+                        buckets = metric.get("buckets")
+                        if isinstance(buckets, dict):
+                            # Protobuf leaves it out, and text has it.
+                            buckets.pop("+Inf", None)
+                        elif buckets:
+                            # Prometheus has a table of bounds, which is the last digit off.
+                            for bucket in buckets:
+                                bucket[1:3] = [f"{float(bound):.14g}" for bound in bucket[1:3]]
                     if name.startswith("push_"):
                         for metric in family["metrics"]:
                             metric["value"] = float(metric["value"]) > 0
