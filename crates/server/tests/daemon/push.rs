@@ -113,15 +113,20 @@ fn faults_refuse_a_push_and_leave_the_others() {
 fn a_limit_refuses_what_has_no_room() {
     let home = Home::new();
     // The times of the group are series, too.
-    let daemon = home.start(&["--series", "6"]);
+    let daemon = home.start(&["--series", "8"]);
+    daemon.put("/metrics/job/b", "x 1\n");
     let body: String = (0..7).map(|n| format!("x{{n=\"{n}\"}} {n}\n")).collect();
     let answer = daemon.push("PUT", "/metrics/job/a", &body);
-    answer.expect_refusal(400, "3 of 7 series were not taken, the others were");
+    answer.expect_refusal(400, "4 of 7 series were not taken, the others were");
     assert_eq!(daemon.pushed().len(), 4);
     assert!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"a\"}") > 1.6e9);
     // A group that goes makes room.
     assert_eq!(daemon.push("DELETE", "/metrics/job/a", "").status, 202);
-    daemon.put("/metrics/job/b", "x 1\n");
+    daemon.put("/metrics/job/c", "x 1\n");
+    let body: String = (0..9).map(|n| format!("x{{n=\"{n}\"}} {n}\n")).collect();
+    let answer = daemon.push("PUT", "/metrics/job/a", &body);
+    answer.expect_refusal(400, "a push has at most 8 series");
+    assert!(!daemon.get("/metrics").text().contains("job=\"a\""));
 }
 
 #[test]

@@ -71,6 +71,8 @@ pub(super) struct Batch {
     grouping: Grouping,
     limits: Limits,
     families: Vec<Family>,
+    /// The number of series.
+    len: usize,
     by_name: HashMap<Arc<str>, usize>,
     points: Vec<(f64, f64)>,
     natives: Vec<NativeBuckets>,
@@ -111,6 +113,7 @@ impl Batch {
             grouping,
             limits: limits.clone(),
             families: Vec::new(),
+            len: 0,
             by_name: HashMap::new(),
             points: Vec::new(),
             natives: Vec::new(),
@@ -137,7 +140,7 @@ impl Batch {
     /// The number of series.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.families.iter().map(|family| family.values.len()).sum()
+        self.len
     }
 
     /// Ends the batch: returns the first fault that does not concern the form of the body.
@@ -236,6 +239,10 @@ impl Batch {
                 _ => Err(malformed(name, "the lines of the family must come together")),
             };
         }
+        if self.families.len() as u64 >= self.limits.families {
+            let what = format!("a push has at most {} families", self.limits.families);
+            return Err(malformed(name, &what));
+        }
         let name: Arc<str> = name.into();
         let at = self.families.len();
         self.by_name.insert(name.clone(), at);
@@ -263,8 +270,13 @@ impl Batch {
             return Ok(());
         };
         let family = &mut self.families[at];
+        if self.len as u64 >= self.limits.series {
+            let what = format!("a push has at most {} series", self.limits.series);
+            return Err(malformed(&family.name, &what));
+        }
         if family.series.insert(&self.labels) {
             family.values.push(held);
+            self.len += 1;
         } else {
             let name = family.name.clone();
             self.twice(&name);

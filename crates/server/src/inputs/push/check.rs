@@ -109,7 +109,6 @@ fn check_series(groups: &mut Groups, key: &[u8], batch: &Batch) -> Result<(), St
 
 #[cfg(test)]
 mod tests {
-    use hyper::body::Bytes;
     use quipu::intake::Limits;
 
     use super::super::groups::{Family, Key};
@@ -121,8 +120,9 @@ mod tests {
         let grouping = Grouping::parse(path).unwrap();
         let key = grouping.key().into();
         let mut batch = Batch::new(grouping, &Limits::default());
-        let mut parser = Parser::new("", Bytes::copy_from_slice(text.as_bytes()));
-        while !parser.step(&mut batch).unwrap() {}
+        let mut parser = Parser::new("");
+        parser.push(text.as_bytes(), &mut batch).unwrap();
+        parser.finish(&mut batch).unwrap();
         batch.finish().unwrap();
         (key, batch)
     }

@@ -1,30 +1,25 @@
 //! From the body of a push to a [`Batch`], in steps: text 0.0.4, OpenMetrics, or protobuf, as the
 //! header `Content-Type` says. As in Pushgateway, one fault refuses the whole push.
 
-use hyper::body::Bytes;
 use quipu_wire::remote::exposition::text::{Format, Item, LineError, Options, Stream};
 use quipu_wire::remote::exposition::{self, Families, FamilyError};
 
 use super::batch::{Batch, Fault};
 
 /// Reads a body.
-pub(super) struct Parser {
-    body: Bytes,
-    /// Where the rest begins.
-    at: usize,
-    reading: Reading,
-}
+pub(super) struct Parser(Reading);
 
 enum Reading {
     Text(Box<(Stream, Families)>, Format),
-    Protobuf,
+    /// The beginning of a family that is not complete, and the number of bytes before it.
+    Protobuf(Vec<u8>, usize),
     Over,
 }
 
 impl Parser {
     /// Begins to read a body of that content type. Other types than OpenMetrics and protobuf are
     /// text 0.0.4.
-    pub(super) fn new(content_type: &str, body: Bytes) -> Self {
+    pub(super) fn new(content_type: &str) -> Self {
         let mut parts = content_type.split(';').map(str::trim);
         let media_type = parts.next().unwrap_or_default();
         let parameter = |name: &str, value: &str| {
@@ -43,75 +38,72 @@ impl Parser {
             && parameter("proto", "io.prometheus.client.MetricFamily")
             && parameter("encoding", "delimited")
         {
-            Reading::Protobuf
+            Reading::Protobuf(Vec::new(), 0)
         } else if media_type.eq_ignore_ascii_case("application/openmetrics-text") {
             text(Format::OpenMetrics)
         } else {
             text(Format::Prometheus)
         };
-        Self { body, at: 0, reading }
+        Self(reading)
     }
 
-    /// Reads some more into the batch. Returns whether the body is at its end.
+    /// Reads a piece of the body into the batch.
     ///
     /// # Errors
     /// [`Fault::Malformed`]
-    pub(super) fn step(&mut self, batch: &mut Batch) -> Result<bool, Fault> {
-        match &mut self.reading {
+    pub(super) fn push(&mut self, piece: &[u8], batch: &mut Batch) -> Result<(), Fault> {
+        match &mut self.0 {
             Reading::Text(reading, format) => {
-                let end = self.body.len().min(self.at + PIECE);
-                let piece = &self.body[self.at..end];
-                self.at = end;
                 let (stream, families) = &mut **reading;
                 let mut lines = Lines { families, batch, format: *format, fault: None };
                 stream.push(piece, |item| lines.take(item));
-                lines.end()?;
-                if self.at < self.body.len() {
-                    return Ok(false);
-                }
-                self.finish(batch)?;
+                lines.end()
             }
-            Reading::Protobuf if self.at < self.body.len() => {
-                let rest = &self.body[self.at..];
-                let end = family_end(rest);
-                let offset = self.at;
-                self.at += end;
-                let mut fault = None;
-                let read = exposition::read_families(
-                    &rest[..end],
-                    exposition::Limits::default(),
-                    |family| {
-                        if fault.is_none() {
-                            fault = batch.add(family, false).err();
-                        }
-                    },
-                );
-                read.map_err(|error| {
-                    Fault::Malformed(format!("after {offset} bytes of the body: {error}"))
-                })?;
-                fault.map_or(Ok(()), Err)?;
-                return Ok(self.at == self.body.len());
+            Reading::Protobuf(rest, offset) => {
+                rest.extend_from_slice(piece);
+                let end = complete(rest);
+                read_protobuf(&rest[..end], *offset, batch)?;
+                *offset += end;
+                rest.drain(..end);
+                Ok(())
             }
-            Reading::Protobuf | Reading::Over => {}
+            Reading::Over => Ok(()),
         }
-        Ok(true)
     }
 
-    /// Reads the last line and the last family of a text.
-    fn finish(&mut self, batch: &mut Batch) -> Result<(), Fault> {
-        let Reading::Text(reading, format) = std::mem::replace(&mut self.reading, Reading::Over)
-        else {
-            return Ok(());
-        };
-        let (stream, mut families) = *reading;
-        let mut lines = Lines { families: &mut families, batch, format, fault: None };
-        stream.finish(|item| lines.take(item));
-        lines.end()?;
-        let mut fault = None;
-        let is_openmetrics = format == Format::OpenMetrics;
-        families.finish(|family| fault = batch.add(family, is_openmetrics).err());
-        fault.map_or(Ok(()), Err)
+    /// Reads the last line and the last family.
+    ///
+    /// # Errors
+    /// [`Fault::Malformed`]
+    pub(super) fn finish(&mut self, batch: &mut Batch) -> Result<(), Fault> {
+        match std::mem::replace(&mut self.0, Reading::Over) {
+            Reading::Text(reading, format) => {
+                let (stream, mut families) = *reading;
+                let mut lines = Lines { families: &mut families, batch, format, fault: None };
+                stream.finish(|item| lines.take(item));
+                lines.end()?;
+                let mut fault = None;
+                let is_openmetrics = format == Format::OpenMetrics;
+                families.finish(|family| fault = batch.add(family, is_openmetrics).err());
+                fault.map_or(Ok(()), Err)
+            }
+            // It is not empty if the body was cut.
+            Reading::Protobuf(rest, offset) => read_protobuf(&rest, offset, batch),
+            Reading::Over => Ok(()),
+        }
     }
+}
+
+/// Reads families that begin at this offset of the body.
+fn read_protobuf(bytes: &[u8], offset: usize, batch: &mut Batch) -> Result<(), Fault> {
+    let mut fault = None;
+    let read = exposition::read_families(bytes, exposition::Limits::default(), |family| {
+        if fault.is_none() {
+            fault = batch.add(family, false).err();
+        }
+    });
+    read.map_err(|error| Fault::Malformed(format!("after {offset} bytes of the body: {error}")))?;
+    fault.map_or(Ok(()), Err)
 }
 
 /// Adds lines to a batch, up to the first fault.
@@ -160,10 +152,11 @@ impl Lines<'_> {
     }
 }
 
-/// How many bytes to read at a time: whole families, as long as they begin within a piece.
-fn family_end(bytes: &[u8]) -> usize {
+/// How many bytes at the beginning are complete families. All of them if a length is not possible: the
+/// reader says what is wrong.
+fn complete(bytes: &[u8]) -> usize {
     let mut end = 0;
-    while end < bytes.len().min(PIECE) {
+    loop {
         let rest = &bytes[end..];
         let mut length = 0_u64;
         let mut used = None;
@@ -174,18 +167,20 @@ fn family_end(bytes: &[u8]) -> usize {
                 break;
             }
         }
-        let next = used.and_then(|used| usize::try_from(length).ok()?.checked_add(used));
-        match next.filter(|next| *next <= rest.len()) {
-            Some(next) => end += next,
-            // The reader says what is wrong.
-            None => return bytes.len(),
+        let Some(used) = used else {
+            return if rest.len() < 9 { end } else { bytes.len() };
+        };
+        let next = usize::try_from(length).ok().and_then(|length| length.checked_add(used));
+        match next {
+            Some(next) if next <= rest.len() => end += next,
+            Some(next) if next <= MAX_FAMILY => return end,
+            _ => return bytes.len(),
         }
     }
-    end
 }
 
-/// How much is read in one step, in about 100 us.
-const PIECE: usize = 16 << 10;
+/// The longest family in protobuf, in bytes.
+const MAX_FAMILY: usize = 64 << 20;
 /// The longest line, in bytes.
 const MAX_LINE: usize = 1 << 20;
 
@@ -201,8 +196,11 @@ mod tests {
     fn read(content_type: &str, body: &[u8]) -> Result<Batch, Fault> {
         let grouping = Grouping::parse("job/a/zone/z").unwrap();
         let mut batch = Batch::new(grouping, &Limits::default());
-        let mut parser = Parser::new(content_type, Bytes::copy_from_slice(body));
-        while !parser.step(&mut batch)? {}
+        let mut parser = Parser::new(content_type);
+        for piece in body.chunks(7) {
+            parser.push(piece, &mut batch)?;
+        }
+        parser.finish(&mut batch)?;
         batch.finish()?;
         Ok(batch)
     }

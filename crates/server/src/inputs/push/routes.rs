@@ -1,10 +1,11 @@
 //! The routes of Pushgateway's API, and what all threads share of it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use quipu::intake::Intake;
 
@@ -19,7 +20,7 @@ use super::path::{Grouping, is_group};
 use super::restore;
 use crate::http::{Reply, Request, Response, Steps, method_not_allowed, text};
 use crate::inputs::Inputs;
-use crate::inputs::body;
+use crate::inputs::body::Pieces;
 use crate::inputs::refusals::Input;
 
 /// What all threads share of the API.
@@ -27,6 +28,8 @@ use crate::inputs::refusals::Input;
 pub struct Push {
     settings: Settings,
     groups: Mutex<Groups>,
+    /// The large pushes that are being read.
+    large: AtomicUsize,
     started: SystemTime,
     /// The settings of the daemon, for `/api/v1/status`.
     flags: BTreeMap<String, String>,
@@ -43,7 +46,8 @@ impl Push {
         intake: &mut Intake,
     ) -> Result<Self, quipu::Error> {
         let groups = restore::restore(intake, settings.expiry)?;
-        Ok(Self { settings, groups: Mutex::new(groups), started: SystemTime::now(), flags })
+        let large = AtomicUsize::new(0);
+        Ok(Self { settings, groups: Mutex::new(groups), large, started: SystemTime::now(), flags })
     }
 
     /// Whether a request brings metrics to this API.
@@ -127,19 +131,21 @@ impl Push {
                 return bad(fault).into();
             }
         };
-        let body = match body::decode(request, inputs.shared().body_bytes) {
-            Ok(body) => body,
+        let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::to_str);
+        let parser = Parser::new(content_type.and_then(Result::ok).unwrap_or_default());
+        let pieces = match Pieces::new(request, inputs.shared().body_bytes) {
+            Ok(pieces) => pieces,
             Err(response) => {
                 refuse(&"the body cannot be decoded");
                 return response.into();
             }
         };
-        let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::to_str);
-        let parser = Parser::new(content_type.and_then(Result::ok).unwrap_or_default(), body);
+        let is_large =
+            request.body().len() > SMALL || request.headers().contains_key(CONTENT_ENCODING);
         let batch = Batch::new(grouping, inputs.intake().limits());
-        let inputs = inputs.clone();
-        let reading = Stage::Reading(Box::new((parser, batch)), options, removes);
-        begin(Pushing { push: self, inputs, stage: reading })
+        let reading = Reading { pieces, parser, batch, options, removes };
+        let stage = Stage::Reading(Box::new(reading));
+        begin(Pushing { push: self, inputs: inputs.clone(), stage, is_large, place: None })
     }
 }
 
@@ -148,37 +154,94 @@ struct Pushing {
     push: &'static Push,
     inputs: Inputs,
     stage: Stage,
+    /// Whether it needs one of the places for large pushes.
+    is_large: bool,
+    place: Option<Place>,
 }
 
 enum Stage {
-    Reading(Box<(Parser, Batch)>, Options, bool),
+    Reading(Box<Reading>),
     Changing(Box<Changing>),
+}
+
+/// A body that is being read.
+struct Reading {
+    pieces: Pieces,
+    parser: Parser,
+    batch: Batch,
+    options: Options,
+    removes: bool,
+}
+
+/// A place for a large push. There are few, since what is read of a body takes memory.
+struct Place(&'static AtomicUsize);
+
+impl Place {
+    fn take(taken: &'static AtomicUsize) -> Option<Self> {
+        let next = |taken| (taken < LARGE).then_some(taken + 1);
+        let is_free = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok();
+        is_free.then(|| Self(taken))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Reading {
+    /// Reads a piece. Returns whether the body is at its end.
+    fn step(&mut self) -> Result<bool, Stop> {
+        let Self { pieces, parser, batch, .. } = self;
+        let mut buffer = [0; PIECE];
+        let len =
+            pieces.next(&mut buffer).map_err(|response| Stop::Decoding(Box::new(response)))?;
+        if len > 0 {
+            parser.push(&buffer[..len], batch).map_err(Stop::Fault)?;
+            return Ok(false);
+        }
+        parser.finish(batch).map_err(Stop::Fault)?;
+        batch.finish().map_err(Stop::Fault)?;
+        Ok(true)
+    }
+}
+
+/// Why the reading of a body ends early.
+enum Stop {
+    Decoding(Box<Response>),
+    Fault(Fault),
 }
 
 impl Steps for Pushing {
     fn step(&mut self) -> Option<Response> {
-        let Self { push, inputs, stage } = self;
-        let (reading, options, removes) = match stage {
+        let Self { push, inputs, stage, is_large, place } = self;
+        let reading = match stage {
             Stage::Changing(changing) => return changing.step(),
-            Stage::Reading(reading, options, removes) => (reading, *options, *removes),
+            Stage::Reading(reading) => reading,
         };
-        let (parser, batch) = &mut **reading;
-        let key = batch.grouping().key().into();
-        let read = match parser.step(batch) {
+        if *is_large && place.is_none() {
+            *place = Some(Place::take(&push.large)?);
+        }
+        let key = reading.batch.grouping().key().into();
+        let change = match reading.step() {
             Ok(false) => return None,
-            Ok(true) => batch.finish(),
-            Err(fault) => Err(fault),
-        };
-        let change = match read {
-            Ok(()) => {
-                let empty = Batch::new(batch.grouping().clone(), inputs.intake().limits());
-                let batch = std::mem::replace(batch, empty);
+            Ok(true) => {
+                let Reading { options, removes, .. } = **reading;
+                let empty = Batch::new(reading.batch.grouping().clone(), inputs.intake().limits());
+                let batch = std::mem::replace(&mut reading.batch, empty);
                 let expiry = push.settings.expiry;
                 let push = apply::Push { key, batch, options, removes, now: now(), expiry };
                 Change::Push(Box::new(push))
             }
-            Err(fault) => {
-                let job = batch.grouping().job();
+            Err(Stop::Decoding(response)) => {
+                let job = reading.batch.grouping().job();
+                let what = "the body cannot be decoded";
+                inputs.refusals().refused(Input::Push, job, "malformed", &what);
+                return Some(*response);
+            }
+            Err(Stop::Fault(fault)) => {
+                let job = reading.batch.grouping().job();
                 inputs.refusals().refused(Input::Push, job, fault.reason(), &fault);
                 match fault {
                     Fault::Malformed(_) => return Some(bad(fault)),
@@ -216,6 +279,13 @@ fn begin(mut steps: impl Steps + 'static) -> Reply {
         }
     }
 }
+
+/// How much of a body is read in one step, in about 100 us.
+const PIECE: usize = 16 << 10;
+/// The largest body that needs no place.
+const SMALL: usize = 64 << 10;
+/// The most large pushes that are read at a time, by all threads.
+const LARGE: usize = 2;
 
 /// How long a request may take at once.
 const TURN: Duration = Duration::from_micros(100);
