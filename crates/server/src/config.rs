@@ -457,7 +457,7 @@ pub fn strange<'n>(
 }
 
 /// Variables that the Python and Ruby libraries read.
-const OTHERS: [&str; 1] = ["QUIPU_DIR"];
+const OTHERS: [&str; 2] = ["QUIPU_DIR", crate::count::FILE_VARIABLE];
 
 impl Settings {
     /// Fills in the defaults and validates the settings together.

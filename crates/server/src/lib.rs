@@ -10,6 +10,7 @@ pub mod checkpoint;
 pub mod compare;
 pub mod config;
 pub mod convert;
+pub mod count;
 pub mod exposing;
 pub mod http;
 pub mod inputs;

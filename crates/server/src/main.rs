@@ -1,5 +1,5 @@
-//! The command line: `quipu serve`, `quipu check`, `quipu scrape`, `quipu convert` and
-//! `quipu compare`.
+//! The command line: `quipu serve`, `quipu check`, `quipu scrape`, `quipu inc` and its like,
+//! `quipu convert` and `quipu compare`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use quipu_server::config::{self, Flags, Settings};
 use quipu_server::convert::Convert;
 use quipu_server::scrape::Scrape;
 use quipu_server::snapshot::{Restore, Snapshot};
-use quipu_server::{compare, convert, logs, scrape, serve, snapshot, wire};
+use quipu_server::{compare, convert, count, logs, scrape, serve, snapshot, wire};
 
 /// A daemon that counts events over sliding windows, and tools for files of metrics and messages
 #[derive(Parser)]
@@ -34,6 +34,14 @@ enum Command {
     Restore(Restore),
     /// Shows the metrics that application processes keep in files
     Scrape(Scrape),
+    /// Adds to a counter or a gauge in a segment file
+    Inc(count::Inc),
+    /// Sets a gauge in a segment file
+    Set(count::Set),
+    /// Observes a value in a histogram in a segment file
+    Observe(count::Observe),
+    /// Runs a command, and observes the seconds that it takes in a histogram in a segment file
+    Time(count::Time),
     /// Converts messages from one format to another
     Convert(Convert),
     /// Compares the size and speed of every format on the messages of a file
@@ -95,9 +103,17 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),
         },
+        Command::Inc(arguments) => counted(count::inc(&arguments)),
+        Command::Set(arguments) => counted(count::set(&arguments)),
+        Command::Observe(arguments) => counted(count::observe(&arguments)),
+        Command::Time(arguments) => ExitCode::from(count::time(&arguments)),
         Command::Convert(arguments) => end(convert::run(&arguments)),
         Command::Compare(arguments) => end(compare::run(&arguments)),
     }
+}
+
+fn counted(result: Result<(), count::Error>) -> ExitCode {
+    result.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS)
 }
 
 fn end(result: Result<(), wire::Error>) -> ExitCode {

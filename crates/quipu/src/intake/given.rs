@@ -128,3 +128,24 @@ pub enum Shape {
     /// A summary with these quantiles, over this span of time.
     Summary(Vec<f64>, Duration),
 }
+
+/// A change of a series by a caller that does not know its metric: see
+/// [`Intake::change`](super::Intake::change).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Change<'a> {
+    /// Adds to a counter or a gauge. A new metric is a counter.
+    Add(f64),
+    /// Sets a gauge. A new metric is a gauge.
+    Set(f64),
+    /// Observes a value in a histogram or a summary, of which a new one has these buckets.
+    Observe(f64, Buckets<'a>),
+}
+
+/// The buckets that a value is observed in.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Buckets<'a> {
+    /// Those of the metric; a new one gets these.
+    OrElse(&'a Shape),
+    /// These: a metric with others is an error.
+    Only(&'a Shape),
+}

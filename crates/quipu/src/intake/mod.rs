@@ -28,6 +28,7 @@
 //! ```
 
 pub(crate) mod class;
+mod existing;
 mod given;
 mod limits;
 mod refused;
@@ -41,7 +42,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quipu_segment::clock::{Clock, Coarse};
 use quipu_segment::series::SeriesCells;
 
-pub use given::{Given, Metric, Mode, Shape, Taken};
+pub use given::{Buckets, Change, Given, Metric, Mode, Shape, Taken};
 pub use limits::{Limits, Usage};
 pub use refused::Refused;
 

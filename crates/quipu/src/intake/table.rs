@@ -58,6 +58,8 @@ pub(super) struct Table {
     by_labels: HashMap<Box<[u8]>, Vec<u32>>,
     /// The newest family of each name.
     by_name: HashMap<Box<str>, u32>,
+    /// The families that applications registered under their name alone.
+    registered: HashMap<String, Arc<Entry>>,
     /// The numbers of all families.
     known: HashSet<u64>,
     /// The names of all samples, each with the name of its metric.
@@ -66,6 +68,17 @@ pub(super) struct Table {
     newest: u64,
     /// Scratch memory for what is wanted, as bytes.
     bytes: Vec<u8>,
+}
+
+impl Entry {
+    /// `None` if the kind of the family is unknown to this version, or its settings damaged.
+    fn new(family: Family) -> Option<Self> {
+        let kind = AnyKind::decode(&family).ok()?;
+        if let Some(sides) = kind.side_allocations() {
+            family.set_side_allocations(sides);
+        }
+        Some(Self { family, kind })
+    }
 }
 
 impl<'a> Sorted<'a> {
@@ -164,6 +177,29 @@ impl Table {
         found.map(|&at| Arc::clone(&self.entries[at as usize])).collect()
     }
 
+    /// The family that an application registered under a name, with or without the `_total` that
+    /// formats add to counters.
+    pub(super) fn registered_as(&self, name: &str) -> Option<Arc<Entry>> {
+        let found = self.registered.get(name).or_else(|| {
+            let counter = self.registered.get(name.strip_suffix("_total")?);
+            counter.filter(|entry| entry.kind.snapshot_kind() == Kind::Counter)
+        });
+        found.cloned()
+    }
+
+    /// The families of single series that are shown under a name, in the order in which they were
+    /// made.
+    pub(super) fn variants_of(&self, name: &str) -> Vec<Arc<Entry>> {
+        let is_of = |entry: &&Arc<Entry>| {
+            let (schema, kind) = (entry.family.schema(), entry.kind.snapshot_kind());
+            let class = Class::of(schema);
+            let is_suffixed = kind == Kind::Counter && !class.bare;
+            let base = name.strip_suffix("_total").filter(|_| is_suffixed);
+            !class.grouped && (schema.name == name || base == Some(&schema.name))
+        };
+        self.entries.iter().filter(is_of).cloned().collect()
+    }
+
     /// Takes in the families that others made.
     pub(super) fn refresh(&mut self, segment: &Segment) -> Result<(), Error> {
         if segment.newest() == self.newest {
@@ -172,8 +208,10 @@ impl Table {
         let found = segment.families_since(self.newest);
         let (families, newest) = found.map_err(|error| Error::segment("", error))?;
         for family in families {
-            if family.schema().identity == Identity::Variant {
-                self.put(family);
+            match family.schema().identity {
+                Identity::Variant => _ = self.put(family),
+                Identity::Name => self.put_registered(family),
+                Identity::Apart => {}
             }
         }
         self.newest = newest;
@@ -224,10 +262,8 @@ impl Table {
         if self.known.contains(&family.id()) {
             return true;
         }
-        let Ok(kind) = AnyKind::decode(&family) else { return false };
-        if let Some(sides) = kind.side_allocations() {
-            family.set_side_allocations(sides);
-        }
+        let Some(entry) = Entry::new(family) else { return false };
+        let (family, kind) = (&entry.family, &entry.kind);
         let schema = family.schema();
         let names = || {
             let labels = schema.labels.iter().map(|label| &*label.name);
@@ -252,13 +288,25 @@ impl Table {
         self.by_labels.entry(by_labels.into()).or_default().push(at);
         self.by_name.insert(schema.name.as_str().into(), at);
         self.known.insert(family.id());
-        let shown = kind.snapshot_kind();
-        let base = base_of(&schema.name, shown);
+        self.take_samples(&schema.name.clone(), kind.snapshot_kind());
+        self.entries.push(Arc::new(entry));
+        true
+    }
+
+    fn put_registered(&mut self, family: Family) {
+        // One of a kind that this version does not know takes no change.
+        let Some(entry) = Entry::new(family) else { return };
+        let (name, shown) = (entry.family.schema().name.clone(), entry.kind.snapshot_kind());
+        self.take_samples(&name, shown);
+        self.registered.insert(name, Arc::new(entry));
+    }
+
+    /// Notes the names of the samples of a metric.
+    fn take_samples(&mut self, name: &str, shown: Kind) {
+        let base = base_of(name, shown);
         for name in ShownNames::of(base, shown) {
             self.samples.entry(name).or_insert_with(|| base.to_owned());
         }
-        self.entries.push(Arc::new(Entry { family, kind }));
-        true
     }
 }
 

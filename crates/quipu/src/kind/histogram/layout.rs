@@ -137,6 +137,11 @@ impl Layout {
         cells.add_float(SUM, value);
     }
 
+    /// The bounds, without `+Inf`.
+    pub(crate) fn bounds(&self) -> &[f64] {
+        &self.bounds
+    }
+
     /// Observes a value `n` times.
     pub(crate) fn observe_many(
         &self,

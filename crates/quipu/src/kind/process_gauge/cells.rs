@@ -62,7 +62,7 @@ pub(super) fn read_name(name: &[u8]) -> Option<(u64, u32)> {
 
 impl Layout {
     /// Whether all processes share one value.
-    pub(super) fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.aggregation == Aggregation::MostRecent
     }
 

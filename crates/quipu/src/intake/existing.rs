@@ -1,0 +1,380 @@
+//! Changes by callers that know the name of a metric and not which program made it, such as a shell.
+//!
+//! What is in the segment decides. A metric that an application registered under the name takes the
+//! change, with the labels that it was registered with. Otherwise the variant with the same labels
+//! takes it; otherwise a new variant is made, of the type and the buckets that the name has already.
+//! Only a name that is new takes its type from the change.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quipu_segment::clock::Clock;
+use quipu_segment::series::{KeyWriter, Schema, SeriesCells};
+
+use super::class::Class;
+use super::given::{Change, Metric, Mode, Shape};
+use super::table::{Entry, Sorted, Wanted};
+use super::{Given, Intake};
+use crate::error::Error;
+use crate::kind::{
+    AnyKind, GAUGE_STAMP, GAUGE_VALUE, MetricKind, MixedCounter, RelayCounter, Times, Total,
+};
+use crate::snapshot::Kind;
+
+impl Intake {
+    /// Changes a series of the metric of that name, whichever program made it. Labels of a metric
+    /// that an application registered have to be there, even if their value is empty.
+    ///
+    /// Returns false if the change went to the overflow series, as it does for the application
+    /// itself: its limit on series is reached, or the segment is full.
+    ///
+    /// ```
+    /// use quipu::{Description, Registry};
+    /// use quipu::intake::{Change, Intake, Limits, Metric};
+    ///
+    /// let registry = Registry::new();
+    /// let jobs = registry.counter("jobs", "Jobs.")?;
+    /// let mut intake = Intake::new(&registry, Limits::default())?;
+    /// jobs.inc();
+    /// intake.change(Metric::new("jobs_total"), &[], &Change::Add(2.0))?;
+    /// assert_eq!(jobs.get(), 3);
+    /// # Ok::<(), quipu::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A change that the metric cannot take, with what it is and what to do; and those of
+    /// [`Intake::take`].
+    pub fn change(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        change: &Change<'_>,
+    ) -> Result<bool, Error> {
+        let name = metric.name;
+        let refused = |refused: super::Refused| Error::invalid(name, refused.to_string());
+        self.table.refresh(self.registry.segment())?;
+        let sorted = Sorted::new(labels, self.limits.labels, false).map_err(refused)?;
+        self.check_names(name, &sorted).map_err(refused)?;
+        if let Some(entry) = self.table.registered_as(name) {
+            return change_in(&entry, name, labels, change, self.clock.now());
+        }
+        let variants = self.table.variants_of(name);
+        if let Some(entry) = variants.iter().find(|entry| has_labels(entry, &sorted)) {
+            let labels: Vec<_> = sorted.iter().collect();
+            return change_in(entry, name, &labels, change, self.clock.now());
+        }
+        match variants.first() {
+            Some(entry) => self.change_beside(entry, metric, &sorted, change),
+            None => {
+                let made = match *change {
+                    Change::Add(n) => {
+                        self.take(metric, labels, &Given::Counter(n), Mode::Add, None)
+                    }
+                    Change::Set(n) => self.take(metric, labels, &Given::Gauge(n), Mode::Set, None),
+                    Change::Observe(value, shape) => {
+                        self.observe(metric, labels, shape.any(), value, 1.0)
+                    }
+                };
+                made.map_err(refused).map(|()| true)
+            }
+        }
+    }
+
+    /// Makes a variant that differs from `like` in its labels alone, and changes a series of it.
+    fn change_beside(
+        &mut self,
+        like: &Arc<Entry>,
+        metric: Metric<'_>,
+        labels: &Sorted<'_>,
+        change: &Change<'_>,
+    ) -> Result<bool, Error> {
+        check(like, metric.name, change)?;
+        let schema = like.family.schema();
+        if !can_be_made(schema.kind) {
+            let what = format!("it has {}: give these, or use another name", label_names(schema));
+            return Err(Error::invalid(metric.name, what));
+        }
+        let class = Class { alone: false, ..Class::of(schema) };
+        let wanted = Wanted {
+            name: &schema.name,
+            kind: schema.kind,
+            shown: like.kind.snapshot_kind(),
+            cells: schema.cells,
+            floats: schema.floats,
+            class,
+            settings: &schema.settings,
+        };
+        let metric = Metric {
+            name: &schema.name,
+            help: if metric.help.is_empty() { &schema.help } else { metric.help },
+            unit: &schema.unit,
+            expiry: metric.expiry.or(schema.idle),
+            grouped: false,
+        };
+        let now = self.clock.now();
+        let act = |entry: &Entry, cells: &SeriesCells<'_>| apply(entry, cells, change, now);
+        let made = self.update(&metric, &wanted, labels, act);
+        made.map_err(|refused| Error::invalid(metric.name, refused.to_string())).map(|()| true)
+    }
+}
+
+/// Whether an intake makes families of that kind.
+fn can_be_made(kind: u8) -> bool {
+    use crate::kind::{GaugeKind, HistogramLayout, SummaryLayout, UnknownKind};
+    [
+        MixedCounter::NUMBER,
+        RelayCounter::NUMBER,
+        GaugeKind::NUMBER,
+        UnknownKind::NUMBER,
+        HistogramLayout::NUMBER,
+        SummaryLayout::NUMBER,
+    ]
+    .contains(&kind)
+}
+
+/// Whether the labels of a family are these, in any order.
+fn has_labels(entry: &Entry, labels: &Sorted<'_>) -> bool {
+    let schema = entry.family.schema();
+    if Class::of(schema).alone {
+        return labels.is_empty();
+    }
+    let is_there = |name: &str| schema.labels.iter().any(|label| label.name == name);
+    // No name is there twice, on either side.
+    labels.iter().count() == schema.labels.len() && labels.iter().all(|(name, _)| is_there(name))
+}
+
+/// Changes a series of a family.
+fn change_in(
+    entry: &Entry,
+    name: &str,
+    labels: &[(&str, &str)],
+    change: &Change<'_>,
+    now: u64,
+) -> Result<bool, Error> {
+    let (family, schema) = (&entry.family, entry.family.schema());
+    check(entry, name, change)?;
+    let values = values_of(schema, name, labels)?;
+    let key = |key: &mut KeyWriter<'_>| values.iter().for_each(|value| key.text(value));
+    let act = |cells: SeriesCells<'_>| apply(entry, &cells, change, now);
+    if family.change(key, act) || (family.make_series(key) && family.change(key, act)) {
+        return Ok(true);
+    }
+    let overflow = RefCell::new(false);
+    family.update_shown(key, |cells| {
+        overflow.replace(true);
+        act(cells);
+    });
+    if overflow.into_inner() {
+        return Ok(false);
+    }
+    Err(Error::invalid(name, "its series cannot be locked in time: try again"))
+}
+
+/// The values of the labels, in the order of the family's.
+fn values_of<'v>(
+    schema: &Schema,
+    name: &str,
+    labels: &[(&str, &'v str)],
+) -> Result<Vec<&'v str>, Error> {
+    if Class::of(schema).alone {
+        return Ok(vec![""]);
+    }
+    let fail = |what: String| Error::invalid(name, what);
+    let is_unknown =
+        |(name, _): &&(&str, &str)| !schema.labels.iter().any(|label| label.name == *name);
+    if let Some((other, _)) = labels.iter().find(is_unknown) {
+        return Err(fail(format!(
+            "the application registered it with {}, not with {other:?}: leave that out, or use \
+             another name",
+            label_names(schema)
+        )));
+    }
+    let values = schema.labels.iter().map(|label| {
+        let Some((_, value)) = labels.iter().find(|(name, _)| *name == label.name) else {
+            return Err(fail(format!(
+                "the application registered it with {}: give {:?}, too",
+                label_names(schema),
+                label.name
+            )));
+        };
+        match &label.values {
+            Some(values) if !values.iter().any(|known| known == value) => {
+                let known: Vec<_> = values.iter().take(LISTED).map(|v| format!("{v:?}")).collect();
+                let more = if values.len() > LISTED { ", ..." } else { "" };
+                Err(fail(format!(
+                    "the label {:?} is {}{more}, not {value:?}: choose one of these",
+                    label.name,
+                    known.join(" or ")
+                )))
+            }
+            _ => Ok(*value),
+        }
+    });
+    values.collect()
+}
+
+/// The most values that an error lists.
+const LISTED: usize = 10;
+
+fn label_names(schema: &Schema) -> String {
+    let names: Vec<_> = schema.labels.iter().map(|label| format!("{:?}", label.name)).collect();
+    match &names[..] {
+        [] => "no labels".into(),
+        _ if Class::of(schema).alone => "no labels".into(),
+        [one] => format!("the label {one}"),
+        many => format!("the labels {}", many.join(", ")),
+    }
+}
+
+/// Checks that the metric can take the change.
+fn check(entry: &Entry, name: &str, change: &Change<'_>) -> Result<(), Error> {
+    let fail = |what: String| Err(Error::invalid(name, what));
+    match (change, &entry.kind) {
+        (Change::Add(n) | Change::Set(n) | Change::Observe(n, _), _) if n.is_nan() => {
+            if matches!((change, &entry.kind), (Change::Set(_), AnyKind::Gauge(_))) {
+                return Ok(());
+            }
+            fail("the value is not a number: give a number".into())
+        }
+        (Change::Add(n), AnyKind::Counter(_)) if whole(*n).is_none_or(|n| n < 0) => {
+            fail(format!("it counts whole numbers, to which {n} cannot be added: give 0 or more"))
+        }
+        (Change::Add(n), kind) if is_counter(kind) => match *n >= 0.0 && n.is_finite() {
+            true => Ok(()),
+            false => fail(format!("it is a counter, which only grows: {n} cannot be added")),
+        },
+        (Change::Add(n) | Change::Set(n), AnyKind::IntGauge(_)) if whole(*n).is_none() => {
+            fail(format!("it is a gauge of whole numbers: {n} does not fit, give a whole number"))
+        }
+        (
+            Change::Add(_) | Change::Set(_),
+            AnyKind::Gauge(_) | AnyKind::IntGauge(_) | AnyKind::Unknown(_),
+        ) => Ok(()),
+        (Change::Add(_) | Change::Set(_), AnyKind::ProcessGauge(layout)) => {
+            match layout.is_shared() {
+                true => Ok(()),
+                false => fail(
+                    "each process has a value of its own in this gauge, and the value of a command \
+                     ends with it: register the gauge with the aggregation mostrecent, or use \
+                     another name"
+                        .into(),
+                ),
+            }
+        }
+        (Change::Set(_), kind) if is_counter(kind) => {
+            fail("it is a counter, which only grows: add to it, or use another name".into())
+        }
+        (Change::Observe(_, shape), AnyKind::Histogram(_) | AnyKind::Summary(_)) => {
+            match shape.is_of(entry) {
+                true => Ok(()),
+                false => fail(
+                    "it exists already with other buckets: leave the buckets out to use those, or \
+                     use another name"
+                        .into(),
+                ),
+            }
+        }
+        _ => fail(format!("it is {}: {}", described(entry), remedy(entry))),
+    }
+}
+
+fn is_counter(kind: &AnyKind) -> bool {
+    matches!(
+        kind,
+        AnyKind::Counter(_)
+            | AnyKind::FloatCounter(_)
+            | AnyKind::MixedCounter(_)
+            | AnyKind::RelayCounter(_)
+    )
+}
+
+fn described(entry: &Entry) -> &'static str {
+    match &entry.kind {
+        AnyKind::RelayHistogram(_) => "a histogram of totals that another program sends",
+        AnyKind::RelaySummary(_) => "a summary of totals that another program sends",
+        kind => match kind.snapshot_kind() {
+            Kind::Counter => "a counter",
+            Kind::Gauge => "a gauge",
+            Kind::Histogram => "a histogram",
+            Kind::Summary => "a summary",
+            Kind::Info => "an info",
+            Kind::StateSet => "a state set",
+            Kind::Unknown => "a value of unknown type",
+        },
+    }
+}
+
+fn remedy(entry: &Entry) -> &'static str {
+    match &entry.kind {
+        AnyKind::Histogram(_) | AnyKind::Summary(_) => "observe values in it, or use another name",
+        AnyKind::Gauge(_) | AnyKind::IntGauge(_) => "set it, or use another name",
+        kind if is_counter(kind) => "add to it, or use another name",
+        _ => "use another name",
+    }
+}
+
+/// The number, if it is whole and a 64-bit float has it exactly.
+fn whole(n: f64) -> Option<i64> {
+    // The cast saturates, and makes 0 of NaN.
+    let whole = n as i64;
+    (whole as f64 == n && whole.unsigned_abs() <= 1 << 53).then_some(whole)
+}
+
+/// Changes the cells of a series. `check` let the change through.
+fn apply(entry: &Entry, cells: &SeriesCells<'_>, change: &Change<'_>, now: u64) {
+    match (&entry.kind, *change) {
+        (AnyKind::Counter(_) | AnyKind::IntGauge(_), Change::Add(n)) => {
+            cells.add(0, whole(n).unwrap_or(0).cast_unsigned());
+        }
+        (AnyKind::FloatCounter(_), Change::Add(n)) => cells.add_float(0, n),
+        (AnyKind::MixedCounter(_), Change::Add(n)) => MixedCounter::add_to(*cells, n),
+        (AnyKind::RelayCounter(_), Change::Add(n)) => {
+            RelayCounter::relay(*cells).add(Times { start: 0, stamp: now }, |_| n);
+        }
+        (AnyKind::IntGauge(_), Change::Set(n)) => {
+            cells.plain(0).store(whole(n).unwrap_or(0).cast_unsigned(), Ordering::Relaxed);
+        }
+        (AnyKind::Gauge(_) | AnyKind::Unknown(_) | AnyKind::ProcessGauge(_), Change::Add(n)) => {
+            cells.add_float(GAUGE_VALUE, n);
+            stamp(entry, cells, now);
+        }
+        (AnyKind::Gauge(_) | AnyKind::Unknown(_) | AnyKind::ProcessGauge(_), Change::Set(n)) => {
+            cells.plain(GAUGE_VALUE).store(n.to_bits(), Ordering::Relaxed);
+            stamp(entry, cells, now);
+        }
+        (AnyKind::Histogram(layout), Change::Observe(value, _)) => {
+            layout.observe_many(&entry.family, cells, value, 1);
+        }
+        (AnyKind::Summary(layout), Change::Observe(value, _)) => {
+            layout.observe_many(&entry.family, cells, value, 1);
+        }
+        _ => {}
+    }
+}
+
+/// Notes the time of the update of a gauge from outside.
+fn stamp(entry: &Entry, cells: &SeriesCells<'_>, now: u64) {
+    if usize::from(entry.family.schema().cells) > GAUGE_STAMP {
+        cells.plain(GAUGE_STAMP).store(now, Ordering::Relaxed);
+    }
+}
+
+impl super::given::Buckets<'_> {
+    /// The shape of a new metric.
+    fn any(&self) -> &Shape {
+        match self {
+            Self::OrElse(shape) | Self::Only(shape) => shape,
+        }
+    }
+
+    /// Whether a histogram or a summary may have this shape.
+    fn is_of(&self, entry: &Entry) -> bool {
+        let Self::Only(Shape::Classic(wanted)) = self else {
+            return matches!(self, Self::OrElse(_));
+        };
+        let AnyKind::Histogram(layout) = &entry.kind else { return false };
+        let wanted = wanted.iter().filter(|bound| **bound != f64::INFINITY);
+        layout.native.is_none() && layout.bounds().iter().eq(wanted)
+    }
+}

@@ -1,0 +1,259 @@
+//! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`: shells and cron jobs count in a file,
+//! beside the programs that have it open.
+//!
+//! Each command opens the file as any program does, changes one series, and ends. A killed command
+//! has either changed the series or not.
+
+mod series;
+mod timed;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use quipu::Registry;
+use quipu::intake::{Buckets, Change, Intake, Limits, Metric, Shape};
+use quipu_segment::printable;
+
+pub use series::Series;
+
+/// Where to count, and what is said of a metric that is new.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    /// Segment file; created if it does not exist
+    #[arg(long, env = FILE_VARIABLE, value_name = "FILE")]
+    pub file: PathBuf,
+
+    /// Help of a new metric
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub help_text: String,
+
+    /// Unit of a new metric, in which its name ends, such as seconds
+    #[arg(long, value_name = "UNIT", default_value = "")]
+    pub unit: String,
+}
+
+/// The variable that names the file.
+pub const FILE_VARIABLE: &str = "QUIPU_FILE";
+
+/// Arguments of `quipu inc`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Inc {
+    #[command(flatten)]
+    target: Target,
+
+    /// Counter or gauge, such as 'jobs_total{queue="mail"}'
+    #[arg(value_name = "SERIES")]
+    series: Series,
+
+    /// What to add; less than zero for gauges only
+    #[arg(value_name = "N", default_value = "1", value_parser = number, allow_negative_numbers = true)]
+    n: f64,
+}
+
+/// Arguments of `quipu set`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Set {
+    #[command(flatten)]
+    target: Target,
+
+    /// Gauge, such as 'free_bytes{disk="a"}'
+    #[arg(value_name = "SERIES")]
+    series: Series,
+
+    /// Its new value
+    #[arg(value_name = "VALUE", value_parser = number, allow_negative_numbers = true)]
+    value: f64,
+}
+
+/// Arguments of `quipu observe`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Observe {
+    #[command(flatten)]
+    target: Target,
+
+    #[command(flatten)]
+    bounds: Bounds,
+
+    /// Histogram or summary, such as 'rows{table="users"}'
+    #[arg(value_name = "SERIES")]
+    series: Series,
+
+    /// The value
+    #[arg(value_name = "VALUE", value_parser = number, allow_negative_numbers = true)]
+    value: f64,
+}
+
+/// Arguments of `quipu time`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Time {
+    #[command(flatten)]
+    target: Target,
+
+    #[command(flatten)]
+    bounds: Bounds,
+
+    /// Histogram or summary for the seconds that the command takes
+    #[arg(value_name = "SERIES")]
+    series: Series,
+
+    /// The command, after --
+    #[arg(value_name = "COMMAND", last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// The buckets of a histogram.
+#[derive(Args, Clone, Debug)]
+pub struct Bounds {
+    /// Upper bounds of a new histogram's buckets, such as 0.1,1,10. The default of observe is
+    /// 0.005 to 10, that of time 0.01 to 3600
+    #[arg(long, value_name = "BOUNDS", value_delimiter = ',', value_parser = number)]
+    buckets: Option<Vec<f64>>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  quipu inc --file /run/app.quipu 'jobs_total{queue=\"mail\"}'
+  quipu inc --file /run/app.quipu bytes_total 4096
+  quipu set --file /run/app.quipu 'backup_age_seconds{host=\"db1\"}' 30
+  quipu observe --file /run/app.quipu --buckets 10,100,1000 rows 250
+  quipu time --file /run/app.quipu 'backup_seconds' -- tar cf backup.tar data
+
+QUIPU_FILE names the file if --file does not.";
+
+/// The default bounds of the clients of Prometheus, in seconds.
+const OBSERVED: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+/// Bounds for commands, which may take hours.
+const TIMED: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
+
+/// Why a series could not be changed.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// `quipu inc`.
+///
+/// # Errors
+/// A file that cannot be used, or a metric that cannot take the number.
+pub fn inc(arguments: &Inc) -> Result<(), Error> {
+    change(&arguments.target, &arguments.series, &Change::Add(arguments.n))
+}
+
+/// `quipu set`.
+///
+/// # Errors
+/// As for [`inc`].
+pub fn set(arguments: &Set) -> Result<(), Error> {
+    change(&arguments.target, &arguments.series, &Change::Set(arguments.value))
+}
+
+/// `quipu observe`.
+///
+/// # Errors
+/// As for [`inc`].
+pub fn observe(arguments: &Observe) -> Result<(), Error> {
+    let Observe { target, bounds, series, value } = arguments;
+    let shape = bounds.shape(&OBSERVED);
+    change(target, series, &Change::Observe(*value, bounds.buckets(&shape)))
+}
+
+/// `quipu time`. Returns the exit code of the command. What cannot be counted is reported, and
+/// changes nothing else.
+pub fn time(arguments: &Time) -> u8 {
+    let Time { target, bounds, series, command } = arguments;
+    // clap requires a command.
+    let Some((program, rest)) = command.split_first() else { return 2 };
+    let ended = match timed::run(program, rest) {
+        Ok(ended) => ended,
+        Err((error, code)) => {
+            warn(&format_args!("cannot run {}: {error}", printable(program)));
+            return code;
+        }
+    };
+    let shape = bounds.shape(&TIMED);
+    let seconds = ended.took.as_secs_f64();
+    let observed = change(target, series, &Change::Observe(seconds, bounds.buckets(&shape)));
+    if let Err(error) = observed {
+        warn(&error);
+    }
+    ended.code
+}
+
+impl Bounds {
+    fn shape(&self, default: &[f64]) -> Shape {
+        Shape::Classic(self.buckets.clone().unwrap_or_else(|| default.to_vec()))
+    }
+
+    fn buckets<'s>(&self, shape: &'s Shape) -> Buckets<'s> {
+        if self.buckets.is_some() { Buckets::Only(shape) } else { Buckets::OrElse(shape) }
+    }
+}
+
+/// Changes a series of the file.
+fn change(target: &Target, series: &Series, change: &Change<'_>) -> Result<(), Error> {
+    let Target { file, help_text, unit } = target;
+    let name = series.name.as_str();
+    let base = name.strip_suffix("_total").unwrap_or(name);
+    if !unit.is_empty() && !base.strip_suffix(unit.as_str()).is_some_and(|b| b.ends_with('_')) {
+        return Err(Error(format!(
+            "metric {name:?}: the name does not end in the unit: use {base}_{unit}, or leave --unit \
+             out"
+        )));
+    }
+    let registry = Registry::open(file).map_err(|error| Error(error.to_string()))?;
+    let fail = |error: quipu::Error| Error(format!("{}: {error}", printable(file)));
+    let metric = Metric { help: help_text, unit, ..Metric::new(name) };
+    let mut intake = Intake::new(&registry, Limits::default()).map_err(fail)?;
+    if !intake.change(metric, &series.labels(), change).map_err(fail)? {
+        warn(&format_args!(
+            "{}: metric {name:?}: counted in its overflow series, since it has all the series that \
+             its application allows",
+            printable(file)
+        ));
+    }
+    Ok(())
+}
+
+/// Reads a number that a float holds as it is written, if it is whole.
+fn number(text: &str) -> Result<f64, String> {
+    let number: f64 =
+        text.parse().map_err(|_| "expected a number, such as 1 or 0.25".to_owned())?;
+    let is_exact = text.parse::<i128>().is_ok_and(|whole| whole.unsigned_abs() <= 1 << 53);
+    if is_exact || text.parse::<i128>().is_err() {
+        return Ok(number);
+    }
+    Err("a whole number beyond 2^53 cannot be counted exactly: give a smaller one".into())
+}
+
+/// Writes a line to standard error, and ignores failures: there is no other place to report them.
+fn warn(what: &dyn fmt::Display) {
+    let _ = writeln!(io::stderr(), "quipu: {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_a_float_would_round_are_refused() {
+        assert_eq!(number("9007199254740992"), Ok(9_007_199_254_740_992.0));
+        assert_eq!(number("-2.5"), Ok(-2.5));
+        assert_eq!(number("+Inf"), Ok(f64::INFINITY));
+        for text in ["9007199254740993", "-9007199254740994", "", "1s", "0x10"] {
+            assert!(number(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! A series as people write it in a shell: `name`, `name{label="value",...}`, or, for a name with
+//! other characters, `{"any name",label="value"}`.
+//!
+//! It is the form of the text format, read strictly: an error names the column and what is expected
+//! there.
+
+use std::fmt;
+
+use quipu_segment::printable;
+
+/// The name of a metric, and the labels of one of its series, in the order given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Series {
+    /// The name.
+    pub name: String,
+    /// Names and values; no name is there twice.
+    pub labels: Vec<(String, String)>,
+}
+
+/// Why a text is not a series.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    text: String,
+    /// The column, in characters, from 1.
+    column: usize,
+    what: String,
+}
+
+impl Series {
+    /// The labels, borrowed.
+    pub fn labels(&self) -> Vec<(&str, &str)> {
+        self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+    }
+}
+
+impl std::str::FromStr for Series {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let mut reader = Reader { text, at: 0 };
+        reader.series()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, column, what } = self;
+        write!(f, "cannot read the series {}, column {column}: {what}", printable(text))
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Reads from the front.
+struct Reader<'t> {
+    text: &'t str,
+    /// The byte that comes next.
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn series(&mut self) -> Result<Series, Error> {
+        self.skip_spaces();
+        let mut series = Series { name: self.word(":"), labels: Vec::new() };
+        self.skip_spaces();
+        if self.take('{') {
+            self.labels(&mut series)?;
+            self.skip_spaces();
+        }
+        if series.name.is_empty() {
+            self.at = 0;
+            return Err(self.error("a name is missing: write NAME or NAME{LABEL=\"VALUE\"}"));
+        }
+        match self.peek() {
+            None => Ok(series),
+            Some(_) if self.text.contains('{') && !self.text[..self.at].contains('{') => {
+                Err(self.error("no such character is in a name: write {\"NAME\",LABEL=\"VALUE\"}"))
+            }
+            Some(_) if !self.text.contains('{') => {
+                Err(self.error("no such character is in a name: write {\"NAME\"}"))
+            }
+            Some(_) => Err(self.error("nothing can follow the labels: leave it out")),
+        }
+    }
+
+    /// The labels, after the brace that opens them.
+    fn labels(&mut self, series: &mut Series) -> Result<(), Error> {
+        loop {
+            self.skip_spaces();
+            if self.take('}') {
+                return Ok(());
+            }
+            let start = self.at;
+            let is_quoted = self.peek() == Some('"');
+            let name = if is_quoted { self.quoted()? } else { self.word("") };
+            if name.is_empty() {
+                return Err(self.error("expected the name of a label, or }"));
+            }
+            self.skip_spaces();
+            if self.take('=') {
+                self.skip_spaces();
+                if self.peek() != Some('"') {
+                    return Err(self.error(
+                        "the value of a label is in double quotes: put the whole series in single \
+                         quotes, such as 'NAME{LABEL=\"VALUE\"}'",
+                    ));
+                }
+                let value = self.quoted()?;
+                if series.labels.iter().any(|(other, _)| *other == name) {
+                    self.at = start;
+                    return Err(self.error("the label is there twice: leave one out"));
+                }
+                series.labels.push((name, value));
+            } else if is_quoted && series.name.is_empty() && series.labels.is_empty() {
+                series.name = name;
+            } else {
+                return Err(self.error("expected = after the name of a label"));
+            }
+            self.skip_spaces();
+            if !self.take(',') && self.peek() != Some('}') {
+                return Err(self.error("expected , or }"));
+            }
+        }
+    }
+
+    /// Letters, digits, underscores, and the characters of `more`; no digit first.
+    fn word(&mut self, more: &str) -> String {
+        let rest = &self.text[self.at..];
+        let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || more.contains(c);
+        let end = match rest.chars().next().is_some_and(is_first) {
+            true => rest.find(|c| !is_first(c) && !c.is_ascii_digit()).unwrap_or(rest.len()),
+            false => 0,
+        };
+        self.at += end;
+        rest[..end].to_owned()
+    }
+
+    /// A text in double quotes, with the escapes `\\`, `\"` and `\n`.
+    fn quoted(&mut self) -> Result<String, Error> {
+        let start = self.at;
+        self.at += 1;
+        let mut out = String::new();
+        loop {
+            let at = self.at;
+            match self.next() {
+                Some('"') => return Ok(out),
+                Some('\\') => match self.next() {
+                    Some('n') => out.push('\n'),
+                    Some(c @ ('\\' | '"')) => out.push(c),
+                    _ => {
+                        self.at = at;
+                        return Err(self.error("expected \\\\, \\\" or \\n after a backslash"));
+                    }
+                },
+                Some(c) => out.push(c),
+                None => {
+                    self.at = start;
+                    return Err(self.error("the text that begins here has no closing quote"));
+                }
+            }
+        }
+    }
+
+    fn skip_spaces(&mut self) {
+        while self.take(' ') {}
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.text[self.at..].chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.at += next.len_utf8();
+        Some(next)
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let is_there = self.peek() == Some(wanted);
+        if is_there {
+            self.at += wanted.len_utf8();
+        }
+        is_there
+    }
+
+    fn error(&self, what: &str) -> Error {
+        let column = self.text[..self.at].chars().count() + 1;
+        Error { text: self.text.to_owned(), column, what: what.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn series(name: &str, labels: &[(&str, &str)]) -> Series {
+        let labels = labels.iter().map(|&(name, value)| (name.into(), value.into())).collect();
+        Series { name: name.into(), labels }
+    }
+
+    #[test]
+    fn what_the_text_format_writes_is_read() {
+        for (text, name, labels) in [
+            ("jobs_total", "jobs_total", &[][..]),
+            (" a:b {} ", "a:b", &[]),
+            ("jobs{queue=\"mail\"}", "jobs", &[("queue", "mail")]),
+            ("jobs{ b = \"2\" , a=\"\", }", "jobs", &[("b", "2"), ("a", "")]),
+            (r#"x{a="\"\\\n",b="é,}"}"#, "x", &[("a", "\"\\\n"), ("b", "é,}")]),
+            ("{\"http.hits\"}", "http.hits", &[]),
+            ("{\"http.hits\",\"my label\"=\"1\"}", "http.hits", &[("my label", "1")]),
+        ] {
+            assert_eq!(text.parse::<Series>().unwrap(), series(name, labels), "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_name_the_column_and_what_is_expected() {
+        for (text, column, what) in [
+            ("", 1, "a name is missing"),
+            ("{a=\"b\"}", 1, "a name is missing"),
+            ("jobs{queue=mail}", 12, "in single quotes"),
+            ("jobs{queue=\"mail\"", 18, "expected , or }"),
+            ("jobs{queue=\"mail}", 12, "no closing quote"),
+            ("jobs{queue}", 11, "expected ="),
+            ("jobs{\"x\"}", 9, "expected ="),
+            ("jobs{1=\"x\"}", 6, "the name of a label"),
+            ("jobs{,}", 6, "the name of a label"),
+            ("jobs{a=\"1\",a=\"2\"}", 12, "twice"),
+            ("jobs{a=\"\\x\"}", 9, "after a backslash"),
+            ("jobs{a=\"1\"} 3", 13, "nothing can follow"),
+            ("é.jobs", 1, "a name is missing"),
+            ("http.jobs", 5, "write {\"NAME\"}"),
+            ("a.b{a=\"1\"}", 2, "write {\"NAME\",LABEL"),
+            ("jobs total", 6, "no such character"),
+            ("jobs{a=\"é\"x}", 11, "expected ,"),
+        ] {
+            let error = text.parse::<Series>().unwrap_err();
+            assert_eq!(error.column, column, "{text}: {error}");
+            assert!(error.to_string().contains(what), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn no_text_panics() {
+        let whole = "jobs{ \"é\\\"\" = \"a\\n\", b=\"\"} x";
+        for (end, _) in whole.char_indices() {
+            let _ = whole[..end].parse::<Series>();
+            for c in ['{', '}', '"', '\\', ',', '=', 'é', '0'] {
+                let _ = format!("{}{c}{}", &whole[..end], &whole[end..]).parse::<Series>();
+            }
+        }
+    }
+}

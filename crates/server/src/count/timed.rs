@@ -1,0 +1,89 @@
+//! Runs a command as if this program were not there: it has the same standard streams, gets the
+//! signals that are meant to end it, and its exit code is ours.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgrp, kill_process, waitid};
+use rustix::termios::tcgetpgrp;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// What became of a command.
+pub(super) struct Ended {
+    /// The exit code, or 128 and the number of the signal that ended it.
+    pub(super) code: u8,
+    /// The time from its start to its end.
+    pub(super) took: Duration,
+}
+
+/// The exit codes of a command that cannot be run, as shells have them.
+const NOT_FOUND: u8 = 127;
+const NOT_RUN: u8 = 126;
+
+/// Runs a command, and waits for its end.
+///
+/// # Errors
+/// If it cannot be started or waited for: the error, and the exit code for it.
+pub(super) fn run(program: &OsString, arguments: &[OsString]) -> Result<Ended, (io::Error, u8)> {
+    let code_of = |error: &io::Error| match error.kind() {
+        io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_RUN,
+    };
+    let mut signals = Signals::new(watched()).map_err(|error| (error, NOT_RUN))?;
+    let begun = Instant::now();
+    let child = Command::new(program).args(arguments).spawn();
+    let mut child = child.map_err(|error| (code_of(&error), error)).map_err(|(c, e)| (e, c))?;
+    let status = wait(&mut child, &mut signals).map_err(|error| (error, NOT_RUN))?;
+    Ok(Ended { code: code(status), took: begun.elapsed() })
+}
+
+/// The signals that are passed on: those that this process does not ignore, as under `nohup`.
+fn watched() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    let is_ignored = |signal: &i32| ignored >> (signal - 1) & 1 == 1;
+    [SIGTERM, SIGINT, SIGQUIT, SIGHUP].into_iter().filter(|signal| !is_ignored(signal)).collect()
+}
+
+/// Waits for the end of a command, and passes signals on to it meanwhile.
+fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
+    // A process id is positive, and fits.
+    let id = Pid::from_child(child);
+    let handle = signals.handle();
+    thread::Builder::new().spawn(move || {
+        // Leaves it as a zombie: no other process gets its id while a signal is passed on.
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while waitid(WaitId::Pid(id), options).is_err_and(|error| error == Errno::INTR) {}
+        handle.close();
+    })?;
+    for number in signals.forever() {
+        if !has_seen(number)
+            && let Some(signal) = Signal::from_named_raw(number)
+        {
+            // Fails if it ended meanwhile.
+            let _ = kill_process(id, signal);
+        }
+    }
+    child.wait()
+}
+
+/// Whether the command has the signal already: the terminal sends the signals of its keys to all
+/// processes in its foreground.
+fn has_seen(number: i32) -> bool {
+    let is_key = [SIGINT, SIGQUIT, SIGHUP].contains(&number);
+    is_key
+        && std::fs::File::open("/dev/tty")
+            .is_ok_and(|terminal| tcgetpgrp(&terminal) == Ok(getpgrp()))
+}
+
+fn code(status: ExitStatus) -> u8 {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX)
+}
