@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::http;
 use crate::inputs::statsd::mapping::{self, Mapping};
+use crate::inputs::ways::Ways;
 use crate::inputs::{otlp, push, statsd};
 use crate::metrics::PREFIX;
 
@@ -152,6 +153,18 @@ pub struct Flags {
     /// Hides a group that was not pushed to for this time [default: none]
     #[arg(long, env = "QUIPU_PUSH_EXPIRY", value_name = "TIME")]
     pub push_expiry: Option<Time>,
+
+    /// Takes Prometheus remote write, at /api/v1/write [default: on]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE", value_name = "SWITCH")]
+    pub remote_write: Option<Switch>,
+
+    /// Takes Prometheus' text format, at /api/v1/import/prometheus [default: on]
+    #[arg(long, env = "QUIPU_IMPORT", value_name = "SWITCH")]
+    pub import: Option<Switch>,
+
+    /// Takes messages in any format of quipu convert, at /ingest [default: on]
+    #[arg(long, env = "QUIPU_INGEST", value_name = "SWITCH")]
+    pub ingest: Option<Switch>,
 
     /// Takes metrics by OTLP over HTTP, at /v1/metrics [default: on]
     #[arg(long, env = "QUIPU_OTLP", value_name = "SWITCH")]
@@ -289,6 +302,8 @@ pub struct Settings {
     pub expiry: Option<Duration>,
     /// How pushed metrics are treated.
     pub push: push::Settings,
+    /// The routes at which samples come in one by one.
+    pub ways: Ways,
     /// How points of OTLP become series.
     pub otlp: otlp::Options,
     /// The addresses to listen on.
@@ -359,6 +374,9 @@ impl Flags {
             push_add_jobs: self.push_add_jobs.or(other.push_add_jobs),
             push_gauges: self.push_gauges.or(other.push_gauges),
             push_expiry: self.push_expiry.or(other.push_expiry),
+            remote_write: self.remote_write.or(other.remote_write),
+            import: self.import.or(other.import),
+            ingest: self.ingest.or(other.ingest),
             otlp: self.otlp.or(other.otlp),
             otlp_translation: self.otlp_translation.or(other.otlp_translation),
             otlp_promote: self.otlp_promote.or(other.otlp_promote),
@@ -408,6 +426,9 @@ impl Flags {
             push_add_jobs: None,
             push_gauges: Some(push::Gauges::Set),
             push_expiry: None,
+            remote_write: Some(Switch::On),
+            import: Some(Switch::On),
+            ingest: Some(Switch::On),
             otlp: Some(Switch::On),
             otlp_translation: Some(otlp::Translation::UnderscoreEscapingWithSuffixes),
             otlp_promote: None,
@@ -554,6 +575,11 @@ impl Settings {
                 gauges: set(flags.push_gauges),
                 add_jobs: flags.push_add_jobs.clone().unwrap_or_default(),
                 expiry: flags.push_expiry.map(|expiry| expiry.0),
+            },
+            ways: Ways {
+                remote_write: set(flags.remote_write) == Switch::On,
+                import: set(flags.import) == Switch::On,
+                ingest: set(flags.ingest) == Switch::On,
             },
             otlp: otlp::Options {
                 enabled: set(flags.otlp) == Switch::On,

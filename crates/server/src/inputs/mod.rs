@@ -16,6 +16,7 @@ pub mod statsd;
 pub mod sweep;
 pub mod tally;
 pub mod types;
+pub mod ways;
 pub mod write;
 
 use std::cell::{RefCell, RefMut};
@@ -30,6 +31,7 @@ use gate::Gate;
 use order::Order;
 use push::Push;
 use refusals::Refusals;
+use ways::Ways;
 use write::Families;
 
 /// What all ways in share.
@@ -40,6 +42,8 @@ pub struct Shared {
     order: Order,
     /// What senders of remote write 1.0 say of families.
     families: Families,
+    /// The routes at which samples come in one by one.
+    pub ways: Ways,
     /// Keeps scrapes and replacements of groups apart.
     pub gate: Gate,
     /// Pushgateway's API.
@@ -60,6 +64,7 @@ impl Shared {
             refusals,
             order: Order::new(settings.intake.series),
             families: Families::default(),
+            ways: settings.ways,
             gate: Gate::default(),
             push,
             expiry: settings.expiry,
