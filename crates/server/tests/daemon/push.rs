@@ -223,9 +223,14 @@ fn an_expired_group_goes_on_from_its_totals() {
     daemon.put("/metrics/job/b?ttl=1h", body);
     wait_until("the group expires", || !shown(&daemon));
     assert_eq!(daemon.pushed(), lines(&["c_total{instance=\"\",job=\"b\"} 2"]));
+    assert_eq!(daemon.sample("push_expiry_seconds{instance=\"\",job=\"b\"}"), 3600.0);
+    daemon.put("/metrics/job/d?ttl=100ms", body);
     daemon.kill();
     let daemon = home.start(&[]);
     assert!(!shown(&daemon));
+    wait_until("a group from before the restart expires", || {
+        !daemon.get("/metrics").text().contains("job=\"d\"")
+    });
     daemon.put("/metrics/job/a?mode=add&ttl=1h", body);
     assert_eq!(daemon.sample("c_total{instance=\"\",job=\"a\"}"), 4.0);
     assert!(daemon.sample("push_time_seconds{instance=\"\",job=\"a\"}") > 1.6e9);

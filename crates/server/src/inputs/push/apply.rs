@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Refused};
 
-use super::batch::{Batch, FAILURE_HELP, FAILURE_TIME, Family, Held, Kind, PUSH_HELP, PUSH_TIME};
+use super::batch::{
+    Batch, EXPIRY, EXPIRY_HELP, FAILURE_HELP, FAILURE_TIME, Family, Held, Kind, OWN, PUSH_HELP,
+    PUSH_TIME,
+};
 use super::groups::{self, Groups, Key, Nanos};
 use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
@@ -33,6 +36,8 @@ struct Times {
     key: Key,
     pushed: Option<Nanos>,
     failed: Option<Nanos>,
+    /// When it expires, if it says so.
+    ttl: Option<Duration>,
 }
 
 /// Series that leave the exposition.
@@ -93,6 +98,7 @@ impl Work {
         group.pushed = now;
         group.adds |= options.adds();
         group.ttl = options.ttl.or(group.ttl);
+        let own_ttl = if was_expired { group.ttl } else { options.ttl };
         if let Some(id) = options.id.filter(|_| options.adds()) {
             group.remember(id);
         }
@@ -107,9 +113,9 @@ impl Work {
             work.replace(groups, &key, &batch, now);
         }
         if is_new {
-            work.opening = Some(Times { key: key.clone(), pushed: Some(0), failed });
+            work.opening = Some(Times { key: key.clone(), pushed: Some(0), failed, ttl: None });
         }
-        work.closing = Some(Times { key: key.clone(), pushed: Some(now), failed });
+        work.closing = Some(Times { key: key.clone(), pushed: Some(now), failed, ttl: own_ttl });
         work.coming = Some(Coming { key, batch, options, family: 0, series: 0, at: 0 });
         work
     }
@@ -118,7 +124,7 @@ impl Work {
     pub(super) fn fail(groups: &mut Groups, key: Key, now: Nanos) -> Self {
         let is_new = groups.group(&key).is_none();
         groups.create(&key).failed = now;
-        let times = Times { key, pushed: is_new.then_some(0), failed: Some(now) };
+        let times = Times { key, pushed: is_new.then_some(0), failed: Some(now), ttl: None };
         Self { closing: Some(times), ..Self::default() }
     }
 
@@ -127,7 +133,7 @@ impl Work {
         let Some(families) = groups.remove(key) else { return Self::default() };
         let families = families.into_iter().map(|family| Gone::family(key, family, false));
         // The times go last, so that a crash leaves no series without a group.
-        let times = [FAILURE_TIME, PUSH_TIME].map(|name| Gone::time(key, name, false));
+        let times = OWN.map(|name| Gone::own(key, name, false));
         Self { last: families.chain(times).collect(), ..Self::default() }
     }
 
@@ -146,7 +152,7 @@ impl Work {
             keeps: true,
         });
         let mut last: Vec<Gone> = families.collect();
-        last.extend([FAILURE_TIME, PUSH_TIME].map(|name| Gone::time(key, name, true)));
+        last.extend(OWN.map(|name| Gone::own(key, name, true)));
         groups.expire(key);
         Self { last, ..Self::default() }
     }
@@ -252,8 +258,8 @@ impl Gone {
         Self { key: key.clone(), name: family.name, series: family.series, at: 0, keeps }
     }
 
-    /// One of the group's own times.
-    fn time(key: &Key, name: &str, keeps: bool) -> Self {
+    /// One of the gateway's own series of a group.
+    fn own(key: &Key, name: &str, keeps: bool) -> Self {
         let mut series = SeriesSet::default();
         series.insert(&[]);
         Self { key: key.clone(), name: name.into(), series, at: 0, keeps }
@@ -364,12 +370,15 @@ impl Times {
     fn set(self, intake: &mut Intake, outcome: &mut Outcome) {
         let mut labels = Vec::new();
         full_labels(&self.key, &[], &mut labels);
-        for (name, help, time) in
-            [(PUSH_TIME, PUSH_HELP, self.pushed), (FAILURE_TIME, FAILURE_HELP, self.failed)]
-        {
-            let Some(time) = time else { continue };
+        let seconds = |nanos: Option<Nanos>| nanos.map(|nanos| nanos as f64 / 1e9);
+        for (name, help, value) in [
+            (PUSH_TIME, PUSH_HELP, seconds(self.pushed)),
+            (FAILURE_TIME, FAILURE_HELP, seconds(self.failed)),
+            (EXPIRY, EXPIRY_HELP, self.ttl.map(|ttl| ttl.as_secs_f64())),
+        ] {
+            let Some(value) = value else { continue };
             let metric = Metric { help, grouped: true, ..Metric::new(name) };
-            let given = Given::Gauge(time as f64 / 1e9);
+            let given = Given::Gauge(value);
             if let Err(refused) = intake.take(metric, &labels, &given, Mode::Set, None) {
                 outcome.refuse(&name.into(), refused);
             }

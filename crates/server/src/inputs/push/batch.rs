@@ -180,7 +180,7 @@ impl Batch {
         };
         let suffix = if is_openmetrics { suffix } else { "" };
         let name = [family.name(), suffix].concat();
-        if TIMES.contains(&&*name) {
+        if OWN.contains(&&*name) {
             // They are the gateway's.
             return Ok(());
         }
@@ -406,7 +406,12 @@ pub(super) const PUSH_HELP: &str =
     "Last Unix time when changing this group in the Pushgateway succeeded.";
 pub(super) const FAILURE_HELP: &str =
     "Last Unix time when changing this group in the Pushgateway failed.";
-const TIMES: [&str; 2] = [PUSH_TIME, FAILURE_TIME];
+/// The time after which a group expires, if its pushes said so; in the segment to outlast a restart.
+pub(super) const EXPIRY: &str = "push_expiry_seconds";
+pub(super) const EXPIRY_HELP: &str =
+    "Time after which this group expires if it is not pushed to; 0 for never.";
+/// All of them. The times of pushes are last: a group without them is none.
+pub(super) const OWN: [&str; 3] = [EXPIRY, FAILURE_TIME, PUSH_TIME];
 
 impl Fault {
     /// A word for it.

@@ -10,7 +10,7 @@ use quipu::intake::{Intake, Taken};
 use quipu::snapshot::{self, Value};
 
 use super::apply::after;
-use super::batch::{FAILURE_TIME, Kind, PUSH_TIME};
+use super::batch::{EXPIRY, FAILURE_TIME, Kind, OWN, PUSH_TIME};
 use super::groups::{self, Groups, Key, Nanos};
 use super::packed::{self, SeriesSet};
 
@@ -28,17 +28,18 @@ pub(super) fn restore(
     let keys = found.series.remove(PUSH_TIME).map_or(Vec::new(), |(_, keys)| keys);
     for labels in keys {
         let key: Key = labels.into();
-        let time = |name| found.times.get(&(name, key.to_vec())).copied().unwrap_or_default();
-        let (pushed, failed) = (time(PUSH_TIME), time(FAILURE_TIME));
+        let own = |name| found.own.get(&(name, key.to_vec())).copied();
+        let pushed = own(PUSH_TIME).unwrap_or_default();
         let group = groups.create(&key);
-        (group.pushed, group.failed) = (pushed, failed);
+        (group.pushed, group.failed) = (pushed, own(FAILURE_TIME).unwrap_or_default());
+        group.ttl = own(EXPIRY).map(Duration::from_nanos);
         // Whether it was is not known.
         group.adds = true;
-        if let Some(ttl) = expiry {
+        if let Some(ttl) = group.ttl.or(expiry).filter(|ttl| !ttl.is_zero()) {
             groups.set_deadline(&key, Some(after(pushed, ttl)));
         }
     }
-    found.series.remove(FAILURE_TIME);
+    OWN.iter().for_each(|name| drop(found.series.remove(*name)));
     for (name, (kind, list)) in found.series {
         put(&mut groups, &name, kind, list);
     }
@@ -77,8 +78,8 @@ fn put(groups: &mut Groups, name: &str, kind: Kind, list: Vec<Vec<u8>>) {
 struct Found {
     /// Type and packed labels of the series, without an empty instance, by name.
     series: HashMap<String, (Kind, Vec<Vec<u8>>)>,
-    /// The times of groups, by name and packed labels.
-    times: HashMap<(&'static str, Vec<u8>), Nanos>,
+    /// The gateway's own series, by name and packed labels: in nanoseconds.
+    own: HashMap<(&'static str, Vec<u8>), Nanos>,
 }
 
 impl Found {
@@ -92,10 +93,10 @@ impl Found {
         };
         let labels = taken.labels.iter().copied().filter(|label| *label != ("instance", ""));
         let packed = packed::pack(labels);
-        let time = [PUSH_TIME, FAILURE_TIME].into_iter().find(|name| *name == taken.name);
-        if let (Some(name), Value::Gauge(seconds)) = (time, taken.value) {
+        let own = OWN.into_iter().find(|name| *name == taken.name);
+        if let (Some(name), Value::Gauge(seconds)) = (own, taken.value) {
             // Times that are not possible become the nearest ones that are.
-            self.times.insert((name, packed.clone()), (seconds.as_f64() * 1e9) as Nanos);
+            self.own.insert((name, packed.clone()), (seconds.as_f64() * 1e9) as Nanos);
         }
         match self.series.get_mut(taken.name) {
             Some((_, list)) => list.push(packed),
