@@ -4,10 +4,11 @@
 //! serde from the TOML file, whose keys are the names of the flags.
 
 use std::collections::BTreeMap;
+mod time;
+
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -15,17 +16,13 @@ use quipu::intake;
 use quipu_segment::printable;
 use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 use serde::{Deserialize, Serialize};
+pub use time::Time;
 
 use crate::http;
 use crate::inputs::statsd::mapping::{self, Mapping};
 use crate::inputs::ways::Ways;
 use crate::inputs::{otlp, push, statsd};
 use crate::metrics::PREFIX;
-
-/// A length of time as people write it: `200ms`, `1m 30s`, `1h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Time(pub Duration);
 
 /// Every setting. All fields are optional; [`Settings::resolve`] fills in the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, Serialize)]
@@ -674,36 +671,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 const MAX_BUCKETS: u32 = 1 << 18;
 /// The shortest timeout accepted; a shorter one is most likely a mistake.
 const MIN_TIMEOUT: Duration = Duration::from_millis(10);
-
-impl FromStr for Time {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        humantime::parse_duration(text)
-            .map(Self)
-            .map_err(|error| format!("{error}; write a time such as 200ms, 60s, or 1h 30m"))
-    }
-}
-
-impl TryFrom<String> for Time {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse().map_err(|error| format!("{text:?}: {error}"))
-    }
-}
-
-impl From<Time> for String {
-    fn from(time: Time) -> Self {
-        time.to_string()
-    }
-}
-
-impl fmt::Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", humantime::format_duration(self.0))
-    }
-}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -53,6 +53,8 @@ mod schema;
 #[cfg(not(loom))]
 mod side;
 #[cfg(not(loom))]
+mod single;
+#[cfg(not(loom))]
 mod strings;
 #[cfg(not(loom))]
 mod walk;
