@@ -186,6 +186,13 @@ judge-otlp: ## OTLP beside Prometheus' translation of names and OpenTelemetry's 
 	TELEMETRYGEN=$(JUDGE_OTLP)/telemetrygen $(CARGO) test --locked --package quipu-server --test daemon \
 		telemetrygen -- --ignored --nocapture
 
+.PHONY: judge-relabel
+judge-relabel: ## Relabelling beside Prometheus' own package
+	mkdir -p target/judge-relabel
+	cd crates/server/tests/judges/relabel && go run . >$(CURDIR)/target/judge-relabel/samples.jsonl
+	QUIPU_RELABELLED=$(CURDIR)/target/judge-relabel/samples.jsonl $(CARGO) test --locked \
+		--package quipu-server --lib prometheus_relabels_alike -- --ignored --nocapture
+
 .PHONY: test-go
 test-go: ## The Go peers of the benchmarks, and the Go judges of the tests
 	@for module in $(GO_MODULES); do (cd $$module && go vet ./... && go test ./...) || exit 1; done

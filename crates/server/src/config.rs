@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 pub use time::Time;
 
 use crate::http;
+use crate::inputs::rules::{self, Rules};
 use crate::inputs::statsd::mapping::{self, Mapping};
-use crate::inputs::ways::Ways;
 use crate::inputs::{otlp, push, statsd};
 use crate::metrics::PREFIX;
 
@@ -151,17 +151,10 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_PUSH_EXPIRY", value_name = "TIME")]
     pub push_expiry: Option<Time>,
 
-    /// Takes Prometheus remote write, at /api/v1/write [default: on]
-    #[arg(long, env = "QUIPU_REMOTE_WRITE", value_name = "SWITCH")]
-    pub remote_write: Option<Switch>,
-
-    /// Takes Prometheus' text format, at /api/v1/import/prometheus [default: on]
-    #[arg(long, env = "QUIPU_IMPORT", value_name = "SWITCH")]
-    pub import: Option<Switch>,
-
-    /// Takes messages in any format of quipu convert, at /ingest [default: on]
-    #[arg(long, env = "QUIPU_INGEST", value_name = "SWITCH")]
-    pub ingest: Option<Switch>,
+    /// Rules for samples that come in: Prometheus' metric_relabel_configs, and aggregations
+    /// [default: none]
+    #[arg(long, env = "QUIPU_RULES", value_name = "FILE")]
+    pub rules: Option<PathBuf>,
 
     /// Takes metrics by OTLP over HTTP, at /v1/metrics [default: on]
     #[arg(long, env = "QUIPU_OTLP", value_name = "SWITCH")]
@@ -299,8 +292,8 @@ pub struct Settings {
     pub expiry: Option<Duration>,
     /// How pushed metrics are treated.
     pub push: push::Settings,
-    /// The routes at which samples come in one by one.
-    pub ways: Ways,
+    /// The file of rules for samples that come in.
+    pub rules: Option<PathBuf>,
     /// How points of OTLP become series.
     pub otlp: otlp::Options,
     /// The addresses to listen on.
@@ -328,6 +321,8 @@ pub enum Error {
     Value(&'static str, String),
     /// The mapping file of StatsD cannot be used.
     Mapping(mapping::Error),
+    /// The rules cannot be used.
+    Rules(rules::Error),
 }
 
 impl Flags {
@@ -371,9 +366,7 @@ impl Flags {
             push_add_jobs: self.push_add_jobs.or(other.push_add_jobs),
             push_gauges: self.push_gauges.or(other.push_gauges),
             push_expiry: self.push_expiry.or(other.push_expiry),
-            remote_write: self.remote_write.or(other.remote_write),
-            import: self.import.or(other.import),
-            ingest: self.ingest.or(other.ingest),
+            rules: self.rules.or(other.rules),
             otlp: self.otlp.or(other.otlp),
             otlp_translation: self.otlp_translation.or(other.otlp_translation),
             otlp_promote: self.otlp_promote.or(other.otlp_promote),
@@ -423,9 +416,7 @@ impl Flags {
             push_add_jobs: None,
             push_gauges: Some(push::Gauges::Set),
             push_expiry: None,
-            remote_write: Some(Switch::On),
-            import: Some(Switch::On),
-            ingest: Some(Switch::On),
+            rules: None,
             otlp: Some(Switch::On),
             otlp_translation: Some(otlp::Translation::UnderscoreEscapingWithSuffixes),
             otlp_promote: None,
@@ -573,11 +564,7 @@ impl Settings {
                 add_jobs: flags.push_add_jobs.clone().unwrap_or_default(),
                 expiry: flags.push_expiry.map(|expiry| expiry.0),
             },
-            ways: Ways {
-                remote_write: set(flags.remote_write) == Switch::On,
-                import: set(flags.import) == Switch::On,
-                ingest: set(flags.ingest) == Switch::On,
-            },
+            rules: flags.rules.clone(),
             otlp: otlp::Options {
                 enabled: set(flags.otlp) == Switch::On,
                 translation: set(flags.otlp_translation),
@@ -607,10 +594,10 @@ impl Settings {
     /// # Errors
     /// Those of the files, which name the line and the remedy.
     pub fn check_files(&self) -> Result<(), Error> {
-        match &self.statsd.mapping {
-            Some(path) => Mapping::read(path).map(drop).map_err(Error::Mapping),
-            None => Ok(()),
-        }
+        let mapping = self.statsd.mapping.as_deref().map(Mapping::read);
+        mapping.transpose().map_err(Error::Mapping)?;
+        let rules = self.rules.as_deref().map(Rules::read);
+        rules.transpose().map(drop).map_err(Error::Rules)
     }
 
     /// The effective settings as texts, by name.
@@ -685,6 +672,7 @@ impl fmt::Display for Error {
             }
             Self::Value(name, what) => write!(f, "cannot use --{name}: {what}"),
             Self::Mapping(error) => write!(f, "{error}"),
+            Self::Rules(error) => write!(f, "{error}"),
         }
     }
 }
@@ -694,7 +682,7 @@ impl std::error::Error for Error {
         match self {
             Self::Read(_, error) => Some(error),
             Self::Parse(_, error) => Some(error),
-            Self::Value(..) | Self::Mapping(_) => None,
+            Self::Value(..) | Self::Mapping(_) | Self::Rules(_) => None,
         }
     }
 }

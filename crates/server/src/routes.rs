@@ -11,7 +11,7 @@ use crate::exposing::Exposing;
 use crate::http::{Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text};
 use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
-use crate::inputs::{Inputs, otlp};
+use crate::inputs::{self, Inputs, otlp};
 use crate::metrics::Metrics;
 use crate::state::State;
 use crate::top::{Asked, MAX_KEYS, Page, Top};
@@ -73,6 +73,18 @@ impl Routes {
                 let exposing = Exposing::new(&self.inputs, request);
                 Ok(in_steps(Scrape { expiring, exposing }))
             }
+            ("api", Some("v1/write")) => {
+                post(request)?;
+                Ok(inputs::write::respond(&self.inputs, request))
+            }
+            ("api", Some("v1/import/prometheus")) => {
+                post(request)?;
+                Ok(inputs::import::respond(&self.inputs, request))
+            }
+            ("ingest", None) => {
+                post(request)?;
+                Ok(inputs::ingest::respond(&self.inputs, request))
+            }
             ("refused", None) => {
                 read_only(request)?;
                 Ok(json(&refused(self.inputs.refusals())).into())
@@ -84,12 +96,7 @@ impl Routes {
                 read_only(request)?;
                 Ok(text(StatusCode::OK, "ok\n").into())
             }
-            _ => {
-                let shared = self.inputs.shared();
-                let reply = shared.ways.reply(&self.inputs, request);
-                let reply = reply.or_else(|| shared.push.reply(&self.inputs, request));
-                reply.ok_or(Refused::NotFound)
-            }
+            _ => self.push().reply(&self.inputs, request).ok_or(Refused::NotFound),
         }
     }
 
@@ -242,9 +249,10 @@ impl Handler for Routes {
     }
 
     fn keeps_body(&self, method: &Method, path: &str) -> bool {
-        let shared = self.inputs.shared();
-        let is_otlp = *method == Method::POST && path == otlp::PATH && shared.otlp.enabled;
-        is_otlp || shared.ways.takes(method, path) || shared.push.takes(method, path)
+        let is_post = *method == Method::POST;
+        let is_otlp = path == otlp::PATH && self.inputs.shared().otlp.enabled;
+        let is_other = matches!(path, "/api/v1/write" | "/api/v1/import/prometheus" | "/ingest");
+        is_post && (is_otlp || is_other) || self.push().takes(method, path)
     }
 
     fn event(&self, event: Event) {

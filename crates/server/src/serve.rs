@@ -14,6 +14,7 @@ use crate::config::Settings;
 use crate::http::{self, Server};
 use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
+use crate::inputs::rules::{self, Rules};
 use crate::inputs::statsd;
 use crate::inputs::sweep::Sweeps;
 use crate::inputs::{Inputs, Shared};
@@ -32,6 +33,8 @@ pub enum Error {
     Http(http::Error),
     /// StatsD cannot be received.
     Statsd(statsd::Error),
+    /// The rules cannot be used.
+    Rules(rules::Error),
     /// The daemon's own metrics cannot be created; with the bytes of address space that the daemon
     /// needs in all.
     Metrics(quipu::Error, u64),
@@ -57,6 +60,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     check_open_files(settings)?;
     // Bind before opening the state: a daemon that cannot listen must not touch it.
     let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
+    let rules = settings.rules.as_deref().map(Rules::read).transpose().map_err(Error::Rules)?;
     let listeners = statsd::Listeners::bind(&settings.statsd).map_err(Error::Statsd)?;
     // State and metrics live as long as the process, so requests count no references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
@@ -64,7 +68,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let addresses = state::addresses(settings);
     let metrics = Metrics::new(state).map_err(|error| Error::Metrics(error, addresses))?;
     let metrics: &Metrics = Box::leak(Box::new(metrics));
-    let shared = take_in(state, metrics, settings).map_err(|e| Error::Metrics(e, addresses))?;
+    let shared =
+        take_in(state, metrics, settings, rules).map_err(|e| Error::Metrics(e, addresses))?;
     let checkpoints = Checkpoints::start(state, settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
     let sweeps = Sweeps::start(state).map_err(|error| Error::System("start a thread", error))?;
@@ -127,11 +132,15 @@ fn take_in(
     state: &'static State,
     metrics: &Metrics,
     settings: &Settings,
+    mut rules: Option<Rules>,
 ) -> Result<&'static Shared, quipu::Error> {
+    if let Some(rules) = &mut rules {
+        rules.count(metrics.registry())?;
+    }
     state.intake.registry().collect(Own::new(metrics.registry()))?;
     let refusals = Refusals::new(metrics.registry(), state)?;
     let push = Push::new(settings.push.clone(), settings.shown(), &mut state.intake.clone())?;
-    Ok(Box::leak(Box::new(Shared::new(settings, refusals, push))))
+    Ok(Box::leak(Box::new(Shared::new(settings, refusals, push, rules))))
 }
 
 /// Logs the addresses, and whether there are fewer connections than asked for.
@@ -181,6 +190,7 @@ impl fmt::Display for Error {
             Self::State(error) => write!(f, "{error}"),
             Self::Http(error) => write!(f, "{error}"),
             Self::Statsd(error) => write!(f, "{error}"),
+            Self::Rules(error) => write!(f, "{error}"),
             Self::Metrics(error, addresses) => write!(
                 f,
                 "cannot make the daemon's own metrics: {error}; the whole daemon needs {} KiB of \

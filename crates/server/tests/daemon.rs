@@ -31,6 +31,8 @@ mod push;
 mod python;
 #[path = "daemon/refusals.rs"]
 mod refusals;
+#[path = "daemon/rules.rs"]
+mod rules;
 #[path = "daemon/settings.rs"]
 mod settings;
 #[path = "daemon/shutdown.rs"]

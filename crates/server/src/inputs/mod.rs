@@ -12,18 +12,19 @@ pub mod otlp;
 pub mod parameters;
 pub mod push;
 pub mod refusals;
+pub mod rules;
 pub mod statsd;
 pub mod sweep;
 pub mod tally;
 pub mod types;
-pub mod ways;
 pub mod write;
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use quipu::intake::{Intake, Metric};
+use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
+use quipu::snapshot::Timestamp;
 
 use crate::config::Settings;
 use crate::state::State;
@@ -31,7 +32,7 @@ use gate::Gate;
 use order::Order;
 use push::Push;
 use refusals::Refusals;
-use ways::Ways;
+use rules::Rules;
 use write::Families;
 
 /// What all ways in share.
@@ -42,8 +43,6 @@ pub struct Shared {
     order: Order,
     /// What senders of remote write 1.0 say of families.
     families: Families,
-    /// The routes at which samples come in one by one.
-    pub ways: Ways,
     /// Keeps scrapes and replacements of groups apart.
     pub gate: Gate,
     /// Pushgateway's API.
@@ -55,21 +54,83 @@ pub struct Shared {
     pub otlp: otlp::Options,
     /// The most bytes of a body after decompression.
     pub body_bytes: usize,
+    /// What samples are subject to, if anything.
+    pub rules: Option<Rules>,
 }
 
 impl Shared {
     /// What the settings ask for.
-    pub fn new(settings: &Settings, refusals: Refusals, push: Push) -> Self {
+    pub fn new(settings: &Settings, refusals: Refusals, push: Push, rules: Option<Rules>) -> Self {
         Self {
+            rules,
             refusals,
             order: Order::new(settings.intake.series),
             families: Families::default(),
-            ways: settings.ways,
             gate: Gate::default(),
             push,
             expiry: settings.expiry,
             otlp: settings.otlp.clone(),
             body_bytes: settings.http.limits.kept_body_bytes,
+        }
+    }
+}
+
+/// The ways of a sample into an intake: through the rules, if there are any. Pushed groups alone go
+/// around them.
+impl Shared {
+    /// As [`Intake::take`].
+    ///
+    /// # Errors
+    /// As [`Intake::take`].
+    #[inline]
+    pub fn take(
+        &self,
+        intake: &mut Intake,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        given: &Given<'_>,
+        mode: Mode,
+        start: Option<Timestamp>,
+    ) -> Result<(), Refused> {
+        match &self.rules {
+            None => intake.take(metric, labels, given, mode, start),
+            Some(rules) => rules.take(intake, metric, labels, given, mode, start),
+        }
+    }
+
+    /// As [`Intake::observe`].
+    ///
+    /// # Errors
+    /// As [`Intake::observe`].
+    #[inline]
+    pub fn observe(
+        &self,
+        intake: &mut Intake,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        shape: &Shape,
+        value: f64,
+        weight: f64,
+    ) -> Result<(), Refused> {
+        match &self.rules {
+            None => intake.observe(metric, labels, shape, value, weight),
+            Some(rules) => rules.observe(intake, metric, labels, shape, value, weight),
+        }
+    }
+
+    /// As [`Intake::remove`].
+    ///
+    /// # Errors
+    /// As [`Intake::remove`].
+    pub fn remove(
+        &self,
+        intake: &mut Intake,
+        name: &str,
+        labels: &[(&str, &str)],
+    ) -> Result<u64, quipu::Error> {
+        match &self.rules {
+            None => intake.remove(name, labels),
+            Some(rules) => rules.remove(intake, name, labels),
         }
     }
 }

@@ -239,15 +239,6 @@ fn types_and_codings_are_negotiated() {
 }
 
 #[test]
-fn routes_that_are_off_are_not_there() {
-    let home = Home::new();
-    let daemon = home.start(&["--remote-write", "off", "--import", "off", "--ingest", "off"]);
-    for target in ["/api/v1/write", "/api/v1/import/prometheus", "/ingest?format=json"] {
-        daemon.post_body(target, &[], b"a 1\n").expect_refusal(404, "the routes are");
-    }
-}
-
-#[test]
 fn a_real_prometheus_writes() {
     let home = Home::new();
     let daemon = home.start(&[]);

@@ -327,7 +327,8 @@ impl Taker<'_> {
         }
         let start = valued.start_ms.and_then(|start| u64::try_from(start).ok());
         let start = start.and_then(|start| start.checked_mul(1_000_000)).map(Timestamp);
-        let taken = self.intake.take(metric, labels, &valued.given, valued.mode, start);
+        let (shared, intake) = (self.inputs.shared(), &mut self.intake);
+        let taken = shared.take(intake, metric, labels, &valued.given, valued.mode, start);
         taken.map_err(|refused| {
             if let Some(series) = series {
                 self.inputs.shared().order.forget(series);

@@ -138,14 +138,15 @@ fn take(
     let refused = |refused: Refused| (refused.reason(), refused.to_string());
     let taken = id::split(message.id(), |name, labels| {
         let metric = inputs.metric(name);
-        let mut take = |given, mode| intake.take(metric, labels, &given, mode, None);
+        let shared = inputs.shared();
+        let mut take = |given, mode| shared.take(intake, metric, labels, &given, mode, None);
         match message {
             Message::Counter(counter) => take(Given::Counter(counter.value as f64), Mode::Add),
             Message::Gauge(gauge) => take(Given::Gauge(gauge.value), Mode::Set),
             Message::BatchTimer(timer) => timer
                 .values
                 .iter()
-                .try_for_each(|value| intake.observe(metric, labels, timers, *value, 1.0)),
+                .try_for_each(|value| shared.observe(intake, metric, labels, timers, *value, 1.0)),
             Message::MetricUnion(_) => Ok(()),
         }
     });

@@ -116,7 +116,7 @@ impl Export {
             inputs: inputs.clone(),
             encoding,
             points: Points::new(bytes, |bytes| MetricsReader::new(bytes)),
-            translator: Translator::new(&shared.otlp, shared.expiry),
+            translator: Translator::new(shared),
             taken: 0,
             refused: 0,
             message: String::new(),

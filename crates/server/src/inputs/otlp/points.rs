@@ -1,7 +1,6 @@
 //! Data points as what an intake takes.
 
 use std::fmt;
-use std::time::Duration;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Refused};
 use quipu::snapshot::{Native, Timestamp};
@@ -10,9 +9,9 @@ use quipu_wire::remote::{
     Temporality,
 };
 
-use super::Options;
 use super::labels::{self, Labels, Target};
-use super::names::{Kind, Translation};
+use super::names::Kind;
+use crate::inputs::Shared;
 
 /// Why a data point was not taken.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,11 +66,8 @@ impl fmt::Display for Rejected {
 }
 
 /// Translates points, and keeps what consecutive points have in common.
-#[derive(Debug)]
 pub(super) struct Translator {
-    translation: Translation,
-    promote: &'static [String],
-    expiry: Option<Duration>,
+    shared: &'static Shared,
     /// The numbers of the resource, the scope and the metric that the fields below are of.
     numbers: [usize; 3],
     target: Target,
@@ -94,11 +90,9 @@ struct Buckets {
 }
 
 impl Translator {
-    pub(super) fn new(options: &'static Options, expiry: Option<Duration>) -> Self {
+    pub(super) fn new(shared: &'static Shared) -> Self {
         Self {
-            translation: options.translation,
-            promote: &options.promote,
-            expiry,
+            shared,
             numbers: [0; 3],
             target: Target::default(),
             scope: Labels::default(),
@@ -128,41 +122,44 @@ impl Translator {
         let Some(name) = &self.name else { return Err(Rejected::Name) };
         let labels = &mut self.labels;
         labels.clear();
-        let added = labels.add(self.translation, point.attributes, |_| true);
+        let added = labels.add(self.shared.otlp.translation, point.attributes, |_| true);
         added.map_err(|key| Rejected::Key(key.into()))?;
         self.target.add_to(labels);
         self.scope.iter().for_each(|(name, value)| labels.set(name, value));
         let pairs: Vec<(&str, &str)> = self.labels.iter().collect();
         if point.no_recorded_value {
-            end(intake, name, &pairs, &point.value);
+            end(self.shared, intake, name, &pairs, &point.value);
             return Ok(());
         }
         let (given, mode) = self.buckets.given(&point.value)?;
         let metric = Metric {
             help: point.metric.description,
             unit: &self.unit,
-            expiry: self.expiry,
+            expiry: self.shared.expiry,
             ..Metric::new(name)
         };
         let start = (mode == Mode::Follow && point.start_ns != 0).then_some(point.start_ns);
-        let taken = intake.take(metric, &pairs, &given, mode, start.map(Timestamp));
+        let start = start.map(Timestamp);
+        let taken = self.shared.take(intake, metric, &pairs, &given, mode, start);
         taken.map_err(Rejected::Intake)
     }
 
     /// Reads what describes the point, where it differs from the point before.
     fn describe(&mut self, intake: &mut Intake, point: &Point<'_, '_>) {
-        let translation = self.translation;
+        let shared = self.shared;
+        let translation = shared.otlp.translation;
         let numbers = [point.resource.number, point.scope.number, point.metric.number];
         if self.numbers[0] != numbers[0] {
-            let read = self.target.read(point.resource.attributes, translation, self.promote);
+            let read =
+                self.target.read(point.resource.attributes, translation, &shared.otlp.promote);
             self.fault[0] = read.err().map(str::to_owned);
             intake.set_source(&self.target.job);
             if self.fault[0].is_none() && !self.target.info.is_empty() {
                 let pairs: Vec<(&str, &str)> = self.target.info.iter().collect();
-                let (help, expiry) = ("Target metadata", self.expiry);
+                let (help, expiry) = ("Target metadata", shared.expiry);
                 let metric = Metric { help, expiry, ..Metric::new("target_info") };
                 // It only describes the others: what the intake refuses, it refuses for them, too.
-                let _ = intake.take(metric, &pairs, &Given::Gauge(1.0), Mode::Set, None);
+                let _ = shared.take(intake, metric, &pairs, &Given::Gauge(1.0), Mode::Set, None);
             }
         }
         if self.numbers[1] != numbers[1] {
@@ -189,10 +186,16 @@ impl Translator {
 }
 
 /// Ends a series. A gauge is removed; a total is kept, for when the series comes back.
-fn end(intake: &mut Intake, name: &str, labels: &[(&str, &str)], value: &PointValue<'_>) {
+fn end(
+    shared: &Shared,
+    intake: &mut Intake,
+    name: &str,
+    labels: &[(&str, &str)],
+    value: &PointValue<'_>,
+) {
     if matches!(value, PointValue::Gauge(_) | PointValue::Sum { monotonic: false, .. }) {
         // A segment that cannot be locked keeps the gauge, which is then as old as it is.
-        let _ = intake.remove(name, labels);
+        let _ = shared.remove(intake, name, labels);
     }
 }
 

@@ -155,7 +155,8 @@ impl Receiver {
             expiry: treatment.expiry.or(self.shared.expiry),
             ..Metric::new(found.name)
         };
-        let mut taking = Taking { intake: &mut self.intake, metric, labels: &labels, treatment };
+        let (shared, intake) = (self.shared, &mut self.intake);
+        let mut taking = Taking { shared, intake, metric, labels: &labels, treatment };
         for value in sample.values() {
             let taken = match value {
                 Ok(value) => taking.take(sample, value),
@@ -175,6 +176,7 @@ impl Receiver {
 
 /// A metric and its labels, for the values of a line.
 struct Taking<'a> {
+    shared: &'static Shared,
     intake: &'a mut Intake,
     metric: Metric<'a>,
     labels: &'a [(&'a str, &'a str)],
@@ -217,11 +219,12 @@ impl Taking<'_> {
                     return Err(NotTaken::Rate);
                 }
                 let shape = &self.treatment.shape;
-                let taken = self.intake.observe(self.metric, self.labels, shape, observed, weight);
+                let Self { shared, metric, labels, .. } = *self;
+                let taken = shared.observe(self.intake, metric, labels, shape, observed, weight);
                 return taken.map_err(NotTaken::Refused);
             }
         };
-        let taken = self.intake.take(self.metric, self.labels, &given, mode, None);
+        let taken = self.shared.take(self.intake, self.metric, self.labels, &given, mode, None);
         taken.map_err(NotTaken::Refused)
     }
 }

@@ -295,12 +295,14 @@ impl Step<'_> {
     ) -> Result<(), Fault> {
         let start = start_ms.and_then(|start| u64::try_from(start).ok());
         let start = start.and_then(|start| start.checked_mul(1_000_000)).map(Timestamp);
-        let taken = self.intake.take(named.metric, named.labels, given, mode, start);
+        let (shared, intake) = (self.inputs.shared(), &mut self.intake);
+        let taken = shared.take(intake, named.metric, named.labels, given, mode, start);
         taken.map_err(|refused| self.forget(named, refused))
     }
 
     fn remove(&mut self, named: &Named<'_>) -> Result<(), Fault> {
-        let removed = self.intake.remove(named.name, named.labels);
+        let shared = self.inputs.shared();
+        let removed = shared.remove(&mut self.intake, named.name, named.labels);
         removed.map(drop).map_err(|_| self.forget(named, Refused::Full))
     }
 

@@ -1,0 +1,50 @@
+//! The file of rules as it is written. Relabelling has the keys of Prometheus.
+
+use serde::Deserialize;
+use serde_saphyr::Spanned;
+
+/// The whole file. An unknown key is an error.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) metric_relabel_configs: Option<Vec<Spanned<Relabel>>>,
+    pub(super) aggregations: Option<Vec<Spanned<Aggregation>>>,
+}
+
+/// One of `metric_relabel_configs`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Relabel {
+    pub(super) source_labels: Option<Vec<String>>,
+    pub(super) separator: Option<String>,
+    pub(super) regex: Option<String>,
+    pub(super) modulus: Option<u64>,
+    pub(super) target_label: Option<String>,
+    pub(super) replacement: Option<String>,
+    pub(super) action: Option<String>,
+}
+
+/// One of `aggregations`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Aggregation {
+    /// A regular expression for the whole name.
+    #[serde(rename = "match")]
+    pub(super) pattern: String,
+    pub(super) by: Option<Vec<String>>,
+    pub(super) without: Option<Vec<String>>,
+    pub(super) outputs: Vec<Output>,
+    #[serde(default)]
+    pub(super) keep_input: bool,
+}
+
+/// What an aggregation makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Output {
+    Sum,
+    Last,
+    Min,
+    Max,
+    Count,
+}

@@ -1,0 +1,67 @@
+//! The labels of a sample while rules change them. The name is the label `__name__`.
+
+use std::borrow::Cow;
+
+/// The label that has the name of the metric.
+pub(super) const NAME: &str = "__name__";
+
+/// Labels. None is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Labels<'a> {
+    pairs: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+}
+
+impl<'a> Labels<'a> {
+    pub(super) fn new(name: &'a str, labels: &[(&'a str, &'a str)]) -> Self {
+        let filled = labels.iter().filter(|(_, value)| !value.is_empty());
+        let named = [(NAME, name)].into_iter().chain(filled.copied());
+        let mut pairs: Vec<_> = named.map(|(name, value)| (name.into(), value.into())).collect();
+        // Prometheus goes through labels in their order, which decides which of two wins.
+        pairs.sort();
+        Self { pairs }
+    }
+
+    /// The value of a label, empty if it is not there.
+    pub(super) fn get(&self, name: &str) -> &str {
+        self.pairs.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)
+    }
+
+    /// The value, which stays when the labels change.
+    pub(super) fn copy(&self, name: &str) -> Cow<'a, str> {
+        let found = self.pairs.iter().find(|(other, _)| other == name);
+        found.map_or(Cow::Borrowed(""), |(_, value)| value.clone())
+    }
+
+    /// Sets a label; an empty value removes it. Returns whether that is a change.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> bool {
+        if self.get(name) == value {
+            return false;
+        }
+        if value.is_empty() {
+            self.pairs.retain(|(other, _)| other != name);
+        } else if let Some(pair) = self.pairs.iter_mut().find(|(other, _)| other == name) {
+            pair.1 = Cow::Owned(value.to_owned());
+        } else {
+            self.pairs.push((Cow::Owned(name.to_owned()), Cow::Owned(value.to_owned())));
+        }
+        true
+    }
+
+    /// Keeps the labels whose names are wanted. Returns whether that is a change.
+    pub(super) fn retain(&mut self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        let before = self.pairs.len();
+        self.pairs.retain(|(name, _)| is_wanted(name));
+        self.pairs.len() < before
+    }
+
+    /// All of them, the name included.
+    pub(super) fn all(&self) -> &[(Cow<'a, str>, Cow<'a, str>)] {
+        &self.pairs
+    }
+
+    /// All but the name.
+    pub(super) fn pairs(&self) -> Vec<(&str, &str)> {
+        let others = self.pairs.iter().filter(|(name, _)| name != NAME);
+        others.map(|(name, value)| (&**name, &**value)).collect()
+    }
+}

@@ -1,0 +1,231 @@
+//! Rules for all samples that come in: relabelling, then aggregation.
+//!
+//! A sample is a counter, a gauge, or a whole histogram or summary: rules see it once, under its name,
+//! and without `le` or `quantile`. Pushed groups are not subject to rules, since their labels are how
+//! they are replaced.
+
+mod aggregate;
+mod file;
+mod labels;
+mod pattern;
+mod relabel;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
+use quipu::snapshot::Timestamp;
+use quipu::{Counter, CounterFamily, Description, Registry};
+use quipu_segment::printable;
+
+use aggregate::{Aggregation, Input};
+use labels::{Labels, NAME};
+use relabel::{Outcome, Relabel};
+
+/// The rules of a file.
+#[derive(Debug)]
+pub struct Rules {
+    relabel: Vec<(Relabel, Counts)>,
+    aggregations: Vec<(Aggregation, Counts)>,
+}
+
+/// What a rule did: samples that it changed or aggregated, and samples that it dropped or, in an
+/// aggregation, kept. `None` in rules that are only checked.
+type Counts = Option<[Counter; 2]>;
+
+/// Why a file of rules cannot be used.
+#[derive(Debug)]
+pub struct Error {
+    path: PathBuf,
+    line: Option<u64>,
+    what: String,
+}
+
+/// The largest file that is read.
+const MAX_BYTES: u64 = 1 << 20;
+
+impl Rules {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Error`], with the line, the key and the remedy.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let error = |line, what| Error { path: path.into(), line, what };
+        let length = path.metadata().map_err(|e| error(None, e.to_string()))?.len();
+        if length > MAX_BYTES {
+            let what = format!("it has {length} bytes; rules may have {MAX_BYTES}");
+            return Err(error(None, what));
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| error(None, e.to_string()))?;
+        Self::parse(&text).map_err(|(line, what)| error(line, what))
+    }
+
+    fn parse(text: &str) -> Result<Self, (Option<u64>, String)> {
+        let options = serde_saphyr::options! { with_snippet: false };
+        let file: Option<file::File> = serde_saphyr::from_str_with_options(text, options)
+            .map_err(|error| (error.location().map(|place| place.line()), error.to_string()))?;
+        let file = file.unwrap_or_default();
+        let mut rules = Self { relabel: Vec::new(), aggregations: Vec::new() };
+        for rule in file.metric_relabel_configs.unwrap_or_default() {
+            let line = Some(rule.referenced.line());
+            let read = Relabel::new(&rule.value).map_err(|what| (line, what))?;
+            rules.relabel.push((read, None));
+        }
+        for rule in file.aggregations.unwrap_or_default() {
+            let line = Some(rule.referenced.line());
+            let read = Aggregation::new(&rule.value).map_err(|what| (line, what))?;
+            rules.aggregations.push((read, None));
+        }
+        Ok(rules)
+    }
+
+    /// Counts what each rule does, in the daemon's own metrics.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn count(&mut self, registry: &Registry) -> Result<(), quipu::Error> {
+        let family = |name, help| -> Result<CounterFamily<[String; 2]>, quipu::Error> {
+            let about = Description::new(name, help);
+            registry.register(about.labels(["rule", "action"]))
+        };
+        let changed = family("quipu_rule_changed", "Samples that a rule of relabelling changed.")?;
+        let dropped = family("quipu_rule_dropped", "Samples that a rule of relabelling dropped.")?;
+        for (number, (rule, counts)) in (1..).zip(&mut self.relabel) {
+            let labels = [number_text(number), rule.name().to_owned()];
+            *counts = Some([changed.with(&labels), dropped.with(&labels)]);
+        }
+        let family = |name, help| -> Result<CounterFamily<[String; 1]>, quipu::Error> {
+            registry.register(Description::new(name, help).labels(["aggregation"]))
+        };
+        let taken = family("quipu_rule_aggregated", "Samples that an aggregation took.")?;
+        let kept = family(
+            "quipu_rule_kept",
+            "Samples that were kept as they are, since an output of an aggregation cannot be made of \
+             them.",
+        )?;
+        for (number, (_, counts)) in (1..).zip(&mut self.aggregations) {
+            let labels = [number_text(number)];
+            *counts = Some([taken.with(&labels), kept.with(&labels)]);
+        }
+        Ok(())
+    }
+
+    /// Takes a value that is complete in itself, as [`Intake::take`] does.
+    ///
+    /// # Errors
+    /// As [`Intake::take`].
+    pub fn take(
+        &self,
+        intake: &mut Intake,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        given: &Given<'_>,
+        mode: Mode,
+        start: Option<Timestamp>,
+    ) -> Result<(), Refused> {
+        let Some(sample) = self.relabelled(metric.name, labels) else { return Ok(()) };
+        let (metric, labels) = (Metric { name: sample.get(NAME), ..metric }, sample.pairs());
+        if self.aggregate(intake, metric, &labels, Input::Given(given, mode))? {
+            intake.take(metric, &labels, given, mode, start)?;
+        }
+        Ok(())
+    }
+
+    /// Observes a value, as [`Intake::observe`] does.
+    ///
+    /// # Errors
+    /// As [`Intake::observe`].
+    pub fn observe(
+        &self,
+        intake: &mut Intake,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        shape: &Shape,
+        value: f64,
+        weight: f64,
+    ) -> Result<(), Refused> {
+        let Some(sample) = self.relabelled(metric.name, labels) else { return Ok(()) };
+        let (metric, labels) = (Metric { name: sample.get(NAME), ..metric }, sample.pairs());
+        if self.aggregate(intake, metric, &labels, Input::Observed(shape, value, weight))? {
+            intake.observe(metric, &labels, shape, value, weight)?;
+        }
+        Ok(())
+    }
+
+    /// Removes a series, as [`Intake::remove`] does.
+    ///
+    /// # Errors
+    /// As [`Intake::remove`].
+    pub fn remove(
+        &self,
+        intake: &mut Intake,
+        name: &str,
+        labels: &[(&str, &str)],
+    ) -> Result<u64, quipu::Error> {
+        match self.relabelled(name, labels) {
+            Some(sample) => intake.remove(sample.get(NAME), &sample.pairs()),
+            None => Ok(0),
+        }
+    }
+
+    /// The sample after relabelling; `None` if it is dropped, or has no name.
+    fn relabelled<'a>(&self, name: &'a str, labels: &[(&'a str, &'a str)]) -> Option<Labels<'a>> {
+        let mut labels = Labels::new(name, labels);
+        for (rule, counts) in &self.relabel {
+            let at = match rule.apply(&mut labels) {
+                Outcome::Same => continue,
+                Outcome::Changed => 0,
+                Outcome::Dropped => 1,
+            };
+            if let Some(counts) = counts {
+                counts[at].inc();
+            }
+            if at == 1 {
+                return None;
+            }
+        }
+        (!labels.get(NAME).is_empty()).then_some(labels)
+    }
+
+    /// Makes the outputs of the aggregations that match. Returns whether the sample itself is kept.
+    fn aggregate(
+        &self,
+        intake: &mut Intake,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        input: Input<'_>,
+    ) -> Result<bool, Refused> {
+        let (mut is_matched, mut is_kept) = (false, false);
+        for (aggregation, counts) in &self.aggregations {
+            if !aggregation.matches(metric.name) {
+                continue;
+            }
+            is_matched = true;
+            let all = aggregation.give(intake, metric, labels, input)?;
+            is_kept |= !all || aggregation.keep_input;
+            if let Some([taken, kept]) = counts {
+                if all { taken } else { kept }.inc();
+            }
+        }
+        Ok(is_kept || !is_matched)
+    }
+}
+
+fn number_text(number: usize) -> String {
+    number.to_string()
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot use the rules in {}", printable(&self.path))?;
+        if let Some(line) = self.line {
+            write!(f, ", line {line}")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests;

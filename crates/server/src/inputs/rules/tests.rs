@@ -1,0 +1,169 @@
+//! Rules over an intake.
+
+use quipu::intake::{Limits, Mode};
+
+use super::*;
+
+const RULES: &str = "
+metric_relabel_configs:
+- {source_labels: [__name__], regex: 'go_.*', action: drop}
+- {source_labels: [__name__], regex: 'old_(.*)', target_label: __name__, replacement: 'new_$1'}
+- {regex: pod, action: labeldrop}
+aggregations:
+- {match: 'requests(_total)?', without: [instance], outputs: [sum, count]}
+- {match: 'level', by: [job], outputs: [min, max, last], keep_input: true}
+- {match: 'took', by: [], outputs: [sum]}
+";
+
+/// Rules, and an intake for them.
+struct Bench {
+    rules: Rules,
+    intake: Intake,
+}
+
+impl Bench {
+    fn new(rules: &str) -> Self {
+        let registry = Registry::new();
+        let mut rules = Rules::parse(rules).unwrap();
+        rules.count(&registry).unwrap();
+        Self { rules, intake: Intake::new(&registry, Limits::default()).unwrap() }
+    }
+
+    fn take(&mut self, name: &str, labels: &[(&str, &str)], given: Given<'_>, mode: Mode) {
+        let metric = Metric::new(name);
+        self.rules.take(&mut self.intake, metric, labels, &given, mode, None).unwrap();
+    }
+
+    /// The samples of names that do not begin with `quipu_`, or of those that do.
+    fn shown(&self, own: bool) -> Vec<String> {
+        let text = self.intake.registry().text();
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.filter(|line| line.starts_with("quipu_") == own).map(str::to_owned).collect()
+    }
+}
+
+#[test]
+fn samples_are_relabelled_and_counted() {
+    let mut bench = Bench::new(RULES);
+    bench.take("go_gc", &[], Given::Gauge(1.0), Mode::Set);
+    bench.take("old_size", &[("pod", "a"), ("x", "y")], Given::Gauge(2.0), Mode::Set);
+    bench.take("plain", &[("x", "y")], Given::Counter(3.0), Mode::Follow);
+    assert_eq!(bench.shown(false), ["new_size{x=\"y\"} 2", "plain{x=\"y\"} 3"]);
+    let own = bench.shown(true);
+    for line in [
+        "quipu_rule_dropped_total{rule=\"1\",action=\"drop\"} 1",
+        "quipu_rule_changed_total{rule=\"2\",action=\"replace\"} 1",
+        "quipu_rule_changed_total{rule=\"3\",action=\"labeldrop\"} 1",
+    ] {
+        assert!(own.iter().any(|found| found == line), "{own:#?}");
+    }
+    let removed = bench.rules.remove(&mut bench.intake, "old_size", &[("pod", "b"), ("x", "y")]);
+    assert_eq!(removed.unwrap(), 1);
+}
+
+#[test]
+fn increments_are_summed_and_totals_are_kept() {
+    let mut bench = Bench::new(RULES);
+    for instance in ["a", "b", "b"] {
+        let labels = [("instance", instance), ("job", "j")];
+        bench.take("requests_total", &labels, Given::Counter(2.0), Mode::Add);
+    }
+    let labels = [("instance", "a"), ("job", "k")];
+    bench.take("requests_total", &labels, Given::Counter(7.0), Mode::Follow);
+    let mut shown = bench.shown(false);
+    shown.sort();
+    assert_eq!(
+        shown,
+        [
+            "requests_samples_total{job=\"j\"} 3",
+            "requests_samples_total{job=\"k\"} 1",
+            "requests_total{instance=\"a\",job=\"k\"} 7",
+            "requests_total{job=\"j\"} 6",
+        ]
+    );
+    let own = bench.shown(true);
+    assert!(own.contains(&"quipu_rule_aggregated_total{aggregation=\"1\"} 3".into()), "{own:#?}");
+    assert!(own.contains(&"quipu_rule_kept_total{aggregation=\"1\"} 1".into()), "{own:#?}");
+}
+
+#[test]
+fn gauges_and_observations_are_aggregated() {
+    let mut bench = Bench::new(RULES);
+    for (instance, value) in [("a", 5.0), ("b", -1.0), ("c", 3.0)] {
+        let labels = [("instance", instance), ("job", "j")];
+        bench.take("level", &labels, Given::Gauge(value), Mode::Set);
+        let shape = Shape::Classic(vec![1.0]);
+        let metric = Metric::new("took");
+        bench.rules.observe(&mut bench.intake, metric, &labels, &shape, value, 1.0).unwrap();
+    }
+    let shown = bench.shown(false);
+    for line in [
+        "level_min{job=\"j\"} -1",
+        "level_max{job=\"j\"} 5",
+        "level_last{job=\"j\"} 3",
+        "level{instance=\"c\",job=\"j\"} 3",
+        "took_count 3",
+        "took_bucket{le=\"1\"} 1",
+    ] {
+        assert!(shown.iter().any(|found| found == line), "no {line}: {shown:#?}");
+    }
+}
+
+#[test]
+fn files_that_cannot_be_used_name_the_line_and_the_key() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("rules.yml");
+    for (text, part) in [
+        ("metric_relabel_config: []", "metric_relabel_config"),
+        ("metric_relabel_configs:\n- {action: keep, regx: a}", "line 2"),
+        ("metric_relabel_configs:\n- action: keep\n- action: rename", "line 3: key `action`"),
+        ("metric_relabel_configs:\n- {action: drop, regex: '['}", "line 2: key `regex`"),
+        ("aggregations:\n- {match: a, outputs: [sum]}", "line 2: keys `by` and `without`"),
+        ("aggregations:\n- {match: a, by: [], outputs: [avg]}", "line 2"),
+        ("aggregations:\n- {match: a, by: [], outputs: []}", "key `outputs`: give sum"),
+        ("[", "rules.yml"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let error = Rules::read(&path).unwrap_err().to_string();
+        assert!(error.contains(part) && error.contains("rules.yml"), "{text}: {error}");
+    }
+    assert!(Rules::read(&directory.path().join("none")).is_err());
+    std::fs::write(&path, "").unwrap();
+    assert!(Rules::read(&path).is_ok());
+}
+
+/// `make judge-relabel` runs it, with rules that Prometheus' own package applied.
+#[test]
+#[ignore = "needs the samples of a program in Go"]
+fn prometheus_relabels_alike() {
+    type Pairs = std::collections::BTreeMap<String, String>;
+    let samples = std::env::var_os("QUIPU_RELABELLED").expect("the file of `make judge-relabel`");
+    let samples = std::fs::read_to_string(samples).unwrap();
+    let (mut all, mut alike) = (0, 0);
+    for line in samples.lines() {
+        let (rule, before, mut after): (String, Pairs, Option<Pairs>) =
+            serde_json::from_str(line).unwrap();
+        // Prometheus' labelmap makes labels without a name, which no format can show.
+        after.as_mut().map(|after| after.remove(""));
+        let rules = Rules::parse(&format!("metric_relabel_configs: [{rule}]"));
+        let ours = rules.map(|rules| {
+            let name = before.get(NAME).map_or("", String::as_str);
+            let others = before.iter().filter(|(name, _)| *name != NAME);
+            let others: Vec<(&str, &str)> = others.map(|(n, v)| (&**n, &**v)).collect();
+            let mut labels = Labels::new(name, &others);
+            labels.retain(|name| before.contains_key(name));
+            let dropped = rules.relabel[0].0.apply(&mut labels) == Outcome::Dropped;
+            let pairs =
+                labels.all().iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            (!dropped).then(|| pairs.collect::<Pairs>())
+        });
+        all += 1;
+        if ours.as_ref().is_ok_and(|ours| *ours == after) {
+            alike += 1;
+        } else {
+            eprintln!("{line}: {ours:?}");
+        }
+    }
+    eprintln!("{alike} of {all} samples are alike");
+    assert!(all > 0 && alike == all);
+}
