@@ -13,8 +13,8 @@
 //! | counter | `end` | the sum of the FNV-1a hashes of offsets and words, as a signed number |
 //!
 //! Words that are zero are left out in blocks. A copy of a file in use has pages of different times,
-//! as after a power loss. So it is marked as that of another boot: whoever opens it repairs what is
-//! torn. It is opened once before it is written, and copied again if it is damaged.
+//! as after a power loss. So it is marked as that of another boot: the daemon that opens it repairs
+//! what is torn. It is opened once before it is written, and copied again if it is damaged.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
