@@ -72,6 +72,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         take_in(state, metrics, settings, rules).map_err(|e| Error::Metrics(e, addresses))?;
     let checkpoints = Checkpoints::start(state, settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
+    let restored = shared.push.restore(state.intake.clone());
+    restored.map_err(|error| Error::System("start a thread", error))?;
     let sweeps = Sweeps::start(state).map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
     let statsd = listeners.start(state, shared, metrics).map_err(Error::Statsd)?;
@@ -139,7 +141,7 @@ fn take_in(
     }
     state.intake.registry().collect(Own::new(metrics.registry()))?;
     let refusals = Refusals::new(metrics.registry(), state)?;
-    let push = Push::new(settings.push.clone(), settings.shown(), &mut state.intake.clone())?;
+    let push = Push::new(settings.push.clone(), settings.shown());
     Ok(Box::leak(Box::new(Shared::new(settings, refusals, push, rules))))
 }
 

@@ -21,8 +21,8 @@ pub(super) enum Change {
     Fail(Key, String),
     /// A group goes.
     Delete(Key),
-    /// These groups go.
-    Wipe(Vec<Key>),
+    /// All groups go: those that are left.
+    Wipe(Option<Vec<Key>>),
     /// Groups whose time is over are hidden.
     Expire,
     /// Nothing more; with the response.
@@ -69,7 +69,7 @@ impl Changing {
                 self.change = done();
                 Some(work)
             }
-            Change::Wipe(keys) => match keys.pop() {
+            Change::Wipe(keys) => match keys.get_or_insert_with(|| groups.keys()).pop() {
                 Some(key) => Some(Work::delete(&mut groups, &key)),
                 None => {
                     self.change = done();
@@ -171,6 +171,9 @@ impl Steps for Changing {
         if self.work.is_none() {
             if let Change::Nothing(response) = &mut self.change {
                 return Some(std::mem::take(response));
+            }
+            if !self.push.is_ready() {
+                return None;
             }
             let gate = self.inputs.shared().gate.replace()?;
             self.work = self.begin().map(|work| (work, gate));

@@ -1,13 +1,15 @@
 //! The routes of Pushgateway's API, and what all threads share of it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use quipu::intake::Intake;
+use tracing::warn;
 
 use super::apply;
 use super::batch::{Batch, Fault};
@@ -33,21 +35,51 @@ pub struct Push {
     started: SystemTime,
     /// The settings of the daemon, for `/api/v1/status`.
     flags: BTreeMap<String, String>,
+    /// Whether the index has the groups that were in the segment at the start.
+    is_ready: AtomicBool,
 }
 
 impl Push {
-    /// Takes over the groups that are in the segment.
+    /// Without groups. Requests for groups wait until [`Push::restore`] has ended.
+    pub fn new(settings: Settings, flags: BTreeMap<String, String>) -> Self {
+        Self {
+            settings,
+            groups: Mutex::default(),
+            large: AtomicUsize::new(0),
+            started: SystemTime::now(),
+            flags,
+            is_ready: AtomicBool::new(false),
+        }
+    }
+
+    /// Starts a thread that takes over the groups that are in the segment: a scrape does not need
+    /// the index, so the daemon is ready before.
     ///
     /// # Errors
-    /// If the families of the segment are inconsistent.
-    pub fn new(
-        settings: Settings,
-        flags: BTreeMap<String, String>,
-        intake: &mut Intake,
-    ) -> Result<Self, quipu::Error> {
-        let groups = restore::restore(intake, settings.expiry)?;
-        let large = AtomicUsize::new(0);
-        Ok(Self { settings, groups: Mutex::new(groups), large, started: SystemTime::now(), flags })
+    /// That of the system if it cannot create a thread.
+    pub fn restore(&'static self, mut intake: Intake) -> std::io::Result<()> {
+        if !self.settings.enabled {
+            return Ok(());
+        }
+        let restore = move || {
+            match restore::restore(&mut intake, self.settings.expiry) {
+                Ok(groups) => *self.groups() = groups,
+                Err(error) => warn!(%error, "cannot read the groups of pushed metrics"),
+            }
+            // Release: threads that see this see the groups.
+            self.is_ready.store(true, Ordering::Release);
+        };
+        thread::Builder::new().name("groups".into()).spawn(restore).map(drop)
+    }
+
+    /// Whether requests for groups can be served. If not, waits for a moment.
+    pub(super) fn is_ready(&self) -> bool {
+        // Acquire: see `restore`.
+        let is_ready = self.is_ready.load(Ordering::Acquire);
+        if !is_ready {
+            thread::sleep(MOMENT);
+        }
+        is_ready
     }
 
     /// Whether a request brings metrics to this API.
@@ -71,18 +103,14 @@ impl Push {
         Some(match path {
             "/api/v1/status" if is_read => json::status(&self.flags, self.started).into(),
             "/api/v1/metrics" if is_read => {
-                let listing = Listing::new(self.groups().keys());
-                begin(List { push: self, inputs: inputs.clone(), listing })
+                begin(List { push: self, inputs: inputs.clone(), listing: None })
             }
             "/api/v1/status" | "/api/v1/metrics" => match *request.method() {
                 Method::OPTIONS => json::options().into(),
                 _ => method_not_allowed("GET, HEAD, OPTIONS").into(),
             },
             "/api/v1/admin/wipe" if self.settings.admin => match *request.method() {
-                Method::PUT => {
-                    let keys = self.groups().keys();
-                    begin(Changing::new(self, inputs, Change::Wipe(keys)))
-                }
+                Method::PUT => begin(Changing::new(self, inputs, Change::Wipe(None))),
                 _ => method_not_allowed("PUT").into(),
             },
             _ => return None,
@@ -258,12 +286,17 @@ impl Steps for Pushing {
 struct List {
     push: &'static Push,
     inputs: Inputs,
-    listing: Listing,
+    listing: Option<Listing>,
 }
 
 impl Steps for List {
     fn step(&mut self) -> Option<Response> {
-        self.listing.step(&self.push.groups(), &mut self.inputs.intake())
+        if self.listing.is_none() && !self.push.is_ready() {
+            return None;
+        }
+        let groups = self.push.groups();
+        let listing = self.listing.get_or_insert_with(|| Listing::new(groups.keys()));
+        listing.step(&groups, &mut self.inputs.intake())
     }
 }
 
@@ -286,6 +319,9 @@ const PIECE: usize = 16 << 10;
 const SMALL: usize = 64 << 10;
 /// The most large pushes that are read at a time, by all threads.
 const LARGE: usize = 2;
+
+/// How long a request waits for the index in one step.
+const MOMENT: Duration = Duration::from_micros(50);
 
 /// How long a request may take at once.
 const TURN: Duration = Duration::from_micros(100);
