@@ -2,6 +2,7 @@
 //! labels, and puts their values into the intake. A line or a value that is refused is reported, and
 //! does not take its neighbours along.
 
+use std::cmp::Ordering;
 use std::fmt::Display;
 use std::mem;
 
@@ -254,13 +255,22 @@ impl Report<'_> {
     }
 }
 
-/// Sets a label. Of several tags with one name, the last one counts, as in statsd_exporter.
+/// Sets a label, and keeps all sorted by name, as the intake wants them. Of several tags with one name,
+/// the last one counts, as in statsd_exporter.
 #[inline]
 fn set_label<'a>(labels: &mut Vec<(&'a str, &'a str)>, name: &'a str, value: &'a str) {
-    match labels.iter_mut().find(|(other, _)| *other == name) {
-        Some((_, old)) => *old = value,
-        None => labels.push((name, value)),
+    let mut at = labels.len();
+    while let Some((before, old)) = at.checked_sub(1).and_then(|before| labels.get_mut(before)) {
+        match (*before).cmp(name) {
+            Ordering::Less => break,
+            Ordering::Equal => {
+                *old = value;
+                return;
+            }
+            Ordering::Greater => at -= 1,
+        }
     }
+    labels.insert(at, (name, value));
 }
 
 /// What rules tell apart; a set is nothing that they know.
