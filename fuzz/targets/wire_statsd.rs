@@ -1,4 +1,5 @@
-//! Reads lines of StatsD: whole, line by line, and in pieces, which must agree.
+//! Reads lines of StatsD: whole, line by line, in pieces, and as packets after their length, which
+//! must agree. Reads the input as such packets, too.
 //!
 //! The first byte selects the forms of tags and the size of the pieces.
 
@@ -6,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use quipu_wire::remote::statsd::{Line, Lines, Tags};
-use quipu_wire::remote::{Cut, LineBuffer};
+use quipu_wire::remote::{Cut, FrameBuffer, LineBuffer};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
@@ -29,7 +30,31 @@ fuzz_target!(|input: &[u8]| {
     bytes.chunks(usize::from(first >> 4) + 1).for_each(|piece| buffer.push(piece, &mut push));
     buffer.finish(&mut push);
     assert_eq!(whole, cut);
+
+    let size = usize::from(first >> 4) + 1;
+    let framed: Vec<u8> = bytes
+        .split(|byte| *byte == b'\n')
+        .flat_map(|line| [&(line.len() as u32).to_le_bytes(), line].concat())
+        .collect();
+    let lines: Vec<_> =
+        bytes.split(|byte| *byte == b'\n').map(|line| Some(line.to_vec())).collect();
+    assert_eq!(packets(&framed, size, bytes.len()), lines);
+    assert_eq!(packets(bytes, size, 32), packets(bytes, usize::MAX, 32));
 });
+
+/// The packets of a stream that comes in pieces of this size; none for each that is too long.
+fn packets(stream: &[u8], size: usize, max_frame: usize) -> Vec<Option<Vec<u8>>> {
+    let (mut buffer, mut all) = (FrameBuffer::new(max_frame), Vec::new());
+    for piece in stream.chunks(size) {
+        buffer.push(piece, |cut| {
+            all.push(match cut {
+                Cut::Lines(lines) => Some(lines.to_vec()),
+                Cut::TooLong => None,
+            });
+        });
+    }
+    all
+}
 
 /// What is read, without the numbers of lines.
 fn read(input: &[u8], tags: Tags) -> Vec<String> {

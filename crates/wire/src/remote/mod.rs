@@ -51,6 +51,8 @@ mod buckets;
 pub mod exposition;
 #[cfg(any(feature = "exposition", feature = "remote-write", feature = "otlp"))]
 mod fields;
+#[cfg(feature = "statsd")]
+mod frames;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod labels;
 #[cfg(any(feature = "exposition", feature = "statsd"))]
@@ -70,6 +72,8 @@ mod write_histogram;
 #[cfg(feature = "remote-write")]
 mod write_reader;
 
+#[cfg(feature = "statsd")]
+pub use frames::FrameBuffer;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 pub use labels::{Label, id_labels};
 #[cfg(any(feature = "exposition", feature = "statsd"))]

@@ -5,7 +5,6 @@
 
 mod address;
 mod datagrams;
-mod frames;
 pub mod mapping;
 mod metrics;
 mod names;

@@ -7,14 +7,13 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quipu_wire::remote::LineBuffer;
+use quipu_wire::remote::{FrameBuffer, LineBuffer};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use tracing::{debug, error};
 
-use super::frames::Frames;
 use super::receiver::Receiver;
 use super::sockets::{Socket, Transport};
 use super::stop::Stop;
@@ -72,7 +71,7 @@ enum Input {
     /// At line feeds.
     Lines(LineBuffer),
     /// By lengths, as clients of Datadog write to unix sockets.
-    Frames(Frames),
+    Frames(FrameBuffer),
 }
 
 /// What came of reading a connection.
@@ -217,7 +216,7 @@ impl Input {
             // The first four bytes of a frame are its length, which is far below 2^16. Lines have
             // no zeros.
             *self = match bytes {
-                [_, _, 0, ..] | [_, 0] | [0] => Self::Frames(Frames::new()),
+                [_, _, 0, ..] | [_, 0] | [0] => Self::Frames(FrameBuffer::new(MAX_FRAME)),
                 _ => Self::Lines(LineBuffer::new(MAX_LINE)),
             };
         }
@@ -253,6 +252,8 @@ const ACCEPTS: usize = 64;
 const CONNECTIONS: usize = 1024;
 /// Bytes of a line.
 const MAX_LINE: usize = 16_384;
+/// Bytes of a packet on a stream; clients send 8 KiB at most.
+const MAX_FRAME: usize = 65_535;
 /// The time that a connection may stay open without sending anything.
 const IDLE: Duration = Duration::from_secs(600);
 const SWEEP: Duration = Duration::from_secs(10);
