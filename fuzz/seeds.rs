@@ -282,7 +282,8 @@ fn remote_write(corpus: &impl Corpus) -> Result<(), Failure> {
 
 /// Lines of each dialect, and of all that a line may have.
 fn statsd(corpus: &impl Corpus) -> Result<(), Failure> {
-    let packets: [(&str, &[u8]); 7] = [
+    let packets: [(&str, &[u8]); 8] = [
+        ("framed", b"\x08\0\0\0hits:1|c\x09\0\0\0hits:2|c\n\x28\0\0\0too long"),
         ("plain", b"hits:1|c\nlevel:-2.5|g|@0.1\r\ntook:12|ms\nusers:ada|s\n"),
         ("datadog", b"took:1:2:3|d|@0.5|#a:b,#c:d|c:ci-1|e:x|card:low|T1656581400"),
         ("influxdb", b"hits,a=b,c=d:1|c\nlevel,a=b:+2|g"),
