@@ -123,22 +123,9 @@ impl Receiver {
         // Declared before the labels, which may borrow from it.
         let strange: Vec<String>;
         let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
-        let most = self.intake.limits().labels;
-        let mut are_plain = true;
-        for tag in sample.tags() {
-            match tag {
-                Ok((name, _)) if labels.len() > most => {
-                    are_plain &= is_name(name);
-                    break;
-                }
-                Ok((name, value)) => {
-                    are_plain &= is_name(name);
-                    set_label(&mut labels, name, value);
-                }
-                Err(_) => self.counts.tag_errors += 1,
-            }
-        }
-        if !are_plain {
+        let tags = put_tags(sample, self.intake.limits().labels, &mut labels);
+        self.counts.tag_errors += tags.faults;
+        if !tags.are_plain {
             strange = labels.iter().map(|(name, _)| escaped(name, "")).collect();
             let before = mem::take(&mut labels);
             for ((_, value), name) in before.into_iter().zip(&strange) {
@@ -253,6 +240,37 @@ impl Report<'_> {
             }
         }
     }
+}
+
+/// What was found in the tags of a line.
+struct TagsFound {
+    /// Tags that have no name or no value.
+    faults: u64,
+    /// Whether all names are as Prometheus has them.
+    are_plain: bool,
+}
+
+/// Adds the tags of a line to its labels, up to one more than `most`, which the intake then refuses.
+#[inline]
+fn put_tags<'a>(
+    sample: &Sample<'a>,
+    most: usize,
+    labels: &mut Vec<(&'a str, &'a str)>,
+) -> TagsFound {
+    let mut found = TagsFound { faults: 0, are_plain: true };
+    for tag in sample.tags() {
+        match tag {
+            Ok((name, value)) => {
+                if labels.len() > most {
+                    break;
+                }
+                found.are_plain &= is_name(name);
+                set_label(labels, name, value);
+            }
+            Err(_) => found.faults += 1,
+        }
+    }
+    found
 }
 
 /// Sets a label, and keeps all sorted by name, as the intake wants them. Of several tags with one name,
