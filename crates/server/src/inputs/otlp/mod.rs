@@ -207,5 +207,5 @@ const TURN: Duration = Duration::from_micros(100);
 const TOLD: u64 = 3;
 /// The characters of a name that a response repeats.
 const NAME_CHARS: usize = 100;
-/// The most bytes of JSON, which is read in one go: 10 ns each.
+/// The most bytes of JSON, which is read in one go: other connections wait meanwhile.
 const JSON_LIMIT: usize = 1 << 20;
