@@ -106,6 +106,7 @@ fn segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
         }
         let mut bytes = close(segment, &path)?;
         corpus("segment_file", name, &bytes)?;
+        corpus("inspect", name, &bytes)?;
         // Marked as closed cleanly: then nothing in it may be torn.
         bytes[1 + 88] = 1;
         corpus("segment_file", &format!("{name}_clean"), &bytes)?;

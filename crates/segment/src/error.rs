@@ -203,7 +203,7 @@ impl fmt::Display for Error {
 
 impl ErrorKind {
     /// Writes what failed and what to do about it.
-    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ErrorKind::NotASegment => write!(
                 f,

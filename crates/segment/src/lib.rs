@@ -50,6 +50,8 @@ mod file;
 mod fork;
 #[cfg(all(any(target_os = "linux", target_os = "android"), not(loom)))]
 mod hold;
+#[cfg(all(unix, not(loom)))]
+pub mod inspect;
 #[cfg(not(loom))]
 mod layout;
 #[cfg(not(loom))]

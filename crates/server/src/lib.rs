@@ -14,6 +14,7 @@ pub mod count;
 pub mod exposing;
 pub mod http;
 pub mod inputs;
+pub mod inspect;
 pub mod logs;
 pub mod metrics;
 pub mod routes;

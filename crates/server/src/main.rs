@@ -1,5 +1,5 @@
-//! The command line: `quipu serve`, `quipu check`, `quipu scrape`, `quipu inc` and its like,
-//! `quipu convert` and `quipu compare`.
+//! The command line: `quipu serve`, `quipu check`, `quipu scrape`, `quipu inspect`, `quipu inc`
+//! and its like, `quipu convert` and `quipu compare`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use quipu_server::config::{self, Flags, Settings};
 use quipu_server::convert::Convert;
 use quipu_server::scrape::Scrape;
 use quipu_server::snapshot::{Restore, Snapshot};
-use quipu_server::{compare, convert, count, logs, scrape, serve, snapshot, wire};
+use quipu_server::{compare, convert, count, inspect, logs, scrape, serve, snapshot, wire};
 
 /// A daemon that counts events over sliding windows, and tools for files of metrics and messages
 #[derive(Parser)]
@@ -34,6 +34,8 @@ enum Command {
     Restore(Restore),
     /// Shows the metrics that application processes keep in files
     Scrape(Scrape),
+    /// Shows what a segment file holds, also of a process that died, or if it is damaged
+    Inspect(inspect::Inspect),
     /// Adds to a counter or a gauge in a segment file
     Inc(count::Inc),
     /// Sets a gauge in a segment file
@@ -103,12 +105,24 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),
         },
+        Command::Inspect(arguments) => inspect(&arguments),
         Command::Inc(arguments) => counted(count::inc(&arguments)),
         Command::Set(arguments) => counted(count::set(&arguments)),
         Command::Observe(arguments) => counted(count::observe(&arguments)),
         Command::Time(arguments) => ExitCode::from(count::time(&arguments)),
         Command::Convert(arguments) => end(convert::run(&arguments)),
         Command::Compare(arguments) => end(compare::run(&arguments)),
+    }
+}
+
+/// Exit code of `quipu inspect` for a damaged file.
+const DAMAGED: u8 = 3;
+
+fn inspect(arguments: &inspect::Inspect) -> ExitCode {
+    match inspect::run(arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(DAMAGED),
+        Err(error) => fail(&error, 1),
     }
 }
 

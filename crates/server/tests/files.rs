@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 
 #[path = "files/count.rs"]
 mod count;
+#[path = "files/inspect.rs"]
+mod inspect;
 
 /// A directory with a segment file, which does not exist at first.
 struct Home(tempfile::TempDir);

@@ -31,18 +31,18 @@ use crate::slots::Claim;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The record of a family.
-const FAMILY: Kind = Kind::new(*b"FMLY", 3);
+pub(crate) const FAMILY: Kind = Kind::new(*b"FMLY", 3);
 
 /// The words of a family's head.
-mod at {
-    pub(super) const SCHEMA_BYTES: usize = 0;
-    pub(super) const DENSE: usize = 1;
-    pub(super) const MARKS: usize = 2;
-    pub(super) const CREATED: usize = 3;
-    pub(super) const FOLDING: usize = 5;
-    pub(super) const OVERFLOWED: usize = 14;
-    pub(super) const FOLDING_BROKEN: usize = 15;
-    pub(super) const END: usize = 16;
+pub(crate) mod at {
+    pub(crate) const SCHEMA_BYTES: usize = 0;
+    pub(crate) const DENSE: usize = 1;
+    pub(crate) const MARKS: usize = 2;
+    pub(crate) const CREATED: usize = 3;
+    pub(crate) const FOLDING: usize = 5;
+    pub(crate) const OVERFLOWED: usize = 14;
+    pub(crate) const FOLDING_BROKEN: usize = 15;
+    pub(crate) const END: usize = 16;
 }
 
 /// A handle to a family. Clones share it.
@@ -745,7 +745,7 @@ fn families_since(segment: &Segment, last: u64) -> Result<(Vec<Family>, u64), Er
 }
 
 /// Whether the series of a family are found by arithmetic.
-fn is_dense(schema: &Schema, groups: u32) -> bool {
+pub(crate) fn is_dense(schema: &Schema, groups: u32) -> bool {
     let words = (u64::from(groups) + 1) * u64::from(schema.cells);
     words <= MAX_DENSE_WORDS && schema.labels.iter().all(|label| label.values.is_some())
 }

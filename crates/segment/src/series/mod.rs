@@ -29,13 +29,13 @@
 #[cfg(not(loom))]
 mod cached;
 #[cfg(not(loom))]
-mod cells;
+pub(crate) mod cells;
 #[cfg(not(loom))]
 mod check;
 #[cfg(not(loom))]
-mod dense;
+pub(crate) mod dense;
 #[cfg(not(loom))]
-mod family;
+pub(crate) mod family;
 #[cfg(not(loom))]
 mod handle;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
@@ -43,9 +43,9 @@ mod index;
 #[cfg(not(loom))]
 mod key;
 #[cfg(not(loom))]
-mod keyed;
+pub(crate) mod keyed;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
-mod meta;
+pub(crate) mod meta;
 #[cfg(not(loom))]
 mod names;
 #[cfg(not(loom))]

@@ -1,0 +1,420 @@
+//! Families and their series.
+
+use std::ops::Range;
+
+use super::source::Source;
+use super::{Damage, Report};
+use crate::layout::Found;
+use crate::series::Schema;
+use crate::series::cells::LANE_WORDS;
+use crate::series::dense::{Dense, Layout};
+use crate::series::family::{FAMILY, at, is_dense};
+use crate::series::keyed::head;
+use crate::series::meta::{self, WORDS, state};
+
+/// A family.
+#[derive(Debug, Clone)]
+pub struct FamilySeen {
+    /// Its description.
+    pub schema: Schema,
+    /// The byte at which its record begins.
+    pub at: u64,
+    /// Nanoseconds of Unix time at which it was made.
+    pub created: u64,
+    /// Whether its series are found by arithmetic.
+    pub is_dense: bool,
+    /// Lanes: copies of the cells that CPUs and threads count in.
+    pub lanes: u16,
+    /// Its series that are shown, without the overflow series.
+    pub series: u64,
+    /// Its series that are hidden because they were idle.
+    pub hidden: u64,
+    /// The updates that went to the overflow series.
+    pub overflowed: u64,
+    /// The bytes of its head, of its description and, if a label is dynamic, of the overflow series.
+    pub head_bytes: u64,
+    /// The bytes of its series: of records that have one, or of all slots.
+    pub series_bytes: u64,
+    /// The bytes of its indexes.
+    pub index_bytes: u64,
+    /// The bytes of free records and free indexes, which later series use.
+    pub free_bytes: u64,
+    /// Where the head's words begin.
+    first: u64,
+    groups: u32,
+    /// Whether its series overlap those of others, and are not read again: all walks together take
+    /// time in proportion to the file.
+    is_left_out: bool,
+    /// The words of its locks.
+    pub(super) lock: u64,
+    pub(super) folding: u64,
+}
+
+/// A series.
+#[derive(Debug)]
+pub struct SeriesSeen<'a> {
+    /// Names and values of its labels; empty for the overflow series.
+    pub labels: Vec<(&'a str, &'a str)>,
+    /// Whether it takes the updates that get no series.
+    pub is_overflow: bool,
+    /// Whether it is hidden because it was idle.
+    pub is_hidden: bool,
+    /// Nanoseconds of Unix time since which it counts.
+    pub start: u64,
+    /// Its cells, added up over all lanes; the bits of a float where the family says so.
+    pub sums: &'a [u64],
+    /// Its cells, as they are if they are set.
+    pub plain: &'a [u64],
+}
+
+/// What a walk over the series found.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    series: u64,
+    hidden: u64,
+    series_words: u64,
+    overflow_words: u64,
+    free_words: u64,
+    /// There are more words in it than in the file.
+    is_exhausted: bool,
+    pub(super) damage: Vec<Damage>,
+}
+
+/// The words of the head of a block.
+const BLOCK_HEAD: u64 = 2;
+const LOW: u64 = u32::MAX as u64;
+
+/// Reads a family, and adds it to the report.
+pub(super) fn read(source: &Source, record: &Found, report: &mut Report) {
+    let mut family = match FamilySeen::of(source, record) {
+        Ok(family) => family,
+        Err(what) => {
+            let what = format!("the family {:?} is left out: {what}", record.name);
+            return report.add_damage(record.offset, what);
+        }
+    };
+    let walked = family.visit(source, |_| {});
+    family.is_left_out = walked.is_exhausted;
+    if !family.is_left_out {
+        (family.series, family.hidden) = (walked.series, walked.hidden);
+    }
+    (family.series_bytes, family.free_bytes) = (walked.series_words * 8, walked.free_words * 8);
+    family.head_bytes = family.head_bytes.saturating_add(walked.overflow_words * 8);
+    family.measure_indexes(source);
+    for Damage { at, what } in walked.damage {
+        report.add_damage(at, what);
+    }
+    report.families.push(family);
+}
+
+impl FamilySeen {
+    fn of(source: &Source, record: &Found) -> Result<Self, String> {
+        if record.kind.version() != FAMILY.version() {
+            return Err(format!("its record is of version {}", record.kind.version()));
+        }
+        let (first, words) = (record.cells().words(), record.cell_count() as u64);
+        if words < at::END as u64 || !source.has_words(first, words) {
+            return Err("its record is too short".into());
+        }
+        if !source.spend(words) {
+            return Err("its record overlaps others".into());
+        }
+        let word = |at: usize| source.at(first + at as u64);
+        let is_dense_here = word(at::DENSE) != 0;
+        let before = if is_dense_here { at::END } else { head::END } as u64;
+        let bytes = word(at::SCHEMA_BYTES);
+        if before + bytes.div_ceil(8) > words {
+            return Err("its description is longer than its record".into());
+        }
+        let mut text = Vec::new();
+        source.bytes(first + before, bytes.div_ceil(8), &mut text);
+        text.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let schema = Schema::decode(&text)?;
+        let groups = schema.check()?;
+        if is_dense(&schema, groups) != is_dense_here {
+            return Err("the layout of its series contradicts its labels".into());
+        }
+        let keyed = |at: usize| if is_dense_here { 0 } else { word(at) };
+        Ok(Self {
+            at: record.offset,
+            created: word(at::CREATED),
+            is_dense: is_dense_here,
+            lanes: Layout::unpack(word(at::DENSE)).lanes.max(1),
+            series: 0,
+            hidden: 0,
+            overflowed: word(at::OVERFLOWED),
+            head_bytes: record.length,
+            series_bytes: 0,
+            index_bytes: 0,
+            free_bytes: 0,
+            first,
+            groups,
+            is_left_out: false,
+            lock: keyed(head::LOCK),
+            folding: word(at::FOLDING),
+            schema,
+        })
+    }
+
+    /// The bytes of all of it, without what its series have beside their cells.
+    pub fn bytes(&self) -> u64 {
+        let Self { head_bytes, series_bytes, index_bytes, free_bytes, .. } = self;
+        let all = [*head_bytes, *series_bytes, *index_bytes, *free_bytes];
+        all.iter().fold(0, |sum, bytes| u64::saturating_add(sum, *bytes))
+    }
+
+    fn head(&self, source: &Source, at: usize) -> u64 {
+        source.at(self.first + at as u64)
+    }
+
+    fn measure_indexes(&mut self, source: &Source) {
+        if self.is_dense {
+            return;
+        }
+        let bits = |word: u64| 1_u64.checked_shl((word >> 32) as u32).unwrap_or(0);
+        let words = |at: usize| match self.head(source, at) {
+            0 => 0,
+            word => Some(bits(word)).filter(|&n| source.has_words(word & LOW, n)).unwrap_or(0),
+        };
+        let used = words(head::TABLE).saturating_add(words(head::PREVIOUS));
+        let retired = (head::RETIRED..head::END)
+            .enumerate()
+            .filter(|(_, at)| self.head(source, *at) & LOW != 0);
+        let retired: u64 = retired.map(|(i, _)| 1 << (i / 2)).sum();
+        self.index_bytes = used.saturating_mul(8);
+        self.free_bytes = self.free_bytes.saturating_add(retired.saturating_mul(8));
+    }
+
+    /// Calls `visit` with all series.
+    pub(super) fn visit(&self, source: &Source, visit: impl FnMut(&SeriesSeen<'_>)) -> Walked {
+        let mut walked = Walked::default();
+        if self.is_left_out {
+            return walked;
+        }
+        match self.is_dense {
+            true => self.visit_slots(source, &mut walked, visit),
+            false => self.visit_records(source, &mut walked, visit),
+        }
+        walked
+    }
+
+    fn damage(&self, walked: &mut Walked, word: u64, what: &str) {
+        let what = format!("the family {:?}: {what}", self.schema.name);
+        walked.damage.push(Damage { at: word.saturating_mul(8), what });
+    }
+
+    /// The values of the labels of fixed cardinality are those of the group; the others are texts.
+    fn labels<'a>(
+        &'a self,
+        mut group: u32,
+        mut texts: &'a [u8],
+    ) -> Option<Vec<(&'a str, &'a str)>> {
+        let mut labels: Vec<(&str, &str)> = Vec::with_capacity(self.schema.labels.len());
+        for label in &self.schema.labels {
+            let text = match &label.values {
+                None => next_text(&mut texts)?,
+                Some(_) => "",
+            };
+            labels.push((&label.name, text));
+        }
+        // The last label varies fastest.
+        for (label, (_, value)) in self.schema.labels.iter().zip(&mut labels).rev() {
+            let Some(values) = &label.values else { continue };
+            let count = u32::try_from(values.len()).ok().filter(|&count| count > 0)?;
+            *value = values.get((group % count) as usize)?;
+            group /= count;
+        }
+        Some(labels)
+    }
+
+    fn visit_slots(
+        &self,
+        source: &Source,
+        walked: &mut Walked,
+        mut visit: impl FnMut(&SeriesSeen<'_>),
+    ) {
+        let layout = Layout::unpack(self.head(source, at::DENSE));
+        let (first, marks) = (u64::from(layout.first.get()), self.head(source, at::MARKS));
+        let (cells, lanes) = (u64::from(self.schema.cells), u64::from(layout.lanes));
+        let slots = self.groups + 1;
+        let lane = LANE_WORDS as u64;
+        let per_slab = lane / cells;
+        let slabs = u64::from(slots).div_ceil(per_slab);
+        let words = match slabs {
+            1 => lanes.saturating_sub(1) * lane + u64::from(slots) * cells,
+            _ => slabs * lanes * lane,
+        };
+        let mark_words = Dense::mark_words(slots, self.schema.cells);
+        let is_there = source.has_words(first, words) && source.has_words(marks, mark_words);
+        if lanes == 0 || layout.cpus >= layout.lanes || first == 0 || marks == 0 || !is_there {
+            return self.damage(walked, first, "its series lie outside of the file: left out");
+        }
+        if !source.spend(u64::from(slots) * cells * lanes + mark_words) {
+            walked.is_exhausted = true;
+            return self.damage(walked, first, "its series overlap others: left out");
+        }
+        walked.series_words = u64::from(slots) * cells * lanes + mark_words;
+        let bases = marks + u64::from(slots).div_ceil(64);
+        let (mut sums, mut plain) = (Vec::new(), Vec::new());
+        for slot in 0..slots {
+            let number = u64::from(slot);
+            let at = first + number / per_slab * lanes * lane + number % per_slab * cells;
+            sums.clear();
+            plain.clear();
+            for cell in 0..cells {
+                let lanes = (0..lanes).map(|i| source.at(at + i * lane + cell));
+                let base = match self.schema.additive {
+                    true => source.at(bases + number * cells + cell),
+                    false => 0,
+                };
+                sums.push(sum(lanes, base, self.is_float(cell)));
+                plain.push(source.at(at + u64::from(layout.cpus) * lane + cell));
+            }
+            let is_marked = source.at(marks + number / 64) >> (number % 64) & 1 == 1;
+            let is_zero = (0..cells).zip(&sums).all(|(cell, &sum)| match self.is_float(cell) {
+                true => f64::from_bits(sum) == 0.0,
+                false => sum == 0,
+            });
+            if !is_marked && is_zero {
+                continue;
+            }
+            let is_overflow = slot == self.groups;
+            walked.series += u64::from(!is_overflow);
+            let since = source.at(bases + u64::from(slots) * cells + number);
+            let labels = if is_overflow { Some(Vec::new()) } else { self.labels(slot, &[]) };
+            visit(&SeriesSeen {
+                labels: labels.unwrap_or_default(),
+                is_overflow,
+                is_hidden: false,
+                start: if since == 0 { self.created } else { since },
+                sums: &sums,
+                plain: &plain,
+            });
+        }
+    }
+
+    fn is_float(&self, cell: u64) -> bool {
+        cell < 64 && self.schema.floats >> cell & 1 == 1
+    }
+
+    fn visit_records(
+        &self,
+        source: &Source,
+        walked: &mut Walked,
+        mut visit: impl FnMut(&SeriesSeen<'_>),
+    ) {
+        let mut block = self.head(source, head::FIRST_BLOCK) & LOW;
+        let mut end = 0;
+        while block != 0 {
+            let (word, used) = (source.at(block), source.at(block + 1));
+            let own = word >> 32;
+            let is_sound =
+                block >= end && (BLOCK_HEAD..=own).contains(&used) && source.has_words(block, own);
+            if !is_sound {
+                let what = "a block of its series contradicts the layout: the series from there on \
+                            are left out";
+                return self.damage(walked, block, what);
+            }
+            if !source.spend(own) {
+                walked.is_exhausted = true;
+                return self.damage(walked, block, "its series overlap others: left out");
+            }
+            walked.free_words = walked.free_words.saturating_add(own);
+            self.visit_block(source, block + BLOCK_HEAD..block + used, walked, &mut visit);
+            (end, block) = (block + own, word & LOW);
+        }
+        let taken = walked.series_words + walked.overflow_words;
+        walked.free_words = walked.free_words.saturating_sub(taken);
+    }
+
+    /// The records in a range of words.
+    fn visit_block(
+        &self,
+        source: &Source,
+        mut words: Range<u64>,
+        walked: &mut Walked,
+        visit: &mut impl FnMut(&SeriesSeen<'_>),
+    ) {
+        let header = 2 + u64::from(self.schema.idle.is_some());
+        let cells = u64::from(self.schema.cells);
+        let overflow = self.head(source, head::OVERFLOW) & LOW;
+        let (mut values, mut texts) = (Vec::new(), Vec::new());
+        while !words.is_empty() {
+            let at = words.start;
+            let meta = source.at(at);
+            let length = meta & WORDS;
+            if length < header + cells || length > words.end - at {
+                let what = "the length of a series' record contradicts the layout: the rest of its \
+                            block is left out";
+                return self.damage(walked, at, what);
+            }
+            words.start += length;
+            if !meta::is_series(meta) {
+                continue;
+            }
+            let is_overflow = at == overflow;
+            let is_hidden = meta::state_of(meta) == state::HIDDEN;
+            match is_overflow {
+                true => walked.overflow_words += length,
+                false => walked.series_words += length,
+            }
+            values.clear();
+            values.extend((at + header..at + header + cells).map(|word| source.at(word)));
+            source.bytes(at + header + cells, length - header - cells, &mut texts);
+            let origin = source.at(at + 1);
+            let group = (origin >> 32) as u32;
+            let labels = match is_overflow {
+                true => Some(Vec::new()),
+                false => self.labels(group, &texts).filter(|_| group < self.groups),
+            };
+            let Some(labels) = labels else {
+                self.damage(walked, at, "the labels of a series cannot be read: it is left out");
+                continue;
+            };
+            if is_overflow && is_hidden {
+                continue;
+            }
+            match (is_overflow, is_hidden) {
+                (true, _) => {}
+                (_, true) => walked.hidden += 1,
+                (_, false) => walked.series += 1,
+            }
+            visit(&SeriesSeen {
+                labels,
+                is_overflow,
+                is_hidden,
+                start: self.created.saturating_add((origin & LOW) * TENTH),
+                sums: &values,
+                plain: &values,
+            });
+        }
+    }
+}
+
+/// A tenth of a second in nanoseconds.
+const TENTH: u64 = 100_000_000;
+
+/// The sum over all lanes, less what they held at the last reset.
+fn sum(lanes: impl Iterator<Item = u64>, base: u64, is_float: bool) -> u64 {
+    if !is_float {
+        return lanes.fold(0, u64::wrapping_add).wrapping_sub(base);
+    }
+    // As `SeriesCells` does: the sum of one lane keeps the sign of a zero.
+    let sum = lanes.map(f64::from_bits).reduce(|a, b| a + b).unwrap_or(0.0);
+    let base = f64::from_bits(base);
+    if base == 0.0 { sum.to_bits() } else { (sum - base).to_bits() }
+}
+
+fn next_text<'t>(texts: &mut &'t [u8]) -> Option<&'t str> {
+    let (&first, rest) = texts.split_first()?;
+    let (length, rest) = match first {
+        u8::MAX => {
+            let (length, rest) = rest.split_first_chunk()?;
+            (u32::from_le_bytes(*length) as usize, rest)
+        }
+        length => (usize::from(length), rest),
+    };
+    let (text, rest) = rest.split_at_checked(length)?;
+    *texts = rest;
+    std::str::from_utf8(text).ok()
+}

@@ -1,0 +1,174 @@
+//! The header, and the list of records.
+
+use std::fmt;
+
+use super::Report;
+use super::source::Source;
+use crate::error::ErrorKind;
+use crate::layout::{
+    Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, RECORD_BYTES, at, check_at,
+    check_header, record_at, walk,
+};
+use crate::offset::ByteOffset;
+
+/// What the header of a file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeaderSeen {
+    /// The version of the layout.
+    pub version: u32,
+    /// The most bytes that the file may have.
+    pub limit: u64,
+    /// The bytes that the file has, as the header says.
+    pub size: u64,
+    /// The bytes in use.
+    pub used: u64,
+    /// Nanoseconds of Unix time at which it was created.
+    pub created: u64,
+    /// What tells the file from all others.
+    pub instance: [u8; 16],
+    /// Whether the last process that had it open has closed it.
+    pub is_clean: bool,
+    /// The boot of the machine on which it was used last.
+    pub boot: [u8; 16],
+    /// The wall clock's Unix time in nanoseconds at the last sync.
+    pub synced: u64,
+    /// The bytes that the file had at the last sync.
+    pub synced_bytes: u64,
+    /// The number of processes that have counted in it.
+    pub tokens: u64,
+}
+
+/// A record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordSeen {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// The byte at which it begins.
+    pub at: u64,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl RecordSeen {
+    pub(super) fn of(found: &Found) -> Self {
+        let Found { offset, length, kind, name, .. } = found;
+        Self { kind: *kind, name: name.clone(), at: *offset, bytes: *length }
+    }
+}
+
+/// An error as text.
+pub(super) struct Shown(pub(super) ErrorKind);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            ErrorKind::Damaged(what) => f.write_str(what),
+            other => other.write(f),
+        }
+    }
+}
+
+/// Reads the header and lists the records, oldest first. `None` if the file has another layout.
+pub(super) fn read(source: &Source, report: &mut Report) -> Option<Vec<Found>> {
+    let mut head = Vec::new();
+    source.bytes(0, source.length().min(HEADER_BYTES) / 8, &mut head);
+    if let Err(error) = check_header(&head, report.length) {
+        let is_other = matches!(error, ErrorKind::NotASegment | ErrorKind::Version { .. });
+        report.add_damage(0, Shown(error).to_string());
+        if is_other {
+            return None;
+        }
+    }
+    if (head.len() as u64) < HEADER_BYTES {
+        return None;
+    }
+    let word = |at: ByteOffset| source.at(at.words());
+    let header = HeaderSeen {
+        // The lower half.
+        version: word(at::VERSION) as u32,
+        limit: word(at::LIMIT),
+        size: word(at::SIZE),
+        used: word(at::CURSOR),
+        created: word(at::CREATED),
+        instance: sixteen(&head, at::INSTANCE),
+        is_clean: word(at::CLEAN) == 1,
+        boot: sixteen(&head, at::BOOT),
+        synced: word(at::SEEN_WALL),
+        synced_bytes: word(at::SYNCED),
+        tokens: word(at::TOKENS),
+    };
+    report.header = Some(header);
+    if header.version != LAYOUT_VERSION {
+        return None;
+    }
+    Some(list(source, report))
+}
+
+fn sixteen(head: &[u8], at: ByteOffset) -> [u8; 16] {
+    head.get(at.index()..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
+}
+
+/// The records, oldest first. If the list is broken, they are looked for in all lines.
+fn list(source: &Source, report: &mut Report) -> Vec<Found> {
+    let mut found = Vec::new();
+    let mut is_broken = false;
+    for record in walk(source) {
+        match record {
+            Ok(record) => found.push(record),
+            Err(error) => {
+                is_broken = true;
+                let at = found.last().map_or(at::ROOT.get(), |last: &Found| last.offset);
+                let what = Shown(error);
+                report.add_damage(at, format!("{what}: the list of records ends here"));
+            }
+        }
+    }
+    found.reverse();
+    if is_broken {
+        let searched = search(source, &found);
+        if !searched.is_empty() {
+            let what = format!(
+                "{} older records were found by their checksums alone, and may have been replaced",
+                searched.len()
+            );
+            report.add_damage(HEADER_BYTES, what);
+        }
+        found.splice(0..0, searched);
+    }
+    let mut extents: Vec<_> = found.iter().map(|one| (one.offset, one.length)).collect();
+    extents.sort_unstable();
+    for pair in extents.windows(2) {
+        if pair[0].0 + pair[0].1 > pair[1].0 {
+            report.add_damage(pair[1].0, "a record begins inside of another one");
+        }
+    }
+    if let Some(last) = found.iter().find(|one| one.offset + one.length > source.length()) {
+        report.add_damage(last.offset, "a record ends after the end of the file, which was cut");
+    }
+    found
+}
+
+/// The records that the list does not reach.
+fn search(source: &Source, listed: &[Found]) -> Vec<Found> {
+    let known: std::collections::HashSet<u64> = listed.iter().map(|one| one.offset).collect();
+    let mut found = Vec::new();
+    let mut offset = HEADER_BYTES;
+    while offset + RECORD_BYTES <= source.length() {
+        let length = source.at((offset + record_at::LENGTH) / 8);
+        let kind = source.at((offset + record_at::KIND) / 8);
+        let is_plausible = length >= RECORD_BYTES
+            && length.is_multiple_of(LINE_BYTES)
+            && kind.to_le_bytes()[..4].iter().all(u8::is_ascii_uppercase)
+            && !known.contains(&offset);
+        let record = is_plausible.then(|| check_at(source, offset).ok()).flatten();
+        offset += match &record {
+            // Nothing inside of it is a record.
+            Some(record) => record.length,
+            None => LINE_BYTES,
+        };
+        found.extend(record);
+    }
+    found
+}

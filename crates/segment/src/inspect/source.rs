@@ -1,0 +1,149 @@
+//! The bytes of a file that nothing vouches for: read on demand, a chunk at a time, in bounded
+//! memory.
+//!
+//! A file may be cut while it is read. What is not there reads as zeros, and a mapping would end the
+//! process instead.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::layout::Words;
+use crate::offset::ByteOffset;
+
+/// The bytes of a chunk, and the most chunks in memory.
+const CHUNK: u64 = 1 << 16;
+const CHUNKS: u64 = 256;
+
+/// Bytes that can be read at any offset.
+pub(super) trait ReadAt {
+    /// Reads bytes from an offset on; fewer if there are no more.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl ReadAt for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, buffer, offset)
+    }
+}
+
+impl ReadAt for Vec<u8> {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let rest = usize::try_from(offset).ok().and_then(|at| self.get(at..)).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+}
+
+/// A chunk, and its number.
+type Chunk = (u64, Box<[u8]>);
+
+/// The bytes, and what may still be read of them.
+pub(super) struct Source {
+    bytes: Box<dyn ReadAt>,
+    length: u64,
+    /// By the number of the chunk, modulo `CHUNKS`.
+    chunks: RefCell<Vec<Option<Chunk>>>,
+    /// The words that may still be visited: parts of a damaged file may overlap, and would be read
+    /// over and over.
+    budget: Cell<u64>,
+    failed: Cell<bool>,
+}
+
+impl Source {
+    pub(super) fn new(bytes: Box<dyn ReadAt>, length: u64) -> Self {
+        let chunks = (0..CHUNKS).map(|_| None).collect();
+        let source = Self {
+            bytes,
+            length,
+            chunks: RefCell::new(chunks),
+            budget: Cell::new(0),
+            failed: Cell::new(false),
+        };
+        source.refill();
+        source
+    }
+
+    /// The number of bytes when reading began.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether the system refused to read some bytes.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    /// Allows a pass over the file.
+    pub(super) fn refill(&self) {
+        self.budget.set(self.length / 2 + 4096);
+    }
+
+    /// Takes a number of words from the budget; returns false if there are not that many left.
+    pub(super) fn spend(&self, words: u64) -> bool {
+        let left = self.budget.get().checked_sub(words);
+        self.budget.set(left.unwrap_or(0));
+        left.is_some()
+    }
+
+    /// Whether these words lie in the file.
+    pub(super) fn has_words(&self, first: u64, count: u64) -> bool {
+        let end = first.checked_add(count).and_then(|end| end.checked_mul(8));
+        end.is_some_and(|end| end <= self.length)
+    }
+
+    /// A word by its number; 0 if it is not there.
+    #[inline]
+    pub(super) fn at(&self, word: u64) -> u64 {
+        let Some(offset) = word.checked_mul(8).filter(|&at| at + 8 <= self.length) else {
+            return 0;
+        };
+        let (number, within) = (offset / CHUNK, (offset % CHUNK) as usize);
+        let mut chunks = self.chunks.borrow_mut();
+        let slot = &mut chunks[(number % CHUNKS) as usize];
+        let chunk = match slot {
+            Some((there, chunk)) if *there == number => chunk,
+            _ => &mut slot.insert((number, self.read(number))).1,
+        };
+        let bytes = chunk[within..within + 8].try_into().expect("a slice of 8 bytes");
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Words from one on, as bytes. The caller has checked that they are there.
+    pub(super) fn bytes(&self, first: u64, count: u64, out: &mut Vec<u8>) {
+        out.clear();
+        (first..first.saturating_add(count)).for_each(|word| {
+            out.extend_from_slice(&self.at(word).to_le_bytes());
+        });
+    }
+
+    fn read(&self, number: u64) -> Box<[u8]> {
+        let mut chunk = vec![0; CHUNK as usize].into_boxed_slice();
+        let mut filled = 0;
+        while filled < chunk.len() {
+            match self.bytes.read_at(&mut chunk[filled..], number * CHUNK + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => {
+                    self.failed.set(true);
+                    break;
+                }
+            }
+        }
+        chunk
+    }
+}
+
+impl Words for Source {
+    fn word(&self, offset: ByteOffset) -> u64 {
+        self.at(offset.get() / 8)
+    }
+
+    fn has(&self, _: u64) -> bool {
+        // What is not there is zero, which is not a record.
+        true
+    }
+}

@@ -1,0 +1,223 @@
+//! Looking into a file from outside: it shows what the segment holds, and whatever the bytes are, it
+//! ends with a report.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use quipu_segment::inspect::{Inspection, SeriesSeen};
+use quipu_segment::series::{Family, Identity, Label, Schema};
+use quipu_segment::{Options, Segment};
+
+fn label(name: &str, values: Option<&[&str]>) -> Label {
+    let values = values.map(|values| values.iter().map(|&value| value.to_owned()).collect());
+    Label { name: name.to_owned(), values }
+}
+
+fn schema(name: &str, labels: Vec<Label>) -> Schema {
+    let name = name.to_owned();
+    Schema { name, cells: 3, floats: 2, additive: true, labels, ..Schema::default() }
+}
+
+/// Series by their labels: the cells, and whether they are hidden.
+type Seen = BTreeMap<String, (Vec<u64>, bool)>;
+
+fn see(series: &SeriesSeen<'_>, seen: &mut Seen) {
+    let text = |(name, value): &(&str, &str)| format!("{name}={value:?}");
+    let name = match series.is_overflow {
+        true => "overflow".to_owned(),
+        false => series.labels.iter().map(text).collect::<Vec<_>>().join(","),
+    };
+    assert!(seen.insert(name, (series.sums.to_vec(), series.is_hidden)).is_none());
+}
+
+fn all(inspection: &Inspection) -> BTreeMap<String, Seen> {
+    let families = inspection.report().families.iter().map(|family| {
+        let mut seen = Seen::new();
+        let damage = inspection.series(family, |series| see(series, &mut seen));
+        assert_eq!(damage, []);
+        (family.schema.name.clone(), seen)
+    });
+    families.collect()
+}
+
+fn add(family: &Family, texts: &[&str], n: u64) {
+    family.update(
+        |key| texts.iter().for_each(|text| key.text(text)),
+        |cells| {
+            cells.add(0, n);
+            cells.add_float(1, n as f64 / 2.0);
+        },
+    );
+}
+
+/// Fills a segment with families of all layouts.
+fn fill(segment: &Segment) {
+    let fixed = label("method", Some(&["get", "put"]));
+    let dense = segment.family(&schema("dense", vec![fixed.clone()])).unwrap();
+    add(&dense, &["put"], 3);
+    add(&dense, &["other"], 5);
+    let mixed = vec![label("user", None), fixed, label("path", None)];
+    let mixed = Schema { limit: Some(3), ..schema("mixed", mixed) };
+    let mixed = segment.family(&mixed).unwrap();
+    let long = "long ".repeat(80);
+    for (user, path) in [("ada", "/"), ("", &*long), ("é\"", "\n"), ("beyond", "")] {
+        add(&mixed, &[user, "get", path], 7);
+    }
+    let set = Schema { additive: false, identity: Identity::Variant, ..schema("set", vec![]) };
+    let set = segment.family(&set).unwrap();
+    set.update_shown(|_| {}, |cells| cells.plain(2).store(9, std::sync::atomic::Ordering::Relaxed));
+    let idle = Some(Duration::from_secs(60));
+    let keyed = Schema { idle, ..schema("keyed", vec![label("a", None)]) };
+    let keyed = segment.family(&keyed).unwrap();
+    let names: Vec<String> = (0..40).map(|i| format!("name {i}")).collect();
+    names.iter().for_each(|name| add(&keyed, &[name], 1));
+    keyed.set_shown(|key| key.text("name 3"), false).unwrap();
+    for name in &names[10..20] {
+        keyed.remove(|key| key.text(name)).unwrap();
+    }
+}
+
+fn file() -> (tempfile::TempDir, Segment) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("seg");
+    let segment = Options::new().shared().limit(1 << 20).open_or_create(path).unwrap();
+    (directory, segment)
+}
+
+#[test]
+fn it_shows_what_the_segment_holds() {
+    let (_directory, segment) = file();
+    fill(&segment);
+    let inspection = Inspection::of_file(segment.path().unwrap()).unwrap();
+    let report = inspection.report();
+    assert_eq!(report.damage, []);
+    let header = report.header.unwrap();
+    assert_eq!((header.size, header.used, header.version), (segment.size(), segment.used(), 2));
+    assert_eq!((report.is_open, header.is_clean, header.tokens), (Some(true), false, 1));
+    assert_eq!(inspection.is_alive(1), Some(true));
+    assert_eq!(inspection.is_alive(2), Some(false));
+    let seen = all(&inspection);
+    let cells = |n: u64| vec![n, (n as f64 / 2.0).to_bits(), 0];
+    let dense = [("method=\"put\"", cells(3)), ("overflow", cells(5))];
+    let dense = dense.map(|(name, cells)| (name.to_owned(), (cells, false)));
+    assert_eq!(seen["dense"], dense.into());
+    assert_eq!(seen["mixed"]["user=\"é\\\"\",method=\"get\",path=\"\\n\""].0, cells(7));
+    assert_eq!(seen["mixed"]["overflow"].0, cells(7));
+    assert_eq!((seen["mixed"].len(), seen["keyed"].len()), (4, 30));
+    assert_eq!(seen["set"][""].0, [0, 0, 9]);
+    assert_eq!(seen["keyed"]["a=\"name 3\""], (cells(1), true));
+    for (found, family) in report.families.iter().zip(segment.families().unwrap()) {
+        assert_eq!(&found.schema, family.schema());
+        assert_eq!(found.created, family.created());
+        assert_eq!(found.hidden, family.hidden());
+        assert_eq!(found.overflowed, family.overflowed());
+        let overflow = u64::from(found.is_dense && found.overflowed > 0);
+        assert_eq!(found.series + found.hidden + overflow, family.len(), "{found:?}");
+    }
+    assert!(report.families.iter().all(|family| family.bytes() > 0));
+    assert!(report.other_bytes() < 2048, "{} of {}", report.other_bytes(), header.used);
+    segment.close().unwrap();
+    drop(segment);
+}
+
+#[test]
+fn a_closed_and_an_abandoned_file_are_told_apart() {
+    let (directory, segment) = file();
+    fill(&segment);
+    let path = directory.path().join("seg");
+    drop(segment);
+    let look = || Inspection::of_file(&path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let left = look();
+    assert_eq!(left.report().is_open, Some(false));
+    assert!(!left.report().header.unwrap().is_clean);
+    let owners = &left.report().owners;
+    assert!(!owners.is_empty() && owners.iter().all(|owner| owner.is_alive == Some(false)));
+    let shown = all(&left);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    Options::new().shared().open_or_create(&path).unwrap().close().unwrap();
+    let closed = look();
+    assert!(closed.report().header.unwrap().is_clean);
+    assert_eq!(all(&closed), shown);
+    assert!(Inspection::of_file(directory.path()).is_err());
+}
+
+/// The bytes in use of a valid file.
+fn bytes() -> Vec<u8> {
+    let (_directory, segment) = file();
+    fill(&segment);
+    let mut bytes = std::fs::read(segment.path().unwrap()).unwrap();
+    bytes.truncate(usize::try_from(segment.used()).unwrap());
+    bytes
+}
+
+/// Looks at everything, and returns the number of series and of damages.
+fn look(bytes: Vec<u8>) -> (u64, usize) {
+    let inspection = Inspection::of_bytes(bytes);
+    let report = inspection.report();
+    report.other_bytes();
+    let (mut series, mut damages) = (0, report.damage.len());
+    for family in &report.families {
+        damages += inspection.series(family, |_| series += 1).len();
+    }
+    (series, damages)
+}
+
+#[test]
+fn every_truncation_gives_a_report() {
+    let bytes = bytes();
+    let (whole, _) = look(bytes.clone());
+    let mut last = 0;
+    for length in (0..bytes.len()).step_by(24) {
+        let (series, damages) = look(bytes[..length].to_vec());
+        assert!(damages > 0, "{length}");
+        assert!(series <= whole);
+        last = last.max(series);
+    }
+    // The part that is there is shown.
+    assert!(last > whole / 2, "{last} of {whole}");
+}
+
+#[test]
+fn records_are_found_though_their_list_is_broken() {
+    let mut bytes = bytes();
+    let (whole, damages) = look(bytes.clone());
+    // The header says that the file has more bytes, which were cut.
+    assert_eq!(damages, 1);
+    bytes[80] ^= 1;
+    assert_eq!(look(bytes.clone()).0, whole);
+    bytes[..256].fill(0);
+    assert_eq!(look(bytes.clone()).0, 0);
+    assert_eq!(look(vec![0; 4096]), (0, 1));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn every_flipped_byte_gives_a_report(offset in 0_usize..97, bit in 0_u8..8) {
+        let bytes = bytes();
+        let used = bytes.len();
+        for at in (offset..used).step_by(97) {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1 << bit;
+            look(changed);
+        }
+    }
+
+    #[test]
+    fn any_words_give_a_report(words in prop::collection::vec((0_usize..4000, any::<u64>()), 1..40)) {
+        let mut bytes = bytes();
+        for (at, word) in words {
+            // Half of them are small: offsets, counts and lengths.
+            let word = if word % 2 == 0 { word >> 50 } else { word };
+            let at = at * 8 % (bytes.len() - 8);
+            bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        look(bytes);
+    }
+}

@@ -1,0 +1,78 @@
+//! Processes: those that have the file open now, as `/proc` says, and those that gauges of processes
+//! name.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use quipu_segment::inspect::Inspection;
+use quipu_segment::printable;
+
+/// A process that has the file open.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) pid: u32,
+    pub(super) name: String,
+    /// The letter of its state: `T` if it is stopped.
+    pub(super) state: char,
+}
+
+/// The processes that have the file open, as far as this user may see them.
+pub(super) fn open(file: &Path) -> Vec<Open> {
+    let Ok(wanted) = fs::metadata(file) else { return Vec::new() };
+    let wanted = (wanted.dev(), wanted.ino());
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let own = std::process::id();
+    let mut found: Vec<Open> = all
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&pid: &u32| pid != own && has_open(pid, wanted))
+        .map(|pid| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let field = |name: &str| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name));
+                line.map_or("", str::trim).to_owned()
+            };
+            let state = field("State:").chars().next().unwrap_or('?');
+            Open { pid, name: printable(&field("Name:")).to_string(), state }
+        })
+        .collect();
+    found.sort_by_key(|open| open.pid);
+    found
+}
+
+fn has_open(pid: u32, wanted: (u64, u64)) -> bool {
+    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    files.into_iter().any(|entry| {
+        // Follows the link to the file itself.
+        fs::metadata(entry.path()).is_ok_and(|data| (data.dev(), data.ino()) == wanted)
+    })
+}
+
+/// The processes that gauges of processes name: token, process id, and whether it lives.
+pub(super) type Named = BTreeMap<u64, (u32, Option<bool>)>;
+
+/// The name of a process, in the label of a gauge: its token and its process id.
+pub(super) fn of_label(name: &str, value: &str) -> Option<(u64, u32)> {
+    if !matches!(name, "pid" | "quipu_process") || value.len() != 18 {
+        return None;
+    }
+    let (token, pid) = value.split_at_checked(10)?;
+    Some((u64::from_str_radix(token, 16).ok()?, u32::from_str_radix(pid, 16).ok()?))
+}
+
+/// The processes of all gauges of processes.
+pub(super) fn named(inspection: &Inspection) -> Named {
+    const PROCESS_GAUGE: u8 = 9;
+    let mut named = Named::new();
+    let families = inspection.report().families.iter();
+    for family in families.filter(|family| family.schema.kind == PROCESS_GAUGE) {
+        inspection.series(family, |series| {
+            let name = series.labels.last().and_then(|(name, value)| of_label(name, value));
+            if let Some((token, pid)) = name {
+                named.entry(token).or_insert_with(|| (pid, inspection.is_alive(token)));
+            }
+        });
+    }
+    named
+}

@@ -1,0 +1,296 @@
+//! The form for people: columns, sizes with units, dates.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use quipu_segment::inspect::{FamilySeen, HeaderSeen, Inspection, Report};
+use quipu_segment::printable;
+use quipu_segment::series::Identity;
+
+use super::openmetrics::{ALONE, number, series_text};
+use super::processes;
+use super::value::{Type, Value, kind_name, value};
+
+/// Writes everything. Returns whether the file is sound.
+pub(super) fn write(
+    inspection: &Inspection,
+    file: &Path,
+    out: &mut impl Write,
+) -> io::Result<bool> {
+    let report = inspection.report();
+    let series: u64 = report.families.iter().map(|family| family.series).sum();
+    let (families, bytes) = (report.families.len(), size(report.length));
+    writeln!(out, "{}: {bytes}, {families} families, {series} series", printable(file))?;
+    header(report, out)?;
+    owners(inspection, file, out)?;
+    memory(report, series, out)?;
+    if !report.families.is_empty() {
+        title("families", out)?;
+        table(&report.families.iter().map(row).collect::<Vec<_>>(), out)?;
+    }
+    if !report.records.is_empty() {
+        title("records", out)?;
+        let row = |record: &quipu_segment::inspect::RecordSeen| {
+            let kind = format!("{:?}", record.kind);
+            [kind, shown(&record.name), size(record.bytes)].to_vec()
+        };
+        let rows = report.records.iter().map(row);
+        let head = ["kind", "name", "bytes"].map(str::to_owned).to_vec();
+        columns(&[head].into_iter().chain(rows).collect::<Vec<_>>(), out)?;
+    }
+    let mut damage = report.damage.clone();
+    if series > 0 {
+        title("values", out)?;
+        for family in &report.families {
+            damage.extend(values(inspection, family, out)?);
+        }
+    }
+    damage.sort_by(|one, other| (one.at, &one.what).cmp(&(other.at, &other.what)));
+    damage.dedup();
+    if !damage.is_empty() {
+        title("damage", out)?;
+        for damage in &damage {
+            writeln!(out, "  byte {}: {}", damage.at, shown(&damage.what))?;
+        }
+    }
+    Ok(damage.is_empty())
+}
+
+fn title(title: &str, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "\n{title}")
+}
+
+fn header(report: &Report, out: &mut impl Write) -> io::Result<()> {
+    title("segment", out)?;
+    let Some(header) = &report.header else { return writeln!(out, "  no header can be read") };
+    let HeaderSeen { version, limit, size: bytes, used, .. } = *header;
+    let state = match (header.is_clean, report.is_open) {
+        (true, _) => "closed cleanly",
+        (false, Some(true)) => "open in a process",
+        (false, Some(false)) => "left open: its last process did not close it",
+        (false, None) => "open, or left open",
+    };
+    let boot = match this_boot() {
+        Some(boot) if boot == header.boot => "this one",
+        Some(_) if header.boot == [0; 16] => "unknown",
+        Some(_) => "another one: the machine was started since",
+        None => "not known whether this one",
+    };
+    let rows = [
+        ("version", version.to_string()),
+        ("size", format!("{}, of which {} are in use", size(bytes), size(used))),
+        ("limit", size(limit)),
+        ("created", date(header.created)),
+        ("instance", hex(&header.instance)),
+        ("state", state.to_owned()),
+        ("last sync", format!("{}, {}", date(header.synced), size(header.synced_bytes))),
+        ("boot", format!("{} ({boot})", hex(&header.boot))),
+        ("processes", format!("{} have counted in it", header.tokens)),
+    ];
+    columns(&rows.map(|(name, text)| vec![name.to_owned(), text]), out)
+}
+
+fn owners(inspection: &Inspection, file: &Path, out: &mut impl Write) -> io::Result<()> {
+    title("processes", out)?;
+    let mut rows = Vec::new();
+    for open in processes::open(file) {
+        let state = match open.state {
+            'T' | 't' => "stopped",
+            'Z' => "ended",
+            _ => "runs",
+        };
+        rows.push(vec![open.pid.to_string(), state.into(), open.name, "has the file open".into()]);
+    }
+    let life = |is_alive: Option<bool>| match is_alive {
+        Some(true) => "lives",
+        Some(false) => "ended",
+        None => "unknown",
+    };
+    for owner in &inspection.report().owners {
+        let what = format!("has {}", owner.what);
+        let token = format!("token {}", owner.token);
+        rows.push(vec![token, life(owner.is_alive).into(), String::new(), shown(&what)]);
+    }
+    for (token, (pid, is_alive)) in processes::named(inspection) {
+        let what = format!("pid {pid} has set a gauge of processes");
+        rows.push(vec![format!("token {token}"), life(is_alive).into(), String::new(), what]);
+    }
+    if rows.is_empty() {
+        return writeln!(out, "  none that this user may see");
+    }
+    columns(&rows, out)
+}
+
+fn memory(report: &Report, series: u64, out: &mut impl Write) -> io::Result<()> {
+    let Some(header) = &report.header else { return Ok(()) };
+    title("memory", out)?;
+    let sum = |of: fn(&FamilySeen) -> u64| report.families.iter().map(of).sum::<u64>();
+    let live = sum(|family| family.series_bytes);
+    let index = sum(|family| family.index_bytes);
+    let mut each = String::new();
+    if let Some(bytes) = (live + index).checked_div(series) {
+        let _ = write!(each, "a series takes {}, with its share of the indexes", size(bytes));
+    }
+    let records = report.records.iter().map(|record| record.bytes).sum();
+    let rows = [
+        ("series", live, each),
+        ("indexes", index, String::new()),
+        ("free", sum(|family| family.free_bytes), "for later series of the same families".into()),
+        ("descriptions", sum(|family| family.head_bytes), String::new()),
+        ("records", records, "windows, keys, and cells of CPUs".into()),
+        ("claims", report.claim_bytes, String::new()),
+        ("other", report.other_bytes(), "exemplars, exponential buckets, gaps".into()),
+        ("unused", header.size.saturating_sub(header.used), "for what comes".into()),
+    ];
+    columns(&rows.map(|(name, bytes, text)| vec![name.to_owned(), size(bytes), text]), out)
+}
+
+fn row(family: &FamilySeen) -> Vec<String> {
+    let schema = &family.schema;
+    let labels = schema.labels.iter().filter(|label| label.name != ALONE);
+    let labels: Vec<String> = labels
+        .map(|label| match &label.values {
+            Some(values) => format!("{}({})", shown(&label.name), values.len()),
+            None => shown(&label.name),
+        })
+        .collect();
+    let identity = match schema.identity {
+        Identity::Name => "name",
+        Identity::Variant => "variant",
+        Identity::Apart => "apart",
+    };
+    let each = family.series_bytes.checked_div(family.series + family.hidden);
+    vec![
+        shown(&schema.name),
+        kind_name(schema.kind).into(),
+        labels.join(","),
+        identity.into(),
+        family.series.to_string(),
+        family.hidden.to_string(),
+        family.overflowed.to_string(),
+        size(family.bytes()),
+        each.map_or("-".into(), size),
+    ]
+}
+
+fn table(rows: &[Vec<String>], out: &mut impl Write) -> io::Result<()> {
+    let head =
+        ["name", "kind", "labels", "identity", "series", "hidden", "overflowed", "bytes", "each"];
+    let head = head.map(str::to_owned).to_vec();
+    columns(&[&[head], rows].concat(), out)
+}
+
+/// Writes rows, each cell as wide as the widest of its column.
+fn columns(rows: &[Vec<String>], out: &mut impl Write) -> io::Result<()> {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |at: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(at));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        writeln!(out, "  {}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+fn values(
+    inspection: &Inspection,
+    family: &FamilySeen,
+    out: &mut impl Write,
+) -> io::Result<Vec<quipu_segment::inspect::Damage>> {
+    let mut written = Ok(());
+    let is_suffixed = Type::of(&family.schema) == Type::Counter
+        && !family.schema.name.ends_with("_total")
+        && family.schema.class & 1 == 0;
+    let name = format!("{}{}", family.schema.name, if is_suffixed { "_total" } else { "" });
+    // Many series start in the same second.
+    let mut since = (0, date(0));
+    let damage = inspection.series(family, |series| {
+        if written.is_err() {
+            return;
+        }
+        let text = series_text(&name, series, None);
+        // Most need no look at each character.
+        let is_plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+        let text = if is_plain { text } else { shown(&text) };
+        let value = value_text(&value(family, series));
+        let hidden = if series.is_hidden { ", hidden" } else { "" };
+        let second = series.start - series.start % 1_000_000_000;
+        if since.0 != second {
+            since = (second, date(second));
+        }
+        written = writeln!(out, "  {text}  {value}  since {}{hidden}", since.1);
+    });
+    written.map(|()| damage)
+}
+
+fn value_text(value: &Value) -> String {
+    match value {
+        Value::Whole(n) => n.to_string(),
+        Value::Signed(n) => n.to_string(),
+        Value::Float(n) => number(*n),
+        Value::Unset => "not set".into(),
+        Value::Histogram { sum, buckets, is_whole } => {
+            let count: f64 = buckets.iter().map(|(_, count)| count).sum();
+            let mut text = match is_whole {
+                true => format!("count {count}, sum {}", number(*sum)),
+                false => format!("sum {}, exponential buckets", number(*sum)),
+            };
+            for (bound, count) in buckets.iter().filter(|(_, count)| *is_whole && *count != 0.0) {
+                let _ = write!(text, ", {count} to {}", number(*bound));
+            }
+            text
+        }
+        Value::Summary { sum, count } => format!("count {count}, sum {}", number(*sum)),
+        Value::Info => "info".into(),
+        Value::States(states) => {
+            let on = states.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| shown(name));
+            format!("[{}]", on.collect::<Vec<_>>().join(", "))
+        }
+        Value::Cells(cells) => format!("cells {cells:x?}"),
+    }
+}
+
+fn shown(text: &str) -> String {
+    printable(text).to_string()
+}
+
+/// The boot of the machine.
+fn this_boot() -> Option<[u8; 16]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
+}
+
+pub(super) fn hex(bytes: &[u8; 16]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A number of bytes with a unit.
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut amount = bytes as f64;
+    let mut unit = 0;
+    while amount >= 1024.0 && unit + 1 < UNITS.len() {
+        amount /= 1024.0;
+        unit += 1;
+    }
+    format!("{amount:.1} {}", UNITS[unit])
+}
+
+/// Nanoseconds of Unix time as a date.
+fn date(nanos: u64) -> String {
+    if nanos == 0 {
+        return "never".into();
+    }
+    // All of them are before the year 2555.
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(nanos)).to_string()
+}

@@ -1,0 +1,200 @@
+//! `quipu inspect`: what it shows is what the segment holds; of processes that run, are stopped, or
+//! died, and of damaged files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use quipu::exposition::{Escaping, Format};
+use quipu::label::Values;
+use quipu::{
+    Aggregation, Counter, CounterFamily, Description, FloatCounter, Gauge, Histogram, Info,
+    IntGauge, MixedCounter, ProcessGauge, Registry, StateSet, Summary,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::Home;
+
+/// The samples of an exposition, without exemplars and start times.
+fn samples(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.contains("_created"));
+    let lines = lines.filter(|line| !line.contains("quantile=") && !line.starts_with("quipu_"));
+    // Numbers and bounds have several spellings.
+    lines
+        .map(|line| {
+            let (series, value) = line.split(" # ").next().unwrap().rsplit_once(' ').unwrap();
+            let value: f64 = value.parse().unwrap();
+            format!("{} {value}", series.replace(".0\"}", "\"}"))
+        })
+        .collect()
+}
+
+fn inspected(home: &Home) -> Value {
+    serde_json::from_str(&home.succeed(&["inspect", "--format", "json", "app.quipu"])).unwrap()
+}
+
+/// A process that has the file open, and is killed in the end.
+struct Holder(Child);
+
+impl Holder {
+    /// A command that serves the file.
+    fn start(home: &Home) -> Self {
+        let mut command = home.quipu(&["scrape", "--listen", "127.0.0.1:0", "app.quipu"]);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.contains("listening"), "{line}");
+        Self(child)
+    }
+
+    fn pid(&self) -> u64 {
+        self.0.id().into()
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn all_kinds_are_shown_as_a_scrape_shows_them() {
+    let home = Home::new();
+    let registry = Registry::open(home.file()).unwrap();
+    let named = |name: &str| Description::new(name, "Help \\ with\n \"all\".");
+    registry.register::<Counter>(named("a")).unwrap().inc_by(u64::MAX - 1);
+    registry.register::<FloatCounter>(named("b")).unwrap().inc_by(0.5);
+    registry.register::<MixedCounter>(named("c")).unwrap().inc_by(2.5);
+    registry.register::<MixedCounter>(named("d")).unwrap().inc_by(2.0);
+    registry.register::<Gauge>(named("e")).unwrap().set(-1.5);
+    registry.register::<IntGauge>(named("f")).unwrap().set(-3);
+    let hits: CounterFamily<Values> =
+        registry.register(named("hits").labels(["of", "page"]).values("of", ["x", "y"])).unwrap();
+    hits.inc(&Values(&["y", "é\"\\\n"]));
+    hits.inc(&Values(&["x", "/"]));
+    hits.inc(&Values(&["none", "/"]));
+    let took: Histogram = registry.register(named("took").buckets([0.5, 2.0])).unwrap();
+    [0.1, 1.0, 1.5, 7.0].iter().for_each(|&value| took.observe(value));
+    let sizes: Summary = registry.register(named("sizes")).unwrap();
+    [1.0, 2.0].iter().for_each(|&value| sizes.observe(value));
+    let info = named("build").labels(["version"]);
+    let info: quipu::Family<Info, Values> = registry.register(info).unwrap();
+    let _info = info.with(&Values(&["1.2"]));
+    let states: StateSet<&str> = registry.register(named("mode").states(["on", "off"])).unwrap();
+    states.set_index(1);
+    let most_recent = named("recent").aggregation(Aggregation::MostRecent);
+    registry.register::<ProcessGauge>(most_recent).unwrap().set(4.5);
+    registry.register::<ProcessGauge>(named("each")).unwrap().set(2.0);
+    for arguments in [
+        &["inc", "shell_total{a=\"1\"}", "2.5"][..],
+        &["inc", "shell_total"],
+        &["set", "level", "0.25"],
+        &["observe", "rows", "3"],
+        &["inc", "{\"http.hits\",\"my label\"=\"1\"}"],
+    ] {
+        home.succeed(arguments);
+    }
+    let mut expected = Vec::new();
+    let scrape = registry.scrape();
+    scrape.format(Format::OpenMetrics, Escaping::AllowUtf8).append_to(&mut expected);
+    let expected = String::from_utf8(expected).unwrap();
+    let shown = home.succeed(&["inspect", "--format", "openmetrics", "app.quipu"]);
+    assert_eq!(samples(&shown), samples(&expected));
+    let mut promtool_lines = shown.lines().rev();
+    assert_eq!(promtool_lines.next(), Some("# EOF"));
+    let text = home.succeed(&["inspect", "app.quipu"]);
+    for part in
+        ["hits_total{of=\"x\",page=\"/\"}  1  since 20", "  mode  [off]  ", "count 4, sum 9.6"]
+    {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let json = inspected(&home);
+    assert_eq!(json["damage"], Value::Array(Vec::new()));
+    let families = json["families"].as_array().unwrap();
+    let family = |name: &str| families.iter().find(|family| family["name"] == name).unwrap();
+    assert_eq!(family("a")["series"][0]["value"], u64::MAX - 1);
+    assert_eq!(family("hits")["labels"][0]["values"][1], "y");
+    assert_eq!((&family("hits")["shown"], &family("hits")["overflowed"]), (&2.into(), &1.into()));
+    assert_eq!(family("level")["identity"], "variant");
+    let token = |token: &Value| token["pid"] == std::process::id() && token["alive"] == true;
+    assert!(json["processes"]["tokens"].as_array().unwrap().iter().any(token), "{json}");
+}
+
+#[test]
+fn processes_are_seen_running_stopped_and_dead() {
+    let home = Home::new();
+    home.succeed(&["inc", "jobs_total", "5"]);
+    let holder = Holder::start(&home);
+    let look = |open: bool| {
+        let json = inspected(&home);
+        assert_eq!(json["open"], open, "{json}");
+        assert_eq!(json["families"][0]["series"][0]["value"], 5);
+        json["processes"]["open"].clone()
+    };
+    let open = look(true);
+    assert_eq!(open[0]["pid"], holder.pid());
+    let pid = Pid::from_child(&holder.0);
+    kill_process(pid, Signal::STOP).unwrap();
+    let begun = Instant::now();
+    while look(true)[0]["state"] != "T" {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+    let before = fs::read(home.file()).unwrap();
+    let text = home.succeed(&["inspect", "app.quipu"]);
+    assert!(text.contains("stopped") && text.contains("open in a process"), "{text}");
+    assert_eq!(fs::read(home.file()).unwrap(), before);
+    drop(holder);
+    assert_eq!(look(false), Value::Array(Vec::new()));
+    // The claims of an ended process stay until another one takes them over.
+    home.succeed(&["inc", "jobs_total", "0"]);
+    let text = home.succeed(&["inspect", "app.quipu"]);
+    assert!(text.contains("left open: its last process did not close it"), "{text}");
+    assert!(text.contains("ended") && text.contains("claims of 0 series"), "{text}");
+    // A file without permission to write.
+    let mut permissions = fs::metadata(home.file()).unwrap().permissions();
+    permissions.set_readonly(true);
+    fs::set_permissions(home.file(), permissions).unwrap();
+    home.succeed(&["inspect", "app.quipu"]);
+}
+
+#[test]
+fn what_is_left_of_a_damaged_file_is_shown() {
+    let home = Home::new();
+    for name in ["first", "second", "third"] {
+        home.succeed(&["inc", name, "7"]);
+    }
+    let whole = fs::read(home.file()).unwrap();
+    let look = |bytes: &[u8], code: i32| {
+        fs::write(home.file(), bytes).unwrap();
+        for format in ["text", "json", "openmetrics"] {
+            let arguments = ["inspect", "--format", format, "app.quipu"];
+            let output = home.quipu(&arguments).output().unwrap();
+            assert_eq!(output.status.code(), Some(code), "{output:?}");
+        }
+        String::from_utf8(home.quipu(&["inspect", "app.quipu"]).output().unwrap().stdout).unwrap()
+    };
+    // Cut after the families.
+    let text = look(&whole[..whole.len() / 2], 3);
+    assert!(text.contains("\ndamage\n") && text.contains("third  7  since"), "{text}");
+    // Cut inside of them: the list begins beyond the end.
+    let at = whole.windows(5).position(|bytes| bytes == b"third").unwrap();
+    let text = look(&whole[..at / 64 * 64], 3);
+    assert!(text.contains("found by their checksums") && text.contains("first"), "{text}");
+    // The newest record's checksum is wrong.
+    let mut damaged = whole.clone();
+    let at = whole.windows(5).position(|bytes| bytes == b"third").unwrap();
+    damaged[at] = b'T';
+    let text = look(&damaged, 3);
+    assert!(text.contains("the checksum of its record"), "{text}");
+    assert!(text.contains("second  7  since") && text.contains("first  7  since"), "{text}");
+    let text = look(b"nothing of the kind", 3);
+    assert!(text.contains("it is not a segment") && text.contains("0 families"), "{text}");
+    look(b"", 3);
+    home.refuse(&["inspect", "none"], 1, &["cannot read none", "No such file"]);
+    home.refuse(&["inspect", "."], 1, &["not a regular file"]);
+}
