@@ -283,8 +283,9 @@ fn all_of_it_is_there_again_after_the_file_is_opened_again() {
     assert_eq!(seen, [("g".to_owned(), 2), ("g".to_owned(), 0)]);
     first.take(metric("g"), &[], &Given::Unknown(1.0), Mode::Set, None).unwrap();
     assert_eq!(first.remove_grouped("g", &[]).unwrap(), 1);
-    assert_eq!(first.remove("g", &[("job", "x"), ("a", "")]).unwrap(), 1);
-    assert_eq!(first.remove("g", &[("job", "x")]).unwrap(), 0);
+    assert_eq!(first.remove("g", &[("job", "x"), ("a", "")]).unwrap(), 0);
+    assert_eq!(first.remove_grouped("g", &[("job", "x"), ("a", "")]).unwrap(), 1);
+    assert_eq!(first.remove_grouped("g", &[("job", "x")]).unwrap(), 0);
 }
 
 #[test]
@@ -375,4 +376,90 @@ fn a_metric_changes_its_type_when_its_last_series_is_gone() {
         push(&Given::Counter(2.0));
         has(&registry, &["# TYPE x counter", "x{job=\"a\"} 2"]);
     }
+}
+
+#[test]
+fn what_is_sent_again_counts_once_though_the_source_says_no_start() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let time = |n: u64| Some(Timestamp(now.as_nanos() as u64 - 100 + n));
+    let mut follow = |total: f64, time, start| {
+        let sample = Metric { time, ..metric("c_total") };
+        intake.take(sample, &[], &Given::Counter(total), Mode::Follow, start).unwrap();
+    };
+    // A batch of two samples, twice.
+    for (total, at) in [(90.0, 1), (100.0, 2), (90.0, 1), (100.0, 2)] {
+        follow(total, time(at), None);
+    }
+    has(&registry, &["c_total 100"]);
+    follow(5.0, time(3), None);
+    has(&registry, &["c_total 105"]);
+    // A start that is far ahead says nothing: the next one counts.
+    follow(6.0, time(4), time(10_u64.pow(18)));
+    follow(7.0, time(5), time(0));
+    has(&registry, &["c_total 107"]);
+    // Others add beside what the source counts.
+    let grouped = Metric { grouped: true, ..metric("g") };
+    for (n, mode) in [(1000.0, Mode::Set), (1.0, Mode::Add), (2.0, Mode::Add)] {
+        intake.take(grouped, &[], &Given::Counter(n), mode, None).unwrap();
+    }
+    has(&registry, &["g 1003"]);
+}
+
+#[test]
+fn a_source_may_change_its_buckets() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let mut native = |schema: i8, positive: &[(i32, u64)]| {
+        let (zero_threshold, zero_count, exemplars) = (0.0, 0, &[][..]);
+        let buckets =
+            Native { schema, zero_threshold, zero_count, positive, negative: &[], exemplars };
+        let given = Given::Native { buckets, sum: 1.0 };
+        intake.take(metric("n"), &[], &given, Mode::Follow, None)
+    };
+    native(8, &[(1, 1), (2, 1)]).unwrap();
+    native(5, &[(1, 5)]).unwrap();
+    has(&registry, &["n_count 5"]);
+    native(8, &[(1, 4), (2, 3)]).unwrap();
+    has(&registry, &["n_count 7"]);
+    // No float falls into such a bucket.
+    assert_eq!(native(-4, &[(100, 1)]), Err(Refused::Buckets));
+    let mut classic = |pod: &str, bound: f64| {
+        let buckets = [(bound, 1.0), (f64::INFINITY, 1.0)];
+        let given = Given::Histogram { buckets: &buckets, sum: 1.0 };
+        intake.take(metric("h"), &[("pod", pod)], &given, Mode::Follow, None).unwrap();
+    };
+    classic("a", 1.0);
+    classic("b", 1.0);
+    classic("a", 2.0);
+    has(&registry, &["h_bucket{pod=\"a\",le=\"2\"} 1", "h_bucket{pod=\"b\",le=\"1\"} 1"]);
+    assert!(!registry.text().contains("h_bucket{pod=\"a\",le=\"1\"}"));
+    // What is known of the type precedes what was not.
+    intake.take(metric("u"), &[], &Given::Unknown(1.0), Mode::Set, None).unwrap();
+    intake.take(metric("u"), &[], &Given::Gauge(2.0), Mode::Set, None).unwrap();
+    has(&registry, &["# TYPE u gauge", "u 2"]);
+}
+
+#[test]
+fn hidden_series_give_way_when_there_is_no_room() {
+    let registry = Registry::new();
+    let limits = Limits { series: 10, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let mut take = |pod: usize| {
+        let brief = Metric { expiry: Some(Duration::from_millis(100)), ..metric("c") };
+        let pod = pod.to_string();
+        let one = Given::Counter(1.0);
+        let taken = intake.take(brief, &[("pod", &pod)], &one, Mode::Add, None);
+        intake.sweep().unwrap();
+        taken
+    };
+    (0..10).for_each(|pod| take(pod).unwrap());
+    assert_eq!(take(10), Err(Refused::Series));
+    let begun = std::time::Instant::now();
+    while take(10).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    has(&registry, &["c{pod=\"10\"} 1"]);
 }

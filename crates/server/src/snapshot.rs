@@ -19,7 +19,7 @@
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -82,20 +82,18 @@ const END: &[u8] = b"end";
 /// # Errors
 /// [`Error`], which names the file and the remedy.
 pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
-    let copy = Temporary::beside(&arguments.state);
-    let file = copy_whole(&arguments.state, &copy.0)?;
+    let file = copy_whole(&arguments.state)?;
     if arguments.out.as_os_str() == "-" {
         let out = io::stdout().lock();
         return write(&file, out).map_err(|error| failed("standard output", &error));
     }
     let (out, name) = (&arguments.out, printable(&arguments.out).to_string());
     // A snapshot that is there is replaced once the new one is complete.
-    let unfinished = Temporary::beside(out);
-    let written = File::create(&unfinished.0).and_then(|target| {
-        write(&file, &target)?;
-        target.sync_all()?;
-        fs::rename(&unfinished.0, out)
-    });
+    let (unfinished, target) = Temporary::beside(out)?;
+    let written = write(&file, &target)
+        .and_then(|()| target.sync_all())
+        .and_then(|()| fs::rename(&unfinished.0, out))
+        .and_then(|()| sync_directory(out));
     written.map_err(|error| failed(&name, &error))
 }
 
@@ -114,8 +112,7 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
     if state.exists() {
         return Err(exists());
     }
-    let unfinished = Temporary::beside(state);
-    let target = create(&unfinished.0)?;
+    let (unfinished, target) = Temporary::beside(state)?;
     let name = printable(&arguments.input).to_string();
     if arguments.input.as_os_str() == "-" {
         read(io::stdin().lock(), &target).map_err(|what| failed("standard input", &what))?;
@@ -127,10 +124,17 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
     drop(opened.map_err(|error| failed(&name, &error))?);
     target.sync_all().map_err(|error| failed(&printable(state).to_string(), &error))?;
     // Fails if the file exists by now, where a rename would replace it.
-    fs::hard_link(&unfinished.0, state).map_err(|error| match error.kind() {
+    let linked = fs::hard_link(&unfinished.0, state).and_then(|()| sync_directory(state));
+    linked.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(),
         _ => failed(&printable(state).to_string(), &error),
     })
+}
+
+/// Makes a new name last over a power loss.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn failed(name: &str, what: &dyn fmt::Display) -> Error {
@@ -138,27 +142,21 @@ fn failed(name: &str, what: &dyn fmt::Display) -> Error {
 }
 
 /// Copies a segment, and opens the copy to see that it is whole. A file that its process changes
-/// meanwhile is copied again.
-fn copy_whole(from: &Path, to: &Path) -> Result<File, Error> {
+/// meanwhile is copied again. The copy has no name in the end.
+fn copy_whole(from: &Path) -> Result<File, Error> {
     let name = printable(from).to_string();
     let source = File::open(from).map_err(|error| failed(&name, &error))?;
     let mut fault = None;
     for _ in 0..TRIES {
-        let _ = fs::remove_file(to);
-        let target = create(to)?;
+        let (copied, target) = Temporary::beside(from)?;
         copy(&source, &target).map_err(|error| failed(&name, &error))?;
-        match Options::new().unmarked().open(to) {
+        match Options::new().unmarked().open(&copied.0) {
             Ok(_) => return Ok(target),
             Err(error) => fault = Some(error),
         }
     }
     let fault = fault.map(|fault| fault.to_string()).unwrap_or_default();
     Err(Error(format!("{name}: a copy of it cannot be used: {fault}")))
-}
-
-fn create(path: &Path) -> Result<File, Error> {
-    let options = OpenOptions::new().read(true).write(true).create_new(true).open(path);
-    options.map_err(|error| failed(&printable(path).to_string(), &error))
 }
 
 /// Copies a segment from its beginning to its end. New records go to the end of a segment, so all
@@ -187,7 +185,10 @@ fn copy(source: &File, target: &File) -> io::Result<()> {
     }
     let size = u64::from_le_bytes(header[SIZE..][..WORD].try_into().unwrap_or_default());
     header[SIZE..][..WORD].copy_from_slice(&size.min(at).to_le_bytes());
-    if header[CLEAN..][..WORD].iter().all(|byte| *byte == 0) {
+    // In use at one of both times: its pages may be of different times.
+    let is_clean = |header: &[u8; HEADER]| header[CLEAN] == 1;
+    if !is_clean(&header) || !is_clean(&later) || header[BOOT] != later[BOOT] {
+        header[CLEAN..][..WORD].fill(0);
         header[BOOT].fill(0);
     }
     target.write_all_at(&header, 0)
@@ -350,11 +351,24 @@ impl Seen {
 struct Temporary(PathBuf);
 
 impl Temporary {
-    /// A file in the directory of another one, with a name of this process.
-    fn beside(path: &Path) -> Self {
-        let mut name = path.as_os_str().to_owned();
-        name.push(format!(".unfinished-{}", std::process::id()));
-        Self(name.into())
+    /// Creates a file in the directory of another one, which only this user may read.
+    fn beside(path: &Path) -> Result<(Self, File), Error> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let mut number = 0;
+        loop {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".unfinished-{}-{number}", std::process::id()));
+            match options.open(&name) {
+                Ok(file) => return Ok((Self(name.into()), file)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => {
+                    number += 1;
+                }
+                Err(error) => {
+                    return Err(failed(&printable(Path::new(&name)).to_string(), &error));
+                }
+            }
+        }
     }
 }
 

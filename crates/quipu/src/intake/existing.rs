@@ -109,6 +109,7 @@ impl Intake {
             name: &schema.name,
             help: if metric.help.is_empty() { &schema.help } else { metric.help },
             unit: &schema.unit,
+            time: metric.time,
             expiry: metric.expiry.or(schema.idle),
             grouped: false,
         };
@@ -330,7 +331,9 @@ fn apply(entry: &Entry, cells: &SeriesCells<'_>, change: &Change<'_>, now: u64) 
         (AnyKind::FloatCounter(_), Change::Add(n)) => cells.add_float(0, n),
         (AnyKind::MixedCounter(_), Change::Add(n)) => MixedCounter::add_to(*cells, n),
         (AnyKind::RelayCounter(_), Change::Add(n)) => {
-            RelayCounter::relay(*cells).add(Times { start: 0, stamp: now }, |_| n);
+            let times = Times { start: 0, sample: 0, stamp: now };
+            // Without the lock that a death in a restart asks for, nothing is added.
+            let _ = RelayCounter::relay(*cells).add(entry.family.segment(), times, |_| n);
         }
         (AnyKind::IntGauge(_), Change::Set(n)) => {
             cells.plain(0).store(whole(n).unwrap_or(0).cast_unsigned(), Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::class::Class;
 use super::table::Entry;
-use crate::snapshot::{Kind, Native, Value};
+use crate::snapshot::{Kind, Native, Timestamp, Value};
 
 /// The metric that a value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,6 +18,10 @@ pub struct Metric<'a> {
     /// Whether the series belongs to a group that is replaced as a whole. Such series are in other
     /// families than those that do not, and keep labels without a value.
     pub grouped: bool,
+    /// The time of the sample, if the source says it. With [`Mode::Follow`], a sample of a counter, a
+    /// classic histogram or a summary that is not later than the last one is left out: what is sent
+    /// again counts once.
+    pub time: Option<Timestamp>,
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.
     pub expiry: Option<Duration>,

@@ -38,6 +38,7 @@ mod table;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quipu_segment::clock::{Clock, Coarse};
 use quipu_segment::series::SeriesCells;
@@ -133,8 +134,10 @@ impl Intake {
         }
     }
 
-    /// Hides series that have expired, and counts those that are left. To be called now and then: a
-    /// scrape hides expired series, too, but does not make room for others.
+    /// Hides series that have expired, and counts those that are left. If the limit on series is
+    /// reached, removes hidden ones for good, so that others find room: a counter among them that
+    /// comes back starts at zero. To be called now and then: a scrape hides expired series, too, but
+    /// makes no room for others.
     ///
     /// # Errors
     /// Those of a segment in a file.
@@ -147,6 +150,13 @@ impl Intake {
             }
         }
         self.count();
+        if self.used.series.load(Ordering::Relaxed) >= self.limits.series {
+            for entry in self.table.entries() {
+                let forgotten = entry.family.forget_hidden(FORGOTTEN);
+                forgotten.map_err(|error| Error::segment(&entry.family.schema().name, error))?;
+            }
+            self.count();
+        }
         Ok(())
     }
 
@@ -175,7 +185,7 @@ impl Intake {
         let taken = settings::of_given(&metric, given, mode, &mut settings).and_then(|wanted| {
             let is_gauge = matches!(given, Given::Gauge(_) | Given::Unknown(_));
             let stamp = if is_gauge || mode != Mode::Add { self.clock.now() } else { 0 };
-            let times = Times { start: start.map_or(0, |start| start.0), stamp };
+            let times = self.times(&metric, start, mode, stamp);
             let mut is_locked = false;
             self.update(&metric, &wanted, &labels, |entry, cells| {
                 is_locked |= !put(entry, cells, given, mode, times);
@@ -220,8 +230,8 @@ impl Intake {
         taken
     }
 
-    /// Removes the series of these labels from all families of that name that have them. Returns
-    /// the number of removed series.
+    /// Removes the series of these labels from all families of that name that have them and are not
+    /// [grouped](Metric::grouped). Returns the number of removed series.
     ///
     /// # Errors
     /// Those of a segment in a file.
@@ -229,7 +239,6 @@ impl Intake {
         let remove =
             |entry: &Entry, labels: &Sorted<'_>| entry.family.remove(|key| labels.write(key));
         let removed = self.for_each(name, labels, false, remove)?;
-        let removed = removed + self.for_each(name, labels, true, remove)?;
         self.release(removed);
         Ok(removed)
     }
@@ -357,6 +366,27 @@ impl Intake {
         let _ = self.used.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
     }
 
+    /// What the source says of times. A time that is far ahead is wrong: a source that corrected its
+    /// clock later would be left out until then.
+    fn times(
+        &self,
+        metric: &Metric<'_>,
+        start: Option<Timestamp>,
+        mode: Mode,
+        stamp: u64,
+    ) -> Times {
+        if mode != Mode::Follow || (start.is_none() && metric.time.is_none()) {
+            return Times { start: start.map_or(0, |start| start.0), sample: 0, stamp };
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let latest = u64::try_from((now + AHEAD).as_nanos()).unwrap_or(u64::MAX);
+        let known = |time: Option<Timestamp>| time.map_or(0, |time| time.0);
+        let (start, sample) = (known(start), known(metric.time));
+        let start = if start > latest { 0 } else { start };
+        let sample = if sample > latest { 0 } else { sample };
+        Times { start, sample, stamp }
+    }
+
     /// Changes the cells of a series. Makes the series, and its family, within the limits.
     fn update(
         &mut self,
@@ -381,7 +411,9 @@ impl Intake {
             return Err(Refused::Full);
         }
         self.used.series.fetch_add(1, Ordering::Relaxed);
-        if metric.grouped {
+        let is_relayed =
+            matches!(entry.kind, AnyKind::RelayHistogram(_) | AnyKind::RelaySummary(_));
+        if metric.grouped || is_relayed {
             self.replace_others(&entry, labels);
         }
         if self.limits.series_per_source < u64::MAX {
@@ -390,12 +422,17 @@ impl Intake {
         Ok(())
     }
 
-    /// Removes the series of these labels from the other families of groups: a series that comes with
-    /// another type or with other buckets replaces the old one.
-    fn replace_others(&self, entry: &Entry, labels: &Sorted<'_>) {
+    /// Removes the series of these labels from the other families, if they are of groups as this one,
+    /// or not: a series that comes with another type or with other buckets replaces the old one.
+    fn replace_others(&mut self, entry: &Entry, labels: &Sorted<'_>) {
+        // Another thread may have made one of them. If they cannot be read, the next one tries again.
+        let _ = self.table.refresh(self.registry.segment());
+        let class = Class::of(entry.family.schema());
         for other in self.table.of_labels(&entry.family.schema().name, labels) {
-            let is_grouped = Class::of(other.family.schema()).grouped;
-            if is_grouped && other.family.id() != entry.family.id() {
+            let is_alike = Class::of(other.family.schema()).grouped == class.grouped;
+            let is_replaced =
+                class.grouped || other.kind.snapshot_kind() == entry.kind.snapshot_kind();
+            if is_alike && is_replaced && other.family.id() != entry.family.id() {
                 // If the lock cannot be had in time, the old one stays beside the new one.
                 if let Ok(true) = other.family.remove(|key| labels.write(key)) {
                     self.release(1);
@@ -494,6 +531,10 @@ impl Intake {
     }
 }
 
+/// The most hidden series of a family that a sweep removes.
+const FORGOTTEN: usize = 10_000;
+/// How far a time may be ahead of this machine's clock.
+const AHEAD: Duration = Duration::from_secs(600);
 /// The greatest weight of an observation.
 const MAX_WEIGHT: f64 = 1e15;
 
@@ -543,15 +584,24 @@ fn put(
                 Mode::Add => cells.add_float(GAUGE_VALUE, *n),
                 _ => cells.plain(GAUGE_VALUE).store(n.to_bits(), Ordering::Relaxed),
             }
-            cells.plain(GAUGE_STAMP).store(times.stamp, Ordering::Relaxed);
+            if cells.len() > GAUGE_STAMP {
+                // A variant that an application registered has none.
+                cells.plain(GAUGE_STAMP).store(times.stamp, Ordering::Relaxed);
+            }
         }
         (AnyKind::Histogram(layout), Given::Histogram { buckets, sum }) => {
             layout.add_classic(cells, buckets, *sum);
         }
         (AnyKind::Histogram(layout), Given::Native { buckets, sum }) => match mode {
             Mode::Add => layout.add_native(&entry.family, cells, buckets, *sum),
-            Mode::Follow => layout.follow_native(&entry.family, cells, buckets, *sum),
-            Mode::Set => layout.set_native(&entry.family, cells, buckets, *sum),
+            mode => {
+                // Two threads that follow one source would both add what is missing.
+                let Ok(_guard) = segment.lock_registration() else { return false };
+                match mode {
+                    Mode::Follow => layout.follow_native(&entry.family, cells, buckets, *sum),
+                    _ => layout.set_native(&entry.family, cells, buckets, *sum),
+                }
+            }
         },
         (AnyKind::RelayHistogram(_), Given::Histogram { buckets, sum }) => {
             let value = |i: usize| buckets.get(i).map_or(*sum, |(_, count)| *count);
@@ -577,9 +627,8 @@ fn put_relay(
     value: impl Fn(usize) -> f64,
 ) -> bool {
     match mode {
-        Mode::Follow => return relay.follow(segment, times, value),
-        Mode::Set => relay.set(times, value),
-        Mode::Add => relay.add(times, value),
+        Mode::Follow => relay.follow(segment, times, value),
+        Mode::Set => relay.set(segment, times, value),
+        Mode::Add => relay.add(segment, times, value),
     }
-    true
 }

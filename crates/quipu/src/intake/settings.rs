@@ -6,9 +6,9 @@ use super::refused::Refused;
 use super::table::Wanted;
 use crate::description::DEFAULT_ZERO_THRESHOLD;
 use crate::kind::{
-    GAUGE_STAMP, GAUGE_VALUE, GaugeKind, HistogramLayout, MAX_BOUNDS, MetricKind, MixedCounter,
-    Relay, RelayCounter, RelayHistogram, RelaySummary, SUMMARY_SUM, SummaryLayout, Total,
-    UnknownKind,
+    FINEST, GAUGE_STAMP, GAUGE_VALUE, GaugeKind, HistogramLayout, MAX_BOUNDS, MetricKind,
+    MixedCounter, Relay, RelayCounter, RelayHistogram, RelaySummary, SCHEMAS, SUMMARY_SUM,
+    SummaryLayout, Total, UnknownKind, last_index,
 };
 use crate::snapshot::{Kind, Native};
 
@@ -16,8 +16,6 @@ use crate::snapshot::{Kind, Native};
 const NATIVE_BUCKETS: u16 = 384;
 /// The most exponential buckets that one value may bring.
 const GIVEN_BUCKETS: usize = 4096;
-/// Greater than any index of a bucket that a float falls into.
-const MAX_INDEX: u32 = 1 << 19;
 /// The most cells of a series.
 const MAX_CELLS: usize = quipu_segment::series::MAX_CELLS as usize;
 const GAUGE_CELLS: u16 = GAUGE_STAMP as u16 + 1;
@@ -57,7 +55,8 @@ pub(super) fn of_given<'a>(
             }
         }
         Given::Native { buckets, .. } => {
-            let shape = (buckets.schema, NATIVE_BUCKETS, buckets.zero_threshold);
+            // Sources change their schemas: the tables of one series may be of several.
+            let shape = (FINEST, NATIVE_BUCKETS, buckets.zero_threshold);
             put_histogram(Some(shape), [].into_iter(), settings);
             (HistogramLayout::NUMBER, NATIVE_CELLS, HistogramLayout::FLOATS)
         }
@@ -86,7 +85,7 @@ pub(super) fn of_shape<'a>(
             (HistogramLayout::NUMBER, 2 + bounds.count(), HistogramLayout::FLOATS)
         }
         Shape::Native(schema, most) => {
-            if !(-4..=8).contains(schema) || !(8..=NATIVE_BUCKETS).contains(most) {
+            if !SCHEMAS.contains(schema) || !(8..=NATIVE_BUCKETS).contains(most) {
                 return Err(Refused::Buckets);
             }
             let shape = (*schema, *most, DEFAULT_ZERO_THRESHOLD);
@@ -157,12 +156,13 @@ fn put_numbers(numbers: impl Iterator<Item = f64>, settings: &mut Vec<u8>) {
 /// Checks a value before anything is changed for it.
 pub(super) fn check(given: &Given<'_>, mode: Mode) -> Result<(), Refused> {
     let is_count = |count: f64| count >= 0.0 && count.is_finite();
+    let adds_nan = |sum: f64| mode == Mode::Add && sum.is_nan();
     match given {
         Given::Counter(total) if !is_count(*total) => Err(Refused::Value),
         Given::Gauge(change) if mode == Mode::Add && change.is_nan() => Err(Refused::Value),
         Given::Counter(_) | Given::Gauge(_) | Given::Unknown(_) => Ok(()),
-        Given::Histogram { buckets, .. } => {
-            if !buckets.iter().all(|(_, count)| is_count(*count)) {
+        Given::Histogram { buckets, sum } => {
+            if !buckets.iter().all(|(_, count)| is_count(*count)) || adds_nan(*sum) {
                 return Err(Refused::Value);
             }
             if buckets.last().is_none_or(|(bound, _)| *bound != f64::INFINITY) {
@@ -170,9 +170,10 @@ pub(super) fn check(given: &Given<'_>, mode: Mode) -> Result<(), Refused> {
             }
             check_ascending(buckets.iter().map(|(bound, _)| *bound), MAX_BOUNDS + 1)
         }
+        Given::Native { sum, .. } if adds_nan(*sum) => Err(Refused::Value),
         Given::Native { buckets, .. } => check_native(buckets),
-        Given::Summary { quantiles, count, .. } => {
-            if !is_count(*count) {
+        Given::Summary { quantiles, count, sum } => {
+            if !is_count(*count) || adds_nan(*sum) {
                 return Err(Refused::Value);
             }
             check_quantiles(quantiles.iter().map(|(quantile, _)| *quantile))
@@ -184,9 +185,9 @@ fn check_native(buckets: &Native<'_>) -> Result<(), Refused> {
     let sides = [buckets.positive, buckets.negative];
     let is_threshold = buckets.zero_threshold >= 0.0 && buckets.zero_threshold.is_finite();
     let is_ascending = |side: &[(i32, u64)]| side.windows(2).all(|two| two[0].0 < two[1].0);
-    let is_index = |(index, _): &(i32, u64)| index.unsigned_abs() < MAX_INDEX;
+    let is_index = |(i, _): &(i32, u64)| i.unsigned_abs() <= last_index(buckets.schema);
     let is_good = is_threshold
-        && (-4..=8).contains(&buckets.schema)
+        && SCHEMAS.contains(&buckets.schema)
         && sides.iter().all(|side| is_ascending(side) && side.iter().all(is_index))
         && sides.iter().map(|side| side.len()).sum::<usize>() <= GIVEN_BUCKETS;
     if is_good { Ok(()) } else { Err(Refused::Buckets) }

@@ -62,8 +62,8 @@ pub(super) struct Table {
     registered: HashMap<String, Arc<Entry>>,
     /// The numbers of all families.
     known: HashSet<u64>,
-    /// The names of all samples, each with the name of its metric.
-    samples: HashMap<String, String>,
+    /// The names of all samples, each with the families that have it.
+    samples: HashMap<String, Vec<Arc<Entry>>>,
     /// The newest record of the segment that the table has seen.
     newest: u64,
     /// Scratch memory for what is wanted, as bytes.
@@ -229,7 +229,13 @@ impl Table {
         let named = |name: &str| Label { name: name.to_owned(), values: None };
         let class = Class { alone: labels.is_empty(), ..wanted.class };
         let base = base_of(wanted.name, wanted.shown);
-        let is_taken = |name: String| self.samples.get(&name).is_some_and(|owner| owner != base);
+        let is_other = |Entry { family, kind }: &Entry| {
+            let is_named = family.schema().identity == Identity::Name;
+            let is_there = is_named || family.len() > family.hidden();
+            is_there && base_of(&family.schema().name, kind.snapshot_kind()) != base
+        };
+        let is_taken =
+            |name: String| self.samples.get(&name).into_iter().flatten().any(|e| is_other(e));
         if ShownNames::of(base, wanted.shown).any(is_taken) {
             return Err(Refused::Collision);
         }
@@ -288,24 +294,25 @@ impl Table {
         self.by_labels.entry(by_labels.into()).or_default().push(at);
         self.by_name.insert(schema.name.as_str().into(), at);
         self.known.insert(family.id());
-        self.take_samples(&schema.name.clone(), kind.snapshot_kind());
-        self.entries.push(Arc::new(entry));
+        let entry = Arc::new(entry);
+        self.take_samples(&entry);
+        self.entries.push(entry);
         true
     }
 
     fn put_registered(&mut self, family: Family) {
         // One of a kind that this version does not know takes no change.
         let Some(entry) = Entry::new(family) else { return };
-        let (name, shown) = (entry.family.schema().name.clone(), entry.kind.snapshot_kind());
-        self.take_samples(&name, shown);
-        self.registered.insert(name, Arc::new(entry));
+        let entry = Arc::new(entry);
+        self.take_samples(&entry);
+        self.registered.insert(entry.family.schema().name.clone(), entry);
     }
 
     /// Notes the names of the samples of a metric.
-    fn take_samples(&mut self, name: &str, shown: Kind) {
-        let base = base_of(name, shown);
-        for name in ShownNames::of(base, shown) {
-            self.samples.entry(name).or_insert_with(|| base.to_owned());
+    fn take_samples(&mut self, entry: &Arc<Entry>) {
+        let shown = entry.kind.snapshot_kind();
+        for name in ShownNames::of(base_of(&entry.family.schema().name, shown), shown) {
+            self.samples.entry(name).or_default().push(Arc::clone(entry));
         }
     }
 }

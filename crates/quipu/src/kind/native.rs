@@ -15,7 +15,7 @@ use quipu_segment::sync::{AtomicU64, Ordering};
 
 /// The valid schemas.
 pub(crate) const SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
-const FINEST: i8 = 8;
+pub(crate) const FINEST: i8 = 8;
 /// The bit of a word that says that the bucket is in use.
 const USED: u64 = 1 << 63;
 /// The bit for buckets of values below zero.
@@ -140,14 +140,6 @@ pub(crate) fn coarsened(given: &[(i32, u64)], from: i8, to: i8) -> Vec<(i32, u64
     buckets
 }
 
-/// For each bucket, a bucket of the finer schema `to` that is part of it.
-pub(crate) fn refined(mut buckets: Vec<(i32, u64)>, to: i8, from: i8) -> Vec<(i32, u64)> {
-    let steps = u32::from(to.saturating_sub(from).clamp(0, 12).cast_unsigned());
-    // The last of the finer buckets has the same upper bound.
-    buckets.iter_mut().for_each(|(index, _)| *index = index.saturating_mul(1 << steps));
-    buckets
-}
-
 /// What is missing in `have` up to `given`; `None` if a bucket of `have` has more. Both are sorted.
 pub(crate) fn missing(given: &[(i32, u64)], have: &[(i32, u64)]) -> Option<Vec<(i32, u64)>> {
     let in_given = |index: &i32| given.binary_search_by_key(index, |(index, _)| *index).is_ok();
@@ -234,7 +226,7 @@ pub(crate) fn observe(
         return true;
     }
     let key = |schema| key_of(value, schema);
-    add_first(sides, cells, table, key, 1, schema, most)
+    add_first(sides, cells, table, key, 1, (schema, FINEST), most)
 }
 
 /// Counts a nonzero value `n` times, as [`observe`] does.
@@ -247,10 +239,11 @@ pub(crate) fn observe_many(
     schema: i8,
     most: u16,
 ) -> bool {
-    add_first(family, cells, table, |schema| key_of(value, schema), n, schema, most)
+    add_first(family, cells, table, |schema| key_of(value, schema), n, (schema, FINEST), most)
 }
 
-/// Adds `n` to a bucket, which is given by its index in `schema`, the finest of the series.
+/// Adds `n` to a bucket, which is given by its index in `schema`. If the newest table is finer, one
+/// of that schema is put in front of it.
 pub(crate) fn add(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -265,11 +258,12 @@ pub(crate) fn add(
         let index = (0..steps).fold(index, |index, _| coarser(index));
         USED | (u64::from(is_negative) * NEGATIVE) | u64::from(index.cast_unsigned())
     };
-    add_first(family, cells, table, key, n, schema, most)
+    add_first(family, cells, table, key, n, (schema, schema), most)
 }
 
 /// Adds `n` to the bucket that `key` returns for the schema of the newest table, if the table is not
-/// at hand or the bucket not in use.
+/// at hand or the bucket not in use. The first table gets the schema `first`; a table that is finer
+/// than `finest` is not added to.
 #[cold]
 fn add_first(
     sides: &impl Sides,
@@ -277,7 +271,7 @@ fn add_first(
     table: usize,
     key: impl Fn(i8) -> u64,
     n: u64,
-    schema: i8,
+    (first, finest): (i8, i8),
     most: u16,
 ) -> bool {
     let family = sides.family();
@@ -287,12 +281,18 @@ fn add_first(
         let newest = cells.plain(table).load(Ordering::Acquire);
         let side = u32::try_from(newest).ok().and_then(|at| sides.find(cells, at));
         let Some(side) = side else {
-            if !begin(family, cells, table, newest, None, schema, most) {
+            if !begin(family, cells, table, newest, None, first, most) {
                 return false;
             }
             continue;
         };
         let schema = schema_of(&side);
+        if schema > finest {
+            if !begin_coarser(family, cells, table, newest, finest, most) {
+                return false;
+            }
+            continue;
+        }
         match slot(&side, key(schema), most) {
             Some((counts, slot)) => {
                 counts.add(slot, n);
@@ -516,7 +516,8 @@ fn begin(
             ((slots as u16 * 4).clamp(first.min(most_slots), most_slots), schema)
         }
         Some(_) if schema > *SCHEMAS.start() => (most_slots, schema - 1),
-        Some(_) => (most_slots, schema),
+        // All floats fall into fewer buckets of the coarsest schema than fit.
+        Some(_) => return false,
     };
     let spare = full.and_then(|full| take_spare(family, cells, full, slots));
     let Ok(at) = spare.map_or_else(|| family.allocate_side(cells, slots, slots), Ok) else {
@@ -530,6 +531,36 @@ fn begin(
     let _ =
         cells.plain(table).compare_exchange(newest, at.into(), Ordering::AcqRel, Ordering::Acquire);
     true
+}
+
+/// Puts a table of a coarser schema in front of the newest one, unless another thread has changed
+/// that. Returns false if the segment has no room.
+fn begin_coarser(
+    family: &Family,
+    cells: &SeriesCells<'_>,
+    table: usize,
+    newest: u64,
+    schema: i8,
+    most: u16,
+) -> bool {
+    let slots = (u32::from(most) * 8 / 7 + 1).next_power_of_two().min(512) as u16;
+    let Ok(at) = family.allocate_side(cells, slots, slots) else { return false };
+    let Some(side) = family.side(cells, at) else { return false };
+    set_schema(&side, schema);
+    side.set_link(u32::try_from(newest).unwrap_or(0));
+    // Release: as in `begin`.
+    let _ =
+        cells.plain(table).compare_exchange(newest, at.into(), Ordering::AcqRel, Ordering::Acquire);
+    true
+}
+
+/// The greatest distance from zero of the index of a bucket that a float falls into.
+pub(crate) fn last_index(schema: i8) -> u32 {
+    // 2^-1074 to 2^1024.
+    match u32::try_from(schema) {
+        Ok(fine) => (1075 << fine) + 1,
+        Err(_) => (1075 >> schema.unsigned_abs()) + 2,
+    }
 }
 
 /// Takes the first spare table of `full`, if it has `slots` slots, and clears it. The other spares

@@ -9,8 +9,9 @@
 //! | 0 | phase: even, or odd while a restart of the source is being noted |
 //! | 1 | the time since which the source counts, if known |
 //! | 2 | the time of the last update: a series that gets the same value again is not idle |
-//! | 3.. | `n` times the last value of the source |
-//! | | `n` times what it counted before its last restart |
+//! | 3 | the time of the last sample, if the source says it |
+//! | 4.. | `n` times the last value of the source |
+//! | | `n` times what was counted beside it: before its last restart, or added by others |
 //! | | `n` times the sum of both, valid while the phase is odd |
 //!
 //! A restart changes all of them, and the process may die at any point in between. So the sums are
@@ -19,7 +20,7 @@
 //! a dead process left.
 //!
 //! Values of one series that arrive in several threads at once may be stored in any order. Only one
-//! thread at a time notes a restart: it holds the lock of the segment.
+//! thread at a time notes a restart, or completes one: it holds the lock of the segment.
 
 use std::sync::atomic::fence;
 
@@ -34,7 +35,8 @@ use crate::snapshot::{self, Bucket, Number, Value};
 const PHASE: usize = 0;
 const START: usize = 1;
 const STAMP: usize = 2;
-const FIRST: usize = 3;
+const TIME: usize = 3;
+const FIRST: usize = 4;
 
 /// The values of a relayed series.
 #[derive(Debug, Clone, Copy)]
@@ -46,13 +48,26 @@ pub(crate) struct Relay<'c> {
     growing: usize,
 }
 
-/// What a source says of the time since which it counts.
+/// What a source says of times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// Nanoseconds of Unix time; 0 if it says nothing.
+    /// The time since which it counts, in nanoseconds of Unix time; 0 if it says nothing.
     pub(crate) start: u64,
+    /// The time of the sample; 0 if it says nothing.
+    pub(crate) sample: u64,
     /// A number that differs from that of any earlier update.
     pub(crate) stamp: u64,
+}
+
+/// What a value is beside the last one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// One that arrives late, or again.
+    Late,
+    /// One of the same run of the source.
+    Same,
+    /// The first one that came after a restart.
+    Restarted,
 }
 
 impl<'c> Relay<'c> {
@@ -68,58 +83,100 @@ impl<'c> Relay<'c> {
     }
 
     /// Stores the current values of the source. If it restarted, what it counted before is kept: it
-    /// restarted if it says so, or if a count is less than before. Returns false, and changes
-    /// nothing, if the lock for that cannot be had in time.
+    /// restarted if it says so, or if a count is less than before. A sample that is not later than the
+    /// last one, or of an earlier run, is left out. Returns false, and changes nothing, if the lock
+    /// for a restart cannot be had in time.
     pub(crate) fn follow(
         &self,
         segment: &Segment,
         times: Times,
         value: impl Fn(usize) -> f64,
     ) -> bool {
-        let known = self.cells.plain(START).load(Ordering::Relaxed);
-        let is_later = times.start > known && known != 0;
-        let is_known = times.start != 0 && times.start == known;
-        let is_less = (0..self.growing).any(|i| value(i) < self.last(i));
-        if (is_less && is_known) || (times.start != 0 && times.start < known) {
-            // An older value that arrives late.
-            return true;
-        }
-        if is_less || is_later || self.phase() % 2 == 1 {
-            let Ok(_guard) = segment.lock_registration() else { return false };
-            self.complete();
-            if is_less || is_later {
-                self.keep();
+        match self.compare(times, &value) {
+            Next::Late => return true,
+            Next::Same if self.phase().is_multiple_of(2) => self.store(times, value),
+            _ => {
+                let Ok(_guard) = segment.lock_registration() else { return false };
+                self.complete();
+                // Another thread may have noted the same restart meanwhile.
+                let next = self.compare(times, &value);
+                if next == Next::Restarted {
+                    self.keep();
+                }
+                if next != Next::Late {
+                    self.store(times, value);
+                }
             }
         }
-        if times.start != 0 {
-            // Before the values: if this process dies in between, the same values may come again,
-            // and are no restart.
-            self.cells.plain(START).store(times.start, Ordering::Release);
-        }
-        self.store(times, value);
         true
     }
 
-    /// Replaces the values, whatever was counted before.
-    pub(crate) fn set(&self, times: Times, value: impl Fn(usize) -> f64) {
-        self.complete();
+    fn compare(&self, times: Times, value: &impl Fn(usize) -> f64) -> Next {
+        let known = self.cells.plain(START).load(Ordering::Relaxed);
+        let last = self.cells.plain(TIME).load(Ordering::Relaxed);
+        if (times.sample != 0 && times.sample <= last) || (times.start != 0 && times.start < known)
+        {
+            return Next::Late;
+        }
+        let is_known = times.start != 0 && times.start == known;
+        let is_less = (0..self.growing).any(|i| value(i) < self.last(i));
+        match (is_less, is_known) {
+            (true, true) => Next::Late,
+            (true, false) => Next::Restarted,
+            _ if times.start > known && known != 0 => Next::Restarted,
+            _ => Next::Same,
+        }
+    }
+
+    /// Replaces the values, whatever was counted before. Returns false, and changes nothing, if a lock
+    /// cannot be had in time.
+    pub(crate) fn set(
+        &self,
+        segment: &Segment,
+        times: Times,
+        value: impl Fn(usize) -> f64,
+    ) -> bool {
+        if !self.is_completed(segment) {
+            return false;
+        }
         for i in 0..self.count {
             self.put(1, i, 0.0);
         }
-        self.cells.plain(START).store(times.start, Ordering::Relaxed);
         self.store(times, value);
+        self.cells.plain(START).store(times.start, Ordering::Relaxed);
+        true
     }
 
-    /// Adds to the values.
-    pub(crate) fn add(&self, times: Times, value: impl Fn(usize) -> f64) {
+    /// Adds to the values, beside what the source counts. Returns false, and changes nothing, if a
+    /// lock cannot be had in time.
+    pub(crate) fn add(
+        &self,
+        segment: &Segment,
+        times: Times,
+        value: impl Fn(usize) -> f64,
+    ) -> bool {
+        if !self.is_completed(segment) {
+            return false;
+        }
         for i in 0..self.count {
-            self.cells.add_float(FIRST + i, value(i));
+            self.cells.add_float(FIRST + self.count + i, value(i));
         }
         self.cells.plain(STAMP).store(times.stamp, Ordering::Relaxed);
+        true
     }
 
-    /// Passes the totals to `emit`, all of the same moment unless the source restarts again and
-    /// again meanwhile.
+    /// Completes what a dead process left. Returns false if the lock for that cannot be had in time.
+    fn is_completed(&self, segment: &Segment) -> bool {
+        if self.phase().is_multiple_of(2) {
+            return true;
+        }
+        let Ok(_guard) = segment.lock_registration() else { return false };
+        self.complete();
+        true
+    }
+
+    /// Passes the totals to `emit`, each with or each without a restart of the source, unless it
+    /// restarts again and again meanwhile.
     fn read(&self, mut emit: impl FnMut(usize, f64)) {
         for _ in 0..4 {
             // Acquire: the values are read after the phase.
@@ -140,8 +197,17 @@ impl<'c> Relay<'c> {
     }
 
     fn store(&self, times: Times, value: impl Fn(usize) -> f64) {
+        if times.start != 0 {
+            // Before the values: if this process dies in between, the same values may come again,
+            // and are no restart.
+            self.cells.plain(START).store(times.start, Ordering::Release);
+        }
         for i in 0..self.count {
             self.put(0, i, value(i));
+        }
+        if times.sample != 0 {
+            // After the values: the same sample may come again.
+            self.cells.plain(TIME).store(times.sample, Ordering::Release);
         }
         self.cells.plain(STAMP).store(times.stamp, Ordering::Relaxed);
     }
@@ -411,7 +477,7 @@ mod tests {
                     }
                     // The same update again, as a sender would that got no response.
                     for _ in 0..2 {
-                        let times = Times { start: 0, stamp: 1 };
+                        let times = Times { start: 0, sample: 0, stamp: 1 };
                         assert!(relay.follow(&segment, times, |i| [3.0, 4.0][i]));
                         assert_eq!(shown(&relay), [9.0, 13.0], "{point:?}");
                     }

@@ -1,6 +1,7 @@
 //! The families of a segment as a scrape reads them, whichever process created them.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::{ControlFlow, Deref, Range};
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use super::walk::Walk;
 use crate::error::Error;
 use crate::intake::class::{self, Class};
 use crate::kind::{Aggregation, AnyKind, MetricKind, Scratch};
-use crate::snapshot::{Family, Label, Series, Sink, Texts, Timestamp, Value};
+use crate::snapshot::{Family, Kind, Label, Series, Sink, Texts, Timestamp, Value};
 
 /// The readers of a segment's families, cached until the segment gets a new family.
 #[derive(Default)]
@@ -96,13 +97,16 @@ impl ReaderList {
     /// Adds the variants of one name, the oldest first.
     fn push(&mut self, mut variants: Vec<&Arc<Reader>>) {
         // A family that a program registered by name is shown, whatever came in from outside before.
-        // Variants that have lost all series do not keep others from being shown.
-        variants.sort_by_key(|reader| {
+        // Variants without a series that is shown do not keep others from being shown, nor do values
+        // of unknown type those of a type. Each key is computed once: senders change it meanwhile.
+        variants.sort_by_cached_key(|reader| {
             let is_variant = reader.family.schema().identity != Identity::Name;
-            (is_variant, is_variant && reader.family.is_empty())
+            let is_unknown = reader.kind.snapshot_kind() == Kind::Unknown;
+            (is_variant, is_variant && !reader.has_shown(), is_variant && is_unknown)
         });
         let start = self.readers.len();
-        let mut label_sets = HashSet::new();
+        // What `shares_labels` says of the first family that is shown with these labels.
+        let mut label_sets: HashMap<Vec<&str>, Option<bool>> = HashMap::new();
         for reader in variants {
             let kind = reader.kind.snapshot_kind();
             let first = self.readers.get(start).unwrap_or(reader);
@@ -111,9 +115,16 @@ impl ReaderList {
             let mut labels: Vec<&str> =
                 reader.labels.all().iter().map(|label| label.name).collect();
             labels.sort_unstable();
-            // A series is in one group, and a group in one family of its labels.
-            let is_grouped = Class::of(reader.family.schema()).grouped;
-            let list = match is_alike && (label_sets.insert(labels) || is_grouped) {
+            let shares = reader.shares_labels();
+            let is_shown = is_alike
+                && match label_sets.entry(labels) {
+                    Entry::Occupied(first) => shares.is_some() && *first.get() == shares,
+                    Entry::Vacant(none) => {
+                        none.insert(shares);
+                        true
+                    }
+                };
+            let list = match is_shown {
                 true => &mut self.readers,
                 false => &mut self.contradicting,
             };
@@ -237,6 +248,20 @@ impl Reader {
             true => schema.name.strip_suffix("_total").unwrap_or(&schema.name),
             false => &schema.name,
         }
+    }
+
+    /// Whether it has a series that is shown.
+    pub(crate) fn has_shown(&self) -> bool {
+        self.family.len() > self.family.hidden()
+    }
+
+    /// Whether another family with the same label names has other series, since each is in one of
+    /// them alone: in groups, and of values that replace those with other buckets or quantiles. Then
+    /// returns whether it is of groups.
+    fn shares_labels(&self) -> Option<bool> {
+        let is_relayed = matches!(self.kind, AnyKind::RelayHistogram(_) | AnyKind::RelaySummary(_));
+        let is_grouped = Class::of(self.family.schema()).grouped;
+        (is_relayed || is_grouped).then_some(is_grouped)
     }
 
     /// Whether the name is shown as it is, although it lacks the suffix of its kind.
@@ -392,7 +417,7 @@ mod tests {
         let is_shown = |kind: u8, cells: u16| text.contains(&format!("# TYPE kind_{kind}_{cells}"));
         // Counters have a cell, mixed counters two; histograms and summaries need settings.
         assert!(is_shown(1, 1) && is_shown(10, 2));
-        for (kind, cells) in [(0, 1), (1, 3), (3, 2), (5, 3), (6, 3), (9, 1), (10, 1)] {
+        for (kind, cells) in [(0, 1), (1, 3), (3, 3), (5, 3), (6, 3), (9, 1), (10, 1)] {
             assert!(!is_shown(kind, cells), "{kind} with {cells} cells");
         }
     }

@@ -119,7 +119,7 @@ impl Walk {
         }
         self.by_name(&readers, &OVERFLOWED, overflowed, sink);
         if readers.has_contradictions() {
-            let has_series = |reader: &&Arc<Reader>| !reader.in_segment().is_empty();
+            let has_series = |reader: &&Arc<Reader>| reader.has_shown();
             let count = |_: &[Arc<Reader>], hidden: &[Arc<Reader>]| {
                 hidden.iter().filter(has_series).count() as u64
             };

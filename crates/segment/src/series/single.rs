@@ -97,4 +97,16 @@ impl Family {
             Series::Dynamic(keyed) => keyed.hidden(),
         }
     }
+
+    /// Removes up to `most` hidden series for good. Returns their number, which is less if the family
+    /// has no more, or if another thread has the lock.
+    ///
+    /// # Errors
+    /// Those of the lock, if the segment lies in a file.
+    pub fn forget_hidden(&self, most: usize) -> Result<u64, Error> {
+        match &self.inner.layout {
+            Series::Dynamic(keyed) if keyed.hidden() > 0 => keyed.forget(most),
+            _ => Ok(0),
+        }
+    }
 }

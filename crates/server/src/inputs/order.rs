@@ -4,8 +4,8 @@
 //! changes nothing, and is taken as seen. One that is older by more than [`LATE`], has the time of
 //! the last one and another value, or is further in the future than [`AHEAD`], is refused.
 //!
-//! The times are in memory: after a restart of the daemon, the first sample of a series is taken
-//! whatever its time is. Totals that are followed do not need them.
+//! The times are in memory: after a restart of the daemon, the first sample of a gauge is taken whatever
+//! its time is. Totals that are followed have the time of their last sample in the segment, too.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,7 +1,7 @@
 //! The type of a series that comes alone: a sample with a name, and perhaps the type of its family.
 
 use quipu::intake::Intake;
-use quipu::snapshot::Kind;
+use quipu::snapshot::{Kind, Timestamp};
 use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition;
 
@@ -74,6 +74,12 @@ pub fn unit_of<'a>(name: &str, unit: &'a str) -> &'a str {
     let base = name.strip_suffix("_total").unwrap_or(name);
     let is_end = base.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_') && rest.len() > 1);
     if is_end { unit } else { "" }
+}
+
+/// A time in milliseconds since 1970; `None` if it is not after that.
+pub(super) fn timestamp(ms: i64) -> Option<Timestamp> {
+    let ns = u64::try_from(ms).ok()?.checked_mul(1_000_000)?;
+    (ns > 0).then_some(Timestamp(ns))
 }
 
 #[cfg(test)]

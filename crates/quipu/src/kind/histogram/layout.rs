@@ -170,11 +170,11 @@ impl Layout {
         cells.add_float(SUM, sum);
         for (bucket, (_, count)) in counts.iter().take(self.bounds.len() + 1).enumerate() {
             // Not negative: the intake checks it.
-            cells.add(FIRST_BUCKET + bucket, *count as u64);
+            cells.add(FIRST_BUCKET + bucket, count.round() as u64);
         }
     }
 
-    /// Adds counts of native buckets, which are in the schema of the settings, and a sum.
+    /// Adds counts of native buckets, which may be in another schema than those before, and a sum.
     pub(crate) fn add_native(
         &self,
         family: &Family,
@@ -183,7 +183,7 @@ impl Layout {
         sum: f64,
     ) {
         let Some(native) = self.native else { return };
-        let (table, schema, most) = (self.table(), native.schema, native.buckets);
+        let (table, schema, most) = (self.table(), given.schema, native.buckets);
         cells.add_float(SUM, sum);
         let mut zero = given.zero_count;
         for (side, is_negative) in [(given.positive, false), (given.negative, true)] {
@@ -208,18 +208,22 @@ impl Layout {
     ) {
         let mut scratch = Scratch::default();
         let Some((_, schema)) = self.read_native(family, cells, &mut scratch) else { return };
-        let coarse = |side| native::coarsened(side, given.schema, schema);
+        // In the coarser of both schemas.
+        let common = schema.min(given.schema);
+        let coarse = |side| native::coarsened(side, given.schema, common);
+        let have = |side| native::coarsened(side, schema, common);
         let missing = (
-            native::missing(&coarse(given.positive), &scratch.positive),
-            native::missing(&coarse(given.negative), &scratch.negative),
+            native::missing(&coarse(given.positive), &have(&scratch.positive)),
+            native::missing(&coarse(given.negative), &have(&scratch.negative)),
             given.zero_count.checked_sub(cells.sum(self.zero())),
         );
         let (Some(positive), Some(negative), Some(zero_count)) = missing else {
             return self.set_native(family, cells, given, sum);
         };
         let missing = snapshot::Native {
-            positive: &native::refined(positive, given.schema, schema),
-            negative: &native::refined(negative, given.schema, schema),
+            schema: common,
+            positive: &positive,
+            negative: &negative,
             zero_count,
             ..*given
         };

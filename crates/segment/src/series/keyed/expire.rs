@@ -150,6 +150,24 @@ impl DynamicSeries {
         }
     }
 
+    /// Removes up to `most` hidden series.
+    pub(crate) fn forget(&self, most: usize) -> Result<u64, Error> {
+        let mut forgotten = 0;
+        while forgotten < most {
+            let _guard = match self.lock_within(lock::SCRAPE) {
+                Err(error) if error.is_held() => break,
+                guard => guard?,
+            };
+            let batch = (most - forgotten).min(BATCH);
+            let count = (0..batch).take_while(|_| self.forget_one()).count();
+            forgotten += count;
+            if count < batch {
+                break;
+            }
+        }
+        Ok(forgotten as u64)
+    }
+
     /// Inspects all series. Hides those that are idle for too long; if their values are not sums,
     /// which have to continue, removes them instead. Shows hidden series again that changed.
     pub(crate) fn sweep(&self, now: Moment) -> Result<(), Error> {

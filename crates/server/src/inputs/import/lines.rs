@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::cell::RefMut;
 
 use quipu::intake::{Given, Intake, Metric, Mode};
-use quipu::snapshot::Timestamp;
 use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition::text::{Format, Item, LineError, Sample, Text};
 use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value};
@@ -325,8 +324,8 @@ impl Taker<'_> {
                 Turn::Next | Turn::OtherClass => series = Some(hash),
             }
         }
-        let start = valued.start_ms.and_then(|start| u64::try_from(start).ok());
-        let start = start.and_then(|start| start.checked_mul(1_000_000)).map(Timestamp);
+        let start = valued.start_ms.and_then(types::timestamp);
+        let metric = Metric { time: timestamp_ms.and_then(types::timestamp), ..metric };
         let (shared, intake) = (self.inputs.shared(), &mut self.intake);
         let taken = shared.take(intake, metric, labels, &valued.given, valued.mode, start);
         taken.map_err(|refused| {

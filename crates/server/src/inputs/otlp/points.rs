@@ -136,6 +136,7 @@ impl Translator {
             help: point.metric.description,
             unit: &self.unit,
             expiry: self.shared.expiry,
+            time: (point.time_ns != 0).then_some(Timestamp(point.time_ns)),
             ..Metric::new(name)
         };
         let start = (mode == Mode::Follow && point.start_ns != 0).then_some(point.start_ns);

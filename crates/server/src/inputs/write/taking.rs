@@ -4,7 +4,7 @@ use std::cell::RefMut;
 use std::sync::Arc;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Refused};
-use quipu::snapshot::{Native, Timestamp};
+use quipu::snapshot::Native;
 use quipu_wire::remote::{
     FamilyMetadata, HistogramSample, Metadata, ResetHint, Sample, Series, SeriesType, WriteVersion,
 };
@@ -242,7 +242,7 @@ impl Step<'_> {
             Class::Gauge => (Given::Gauge(sample.value), Mode::Set),
             _ => (Given::Unknown(sample.value), Mode::Set),
         };
-        self.take(named, &given, mode, sample.start_ms)
+        self.take(named, &given, mode, (sample.timestamp_ms, sample.start_ms))
     }
 
     fn histogram(
@@ -268,7 +268,8 @@ impl Step<'_> {
         let mode = if is_gauge { Mode::Set } else { Mode::Follow };
         let mut buckets = std::mem::take(&mut self.part.buckets);
         let given = buckets.given(histogram);
-        let taken = self.take(named, &given, mode, histogram.start_ms);
+        let times = (histogram.timestamp_ms, histogram.start_ms);
+        let taken = self.take(named, &given, mode, times);
         self.part.buckets = buckets;
         taken
     }
@@ -291,12 +292,12 @@ impl Step<'_> {
         named: &Named<'_>,
         given: &Given<'_>,
         mode: Mode,
-        start_ms: Option<i64>,
+        (timestamp_ms, start_ms): (i64, Option<i64>),
     ) -> Result<(), Fault> {
-        let start = start_ms.and_then(|start| u64::try_from(start).ok());
-        let start = start.and_then(|start| start.checked_mul(1_000_000)).map(Timestamp);
+        let start = start_ms.and_then(types::timestamp);
+        let metric = Metric { time: types::timestamp(timestamp_ms), ..named.metric };
         let (shared, intake) = (self.inputs.shared(), &mut self.intake);
-        let taken = shared.take(intake, named.metric, named.labels, given, mode, start);
+        let taken = shared.take(intake, metric, named.labels, given, mode, start);
         taken.map_err(|refused| self.forget(named, refused))
     }
 
