@@ -48,7 +48,7 @@ fn a_snapshot_of_a_running_daemon_is_all_of_its_state() {
         let value = |line: &String| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
         jobs(&daemon).iter().map(value).sum::<u64>() == 4950
     });
-    (0..5).for_each(|_| drop(daemon.count("/")));
+    (1..=5).for_each(|count| assert_eq!(daemon.count("/"), count));
     assert_eq!(daemon.post("/hit/k?n=3").count(), 3);
     let (taken, shown) = (snapshot(&home), jobs(&daemon));
     let hits = daemon.sample("quipu_key_hits_total");
@@ -93,7 +93,7 @@ fn a_snapshot_under_load_can_be_restored() {
 fn a_snapshot_that_is_cut_or_changed_is_refused() {
     let home = Home::new();
     let daemon = home.start(&["--keys", "1", "--window", "1s", "--span", "1s"]);
-    (0..3).for_each(|_| drop(daemon.count("/")));
+    (1..=3).for_each(|count| assert_eq!(daemon.count("/"), count));
     let taken = snapshot(&home);
     daemon.stop();
     let other = Home::new();
