@@ -46,6 +46,10 @@ pub(super) fn split<T>(
 /// Reads an id as the text format has it.
 fn braces<T>(id: &str, then: impl FnOnce(&str, &[(&str, &str)]) -> T) -> Result<T, &'static str> {
     const WRONG: &str = "the id is not of the form name{label=\"value\"}";
+    // An id is one line.
+    if id.contains(['\n', '\r']) {
+        return Err(WRONG);
+    }
     let line = format!("{id} 0");
     let mut reader = Reader::new(line.as_bytes(), Options::new(Format::Prometheus));
     let Some(Ok(Item::Sample(sample))) = reader.next() else { return Err(WRONG) };
@@ -82,5 +86,13 @@ mod tests {
             assert!(shown(wrong).is_err(), "{wrong}");
         }
         assert!(split(b"\xff", |_, _| ()).is_err());
+    }
+
+    #[test]
+    fn a_wrong_id_reaches_no_series() {
+        for wrong in ["a{} 5\nb{}", "a{} 5\r\nb{}"] {
+            let taken = split(wrong.as_bytes(), |name, _| panic!("{wrong:?} is taken as {name}"));
+            assert!(taken.is_err());
+        }
     }
 }
