@@ -137,3 +137,35 @@ fn a_message_that_is_wrong_leaves_its_neighbours() {
     let refused = "quipu_input_refused_total{input=\"ingest\",reason=\"malformed\"}";
     assert_eq!(daemon.sample(refused), 2.0);
 }
+
+#[test]
+fn large_messages_are_taken_in_steps_and_long_ids_are_refused() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let values: Vec<f64> = (0..100_000).map(|index| f64::from(index % 10)).collect();
+    let mut wrong = values[..1000].to_vec();
+    wrong[500] = f64::NAN;
+    let long = vec![b'a'; 1 << 20];
+    let messages = [
+        Counter { id: b"hits", value: 1 }.into(),
+        BatchTimer { id: b"took", values: &values }.into(),
+        BatchTimer { id: b"cut", values: &wrong }.into(),
+        Counter { id: &long, value: 1 }.into(),
+        BatchTimer { id: b"a{b}", values: &wrong }.into(),
+        Counter { id: b"hits", value: 2 }.into(),
+    ];
+    let format = AnyFormat::named("quipu").unwrap();
+    let answer = ingest(&daemon, "?format=quipu", &stream(format, Framing::Own, &messages));
+    for part in [
+        "3 taken, 3 refused",
+        "message 3, at byte ",
+        "message 4, at byte ",
+        "the id has more than 65,536 bytes",
+    ] {
+        answer.expect_refusal(400, part);
+    }
+    assert_eq!(daemon.sample("hits"), 3.0);
+    assert_eq!(daemon.sample("took_count"), 100_000.0);
+    assert_eq!(daemon.sample("took_sum"), 450_000.0);
+    assert_eq!(daemon.sample("cut_count"), 500.0);
+}

@@ -16,6 +16,9 @@ use quipu_wire::remote::id_labels;
 /// The label with the name of the metric.
 const NAME: &str = "__name__";
 
+/// The most bytes of an id: it is read each time that a message has it.
+const MOST_BYTES: usize = 64 << 10;
+
 /// Calls the function with the name and the labels.
 ///
 /// # Errors
@@ -24,6 +27,9 @@ pub(super) fn split<T>(
     id: &[u8],
     then: impl FnOnce(&str, &[(&str, &str)]) -> T,
 ) -> Result<T, &'static str> {
+    if id.len() > MOST_BYTES {
+        return Err("the id has more than 65,536 bytes");
+    }
     let id = std::str::from_utf8(id).map_err(|_| "the id is not UTF-8")?;
     if id.is_empty() {
         return Err("the id is empty");

@@ -4,8 +4,11 @@
 //! message that is wrong is refused with its number, its place and the reason; the others count, as
 //! far as the framing tells where they begin. A request that is sent again counts again.
 
+mod batch;
 mod id;
 mod options;
+
+use std::time::{Duration, Instant};
 
 use quipu::intake::{Given, Intake, Mode, Refused, Shape};
 use quipu_arena::Arena;
@@ -16,6 +19,7 @@ use super::body::{Pieces, cut};
 use super::refusals::Input;
 use super::tally::Tally;
 use crate::http::{Reply, Request, Response, Steps};
+use batch::{AT_ONCE, Batch};
 use options::Options;
 
 /// Takes messages.
@@ -39,11 +43,36 @@ struct Ingesting {
     tally: Tally,
     /// The number of messages so far.
     messages: u64,
+    /// A timer that is being taken.
+    batch: Option<Batch>,
+    /// Whether the decoder may hold messages.
+    holds: bool,
+    /// Whether the decoder has all of the body.
+    has_all: bool,
     buffer: [u8; PIECE],
 }
 
-/// The bytes of the body that one step takes: a thousand small messages, or more in a quipu stream.
+/// The bytes of the body that the decoder gets at a time: a thousand small messages, or more in a
+/// quipu stream.
 const PIECE: usize = 4 << 10;
+
+/// How long a step takes, and after how many messages it looks at the time.
+const STEP: Duration = Duration::from_micros(100);
+const MESSAGES_PER_LOOK: u32 = 16;
+
+/// How the taking of messages goes on.
+#[derive(PartialEq)]
+enum Next {
+    /// The decoder may hold more, for the next step.
+    Messages,
+    /// The decoder needs more of the body.
+    Bytes,
+    /// The rest cannot be read.
+    End,
+}
+
+/// Why a message is refused.
+type Fault = (&'static str, String);
 
 impl Ingesting {
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
@@ -58,24 +87,54 @@ impl Ingesting {
             timers,
             tally: Tally::new(Input::Ingest, inputs, request),
             messages: 0,
+            batch: None,
+            holds: false,
+            has_all: false,
             buffer: [0; PIECE],
         })
     }
 
-    /// Takes the messages that the decoder holds. Returns whether more can follow.
-    fn take(&mut self) -> bool {
-        let Self { inputs, decoder, arena, timers, tally, messages, .. } = self;
+    /// Gives the decoder the next bytes of the body, unless it may hold messages.
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    fn fill(&mut self) -> Result<(), Response> {
+        if self.holds {
+            return Ok(());
+        }
+        match self.pieces.next(&mut self.buffer)? {
+            0 => {
+                self.decoder.end();
+                self.has_all = true;
+            }
+            len => self.decoder.push(&self.buffer[..len]),
+        }
+        Ok(())
+    }
+
+    /// Takes messages that the decoder holds, until the time of the step is over.
+    fn take(&mut self) -> Next {
+        let Self { inputs, decoder, arena, timers, tally, messages, batch, .. } = self;
         let mut intake = inputs.intake();
         intake.set_source(tally.source());
+        if let Some(timer) = batch {
+            match timer.step(inputs, &mut intake, timers) {
+                Ok(false) => return Next::Messages,
+                Ok(true) => tally.took(1),
+                Err(fault) => refuse(tally, *messages, timer.position, fault),
+            }
+            *batch = None;
+        }
+        let begun = Instant::now();
+        let mut count = 0;
         loop {
+            count += 1;
+            if count % MESSAGES_PER_LOOK == 0 && begun.elapsed() >= STEP {
+                return Next::Messages;
+            }
             let position = decoder.position();
             let mut guard = arena.guard();
-            let taken = match decoder.next(&guard.scope()) {
-                Ok(None) => break true,
-                Ok(Some(message)) => {
-                    *messages += 1;
-                    take(inputs, &mut intake, &message, timers)
-                }
+            let message = match decoder.next(&guard.scope()) {
+                Ok(None) => return Next::Bytes,
+                Ok(Some(message)) => message,
                 Err(error) => {
                     *messages += 1;
                     drop(guard);
@@ -84,15 +143,21 @@ impl Ingesting {
                     if decoder.position() > position {
                         continue;
                     }
-                    break false;
+                    return Next::End;
                 }
+            };
+            *messages += 1;
+            let taken = match metric(&message) {
+                Ok(Message::BatchTimer(timer)) if timer.values.len() > AT_ONCE => {
+                    *batch = Some(Batch::new(&timer, position));
+                    return Next::Messages;
+                }
+                Ok(message) => take(inputs, &mut intake, &message, timers),
+                Err(fault) => Err(fault),
             };
             match taken {
                 Ok(()) => tally.took(1),
-                Err((reason, what)) => {
-                    let what = format_args!("message {messages}, at byte {position}: {what}");
-                    tally.refused(reason, what);
-                }
+                Err(fault) => refuse(tally, *messages, position, fault),
             }
         }
     }
@@ -100,24 +165,34 @@ impl Ingesting {
 
 impl Steps for Ingesting {
     fn step(&mut self) -> Option<Response> {
-        let failed = match self.pieces.next(&mut self.buffer) {
-            Ok(0) => {
-                self.decoder.end();
-                self.take();
-                None
-            }
-            Ok(len) => {
-                self.decoder.push(&self.buffer[..len]);
-                if self.take() {
-                    self.tally.report();
+        let failed = match self.fill() {
+            Ok(()) => {
+                let next = self.take();
+                self.tally.report();
+                self.holds = next == Next::Messages;
+                if self.holds || next == Next::Bytes && !self.has_all {
                     return None;
                 }
                 None
             }
             Err(response) => Some(response),
         };
-        self.tally.report();
         Some(self.tally.response(failed))
+    }
+}
+
+fn refuse(tally: &mut Tally, message: u64, position: u64, (reason, what): Fault) {
+    tally.refused(reason, format_args!("message {message}, at byte {position}: {what}"));
+}
+
+/// The metric that a message has.
+fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
+    match message {
+        Message::MetricUnion(union) => union.to_metric().ok_or_else(|| {
+            let what = "a union needs the type of a metric, and no value of another type";
+            ("union", what.to_owned())
+        }),
+        metric => Ok(*metric),
     }
 }
 
@@ -127,15 +202,7 @@ fn take(
     intake: &mut Intake,
     message: &Message<'_>,
     timers: &Shape,
-) -> Result<(), (&'static str, String)> {
-    let message = match message {
-        Message::MetricUnion(union) => union.to_metric().ok_or_else(|| {
-            let what = "a union needs the type of a metric, and no value of another type";
-            ("union", what.to_owned())
-        })?,
-        metric => *metric,
-    };
-    let refused = |refused: Refused| (refused.reason(), refused.to_string());
+) -> Result<(), Fault> {
     let taken = id::split(message.id(), |name, labels| {
         let metric = inputs.metric(name);
         let shared = inputs.shared();
@@ -150,11 +217,14 @@ fn take(
             Message::MetricUnion(_) => Ok(()),
         }
     });
-    match taken {
-        Ok(taken) => taken.map_err(refused),
-        Err(what) => {
-            let id = String::from_utf8_lossy(message.id());
-            Err(("id", format!("{what}: {:?}", cut(&id, 100))))
-        }
-    }
+    taken.map_err(|what| wrong_id(message.id(), what))?.map_err(fault)
+}
+
+fn fault(refused: Refused) -> Fault {
+    (refused.reason(), refused.to_string())
+}
+
+fn wrong_id(id: &[u8], what: &str) -> Fault {
+    let shown = String::from_utf8_lossy(&id[..id.len().min(100)]);
+    ("id", format!("{what}: {:?}", cut(&shown, 100)))
 }
