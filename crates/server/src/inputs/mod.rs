@@ -4,6 +4,7 @@
 //! they refuse to [`Refusals`].
 
 pub mod body;
+mod brief;
 pub mod gate;
 pub mod import;
 pub mod ingest;

@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use quipu::{Counter, CounterFamily, Description, LabelGroup, LabelValue, Registry};
 use quipu_segment::printable;
 
+use super::brief::brief;
 use crate::state::State;
 
 /// A way in.
@@ -126,10 +127,20 @@ impl Refusals {
 
 /// The beginning of a text, which may have any characters.
 fn cut(text: &dyn fmt::Display) -> String {
-    let mut text = printable(&text.to_string()).to_string();
-    if text.len() > TEXT_BYTES {
-        let end = (0..=TEXT_BYTES).rev().find(|end| text.is_char_boundary(*end));
-        text.truncate(end.unwrap_or(0));
+    brief(&printable(&brief(text, TEXT_BYTES)), TEXT_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::brief::tests::Long;
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_refusal_costs_no_more_than_its_beginning() {
+        let long = Long::default();
+        assert_eq!(cut(&long).len(), TEXT_BYTES);
+        assert!(long.0.get() < 100);
+        assert_eq!(cut(&"a\nb"), "a\\nb");
+        assert_eq!(cut(&"\n".repeat(200)).len(), TEXT_BYTES);
     }
-    text
 }

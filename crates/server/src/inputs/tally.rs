@@ -6,6 +6,7 @@ use hyper::StatusCode;
 
 use super::Inputs;
 use super::body::cut;
+use super::brief::push_brief;
 use super::refusals::{Input, Refusals};
 use crate::http::{Request, Response, text};
 
@@ -60,15 +61,8 @@ impl Tally {
         self.refusals.refused(self.input, &self.source, reason, &what);
         if self.told < TOLD {
             self.told += 1;
-            let start = self.first.len();
-            // Writing to a text does not fail.
-            let _ = write!(self.first, "{what}");
-            let len = cut(&self.first[start..], TOLD_BYTES).len();
-            if start + len < self.first.len() {
-                self.first.truncate(start + len);
-                self.first.push_str("...");
-            }
-            self.first.push('\n');
+            let is_all = push_brief(&mut self.first, &what, TOLD_BYTES);
+            self.first.push_str(if is_all { "\n" } else { "...\n" });
         }
     }
 
@@ -107,7 +101,7 @@ impl Tally {
     }
 }
 
-/// A series as the text format shows it.
+/// A series as the text format shows it. Of long names and values, it shows the beginning.
 pub struct Shown<'a> {
     /// Its name.
     pub name: &'a str,
@@ -115,14 +109,20 @@ pub struct Shown<'a> {
     pub labels: &'a [(&'a str, &'a str)],
 }
 
+/// The most bytes that are shown of a name or a value.
+const SHOWN_BYTES: usize = 100;
+
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.name.escape_debug())?;
-        for (index, (name, value)) in self.labels.iter().enumerate() {
-            let before = if index == 0 { '{' } else { ',' };
-            write!(f, "{before}{}={value:?}", name.escape_debug())?;
+        let rest = |text: &str| if text.len() > SHOWN_BYTES { "..." } else { "" };
+        let Self { name, labels } = *self;
+        write!(f, "{}{}", cut(name, SHOWN_BYTES).escape_debug(), rest(name))?;
+        for (index, (name, value)) in labels.iter().enumerate() {
+            f.write_char(if index == 0 { '{' } else { ',' })?;
+            write!(f, "{}{}=", cut(name, SHOWN_BYTES).escape_debug(), rest(name))?;
+            write!(f, "{:?}{}", cut(value, SHOWN_BYTES), rest(value))?;
         }
-        if self.labels.is_empty() { Ok(()) } else { f.write_str("}") }
+        if labels.is_empty() { Ok(()) } else { f.write_str("}") }
     }
 }
 
@@ -130,5 +130,21 @@ impl Drop for Tally {
     /// What a request took counts even if its client leaves.
     fn drop(&mut self) {
         self.report();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_series_with_long_texts_is_shown_in_short() {
+        let long = "\u{e9}".repeat(1 << 20);
+        let labels = [("a", "\"x\n"), (long.as_str(), long.as_str())];
+        let shown = Shown { name: &long, labels: &labels }.to_string();
+        let short = "\u{e9}".repeat(50);
+        let expected = format!("{short}...{{a=\"\\\"x\\n\",{short}...=\"{short}\"...}}");
+        assert_eq!(shown, expected);
+        assert_eq!(Shown { name: "m", labels: &[] }.to_string(), "m");
     }
 }
