@@ -6,11 +6,14 @@
 //! scope becomes `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and
 //! `otel_scope_` with the key of each of its attributes.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
-use quipu_wire::remote::{Attribute, Instrumentation};
+use quipu::intake::{Limits, Refused};
+use quipu_wire::remote::{Attribute, Instrumentation, Value};
 
 use super::names::Translation;
+use super::points::Rejected;
 use super::values;
 
 /// Labels in order of their addition. The texts are in one buffer, which is used again.
@@ -51,16 +54,24 @@ impl Labels {
     }
 
     /// Sets a label; a value that it has comes first, and a semicolon between them.
-    fn join(&mut self, name: &str, value: &str) {
+    ///
+    /// # Errors
+    /// If both are too long together.
+    fn join(&mut self, name: &str, value: &str, limits: &Limits) -> Result<(), Refused> {
         let Some(index) = self.find(name).filter(|index| !self.pairs[*index].1.is_empty()) else {
-            return self.set(name, value);
+            self.set(name, value);
+            return Ok(());
         };
         let before = self.pairs[index].1.clone();
+        if before.len() + 1 + value.len() > limits.value_bytes {
+            return Err(Refused::LabelValue);
+        }
         let start = self.texts.len();
         self.texts.extend_from_within(before);
         self.texts.push(';');
         self.texts.push_str(value);
         self.pairs[index].1 = start..self.texts.len();
+        Ok(())
     }
 
     fn find(&self, name: &str) -> Option<usize> {
@@ -81,30 +92,61 @@ impl Labels {
     /// of their keys.
     ///
     /// # Errors
-    /// A key of which nothing is left.
-    pub(super) fn add<'a>(
+    /// If nothing is left of a key, or a limit is exceeded.
+    pub(super) fn add(
         &mut self,
-        translation: Translation,
-        attributes: &[Attribute<'a>],
+        rules: Rules<'_>,
+        attributes: &[Attribute<'_>],
         is_wanted: impl Fn(&str) -> bool,
-    ) -> Result<(), &'a str> {
-        let first = self.pairs.len();
+    ) -> Result<(), Rejected> {
+        let first = (self.pairs.len(), self.texts.len());
         let mut collided = false;
         let wanted = attributes.iter().filter(|(key, _)| *key != "__name__" && is_wanted(key));
-        for (key, value) in wanted.clone() {
-            let name = translation.label(key).ok_or(*key)?;
+        if wanted.clone().count() > rules.limits.labels {
+            return Err(Rejected::Intake(Refused::Labels));
+        }
+        for attribute in wanted.clone() {
+            let (name, value) = rules.translate(*attribute)?;
             collided |= self.find(&name).is_some();
-            self.join(&name, &values::text(value));
+            self.join(&name, &value, rules.limits)?;
         }
         if collided {
-            self.pairs.truncate(first);
+            self.pairs.truncate(first.0);
+            self.texts.truncate(first.1);
             let mut sorted: Vec<_> = wanted.collect();
             sorted.sort_by_key(|(key, _)| *key);
-            for (key, value) in sorted {
-                self.join(&translation.label(key).ok_or(*key)?, &values::text(value));
+            for attribute in sorted {
+                let (name, value) = rules.translate(*attribute)?;
+                self.join(&name, &value, rules.limits)?;
             }
         }
         Ok(())
+    }
+}
+
+/// How attributes become labels. The limits hold before anything is copied: what a request has of
+/// a label is copied for each of its points.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules<'l> {
+    pub(super) translation: Translation,
+    pub(super) limits: &'l Limits,
+}
+
+impl Rules<'_> {
+    /// The label of an attribute.
+    fn translate<'a>(
+        self,
+        (key, value): Attribute<'a>,
+    ) -> Result<(Cow<'a, str>, Cow<'a, str>), Rejected> {
+        let name = self.translation.label(key).ok_or_else(|| Rejected::key(key))?;
+        if name.len() > self.limits.name_bytes {
+            return Err(Rejected::Intake(Refused::LabelName));
+        }
+        Ok((name, self.text(&value)?))
+    }
+
+    fn text<'a>(self, value: &Value<'a>) -> Result<Cow<'a, str>, Refused> {
+        values::text(value, self.limits.value_bytes)
     }
 }
 
@@ -121,40 +163,52 @@ pub(super) struct Target {
 
 impl Target {
     /// # Errors
-    /// A key of which nothing is left.
-    pub(super) fn read<'a>(
+    /// If nothing is left of a key, or a limit is exceeded. Attributes that exceed the limits of
+    /// `target_info` alone leave it out.
+    pub(super) fn read(
         &mut self,
-        attributes: &[Attribute<'a>],
-        translation: Translation,
+        attributes: &[Attribute<'_>],
+        rules: Rules<'_>,
         promote: &[String],
-    ) -> Result<(), &'a str> {
+    ) -> Result<(), Rejected> {
         self.job.clear();
         self.instance.clear();
         self.promoted.clear();
         self.info.clear();
-        let get =
-            |wanted| attributes.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
-        if let Some(name) = get(NAME) {
-            if let Some(namespace) = get(NAMESPACE) {
-                self.job.push_str(&values::text(namespace));
-                self.job.push('/');
-            }
-            self.job.push_str(&values::text(name));
-        }
-        if let Some(instance) = get(INSTANCE) {
-            self.instance.push_str(&values::text(instance));
-        }
-        for (key, value) in attributes.iter().filter(|(key, _)| promote.iter().any(|p| p == key)) {
-            self.promoted.set(&translation.label(key).ok_or(*key)?, &values::text(value));
+        self.identify(attributes, rules)?;
+        for attribute in attributes.iter().filter(|(key, _)| promote.iter().any(|p| p == key)) {
+            let (name, value) = rules.translate(*attribute)?;
+            self.promoted.set(&name, &value);
         }
         if self.job.is_empty() && self.instance.is_empty() {
             return Ok(());
         }
-        self.info
-            .add(translation, attributes, |key| ![NAME, NAMESPACE, INSTANCE].contains(&key))?;
+        let is_wanted = |key: &str| ![NAME, NAMESPACE, INSTANCE].contains(&key);
+        match self.info.add(rules, attributes, is_wanted) {
+            Err(Rejected::Intake(_)) => self.info.clear(),
+            other => other?,
+        }
         if !self.info.is_empty() {
             self.identify_in_info();
         }
+        Ok(())
+    }
+
+    /// Reads the job and the instance.
+    fn identify(&mut self, attributes: &[Attribute<'_>], rules: Rules<'_>) -> Result<(), Refused> {
+        let get =
+            |wanted| attributes.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
+        let namespace = get(NAMESPACE).map(|value| rules.text(value)).transpose()?;
+        let instance = get(INSTANCE).map(|value| rules.text(value)).transpose()?;
+        if let Some(name) = get(NAME) {
+            let name = rules.text(name)?;
+            let job = namespace.map_or(name.clone(), |space| format!("{space}/{name}").into());
+            if job.len() > rules.limits.value_bytes {
+                return Err(Refused::LabelValue);
+            }
+            self.job.push_str(&job);
+        }
+        self.instance.push_str(instance.as_deref().unwrap_or(""));
         Ok(())
     }
 
@@ -184,23 +238,31 @@ impl Target {
 /// The labels of a scope, which has none without a name.
 ///
 /// # Errors
-/// A key of which nothing is left.
+/// If nothing is left of a key, or a limit is exceeded.
 pub(super) fn of_scope(
     labels: &mut Labels,
     scope: &Instrumentation<'_, '_>,
-    translation: Translation,
-) -> Result<(), String> {
+    rules: Rules<'_>,
+) -> Result<(), Rejected> {
     labels.clear();
     if scope.name.is_empty() {
         return Ok(());
     }
+    if scope.attributes.len() > rules.limits.labels {
+        return Err(Rejected::Intake(Refused::Labels));
+    }
     for (key, value) in scope.attributes {
         let key = format!("otel_scope_{key}");
-        labels.set(&translation.label(&key).ok_or(&*key)?, &values::text(value));
+        let (name, value) = rules.translate((&key, *value))?;
+        labels.set(&name, &value);
     }
-    labels.set("otel_scope_name", scope.name);
-    labels.set("otel_scope_version", scope.version);
-    labels.set("otel_scope_schema_url", scope.schema_url);
+    for (name, value) in [
+        ("otel_scope_name", scope.name),
+        ("otel_scope_version", scope.version),
+        ("otel_scope_schema_url", scope.schema_url),
+    ] {
+        labels.set(name, &rules.text(&Value::Text(value))?);
+    }
     Ok(())
 }
 
@@ -210,11 +272,21 @@ const INSTANCE: &str = "service.instance.id";
 
 #[cfg(test)]
 mod tests {
-    use quipu_wire::remote::Value;
+    use quipu_wire::remote;
 
     use super::*;
 
-    const ESCAPED: Translation = Translation::UnderscoreEscapingWithSuffixes;
+    const LIMITS: Limits = Limits {
+        series: 9,
+        series_per_source: 9,
+        families: 9,
+        labels: 5,
+        name_bytes: 40,
+        value_bytes: 10,
+        reserved: None,
+    };
+    const ESCAPED: Rules<'_> =
+        Rules { translation: Translation::UnderscoreEscapingWithSuffixes, limits: &LIMITS };
 
     fn shown(labels: &Labels) -> String {
         let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -233,9 +305,10 @@ mod tests {
         labels.add(ESCAPED, &attributes, |_| true).unwrap();
         assert_eq!(shown(&labels), "a_b=2;3 x=1");
         labels.clear();
-        labels.add(Translation::NoTranslation, &attributes, |_| true).unwrap();
+        let plain = Rules { translation: Translation::NoTranslation, ..ESCAPED };
+        labels.add(plain, &attributes, |_| true).unwrap();
         assert_eq!(shown(&labels), "a_b=3 x=1 a.b=2 a-b=");
-        assert_eq!(labels.add(ESCAPED, &text(&[("..", "")]), |_| true), Err(".."));
+        assert_eq!(labels.add(ESCAPED, &text(&[("..", "")]), |_| true), Err(Rejected::key("..")));
     }
 
     #[test]
@@ -260,5 +333,52 @@ mod tests {
         assert_eq!((target.job.as_str(), target.info.is_empty()), ("cart", true));
         target.read(&text(&[("host.name", "h"), (NAMESPACE, "shop")]), ESCAPED, &[]).unwrap();
         assert!(target.job.is_empty() && target.info.is_empty());
+    }
+
+    #[test]
+    fn limits_hold_before_labels_are_copied() {
+        let refused = |refused| Err(Rejected::Intake(refused));
+        let mut labels = Labels::default();
+        let mut add = |pairs: &[(&'static str, &'static str)]| {
+            labels.clear();
+            let added = labels.add(ESCAPED, &text(pairs), |key| key != "no");
+            // What collides is not kept beside what it becomes.
+            assert!(labels.texts.len() < 100);
+            added
+        };
+        assert_eq!(add(&[("a", "1"); 6]), refused(Refused::Labels));
+        assert_eq!(add(&[("a", "1"), ("a", "2"), ("a", "3"), ("a", "4"), ("no", "")]), Ok(()));
+        assert_eq!(add(&[("a", "1234"), ("a", "12345")]), Ok(()));
+        assert_eq!(add(&[("a", "1234"), ("a", "123456")]), refused(Refused::LabelValue));
+        assert_eq!(add(&[("a", "12345678901")]), refused(Refused::LabelValue));
+        let long = "n".repeat(41).leak();
+        assert_eq!(add(&[(long, "1")]), refused(Refused::LabelName));
+
+        let mut of_scope = |scope: &str| {
+            let json = format!(
+                r#"{{"resourceMetrics": [{{"scopeMetrics": [{{"scope": {scope}, "metrics": [{{
+                    "name": "g", "gauge": {{"dataPoints": [{{}}]}}}}]}}]}}]}}"#
+            );
+            let bytes = remote::metrics_request_from_json(json.as_bytes()).unwrap();
+            let mut read = Ok(());
+            let each = |point: &remote::Point<'_, '_>| {
+                read = super::of_scope(&mut labels, &point.scope, ESCAPED);
+            };
+            remote::read_metrics_request(&bytes, each).unwrap();
+            read
+        };
+        let six = [r#"{"key": "a"}"#; 6].join(",");
+        let scope = format!(r#"{{"name": "s", "attributes": [{six}]}}"#);
+        assert_eq!(of_scope(&scope), refused(Refused::Labels));
+        let long = r#"{"name": "s", "version": "12345678901"}"#;
+        assert_eq!(of_scope(long), refused(Refused::LabelValue));
+
+        let mut target = Target::default();
+        let long_job = text(&[(NAMESPACE, "12345"), (NAME, "12345")]);
+        assert_eq!(target.read(&long_job, ESCAPED, &[]), refused(Refused::LabelValue));
+        let mut many = text(&[("a", "1"); 6]);
+        many.extend(text(&[(NAME, "cart")]));
+        assert_eq!(target.read(&many, ESCAPED, &[]), Ok(()));
+        assert_eq!((target.job.as_str(), target.info.is_empty()), ("cart", true));
     }
 }

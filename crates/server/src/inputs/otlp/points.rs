@@ -2,16 +2,17 @@
 
 use std::fmt;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Refused};
+use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused};
 use quipu::snapshot::{Native, Timestamp};
 use quipu_wire::remote::{
     ExponentialBuckets, ExponentialPoint, HistogramPoint, Number, Point, PointValue, SummaryPoint,
     Temporality,
 };
 
-use super::labels::{self, Labels, Target};
+use super::labels::{self, Labels, Rules, Target};
 use super::names::Kind;
 use crate::inputs::Shared;
+use crate::inputs::body::cut;
 
 /// Why a data point was not taken.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,7 +33,18 @@ pub(super) enum Rejected {
     Buckets,
 }
 
+impl From<Refused> for Rejected {
+    fn from(refused: Refused) -> Self {
+        Self::Intake(refused)
+    }
+}
+
 impl Rejected {
+    /// Nothing is left of this key.
+    pub(super) fn key(key: &str) -> Self {
+        Self::Key(cut(key, 100).into())
+    }
+
     /// A word for it, as the value of a label.
     pub(super) fn reason(&self) -> &'static str {
         match self {
@@ -72,10 +84,10 @@ pub(super) struct Translator {
     numbers: [usize; 3],
     target: Target,
     scope: Labels,
-    name: Option<String>,
+    name: String,
     unit: String,
-    /// What is wrong with the resource or the scope.
-    fault: [Option<String>; 2],
+    /// What is wrong with the resource, the scope or the metric.
+    fault: [Option<Rejected>; 3],
     labels: Labels,
     buckets: Buckets,
 }
@@ -96,9 +108,9 @@ impl Translator {
             numbers: [0; 3],
             target: Target::default(),
             scope: Labels::default(),
-            name: None,
+            name: String::new(),
             unit: String::new(),
-            fault: [None, None],
+            fault: [None, None, None],
             labels: Labels::default(),
             buckets: Buckets::default(),
         }
@@ -116,14 +128,14 @@ impl Translator {
         point: &Point<'_, '_>,
     ) -> Result<(), Rejected> {
         self.describe(intake, point);
-        if let Some(key) = self.fault.iter().flatten().next() {
-            return Err(Rejected::Key(key.clone()));
+        if let Some(rejected) = self.fault.iter().flatten().next() {
+            return Err(rejected.clone());
         }
-        let Some(name) = &self.name else { return Err(Rejected::Name) };
+        let name = &self.name;
         let labels = &mut self.labels;
         labels.clear();
-        let added = labels.add(self.shared.otlp.translation, point.attributes, |_| true);
-        added.map_err(|key| Rejected::Key(key.into()))?;
+        let rules = Rules { translation: self.shared.otlp.translation, limits: intake.limits() };
+        labels.add(rules, point.attributes, |_| true)?;
         self.target.add_to(labels);
         self.scope.iter().for_each(|(name, value)| labels.set(name, value));
         let pairs: Vec<(&str, &str)> = self.labels.iter().collect();
@@ -151,9 +163,9 @@ impl Translator {
         let translation = shared.otlp.translation;
         let numbers = [point.resource.number, point.scope.number, point.metric.number];
         if self.numbers[0] != numbers[0] {
-            let read =
-                self.target.read(point.resource.attributes, translation, &shared.otlp.promote);
-            self.fault[0] = read.err().map(str::to_owned);
+            let rules = Rules { translation, limits: intake.limits() };
+            let read = self.target.read(point.resource.attributes, rules, &shared.otlp.promote);
+            self.fault[0] = read.err();
             intake.set_source(&self.target.job);
             if self.fault[0].is_none() && !self.target.info.is_empty() {
                 let pairs: Vec<(&str, &str)> = self.target.info.iter().collect();
@@ -164,25 +176,35 @@ impl Translator {
             }
         }
         if self.numbers[1] != numbers[1] {
-            self.fault[1] = labels::of_scope(&mut self.scope, &point.scope, translation).err();
+            let rules = Rules { translation, limits: intake.limits() };
+            self.fault[1] = labels::of_scope(&mut self.scope, &point.scope, rules).err();
         }
         if self.numbers[2] != numbers[2] {
-            let kind = match point.value {
-                PointValue::Sum { monotonic: true, .. } => Kind::Counter,
-                PointValue::Gauge(_) => Kind::Gauge,
-                _ => Kind::Other,
-            };
-            let (name, unit) = (point.metric.name, point.metric.unit);
-            self.name = translation.metric(name, unit, kind);
-            self.unit = translation.unit(unit);
-            // Formats show the unit of a metric only if its name ends in it.
-            let name = self.name.as_deref().unwrap_or_default();
-            let base = name.strip_suffix("_total").unwrap_or(name);
-            if !base.strip_suffix(&*self.unit).is_some_and(|rest| rest.ends_with('_')) {
-                self.unit.clear();
-            }
+            self.fault[2] = self.describe_metric(intake.limits(), point).err();
         }
         self.numbers = numbers;
+    }
+
+    fn describe_metric(&mut self, limits: &Limits, point: &Point<'_, '_>) -> Result<(), Rejected> {
+        let translation = self.shared.otlp.translation;
+        let (name, unit) = (point.metric.name, point.metric.unit);
+        // The translation takes many times their memory.
+        if name.len() > limits.name_bytes || unit.len() > limits.name_bytes {
+            return Err(Rejected::Intake(Refused::Name));
+        }
+        let kind = match point.value {
+            PointValue::Sum { monotonic: true, .. } => Kind::Counter,
+            PointValue::Gauge(_) => Kind::Gauge,
+            _ => Kind::Other,
+        };
+        self.name = translation.metric(name, unit, kind).ok_or(Rejected::Name)?;
+        self.unit = translation.unit(unit);
+        // Formats show the unit of a metric only if its name ends in it.
+        let base = self.name.strip_suffix("_total").unwrap_or(&self.name);
+        if !base.strip_suffix(&*self.unit).is_some_and(|rest| rest.ends_with('_')) {
+            self.unit.clear();
+        }
+        Ok(())
     }
 }
 

@@ -6,10 +6,26 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use quipu::intake::Refused;
 use quipu_wire::remote::Value;
 
-/// The value as text. A list or a map is JSON, with the keys of a map in order.
-pub(super) fn text<'a>(value: &Value<'a>) -> Cow<'a, str> {
+/// The value as text, if it has at most `limit` bytes. A list or a map is JSON, with the keys of a
+/// map in order.
+pub(super) fn text<'a>(value: &Value<'a>, limit: usize) -> Result<Cow<'a, str>, Refused> {
+    // Values are looked at before they are written: a nested value takes many times its size.
+    let is_long = match *value {
+        Value::Bytes(bytes) => bytes.len() > limit,
+        Value::Nested(encoded) => encoded.len() > NESTED_BYTES.saturating_mul(limit),
+        _ => false,
+    };
+    if is_long {
+        return Err(Refused::LabelValue);
+    }
+    let text = written(value);
+    if text.len() > limit { Err(Refused::LabelValue) } else { Ok(text) }
+}
+
+fn written<'a>(value: &Value<'a>) -> Cow<'a, str> {
     match *value {
         Value::Text(text) => text.into(),
         Value::Bool(true) => "true".into(),
@@ -47,7 +63,7 @@ fn write_json(out: &mut String, value: &Value<'_>, depth: usize) {
         Value::Bytes(bytes) => write_text(out, &STANDARD.encode(bytes)),
         Value::Nested(encoded) => write_nested(out, encoded, depth + 1),
         Value::Double(number) if !number.is_finite() => out.push_str("null"),
-        Value::Bool(_) | Value::Int(_) | Value::Double(_) => out.push_str(&text(value)),
+        Value::Bool(_) | Value::Int(_) | Value::Double(_) => out.push_str(&written(value)),
         _ => out.push_str("null"),
     }
 }
@@ -87,6 +103,9 @@ fn write_text(out: &mut String, text: &str) {
 
 /// How deep lists and maps may be nested in each other; what is deeper is left out.
 const MAX_DEPTH: usize = 16;
+/// The most bytes that an encoder uses for one byte of JSON. A list of the doubles 0 takes 11 bytes
+/// for the two of `0,`.
+const NESTED_BYTES: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -118,7 +137,34 @@ mod tests {
                 "{\"a\":null,\"z\":1}",
             ),
         ] {
-            assert_eq!(text(&value), expected, "{value:?}");
+            assert_eq!(text(&value, 24).as_deref(), Ok(expected), "{value:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_are_too_long_are_not_written() {
+        let list = |items: usize| {
+            let items = [0x0a, 0].repeat(items);
+            let mut list = vec![0x2a];
+            let mut rest = items.len();
+            while rest >= 0x80 {
+                list.push(rest as u8 | 0x80);
+                rest >>= 7;
+            }
+            list.push(rest as u8);
+            [list, items].concat()
+        };
+        assert_eq!(text(&Value::Nested(&list(3)), 16).as_deref(), Ok("[null,null,null]"));
+        assert_eq!(text(&Value::Nested(&list(3)), 15), Err(Refused::LabelValue));
+        let (text_of_4, bytes) = (Value::Text("abcd"), Value::Bytes(&[0; 3]));
+        for value in [text_of_4, bytes] {
+            assert!(text(&value, 4).is_ok());
+            assert_eq!(text(&value, 3), Err(Refused::LabelValue));
+        }
+        // To write these would take many seconds.
+        let many = list(16 << 20);
+        for _ in 0..10_000 {
+            assert_eq!(text(&Value::Nested(&many), 4096), Err(Refused::LabelValue));
         }
     }
 }
