@@ -4,7 +4,9 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use prost::Message as _;
-use quipu_wire::remote::{self, MetricsReader, Number, Point, PointValue, Temporality, Value};
+use quipu_wire::remote::{
+    self, MetricsReader, Number, Point, PointValue, Progress, Temporality, Value,
+};
 
 use crate::oracle::otlp::{self, AnyValueKind, Data, NumberValue};
 
@@ -386,6 +388,32 @@ fn a_fault_ends_the_points_and_has_its_place() {
     assert_eq!(reader.next_point(), Ok(None));
     // The whole request may be cut off.
     assert!(MetricsReader::new(&bytes[..9]).next_point().unwrap_err().is_incomplete());
+}
+
+#[test]
+fn reading_pauses_in_many_fields_without_points() {
+    // Empty resources, fields that are not known, and a resource with empty metrics and a point.
+    let mut bytes = b"\x0a\x00".repeat(10_000);
+    bytes.extend(b"\x78\x00".repeat(10_000));
+    let mut scope = b"\x12\x00".repeat(10_000);
+    scope.extend(b"\x12\x04\x2a\x02\x0a\x00");
+    let length = |len: usize| [len as u8 | 0x80, (len >> 7) as u8 | 0x80, (len >> 14) as u8];
+    let resource = [&[0x12][..], &length(scope.len()), &scope].concat();
+    bytes.extend([&[0x0a][..], &length(resource.len()), &resource].concat());
+    let mut reader = MetricsReader::new(&bytes);
+    let (mut points, mut pauses) = (0, 0);
+    loop {
+        match reader.next_progress().unwrap() {
+            Progress::Point(_) => points += 1,
+            Progress::Nothing => pauses += 1,
+            Progress::End => break,
+        }
+    }
+    assert_eq!((points, pauses), (1, 30));
+    assert_eq!(reader.next_progress(), Ok(Progress::End));
+    let mut reader = MetricsReader::new(&bytes);
+    assert!(reader.next_point().unwrap().is_some());
+    assert_eq!(reader.next_point(), Ok(None));
 }
 
 #[test]

@@ -78,5 +78,5 @@ pub use point::{
     Described, ExponentialBuckets, ExponentialPoint, HistogramPoint, Instrumentation,
     MetricsExemplar, Number, Point, PointValue, Resource, SummaryPoint, Temporality,
 };
-pub use reader::{MetricsReader, read_metrics_request};
+pub use reader::{MetricsReader, Progress, read_metrics_request};
 pub use writer::Otlp;

@@ -30,6 +30,18 @@ pub fn read_metrics_request<'a>(
     Ok(())
 }
 
+/// What [`MetricsReader::next_progress`] has read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is returned")]
+pub enum Progress<'r, 'a> {
+    /// A data point.
+    Point(Point<'r, 'a>),
+    /// A thousand fields without a data point: there may be more.
+    Nothing,
+    /// The end of the request.
+    End,
+}
+
 /// The data points of an OTLP request. Between two points, reading may pause for any time.
 #[derive(Debug)]
 pub struct MetricsReader<'a> {
@@ -66,6 +78,16 @@ struct Level<'a> {
 /// The request, the metrics of a resource, those of a scope, a metric, and its data.
 const LEVELS: usize = 5;
 
+/// The most fields that are read without a data point.
+const FIELDS: usize = 1000;
+
+/// What one step of a reader found.
+enum Step {
+    Point,
+    Nothing,
+    End,
+}
+
 /// The fields that each level has.
 const KNOWN: [u32; LEVELS] = [0b10, 0b1110, 0b1110, 0b1110_1010_1110, 0b10];
 
@@ -93,15 +115,35 @@ impl<'a> MetricsReader<'a> {
     ///
     /// When the request is malformed. Nothing can be read after that.
     pub fn next_point(&mut self) -> Result<Option<Point<'_, 'a>>, Error> {
-        match self.advance() {
-            Ok(true) => Ok(Some(self.point())),
-            Ok(false) => Ok(None),
-            Err((fault, offset)) => {
-                self.depth = 0;
-                self.levels[0].input = Reader::new(&[]);
-                Err(Error::reading("otlp", offset as u64, fault))
+        loop {
+            match self.step()? {
+                Step::Point => return Ok(Some(self.point())),
+                Step::Nothing => {}
+                Step::End => return Ok(None),
             }
         }
+    }
+
+    /// Reads the next data point, but not more than a thousand fields that have none: of these, a
+    /// request may have millions.
+    ///
+    /// # Errors
+    ///
+    /// As [`next_point`](Self::next_point).
+    pub fn next_progress(&mut self) -> Result<Progress<'_, 'a>, Error> {
+        Ok(match self.step()? {
+            Step::Point => Progress::Point(self.point()),
+            Step::Nothing => Progress::Nothing,
+            Step::End => Progress::End,
+        })
+    }
+
+    fn step(&mut self) -> Result<Step, Error> {
+        self.advance().map_err(|(fault, offset)| {
+            self.depth = 0;
+            self.levels[0].input = Reader::new(&[]);
+            Error::reading("otlp", offset as u64, fault)
+        })
     }
 
     fn point(&self) -> Point<'_, 'a> {
@@ -122,17 +164,21 @@ impl<'a> MetricsReader<'a> {
     }
 
     /// Reads up to the end of the next data point. A fault comes with its offset in the request.
-    fn advance(&mut self) -> Result<bool, (Fault, usize)> {
+    fn advance(&mut self) -> Result<Step, (Fault, usize)> {
+        let mut fields = FIELDS;
         loop {
             let depth = self.depth;
             let level = &mut self.levels[depth];
-            let found = level.next(depth).map_err(|fault| {
+            let found = level.next(depth, &mut fields).map_err(|fault| {
                 let fault = if depth > 0 { complete(fault) } else { fault };
                 (fault, level.base + level.input.position())
             })?;
             let Some((tag, inner)) = found else {
+                if !level.input.is_empty() {
+                    return Ok(Step::Nothing);
+                }
                 if depth == 0 {
-                    return Ok(false);
+                    return Ok(Step::End);
                 }
                 self.depth -= 1;
                 continue;
@@ -147,7 +193,7 @@ impl<'a> MetricsReader<'a> {
             };
             described.map_err(|fault| (complete(fault), inner.base + input.position()))?;
             if depth + 1 == LEVELS {
-                return Ok(true);
+                return Ok(Step::Point);
             }
             self.depth += 1;
             self.levels[self.depth] = inner;
@@ -226,11 +272,17 @@ impl<'a> MetricsReader<'a> {
 }
 
 impl<'a> Level<'a> {
-    /// The tag and the body of the next field that has contents; `None` at the end of the message.
-    /// The fields that describe the contents are skipped.
-    fn next(&mut self, depth: usize) -> Result<Option<(u64, Level<'a>)>, Fault> {
+    /// The tag and the body of the next field that has contents; `None` at the end of the message,
+    /// or after this number of fields, of which it takes those that it reads. The fields that
+    /// describe the contents are skipped.
+    fn next(
+        &mut self,
+        depth: usize,
+        fields: &mut usize,
+    ) -> Result<Option<(u64, Level<'a>)>, Fault> {
         let mut found = None;
-        while found.is_none() && !self.input.is_empty() {
+        while found.is_none() && *fields > 0 && !self.input.is_empty() {
+            *fields -= 1;
             let before = self.input;
             let tag = self.input.varint(TAG)?;
             let field = self.input;
