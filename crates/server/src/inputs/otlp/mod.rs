@@ -21,7 +21,7 @@ use hyper::body::Bytes;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper::{Method, StatusCode};
 use quipu::intake::Refused;
-use quipu_wire::remote::{self, MetricsReader};
+use quipu_wire::remote::{self, MetricsReader, Progress};
 use self_cell::self_cell;
 
 use super::refusals::Input;
@@ -73,12 +73,34 @@ struct Export {
     encoding: Encoding,
     points: Points,
     translator: Translator,
+    counts: Counts,
+}
+
+/// What was taken and refused of a request.
+#[derive(Debug, Default)]
+struct Counts {
     taken: u64,
     refused: u64,
+    /// How many of the refused points may be taken later.
+    later: u64,
     /// What was refused first.
     message: String,
-    /// Whether something was refused that may be taken later.
-    is_full: bool,
+}
+
+impl Counts {
+    fn refused(&mut self, name: &str, rejected: &Rejected) {
+        self.refused += 1;
+        self.later += u64::from(is_temporary(rejected));
+        if self.refused <= TOLD {
+            note(&mut self.message, name, rejected);
+        }
+    }
+
+    /// Whether to send the same request again: it has no point that was taken, which would count
+    /// twice, and none that is never taken.
+    fn may_come_again(&self) -> bool {
+        self.taken == 0 && self.refused > 0 && self.later == self.refused
+    }
 }
 
 impl Export {
@@ -91,20 +113,18 @@ impl Export {
             response
         };
         let encoding = Encoding::of(request).map_err(|response| refuse("type", response))?;
-        let bytes = body::decode(request, shared.body_bytes).map_err(|response| {
+        let (limit, or) = match encoding {
+            Encoding::Protobuf => (shared.body_bytes, ""),
+            Encoding::Json => (shared.body_bytes.min(JSON_LIMIT), ", or protobuf"),
+        };
+        let bytes = body::decode(request, limit).map_err(|response| {
+            let or = if response.status() == StatusCode::PAYLOAD_TOO_LARGE { or } else { "" };
             let message = String::from_utf8_lossy(response.body());
-            refuse("body", encoding.failure(response.status(), message.trim_end()))
+            let message = format!("{}{or}", message.trim_end());
+            refuse("body", encoding.failure(response.status(), &message))
         })?;
         let bytes = match encoding {
             Encoding::Protobuf => bytes,
-            Encoding::Json if bytes.len() > JSON_LIMIT => {
-                let what = format!(
-                    "the request has more than {JSON_LIMIT} bytes of JSON; send less at a time, or \
-                     protobuf"
-                );
-                let response = encoding.failure(StatusCode::PAYLOAD_TOO_LARGE, &what);
-                return Err(refuse("body", response));
-            }
             Encoding::Json => remote::metrics_request_from_json(&bytes)
                 .map_err(|error| {
                     let response = encoding.failure(StatusCode::BAD_REQUEST, &error.to_string());
@@ -117,29 +137,27 @@ impl Export {
             encoding,
             points: Points::new(bytes, |bytes| MetricsReader::new(bytes)),
             translator: Translator::new(shared),
-            taken: 0,
-            refused: 0,
-            message: String::new(),
-            is_full: false,
+            counts: Counts::default(),
         })
     }
 
     /// The response after the last point.
     fn finish(&self) -> Response {
-        self.inputs.refusals().took(Input::Otlp, self.taken);
-        if self.taken == 0 && self.is_full {
+        let counts = &self.counts;
+        self.inputs.refusals().took(Input::Otlp, counts.taken);
+        if counts.may_come_again() {
             let status = StatusCode::SERVICE_UNAVAILABLE;
-            let mut response = self.encoding.failure(status, &self.message);
+            let mut response = self.encoding.failure(status, &counts.message);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return response;
         }
-        self.encoding.success(self.refused, &self.message)
+        self.encoding.success(counts.refused, &counts.message)
     }
 
     /// The response to a request that is damaged after some points.
     fn damaged(&self, error: &quipu_wire::Error) -> Response {
-        let Self { inputs, encoding, taken, .. } = self;
-        inputs.refusals().took(Input::Otlp, *taken);
+        let (Self { inputs, encoding, .. }, taken) = (self, self.counts.taken);
+        inputs.refusals().took(Input::Otlp, taken);
         inputs.refusals().refused(Input::Otlp, self.translator.source(), "malformed", error);
         let what = format!("{error}; {taken} data points before it were taken");
         encoding.failure(StatusCode::BAD_REQUEST, &what)
@@ -148,29 +166,29 @@ impl Export {
 
 impl Steps for Export {
     fn step(&mut self) -> Option<Response> {
-        let Self { inputs, points, translator, taken, refused, message, is_full, .. } = self;
+        let Self { inputs, points, translator, counts, .. } = self;
         let begun = Instant::now();
         let mut intake = inputs.intake();
         // Other requests had their turns meanwhile.
         intake.set_source(translator.source());
         let read = points.with_dependent_mut(|_, reader| {
             for count in 1.. {
-                let Some(point) = reader.next_point()? else { return Ok(true) };
-                match translator.take(&mut intake, &point) {
-                    Ok(()) => *taken += 1,
-                    Err(rejected) => {
-                        *refused += 1;
-                        *is_full |= is_temporary(&rejected);
-                        let name = point.metric.name;
-                        if *refused <= TOLD {
-                            note(message, name, &rejected);
+                let mut is_time = count % 16 == 0;
+                match reader.next_progress()? {
+                    Progress::Point(point) => match translator.take(&mut intake, &point) {
+                        Ok(()) => counts.taken += 1,
+                        Err(rejected) => {
+                            let name = point.metric.name;
+                            counts.refused(name, &rejected);
+                            let what = format_args!("{name}: {rejected}");
+                            let (source, reason) = (translator.source(), rejected.reason());
+                            inputs.refusals().refused(Input::Otlp, source, reason, &what);
                         }
-                        let what = format_args!("{name}: {rejected}");
-                        let (source, reason) = (translator.source(), rejected.reason());
-                        inputs.refusals().refused(Input::Otlp, source, reason, &what);
-                    }
+                    },
+                    Progress::Nothing => is_time = true,
+                    Progress::End => return Ok(true),
                 }
-                if count % 16 == 0 && begun.elapsed() > TURN {
+                if is_time && begun.elapsed() > TURN {
                     break;
                 }
             }
@@ -209,3 +227,23 @@ const TOLD: u64 = 3;
 const NAME_CHARS: usize = 100;
 /// The most bytes of JSON, which is read in one go: other connections wait meanwhile.
 const JSON_LIMIT: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_comes_again_only_if_all_of_it_may_be_taken() {
+        let full = Rejected::Intake(Refused::Full);
+        let mut counts = Counts::default();
+        assert!(!counts.may_come_again());
+        counts.refused("a", &full);
+        counts.refused("a", &full);
+        assert!(counts.may_come_again());
+        counts.refused("a", &Rejected::Name);
+        assert!(!counts.may_come_again());
+        let mut counts = Counts { taken: 1, ..Counts::default() };
+        counts.refused("a", &full);
+        assert!(!counts.may_come_again());
+    }
+}
