@@ -58,7 +58,9 @@ pub enum Class {
 /// What a sample is to its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
-    /// The next one, or the first.
+    /// The first one that is known.
+    First,
+    /// The next one.
     Next,
     /// The next one, but the last one was of another type, whose series ends.
     OtherClass,
@@ -150,7 +152,7 @@ impl Order {
             let last = Last { series, timestamp_ms, value, class };
             shard.table.insert_unique(series, last, |last| last.series);
         }
-        Ok(Turn::Next)
+        Ok(Turn::First)
     }
 
     /// Forgets the last sample of a series, which could not be taken.
@@ -218,7 +220,7 @@ mod tests {
     fn samples_have_an_order() {
         let order = Order::new(100);
         let place = |timestamp, value| order.place(&arrival(1, timestamp, value), NOW);
-        assert_eq!(place(NOW - LATE, 5), Ok(Turn::Next));
+        assert_eq!(place(NOW - LATE, 5), Ok(Turn::First));
         assert_eq!(place(NOW - LATE, 5), Ok(Turn::Seen));
         assert_eq!(place(NOW - LATE, 6), Err(Misplaced::Duplicate));
         assert_eq!(place(NOW, 5), Ok(Turn::Next));
@@ -228,8 +230,8 @@ mod tests {
         let counter = Arrival { class: Class::Counter, ..arrival(1, NOW + 1, 5) };
         assert_eq!(order.place(&counter, NOW), Ok(Turn::OtherClass));
         order.forget(1);
-        assert_eq!(place(i64::MIN, 0), Ok(Turn::Next));
-        assert_eq!(order.place(&arrival(2, NOW, 0), NOW), Ok(Turn::Next));
+        assert_eq!(place(i64::MIN, 0), Ok(Turn::First));
+        assert_eq!(order.place(&arrival(2, NOW, 0), NOW), Ok(Turn::First));
     }
 
     #[test]
@@ -237,7 +239,7 @@ mod tests {
         let order = Order::new(0);
         // One series fits in each shard.
         for series in 0..1000 {
-            assert_eq!(order.place(&arrival(series << 20, NOW, 0), NOW), Ok(Turn::Next));
+            assert_eq!(order.place(&arrival(series << 20, NOW, 0), NOW), Ok(Turn::First));
         }
         let kept =
             || order.shards.iter().map(|shard| shard.lock().unwrap().table.len()).sum::<usize>();

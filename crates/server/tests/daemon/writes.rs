@@ -161,7 +161,7 @@ fn histograms_and_what_is_known_of_families_are_written() {
 #[test]
 fn types_of_remote_write_1_come_apart_from_samples() {
     let home = Home::new();
-    let daemon = home.start(&[]);
+    let mut daemon = home.start(&[]);
     let now = now_ms();
     let samples = |time| {
         let mut request = RemoteWrite1::new();
@@ -187,17 +187,31 @@ fn types_of_remote_write_1_come_apart_from_samples() {
     assert!(text.contains(workers), "{text}");
     assert!(text.contains("# TYPE level gauge\nlevel{room=\"a\"} -2\n"), "{text}");
     assert!(!text.contains("untyped") && text.matches("workers_count 5").count() == 1, "{text}");
-    // After a restart, series keep their types before they are told again.
-    daemon.kill();
-    let daemon = home.start(&[]);
-    assert_eq!(write(&daemon, ONE, &samples(now + 2)).status, 204);
-    let text = daemon.get("/metrics").text();
-    assert!(!text.contains("untyped") && text.matches("workers_count 5").count() == 1, "{text}");
+    // After a restart, series keep their types before they are told again, and change as before.
+    for metadata in [vec![], field(0x1a, b"\x08\x01\x12\x0dworkers_count")] {
+        daemon.kill();
+        daemon = home.start(&[]);
+        assert_eq!(write(&daemon, ONE, &metadata).status, 204);
+        assert_eq!(write(&daemon, ONE, &samples(now + 2)).status, 204);
+        let text = daemon.get("/metrics").text();
+        let kind = if metadata.is_empty() { "gauge" } else { "counter" };
+        assert!(
+            text.contains(&format!("# TYPE workers_count {kind}\nworkers_count 5\n")),
+            "{text}"
+        );
+        assert!(
+            !text.contains("untyped") && text.matches("workers_count 5").count() == 1,
+            "{text}"
+        );
+    }
+    let metadata = field(0x1a, b"\x08\x02\x12\x0dworkers_count");
+    assert_eq!(write(&daemon, ONE, &metadata).status, 204);
+    assert_eq!(write(&daemon, ONE, &samples(now + 3)).status, 204);
 
     // The end of a series hides a gauge, and keeps a total.
     let stale = f64::from_bits(0x7ff0_0000_0000_0002);
     let mut request = RemoteWrite1::new();
-    request.push(&[("__name__", "workers_count")], stale, now + 3).unwrap();
+    request.push(&[("__name__", "workers_count")], stale, now + 4).unwrap();
     request.push(&[("__name__", "hits_total")], 5.0, now).unwrap();
     request.push(&[("__name__", "hits_total")], stale, now + 1).unwrap();
     request.push(&[("__name__", "hits_total")], 1.0, now + 2).unwrap();

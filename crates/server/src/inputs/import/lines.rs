@@ -321,7 +321,7 @@ impl Taker<'_> {
             match turn.map_err(|misplaced| (misplaced.reason(), misplaced.to_string()))? {
                 Turn::Seen => return Ok(()),
                 // Types that differ are kept apart.
-                Turn::Next | Turn::OtherClass => series = Some(hash),
+                Turn::First | Turn::Next | Turn::OtherClass => series = Some(hash),
             }
         }
         let start = valued.start_ms.and_then(types::timestamp);

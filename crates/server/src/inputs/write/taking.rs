@@ -4,7 +4,7 @@ use std::cell::RefMut;
 use std::sync::Arc;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Refused};
-use quipu::snapshot::Native;
+use quipu::snapshot::{Kind, Native};
 use quipu_wire::remote::{
     FamilyMetadata, HistogramSample, Metadata, ResetHint, Sample, Series, SeriesType, WriteVersion,
 };
@@ -280,11 +280,30 @@ impl Step<'_> {
         match turn.map_err(|misplaced| (misplaced.reason(), misplaced.to_string()))? {
             Turn::Next => Ok(true),
             Turn::Seen => Ok(false),
+            // A daemon before this one may have taken the series as another type.
+            Turn::First if !self.is_of_other_type(named, arrival.class) => Ok(true),
+            Turn::First => self.remove(named).map(|()| true),
             Turn::OtherClass => {
                 self.remove(named)?;
                 Ok(true)
             }
         }
+    }
+
+    /// Whether the daemon has the series as one of another type.
+    fn is_of_other_type(&mut self, named: &Named<'_>, class: Class) -> bool {
+        let kind = match class {
+            Class::Counter => Kind::Counter,
+            Class::Gauge => Kind::Gauge,
+            Class::Unknown => Kind::Unknown,
+            Class::Classic | Class::Native => Kind::Histogram,
+            Class::Summary => Kind::Summary,
+        };
+        let mut is_other = false;
+        let read = self.intake.read(named.name, named.labels, |taken| {
+            is_other |= !taken.grouped && taken.kind != kind;
+        });
+        read.is_ok() && is_other
     }
 
     fn take(
