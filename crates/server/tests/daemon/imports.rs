@@ -90,6 +90,16 @@ fn a_line_that_is_wrong_leaves_its_neighbours() {
 }
 
 #[test]
+fn a_family_that_takes_long_is_refused() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let lines = (0..20_001).map(|n| format!("took_bucket{{n=\"{}\",le=\"{n}\"}} 1\n", n / 50));
+    let text: String = ["# TYPE took histogram\n".to_owned()].into_iter().chain(lines).collect();
+    let answer = import(&daemon, "", &text);
+    answer.expect_refusal(400, "line 20002 or the comments after it: the family has more samples");
+}
+
+#[test]
 fn parameters_add_labels_and_times() {
     let home = Home::new();
     let daemon = home.start(&[]);

@@ -82,8 +82,8 @@ struct Valued<'v> {
 /// Why a line was not taken.
 type Fault = (&'static str, String);
 
-/// A family with more is refused.
-const LIMITS: Limits = Limits { samples: 100_000, bytes: 8 << 20 };
+/// A histogram or a summary with more is refused: it is taken in one step.
+const LIMITS: Limits = Limits { samples: 20_000, bytes: 8 << 20 };
 
 impl Lines {
     pub(super) fn new(

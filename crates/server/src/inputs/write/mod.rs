@@ -99,9 +99,9 @@ struct Writing {
     version: WriteVersion,
 }
 
-/// How long a step takes, and after how many series it looks at the time.
+/// How long a step takes, and after how many series and values it looks at the time.
 const STEP: Duration = Duration::from_micros(100);
-const SERIES_PER_LOOK: usize = 16;
+const WORK_PER_LOOK: usize = 32;
 
 impl Steps for Writing {
     fn step(&mut self) -> Option<Response> {
@@ -110,10 +110,15 @@ impl Steps for Writing {
         let has_ended = reading.with_dependent_mut(|_, reader| {
             let mut taking = taking.step();
             loop {
-                for _ in 0..SERIES_PER_LOOK {
+                let mut work = 0;
+                while work < WORK_PER_LOOK {
+                    work += 1;
                     match reader.next() {
                         None => return true,
-                        Some(Ok(Entry::Series(series))) => taking.series(&series),
+                        Some(Ok(Entry::Series(series))) => {
+                            work += series.samples.len() + series.histograms().count();
+                            taking.series(&series);
+                        }
                         Some(Ok(Entry::Family(family))) => taking.family(&family),
                         Some(Ok(_)) => {}
                         Some(Err(error)) => {
