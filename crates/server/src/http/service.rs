@@ -130,7 +130,7 @@ impl<H: Handler> Service<H> {
 
     fn later(&self, stage: Stage) -> ResponseFuture<H> {
         let service = Service { handler: self.handler.clone(), wire: self.wire.clone() };
-        ResponseFuture::Later(Box::new(Later { service, stage }))
+        ResponseFuture::Later(Box::new(Later { service, stage, share: None }))
     }
 }
 
@@ -156,6 +156,8 @@ impl<H: Handler> Future for ResponseFuture<H> {
 pub(super) struct Later<H> {
     service: Service<H>,
     stage: Stage,
+    /// The share of its body, which counts until the response is there.
+    share: Option<Share>,
 }
 
 enum Stage {
@@ -174,6 +176,7 @@ impl<H: Handler> Later<H> {
                     let all = service.wire.connections().limits.kept_bytes;
                     match ready!(collecting.poll_request(cx, all)) {
                         Ok(request) => {
+                            self.share = Some(collecting.share.hand_over());
                             service.wire.enter(Phase::Waiting);
                             Stage::Queued(Some(request))
                         }
@@ -241,6 +244,11 @@ impl Share {
         self.kept.set(kept);
         self.bytes += bytes;
         true
+    }
+
+    /// The same share for another owner.
+    fn hand_over(&mut self) -> Share {
+        Share { kept: self.kept.clone(), bytes: std::mem::take(&mut self.bytes) }
     }
 }
 
@@ -373,4 +381,90 @@ fn is_malformed(error: &hyper::Error) -> bool {
     source.is_some_and(|source| {
         matches!(source.kind(), io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::thread;
+    use std::time::Duration;
+
+    use hyper::Method;
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::http::{Limits, Options, Server};
+
+    /// What a handler has seen.
+    #[derive(Clone, Default)]
+    struct Seen {
+        held: Arc<AtomicUsize>,
+        ended: Arc<AtomicUsize>,
+    }
+
+    /// Steps that end when another request has.
+    impl Steps for Seen {
+        fn step(&mut self) -> Option<Response> {
+            (self.ended.load(SeqCst) > 0).then(|| text(StatusCode::OK, "held"))
+        }
+    }
+
+    impl Handler for Seen {
+        fn handle(&self, request: &Request) -> Reply {
+            if request.path() == "/held" {
+                self.held.fetch_add(1, SeqCst);
+                return Reply::Steps(Box::new(self.clone()));
+            }
+            text(StatusCode::OK, "").into()
+        }
+
+        fn keeps_body(&self, _: &Method, _: &str) -> bool {
+            true
+        }
+
+        fn event(&self, event: Event) {
+            if matches!(event, Event::Answered { .. } | Event::Refused(_)) {
+                self.ended.fetch_add(1, SeqCst);
+            }
+        }
+    }
+
+    fn post(address: SocketAddr, path: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n");
+        stream.write_all(&[head.as_bytes(), &[b'x'; 1000]].concat()).unwrap();
+        stream
+    }
+
+    fn status(stream: TcpStream) -> String {
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        line["HTTP/1.1 ".len()..][..3].to_owned()
+    }
+
+    #[test]
+    fn a_body_counts_until_its_steps_end() {
+        let limits = Limits { kept_bytes: 1500, ..Limits::default() };
+        let options = Options { limits, ..Options::default() };
+        let server = Server::bind(&["127.0.0.1:0"], &options).unwrap();
+        let address = server.local_addresses()[0];
+        let (stop, stopped) = oneshot::channel::<()>();
+        let seen = Seen::default();
+        let made = seen.clone();
+        let make = move |_| made.clone();
+        let thread =
+            thread::spawn(move || server.serve(make, || (), async { drop(stopped.await) }));
+        let held = post(address, "/held");
+        while seen.held.load(SeqCst) == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(status(post(address, "/")), "503");
+        assert_eq!(status(held), "200");
+        assert_eq!(status(post(address, "/")), "200");
+        drop(stop);
+        thread.join().unwrap().unwrap();
+    }
 }
