@@ -42,7 +42,9 @@ fn coding(request: &Request) -> Result<String, Response> {
 /// A body that is expanded piece by piece, so that a large one takes many steps, and is never in
 /// memory as a whole.
 pub struct Pieces {
-    reader: Box<dyn Read>,
+    /// The body as it came, until its first piece is asked for: only then it takes more memory.
+    body: Bytes,
+    reader: Option<Box<dyn Read>>,
     coding: String,
     limit: usize,
     left: usize,
@@ -61,18 +63,26 @@ impl Pieces {
 
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     fn of(coding: String, body: &Bytes, limit: usize) -> Result<Self, Response> {
-        let bytes = Cursor::new(body.clone());
-        let reader: Box<dyn Read> = match coding.as_str() {
-            "gzip" | "x-gzip" => Box::new(flate2::bufread::MultiGzDecoder::new(bytes)),
-            "deflate" => Box::new(flate2::bufread::ZlibDecoder::new(bytes)),
-            "zstd" => match zstd_decoder(bytes) {
+        match coding.as_str() {
+            "" | "identity" | "gzip" | "x-gzip" | "deflate" | "zstd" | "snappy" => {
+                Ok(Self { body: body.clone(), reader: None, coding, limit, left: limit })
+            }
+            other => Err(unknown(other)),
+        }
+    }
+
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    fn open(coding: &str, body: Bytes, limit: usize) -> Result<Box<dyn Read>, Response> {
+        Ok(match coding {
+            "gzip" | "x-gzip" => Box::new(flate2::bufread::MultiGzDecoder::new(Cursor::new(body))),
+            "deflate" => Box::new(flate2::bufread::ZlibDecoder::new(Cursor::new(body))),
+            "zstd" => match zstd_decoder(Cursor::new(body)) {
                 Ok(decoder) => Box::new(decoder),
-                Err(error) => return Err(damaged(&coding, &error)),
+                Err(error) => return Err(damaged(coding, &error)),
             },
             // A block of Snappy can only be expanded as a whole.
-            _ => Box::new(Cursor::new(uncompress(&coding, body, limit)?)),
-        };
-        Ok(Self { reader, coding, limit, left: limit })
+            _ => Box::new(Cursor::new(uncompress(coding, &body, limit)?)),
+        })
     }
 
     /// Fills the buffer with the next bytes of the body, at least one; returns how many. 0 is the
@@ -83,7 +93,14 @@ impl Pieces {
     /// As [`decode`]. What came before remains valid.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     pub fn next(&mut self, buffer: &mut [u8]) -> Result<usize, Response> {
-        let len = self.reader.read(buffer).map_err(|error| damaged(&self.coding, &error))?;
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            None => {
+                let body = std::mem::take(&mut self.body);
+                self.reader.insert(Self::open(&self.coding, body, self.limit)?)
+            }
+        };
+        let len = reader.read(buffer).map_err(|error| damaged(&self.coding, &error))?;
         self.left = self.left.checked_sub(len).ok_or_else(|| too_large(self.limit))?;
         Ok(len)
     }
@@ -108,13 +125,19 @@ pub(super) fn uncompress(coding: &str, body: &Bytes, limit: usize) -> Result<Byt
                 Err(error) => return Err(damaged(coding, &error)),
             }
         }
-        other => return Err(unsupported(&format!("the coding {:?}", cut(other, 40)))),
+        other => return Err(unknown(other)),
     };
     match expanded {
         Ok(bytes) if bytes.len() > limit => Err(too_large(limit)),
         Ok(bytes) => Ok(bytes),
         Err(error) => Err(damaged(coding, &error)),
     }
+}
+
+/// Whether a Snappy body says that it expands to more than this many bytes.
+pub(super) fn may_exceed(body: &[u8], bytes: usize) -> bool {
+    // Without a length, it is refused, or it has the framing format.
+    snap::raw::decompress_len(body).is_ok_and(|len| len > bytes) || body.starts_with(FRAMED)
 }
 
 /// What the framing format of Snappy begins with.
@@ -141,6 +164,10 @@ fn too_large(limit: usize) -> Response {
         "the body has more than {limit} bytes without its compression; send less at a time\n"
     );
     text(StatusCode::PAYLOAD_TOO_LARGE, text_body)
+}
+
+fn unknown(coding: &str) -> Response {
+    unsupported(&format!("the coding {:?}", cut(coding, 40)))
 }
 
 fn unsupported(what: &str) -> Response {
@@ -213,6 +240,15 @@ mod tests {
         assert_eq!(uncompress("snappy", &body, 100_000).unwrap().len(), 100_000);
         assert_eq!(status(uncompress("snappy", &body, 99_999)), 413);
         assert_eq!(status(uncompress("snappy", &body.slice(..body.len() - 1), 100_000)), 400);
+    }
+
+    #[test]
+    fn a_body_is_not_expanded_before_its_first_piece() {
+        let block = compressed("snappy", &[7; 1000]);
+        for body in [block.slice(..block.len() - 1), block] {
+            let mut pieces = Pieces::of("snappy".into(), &body, 999).unwrap();
+            assert!(pieces.next(&mut [0; 10]).is_err());
+        }
     }
 
     fn status(result: Result<Bytes, Response>) -> u16 {

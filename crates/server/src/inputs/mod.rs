@@ -11,6 +11,7 @@ pub mod ingest;
 pub mod order;
 pub mod otlp;
 pub mod parameters;
+pub mod place;
 pub mod push;
 pub mod refusals;
 pub mod rules;
@@ -31,6 +32,7 @@ use crate::config::Settings;
 use crate::state::State;
 use gate::Gate;
 use order::Order;
+use place::Places;
 use push::Push;
 use refusals::Refusals;
 use rules::Rules;
@@ -46,6 +48,8 @@ pub struct Shared {
     families: Families,
     /// Keeps scrapes and replacements of groups apart.
     pub gate: Gate,
+    /// The places for requests that take much memory.
+    pub places: Places,
     /// Pushgateway's API.
     pub push: Push,
     /// The time after which a series that was not updated is hidden, unless its way in says
@@ -68,6 +72,7 @@ impl Shared {
             order: Order::new(settings.intake.series),
             families: Families::default(),
             gate: Gate::default(),
+            places: Places::default(),
             push,
             expiry: settings.expiry,
             otlp: settings.otlp.clone(),

@@ -11,6 +11,7 @@ use quipu_wire::remote::exposition::text::{Format, Options, Stream};
 
 use super::body::Pieces;
 use super::parameters::{Parameters, bad};
+use super::place::Place;
 use super::{Inputs, now_ms};
 use crate::http::{Reply, Request, Response, Steps};
 use lines::{Extra, Lines};
@@ -31,6 +32,7 @@ pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
 
 /// A text that is being taken.
 struct Importing {
+    place: Place,
     pieces: Pieces,
     stream: Option<Stream>,
     lines: Lines,
@@ -48,6 +50,7 @@ impl Importing {
         let format = format(request);
         let pieces = Pieces::new(request, inputs.shared().body_bytes)?;
         Ok(Self {
+            place: Place::of(&inputs.shared().places, request),
             pieces,
             stream: Some(Stream::new(Options::new(format))),
             lines: Lines::new(inputs, request, format, extra, now_ms()),
@@ -58,6 +61,9 @@ impl Importing {
 
 impl Steps for Importing {
     fn step(&mut self) -> Option<Response> {
+        if !self.place.take() {
+            return None;
+        }
         let mut step = self.lines.step();
         let failed = match self.pieces.next(&mut self.buffer) {
             Ok(0) => None,

@@ -16,6 +16,7 @@ use quipu_wire::{AnyDecoder, Message};
 
 use super::Inputs;
 use super::body::{Pieces, cut};
+use super::place::Place;
 use super::refusals::Input;
 use super::tally::Tally;
 use crate::http::{Reply, Request, Response, Steps};
@@ -36,6 +37,7 @@ pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
 /// Messages that are being taken.
 struct Ingesting {
     inputs: Inputs,
+    place: Place,
     pieces: Pieces,
     decoder: AnyDecoder,
     arena: Arena,
@@ -81,6 +83,7 @@ impl Ingesting {
         let limit = inputs.shared().body_bytes;
         Ok(Self {
             inputs: inputs.clone(),
+            place: Place::of(&inputs.shared().places, request),
             pieces: Pieces::new(request, limit)?,
             decoder: format.decoder(kind, framing).limit(limit),
             arena: Arena::new(),
@@ -165,6 +168,9 @@ impl Ingesting {
 
 impl Steps for Ingesting {
     fn step(&mut self) -> Option<Response> {
+        if !self.place.take() {
+            return None;
+        }
         let failed = match self.fill() {
             Ok(()) => {
                 let next = self.take();

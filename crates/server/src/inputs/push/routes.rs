@@ -1,12 +1,12 @@
 //! The routes of Pushgateway's API, and what all threads share of it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use quipu::intake::Intake;
 use tracing::warn;
@@ -23,6 +23,7 @@ use super::restore;
 use crate::http::{Reply, Request, Response, Steps, method_not_allowed, text};
 use crate::inputs::Inputs;
 use crate::inputs::body::Pieces;
+use crate::inputs::place::Place;
 use crate::inputs::refusals::Input;
 
 /// What all threads share of the API.
@@ -30,8 +31,6 @@ use crate::inputs::refusals::Input;
 pub struct Push {
     settings: Settings,
     groups: Mutex<Groups>,
-    /// The large pushes that are being read.
-    large: AtomicUsize,
     started: SystemTime,
     /// The settings of the daemon, for `/api/v1/status`.
     flags: BTreeMap<String, String>,
@@ -45,7 +44,6 @@ impl Push {
         Self {
             settings,
             groups: Mutex::default(),
-            large: AtomicUsize::new(0),
             started: SystemTime::now(),
             flags,
             is_ready: AtomicBool::new(false),
@@ -168,12 +166,11 @@ impl Push {
                 return response.into();
             }
         };
-        let is_large =
-            request.body().len() > SMALL || request.headers().contains_key(CONTENT_ENCODING);
+        let place = Place::of(&inputs.shared().places, request);
         let batch = Batch::new(grouping, inputs.intake().limits());
         let reading = Reading { pieces, parser, batch, options, removes };
         let stage = Stage::Reading(Box::new(reading));
-        begin(Pushing { push: self, inputs: inputs.clone(), stage, is_large, place: None })
+        begin(Pushing { push: self, inputs: inputs.clone(), stage, place })
     }
 }
 
@@ -182,9 +179,7 @@ struct Pushing {
     push: &'static Push,
     inputs: Inputs,
     stage: Stage,
-    /// Whether it needs one of the places for large pushes.
-    is_large: bool,
-    place: Option<Place>,
+    place: Place,
 }
 
 enum Stage {
@@ -199,23 +194,6 @@ struct Reading {
     batch: Batch,
     options: Options,
     removes: bool,
-}
-
-/// A place for a large push. There are few, since what is read of a body takes memory.
-struct Place(&'static AtomicUsize);
-
-impl Place {
-    fn take(taken: &'static AtomicUsize) -> Option<Self> {
-        let next = |taken| (taken < LARGE).then_some(taken + 1);
-        let is_free = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok();
-        is_free.then(|| Self(taken))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Reading {
@@ -243,13 +221,13 @@ enum Stop {
 
 impl Steps for Pushing {
     fn step(&mut self) -> Option<Response> {
-        let Self { push, inputs, stage, is_large, place } = self;
+        let Self { push, inputs, stage, place } = self;
         let reading = match stage {
             Stage::Changing(changing) => return changing.step(),
             Stage::Reading(reading) => reading,
         };
-        if *is_large && place.is_none() {
-            *place = Some(Place::take(&push.large)?);
+        if !place.take() {
+            return None;
         }
         let key = reading.batch.grouping().key().into();
         let change = match reading.step() {
@@ -315,10 +293,6 @@ fn begin(mut steps: impl Steps + 'static) -> Reply {
 
 /// How much of a body is read in one step, in about 100 us.
 const PIECE: usize = 16 << 10;
-/// The largest body that needs no place.
-const SMALL: usize = 64 << 10;
-/// The most large pushes that are read at a time, by all threads.
-const LARGE: usize = 2;
 
 /// How long a request waits for the index in one step.
 const MOMENT: Duration = Duration::from_micros(50);

@@ -17,6 +17,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
 use self_cell::self_cell;
 
+use super::place::{Place, SMALL};
 use super::{Inputs, body, now_ms};
 use crate::http::{Reply, Request, Response, Steps, text};
 
@@ -46,16 +47,16 @@ fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
     if !coding.trim_ascii().eq_ignore_ascii_case(b"snappy") {
         return Err(unsupported("compress the body with Snappy, in its block format"));
     }
-    let limit = inputs.shared().body_bytes.min(MOST_BYTES);
-    let bytes = body::uncompress("snappy", request.body(), limit)?;
-    let mut taking = Taking::new(inputs, request, version, now_ms());
-    match Reading::try_new(bytes, |bytes| WriteReader::new(version, bytes)) {
-        Ok(reading) => Ok(Writing { reading, taking, version }),
-        Err(error) => {
-            taking.refuse_request(&error);
-            Err(response(version, &mut taking))
-        }
-    }
+    let body = request.body().clone();
+    let is_large = body::may_exceed(&body, SMALL);
+    Ok(Writing {
+        place: Place::new(&inputs.shared().places, is_large),
+        body,
+        limit: inputs.shared().body_bytes.min(MOST_BYTES),
+        reading: None,
+        taking: Taking::new(inputs, request, version, now_ms()),
+        version,
+    })
 }
 
 /// The version that the content type names. A type without parameters is 1.0, and so is none.
@@ -94,7 +95,12 @@ self_cell! {
 
 /// A request that is being taken.
 struct Writing {
-    reading: Reading,
+    place: Place,
+    /// As it came, until the request has its place.
+    body: Bytes,
+    /// The most bytes of it before compression.
+    limit: usize,
+    reading: Option<Reading>,
     taking: Taking,
     version: WriteVersion,
 }
@@ -103,10 +109,32 @@ struct Writing {
 const STEP: Duration = Duration::from_micros(100);
 const WORK_PER_LOOK: usize = 32;
 
+impl Writing {
+    /// Expands the body.
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    fn open(&mut self) -> Result<Reading, Response> {
+        let Self { body, limit, taking, version, .. } = self;
+        let bytes = body::uncompress("snappy", &std::mem::take(body), *limit)?;
+        Reading::try_new(bytes, |bytes| WriteReader::new(*version, bytes)).map_err(|error| {
+            taking.refuse_request(&error);
+            response(*version, taking)
+        })
+    }
+}
+
 impl Steps for Writing {
     fn step(&mut self) -> Option<Response> {
-        let Self { reading, taking, version } = self;
+        if !self.place.take() {
+            return None;
+        }
         let begun = Instant::now();
+        if self.reading.is_none() {
+            match self.open() {
+                Ok(reading) => self.reading = Some(reading),
+                Err(response) => return Some(response),
+            }
+        }
+        let Self { reading: Some(reading), taking, version, .. } = self else { return None };
         let has_ended = reading.with_dependent_mut(|_, reader| {
             let mut taking = taking.step();
             loop {
